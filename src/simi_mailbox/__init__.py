@@ -1,0 +1,3 @@
+"""Calibrated node probabilities for graph neural networks."""
+
+__version__ = "0.1.0"

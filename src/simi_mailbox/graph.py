@@ -1,0 +1,260 @@
+"""`Graph`: validated, immutable neighbourhoods in compressed sparse rows (CSR)."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+
+class Graph:
+    """Neighbourhoods of ``num_nodes`` nodes: row ``i`` lists the neighbours of node ``i``.
+
+    Self-loops are dropped and duplicate edges merged; neighbours are sorted. Build one with
+    :meth:`from_edges`, :meth:`from_scipy` or :func:`as_graph`; the constructor trusts its input.
+
+    Attributes
+    ----------
+    indptr, indices : Tensor of int64
+        The CSR arrays. They are shared, not copied: treat them as read-only.
+    is_directed : bool
+        Whether the edges were kept as given instead of being made symmetric.
+
+    Examples
+    --------
+    >>> graph = Graph.from_edges([[0, 1, 1], [1, 2, 2]], num_nodes=4)
+    >>> graph
+    Graph(num_nodes=4, num_entries=4)
+    >>> graph.neighbours(1).tolist(), graph.degree.tolist()
+    ([0, 2], [1, 2, 1, 0])
+    """
+
+    __slots__ = ("__dict__", "indices", "indptr", "is_directed")
+
+    indptr: Tensor
+    indices: Tensor
+    is_directed: bool
+
+    def __init__(self, indptr: Tensor, indices: Tensor, *, is_directed: bool = False) -> None:
+        object.__setattr__(self, "indptr", indptr)
+        object.__setattr__(self, "indices", indices)
+        object.__setattr__(self, "is_directed", is_directed)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Graph is immutable; cannot set {name!r}")
+
+    # --- building -----------------------------------------------------------------------------
+
+    @classmethod
+    def from_edges(
+        cls, edge_index: Any, num_nodes: int | None = None, *, directed: bool = False
+    ) -> Graph:
+        """Build from an edge list of shape [2, E] (NumPy, torch or nested lists).
+
+        Each column ``(j, i)`` says that ``j`` is a neighbour of ``i`` (PyG's source → target).
+        Unless ``directed`` is true, the reverse of each edge is added.
+        """
+        edges = _edge_array(edge_index)
+        count = _node_count(edges, num_nodes)
+        _check_range(edges, count)
+        source, target = edges[0], edges[1]
+        keep = source != target
+        source, target = source[keep], target[keep]
+        if not directed:
+            source, target = np.concatenate([source, target]), np.concatenate([target, source])
+        return cls._from_pairs(target, source, count, directed)
+
+    @classmethod
+    def from_scipy(cls, matrix: Any, *, directed: bool = False) -> Graph:
+        """Build from a square SciPy sparse matrix; entry (i, j) makes ``j`` a neighbour of ``i``.
+
+        Stored zeros are not edges; values are otherwise ignored.
+        """
+        rows, columns = matrix.shape
+        if rows != columns:
+            raise ValueError(
+                f"an adjacency matrix must be square, got {rows} × {columns}; "
+                "pass an edge_index of shape [2, E] instead if that is what it is"
+            )
+        coo = matrix.tocoo()
+        stored = np.asarray(coo.data) != 0
+        edges = np.stack([np.asarray(coo.col)[stored], np.asarray(coo.row)[stored]])
+        return cls.from_edges(edges, rows, directed=directed)
+
+    @classmethod
+    def empty(cls, num_nodes: int) -> Graph:
+        """Build a graph of ``num_nodes`` nodes and no edge."""
+        return cls.from_edges(np.empty((2, 0), dtype=np.int64), num_nodes)
+
+    @classmethod
+    def _from_pairs(
+        cls, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64], n: int, directed: bool
+    ) -> Graph:
+        # One sort of a combined key orders rows, sorts neighbours and brings duplicates together.
+        keys = rows * np.int64(n) + columns
+        keys.sort()
+        if keys.size:
+            first = np.empty(keys.size, dtype=bool)
+            first[0] = True
+            np.not_equal(keys[1:], keys[:-1], out=first[1:])
+            keys = keys[first]
+        rows, columns = np.divmod(keys, np.int64(max(n, 1)))
+        indptr = np.zeros(n + 1, dtype=np.int64)
+        np.cumsum(np.bincount(rows, minlength=n), out=indptr[1:])
+        return cls(torch.from_numpy(indptr), torch.from_numpy(columns), is_directed=directed)
+
+    # --- reading ------------------------------------------------------------------------------
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes."""
+        return int(self.indptr.numel()) - 1
+
+    @property
+    def num_entries(self) -> int:
+        """Number of stored neighbours: twice the number of undirected edges."""
+        return int(self.indices.numel())
+
+    @cached_property
+    def degree(self) -> Tensor:
+        """Number of neighbours of every node."""
+        return self.indptr.diff()
+
+    def neighbours(self, node: int) -> Tensor:
+        """Neighbours of one node, sorted."""
+        return self.indices[int(self.indptr[node]) : int(self.indptr[node + 1])]
+
+    def rows(self) -> Tensor:
+        """Row (receiving node) of every stored entry."""
+        return torch.repeat_interleave(torch.arange(self.num_nodes), self.degree)
+
+    def edge_index(self) -> Tensor:
+        """All entries as a [2, E] edge list, source first; rows are in CSR order."""
+        return torch.stack([self.indices, self.rows()])
+
+    def permute(self, order: Any) -> Graph:
+        """Rename the nodes: node ``order[k]`` of this graph becomes node ``k`` of the result."""
+        order = torch.as_tensor(order, dtype=torch.int64)
+        position = torch.empty_like(order)
+        position[order] = torch.arange(order.numel())
+        return Graph.from_edges(
+            position[self.edge_index()], self.num_nodes, directed=self.is_directed
+        )
+
+    def fingerprint(self) -> str:
+        """Sixteen hex digits that tell two different graphs apart."""
+        digest = hashlib.sha256()
+        for part in (self.indptr, self.indices):
+            digest.update(part.numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Graph):
+            return NotImplemented
+        return torch.equal(self.indptr, other.indptr) and torch.equal(self.indices, other.indices)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        directed = ", is_directed=True" if self.is_directed else ""
+        return f"Graph(num_nodes={self.num_nodes}, num_entries={self.num_entries}{directed})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (self.indptr, self.indices, self.is_directed))
+
+
+def _rebuild(indptr: Tensor, indices: Tensor, is_directed: bool) -> Graph:
+    return Graph(indptr, indices, is_directed=is_directed)
+
+
+def as_graph(graph: Any, num_nodes: int, *, directed: bool = False) -> Graph:
+    """Turn what users have into a `Graph` of exactly ``num_nodes`` nodes.
+
+    Parameters
+    ----------
+    graph
+        A `Graph`, a PyG ``Data`` (anything with ``edge_index``), a DGL graph (anything with
+        ``edges()``), a SciPy sparse matrix, or an edge index of shape [2, E].
+    num_nodes
+        Number of nodes that the logits have; a graph of another size is refused.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> as_graph(np.array([[0], [1]]), num_nodes=3)
+    Graph(num_nodes=3, num_entries=2)
+    """
+    result: Graph
+    if isinstance(graph, Graph):
+        result = graph
+    elif hasattr(graph, "tocoo") and hasattr(graph, "shape"):
+        result = Graph.from_scipy(graph, directed=directed)
+    elif getattr(graph, "edge_index", None) is not None:
+        _check_declared(graph, num_nodes)
+        result = Graph.from_edges(graph.edge_index, num_nodes, directed=directed)
+    elif callable(getattr(graph, "edges", None)):
+        source, target = graph.edges()
+        edges = np.stack([np.asarray(source), np.asarray(target)])
+        _check_declared(graph, num_nodes)
+        result = Graph.from_edges(edges, num_nodes, directed=directed)
+    else:
+        result = Graph.from_edges(graph, num_nodes, directed=directed)
+    if result.num_nodes != num_nodes:
+        raise ValueError(
+            f"the graph has {result.num_nodes} nodes but the logits have {num_nodes} rows; "
+            "they must describe the same nodes in the same order"
+        )
+    return result
+
+
+def _check_declared(graph: Any, num_nodes: int) -> None:
+    declared = graph.num_nodes() if callable(graph.num_nodes) else graph.num_nodes
+    if declared is not None and int(declared) != num_nodes:
+        raise ValueError(
+            f"the graph says it has {int(declared)} nodes but the logits have {num_nodes} rows"
+        )
+
+
+def _edge_array(edge_index: Any) -> npt.NDArray[np.int64]:
+    if isinstance(edge_index, Tensor):
+        edge_index = edge_index.detach().cpu().numpy()
+    try:
+        edges = np.asarray(edge_index)
+    except ValueError as error:
+        raise TypeError(f"cannot read {type(edge_index).__name__} as an edge index") from error
+    if edges.dtype == object:
+        raise TypeError(
+            f"cannot read {type(edge_index).__name__} as a graph; pass a Graph, a PyG Data, "
+            "a DGL graph, a SciPy sparse matrix or an edge index of shape [2, E]"
+        )
+    if edges.ndim != 2 or edges.shape[0] != 2:
+        hint = "; transpose it" if edges.ndim == 2 and edges.shape[1] == 2 else ""
+        raise ValueError(f"an edge index has shape [2, E], got {list(edges.shape)}{hint}")
+    if edges.size == 0:
+        return np.empty((2, 0), dtype=np.int64)
+    if not np.issubdtype(edges.dtype, np.integer):
+        raise TypeError(f"an edge index holds integers, got {edges.dtype}")
+    return edges.astype(np.int64, copy=False)
+
+
+def _node_count(edges: npt.NDArray[np.int64], num_nodes: int | None) -> int:
+    if num_nodes is None:
+        return int(edges.max()) + 1 if edges.size else 0
+    if num_nodes < 0:
+        raise ValueError(f"num_nodes must not be negative, got {num_nodes}")
+    return int(num_nodes)
+
+
+def _check_range(edges: npt.NDArray[np.int64], n: int) -> None:
+    if not edges.size or (edges.min() >= 0 and edges.max() < n):
+        return
+    column = int(np.flatnonzero(((edges < 0) | (edges >= n)).any(axis=0))[0])
+    raise ValueError(
+        f"edge {column} joins nodes {edges[0, column]} and {edges[1, column]}, "
+        f"but nodes are numbered 0..{n - 1}"
+    )
