@@ -1,0 +1,41 @@
+"""Errors and warnings that callers may want to catch by name."""
+
+
+class NotFittedError(ValueError, AttributeError):
+    """A calibrator was used before ``fit``.
+
+    Examples
+    --------
+    >>> issubclass(NotFittedError, ValueError)
+    True
+    """
+
+
+class SolverError(RuntimeError):
+    """A temperature could not be solved for; the message says why.
+
+    Examples
+    --------
+    >>> issubclass(SolverError, RuntimeError)
+    True
+    """
+
+
+class FileFormatError(ValueError):
+    """A file is not a calibrator of this library, is damaged, or is of a newer format.
+
+    Examples
+    --------
+    >>> issubclass(FileFormatError, ValueError)
+    True
+    """
+
+
+class CalibrationWarning(UserWarning):
+    """A fit succeeded, but not in the way that was asked for; the message says how.
+
+    Examples
+    --------
+    >>> issubclass(CalibrationWarning, UserWarning)
+    True
+    """
