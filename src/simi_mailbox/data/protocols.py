@@ -1,0 +1,176 @@
+"""`make_split`: the train / validation / test splits of the experiments, by name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from simi_mailbox.data.dataset import NodeDataset
+from simi_mailbox.data.draw import (
+    class_members,
+    generator,
+    split_from_folds,
+    stratified_folds,
+)
+from simi_mailbox.data.split import IntArray, Split
+
+_FOLD_SPLITS, _NUM_FOLDS, _RANDOM_SPLITS = 5, 3, 10
+_SPARSE_PER_CLASS, _SPARSE_VAL, _SPARSE_TEST = 20, 500, 1000
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How one named protocol makes its splits."""
+
+    make: Callable[[NodeDataset, int, int], Split]
+    count: Callable[[NodeDataset], int]
+    summary: str
+    folds: int = 1
+
+
+def make_split(dataset: NodeDataset, protocol: str, split: int = 0, fold: int = 0) -> Split:
+    """Make one split of a dataset.
+
+    Parameters
+    ----------
+    dataset
+        What `load` returned, or any `NodeDataset`.
+    protocol
+        One of `PROTOCOLS`; docs/data.md says how each is made.
+    split
+        Which of the protocol's splits.
+    fold
+        Validation fold; only protocol "folds" has more than one.
+
+    Examples
+    --------
+    >>> from simi_mailbox import data
+    >>> digits = data.load("Digits")
+    >>> data.make_split(digits, "sparse", split=3)
+    Split(train=200, val=500, test=1000)
+    """
+    chosen = PROTOCOLS.get(protocol)
+    if chosen is None:
+        close = difflib.get_close_matches(str(protocol).lower(), PROTOCOLS, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ValueError(f"unknown protocol {protocol!r}; {hint}choices: {', '.join(PROTOCOLS)}")
+    count = chosen.count(dataset)
+    if count == 0:
+        usable = ", ".join(name for name, p in PROTOCOLS.items() if p.count(dataset))
+        raise ValueError(f"{dataset.name} has no {protocol!r} split; it has: {usable}")
+    _check_number("split", split, count, protocol)
+    _check_number("fold", fold, chosen.folds, protocol)
+    return chosen.make(dataset, split, fold).check(dataset.num_nodes)
+
+
+def num_splits(dataset: NodeDataset, protocol: str) -> int:
+    """Number of splits that a protocol has on this dataset (0 if it does not apply)."""
+    return PROTOCOLS[protocol].count(dataset)
+
+
+def _check_number(what: str, value: int, count: int, protocol: str) -> None:
+    if not 0 <= value < count:
+        raise ValueError(f"{what}={value} is out of range: {protocol!r} has {what} 0..{count - 1}")
+
+
+def _folds(dataset: NodeDataset, split: int, fold: int) -> Split:
+    if dataset.folds is not None:
+        return split_from_folds(dataset.folds[split], fold)
+    rng = generator(dataset.name, "folds", split)
+    return split_from_folds(stratified_folds(dataset.y, rng, labelled=dataset.labelled), fold)
+
+
+def _count_folds(dataset: NodeDataset) -> int:
+    return _FOLD_SPLITS if dataset.folds is None else len(dataset.folds)
+
+
+def _public(dataset: NodeDataset, split: int, fold: int) -> Split:
+    assert dataset.public is not None
+    return dataset.public
+
+
+def _official(dataset: NodeDataset, split: int, fold: int) -> Split:
+    return dataset.official[split]
+
+
+def _sparse(dataset: NodeDataset, split: int, fold: int) -> Split:
+    return _per_class(dataset, split, "sparse", _SPARSE_PER_CLASS)
+
+
+def _per_class(dataset: NodeDataset, split: int, key: str, per_class: int) -> Split:
+    rng = generator(dataset.name, key, split)
+    orders = [rng.permutation(members) for members in class_members(dataset.y, dataset.labelled)]
+    # A class with fewer than 2 × per_class nodes gives half of them, so that every class is
+    # also left to be validated and tested on.
+    takes = [min(per_class, order.size // 2) for order in orders]
+    train = np.concatenate([order[:take] for order, take in zip(orders, takes, strict=True)])
+    rest = np.concatenate([order[take:] for order, take in zip(orders, takes, strict=True)])
+    needed = _SPARSE_VAL + _SPARSE_TEST
+    if rest.size < needed:
+        raise ValueError(
+            f"{dataset.name} is too small for {per_class} labels per class: {rest.size} nodes "
+            f"are left for {_SPARSE_VAL} validation and {_SPARSE_TEST} test nodes; "
+            "use protocol 'official' or 'folds'"
+        )
+    rest = rng.permutation(np.sort(rest))
+    return Split(train, rest[:_SPARSE_VAL], rest[_SPARSE_VAL:needed])
+
+
+def _rate(per_class: int) -> Callable[[NodeDataset, int, int], Split]:
+    def make(dataset: NodeDataset, split: int, fold: int) -> Split:
+        if dataset.public is None:
+            return _nested_rate(dataset, split, per_class)
+        public = dataset.public
+        extra = (per_class - _SPARSE_PER_CLASS) * dataset.num_classes
+        first = int(public.val[-1]) + 1
+        added: IntArray = np.arange(first, first + extra)
+        # CaGCN adds the nodes that follow the last validation node, whatever their class.
+        return Split(np.concatenate([public.train, added]), public.val, public.test)
+
+    return make
+
+
+def _nested_rate(dataset: NodeDataset, split: int, per_class: int) -> Split:
+    raise NotImplementedError
+
+
+def _gpn(dataset: NodeDataset, split: int, fold: int) -> Split:
+    rng = generator(dataset.name, "gpn", split)
+    parts: tuple[list[IntArray], ...] = ([], [], [])
+    for members in class_members(dataset.y, dataset.labelled):
+        left = rng.permutation(members)
+        for part, share in zip(parts, (0.05, 0.15, 0.80), strict=True):
+            taken = max(1, int(share * left.size))
+            part.append(left[:taken])
+            left = left[taken:]
+    return Split(*(np.concatenate(part) for part in parts))
+
+
+def _random_10_10_80(dataset: NodeDataset, split: int, fold: int) -> Split:
+    known = np.flatnonzero(dataset.labelled)
+    order = generator(dataset.name, "random-10-10-80", split).permutation(known)
+    train = int(0.1 * order.size)
+    val = train + int(0.1 * order.size)
+    return Split(order[:train], order[train:val], order[val:])
+
+
+def _fixed(number: int) -> Callable[[NodeDataset], int]:
+    return lambda dataset: number
+
+
+PROTOCOLS: dict[str, Protocol] = {
+    "folds": Protocol(
+        _folds, _count_folds, "five stratified 3-fold splits, 10/5/72.25 %", _NUM_FOLDS
+    ),
+    "public": Protocol(_public, lambda d: int(d.public is not None), "Planetoid's public split"),
+    "official": Protocol(_official, lambda d: len(d.official), "splits published with the data"),
+    "sparse": Protocol(_sparse, _fixed(_RANDOM_SPLITS), "20 per class / 500 / 1000"),
+    "rate20": Protocol(_rate(20), lambda d: int(d.public is not None), "20 labels per class"),
+    "rate40": Protocol(_rate(40), lambda d: int(d.public is not None), "40 labels per class"),
+    "rate60": Protocol(_rate(60), lambda d: int(d.public is not None), "60 labels per class"),
+    "gpn": Protocol(_gpn, _fixed(_RANDOM_SPLITS), "5 / 14.25 / 64.6 % of every class"),
+    "random-10-10-80": Protocol(_random_10_10_80, _fixed(_RANDOM_SPLITS), "10/10/80 % at random"),
+}
