@@ -89,9 +89,7 @@ class Calibrator(ABC):
         holdout = None
         if holdout_mask is not None:
             if len(y) != n:
-                raise ValueError(
-                    f"holdout_mask needs labels of full length {n}, got {len(y)}"
-                )
+                raise ValueError(f"holdout_mask needs labels of full length {n}, got {len(y)}")
             holdout = read_labels(y, holdout_mask, n, k, "holdout_mask")
         del y  # from here on, no other label exists
         self._check_params()

@@ -178,8 +178,7 @@ def read_index(mask: Any, num_nodes: int, name: str) -> Tensor:
     outside = (index < 0) | (index >= num_nodes)
     if bool(outside.any()):
         raise ValueError(
-            f"{name} names node {int(index[outside][0])}, but nodes are numbered "
-            f"0..{num_nodes - 1}"
+            f"{name} names node {int(index[outside][0])}, but nodes are numbered 0..{num_nodes - 1}"
         )
     if index.unique().numel() != index.numel():
         raise ValueError(f"{name} names a node twice")

@@ -1,0 +1,121 @@
+"""Groups of nodes that are alike in confidence and in neighbourhood similarity."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+
+from simi_mailbox.exceptions import CalibrationWarning
+
+Scaling = Literal["min-max", "standard"]
+Floats = npt.NDArray[np.float64]
+
+HISTOGRAM_ABOVE = 50_000
+"""From this many nodes on, k-means runs on a weighted histogram instead of on the nodes."""
+HISTOGRAM_CELLS = 256
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """A scaling and centroids: what is needed to give any node, seen or unseen, its group.
+
+    Attributes
+    ----------
+    shift, scale : array [2]
+        A point ``x`` is scaled to ``(x − shift) / scale``.
+    centroids : array [groups, 2]
+        In scaled coordinates, ordered by confidence, then similarity.
+    """
+
+    shift: Floats
+    scale: Floats
+    centroids: Floats
+
+    def scaled(self, points: Floats) -> Floats:
+        """Points in the coordinates of the centroids."""
+        return (points - self.shift) / self.scale
+
+    def assign(self, points: Floats) -> npt.NDArray[np.int64]:
+        """Group of every point: the nearest centroid (the first of several)."""
+        x = self.scaled(points)
+        nearest = np.full(len(x), np.inf)
+        group = np.zeros(len(x), dtype=np.int64)
+        for number, (a, b) in enumerate(self.centroids):
+            distance = (x[:, 0] - a) ** 2 + (x[:, 1] - b) ** 2
+            closer = distance < nearest
+            nearest[closer] = distance[closer]
+            group[closer] = number
+        return group
+
+
+def find_groups(
+    points: Floats, n_groups: int, *, scaling: Scaling = "min-max", seed: int = 0
+) -> Grouping:
+    """Group points [n, 2] by k-means (k-means++, one start) after scaling each coordinate.
+
+    The result depends on the set of points, not on their order. Above `HISTOGRAM_ABOVE` points
+    the means of the cells of a 256 × 256 histogram, weighted by their counts, stand for the points.
+
+    Examples
+    --------
+    >>> points = np.array([[0.2, 0.1], [0.3, 0.1], [0.9, 1.0], [1.0, 0.9]])
+    >>> find_groups(points, 2).assign(points).tolist()
+    [0, 0, 1, 1]
+    """
+    shift, scale = _scaling(points, scaling)
+    x = (points - shift) / scale
+    if len(x) > HISTOGRAM_ABOVE:
+        x, weight = histogram_means(x)
+    else:
+        x, counts = np.unique(x, axis=0, return_counts=True)  # sorts: order of nodes is forgotten
+        weight = counts.astype(np.float64)
+    if len(x) < n_groups:
+        warnings.warn(
+            f"{n_groups} groups were asked for, but there are only {len(x)} different points "
+            f"(confidence, similarity): making {len(x)} groups",
+            CalibrationWarning,
+            stacklevel=4,
+        )
+        n_groups = len(x)
+    centroids = _kmeans(x, weight, n_groups, seed)
+    return Grouping(shift, scale, centroids)
+
+
+def histogram_means(x: Floats) -> tuple[Floats, Floats]:
+    """Mean point and count of every occupied cell of a histogram over the points' range."""
+    low, high = x.min(axis=0), x.max(axis=0)
+    width = np.where(high > low, high - low, 1.0)
+    cell = np.minimum(((x - low) / width * HISTOGRAM_CELLS).astype(np.int64), HISTOGRAM_CELLS - 1)
+    flat = cell[:, 0] * HISTOGRAM_CELLS + cell[:, 1]
+    count = np.bincount(flat, minlength=HISTOGRAM_CELLS**2)
+    occupied = count > 0
+    sums = [np.bincount(flat, x[:, axis], minlength=HISTOGRAM_CELLS**2) for axis in (0, 1)]
+    weight = count[occupied].astype(np.float64)
+    return np.stack([s[occupied] for s in sums], axis=1) / weight[:, None], weight
+
+
+def _scaling(points: Floats, scaling: Scaling) -> tuple[Floats, Floats]:
+    if scaling == "min-max":
+        shift = points.min(axis=0)
+        scale = points.max(axis=0) - shift
+    elif scaling == "standard":
+        shift, scale = points.mean(axis=0), points.std(axis=0)
+    else:
+        raise ValueError(f"scaling must be 'min-max' or 'standard', got {scaling!r}")
+    return shift, np.where(scale > 0, scale, 1.0)
+
+
+def _kmeans(x: Floats, weight: Floats, n_groups: int, seed: int) -> Floats:
+    kmeans = KMeans(n_groups, init="k-means++", n_init=1, random_state=seed)
+    with warnings.catch_warnings():
+        # Fewer distinct points than groups is dealt with above; near-ties may still merge.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        kmeans.fit(x, sample_weight=weight)
+    centroids: Floats = np.unique(kmeans.cluster_centers_.astype(np.float64), axis=0)
+    return centroids

@@ -1,0 +1,89 @@
+"""How much a node's logits agree with those of its neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from simi_mailbox.graph import Graph
+
+BLOCK_ENTRIES = 1 << 18
+"""Neighbour entries looked at together; one number of memory each."""
+
+
+def mailbox(logits: Tensor, graph: Graph, *, block_entries: int = BLOCK_ENTRIES) -> Tensor:
+    """Neighbourhood similarity m_i = mean over neighbours j of sigmoid(z_i · z_j).
+
+    Nodes without neighbours get 0. The products are sampled on the graph's own entries, one block
+    of rows at a time, so that memory is bounded by ``block_entries`` and not by edges × classes.
+    The result does not depend on the block size or on the number of threads.
+
+    Examples
+    --------
+    >>> graph = Graph.from_edges([[0], [1]], num_nodes=3)
+    >>> mailbox(torch.tensor([[2.0, 0.0], [0.0, 2.0], [1.0, 1.0]]), graph).tolist()
+    [0.5, 0.5, 0.0]
+    """
+    n = graph.num_nodes
+    similarity = torch.zeros(n, dtype=logits.dtype)
+    columns = logits.t()
+    for start, stop in entry_blocks(graph.indptr, block_entries):
+        first, last = int(graph.indptr[start]), int(graph.indptr[stop])
+        if first == last:
+            continue
+        offsets = graph.indptr[start : stop + 1] - first
+        pattern = torch.sparse_csr_tensor(
+            offsets,
+            graph.indices[first:last],
+            torch.zeros(last - first, dtype=logits.dtype),
+            size=(stop - start, n),
+            check_invariants=False,
+        )
+        products = torch.sparse.sampled_addmm(pattern, logits[start:stop], columns, beta=0.0)
+        similarity[start:stop] = row_sums(products.values().sigmoid_(), offsets)
+    similarity /= graph.degree.clamp(min=1)
+    return similarity
+
+
+def agreement(predictions: Tensor, graph: Graph) -> Tensor:
+    """Share of neighbours with the same predicted class, s(i); 0 for nodes without neighbours.
+
+    Examples
+    --------
+    >>> graph = Graph.from_edges([[0, 0], [1, 2]], num_nodes=3)
+    >>> agreement(torch.tensor([4, 4, 7]), graph).tolist()
+    [0.5, 1.0, 0.0]
+    """
+    same = (predictions[graph.indices] == predictions[graph.rows()]).to(torch.float64)
+    return row_sums(same, graph.indptr) / graph.degree.clamp(min=1)
+
+
+def row_sums(values: Tensor, offsets: Tensor) -> Tensor:
+    """Sum of ``values[offsets[i]:offsets[i + 1]]`` for every row ``i``; 0 for empty rows.
+
+    Examples
+    --------
+    >>> row_sums(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0, 2, 2, 3])).tolist()
+    [3.0, 0.0, 3.0]
+    """
+    return torch.segment_reduce(values, "sum", offsets=offsets, axis=0, initial=0, unsafe=True)
+
+
+def entry_blocks(indptr: Tensor, entries: int) -> Iterator[tuple[int, int]]:
+    """Cut the rows of a CSR matrix into runs of at most ``entries`` entries (or one row).
+
+    Examples
+    --------
+    >>> list(entry_blocks(torch.tensor([0, 2, 4, 9, 10]), entries=4))
+    [(0, 2), (2, 3), (3, 4)]
+    """
+    rows = int(indptr.numel()) - 1
+    start = 0
+    while start < rows:
+        limit = int(indptr[start]) + entries
+        stop = int(torch.searchsorted(indptr, limit, right=True)) - 1
+        stop = min(max(stop, start + 1), rows)
+        yield start, stop
+        start = stop
