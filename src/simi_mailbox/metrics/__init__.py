@@ -1,0 +1,32 @@
+"""Metrics of probabilistic node classification: plain functions ``(probs, y) -> float``.
+
+Definitions, conventions and what each metric is for: ``docs/metrics.md``.
+"""
+
+from simi_mailbox.metrics.binning import BinnedCounts
+from simi_mailbox.metrics.bootstrap import Interval, bootstrap_interval
+from simi_mailbox.metrics.debiased import debiased_ece
+from simi_mailbox.metrics.ece import classwise_ece, ece
+from simi_mailbox.metrics.kde import kde_ece
+from simi_mailbox.metrics.noise import NoiseFloor, noise_floor
+from simi_mailbox.metrics.reliability import Reliability, reliability
+from simi_mailbox.metrics.scores import accuracy, brier, nll
+from simi_mailbox.metrics.summary import evaluate
+
+__all__ = [
+    "BinnedCounts",
+    "Interval",
+    "NoiseFloor",
+    "Reliability",
+    "accuracy",
+    "bootstrap_interval",
+    "brier",
+    "classwise_ece",
+    "debiased_ece",
+    "ece",
+    "evaluate",
+    "kde_ece",
+    "nll",
+    "noise_floor",
+    "reliability",
+]
