@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,9 @@ class Entry:
         Share of edges joining one class, measured on the checked file.
     sha256 : str or None
         Checksum of the file in the layout of docs/data.md; None where there is none to compare.
+    origin : {"pyg", "ogb", "scikit-learn"}
+        What provides the data where no file is found: PyG's loader, OGB's archive (read by this
+        package), or scikit-learn's bundled digits, which are always here.
     """
 
     name: str
@@ -43,6 +47,7 @@ class Entry:
     folds: bool = False
     homophily: float | None = None
     sha256: str | None = None
+    origin: Literal["pyg", "ogb", "scikit-learn"] = "pyg"
 
     @property
     def file_name(self) -> str:
@@ -86,7 +91,7 @@ _TABLE = (
         "CoraML", "cora", 2995, 16316, 7, 2879, ("CitationFull", "Cora_ML"), "", False, 0.789,
         "7928a96bbe93fd2ed99030f19b9067065dbabcc7975599faa8751ed4b777c631",
     ),
-    Entry("Arxiv", "arxiv", 169343, 2315598, 40, 128, (), "official"),
+    Entry("Arxiv", "arxiv", 169343, 2315598, 40, 128, (), "official", origin="ogb"),
     Entry("Reddit2", "reddit", 232965, 23213838, 41, 602, ("Reddit2",), "official"),
     Entry(
         "Chameleon", "wikipedia", 2277, 62792, 5, 2325, ("WikipediaNetwork", "chameleon"),
@@ -136,6 +141,7 @@ _TABLE = (
         "Questions", "questions", 48921, 307080, 2, 301,
         ("HeterophilousGraphDataset", "Questions"), "official",
     ),
+    Entry("Digits", "digits", 1797, 19858, 10, 64, (), "official", origin="scikit-learn"),
 )  # fmt: skip
 
 ENTRIES = {entry.name: entry for entry in _TABLE}

@@ -142,8 +142,8 @@ def _sha256(path: str, mtime_ns: int, size: int) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def write(path: Path, arrays: Arrays) -> str:
-    """Write an archive and, beside it, its sha256; return that. Half-written files never appear."""
+def write(path: Path, arrays: Arrays) -> None:
+    """Write an archive and, beside it, its sha256. A half-written file never has its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
@@ -151,7 +151,24 @@ def write(path: Path, arrays: Arrays) -> str:
             np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
         with open(partial, "rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        # The sum goes first: a crash in between leaves a mismatch, which is refused, and never
+        # an unchecked file.
+        _checksum_path(path).write_text(f"{digest}  {path.name}\n")
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
-    return digest
+
+
+def read_checksum(path: Path) -> str | None:
+    """Checksum noted beside a file by `write` (in the format of ``sha256sum``), if any."""
+    note = _checksum_path(path)
+    if not note.is_file():
+        return None
+    words = note.read_text().split()
+    if not words or len(words[0]) != 64:
+        raise ValueError(f"{note} does not hold a sha256; delete it and {path.name}")
+    return words[0]
+
+
+def _checksum_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sha256")

@@ -18,6 +18,7 @@ from simi_mailbox.data.draw import (
 from simi_mailbox.data.split import IntArray, Split
 
 _FOLD_SPLITS, _NUM_FOLDS, _RANDOM_SPLITS = 5, 3, 10
+_RATES = (20, 40, 60)
 _SPARSE_PER_CLASS, _SPARSE_VAL, _SPARSE_TEST = 20, 500, 1000
 
 
@@ -97,16 +98,18 @@ def _official(dataset: NodeDataset, split: int, fold: int) -> Split:
 
 
 def _sparse(dataset: NodeDataset, split: int, fold: int) -> Split:
-    return _per_class(dataset, split, "sparse", _SPARSE_PER_CLASS)
+    return _per_class(dataset, generator(dataset.name, "sparse", split), _SPARSE_PER_CLASS)
 
 
-def _per_class(dataset: NodeDataset, split: int, key: str, per_class: int) -> Split:
-    rng = generator(dataset.name, key, split)
+def _per_class(
+    dataset: NodeDataset, rng: np.random.Generator, per_class: int, keep: int | None = None
+) -> Split:
+    """Draw ``per_class`` training nodes of every class, of which the first ``keep`` are kept."""
     orders = [rng.permutation(members) for members in class_members(dataset.y, dataset.labelled)]
     # A class with fewer than 2 × per_class nodes gives half of them, so that every class is
     # also left to be validated and tested on.
     takes = [min(per_class, order.size // 2) for order in orders]
-    train = np.concatenate([order[:take] for order, take in zip(orders, takes, strict=True)])
+    train = np.concatenate([order[:take][:keep] for order, take in zip(orders, takes, strict=True)])
     rest = np.concatenate([order[take:] for order, take in zip(orders, takes, strict=True)])
     needed = _SPARSE_VAL + _SPARSE_TEST
     if rest.size < needed:
@@ -122,7 +125,10 @@ def _per_class(dataset: NodeDataset, split: int, key: str, per_class: int) -> Sp
 def _rate(per_class: int) -> Callable[[NodeDataset, int, int], Split]:
     def make(dataset: NodeDataset, split: int, fold: int) -> Split:
         if dataset.public is None:
-            return _nested_rate(dataset, split, per_class)
+            # Ours, for graphs without a public split: the three rates share validation and test
+            # nodes, and each rate's training nodes contain the smaller rate's.
+            rng = generator(dataset.name, "rate", split)
+            return _per_class(dataset, rng, max(_RATES), keep=per_class)
         public = dataset.public
         extra = (per_class - _SPARSE_PER_CLASS) * dataset.num_classes
         first = int(public.val[-1]) + 1
@@ -133,8 +139,8 @@ def _rate(per_class: int) -> Callable[[NodeDataset, int, int], Split]:
     return make
 
 
-def _nested_rate(dataset: NodeDataset, split: int, per_class: int) -> Split:
-    raise NotImplementedError
+def _count_rates(dataset: NodeDataset) -> int:
+    return _RANDOM_SPLITS if dataset.public is None else 1
 
 
 def _gpn(dataset: NodeDataset, split: int, fold: int) -> Split:
@@ -168,9 +174,10 @@ PROTOCOLS: dict[str, Protocol] = {
     "public": Protocol(_public, lambda d: int(d.public is not None), "Planetoid's public split"),
     "official": Protocol(_official, lambda d: len(d.official), "splits published with the data"),
     "sparse": Protocol(_sparse, _fixed(_RANDOM_SPLITS), "20 per class / 500 / 1000"),
-    "rate20": Protocol(_rate(20), lambda d: int(d.public is not None), "20 labels per class"),
-    "rate40": Protocol(_rate(40), lambda d: int(d.public is not None), "40 labels per class"),
-    "rate60": Protocol(_rate(60), lambda d: int(d.public is not None), "60 labels per class"),
+    **{
+        f"rate{rate}": Protocol(_rate(rate), _count_rates, f"{rate} labels per class")
+        for rate in _RATES
+    },
     "gpn": Protocol(_gpn, _fixed(_RANDOM_SPLITS), "5 / 14.25 / 64.6 % of every class"),
     "random-10-10-80": Protocol(_random_10_10_80, _fixed(_RANDOM_SPLITS), "10/10/80 % at random"),
 }
