@@ -1,0 +1,149 @@
+"""The shared training loop: what it keeps, when it stops, what it leaves alone."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from simi_mailbox.calibrators.inputs import CalibrationData, Labelled
+from simi_mailbox.calibrators.training import (
+    FEWEST_TO_SPLIT,
+    Progress,
+    Schedule,
+    seeded,
+    stopping_split,
+    train,
+    watch,
+)
+from simi_mailbox.exceptions import SolverError
+
+_generator = torch.Generator().manual_seed(1)
+LOGITS = 3 * torch.randn(200, 4, generator=_generator)
+LABELS = torch.multinomial((LOGITS / 2).softmax(1), 1, generator=_generator).flatten()
+
+
+class Scale(nn.Module):
+    """q = softmax(z * scale), optionally with dropout on z."""
+
+    def __init__(self, dropout: float = 0.0, start: float = 1.0) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(start))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, index: Tensor) -> Tensor:
+        dropped: Tensor = self.dropout(LOGITS[index])
+        return dropped * self.scale
+
+
+def nodes(start: int, stop: int) -> Labelled:
+    index = torch.arange(start, stop)
+    return Labelled(index, LABELS[index])
+
+
+def test_shared_forward_gives_the_same_training_as_two_forwards() -> None:
+    one = train(Scale, nodes(0, 80), nodes(80, 160), Schedule(epochs=60), noisy=False)
+    two = train(Scale, nodes(0, 80), nodes(80, 160), Schedule(epochs=60), noisy=True)
+    assert one.network.scale.item() == pytest.approx(two.network.scale.item(), rel=1e-6)
+    assert (one.epochs, one.best_epoch) == (two.epochs, two.best_epoch)
+    assert one.stop_nll == pytest.approx(two.stop_nll, rel=1e-6)
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_best_state_is_the_one_with_the_lowest_holdout_nll(noisy: bool) -> None:
+    seen: list[Progress] = []
+    with watch(seen.append):
+        result = train(
+            lambda: Scale(start=2.0),
+            nodes(0, 20),
+            nodes(20, 200),
+            Schedule(lr=0.05, epochs=300, patience=30),
+            noisy=noisy,
+        )
+    nll = [math.nan if p.stop_nll is None else p.stop_nll for p in seen]
+    assert result.epochs == len(nll) < 300
+    assert result.stop_nll == min(nll)
+    assert result.best_epoch == 1 + max(k for k, value in enumerate(nll) if value == min(nll))
+    assert result.epochs == result.best_epoch + 30
+    again = F.cross_entropy(result.network(nodes(20, 200).index), nodes(20, 200).y).item()
+    assert again == pytest.approx(result.stop_nll, rel=1e-6)
+
+
+def test_ties_update_the_best_epoch() -> None:
+    class Still(Scale):
+        def forward(self, index: Tensor) -> Tensor:
+            return LOGITS[index] + 0 * self.scale
+
+    result = train(Still, nodes(0, 9), nodes(9, 30), Schedule(epochs=25, patience=5))
+    assert (result.epochs, result.best_epoch) == (25, 25)
+
+
+def test_without_stopping_nodes_trains_for_patience_epochs_and_keeps_the_last_state() -> None:
+    result = train(Scale, nodes(0, 10), None, Schedule(epochs=500, patience=7))
+    assert (result.epochs, result.best_epoch, result.stop_nll) == (7, 7, None)
+    assert result.network.scale.item() != 1.0
+
+
+def test_same_seed_same_bits_and_the_global_stream_is_untouched() -> None:
+    def run(seed: int) -> float:
+        schedule = Schedule(epochs=10, seed=seed)
+        return train(
+            lambda: Scale(0.5), nodes(0, 50), nodes(50, 90), schedule, noisy=True
+        ).network.scale.item()
+
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    first = run(0)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.rand(5)
+    assert run(0) == first
+    assert run(1) != first
+
+
+def test_a_loss_that_is_not_a_number_says_when_and_why() -> None:
+    class Breaks(Scale):
+        calls = 0
+
+        def forward(self, index: Tensor) -> Tensor:
+            self.calls += 1
+            return super().forward(index) * (math.nan if self.calls > 3 else 1.0)
+
+    with pytest.raises(SolverError, match=r"Breaks is not a number after 3 epochs \(lr=0.01\)"):
+        train(Breaks, nodes(0, 9), nodes(9, 30), Schedule())
+
+
+def test_split_prefers_the_holdout_then_a_fifth_then_nothing() -> None:
+    given = CalibrationData(LOGITS, calibration=nodes(0, 100), holdout=nodes(100, 120))
+    assert stopping_split(given) == (given.calibration, given.holdout)
+
+    alone = CalibrationData(LOGITS, calibration=nodes(0, 100))
+    fit_on, stop_on = stopping_split(alone, seed=4)
+    assert stop_on is not None
+    assert sorted(torch.cat([fit_on.index, stop_on.index]).tolist()) == list(range(100))
+    assert torch.equal(LABELS[fit_on.index], fit_on.y)
+    assert torch.equal(LABELS[stop_on.index], stop_on.y)
+    counts = LABELS[:100].bincount(minlength=4) / 5
+    assert ((stop_on.y.bincount(minlength=4) - counts).abs() < 1).all()
+    assert torch.equal(stopping_split(alone, seed=4)[0].index, fit_on.index)
+    assert not torch.equal(stopping_split(alone, seed=5)[0].index, fit_on.index)
+
+    few = CalibrationData(LOGITS, calibration=nodes(0, FEWEST_TO_SPLIT - 1))
+    assert stopping_split(few) == (few.calibration, None)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"lr": 0.0}, {"lr": math.nan}, {"weight_decay": -1.0}, {"epochs": 0}, {"patience": 0}]
+)
+def test_schedule_refuses_what_makes_no_sense(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Schedule(**wrong)  # type: ignore[arg-type]
+
+
+def test_seeded_repeats() -> None:
+    with seeded(7):
+        first = torch.rand(3)
+    with seeded(7):
+        assert torch.equal(torch.rand(3), first)
