@@ -1,0 +1,89 @@
+"""Which runs an experiment consists of."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
+
+
+@dataclass(frozen=True, order=True)
+class Run:
+    """One trained backbone: the logits that all methods of a table are applied to."""
+
+    dataset: str
+    backbone: str
+    protocol: str
+    split: int = 0
+    fold: int = 0
+    init: int = 0
+
+    def identity(self) -> dict[str, Any]:
+        """The fields, as a part of a row's identity."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        where = f"{self.protocol} {self.split}.{self.fold}.{self.init}"
+        return f"{self.dataset}/{self.backbone} {where}"
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many runs the paper makes under a protocol."""
+
+    splits: int
+    folds: int
+    inits: int
+
+    @property
+    def runs(self) -> int:
+        """Number of runs."""
+        return self.splits * self.folds * self.inits
+
+
+# As the paper states them: 75, 50, 10 and 10 runs.
+SIZES = {
+    "folds": Size(5, 3, 5),
+    "official": Size(10, 1, 5),
+    "sparse": Size(10, 1, 1),
+    "public": Size(1, 1, 10),
+}
+
+
+def size_of(protocol: str, num_splits: int | None = None) -> Size:
+    """Size of a protocol; ``num_splits`` where a dataset has fewer splits than is usual.
+
+    Examples
+    --------
+    >>> size_of("folds").runs
+    75
+    >>> size_of("official", num_splits=1)  # a graph with one official split, many seeds
+    Size(splits=1, folds=1, inits=10)
+    """
+    if protocol not in SIZES:
+        raise ValueError(f"unknown protocol {protocol!r}; choices: {', '.join(SIZES)}")
+    size = SIZES[protocol]
+    if num_splits is None or num_splits == size.splits:
+        return size
+    return Size(num_splits, size.folds, 10 if num_splits == 1 else size.inits)
+
+
+def runs(
+    dataset: str, backbone: str, protocol: str, limit: int | None = None, size: Size | None = None
+) -> list[Run]:
+    """Runs of one cell of a table, in an order that spreads over splits first.
+
+    Any number of first runs is then as good a sample as its number allows: runs of one split share
+    a test set and tell less than runs of different splits.
+
+    Examples
+    --------
+    >>> [(run.split, run.fold, run.init) for run in runs("Cora", "gcn", "folds", limit=7)]
+    [(0, 0, 0), (1, 0, 0), (2, 0, 0), (3, 0, 0), (4, 0, 0), (0, 1, 0), (1, 1, 0)]
+    """
+    if limit is not None and limit < 1:
+        raise ValueError(f"runs={limit}: at least one run is needed")
+    size = size or size_of(protocol)
+    order = product(range(size.inits), range(size.folds), range(size.splits))
+    made = [Run(dataset, backbone, protocol, split, fold, init) for init, fold, split in order]
+    return made[:limit]
