@@ -1,0 +1,226 @@
+"""The posterior network: features → latent point → evidence per class → spread over the graph."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from simi_mailbox.models.gpn.flows import RadialFlows
+from simi_mailbox.models.gpn.propagation import personalised_pagerank
+from simi_mailbox.models.ops import Csr, dropout_mask, spmm
+
+_LOG_EVIDENCE_LIMIT = 30.0  # keeps exp() and digamma() inside what float32 can hold
+
+
+@dataclass(frozen=True)
+class GPNSettings:
+    """Shape and training of a GPN; the defaults are the authors' smaller model.
+
+    Parameters
+    ----------
+    latent_dim, hidden_dim, flow_layers
+        Size of the latent space, of the encoder's hidden layer, and of each class's flow.
+    dropout
+        Rate after the hidden layer.
+    teleport, steps
+        Of personalised PageRank: the share of evidence that stays, and the rounds.
+    entropy_weight
+        Weight of the Dirichlet entropy that is rewarded in the loss.
+    class_budget
+        Whether the evidence of a node is multiplied by the number of classes.
+    lr, weight_decay
+        Of Adam; the flows have no weight decay.
+    warmup_epochs
+        Epochs at the start that move the flows alone.
+    max_epochs, patience
+        Training stops when the validation cross-entropy has not fallen for ``patience`` epochs.
+
+    Examples
+    --------
+    >>> GPNSettings().latent_dim, GPNSettings.latent16().latent_dim
+    (10, 16)
+    """
+
+    latent_dim: int = 10
+    hidden_dim: int = 64
+    flow_layers: int = 10
+    dropout: float = 0.5
+    teleport: float = 0.2
+    steps: int = 10
+    entropy_weight: float = 1e-5
+    class_budget: bool = True
+    lr: float = 0.01
+    weight_decay: float = 5e-4
+    warmup_epochs: int = 5
+    max_epochs: int = 10_000
+    patience: int = 50
+
+    def __post_init__(self) -> None:
+        for name in ("latent_dim", "hidden_dim", "flow_layers", "max_epochs", "patience"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
+        if not 0.0 < self.teleport <= 1.0:
+            raise ValueError(f"teleport must be in (0, 1], got {self.teleport}")
+
+    @classmethod
+    def latent16(cls) -> GPNSettings:
+        """Return the authors' other model: 16 latent dimensions, wider spread of evidence."""
+        return cls(
+            latent_dim=16,
+            teleport=0.1,
+            entropy_weight=1e-4,
+            weight_decay=1e-3,
+            class_budget=False,
+        )
+
+
+@dataclass(frozen=True)
+class GPNPrediction:
+    """What a GPN says of every node: a Dirichlet distribution over its class probabilities.
+
+    Attributes
+    ----------
+    alpha : Tensor [n, K]
+        Parameters of the Dirichlet distribution, at least 1.
+    feature_evidence : Tensor [n]
+        Evidence from the node's own features alone, before the graph.
+
+    Examples
+    --------
+    >>> prediction = GPNPrediction(torch.tensor([[1.0, 1.0], [9.0, 1.0]]), torch.zeros(2))
+    >>> prediction.probs.tolist(), prediction.evidence.tolist()
+    ([[0.5, 0.5], [0.8999999761581421, 0.10000000149011612]], [0.0, 8.0])
+    """
+
+    alpha: Tensor
+    feature_evidence: Tensor
+
+    @property
+    def probs(self) -> Tensor:
+        """Expected class probabilities [n, K]."""
+        return self.alpha / self.alpha.sum(dim=1, keepdim=True)
+
+    @property
+    def log_probs(self) -> Tensor:
+        """Logarithm of `probs`: the closest thing to logits, and what calibrators take."""
+        return self.alpha.log() - self.alpha.sum(dim=1, keepdim=True).log()
+
+    @property
+    def evidence(self) -> Tensor:
+        """Pseudo-observations behind each node's prediction [n]; 0 means that nothing is known."""
+        return (self.alpha - 1.0).sum(dim=1)
+
+
+class GPN(nn.Module):
+    """Graph posterior network.
+
+    ``log_prior`` holds the log frequencies of the classes among the training nodes.
+
+    Examples
+    --------
+    >>> from simi_mailbox.graph import Graph
+    >>> from simi_mailbox.models.gpn.propagation import symmetric_adjacency
+    >>> settings = GPNSettings(latent_dim=2)
+    >>> model = GPN(3, torch.tensor([0.5, 0.5]).log(), settings, seed=0).eval()
+    >>> model(torch.eye(3), symmetric_adjacency(Graph.empty(3))).probs.shape
+    torch.Size([3, 2])
+    """
+
+    log_prior: Tensor
+
+    def __init__(self, in_dim: int, log_prior: Tensor, settings: GPNSettings, seed: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.generator = torch.Generator().manual_seed(seed)
+        self.register_buffer("log_prior", log_prior.to(torch.float32))
+        self.weight1, self.bias1 = _linear(in_dim, settings.hidden_dim, self.generator)
+        self.weight2, self.bias2 = _linear(settings.hidden_dim, settings.latent_dim, self.generator)
+        self.flows = RadialFlows(
+            log_prior.numel(), settings.latent_dim, settings.flow_layers, self.generator
+        )
+
+    def encode(self, features: Csr | Tensor) -> Tensor:
+        """Latent points [n, latent_dim] of the nodes."""
+        if isinstance(features, Csr):
+            hidden = spmm(features, self.weight1)
+        else:
+            hidden = features @ self.weight1
+        hidden = torch.relu(hidden + self.bias1)
+        if self.training and self.settings.dropout > 0:
+            mask = dropout_mask(hidden.numel(), self.settings.dropout, self.generator)
+            hidden = hidden * mask.view_as(hidden)
+        return hidden @ self.weight2 + self.bias2
+
+    def feature_evidence(self, latent: Tensor) -> Tensor:
+        """Evidence [n, K] for every class from the features alone."""
+        # A flow that has drifted may overflow far from the data; no density is the honest answer.
+        log_density = self.flows.log_prob(latent).nan_to_num(nan=-math.inf)
+        budget = 0.5 * self.settings.latent_dim * math.log(4 * math.pi)
+        if self.settings.class_budget:
+            budget += math.log(self.log_prior.numel())
+        scaled = log_density + self.log_prior + budget
+        return scaled.clamp(-_LOG_EVIDENCE_LIMIT, _LOG_EVIDENCE_LIMIT).exp()
+
+    def forward(self, features: Csr | Tensor, adjacency: Csr) -> GPNPrediction:
+        """Predict every node of a graph, the training graph or another one."""
+        own = self.feature_evidence(self.encode(features))
+        spread = personalised_pagerank(
+            own, adjacency, teleport=self.settings.teleport, steps=self.settings.steps
+        )
+        return GPNPrediction(alpha=1.0 + spread, feature_evidence=own.sum(dim=1))
+
+
+def posterior_loss(alpha: Tensor, y: Tensor, entropy_weight: float) -> Tensor:
+    """Expected cross-entropy under the Dirichlet, less the weighted entropy; summed over nodes.
+
+    Examples
+    --------
+    >>> unsure, sure = torch.tensor([[1.0, 1.0]]), torch.tensor([[9.0, 1.0]])
+    >>> label = torch.tensor([0])
+    >>> bool(posterior_loss(sure, label, 0.0) < posterior_loss(unsure, label, 0.0))
+    True
+    """
+    total = alpha.sum(dim=1)
+    own = alpha.gather(1, y.unsqueeze(1)).squeeze(1)
+    expected = torch.digamma(total) - torch.digamma(own)
+    return (expected - entropy_weight * dirichlet_entropy(alpha)).sum()
+
+
+def dirichlet_entropy(alpha: Tensor) -> Tensor:
+    """Differential entropy of Dirichlet distributions [n].
+
+    Above a total of 10,000 the exact terms are large and cancel, so Stirling's form is used.
+
+    Examples
+    --------
+    >>> dirichlet_entropy(torch.tensor([[1.0, 1.0]]))  # uniform on [0, 1]
+    tensor([0.])
+    """
+    k = alpha.shape[1]
+    total = alpha.sum(dim=1)
+    exact = (
+        torch.lgamma(alpha).sum(dim=1)
+        - torch.lgamma(total)
+        - (k - total) * torch.digamma(total)
+        - ((alpha - 1.0) * torch.digamma(alpha)).sum(dim=1)
+    )
+    stirling = (
+        0.5 * (k - 1) * (1.0 + math.log(2 * math.pi))
+        + 0.5 * alpha.log().sum(dim=1)
+        - (k - 0.5) * total.log()
+    )
+    return torch.where(total >= 10_000, stirling, exact)
+
+
+def _linear(rows: int, columns: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    bound = 1.0 / math.sqrt(rows)  # what torch.nn.Linear draws
+
+    def draw(*shape: int) -> nn.Parameter:
+        return nn.Parameter(torch.empty(*shape).uniform_(-bound, bound, generator=generator))
+
+    return draw(rows, columns), draw(columns)
