@@ -1,5 +1,6 @@
 """Datasets, splits and synthetic graphs."""
 
+from simi_mailbox.data import synthetic
 from simi_mailbox.data.catalogue import names
 from simi_mailbox.data.dataset import NodeDataset
 from simi_mailbox.data.loading import available, load
@@ -15,4 +16,5 @@ __all__ = [
     "make_split",
     "names",
     "num_splits",
+    "synthetic",
 ]

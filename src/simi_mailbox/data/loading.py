@@ -59,11 +59,18 @@ def load(name: str, *, directed: bool = False, download: bool = True) -> NodeDat
         return digits()
     found = locate(entry)
     if found is None:
-        return _obtain(entry, directed=directed, download=download)
-    if found.sha256 is not None:
-        files.verify(found.path, found.sha256)
-    dataset = files.read(found.path, entry, directed=directed, source=found.source)
-    _check_homophily(dataset, entry, str(found.path))
+        dataset = _obtain(entry, directed=directed, download=download)
+    else:
+        if found.sha256 is not None:
+            files.verify(found.path, found.sha256)
+        dataset = files.read(found.path, entry, directed=directed, source=found.source)
+        _check_homophily(dataset, entry, str(found.path))
+    if entry.folds and dataset.folds is None:
+        warnings.warn(
+            f"this copy of {entry.name} lacks the published 3-fold splits; protocol 'folds' "
+            "draws others by the same rule",
+            stacklevel=2,
+        )
     return dataset
 
 
@@ -128,7 +135,9 @@ def _obtain(entry: Entry, *, directed: bool, download: bool) -> NodeDataset:
             raise FileNotFoundError("downloading is switched off (download=False)")
         else:
             arrays = pyg.download(entry, cache / "pyg")
-    except (OSError, ImportError, RuntimeError) as error:
+    except ValueError:
+        raise  # a damaged local file: the message says which, and downloading would not help
+    except Exception as error:  # whatever PyG, its download layer or the network throws
         raise FileNotFoundError(_what_to_do(entry, error)) from error
     origin = f"the copy of {entry.name} that {_PROVIDERS[entry.origin]} provides"
     try:
@@ -147,9 +156,10 @@ def _obtain(entry: Entry, *, directed: bool, download: bool) -> NodeDataset:
 def _what_to_do(entry: Entry, error: Exception) -> str:
     looked = " and ".join(str(folder) for folder in folders())
     checksum = f" (sha256 {entry.sha256})" if entry.sha256 else ""
+    provider = _PROVIDERS[entry.origin]
     also = f", or OGB's {arxiv.ARCHIVE} from {arxiv.URL}" if entry.origin == "ogb" else ""
     return (
-        f"{entry.name} is not here: there is no {entry.file_name} in {looked}, and {_PROVIDERS[entry.origin]} "
+        f"{entry.name} is not here: there is no {entry.file_name} in {looked}, and {provider} "
         f"did not provide it: {error or type(error).__name__}. Either put {entry.file_name}"
         f"{checksum}{also} into {folders()[0]}, or set SIMI_MAILBOX_DATA to the folder that holds "
         "it, or load it once with a network connection and simi-mailbox[pyg] installed."
