@@ -6,7 +6,7 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812 - PyTorch's own habit
+from torch.nn import functional as F
 
 
 class RadialFlows(nn.Module):
@@ -110,7 +110,7 @@ class RadialFlows(nn.Module):
 
     def log_prob(self, z: Tensor) -> Tensor:
         """Log-density [n, num_flows] of points [n, dim]."""
-        points, log_det = self(z)
+        points, log_det = self.forward(z)
         normal = -0.5 * (points.square().sum(-1) + self.dim * math.log(2 * math.pi))
         return (normal + log_det).T
 

@@ -14,8 +14,8 @@ def symmetric_adjacency(graph: Graph, *, dtype: torch.dtype = torch.float32) -> 
 
     Examples
     --------
-    >>> symmetric_adjacency(Graph.from_edges([[0], [1]])).values.tolist()
-    [0.5, 0.5, 0.5, 0.5]
+    >>> symmetric_adjacency(Graph.from_edges([[0], [1]])).values
+    tensor([0.5000, 0.5000, 0.5000, 0.5000])
     """
     n = graph.num_nodes
     nodes = torch.arange(n)

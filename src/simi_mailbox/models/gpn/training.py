@@ -12,10 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812 - PyTorch's own habit
+from torch.nn import functional as F
 
 from simi_mailbox.data.split import Split
-from simi_mailbox.graph import Graph, as_graph
+from simi_mailbox.graph import as_graph
 from simi_mailbox.models.gpn.network import GPN, GPNPrediction, GPNSettings, posterior_loss
 from simi_mailbox.models.gpn.propagation import symmetric_adjacency
 from simi_mailbox.models.ops import Csr
@@ -92,7 +92,7 @@ def train_gpn(
 
     Examples
     --------
-    >>> from simi_mailbox.data import Split
+    >>> from simi_mailbox.graph import Graph
     >>> x, y = np.repeat(np.eye(2, dtype=np.float32), 5, axis=0), np.repeat([0, 1], 5)
     >>> split = Split(train=[0, 1, 5, 6], val=[2, 7], test=[3, 8])
     >>> trained = train_gpn(x, Graph.empty(10), y, split, settings=GPNSettings(max_epochs=30))
@@ -201,13 +201,10 @@ def _labels(y: Any, split: Split, num_classes: int | None) -> tuple[Tensor, Tens
             f"labels of training and validation nodes range over {int(known.min())}.."
             f"{int(known.max())}; expected 0..{classes - 1}"
         )
-    missing = sorted(set(range(classes)) - set(y_train.unique().tolist()))
-    if missing:
+    absent = torch.bincount(y_train, minlength=classes) == 0
+    if bool(absent.any()):
         raise ValueError(
-            f"class {missing[0]} has no training node; a GPN fits one density to each class and "
+            f"class {int(absent.nonzero()[0])} has no training node; a GPN fits one density to each class and "
             "needs at least one node of every class in split.train"
         )
     return y_train, y_val, classes
-
-
-__all__ = ["Graph", "TrainedGPN", "node_features", "train_gpn"]
