@@ -130,7 +130,7 @@ class Calibrator(ABC):
     def _predict(self, data: NodeInputs) -> Tensor:
         """Probabilities [n, K]."""
 
-    def _check_params(self) -> None:
+    def _check_params(self) -> None:  # noqa: B027
         """Raise `ValueError` if a hyper-parameter makes no sense."""
 
     def _read_fitted(

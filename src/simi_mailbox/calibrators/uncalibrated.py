@@ -1,0 +1,33 @@
+"""The model's own probabilities, as a calibrator, so that tables need no special case."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor
+
+from simi_mailbox.calibrators.base import Calibrator
+from simi_mailbox.calibrators.inputs import CalibrationData, NodeInputs
+from simi_mailbox.calibrators.registry import register
+from simi_mailbox.softmax import scaled_softmax
+
+
+@register("uncalibrated")
+class Uncalibrated(Calibrator):
+    """softmax(z), whatever the labels say.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> logits = np.zeros((3, 2))
+    >>> Uncalibrated().fit(logits, [0, 1, 1], mask=[0]).predict_proba(logits)[0]
+    array([0.5, 0.5])
+    """
+
+    preserves_accuracy: ClassVar[bool] = True
+
+    def _fit(self, data: CalibrationData) -> None:
+        pass
+
+    def _predict(self, data: NodeInputs) -> Tensor:
+        return scaled_softmax(data.logits)
