@@ -1,20 +1,34 @@
 """Calibrators: one file per method, one contract (`base.Calibrator`), one registry."""
 
 from simi_mailbox.calibrators.base import Calibrator, TemperatureCalibrator
+from simi_mailbox.calibrators.dirichlet import Dirichlet
+from simi_mailbox.calibrators.ensemble_temperature import EnsembleTemperatureScaling
+from simi_mailbox.calibrators.histogram import HistogramBinning
 from simi_mailbox.calibrators.io import load
+from simi_mailbox.calibrators.isotonic import Isotonic
+from simi_mailbox.calibrators.lccal import LCCal
+from simi_mailbox.calibrators.ratio_binned import RatioBinnedScaling
 from simi_mailbox.calibrators.registry import get, names, register
 from simi_mailbox.calibrators.simi_mailbox import SimiMailbox
 from simi_mailbox.calibrators.simi_mailbox_paper import SimiMailboxPaper
 from simi_mailbox.calibrators.temperature import TemperatureScaling
 from simi_mailbox.calibrators.uncalibrated import Uncalibrated
+from simi_mailbox.calibrators.vector import VectorScaling
 
 __all__ = [
     "Calibrator",
+    "Dirichlet",
+    "EnsembleTemperatureScaling",
+    "HistogramBinning",
+    "Isotonic",
+    "LCCal",
+    "RatioBinnedScaling",
     "SimiMailbox",
     "SimiMailboxPaper",
     "TemperatureCalibrator",
     "TemperatureScaling",
     "Uncalibrated",
+    "VectorScaling",
     "get",
     "load",
     "names",

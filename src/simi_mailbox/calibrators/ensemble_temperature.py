@@ -1,0 +1,122 @@
+"""Ensemble temperature scaling (ETS)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from simi_mailbox.calibrators.base import Calibrator
+from simi_mailbox.calibrators.inputs import CalibrationData, NodeInputs
+from simi_mailbox.calibrators.per_group import one_temperature
+from simi_mailbox.calibrators.registry import register
+from simi_mailbox.exceptions import SolverError
+from simi_mailbox.softmax import scaled_softmax
+
+Floats = npt.NDArray[np.float64]
+
+
+@register("ensemble-temperature")
+class EnsembleTemperatureScaling(Calibrator):
+    """A mixture of temperature scaling, the model itself and knowing nothing.
+
+        q_i = w₁ softmax(z_i / T) + w₂ softmax(z_i) + w₃ / K,   w ≥ 0,  w₁ + w₂ + w₃ = 1
+
+    (ETS; Zhang et al., ICML 2020). T minimises the cross-entropy (CE) of the calibration nodes,
+    then w minimises it with T fixed. Both problems are convex; the first is solved exactly, the
+    second by SLSQP.
+
+    Attributes
+    ----------
+    temperature_ : float
+    weights_ : float64 array [3]
+        w₁, w₂, w₃.
+
+    Notes
+    -----
+    The loss is CE in both stages, as in the GATS code; Mix-n-Match's default is the squared error.
+    Differs from both in the exact T, which is not stopped early on other nodes, in starting SLSQP
+    from equal weights with the exact gradient (at w = (1, 0, 0) the loss can be infinite), and in
+    subtracting the largest logit before exponentials, which overflow otherwise. All three terms
+    have the same predicted class, so accuracy is preserved. ``holdout_mask`` is not used.
+
+    Examples
+    --------
+    >>> logits = np.array([[9.0, 0.0, 0.0]] * 10)  # certain, and right 8 times of 10
+    >>> y = np.array([0] * 8 + [1, 2])
+    >>> cal = EnsembleTemperatureScaling().fit(logits, y, mask=np.arange(10))
+    >>> cal.predict_proba(logits)[0].round(3).tolist()
+    [0.8, 0.1, 0.1]
+    """
+
+    preserves_accuracy: ClassVar[bool] = True
+
+    temperature_: float
+    weights_: Floats
+
+    def _fit(self, data: CalibrationData) -> None:
+        z, y = data.calibration_logits, data.calibration.y
+        self.temperature_ = one_temperature(z, y)
+        self.weights_ = ensemble_weights(z, y, self.temperature_)
+
+    def _predict(self, data: NodeInputs) -> Tensor:
+        return ensemble_softmax(data.logits, self.temperature_, self.weights_)
+
+
+def ensemble_softmax(logits: Tensor, temperature: float, weights: Floats) -> Tensor:
+    """w₁ softmax(z / T) + w₂ softmax(z) + w₃ / K.
+
+    Examples
+    --------
+    >>> ensemble_softmax(torch.zeros(1, 2), 1.0, np.array([0.2, 0.3, 0.5])).tolist()
+    [[0.5, 0.5]]
+    """
+    first, second, third = (float(weight) for weight in weights)
+    probs = scaled_softmax(logits, temperature).mul_(first)
+    probs += scaled_softmax(logits).mul_(second)
+    return probs.add_(third / logits.shape[1])
+
+
+def ensemble_weights(logits: Tensor, y: Tensor, temperature: float) -> Floats:
+    """Weights of least cross-entropy on the given labelled nodes, for a fixed temperature.
+
+    Examples
+    --------
+    >>> z = torch.tensor([[1.0, 0.0]] * 4)
+    >>> ensemble_weights(z, torch.tensor([0, 1, 0, 1]), 1.0).round(3)  # no better than chance
+    array([0., 0., 1.])
+    """
+    from scipy.optimize import LinearConstraint, minimize
+
+    z, column = logits.to(torch.float64), y[:, None]
+    uniform = torch.full((len(y),), 1 / z.shape[1], dtype=torch.float64)
+    members = (
+        scaled_softmax(z, temperature).gather(1, column).squeeze(1),
+        scaled_softmax(z).gather(1, column).squeeze(1),
+        uniform,
+    )
+    given = torch.stack(members, dim=1).numpy()
+
+    def loss(weights: Floats) -> tuple[float, Floats]:
+        # A weight can leave the simplex by a rounding error during a line search.
+        q = np.maximum(given @ weights, np.finfo(np.float64).tiny)
+        return float(-np.log(q).mean()), -(given / q[:, None]).mean(axis=0)
+
+    found = minimize(
+        loss,
+        np.full(3, 1 / 3),
+        jac=True,
+        method="SLSQP",
+        bounds=[(0.0, 1.0)] * 3,
+        constraints=[LinearConstraint(np.ones(3), 1.0, 1.0)],
+        tol=1e-12,
+        options={"maxiter": 500},
+    )
+    weights: Floats = np.clip(np.nan_to_num(found.x), 0.0, 1.0)
+    if weights.sum() == 0:
+        raise SolverError(f"the ensemble's weights could not be found: {found.message}")
+    total: Floats = weights / weights.sum()
+    return total
