@@ -34,6 +34,8 @@ class Entry:
     origin : {"pyg", "ogb", "scikit-learn"}
         What provides the data where no file is found: PyG's loader, OGB's archive (read by this
         package), or scikit-learn's bundled digits, which are always here.
+    self_loops : int
+        How many of ``entries`` are self-loops, which `Graph` drops.
     """
 
     name: str
@@ -48,6 +50,12 @@ class Entry:
     homophily: float | None = None
     sha256: str | None = None
     origin: Literal["pyg", "ogb", "scikit-learn"] = "pyg"
+    self_loops: int = 0
+
+    @property
+    def edges(self) -> int:
+        """Number of undirected edges, self-loops left out."""
+        return (self.entries - self.self_loops) // 2
 
     @property
     def file_name(self) -> str:
@@ -96,28 +104,28 @@ _TABLE = (
     Entry(
         "Chameleon", "wikipedia", 2277, 62792, 5, 2325, ("WikipediaNetwork", "chameleon"),
         "official", False, 0.230,
-        "6379a233bee4bc1c18b5d45c15f474b467a761b0e3d66f8c1bb534f5b74973f2",
+        "6379a233bee4bc1c18b5d45c15f474b467a761b0e3d66f8c1bb534f5b74973f2", self_loops=50,
     ),
     Entry(
         "Squirrel", "wikipedia", 5201, 396846, 5, 2089, ("WikipediaNetwork", "squirrel"),
         "official", False, 0.222,
-        "fcbb0ec23cb1922455e6f5511f8e0d54dd3d601f9b9849a5e61443d57ba15488",
+        "fcbb0ec23cb1922455e6f5511f8e0d54dd3d601f9b9849a5e61443d57ba15488", self_loops=140,
     ),
     Entry(
         "Actor", "actor", 7600, 53411, 5, 932, ("Actor",), "official", True, 0.217,
-        "5e738acdf1385180037a074871913fd8c1fbe61b96e2ca5073d052842573b67d",
+        "5e738acdf1385180037a074871913fd8c1fbe61b96e2ca5073d052842573b67d", self_loops=93,
     ),
     Entry(
         "Texas", "webkb", 183, 574, 5, 1703, ("WebKB", "Texas"), "official", False, 0.061,
-        "bf640ce0fffbeacef6d4013c5c082ff85fb79b0eb758b00d390c29aff3a170bf",
+        "bf640ce0fffbeacef6d4013c5c082ff85fb79b0eb758b00d390c29aff3a170bf", self_loops=16,
     ),
     Entry(
         "Wisconsin", "webkb", 251, 916, 5, 1703, ("WebKB", "Wisconsin"), "official", False, 0.178,
-        "2b6b8cffacc2aa7b67c16d6848d95855f006408b6b52597e3eafb2b285a6e50c",
+        "2b6b8cffacc2aa7b67c16d6848d95855f006408b6b52597e3eafb2b285a6e50c", self_loops=16,
     ),
     Entry(
         "Cornell", "webkb", 183, 557, 5, 1703, ("WebKB", "Cornell"), "official", False, 0.123,
-        "97c0b9c4b62048140e1d72624ae3bd6c4873a5475983c5ba6642b50a8fb1b6f1",
+        "97c0b9c4b62048140e1d72624ae3bd6c4873a5475983c5ba6642b50a8fb1b6f1", self_loops=3,
     ),
     Entry(
         "Roman-empire", "roman-empire", 22662, 65854, 18, 300,
@@ -141,7 +149,7 @@ _TABLE = (
         "Questions", "questions", 48921, 307080, 2, 301,
         ("HeterophilousGraphDataset", "Questions"), "official",
     ),
-    Entry("Digits", "digits", 1797, 19858, 10, 64, (), "official", origin="scikit-learn"),
+    Entry("Digits", "digits", 1797, 19858, 10, 64, (), "official", False, 0.961, None, "scikit-learn"),
 )  # fmt: skip
 
 ENTRIES = {entry.name: entry for entry in _TABLE}
@@ -176,3 +184,17 @@ def names() -> list[str]:
     True
     """
     return list(ENTRIES)
+
+
+def relatives(name: str) -> list[str]:
+    """All datasets of the family of ``name``, itself included.
+
+    What is learned on some graphs and judged on another must not have seen a relative of it.
+
+    Examples
+    --------
+    >>> relatives("Cora")
+    ['Cora', 'CoraFull', 'CoraML']
+    """
+    family = find(name).family
+    return [entry.name for entry in ENTRIES.values() if entry.family == family]

@@ -68,9 +68,14 @@ class _Classes:
         if self._uniform:
             place = rng.integers(cumulative.size, size=count)
         else:
-            place = np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")
+            # Sorted keys walk through memory in order, which is several times faster than
+            # looking them up as drawn; the shuffle gives the order back.
+            keys = rng.random(count) * cumulative[-1]
+            keys.sort()
+            place = np.searchsorted(cumulative, keys, side="right")
             # random() < 1, but its product with the total may round up to the total.
             np.minimum(place, cumulative.size - 1, out=place)
+            rng.shuffle(place)
         return np.asarray(self._order[self._start[which] + place])
 
 
