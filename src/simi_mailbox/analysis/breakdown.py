@@ -1,0 +1,227 @@
+"""Calibration error by degree, by class, by distance to labelled nodes, by agreement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from simi_mailbox.analysis.cells import counts_of, ece_of, mean_of, unit_bins
+from simi_mailbox.analysis.judged import (
+    FloatArray,
+    IntArray,
+    Judged,
+    as_numpy,
+    judge,
+    per_node,
+    read_labels,
+)
+from simi_mailbox.analysis.neighbourhood import distance_to
+from simi_mailbox.graph import as_graph
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """Confidence held against accuracy in slices of the judged nodes.
+
+    Attributes
+    ----------
+    by : str
+        What the slices are made by.
+    labels : tuple of str
+        Name of each slice.
+    counts : int64 [s]
+        Nodes in each slice.
+    confidence, accuracy, gap : float64 [s]
+        Means and ``accuracy - confidence``; NaN where a slice is empty or labels are not known.
+    gap_error : float64 [s]
+        Standard error of the gap, √(variance of (correct − confidence) / count): a gap within two
+        of it is no news. NaN for slices of fewer than two nodes.
+    ece : float64 [s]
+        Expected calibration error inside the slice; small slices have a large one by chance alone.
+    """
+
+    by: str
+    labels: tuple[str, ...]
+    counts: IntArray
+    confidence: FloatArray
+    accuracy: FloatArray
+    gap: FloatArray
+    gap_error: FloatArray
+    ece: FloatArray
+
+
+def by_degree(probs: Any, y: Any, graph: Any, *, nodes: Any = None, bins: int = 15) -> Breakdown:
+    """Slices of equal number of neighbours: 0, 1, 2, 3–4, 5–8, 9–16, …
+
+    Parameters
+    ----------
+    probs, y, nodes
+        As in `similarity_confidence`.
+    graph
+        A `Graph` or anything that `as_graph` reads.
+    bins : int
+        Bins of the expected calibration error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p = np.array([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]])
+    >>> table = by_degree(p, np.array([0, 0, 1]), np.array([[0, 1], [1, 2]]))
+    >>> table.labels, table.counts.tolist(), table.gap.round(2).tolist()
+    (('1', '2'), [2, 1], [-0.25, 0.2])
+    """
+    judged = judge(probs, y, nodes)
+    degree = as_graph(graph, len(as_numpy(probs))).degree.numpy()[judged.nodes]
+    octave = np.where(degree > 0, np.ceil(np.log2(np.maximum(degree, 1))).astype(np.int64) + 1, 0)
+    present = np.unique(octave)
+    labels = [_degree_label(int(k)) for k in present]
+    return _table("degree", labels, np.searchsorted(present, octave), judged, bins)
+
+
+def by_class(
+    probs: Any,
+    y: Any,
+    *,
+    nodes: Any = None,
+    class_names: Sequence[str] | None = None,
+    of: Literal["predicted", "true"] = "predicted",
+    bins: int = 15,
+) -> Breakdown:
+    """Slices of equal class: the predicted one, which a user sees, or the true one.
+
+    Parameters
+    ----------
+    probs, y, nodes, bins
+        As in `by_degree`.
+    class_names : sequence of str, optional
+        Name of each class; its number if not given.
+    of : {"predicted", "true"}
+        Which class. With ``"true"`` the accuracy is the recall of the class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p = np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]])
+    >>> by_class(p, np.array([0, 1, 1]), class_names=["cat", "dog"]).accuracy.tolist()
+    [0.5, 1.0]
+    """
+    judged = judge(probs, y, nodes)
+    shape = as_numpy(probs).shape
+    names = [str(k) for k in range(shape[1])] if class_names is None else list(class_names)
+    if len(names) != shape[1]:
+        raise ValueError(f"got {len(names)} class names for {shape[1]} classes")
+    if of == "predicted":
+        slices = judged.predicted
+    elif of == "true":
+        if y is None:
+            raise ValueError("slices by true class need labels")
+        slices = read_labels(y, judged.nodes, *shape)
+    else:
+        raise ValueError(f"of must be 'predicted' or 'true', got {of!r}")
+    return _table(f"{of} class", names, slices, judged, bins)
+
+
+def by_distance(
+    probs: Any,
+    y: Any,
+    graph: Any,
+    labelled: Any,
+    *,
+    nodes: Any = None,
+    farthest: int = 5,
+    bins: int = 15,
+) -> Breakdown:
+    """Slices of equal distance to the nearest labelled node: 0, 1, 2, …, out of reach.
+
+    Parameters
+    ----------
+    probs, y, graph, nodes, bins
+        As in `by_degree`.
+    labelled : array
+        The labelled nodes: boolean [n] or indices.
+    farthest : int
+        Nodes at this distance or farther share a slice.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p = np.full((4, 2), 0.5)
+    >>> table = by_distance(p, np.zeros(4, dtype=int), np.array([[0, 1], [1, 2]]), [0])
+    >>> table.labels, table.counts.tolist()
+    (('0', '1', '2', 'out of reach'), [1, 1, 1, 1])
+    """
+    if farthest < 1:
+        raise ValueError(f"farthest must be at least 1, got {farthest}")
+    judged = judge(probs, y, nodes)
+    distance = distance_to(as_graph(graph, len(as_numpy(probs))), labelled)[judged.nodes]
+    capped = np.where(distance < 0, farthest + 1, np.minimum(distance, farthest))
+    present = np.unique(capped)
+    names = [str(d) for d in range(farthest)] + [f"{farthest} or more", "out of reach"]
+    labels = [names[int(d)] for d in present]
+    return _table("distance", labels, np.searchsorted(present, capped), judged, bins)
+
+
+def by_agreement(
+    probs: Any, y: Any, similarity: Any, *, nodes: Any = None, slices: int = 5, bins: int = 15
+) -> Breakdown:
+    """Slices of equal share of agreeing neighbours; nodes without neighbours apart.
+
+    Parameters
+    ----------
+    probs, y, nodes, bins
+        As in `by_degree`.
+    similarity : array [n] or [m]
+        Share of agreeing neighbours, NaN for nodes without neighbours.
+    slices : int
+        Number of slices of equal width.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p = np.array([[0.9, 0.1], [0.8, 0.2]])
+    >>> table = by_agreement(p, np.array([0, 1]), [1.0, np.nan], slices=2)
+    >>> table.labels, table.counts.tolist()
+    (('0–50 %', '50–100 %', 'no neighbours'), [0, 1, 1])
+    """
+    judged = judge(probs, y, nodes)
+    s = per_node(similarity, judged, len(as_numpy(probs)), "similarity")
+    known = ~np.isnan(s)
+    place = np.full(len(judged), slices, dtype=np.int64)
+    place[known] = unit_bins(s[known], slices)
+    edges = [round(100 * k / slices) for k in range(slices + 1)]
+    labels = [f"{edges[k]}–{edges[k + 1]} %" for k in range(slices)]
+    if not known.all():
+        labels.append("no neighbours")
+    return _table("agreement", labels, place, judged, bins)
+
+
+def _table(
+    by: str, labels: Sequence[str], slices: IntArray, judged: Judged, bins: int
+) -> Breakdown:
+    count = len(labels)
+    residual = judged.correct - judged.confidence
+    counts = counts_of(slices, count)
+    gap = mean_of(slices, residual, count)
+    squares = np.bincount(slices, weights=(residual - gap[slices]) ** 2, minlength=count)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        error = np.where(counts > 1, np.sqrt(squares / (counts - 1) / counts), np.nan)
+    return Breakdown(
+        by,
+        tuple(labels),
+        counts,
+        mean_of(slices, judged.confidence, count),
+        mean_of(slices, judged.correct, count),
+        gap,
+        error,
+        ece_of(slices, judged.confidence, judged.correct, count, bins=bins),
+    )
+
+
+def _degree_label(octave: int) -> str:
+    if octave <= 2:
+        return str(octave)
+    low, high = 2 ** (octave - 2) + 1, 2 ** (octave - 1)
+    return f"{low}–{high}"

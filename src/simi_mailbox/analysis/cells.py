@@ -1,0 +1,53 @@
+"""Sorting nodes into intervals and averaging inside them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simi_mailbox.analysis.judged import FloatArray, IntArray
+from simi_mailbox.metrics.binning import check_binning, width_index
+
+
+def unit_bins(values: FloatArray, bins: int) -> IntArray:
+    """Interval of each value of [0, 1]: bin k is [k/M, (k+1)/M) and 1.0 falls into the last."""
+    check_binning(bins)
+    return width_index(values, bins)
+
+
+def counts_of(cell: IntArray, num_cells: int) -> IntArray:
+    """Number of nodes in each cell."""
+    return np.bincount(cell, minlength=num_cells).astype(np.int64)
+
+
+def mean_of(cell: IntArray, values: FloatArray, num_cells: int) -> FloatArray:
+    """Mean of ``values`` in each cell; NaN where a cell is empty."""
+    totals = np.bincount(cell, weights=values, minlength=num_cells)
+    counts = np.bincount(cell, minlength=num_cells)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(counts > 0, totals / counts, np.nan)
+
+
+def variance_of(cell: IntArray, values: FloatArray, num_cells: int) -> FloatArray:
+    """Unbiased variance of ``values`` in each cell; NaN where fewer than two nodes are."""
+    counts = np.bincount(cell, minlength=num_cells)
+    centre = mean_of(cell, values, num_cells)
+    squares = np.bincount(cell, weights=(values - centre[cell]) ** 2, minlength=num_cells)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(counts > 1, squares / (counts - 1), np.nan)
+
+
+def ece_of(
+    cell: IntArray,
+    confidence: FloatArray,
+    correct: FloatArray,
+    num_cells: int,
+    *,
+    bins: int = 15,
+) -> FloatArray:
+    """Expected calibration error inside each cell (equal-width bins); NaN where it is empty."""
+    joint = cell * bins + unit_bins(confidence, bins)
+    gaps = np.bincount(joint, weights=correct - confidence, minlength=num_cells * bins)
+    totals = np.abs(gaps.reshape(num_cells, bins)).sum(axis=1)
+    counts = np.bincount(cell, minlength=num_cells)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(counts > 0, totals / counts, np.nan)

@@ -1,0 +1,117 @@
+"""Several methods on the same nodes, with intervals and the noise floor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from simi_mailbox import metrics
+from simi_mailbox.analysis.judged import FloatArray, as_numpy, read_labels, read_nodes
+
+Metric = Literal["ece", "nll", "brier", "accuracy"]
+_METRICS: dict[str, Any] = {
+    "ece": metrics.ece,
+    "nll": metrics.nll,
+    "brier": metrics.brier,
+    "accuracy": metrics.accuracy,
+}
+
+
+@dataclass(frozen=True)
+class MethodComparison:
+    """One metric of several methods.
+
+    Attributes
+    ----------
+    metric : str
+        Name of the metric.
+    names : tuple of str
+        Names of the methods.
+    values, low, high : float64 [methods]
+        The metric on all judged nodes and the ends of its bootstrap interval.
+    floor : float64 [methods]
+        For the calibration error: what a perfectly calibrated model with the same confidences
+        would show on as many nodes, on average. NaN for other metrics.
+    level : float
+        Coverage of the intervals.
+    """
+
+    metric: str
+    names: tuple[str, ...]
+    values: FloatArray
+    low: FloatArray
+    high: FloatArray
+    floor: FloatArray
+    level: float
+
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        """Draw it; see `simi_mailbox.plots.method_comparison`."""
+        from simi_mailbox.plots import method_comparison
+
+        return method_comparison(self, ax, **options)
+
+
+def compare_methods(
+    probs: Mapping[str, Any],
+    y: Any,
+    *,
+    nodes: Any = None,
+    metric: Metric = "ece",
+    level: float = 0.95,
+    draws: int = 1000,
+    seed: int = 0,
+) -> MethodComparison:
+    """Compare methods by one metric, with bootstrap intervals.
+
+    Parameters
+    ----------
+    probs : mapping of str to array [n, K]
+        Probabilities of all nodes by name of method.
+    y : array [n] or [m]
+        Labels, of all nodes or of the judged ones.
+    nodes : array, optional
+        The nodes to judge; all if not given.
+    metric : {"ece", "nll", "brier", "accuracy"}
+        What to compare.
+    level, draws, seed
+        As of `metrics.bootstrap_interval`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y = np.repeat([0, 1], [80, 20])
+    >>> sure, fair = np.tile([0.99, 0.01], (100, 1)), np.tile([0.8, 0.2], (100, 1))
+    >>> table = compare_methods({"sure": sure, "fair": fair}, y, draws=100)
+    >>> table.names, table.values.round(2).tolist()
+    (('sure', 'fair'), [0.19, 0.0])
+    """
+    if metric not in _METRICS:
+        raise ValueError(f"metric must be one of {', '.join(_METRICS)}, got {metric!r}")
+    if not probs:
+        raise ValueError("no method to compare: pass at least one name with its probabilities")
+    measure = _METRICS[metric]
+    values, low, high, floor = [], [], [], []
+    for given in probs.values():
+        p = as_numpy(given)
+        index = read_nodes(nodes, len(p))
+        labels = read_labels(y, index, *p.shape)
+        chosen = p[index]
+        values.append(measure(chosen, labels))
+        interval = metrics.bootstrap_interval(
+            measure, chosen, labels, level=level, draws=draws, seed=seed
+        )
+        low.append(interval.low)
+        high.append(interval.high)
+        floor.append(metrics.noise_floor(chosen, seed=seed).mean if metric == "ece" else np.nan)
+    return MethodComparison(
+        metric,
+        tuple(probs),
+        np.array(values),
+        np.array(low),
+        np.array(high),
+        np.array(floor),
+        level,
+    )

@@ -1,0 +1,160 @@
+"""The groups of a group-wise calibrator: where they lie, what they hold, what was done to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from simi_mailbox.analysis.cells import counts_of, mean_of
+from simi_mailbox.analysis.judged import (
+    FloatArray,
+    IntArray,
+    as_numpy,
+    judge,
+    per_node,
+    read_nodes,
+)
+
+
+@dataclass(frozen=True)
+class GroupMap:
+    """One entry per group.
+
+    Attributes
+    ----------
+    confidence, similarity : float64 [G]
+        Mean confidence before calibration and mean neighbourhood similarity of all nodes of the
+        group: where it lies on the map. NaN for a group without nodes.
+    sizes : int64 [G]
+        All nodes.
+    calibration_labels : int64 [G]
+        Nodes whose labels the calibrator read.
+    temperatures : float64 [G]
+        Mean temperature of the nodes of the group.
+    judged : int64 [G]
+        Nodes it is judged on.
+    said_before, said_after, accuracy : float64 [G]
+        Mean confidence before and after calibration, and accuracy, of the judged nodes.
+    gap_error : float64 [G]
+        Standard error of ``accuracy - said_after``; NaN for fewer than two judged nodes.
+    """
+
+    confidence: FloatArray
+    similarity: FloatArray
+    sizes: IntArray
+    calibration_labels: IntArray
+    temperatures: FloatArray
+    judged: IntArray
+    said_before: FloatArray
+    said_after: FloatArray
+    accuracy: FloatArray
+    gap_error: FloatArray
+
+    @property
+    def gap_before(self) -> FloatArray:
+        """Accuracy minus confidence before calibration."""
+        return self.accuracy - self.said_before
+
+    @property
+    def gap_after(self) -> FloatArray:
+        """Accuracy minus confidence after calibration."""
+        return self.accuracy - self.said_after
+
+    def __len__(self) -> int:
+        return int(self.sizes.size)
+
+    def worst(self, count: int = 3) -> IntArray:
+        """Groups that are farthest off after calibration, worst first.
+
+        Ordered by how many judged nodes' worth of error a group holds, |gap| × nodes, so that a
+        handful of unlucky nodes does not come first.
+        """
+        weight = np.nan_to_num(np.abs(self.gap_after) * self.judged)
+        order = np.argsort(-weight, kind="stable")
+        return order[weight[order] > 0][:count].astype(np.int64)
+
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        """Draw the map; see `simi_mailbox.plots.group_scatter`."""
+        from simi_mailbox.plots import group_scatter
+
+        return group_scatter(self, ax, **options)
+
+
+def group_map(
+    groups: Any,
+    before: Any,
+    after: Any,
+    *,
+    similarity: Any,
+    temperatures: Any,
+    calibration: Any = None,
+    y: Any = None,
+    nodes: Any = None,
+) -> GroupMap:
+    """Summarise the groups of a calibrator.
+
+    Parameters
+    ----------
+    groups : int array [n]
+        Group of every node, 0..G-1.
+    before, after : array [n, K]
+        Probabilities before and after calibration.
+    similarity : array [n]
+        Neighbourhood similarity of every node.
+    temperatures : array [G] or [n]
+        Temperature of every group or of every node.
+    calibration : array, optional
+        Nodes whose labels the calibrator read.
+    y : array [n] or [m], optional
+        Labels, of all nodes or of the judged ones; accuracy is NaN without them.
+    nodes : array, optional
+        The nodes to judge; all if not given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> before = np.array([[0.9, 0.1], [0.7, 0.3], [0.6, 0.4]])
+    >>> table = group_map(
+    ...     np.array([1, 0, 0]), before, before,
+    ...     similarity=np.array([1.0, 0.5, 0.0]), temperatures=[2.0, 1.0], y=[0, 0, 1],
+    ... )
+    >>> table.sizes.tolist(), table.accuracy.tolist(), table.said_before.round(2).tolist()
+    ([2, 1], [0.5, 1.0], [0.65, 0.9])
+    """
+    g = as_numpy(groups).astype(np.int64)
+    p = as_numpy(before)
+    n = len(p)
+    if g.shape != (n,) or (g.size and g.min() < 0):
+        raise ValueError(f"groups must hold a group number for each of {n} nodes, got {g.shape}")
+    everyone = judge(p, None)
+    judged_before, judged_after = judge(p, y, nodes), judge(after, y, nodes)
+    t = as_numpy(temperatures).astype(np.float64)
+    count = int(g.max()) + 1 if t.size == n else max(t.size, int(g.max()) + 1)
+    if t.size == n:
+        t = mean_of(g, t, count)
+    elif t.size != count:
+        raise ValueError(f"got {t.size} temperatures for {count} groups")
+    labels = np.zeros(count, dtype=np.int64)
+    if calibration is not None:
+        labels = counts_of(g[read_nodes(calibration, n)], count)
+    own = g[judged_after.nodes]
+    residual = judged_after.correct - judged_after.confidence
+    size = counts_of(own, count)
+    centre = mean_of(own, residual, count)
+    squares = np.bincount(own, weights=(residual - centre[own]) ** 2, minlength=count)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        error = np.where(size > 1, np.sqrt(squares / (size - 1) / size), np.nan)
+    return GroupMap(
+        confidence=mean_of(g, everyone.confidence, count),
+        similarity=mean_of(g, per_node(similarity, everyone, n, "similarity"), count),
+        sizes=counts_of(g, count),
+        calibration_labels=labels,
+        temperatures=t,
+        judged=size,
+        said_before=mean_of(own, judged_before.confidence, count),
+        said_after=mean_of(own, judged_after.confidence, count),
+        accuracy=mean_of(own, judged_after.correct, count),
+        gap_error=error,
+    )

@@ -1,0 +1,195 @@
+"""Similarity × confidence: the heat maps of the paper, as arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from simi_mailbox.analysis.cells import counts_of, mean_of, unit_bins
+from simi_mailbox.analysis.judged import FloatArray, IntArray, as_numpy, judge, per_node
+
+Cell = Literal["paper", "own"]
+
+
+@dataclass(frozen=True)
+class SimilarityConfidence:
+    """Accuracy minus confidence over (confidence, neighbourhood similarity).
+
+    Rows are confidence intervals B_m, columns are similarity intervals B^(l).
+
+    Attributes
+    ----------
+    confidence_edges, similarity_edges : float64 [M + 1], [L + 1]
+        Edges of the intervals; each is closed below and open above, the last closed.
+    counts : int64 [M, L]
+        Nodes in each cell.
+    confidence : float64 [M, L]
+        Mean confidence of each cell.
+    accuracy : float64 [M, L]
+        The accuracy that the cell is held against; see ``cell``.
+    gap : float64 [M, L]
+        ``accuracy - confidence``: positive where the model is under-confident. NaN where empty.
+    cell : {"paper", "own"}
+        ``"paper"``: acc(B_m) − conf(B_m^(l)), the accuracy of the whole confidence interval;
+        ``"own"``: acc(B_m^(l)) − conf(B_m^(l)), the accuracy of the cell itself.
+    without_neighbours : int
+        Judged nodes that have no similarity. They are in no cell, but in acc(B_m).
+    """
+
+    confidence_edges: FloatArray
+    similarity_edges: FloatArray
+    counts: IntArray
+    confidence: FloatArray
+    accuracy: FloatArray
+    gap: FloatArray
+    cell: Cell
+    without_neighbours: int
+
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        """Draw the heat map; see `simi_mailbox.plots.heat_map`."""
+        from simi_mailbox.plots import heat_map
+
+        return heat_map(self, ax, **options)
+
+
+@dataclass(frozen=True)
+class SimilarityBar:
+    """Accuracy minus confidence over neighbourhood similarity alone: acc(B^(l)) − conf(B^(l)).
+
+    Attributes
+    ----------
+    edges : float64 [L + 1]
+        Edges of the similarity intervals.
+    counts : int64 [L]
+        Nodes in each interval.
+    confidence, accuracy, gap : float64 [L]
+        Means over the interval and ``accuracy - confidence``; NaN where it is empty.
+    without_neighbours : int
+        Judged nodes that have no similarity and are in no interval.
+    """
+
+    edges: FloatArray
+    counts: IntArray
+    confidence: FloatArray
+    accuracy: FloatArray
+    gap: FloatArray
+    without_neighbours: int
+
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        """Draw the bar; see `simi_mailbox.plots.similarity_bar`."""
+        from simi_mailbox.plots import similarity_bar as draw
+
+        return draw(self, ax, **options)
+
+
+def similarity_confidence(
+    probs: Any,
+    y: Any,
+    similarity: Any,
+    *,
+    nodes: Any = None,
+    bins: int = 10,
+    cell: Cell = "paper",
+) -> SimilarityConfidence:
+    """Hold confidence against accuracy in cells of equal confidence and similarity.
+
+    Parameters
+    ----------
+    probs : array [n, K]
+        Probabilities of all nodes.
+    y : array [n] or [m], or None
+        Labels; without them accuracy and gap are NaN and the counts are still there.
+    similarity : array [n] or [m]
+        Neighbourhood similarity in [0, 1], as of `neighbour_agreement`; NaN for a node without
+        neighbours.
+    nodes : array, optional
+        The nodes to judge; all if not given.
+    bins : int
+        Number of intervals on each axis; the paper uses 10.
+    cell : {"paper", "own"}
+        Which accuracy a cell is held against; see `SimilarityConfidence`. The paper's definition
+        shows how far confidence scatters inside an interval of equal accuracy; the cell's own
+        accuracy shows whether the nodes of this cell can be trusted.
+
+    Examples
+    --------
+    Two nodes share a confidence interval. One is right and agrees with its neighbours.
+
+    >>> import numpy as np
+    >>> p = np.array([[0.92, 0.08], [0.96, 0.04]])
+    >>> table = similarity_confidence(p, np.array([0, 1]), np.array([1.0, 0.0]), bins=2)
+    >>> table.gap[1].round(2).tolist()
+    [-0.46, -0.42]
+    >>> own = similarity_confidence(p, np.array([0, 1]), [1.0, 0.0], bins=2, cell="own")
+    >>> own.gap[1].round(2).tolist()
+    [-0.96, 0.08]
+    """
+    if cell not in get_args(Cell):
+        raise ValueError(f"cell must be 'paper' or 'own', got {cell!r}")
+    judged = judge(probs, y, nodes)
+    s = per_node(similarity, judged, len(as_numpy(probs)), "similarity")
+    _check_unit(s)
+    known = ~np.isnan(s)
+    row = unit_bins(judged.confidence, bins)
+    inside = row[known] * bins + unit_bins(s[known], bins)
+    shape = (bins, bins)
+    counts = counts_of(inside, bins * bins).reshape(shape)
+    confidence = mean_of(inside, judged.confidence[known], bins * bins).reshape(shape)
+    if cell == "own":
+        accuracy = mean_of(inside, judged.correct[known], bins * bins).reshape(shape)
+    else:
+        whole = mean_of(row, judged.correct, bins)
+        accuracy = np.where(counts > 0, whole[:, None], np.nan)
+    edges = np.linspace(0.0, 1.0, bins + 1)
+    return SimilarityConfidence(
+        edges,
+        edges.copy(),
+        counts,
+        confidence,
+        accuracy,
+        accuracy - confidence,
+        cell,
+        int((~known).sum()),
+    )
+
+
+def similarity_bar(
+    probs: Any, y: Any, similarity: Any, *, nodes: Any = None, bins: int = 10
+) -> SimilarityBar:
+    """Hold confidence against accuracy in intervals of equal similarity.
+
+    Parameters are those of `similarity_confidence`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p = np.array([[0.9, 0.1], [0.7, 0.3]])
+    >>> similarity_bar(p, np.array([0, 1]), [1.0, 0.0], bins=2).gap.round(2).tolist()
+    [-0.7, 0.1]
+    """
+    judged = judge(probs, y, nodes)
+    s = per_node(similarity, judged, len(as_numpy(probs)), "similarity")
+    _check_unit(s)
+    known = ~np.isnan(s)
+    column = unit_bins(s[known], bins)
+    confidence = mean_of(column, judged.confidence[known], bins)
+    accuracy = mean_of(column, judged.correct[known], bins)
+    return SimilarityBar(
+        np.linspace(0.0, 1.0, bins + 1),
+        counts_of(column, bins),
+        confidence,
+        accuracy,
+        accuracy - confidence,
+        int((~known).sum()),
+    )
+
+
+def _check_unit(similarity: FloatArray) -> None:
+    outside = (similarity < 0) | (similarity > 1)
+    if outside.any():
+        raise ValueError(
+            f"similarity must lie between 0 and 1, got {similarity[outside][0]:.4g}; "
+            "pass the share of agreeing neighbours (neighbour_agreement)"
+        )

@@ -1,0 +1,91 @@
+"""The variance table of the paper: do nodes that are alike err alike?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from simi_mailbox.analysis.cells import mean_of, unit_bins, variance_of
+from simi_mailbox.analysis.judged import as_numpy, judge, per_node
+
+
+@dataclass(frozen=True)
+class CalibrationErrorVariance:
+    """Variance of the calibration error of nodes, at three degrees of grouping.
+
+    Attributes
+    ----------
+    node_wise : float
+        Variance over all nodes of |acc(B_m) − conf(B_m)|, the error of the interval a node is in.
+    confidence : float
+        Mean over confidence intervals B_m of the variance of D(i) = |acc(B_m) − p̂_i| inside them.
+    similarity : float
+        The same inside cells of equal confidence and equal neighbourhood similarity.
+    confidence_cells, similarity_cells : int
+        How many intervals and cells hold at least two nodes and were averaged over.
+    """
+
+    node_wise: float
+    confidence: float
+    similarity: float
+    confidence_cells: int
+    similarity_cells: int
+
+
+def variance_of_calibration_error(
+    probs: Any, y: Any, similarity: Any, *, nodes: Any = None, bins: int = 10
+) -> CalibrationErrorVariance:
+    """Variance of calibration errors over all nodes, within intervals, and within cells.
+
+    D(i) = |acc(B_m) − p̂_i| for node i of confidence interval B_m;
+    V(B) = Σ_{i in B} (D(i) − mean D)² / (|B| − 1); the table holds unweighted means of V. The paper
+    prints them times 100. Cells with fewer than two nodes have no variance and are left out of
+    the mean; nodes without neighbours are in no cell.
+
+    Parameters
+    ----------
+    probs : array [n, K]
+        Probabilities of all nodes.
+    y : array [n] or [m]
+        Labels, of all nodes or of the judged ones.
+    similarity : array [n] or [m]
+        Neighbourhood similarity in [0, 1], NaN for nodes without neighbours.
+    nodes : array, optional
+        The nodes to judge; all if not given.
+    bins : int
+        Number of intervals on each axis.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p = np.array([[0.90, 0.10], [0.92, 0.08], [0.96, 0.04], [0.98, 0.02]])
+    >>> table = variance_of_calibration_error(p, np.zeros(4, dtype=int), [1, 1, 0, 0])
+    >>> f"{table.confidence:.6f} {table.similarity:.6f}"
+    '0.001333 0.000200'
+    """
+    if y is None:
+        raise ValueError("the variance of calibration errors needs labels")
+    judged = judge(probs, y, nodes)
+    s = per_node(similarity, judged, len(as_numpy(probs)), "similarity")
+    known = ~np.isnan(s)
+    row = unit_bins(judged.confidence, bins)
+    accuracy = mean_of(row, judged.correct, bins)
+    error = np.abs(accuracy[row] - judged.confidence)
+    of_interval = np.abs(accuracy - mean_of(row, judged.confidence, bins))
+    intervals = variance_of(row, error, bins)
+    cell = row[known] * bins + unit_bins(s[known], bins)
+    cells = variance_of(cell, error[known], bins * bins)
+    return CalibrationErrorVariance(
+        node_wise=float(np.var(of_interval[row], ddof=1)) if len(judged) > 1 else float("nan"),
+        confidence=_mean(intervals),
+        similarity=_mean(cells),
+        confidence_cells=int((~np.isnan(intervals)).sum()),
+        similarity_cells=int((~np.isnan(cells)).sum()),
+    )
+
+
+def _mean(values: Any) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else float("nan")

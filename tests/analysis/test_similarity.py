@@ -1,0 +1,152 @@
+"""The cells of the heat map, worked out by hand for six nodes."""
+
+import numpy as np
+import pytest
+
+from simi_mailbox.analysis import (
+    neighbour_agreement,
+    similarity_bar,
+    similarity_confidence,
+    variance_of_calibration_error,
+)
+
+# Two confidence intervals, [0, .5) and [.5, 1], of three nodes each; three classes so that a
+# confidence below one half can exist.
+PROBS = np.array(
+    [
+        [0.40, 0.30, 0.30],  # low confidence, similarity low, right
+        [0.44, 0.28, 0.28],  # low confidence, similarity high, wrong
+        [0.48, 0.26, 0.26],  # low confidence, similarity high, right
+        [0.60, 0.20, 0.20],  # high confidence, similarity low, wrong
+        [0.80, 0.10, 0.10],  # high confidence, similarity low, wrong
+        [0.90, 0.05, 0.05],  # high confidence, similarity high, right
+    ]
+)
+Y = np.array([0, 1, 0, 2, 1, 0])
+SIMILARITY = np.array([0.0, 0.5, 1.0, 0.25, 0.4, 0.75])
+
+
+def test_golden_case_of_the_papers_cell():
+    table = similarity_confidence(PROBS, Y, SIMILARITY, bins=2, cell="paper")
+    assert table.counts.tolist() == [[1, 2], [2, 1]]
+    np.testing.assert_allclose(table.confidence, [[0.40, 0.46], [0.70, 0.90]])
+    # acc(B_1) = 2/3 and acc(B_2) = 1/3, whatever the similarity.
+    np.testing.assert_allclose(table.accuracy, [[2 / 3, 2 / 3], [1 / 3, 1 / 3]])
+    np.testing.assert_allclose(
+        table.gap, [[2 / 3 - 0.40, 2 / 3 - 0.46], [1 / 3 - 0.70, 1 / 3 - 0.90]]
+    )
+
+
+def test_golden_case_of_the_cells_own_accuracy():
+    table = similarity_confidence(PROBS, Y, SIMILARITY, bins=2, cell="own")
+    np.testing.assert_allclose(table.accuracy, [[1.0, 0.5], [0.0, 1.0]])
+    np.testing.assert_allclose(table.gap, [[0.60, 0.04], [-0.70, 0.10]])
+
+
+def test_the_two_definitions_differ_by_what_is_not_explained_by_confidence():
+    own = similarity_confidence(PROBS, Y, SIMILARITY, bins=2, cell="own")
+    paper = similarity_confidence(PROBS, Y, SIMILARITY, bins=2, cell="paper")
+    weight = own.counts / own.counts.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose((own.gap * weight).sum(1), (paper.gap * weight).sum(1))
+
+
+def test_golden_case_of_the_bar():
+    bar = similarity_bar(PROBS, Y, SIMILARITY, bins=2)
+    assert bar.counts.tolist() == [3, 3]
+    np.testing.assert_allclose(bar.accuracy, [1 / 3, 2 / 3])
+    np.testing.assert_allclose(bar.gap, [1 / 3 - 1.8 / 3, 2 / 3 - (0.44 + 0.48 + 0.90) / 3])
+
+
+def test_edges_belong_to_the_interval_above_and_one_to_the_last():
+    probs = np.array([[0.5, 0.5], [1.0, 0.0]])
+    table = similarity_confidence(probs, np.array([0, 0]), np.array([0.7, 1.0]), bins=10)
+    rows, columns = np.nonzero(table.counts)
+    assert list(zip(rows.tolist(), columns.tolist(), strict=True)) == [(5, 7), (9, 9)]
+
+
+def test_nodes_without_neighbours_are_in_no_cell_but_in_the_intervals_accuracy():
+    similarity = SIMILARITY.copy()
+    similarity[3] = np.nan
+    table = similarity_confidence(PROBS, Y, similarity, bins=2)
+    assert table.without_neighbours == 1
+    assert table.counts.sum() == 5
+    np.testing.assert_allclose(table.accuracy[1], [1 / 3, 1 / 3])
+    assert similarity_bar(PROBS, Y, similarity, bins=2).counts.sum() == 5
+
+
+def test_only_the_chosen_nodes_count_and_other_labels_are_not_read():
+    y = Y.copy()
+    y[[0, 1]] = -100
+    chosen = similarity_confidence(PROBS, y, SIMILARITY, nodes=[2, 3, 4, 5], bins=2, cell="own")
+    cut = similarity_confidence(PROBS[2:], Y[2:], SIMILARITY[2:], bins=2, cell="own")
+    np.testing.assert_array_equal(chosen.gap, cut.gap)
+
+
+def test_without_labels_counts_stay_and_gaps_are_unknown():
+    table = similarity_confidence(PROBS, None, SIMILARITY, bins=2)
+    assert table.counts.tolist() == [[1, 2], [2, 1]]
+    assert np.isnan(table.gap).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cell": "mine"}, "'paper' or 'own'"),
+        ({"similarity": np.array([0, 0, 0, 0, 0, 1.5])}, "between 0 and 1"),
+        ({"similarity": np.zeros(4)}, "one value per node"),
+        ({"y": np.array([0, 1, 0, 2, 1, 3])}, "node 5 has label 3"),
+        ({"y": np.zeros((6, 2))}, "labels of shape"),
+        ({"probs": PROBS * 9}, "between 0 and 1"),
+        ({"bins": 0}, "positive integer"),
+        ({"nodes": [7]}, "node 7 does not exist"),
+        ({"nodes": [1, 1]}, "twice"),
+        ({"nodes": np.array([True])}, "1 entries for 6 nodes"),
+    ],
+)
+def test_bad_input_is_refused(change, message):
+    given = {"probs": PROBS, "y": Y, "similarity": SIMILARITY, "bins": 2, **change}
+    with pytest.raises(ValueError, match=message):
+        similarity_confidence(**given)
+
+
+def test_agreement_counts_neighbours_of_the_same_predicted_class():
+    edges = np.array([[0, 0, 1, 2], [1, 2, 2, 3]])
+    share = neighbour_agreement(np.array([1, 1, 0, 0, 5]), edges)
+    np.testing.assert_allclose(share[:4], [1 / 2, 1 / 2, 1 / 3, 1.0])
+    assert np.isnan(share[4])
+
+
+def test_variance_table_against_loops(rng):
+    n, bins = 400, 10
+    probs = rng.dirichlet([1.0, 0.6, 0.3], size=n)
+    y = rng.integers(0, 3, n)
+    similarity = np.round(rng.random(n), 1)
+    similarity[::17] = np.nan
+    confidence, right = probs.max(1), probs.argmax(1) == y
+    row = [min(int(c * bins), bins - 1) for c in confidence]
+    accuracy = {m: np.mean([right[i] for i in range(n) if row[i] == m]) for m in set(row)}
+    said = {m: np.mean([confidence[i] for i in range(n) if row[i] == m]) for m in set(row)}
+    error = [abs(accuracy[row[i]] - confidence[i]) for i in range(n)]
+    node_wise = np.var([abs(accuracy[m] - said[m]) for m in row], ddof=1)
+
+    def mean_variance(key):
+        cells = {}
+        for i in range(n):
+            if key(i) is not None:
+                cells.setdefault(key(i), []).append(error[i])
+        return np.mean([np.var(e, ddof=1) for e in cells.values() if len(e) > 1])
+
+    def column(i):
+        if np.isnan(similarity[i]):
+            return None
+        return row[i], min(round(similarity[i] * 10), bins - 1)
+
+    table = variance_of_calibration_error(probs, y, similarity, bins=bins)
+    np.testing.assert_allclose(table.node_wise, node_wise)
+    np.testing.assert_allclose(table.confidence, mean_variance(lambda i: row[i]))
+    np.testing.assert_allclose(table.similarity, mean_variance(column))
+
+
+def test_variance_table_needs_labels():
+    with pytest.raises(ValueError, match="needs labels"):
+        variance_of_calibration_error(PROBS, None, SIMILARITY)
