@@ -5,11 +5,12 @@ Definitions, conventions and what each metric is for: ``docs/metrics.md``.
 
 from simi_mailbox.metrics.binning import BinnedCounts
 from simi_mailbox.metrics.bootstrap import Interval, bootstrap_interval
-from simi_mailbox.metrics.debiased import debiased_ece
-from simi_mailbox.metrics.ece import classwise_ece, ece
+from simi_mailbox.metrics.calibration_error import classwise_ece, ece
+from simi_mailbox.metrics.debiased import debiased_ece, debiased_of
+from simi_mailbox.metrics.diagram import Reliability, reliability, reliability_of
+from simi_mailbox.metrics.edgewise import edgewise_brier, edgewise_ece, edgewise_nll
 from simi_mailbox.metrics.kde import kde_ece
 from simi_mailbox.metrics.noise import NoiseFloor, noise_floor
-from simi_mailbox.metrics.reliability import Reliability, reliability
 from simi_mailbox.metrics.scores import accuracy, brier, nll
 from simi_mailbox.metrics.summary import evaluate
 
@@ -23,10 +24,15 @@ __all__ = [
     "brier",
     "classwise_ece",
     "debiased_ece",
+    "debiased_of",
     "ece",
+    "edgewise_brier",
+    "edgewise_ece",
+    "edgewise_nll",
     "evaluate",
     "kde_ece",
     "nll",
     "noise_floor",
     "reliability",
+    "reliability_of",
 ]

@@ -5,22 +5,24 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from simi_mailbox.metrics._inputs import Checked, Floats, Ints, check, to_numpy, top_label
 from simi_mailbox.metrics.binning import BinnedCounts, check_binning, width_edges, width_index
+from simi_mailbox.metrics.calibration_error import classwise_ece, ece
 from simi_mailbox.metrics.debiased import debiased_ece, debiased_of
-from simi_mailbox.metrics.ece import ece
-from simi_mailbox.metrics.reliability import check_level
+from simi_mailbox.metrics.diagram import check_level
+from simi_mailbox.metrics.kde import kde_ece
 from simi_mailbox.metrics.scores import accuracy, brier, nll, node_accuracy, node_brier, node_nll
 
 if TYPE_CHECKING:
     from simi_mailbox.metrics._inputs import Array
 
 Metric: TypeAlias = Callable[..., float]
-Method: TypeAlias = Literal["basic", "percentile"]
+Method: TypeAlias = Literal["auto", "basic", "percentile"]
 Weighted: TypeAlias = Callable[[Ints], float]
 
 _NODE_VALUES: dict[Metric, Callable[[Checked], Floats]] = {
@@ -28,6 +30,7 @@ _NODE_VALUES: dict[Metric, Callable[[Checked], Floats]] = {
     nll: node_nll,
     brier: node_brier,
 }
+_BIASED_UPWARD: tuple[Metric, ...] = (ece, classwise_ece, kde_ece)
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ def bootstrap_interval(
     draws: int = 1000,
     seed: int = 0,
     groups: Array | None = None,
-    method: Method = "basic",
+    method: Method = "auto",
 ) -> Interval:
     """Bootstrap interval of a metric: nodes, or whole groups of nodes, drawn with replacement.
 
@@ -78,15 +81,21 @@ def bootstrap_interval(
     groups : ndarray or Tensor of int [n], optional
         Group of each node. Neighbours' errors depend on each other, which makes node-wise intervals
         too narrow; resampling whole groups (graph blocks, communities) keeps that dependence.
-    method : {"basic", "percentile"}
-        ``"basic"`` reflects the quantiles at the observed value, [2θ − q_high, 2θ − q_low]. ECE is
-        biased upward, and more so in a bootstrap sample, so percentiles sit too high;
-        reflection moves the interval the right way. Ends are cut at 0 for metrics that cannot be
-        negative.
+    method : {"auto", "basic", "percentile"}
+        ``"percentile"``: quantiles of the resampled values. ``"basic"``: these reflected at the
+        observed value θ, [2θ − q_high, 2θ − q_low], and cut at 0 for metrics that cannot be
+        negative. ``"auto"``: basic for ECE, class-wise ECE and KDE-ECE, percentile otherwise.
+        ECE is biased upward, and again in every bootstrap sample, so its percentiles sit too high
+        and near perfect calibration never cover the truth; reflection counters that.
 
     Returns
     -------
     Interval
+
+    Notes
+    -----
+    For an interval of the calibration error itself use :func:`debiased_ece`: its intervals cover
+    best (measured coverage in ``docs/metrics.md``).
 
     Examples
     --------
@@ -109,7 +118,8 @@ def bootstrap_interval(
     rng = np.random.default_rng(seed)
     values = [weighted(weights) for weights in _weights(len(checked.y), members, draws, rng)]
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
-    if method == "basic":
+    function, _ = _unwrap(metric)
+    if method == "basic" or (method == "auto" and function in _BIASED_UPWARD):
         observed = weighted(np.ones(len(checked.y), np.int64))
         low, high = 2 * observed - high, 2 * observed - low
         if min(values) >= 0 and observed >= 0:
@@ -123,19 +133,14 @@ def _weights(
     """How often each node occurs in each bootstrap sample."""
     num_units = num_nodes if members is None else int(members.max()) + 1
     for _ in range(draws):
-        drawn = rng.integers(
-            0, num_units, num_units, dtype=np.int32 if num_units < 2**31 else np.int64
-        )
+        drawn = rng.integers(0, num_units, num_units)
         times = np.bincount(drawn, minlength=num_units)
         yield times if members is None else times[members]
 
 
 def _weighted(metric: Metric, checked: Checked) -> Weighted:
     """The metric as a function of node weights, by the cheapest way that is exact."""
-    options: dict[str, Any] = {}
-    function = metric
-    if isinstance(metric, functools.partial) and not metric.args:
-        function, options = metric.func, dict(metric.keywords)
+    function, options = _unwrap(metric)
     if function in _NODE_VALUES and not options:
         values = _NODE_VALUES[function](checked)
         return lambda weights: float(values @ weights / weights.sum())
@@ -153,20 +158,29 @@ def _weighted(metric: Metric, checked: Checked) -> Weighted:
     return resampled
 
 
+def _unwrap(metric: Metric) -> tuple[Metric, dict[str, Any]]:
+    """A metric of this package behind its options."""
+    if isinstance(metric, functools.partial) and not metric.args:
+        return metric.func, dict(metric.keywords)
+    return metric, {}
+
+
 def _weighted_counts(checked: Checked, bins: int) -> Callable[[Ints], BinnedCounts]:
     """Sums per bin as a function of node weights; nodes are sorted by bin once."""
     check_binning(bins)
     confidence, correct = top_label(checked)
     index = width_index(confidence, bins)
     order = np.argsort(index, kind="stable")
-    used, starts = np.unique(index[order], return_index=True)
+    cuts = np.searchsorted(index[order], np.arange(bins + 1))
     columns = np.stack([np.ones_like(confidence), confidence, correct, (correct - confidence) ** 2])
     columns = columns[:, order]
     edges = width_edges(bins)
 
     def counts(weights: Ints) -> BinnedCounts:
-        sums = np.zeros((4, bins))
-        sums[:, used] = np.add.reduceat(columns * weights[order], starts, axis=1)
+        sorted_weights = weights[order].astype(np.float64)
+        sums = np.empty((4, bins))
+        for b, (start, stop) in enumerate(pairwise(cuts)):
+            sums[:, b] = columns[:, start:stop] @ sorted_weights[start:stop]
         return BinnedCounts(edges, sums[0].astype(np.int64), sums[1], sums[2], sums[3])
 
     return counts

@@ -76,7 +76,30 @@ def debiased_ece(
 
 
 def debiased_of(counts: BinnedCounts, norm: Norm = "l1") -> float:
-    """Debiased ECE from the sums per bin."""
+    """Debiased ECE from the sums per bin, e.g. of a streamed :class:`BinnedCounts`.
+
+    Parameters
+    ----------
+    counts : BinnedCounts
+        Sums per bin, of at least one node.
+    norm : {"l1", "l2"}
+        As in :func:`debiased_ece`.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from simi_mailbox.metrics import BinnedCounts, debiased_of
+    >>> batch = np.tile([0.9, 0.1], (100, 1)), np.repeat([0, 1], [60, 40])
+    >>> counts = BinnedCounts.empty().update(*batch).update(*batch)
+    >>> round(debiased_of(counts), 3)
+    0.3
+    """
+    if counts.num_nodes == 0:
+        raise ValueError("no node was counted yet; call update() first.")
     seen = counts.square_sum > 0  # elsewhere every residual, and with it the gap, is zero
     gap, square = counts.gap_sum[seen], counts.square_sum[seen]
     if norm == "l1":

@@ -89,12 +89,32 @@ def reliability(
     [0.7, 0.397, 0.892]
     """
     check_binning(bins, binning)
-    check_level(band, "band")
     return reliability_of(bin_outcomes(*top_label(check(probs, y)), bins, binning), band)
 
 
 def reliability_of(counts: BinnedCounts, band: float = 0.95) -> Reliability:
-    """Reliability arrays from the sums per bin, e.g. of a streamed :class:`BinnedCounts`."""
+    """Reliability arrays from the sums per bin, e.g. of a streamed :class:`BinnedCounts`.
+
+    Parameters
+    ----------
+    counts : BinnedCounts
+        Sums per bin, of at least one node.
+    band : float
+        Level of the Wilson interval.
+
+    Returns
+    -------
+    Reliability
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from simi_mailbox.metrics import BinnedCounts, reliability_of
+    >>> counts = BinnedCounts.empty(bins=2).update(np.array([[0.9, 0.1]]), np.array([0]))
+    >>> reliability_of(counts).counts.tolist()
+    [0, 1]
+    """
+    check_level(band, "band")
     size = np.where(counts.counts > 0, counts.counts, np.nan)
     accuracy = counts.correct_sum / size
     low, high = _wilson(accuracy, size, band)
