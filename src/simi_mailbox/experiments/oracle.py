@@ -8,29 +8,20 @@ show where the printed numbers come from. It is not in the registry, it cannot b
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
-from simi_mailbox.calibrators.base import TemperatureCalibrator
-from simi_mailbox.calibrators.inputs import CalibrationData, NodeInputs
-from simi_mailbox.grouping import Grouping, Scaling, find_groups
-from simi_mailbox.mailbox import mailbox
-from simi_mailbox.temperature import (
-    ConfidenceCurve,
-    CrossEntropy,
-    confidence,
-    fit_paper_loss,
-    theta_bounds,
-)
+from simi_mailbox.calibrators.inputs import CalibrationData
+from simi_mailbox.calibrators.simi_mailbox_paper import SimiMailboxPaper
+from simi_mailbox.grouping import Scaling
 
 ORACLE = "simi-mailbox-oracle"
 
 
-class SimiMailboxOracle(TemperatureCalibrator):
+class SimiMailboxOracle(SimiMailboxPaper):
     """Simi-Mailbox with each group's accuracy taken over all its nodes: reads test labels.
 
     The loss is the paper's, CE(validation) + λ Σ_n (a_n − mean confidence of group n)², with a_n
@@ -65,7 +56,6 @@ class SimiMailboxOracle(TemperatureCalibrator):
     """
 
     name: ClassVar[str] = ORACLE
-    needs: ClassVar[frozenset[str]] = frozenset({"graph"})
     reads_test_labels: ClassVar[bool] = True
 
     def __init__(
@@ -78,42 +68,19 @@ class SimiMailboxOracle(TemperatureCalibrator):
     ) -> None:
         self.n_groups = n_groups
         self.lam = lam
-        self.scaling: Scaling = scaling
+        self.scaling = scaling
         self.seed = seed
+        self.solver: Literal["exact", "adam"] = "exact"
 
-    def _fit(self, data: CalibrationData) -> None:
+    def _target_accuracy(self, data: CalibrationData) -> npt.NDArray[np.float64]:
+        """Accuracy of all labelled nodes of every group: this is the leak."""
         if data.holdout is None:
             raise ValueError("the oracle reads all labels: pass all other nodes as holdout_mask")
-        points = _points(data)
-        grouping = find_groups(points, self.n_groups, scaling=self.scaling, seed=self.seed)
-        groups = torch.from_numpy(grouping.assign(points))
-        number = len(grouping.centroids)
-        curve = ConfidenceCurve(data.logits, groups, number)
-        known = data.calibration
-        ce = CrossEntropy(data.calibration_logits, known.y, groups[known.index], number)
-        index = torch.cat([known.index, data.holdout.index])
-        right = data.logits[index].argmax(dim=1) == torch.cat([known.y, data.holdout.y])
-        accuracy = _group_means(right, groups[index], number)
-        solution = fit_paper_loss(curve, ce, accuracy, self.lam, theta_bounds(data.logits))
-        self.temperatures_ = solution.temperatures
-        self.grouping_ = {
-            "shift": grouping.shift,
-            "scale": grouping.scale,
-            "centroids": grouping.centroids,
-        }
-
-    def _temperatures(self, data: NodeInputs) -> Tensor:
-        group = Grouping(**self.grouping_).assign(_points(data))
-        return torch.from_numpy(self.temperatures_[group])
-
-
-def _points(data: NodeInputs) -> npt.NDArray[np.float64]:
-    similarity = mailbox(data.logits, data.neighbourhoods).to(torch.float64)
-    return torch.stack([confidence(data.logits), similarity], dim=1).numpy()
-
-
-def _group_means(right: Tensor, groups: Tensor, number: int) -> npt.NDArray[np.float64]:
-    counts = torch.bincount(groups, minlength=number).double()
-    hits = torch.bincount(groups, weights=right.double(), minlength=number)
-    means: npt.NDArray[np.float64] = (hits / counts).numpy()  # NaN where nobody is labelled
-    return means
+        n = len(self.centroids_)
+        index = torch.cat([data.calibration.index, data.holdout.index])
+        y = torch.cat([data.calibration.y, data.holdout.y])
+        right = (data.logits[index].argmax(dim=1) == y).numpy()
+        group = self.groups_[index.numpy()]
+        counts = np.bincount(group, minlength=n)
+        hits = np.bincount(group, right, minlength=n)
+        return np.where(counts > 0, hits / np.maximum(counts, 1), np.nan)

@@ -1,0 +1,210 @@
+"""`simi-mailbox bench`: the paper's tables, one command each, beside the printed numbers."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from simi_mailbox.experiments import runner
+from simi_mailbox.experiments.durations import in_words
+from simi_mailbox.experiments.store import ResultStore
+from simi_mailbox.experiments.tables import Selection, Table, registry
+
+FORMATS = ("terminal", "markdown", "csv", "latex")
+
+
+def default_store() -> Path:
+    """``results/rows.jsonl`` where there is a folder ``results``, else one in the user's cache."""
+    if Path("results").is_dir():
+        return Path("results") / "rows.jsonl"
+    root = os.environ.get("SIMI_MAILBOX_CACHE")
+    cache = Path(root) if root else Path.home() / ".cache" / "simi-mailbox"
+    return cache / "results" / "rows.jsonl"
+
+
+class TableGroup(click.Group):
+    """A command for every table; tables are looked up late, so that the help is quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        extra = ["figure"] if _figure_command() is not None else []
+        return ["list", *extra, *registry.names()]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name == "list":
+            return list_tables
+        if name == "figure":
+            return _figure_command()
+        try:
+            return _table_command(registry.get(name))
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+
+
+def _figure_command() -> click.Command | None:
+    try:
+        module = importlib.import_module("simi_mailbox.cli.figure")
+    except ModuleNotFoundError:
+        return None
+    command: click.Command = module.figure
+    return command
+
+
+@click.command(cls=TableGroup)
+def bench() -> None:
+    """Make a table of the paper: measured beside printed.
+
+    Rows that are already stored are not made again; interrupted work continues.
+    """
+
+
+@click.command("list")
+@click.option("--store", type=click.Path(path_type=Path), help="Result store to look into.")
+def list_tables(store: Path | None) -> None:
+    """List the tables: what each shows, needs and costs."""
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+    from simi_mailbox.experiments.logits import missing
+
+    rows = ResultStore(store or default_store())
+    shown = RichTable("table", "shows", "graphs", "not here", "still to run", "about", box=None)
+    for name in registry.names():
+        table = registry.get(name)
+        absent = missing(list(table.needs()))
+        selection = _without(table, Selection(), absent)
+        planned = runner.plan(table.units(selection), rows)
+        shown.add_row(
+            name,
+            table.shows,
+            str(len(table.datasets)),
+            ", ".join(absent) or "–",
+            f"{planned.rows} rows" if planned.rows else "nothing",
+            in_words(planned.total_seconds) if planned.rows else "–",
+        )
+    Console(width=None if sys.stdout.isatty() else 150).print(shown)
+    click.echo("Times are for one core; `--jobs` divides them. `--runs N` makes N runs per cell.")
+
+
+def _split(_ctx: click.Context, _option: click.Parameter, value: str | None) -> Any:
+    return None if value is None else tuple(part.strip() for part in value.split(",") if part)
+
+
+def _table_command(table: Table) -> click.Command:
+    @click.command(table.name, help=f"Make the table: {table.shows}.")
+    @click.option("--datasets", callback=_split, help="Graphs, separated by commas.")
+    @click.option("--backbones", callback=_split, help="Backbones, separated by commas.")
+    @click.option("--methods", callback=_split, help="Methods, separated by commas.")
+    @click.option("--runs", type=click.IntRange(1), help="Runs per cell, over splits first.")
+    @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True)
+    @click.option("--scheduler", help="Address of a Dask scheduler to run on.")
+    @click.option("--dry-run", is_flag=True, help="Tell what would run and for how long.")
+    @click.option("--show", is_flag=True, help="Show what is stored and run nothing.")
+    @click.option("--format", "form", type=click.Choice(FORMATS), default="terminal")
+    @click.option("--out", type=click.Path(path_type=Path), help="File to write the table to.")
+    @click.option(
+        "--store",
+        type=click.Path(path_type=Path),
+        help="Result store; default: results/rows.jsonl here, or in the user's cache folder.",
+    )
+    def command(**options: Any) -> None:
+        _make(table, **options)
+
+    return command
+
+
+def _make(
+    table: Table,
+    *,
+    datasets: tuple[str, ...] | None,
+    backbones: tuple[str, ...] | None,
+    methods: tuple[str, ...] | None,
+    runs: int | None,
+    jobs: int,
+    scheduler: str | None,
+    dry_run: bool,
+    show: bool,
+    form: str,
+    out: Path | None,
+    store: Path | None,
+) -> None:
+    from simi_mailbox.experiments import render
+
+    try:
+        selection = table.check(Selection(datasets, backbones, methods, runs))
+        rows = ResultStore(store or default_store())
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    failures = 0
+    if not show:
+        selection = _report_missing(table, selection)
+        planned = runner.plan(table.units(selection), rows)
+        if dry_run:
+            _tell(planned, jobs, rows)
+            return
+        failures = _run(planned, rows, jobs, scheduler)
+    text = render.write(table.result(rows, selection), form, out)
+    click.echo(text if out is None else f"wrote {out}")
+    if failures:
+        raise SystemExit(1)
+
+
+def _without(table: Table, selection: Selection, absent: Any) -> Selection:
+    wanted = selection.datasets or table.datasets
+    left = tuple(name for name in wanted if name not in absent)
+    return Selection(left, selection.backbones, selection.methods, selection.runs)
+
+
+def _report_missing(table: Table, selection: Selection) -> Selection:
+    from simi_mailbox.experiments.logits import missing
+
+    needed = [n for n in table.needs() if selection.datasets is None or n in selection.datasets]
+    absent = missing(needed)
+    for advice in absent.values():
+        click.echo(f"left out: {advice}", err=True)
+    return _without(table, selection, absent) if absent else selection
+
+
+def _tell(planned: runner.Plan, jobs: int, rows: ResultStore) -> None:
+    click.echo(
+        f"would run {planned.rows} rows in {len(planned.units)} units, "
+        f"about {in_words(planned.total_seconds / jobs)} with {jobs} "
+        f"process{'es' if jobs > 1 else ''}; "
+        f"{planned.already} rows are in {rows.path} already"
+    )
+    for unit, seconds in list(zip(planned.units, planned.seconds, strict=True))[:20]:
+        click.echo(f"  {unit.label}: {len(unit.keys())} rows, {in_words(seconds)}")
+    if len(planned.units) > 20:
+        click.echo(f"  … and {len(planned.units) - 20} more units")
+
+
+def _run(planned: runner.Plan, rows: ResultStore, jobs: int, scheduler: str | None) -> int:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not planned.units) as progress:
+        total = max(planned.total_seconds, 1e-9)
+        task = progress.add_task(f"{planned.rows} rows", total=total)
+
+        def advance(label: str, seconds: float) -> None:
+            progress.update(task, advance=seconds, description=label)
+
+        report = runner.run(planned, rows, jobs=jobs, scheduler=scheduler, advance=advance)
+    for message in rows.repairs:
+        click.echo(message, err=True)
+    for failure in report.failures:
+        click.echo(f"failed: {failure.label}: {failure.error}", err=True)
+    if report.failures:
+        click.echo(f"{len(report.failures)} runs failed; the others are stored", err=True)
+    return len(report.failures)

@@ -1,0 +1,89 @@
+"""Where the logits of a run come from: the logit bank, which trains what it does not have."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+from simi_mailbox.data import NodeDataset, Split, load, make_split
+from simi_mailbox.data.catalogue import find
+from simi_mailbox.experiments.protocol import Run
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A trained backbone's outputs beside the graph they belong to."""
+
+    dataset: NodeDataset
+    split: Split
+    banked: Any
+
+    @property
+    def logits(self) -> Any:
+        """Logits [n, K] of all nodes."""
+        return self.banked.logits
+
+    @property
+    def seconds(self) -> float:
+        """How long the backbone was trained."""
+        return float(self.banked.seconds)
+
+    def features(self, kind: str) -> Any:
+        """Node features ("nodes") or the backbone's hidden representation ("hidden")."""
+        return self.banked.hidden if kind == "hidden" else self.dataset.x
+
+    def forward(self) -> Any:
+        """The frozen backbone as a function of edge weights."""
+        return self.banked.forward(self.dataset)
+
+
+def backbone_identity(run: Run) -> str:
+    """Digest of the settings that the run's backbone is trained with."""
+    from simi_mailbox.models.settings import settings_for
+
+    return settings_for(run.dataset).digest()
+
+
+def load_logits(run: Run) -> Source:
+    """Logits of a run, trained now if the bank does not have them."""
+    from simi_mailbox.models.bank import LogitBank, RunKey
+
+    dataset = dataset_of(run.dataset)
+    banked = LogitBank().get(RunKey(**run.identity()))
+    return Source(dataset, make_split(dataset, run.protocol, run.split, run.fold), banked)
+
+
+def is_banked(run: Run) -> bool:
+    """Whether the logits of a run are in the bank."""
+    from simi_mailbox.models.bank import LogitBank, RunKey
+
+    return RunKey(**run.identity()) in LogitBank()
+
+
+@functools.lru_cache(maxsize=2)
+def dataset_of(name: str) -> NodeDataset:
+    """A dataset; the last two stay in memory, because units come dataset by dataset."""
+    return load(name, download=False)
+
+
+def graph_size(name: str) -> int:
+    """Nodes and edge entries of a known dataset, without loading it."""
+    entry = find(name)
+    return entry.nodes + entry.entries
+
+
+def missing(names: list[str]) -> dict[str, str]:
+    """Datasets that are not here, each with what to do about it."""
+    from simi_mailbox.data import available
+
+    here = set(available())
+    return {name: _advice(name) for name in names if name not in here}
+
+
+def _advice(name: str) -> str:
+    try:
+        load(name, download=False)
+    except (FileNotFoundError, ValueError) as error:
+        return str(error)
+    return ""

@@ -1,0 +1,56 @@
+"""The numbers that the paper prints, one JSON file per table.
+
+A cell is ``[dataset, backbone, method, mean, std, …]``; further entries tell cells of one dataset
+apart (labels per class, kind of perturbation). ``doubtful`` lists cells that cannot be right.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Printed:
+    """Mean and standard deviation as printed; ``std`` is None where the paper gives none."""
+
+    mean: float
+    std: float | None
+
+
+def cells(table: str) -> dict[tuple[str, ...], Printed]:
+    """Printed cells of a table by (dataset, backbone, method as printed, …).
+
+    Examples
+    --------
+    >>> cells("table1")["Cora", "gcn", "TS"]
+    Printed(mean=3.87, std=1.22)
+    """
+    found = {}
+    for dataset, backbone, method, mean, std, *rest in _read(table)["cells"]:
+        if mean is not None:
+            found[(dataset, backbone, method, *rest)] = Printed(mean, std)
+    return found
+
+
+def doubtful(table: str) -> list[dict[str, str]]:
+    """Cells or claims of a table that cannot be right as printed, each with the reason.
+
+    Examples
+    --------
+    >>> doubtful("brier")[0]["cell"]
+    'Computers / GCN / CaGCN'
+    """
+    return list(_read(table)["doubtful"])
+
+
+@functools.cache
+def _read(table: str) -> dict[str, Any]:
+    source = files(__name__) / f"{table}.json"
+    if not source.is_file():  # a table of ours alone, such as the sensitivity curves
+        return {"cells": [], "doubtful": []}
+    content: dict[str, Any] = json.loads(source.read_text(encoding="utf-8"))
+    return content

@@ -1,0 +1,249 @@
+"""A table as text: for the terminal, and as Markdown, CSV and LaTeX. Nothing is computed here."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from typing import Any
+
+from simi_mailbox._extras import require
+from simi_mailbox.experiments.tables.base import Line, TableResult
+
+NOISE = (
+    "mean ± population std over runs. Δ: (measured − printed) in printed standard deviations; "
+    "within ±1 the difference is noise."
+)
+FLOOR = "floor: the ECE that perfectly calibrated probabilities would show by chance."
+NOTHING = "–"
+CSV_HEADER = (
+    "dataset", "backbone", "method", "unit", "mean", "std", "runs", "splits", "printed_mean",
+    "printed_std", "deviation", "within_one_std", "noise_floor", "difference", "difference_low",
+    "difference_high", "p_value", "splits_lower", "note",
+)  # fmt: skip
+
+
+def caption(result: TableResult) -> list[str]:
+    """Sentences below a table."""
+    sentences = [f"Unit: {result.unit}; {NOISE}"]
+    if any(line.floor is not None for line in result.lines):
+        sentences.append(FLOOR)
+    if result.baseline and any(line.paired for line in result.lines):
+        sentences.append(
+            f"against {result.baseline}: mean difference over splits with its 95 % interval "
+            "(Student's t; runs of one split are averaged first, because they share a test set), "
+            "and in how many splits the method is lower; * marks intervals without zero."
+        )
+    marked = {line.note: line.method for line in result.lines if line.note}
+    sentences += [f"{method}: {note}." for note, method in marked.items()]
+    return [*sentences, *result.caption]
+
+
+def terminal(result: TableResult, width: int | None = None) -> str:
+    """For reading in a terminal."""
+    console_module = require("rich.console", extra="cli")
+    table_module = require("rich.table", extra="cli")
+    box = require("rich.box", extra="cli")
+    table = table_module.Table(title=f"{result.name}: {result.title}", box=box.SIMPLE_HEAD)
+    for name in _header(result):
+        table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
+    for group in result.groups():
+        table.add_section()
+        table.add_row(f"[bold]{group[0]} {group[1].upper()}[/bold]")
+        for line in result.lines:
+            if (line.dataset, line.backbone) == group:
+                table.add_row(*(cell.replace("[", "\\[") for cell in _cells(line, result)))
+    stream = io.StringIO()
+    console = console_module.Console(file=stream, width=width or 110, highlight=False)
+    console.print(table)
+    for sentence in caption(result):
+        console.print(sentence, markup=False)
+    return stream.getvalue()
+
+
+def markdown(result: TableResult) -> str:
+    """A matrix of measured (printed) means, then one line per cell with everything."""
+    text = [f"# {result.name}: {result.title}", ""]
+    text += ["Measured mean ± std, in brackets the printed mean.", ""]
+    text += _grid([["graph", "backbone", *map(_title(result), result.methods())], *_matrix(result)])
+    text += ["", "## Cell by cell", ""]
+    lines = [[line.dataset, line.backbone.upper(), *_cells(line, result)] for line in result.lines]
+    text += _grid([["graph", "backbone", *_header(result)], *lines])
+    text += ["", *(f"* {sentence}" for sentence in caption(result)), ""]
+    return "\n".join(text)
+
+
+def csv_text(result: TableResult) -> str:
+    """One line per cell, numbers unrounded."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(CSV_HEADER)
+    for line in result.lines:
+        summary, printed, paired = line.summary, line.printed, line.paired
+        writer.writerow(
+            [
+                line.dataset,
+                line.backbone,
+                line.method,
+                result.unit,
+                *(
+                    (summary.mean, summary.std, summary.runs, summary.splits)
+                    if summary
+                    else [""] * 4
+                ),
+                *((printed.mean, printed.std) if printed else [""] * 2),
+                line.deviation if line.deviation is not None else "",
+                line.within if line.within is not None else "",
+                line.floor if line.floor is not None else "",
+                *(
+                    (paired.difference, paired.low, paired.high, paired.p_value, paired.lower)
+                    if paired
+                    else [""] * 5
+                ),
+                line.note,
+            ]
+        )
+    return out.getvalue()
+
+
+def latex(result: TableResult) -> str:
+    """A booktabs table: measured above printed, as the paper lays its tables out."""
+    names = result.methods()
+    body = []
+    for dataset, backbone in result.groups():
+        lines = [result.line(dataset, backbone, name) for name in names]
+        measured = [_latex_number(_measured(line, result)) for line in lines]
+        printed = [_latex_number(_printed(line, result)) for line in lines]
+        body.append(f"{dataset} & {backbone.upper()} & {' & '.join(measured)} \\\\")
+        body.append(f" & \\emph{{printed}} & {' & '.join(printed)} \\\\")
+    head = " & ".join(["graph", "backbone", *map(_title(result), names)])
+    return "\n".join(
+        [
+            "\\begin{table}",
+            f"\\begin{{tabular}}{{ll{'r' * len(names)}}}",
+            "\\toprule",
+            f"{head} \\\\",
+            "\\midrule",
+            *body,
+            "\\bottomrule",
+            "\\end{tabular}",
+            f"\\caption{{{_latex_text(' '.join([result.title + '.', *caption(result)]))}}}",
+            f"\\label{{tab:{result.name}}}",
+            "\\end{table}",
+            "",
+        ]
+    )
+
+
+FORMATS: dict[str, Callable[[TableResult], str]] = {
+    "terminal": terminal,
+    "markdown": markdown,
+    "csv": csv_text,
+    "latex": latex,
+}
+
+
+def _header(result: TableResult) -> list[str]:
+    names = ["method", "measured", "runs", "printed", "Δ"]
+    if any(line.floor is not None for line in result.lines):
+        names.append("floor")
+    if any(line.paired for line in result.lines):
+        names.append(f"against {result.baseline}")
+    return names
+
+
+def _cells(line: Line, result: TableResult) -> list[str]:
+    method = f"{line.method} ({line.note})" if line.note else line.method
+    runs = str(line.summary.runs) if line.summary else "0"
+    cells = [method, _measured(line, result), runs, _printed(line, result), _deviation(line)]
+    header = _header(result)
+    if "floor" in header:
+        cells.append(_number(line.floor, result.digits))
+    if header[-1].startswith("against"):
+        cells.append(_against(line, result.digits))
+    return cells
+
+
+def _matrix(result: TableResult) -> list[list[str]]:
+    rows = []
+    for dataset, backbone in result.groups():
+        cells = []
+        for name in result.methods():
+            line = result.line(dataset, backbone, name)
+            shown = _measured(line, result)
+            printed = _number(line.printed.mean, result.digits) if line and line.printed else ""
+            cells.append(f"{shown} ({printed})" if printed else shown)
+        rows.append([dataset, backbone.upper(), *cells])
+    return rows
+
+
+def _title(result: TableResult) -> Callable[[str], str]:
+    notes = {line.method: line.note for line in result.lines}
+    return lambda name: f"{name} ({notes[name]})" if notes.get(name) else name
+
+
+def _measured(line: Line | None, result: TableResult) -> str:
+    if line is None or line.summary is None:
+        return NOTHING
+    return f"{line.summary.mean:.{result.digits}f} ± {line.summary.std:.{result.digits}f}"
+
+
+def _printed(line: Line | None, result: TableResult) -> str:
+    if line is None or line.printed is None:
+        return NOTHING
+    mean, std = line.printed.mean, line.printed.std
+    return f"{mean:.{result.digits}f}" + (f" ± {std:.{result.digits}f}" if std is not None else "")
+
+
+def _deviation(line: Line) -> str:
+    if line.deviation is None:
+        return NOTHING
+    return f"{line.deviation:+.1f}σ{' noise' if line.within else ''}"
+
+
+def _against(line: Line, digits: int) -> str:
+    if line.paired is None:
+        return NOTHING
+    found = line.paired
+    star = "*" if found.clear else ""
+    interval = f"[{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
+    return f"{found.difference:+.{digits}f}{star} {interval} {found.lower}/{found.splits}"
+
+
+def _number(value: float | None, digits: int) -> str:
+    return NOTHING if value is None else f"{value:.{digits}f}"
+
+
+def _grid(rows: list[list[str]]) -> list[str]:
+    text = ["| " + " | ".join(row) + " |" for row in rows]
+    return [text[0], "|" + "---|" * len(rows[0]), *text[1:]]
+
+
+def _latex_number(text: str) -> str:
+    return text if text == NOTHING else "$" + text.replace("±", "\\pm") + "$"
+
+
+def _latex_text(text: str) -> str:
+    for plain, escaped in (
+        ("%", "\\%"),
+        ("±", "$\\pm$"),
+        ("λ", "$\\lambda$"),
+        ("Δ", "$\\Delta$"),
+        ("×", "$\\times$"),
+        ("−", "$-$"),
+        ("_", "\\_"),
+    ):
+        text = text.replace(plain, escaped)
+    return text
+
+
+def write(result: TableResult, form: str, out: Any = None) -> str:
+    """A table in one of `FORMATS`; written to the path ``out`` as well, if given."""
+    text = FORMATS[form](result)
+    if out is not None:
+        from pathlib import Path
+
+        path = Path(out)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return text

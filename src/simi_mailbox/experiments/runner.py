@@ -1,0 +1,166 @@
+"""Runs units of work: in this process, in several, or on a Dask cluster."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from simi_mailbox._extras import require
+from simi_mailbox.experiments.durations import Durations
+from simi_mailbox.experiments.outcome import Failure, Outcome, Unit
+from simi_mailbox.experiments.store import ResultStore
+
+Advance = Callable[[str, float], None]
+"""Told after every unit: its label and its expected seconds."""
+
+
+@dataclass
+class Report:
+    """What a call of `run` did."""
+
+    written: int = 0
+    already: int = 0
+    failures: list[Failure] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What would run: units with something left to do, and their expected seconds on one core."""
+
+    units: tuple[Unit, ...]
+    seconds: tuple[float, ...]
+    already: int
+
+    @property
+    def rows(self) -> int:
+        """Number of rows still to be made."""
+        return sum(len(unit.keys()) for unit in self.units)
+
+    @property
+    def total_seconds(self) -> float:
+        """Expected time on one core."""
+        return sum(self.seconds)
+
+
+def plan(units: Iterable[Unit], store: ResultStore) -> Plan:
+    """Leave out what is in the store, and say how long the rest should take."""
+    store.refresh()
+    durations = Durations(store.rows())
+    left, already = [], 0
+    for unit in units:
+        rest = unit.pending(store)
+        already += len(unit.keys()) - (len(rest.keys()) if rest else 0)
+        if rest is not None:
+            left.append(rest)
+    return Plan(tuple(left), tuple(unit.seconds(durations) for unit in left), already)
+
+
+def run(
+    planned: Plan,
+    store: ResultStore,
+    *,
+    jobs: int = 1,
+    scheduler: str | None = None,
+    advance: Advance | None = None,
+) -> Report:
+    """Do the planned work and append every row to the store as soon as it is there.
+
+    Parameters
+    ----------
+    planned
+        What `plan` returned.
+    store
+        Where rows go. Other processes may work on the same store at the same time.
+    jobs
+        Number of processes, each with one torch thread.
+    scheduler
+        Address of a Dask scheduler; the work is then done by its workers.
+    advance
+        Called after every unit.
+
+    Returns
+    -------
+    Report
+        Failures are listed in it; a failing run does not stop the others.
+    """
+    report = Report(already=planned.already)
+    expected = {id(unit): cost for unit, cost in zip(planned.units, planned.seconds, strict=True)}
+    # Workers on other machines may not see the store's file, so their rows come back to be written.
+    path = None if scheduler else str(store.path)
+    for number, outcomes in _results(planned.units, path, jobs, scheduler):
+        for outcome in outcomes:
+            if isinstance(outcome, Failure):
+                report.failures.append(outcome)
+            elif path is not None or store.append(outcome):
+                report.written += 1
+        if advance is not None:
+            unit = planned.units[number]
+            advance(unit.label, expected[id(unit)])
+    store.refresh()
+    return report
+
+
+def work(number: int, unit: Unit, path: str | None) -> tuple[int, list[Outcome]]:
+    """Do one unit in this process; with ``path`` rows are appended there one by one."""
+    store = _store(path) if path is not None else None
+
+    def skip(key: str) -> bool:
+        if store is None:
+            return False
+        store.refresh()
+        return key in store
+
+    done: list[Outcome] = []
+    with _one_thread():
+        for outcome in unit.execute(skip):
+            if store is None or isinstance(outcome, Failure):
+                done.append(outcome)
+            elif store.append(outcome):
+                done.append({"key": outcome["key"]})
+    return number, done
+
+
+def _results(
+    units: Sequence[Unit], path: str | None, jobs: int, scheduler: str | None
+) -> Iterator[tuple[int, list[Outcome]]]:
+    if scheduler is None and jobs == 1:
+        for number, unit in enumerate(units):
+            yield work(number, unit, path)
+        return
+    joblib = require("joblib", extra="bench")
+    tasks = (joblib.delayed(work)(number, unit, path) for number, unit in enumerate(units))
+    with _backend(joblib, jobs, scheduler):
+        yield from joblib.Parallel(return_as="generator_unordered", batch_size=1)(tasks)
+
+
+@contextmanager
+def _backend(joblib: Any, jobs: int, scheduler: str | None) -> Iterator[None]:
+    if scheduler is None:
+        with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
+            yield
+        return
+    distributed = require("distributed", extra="bench")
+    with distributed.Client(scheduler), joblib.parallel_config("dask"):
+        yield
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@functools.lru_cache(maxsize=1)
+def _store(path: str) -> ResultStore:
+    """The store of this process; kept, so that only what is new is read again."""
+    return ResultStore(Path(path))

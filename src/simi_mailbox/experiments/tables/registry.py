@@ -1,0 +1,65 @@
+"""All tables by name. Another module adds its own with `register`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable
+
+from simi_mailbox.experiments.tables.base import Table
+
+_TABLES: dict[str, Table] = {}
+
+# Modules that register tables when imported; one that is not there yet is passed over.
+PROVIDERS = [
+    "simi_mailbox.experiments.tables.paper",
+    "simi_mailbox.experiments.tables.timing",
+    "simi_mailbox.experiments.tables.selftraining",
+    "simi_mailbox.experiments.tables.ood",
+    "simi_mailbox.experiments.tables.gpn",
+]
+
+
+def register(table: Table) -> Table:
+    """Make a table known under its name."""
+    if table.name in _TABLES:
+        raise ValueError(f"two tables are called {table.name!r}")
+    _TABLES[table.name] = table
+    return table
+
+
+def names() -> list[str]:
+    """Names of all tables, in the order in which they were registered.
+
+    Examples
+    --------
+    >>> "table1" in names()
+    True
+    """
+    _load()
+    return list(_TABLES)
+
+
+def get(name: str) -> Table:
+    """A table by its name; an unknown name lists the choices.
+
+    Examples
+    --------
+    >>> get("table1").backbones
+    ('gcn', 'gat')
+    """
+    _load()
+    if name in _TABLES:
+        return _TABLES[name]
+    close = difflib.get_close_matches(name, _TABLES, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    raise ValueError(f"unknown table {name!r}; {hint}choices: {', '.join(_TABLES)}")
+
+
+def _load(find: Callable[[str], object] = importlib.import_module) -> None:
+    for provider in PROVIDERS:
+        try:
+            find(provider)
+        except ModuleNotFoundError as error:
+            if error.name != provider:
+                raise
