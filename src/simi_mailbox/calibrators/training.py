@@ -1,11 +1,12 @@
 """The one training loop of all calibrators that learn a network: full batch, Adam, early stopping.
 
-A network here is a module whose ``forward(index)`` returns the calibrated logits (anything whose
-softmax is the calibrated probability) of the nodes ``index``. Early stopping follows the published
-convention of GATS and its descendants: after each step the negative log-likelihood (NLL) of the
-hold-out nodes is looked at, the state is kept when it is at most the best so far (ties update), and
-training ends after ``patience`` epochs without that. Published tables hold out the nodes the GNN
-was trained on.
+A network here is a module whose ``forward(index)`` returns, for the nodes ``index``, calibrated
+logits [m, K], or whatever else a likelihood understands, such as inverse temperatures.
+
+Early stopping follows the published convention of GATS and its descendants: after each step the
+negative log-likelihood (NLL) of the hold-out nodes is looked at, the state is kept when it is at
+most the best so far (ties update), and training ends after ``patience`` epochs without that.
+Published tables hold out the nodes the GNN was trained on.
 
 Without a hold-out, one fifth of the calibration nodes, spread evenly over the classes, takes its
 place and is not trained on. With fewer than `FEWEST_TO_SPLIT` calibration nodes a fifth of them
@@ -22,17 +23,16 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simi_mailbox.calibrators.inputs import CalibrationData, Labelled
+from simi_mailbox.calibrators.likelihood import Likelihood, Loss, softmax_nll
 from simi_mailbox.exceptions import SolverError
 
 FEWEST_TO_SPLIT = 20
 STOP_SHARE = 5
 
 N = TypeVar("N", bound=nn.Module)
-Objective = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,8 @@ def train(
     stop_on: Labelled | None,
     schedule: Schedule,
     *,
-    objective: Objective = F.cross_entropy,
+    likelihood: Likelihood = softmax_nll,
+    objective: Likelihood | None = None,
     noisy: bool = False,
 ) -> Trained[N]:
     """Train the network that ``build`` makes, and give it back in its best state.
@@ -165,12 +166,14 @@ def train(
     build : callable
         Makes the network; called once, after the seed is set.
     fit_on, stop_on : Labelled
-        Nodes whose ``objective`` is minimised, and nodes whose NLL decides when to stop; with
+        Nodes whose objective is minimised, and nodes whose NLL decides when to stop; with
         ``stop_on=None`` the training takes ``min(epochs, patience)`` epochs.
     schedule : Schedule
         Learning rate, weight decay, epochs, patience, seed.
-    objective : callable
-        ``objective(calibrated logits [m, K], labels [m]) -> scalar``; cross-entropy by default.
+    likelihood : callable
+        ``likelihood(nodes)(network(nodes.index))`` is the mean NLL of labelled nodes.
+    objective : callable, optional
+        What to minimise, in the same form; the likelihood by default.
     noisy : bool
         Whether the network behaves differently in training mode (dropout, noise). If not, one
         forward pass serves both the loss and the hold-out NLL.
@@ -195,22 +198,27 @@ def train(
     1.1
     """
     with seeded(schedule.seed):
-        loop = _Loop(build(), fit_on, stop_on, schedule, objective, noisy)
+        loop = _Loop(build(), fit_on, stop_on, schedule, noisy)
+        loop.objective = (objective or likelihood)(fit_on)
+        if stop_on is not None:
+            loop.nll = likelihood(stop_on)
         return loop.run()
 
 
 class _Loop(Generic[N]):
+    objective: Loss
+    nll: Loss
+
     def __init__(
         self,
         network: N,
         fit_on: Labelled,
         stop_on: Labelled | None,
         schedule: Schedule,
-        objective: Objective,
         noisy: bool,
     ) -> None:
         self.network, self.fit_on, self.stop_on = network, fit_on, stop_on
-        self.schedule, self.objective, self.noisy = schedule, objective, noisy
+        self.schedule, self.noisy = schedule, noisy
         self.optimiser = torch.optim.Adam(
             network.parameters(), lr=schedule.lr, weight_decay=schedule.weight_decay, fused=True
         )
@@ -249,13 +257,13 @@ class _Loop(Generic[N]):
             objective = None
         else:
             fit, stop = self.network(self.joint).split([len(self.fit_on), len(self.stop_on)])
-            objective, stop = self.objective(fit, self.fit_on.y), stop.detach()
-        return objective, self._number(F.cross_entropy(stop, self.stop_on.y), "hold-out NLL", done)
+            objective, stop = self.objective(fit), stop.detach()
+        return objective, self._number(self.nll(stop), "hold-out NLL", done)
 
     def _step(self, objective: Tensor | None, done: int) -> float:
         self.network.train()
         if objective is None:
-            objective = self.objective(self.network(self.fit_on.index), self.fit_on.y)
+            objective = self.objective(self.network(self.fit_on.index))
         loss = self._number(objective.detach(), "loss", done)
         self.optimiser.zero_grad()
         objective.backward()  # type: ignore[no-untyped-call]
