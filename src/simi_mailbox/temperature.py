@@ -105,25 +105,23 @@ class CrossEntropy:
     """
 
     def __init__(self, logits: Tensor, y: Tensor, groups: Tensor, n_groups: int) -> None:
-        self.gaps = top_gaps(logits)
-        self.target = self.gaps.gather(1, y[:, None]).squeeze(1)
-        self.groups, self.n_groups = groups, n_groups
-        self.counts: Floats = torch.bincount(groups, minlength=n_groups).double().numpy()
+        self.logits, self.y, self.groups, self.n_groups = logits, y, groups, n_groups
 
     def __call__(self, theta: Floats) -> tuple[Floats, Floats, Floats]:
         """Value, first and second derivative by θ."""
-        beta = torch.from_numpy(np.exp(theta))[self.groups]
-        x = self.gaps * beta[:, None]
-        top = x.exp().sum(dim=1)
-        p = x.exp() / top[:, None]
-        mean = (p * x).sum(dim=1)
-        target = self.target * beta
-        first = mean - target
-        spread = (p * x * x).sum(dim=1) - mean**2
-        parts = (top.log() - target, first, first + spread)
-        out = torch.zeros(3, self.n_groups, dtype=torch.float64)
-        out.index_add_(1, self.groups, torch.stack(parts))
-        value, d1, d2 = out.numpy() / max(len(self.groups), 1)
+        beta = torch.from_numpy(np.exp(theta))
+        sums = torch.zeros(3, self.n_groups, dtype=torch.float64)
+        for rows in row_blocks(*self.logits.shape):
+            group = self.groups[rows]
+            x = top_gaps(self.logits[rows]).mul_(beta[group, None])
+            target = x.gather(1, self.y[rows, None]).squeeze(1)
+            e = x.exp()
+            s0 = e.sum(dim=1)
+            m1 = e.mul_(x).sum(dim=1) / s0
+            m2 = e.mul_(x).sum(dim=1) / s0
+            first = m1 - target
+            sums.index_add_(1, group, torch.stack([s0.log() - target, first, first + m2 - m1 * m1]))
+        value, d1, d2 = sums.numpy() / max(len(self.y), 1)
         return value, d1, d2
 
 
