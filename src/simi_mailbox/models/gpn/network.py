@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from simi_mailbox.models.backbones import drop, fan_in_uniform
+from simi_mailbox.models.features import Features
 from simi_mailbox.models.gpn.flows import RadialFlows
 from simi_mailbox.models.gpn.propagation import personalised_pagerank
-from simi_mailbox.models.ops import Csr, dropout_mask, spmm
+from simi_mailbox.models.ops import Csr
 
 _LOG_EVIDENCE_LIMIT = 30.0  # keeps exp() and digamma() inside what float32 can hold
 
@@ -37,6 +39,8 @@ class GPNSettings:
         Epochs at the start that move the flows alone.
     max_epochs, patience
         Training stops when the validation cross-entropy has not fallen for ``patience`` epochs.
+    row_normalise
+        Divide each row of the features by its sum where that exceeds one.
 
     Examples
     --------
@@ -57,6 +61,7 @@ class GPNSettings:
     warmup_epochs: int = 5
     max_epochs: int = 10_000
     patience: int = 50
+    row_normalise: bool = True
 
     def __post_init__(self) -> None:
         for name in ("latent_dim", "hidden_dim", "flow_layers", "max_epochs", "patience"):
@@ -144,17 +149,11 @@ class GPN(nn.Module):
             log_prior.numel(), settings.latent_dim, settings.flow_layers, self.generator
         )
 
-    def encode(self, features: Csr | Tensor) -> Tensor:
+    def encode(self, features: Features | Tensor) -> Tensor:
         """Latent points [n, latent_dim] of the nodes."""
-        if isinstance(features, Csr):
-            hidden = spmm(features, self.weight1)
-        else:
-            hidden = features @ self.weight1
-        hidden = torch.relu(hidden + self.bias1)
-        if self.training and self.settings.dropout > 0:
-            mask = dropout_mask(hidden.numel(), self.settings.dropout, self.generator)
-            hidden = hidden * mask.view_as(hidden)
-        return hidden @ self.weight2 + self.bias2
+        hidden = torch.relu(features @ self.weight1 + self.bias1)
+        noise = self.generator if self.training else None
+        return drop(hidden, self.settings.dropout, noise) @ self.weight2 + self.bias2
 
     def feature_evidence(self, latent: Tensor) -> Tensor:
         """Evidence [n, K] for every class from the features alone."""
@@ -166,7 +165,7 @@ class GPN(nn.Module):
         scaled = log_density + self.log_prior + budget
         return scaled.clamp(-_LOG_EVIDENCE_LIMIT, _LOG_EVIDENCE_LIMIT).exp()
 
-    def forward(self, features: Csr | Tensor, adjacency: Csr) -> GPNPrediction:
+    def forward(self, features: Features | Tensor, adjacency: Csr) -> GPNPrediction:
         """Predict every node of a graph, the training graph or another one."""
         own = self.feature_evidence(self.encode(features))
         spread = personalised_pagerank(
@@ -218,9 +217,7 @@ def dirichlet_entropy(alpha: Tensor) -> Tensor:
 
 
 def _linear(rows: int, columns: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    bound = 1.0 / math.sqrt(rows)  # what torch.nn.Linear draws
-
     def draw(*shape: int) -> nn.Parameter:
-        return nn.Parameter(torch.empty(*shape).uniform_(-bound, bound, generator=generator))
+        return nn.Parameter(fan_in_uniform(shape, rows, generator))
 
     return draw(rows, columns), draw(columns)

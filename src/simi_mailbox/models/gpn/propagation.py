@@ -7,9 +7,10 @@ from torch import Tensor
 
 from simi_mailbox.graph import Graph
 from simi_mailbox.models.ops import Csr, spmm
+from simi_mailbox.models.plan import symmetric_normalised
 
 
-def symmetric_adjacency(graph: Graph, *, dtype: torch.dtype = torch.float32) -> Csr:
+def symmetric_adjacency(graph: Graph) -> Csr:
     """D^(-1/2) (A + I) D^(-1/2) of a graph, D counting the self-loop.
 
     Examples
@@ -17,21 +18,7 @@ def symmetric_adjacency(graph: Graph, *, dtype: torch.dtype = torch.float32) -> 
     >>> symmetric_adjacency(Graph.from_edges([[0], [1]])).values
     tensor([0.5000, 0.5000, 0.5000, 0.5000])
     """
-    n = graph.num_nodes
-    nodes = torch.arange(n)
-    rows = torch.cat([graph.rows(), nodes])
-    columns = torch.cat([graph.indices, nodes])
-    order = torch.argsort(rows * n + columns)
-    rows, columns = rows[order], columns[order]
-    scale = (graph.degree + 1).to(dtype).rsqrt()
-    indptr = graph.indptr + torch.arange(n + 1)
-    return Csr(
-        indptr,
-        columns,
-        scale[rows] * scale[columns],
-        (n, n),
-        symmetric=not graph.is_directed,
-    )
+    return Csr.from_scipy(symmetric_normalised(graph), symmetric=not graph.is_directed)
 
 
 def personalised_pagerank(values: Tensor, adjacency: Csr, *, teleport: float, steps: int) -> Tensor:

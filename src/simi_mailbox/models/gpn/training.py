@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from simi_mailbox.data.split import Split
 from simi_mailbox.graph import as_graph
+from simi_mailbox.models.features import Features
 from simi_mailbox.models.gpn.network import GPN, GPNPrediction, GPNSettings, posterior_loss
 from simi_mailbox.models.gpn.propagation import symmetric_adjacency
 from simi_mailbox.models.ops import Csr
@@ -47,7 +47,7 @@ class TrainedGPN:
     @torch.no_grad()
     def predict(self, features: Any, graph: Any) -> GPNPrediction:
         """Predict every node of a graph; features must be as wide as those trained on."""
-        x = node_features(features)
+        x = Features(features, row_normalise=self.model.settings.row_normalise)
         expected = self.model.weight1.shape[0]
         if x.shape[1] != expected:
             raise ValueError(
@@ -74,7 +74,7 @@ def train_gpn(
     Parameters
     ----------
     features : array or sparse matrix [n, d]
-        Node features, used as given; rows that sum to 1 suit counts of words.
+        Node features.
     graph
         A `Graph`, or anything `as_graph` reads.
     y : array [n]
@@ -100,7 +100,7 @@ def train_gpn(
     [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
     """
     settings = settings or GPNSettings()
-    x = node_features(features)
+    x = Features(features, row_normalise=settings.row_normalise)
     neighbourhoods = as_graph(graph, x.shape[0])
     split.check(x.shape[0])
     y_train, y_val, classes = _labels(y, split, num_classes)
@@ -143,7 +143,7 @@ def train_gpn(
 def _step(
     model: GPN,
     optimiser: torch.optim.Optimizer,
-    x: Csr | Tensor,
+    x: Features,
     adjacency: Csr,
     nodes: Tensor,
     y: Tensor,
@@ -157,38 +157,10 @@ def _step(
 
 
 @torch.no_grad()
-def _cross_entropy(model: GPN, x: Csr | Tensor, adjacency: Csr, nodes: Tensor, y: Tensor) -> float:
+def _cross_entropy(model: GPN, x: Features, adjacency: Csr, nodes: Tensor, y: Tensor) -> float:
     model.eval()
     prediction: GPNPrediction = model(x, adjacency)
     return float(F.nll_loss(prediction.log_probs[nodes], y))
-
-
-def node_features(features: Any) -> Csr | Tensor:
-    """Take features [n, d] as a constant matrix: sparse ones stay sparse.
-
-    Examples
-    --------
-    >>> node_features(np.ones((2, 3))).dtype
-    torch.float32
-    """
-    if isinstance(features, Csr):
-        return features
-    if sp.issparse(features):
-        matrix = sp.csr_array(features, dtype=np.float32)
-        _check_finite(matrix.data)
-        return Csr.from_scipy(matrix)
-    if isinstance(features, Tensor):
-        features = features.detach().cpu().numpy()
-    dense = np.array(features, dtype=np.float32)
-    if dense.ndim != 2:
-        raise ValueError(f"features must have shape [nodes, features], got {list(dense.shape)}")
-    _check_finite(dense)
-    return torch.from_numpy(dense)
-
-
-def _check_finite(values: Any) -> None:
-    if not np.isfinite(values).all():
-        raise ValueError("features hold NaN or infinite values")
 
 
 def _labels(y: Any, split: Split, num_classes: int | None) -> tuple[Tensor, Tensor, int]:
@@ -204,7 +176,8 @@ def _labels(y: Any, split: Split, num_classes: int | None) -> tuple[Tensor, Tens
     absent = torch.bincount(y_train, minlength=classes) == 0
     if bool(absent.any()):
         raise ValueError(
-            f"class {int(absent.nonzero()[0])} has no training node; a GPN fits one density to each class and "
+            f"class {int(absent.nonzero()[0])} has no training node; a GPN fits one density to "
+            "each class and "
             "needs at least one node of every class in split.train"
         )
     return y_train, y_val, classes

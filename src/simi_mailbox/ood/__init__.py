@@ -1,0 +1,38 @@
+"""Out-of-distribution detection: which nodes does the model know nothing about?
+
+Scores turn a model's outputs into one number per node, `evaluate` says how well a score separates
+known from unknown nodes, and the perturbations make unknown nodes to test with.
+"""
+
+from simi_mailbox.ood.detector import DetectorSettings, TrainedDetector, train_detector
+from simi_mailbox.ood.metrics import Detection, evaluate
+from simi_mailbox.ood.perturb import (
+    LeftOut,
+    interpolated_features,
+    leave_out_classes,
+    random_blocks,
+)
+from simi_mailbox.ood.scores import (
+    calibrated_confidence,
+    energy,
+    evidence,
+    max_probability,
+    propagated_energy,
+)
+
+__all__ = [
+    "Detection",
+    "DetectorSettings",
+    "LeftOut",
+    "TrainedDetector",
+    "calibrated_confidence",
+    "energy",
+    "evaluate",
+    "evidence",
+    "interpolated_features",
+    "leave_out_classes",
+    "max_probability",
+    "propagated_energy",
+    "random_blocks",
+    "train_detector",
+]

@@ -1,0 +1,187 @@
+"""Out-of-distribution nodes made from a graph: other edges, other features, other classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from torch import Tensor
+
+from simi_mailbox.data.split import IntArray, Split
+from simi_mailbox.graph import Graph
+
+
+def random_blocks(
+    graph: Graph, num_blocks: int, *, seed: int, within: float = 1.5, between: float = 0.5
+) -> Graph:
+    """Structure out of distribution: edges drawn anew by a stochastic block model.
+
+    Nodes are cut by number into ``num_blocks`` blocks of equal size (the last takes the rest).
+    Two nodes are joined with ``within`` (same block) or ``between`` times the density of the
+    given graph.
+
+    Parameters
+    ----------
+    graph
+        The graph whose size and density are taken; none of its edges are.
+    num_blocks
+        GNNSafe's protocol takes the number of classes.
+    seed
+        Of the draw.
+
+    Examples
+    --------
+    >>> ring = Graph.from_edges([range(100), [*range(1, 100), 0]])
+    >>> made = random_blocks(ring, 4, seed=0)
+    >>> made.num_nodes, made == random_blocks(ring, 4, seed=0)
+    (100, True)
+    """
+    n = graph.num_nodes
+    if not 1 <= num_blocks <= n:
+        raise ValueError(f"num_blocks must be in 1..{n} (the number of nodes), got {num_blocks}")
+    if within < 0 or between < 0:
+        raise ValueError(f"within and between must not be negative, got {within} and {between}")
+    density = graph.num_entries / max(n * (n - 1), 1)
+    if max(within, between) * density > 1:
+        raise ValueError(
+            f"the graph is too dense ({density:.3f}) for {max(within, between)} times its density"
+        )
+    rng = np.random.default_rng(seed)
+    size = n // num_blocks
+    starts = np.arange(num_blocks) * size
+    ends = np.append(starts[1:], n)
+    parts: list[IntArray] = []
+    for a in range(num_blocks):
+        for b in range(a, num_blocks):
+            rows, columns = int(ends[a] - starts[a]), int(ends[b] - starts[b])
+            if a == b:
+                pairs = _draw(rng, rows * (rows - 1) // 2, within * density)
+                source, target = _unrank(pairs)
+            else:
+                pairs = _draw(rng, rows * columns, between * density)
+                source, target = np.divmod(pairs, columns)
+            parts.append(np.stack([starts[a] + source, starts[b] + target]))
+    return Graph.from_edges(np.concatenate(parts, axis=1), n)
+
+
+def _draw(rng: np.random.Generator, population: int, probability: float) -> IntArray:
+    """Numbers 0..population-1, each kept on its own with this probability."""
+    if population == 0:
+        return np.empty(0, dtype=np.int64)
+    count = rng.binomial(population, probability)
+    drawn: IntArray = rng.choice(population, size=count, replace=False)
+    return drawn
+
+
+def _unrank(pairs: IntArray) -> tuple[IntArray, IntArray]:
+    """Turn the number j (j - 1) / 2 + i of a pair i < j into the pair."""
+    upper = ((1 + np.sqrt(1 + 8 * pairs.astype(np.float64))) / 2).astype(np.int64)
+    lower = pairs - upper * (upper - 1) // 2
+    return lower, upper
+
+
+def interpolated_features(x: Any, *, seed: int) -> Any:
+    """Features out of distribution: each node gets a random mixture of two random nodes.
+
+    x'_i = w x_a + (1 - w) x_b, with nodes a, b and w in (0, 1) drawn anew for every i.
+
+    Parameters
+    ----------
+    x : array, tensor or SciPy sparse matrix [n, d]
+        Features; the result is of the same kind.
+    seed
+        Of the draw.
+
+    Examples
+    --------
+    >>> x = np.eye(4)
+    >>> interpolated_features(x, seed=0).sum(axis=1)
+    array([1., 1., 1., 1.])
+    """
+    n = x.shape[0]
+    rng = np.random.default_rng(seed)
+    chosen = rng.integers(0, n, size=(n, 2))
+    weight = rng.random(n, dtype=np.float32)
+    mixture = sp.csr_array(
+        (
+            np.stack([weight, 1 - weight], axis=1).reshape(-1),
+            chosen.reshape(-1),
+            np.arange(0, 2 * n + 1, 2),
+        ),
+        shape=(n, n),
+    )
+    if isinstance(x, Tensor):
+        import torch
+
+        return torch.from_numpy(mixture @ x.detach().cpu().numpy()).to(x.dtype)
+    if sp.issparse(x):
+        return sp.csr_array(mixture @ x)
+    return np.asarray(mixture @ x, dtype=x.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """A problem with fewer classes, and the nodes of the classes left out.
+
+    Attributes
+    ----------
+    y : ndarray, int64 [n]
+        Labels 0.. of the classes that stay; -1 for all other nodes.
+    split : Split
+        The given split without the nodes of other classes.
+    unknown : ndarray, int64
+        Nodes of the classes left out.
+    classes : tuple of int
+        Which classes stay, in the order of their new labels.
+    """
+
+    y: IntArray
+    split: Split
+    unknown: IntArray
+    classes: tuple[int, ...]
+
+
+def leave_out_classes(
+    y: Any, split: Split, unknown: Sequence[int], *, drop: Sequence[int] = ()
+) -> LeftOut:
+    """Labels out of distribution: some classes are never seen in training.
+
+    Parameters
+    ----------
+    y : array [n]
+        Labels of all nodes.
+    split
+        Its training, validation and test nodes lose those of the classes left out.
+    unknown
+        Classes to detect.
+    drop
+        Classes that are neither known nor to be detected (GNNSafe keeps one for exposure).
+
+    Examples
+    --------
+    >>> y = np.array([0, 1, 2, 2, 1, 2, 1])
+    >>> left = leave_out_classes(y, Split([1, 2], [3, 4], [0, 5, 6]), unknown=[0])
+    >>> left.y.tolist(), left.unknown.tolist(), left.split
+    ([-1, 0, 1, 1, 0, 1, 0], [0], Split(train=2, val=2, test=2))
+    """
+    labels = np.asarray(y, dtype=np.int64)
+    present = set(np.unique(labels).tolist())
+    for name, classes in (("unknown", unknown), ("drop", drop)):
+        absent = sorted(set(classes) - present)
+        if absent:
+            raise ValueError(f"{name} names class {absent[0]}, which no node has")
+    known = tuple(sorted(present - set(unknown) - set(drop)))
+    if not unknown or len(known) < 2:
+        raise ValueError(
+            f"leave out at least one class and keep at least two, got unknown={list(unknown)} "
+            f"and {len(known)} classes left"
+        )
+    renamed = np.full(labels.size, -1, dtype=np.int64)
+    for new, old in enumerate(known):
+        renamed[labels == old] = new
+    parts = [part[renamed[part] >= 0] for part in (split.train, split.val, split.test)]
+    nodes = np.flatnonzero(np.isin(labels, list(unknown)))
+    return LeftOut(renamed, Split(*parts), nodes, known)
