@@ -149,7 +149,10 @@ _TABLE = (
         "Questions", "questions", 48921, 307080, 2, 301,
         ("HeterophilousGraphDataset", "Questions"), "official",
     ),
-    Entry("Digits", "digits", 1797, 19858, 10, 64, (), "official", False, 0.961, None, "scikit-learn"),
+    Entry(
+        "Digits", "digits", 1797, 19858, 10, 64, (), "official", False, 0.961,
+        origin="scikit-learn",
+    ),
 )  # fmt: skip
 
 ENTRIES = {entry.name: entry for entry in _TABLE}

@@ -38,7 +38,7 @@ def _read_arrays(path: Path) -> Arrays:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {key: archive[key] for key in archive.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, AttributeError) as error:
+    except (ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         reason = str(error) or type(error).__name__
         if "allow_pickle" in reason or "pickle" in reason:
             reason = "it holds pickled Python objects, which are never loaded"
@@ -119,6 +119,11 @@ def _official(arrays: Arrays) -> tuple[Split, ...]:
     if "train_masks" not in arrays:
         return ()
     masks = [arrays[f"{part}_masks"] for part in ("train", "val", "test")]
+    if len({mask.shape for mask in masks}) != 1 or masks[0].ndim != 2:
+        raise ValueError(
+            "train_masks, val_masks and test_masks must have one shape [splits, nodes], "
+            f"got {[list(mask.shape) for mask in masks]}"
+        )
     return tuple(Split.from_masks(*rows) for rows in zip(*masks, strict=True))
 
 

@@ -14,7 +14,8 @@ from simi_mailbox.data.files import Arrays
 
 # Their loaders keep the directions of the edges; all others deliver both directions.
 _KEEP_DIRECTIONS = frozenset({"WikipediaNetwork", "Actor", "WebKB"})
-_SPARSE_BELOW = 0.1
+# Features with fewer columns, or more values that are not zero, gain nothing from being sparse.
+_SPARSE_COLUMNS, _SPARSE_SHARE = 64, 0.5
 
 
 def download(entry: Entry, root: Path) -> Arrays:
@@ -57,9 +58,10 @@ def to_arrays(data: Any, entry: Entry) -> Arrays:
 
 
 def feature_arrays(x: Any) -> Arrays:
-    """Features as CSR parts when fewer than a tenth of them are not zero, else dense."""
+    """Features as CSR parts where that pays (bags of words), else dense."""
     dense = np.asarray(x.to_dense() if hasattr(x, "to_dense") else x, dtype=np.float32)
-    if np.count_nonzero(dense) >= _SPARSE_BELOW * dense.size:
+    wide = dense.shape[1] >= _SPARSE_COLUMNS
+    if not wide or np.count_nonzero(dense) >= _SPARSE_SHARE * dense.size:
         return {"x": dense}
     csr = sp.csr_array(dense)
     return {
