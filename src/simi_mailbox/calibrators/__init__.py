@@ -3,12 +3,14 @@
 from simi_mailbox.calibrators.base import Calibrator, TemperatureCalibrator
 from simi_mailbox.calibrators.dirichlet import Dirichlet
 from simi_mailbox.calibrators.ensemble_temperature import EnsembleTemperatureScaling
+from simi_mailbox.calibrators.group_calibration import GroupCalibration
 from simi_mailbox.calibrators.histogram import HistogramBinning
 from simi_mailbox.calibrators.io import load
 from simi_mailbox.calibrators.isotonic import Isotonic
 from simi_mailbox.calibrators.lccal import LCCal
 from simi_mailbox.calibrators.ratio_binned import RatioBinnedScaling
 from simi_mailbox.calibrators.registry import get, names, register
+from simi_mailbox.calibrators.simcalib import SimCalib
 from simi_mailbox.calibrators.simi_mailbox import SimiMailbox
 from simi_mailbox.calibrators.simi_mailbox_paper import SimiMailboxPaper
 from simi_mailbox.calibrators.temperature import TemperatureScaling
@@ -19,10 +21,12 @@ __all__ = [
     "Calibrator",
     "Dirichlet",
     "EnsembleTemperatureScaling",
+    "GroupCalibration",
     "HistogramBinning",
     "Isotonic",
     "LCCal",
     "RatioBinnedScaling",
+    "SimCalib",
     "SimiMailbox",
     "SimiMailboxPaper",
     "TemperatureCalibrator",

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from simi_mailbox.calibrators.base import TemperatureCalibrator
 from simi_mailbox.calibrators.inputs import CalibrationData, NodeInputs
-from simi_mailbox.calibrators.neighbour_probs import support
+from simi_mailbox.calibrators.neighbour_support import support
 from simi_mailbox.calibrators.per_group import group_temperatures
 from simi_mailbox.calibrators.registry import register
 from simi_mailbox.softmax import scaled_softmax
@@ -81,10 +81,10 @@ class RatioBinnedScaling(TemperatureCalibrator):
 
     def _bin(self, data: NodeInputs) -> Tensor:
         edges = torch.arange(1, self.bins, dtype=torch.float64) / self.bins
-        return torch.bucketize(neighbour_support(data), edges)
+        return torch.bucketize(mean_support(data), edges)
 
 
-def neighbour_support(data: NodeInputs) -> Tensor:
+def mean_support(data: NodeInputs) -> Tensor:
     """s_i of `RatioBinnedScaling`, in float64."""
     graph = data.neighbourhoods
     probs = scaled_softmax(data.logits)
