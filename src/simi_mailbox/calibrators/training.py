@@ -25,6 +25,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
+from simi_mailbox.calibrators.flat_adam import FlatAdam
 from simi_mailbox.calibrators.inputs import CalibrationData, Labelled
 from simi_mailbox.calibrators.likelihood import Likelihood, Loss, softmax_nll
 from simi_mailbox.exceptions import SolverError
@@ -125,13 +126,14 @@ def seeded(seed: int) -> Iterator[None]:
 def stopping_split(data: CalibrationData, seed: int = 0) -> tuple[Labelled, Labelled | None]:
     """Nodes to train on and nodes to stop on: see the rule at the top of this module.
 
-    Examples
-    --------
-    >>> from simi_mailbox.calibrators.inputs import CalibrationData, Labelled
-    >>> nodes = Labelled(torch.arange(50), torch.arange(50) % 5)
-    >>> fit_on, stop_on = stopping_split(CalibrationData(torch.zeros(50, 5), calibration=nodes))
-    >>> len(fit_on), stop_on.y.bincount().tolist()
-    (40, [2, 2, 2, 2, 2])
+        Examples
+        --------
+        >>> from simi_mailbox.calibrators.flat_adam import FlatAdam
+    from simi_mailbox.calibrators.inputs import CalibrationData, Labelled
+        >>> nodes = Labelled(torch.arange(50), torch.arange(50) % 5)
+        >>> fit_on, stop_on = stopping_split(CalibrationData(torch.zeros(50, 5), calibration=nodes))
+        >>> len(fit_on), stop_on.y.bincount().tolist()
+        (40, [2, 2, 2, 2, 2])
     """
     nodes = data.calibration
     if data.holdout is not None:
@@ -219,15 +221,13 @@ class _Loop(Generic[N]):
     ) -> None:
         self.network, self.fit_on, self.stop_on = network, fit_on, stop_on
         self.schedule, self.noisy = schedule, noisy
-        self.optimiser = torch.optim.Adam(
-            network.parameters(), lr=schedule.lr, weight_decay=schedule.weight_decay, fused=True
-        )
+        self.adam = FlatAdam(network, lr=schedule.lr, weight_decay=schedule.weight_decay)
         self.joint = fit_on.index if stop_on is None else torch.cat([fit_on.index, stop_on.index])
 
     def run(self) -> Trained[N]:
         report, patience = _watcher.get(), self.schedule.patience
         epochs = self.schedule.epochs if self.stop_on else min(self.schedule.epochs, patience)
-        best, best_epoch, best_state = math.inf, 0, self._state()
+        best, best_epoch, best_state = math.inf, 0, self.adam.values.clone()
         loss, done = math.nan, 0
         for done in range(epochs + 1):  # `done` steps have been taken
             objective, nll = self._look(done)
@@ -235,14 +235,14 @@ class _Loop(Generic[N]):
                 if nll is None:
                     best_epoch = done
                 elif nll <= best:
-                    best, best_epoch, best_state = nll, done, self._state()
+                    best, best_epoch, best_state = nll, done, self.adam.values.clone()
                 if report is not None:
                     report(Progress(done, loss, nll))
             if done == epochs or done - best_epoch >= patience:
                 break
             loss = self._step(objective, done)
         if self.stop_on is not None:
-            self.network.load_state_dict(best_state)
+            self.adam.values.copy_(best_state)
         self.network.eval().requires_grad_(False)
         return Trained(self.network, done, best_epoch, best if self.stop_on else None)
 
@@ -265,9 +265,8 @@ class _Loop(Generic[N]):
         if objective is None:
             objective = self.objective(self.network(self.fit_on.index))
         loss = self._number(objective.detach(), "loss", done)
-        self.optimiser.zero_grad()
         objective.backward()  # type: ignore[no-untyped-call]
-        self.optimiser.step()
+        self.adam.step()
         return loss
 
     def _number(self, value: Tensor, what: str, done: int) -> float:
@@ -278,6 +277,3 @@ class _Loop(Generic[N]):
                 f"(lr={self.schedule.lr}): lower the learning rate, or look for extreme logits"
             )
         return number
-
-    def _state(self) -> dict[str, Tensor]:
-        return {name: value.clone() for name, value in self.network.state_dict().items()}
