@@ -126,14 +126,13 @@ def seeded(seed: int) -> Iterator[None]:
 def stopping_split(data: CalibrationData, seed: int = 0) -> tuple[Labelled, Labelled | None]:
     """Nodes to train on and nodes to stop on: see the rule at the top of this module.
 
-        Examples
-        --------
-        >>> from simi_mailbox.calibrators.flat_adam import FlatAdam
-    from simi_mailbox.calibrators.inputs import CalibrationData, Labelled
-        >>> nodes = Labelled(torch.arange(50), torch.arange(50) % 5)
-        >>> fit_on, stop_on = stopping_split(CalibrationData(torch.zeros(50, 5), calibration=nodes))
-        >>> len(fit_on), stop_on.y.bincount().tolist()
-        (40, [2, 2, 2, 2, 2])
+    Examples
+    --------
+    >>> from simi_mailbox.calibrators.inputs import CalibrationData, Labelled
+    >>> nodes = Labelled(torch.arange(50), torch.arange(50) % 5)
+    >>> fit_on, stop_on = stopping_split(CalibrationData(torch.zeros(50, 5), calibration=nodes))
+    >>> len(fit_on), stop_on.y.bincount().tolist()
+    (40, [2, 2, 2, 2, 2])
     """
     nodes = data.calibration
     if data.holdout is not None:
