@@ -1,0 +1,118 @@
+"""What the metrics accept, and how they refuse the rest."""
+
+import numpy as np
+import pytest
+import torch
+
+from simi_mailbox import metrics
+from simi_mailbox.metrics import ece, evaluate, noise_floor
+
+from .samples import overconfident
+
+GOOD = np.array([[0.7, 0.3], [0.4, 0.6]])
+Y = np.array([0, 1])
+POINTWISE = [
+    metrics.accuracy,
+    metrics.ece,
+    metrics.classwise_ece,
+    metrics.kde_ece,
+    metrics.nll,
+    metrics.brier,
+    metrics.debiased_ece,
+    metrics.evaluate,
+    metrics.reliability,
+    lambda probs, y: metrics.BinnedCounts.empty().update(probs, y),
+    lambda probs, y: metrics.bootstrap_interval(metrics.ece, probs, y, draws=5),
+    lambda probs, y: metrics.edgewise_ece(probs, y, np.array([[0], [1]])),
+]
+
+
+@pytest.mark.parametrize("metric", POINTWISE)
+@pytest.mark.parametrize(
+    ("probs", "y", "error", "message"),
+    [
+        (GOOD[0], Y, ValueError, r"shape \(2,\); expected \[nodes, classes\]"),
+        (GOOD[:0], Y[:0], ValueError, "no node"),
+        (GOOD[:, :0], Y, ValueError, "at least one class"),
+        (np.array([[0.5, 0.5], [np.nan, 1.0]]), Y, ValueError, r"probs\[1, 0\] is nan"),
+        (np.array([[0.5, 0.5], [np.inf, 0.0]]), Y, ValueError, r"probs\[1, 0\] is inf"),
+        (np.array([[0.5, 0.5], [3.1, -2.1]]), Y, ValueError, r"probs\[1, 0\] is 3.1.*softmax"),
+        (np.array([[0.5, 0.5], [0.2, 0.2]]), Y, ValueError, "node 1 sum to 0.4.*softmax"),
+        (GOOD.astype(complex), Y, TypeError, "complex128"),
+        (GOOD.tolist(), Y, TypeError, "probs is a list"),
+        (GOOD, [0, 1], TypeError, "y is a list"),
+        (GOOD, np.array([0, 2]), ValueError, r"label 2 of node 1 is outside 0\.\.1"),
+        (GOOD, np.array([-1, 0]), ValueError, r"label -1 of node 0 is outside 0\.\.1"),
+        (GOOD, np.array([0.0, 1.0]), TypeError, "float64; expected integer"),
+        (GOOD, np.array([True, False]), TypeError, "bool; expected integer"),
+        (GOOD, np.array([[0], [1]]), ValueError, r"shape \(2, 1\); expected \(2,\)"),
+        (GOOD, np.array([0]), ValueError, r"shape \(1,\); expected \(2,\)"),
+    ],
+)
+def test_bad_input_is_refused_with_its_place(metric, probs, y, error, message):
+    with pytest.raises(error, match=message):
+        metric(probs, y)
+
+
+def test_the_noise_floor_checks_its_probabilities():
+    with pytest.raises(ValueError, match="softmax"):
+        noise_floor(np.array([[2.0, -1.0]]))
+
+
+@pytest.mark.parametrize("bins", [0, -3])
+def test_bins_must_be_positive(bins):
+    with pytest.raises(ValueError, match="positive integer"):
+        ece(GOOD, Y, bins=bins)
+
+
+@pytest.mark.parametrize("bins", [15.0, True, "15"])
+def test_bins_must_be_an_integer(bins):
+    with pytest.raises(TypeError, match="positive integer"):
+        ece(GOOD, Y, bins=bins)
+
+
+def test_an_unknown_binning_lists_the_choices():
+    with pytest.raises(ValueError, match=r"'size'; expected one of \['width', 'mass'\]"):
+        ece(GOOD, Y, binning="size")
+
+
+def test_logits_that_sum_to_one_are_refused_by_range():
+    with pytest.raises(ValueError, match="softmax"):
+        ece(np.array([[1.5, -0.5]]), np.array([0]))
+
+
+def test_numpy_and_torch_give_the_same_bits():
+    probs, y = overconfident(300, 4, seed=0)
+    probs = probs.astype(np.float32)
+    tensor = torch.tensor(probs, requires_grad=True)
+    assert evaluate(probs, y) == evaluate(tensor, torch.tensor(y))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_narrow_floats_change_the_values_by_their_rounding_only(dtype):
+    probs, y = overconfident(2000, 4, seed=0)
+    wide, narrow = evaluate(probs, y), evaluate(torch.tensor(probs).to(dtype), torch.tensor(y))
+    assert narrow == pytest.approx(wide, abs=2e-3)
+
+
+def test_bfloat16_is_read_when_its_rows_sum_to_one():
+    probs = torch.tensor([[0.75, 0.25], [0.5, 0.5]], dtype=torch.bfloat16)
+    assert ece(probs, torch.tensor([0, 0])) == pytest.approx(0.375)
+
+
+def test_input_arrays_are_left_alone():
+    probs, y = overconfident(50, 3, seed=1)
+    before = probs.copy(), y.copy()
+    evaluate(probs, y)
+    noise_floor(probs, draws=5)
+    assert np.array_equal(probs, before[0])
+    assert np.array_equal(y, before[1])
+
+
+def test_values_a_rounding_error_beyond_one_are_accepted():
+    assert ece(np.array([[1 + 5e-7, -5e-7]]), np.array([0])) == 0.0
+
+
+def test_all_public_names_have_a_runnable_example():
+    for name in metrics.__all__:
+        assert ">>> " in (getattr(metrics, name).__doc__ or ""), name
