@@ -128,4 +128,4 @@ def minimise_odir(
         options={"maxiter": 5000, "maxfun": 20000, "ftol": 1e-15, "gtol": 1e-9, "maxcor": 30},
     )
     theta = found.x.reshape(k, k + 1) / scale
-    return theta[:, :k], theta[:, k]
+    return np.ascontiguousarray(theta[:, :k]), np.ascontiguousarray(theta[:, k])

@@ -115,7 +115,7 @@ def _encode(value: Any, key: str, tensors: dict[str, Tensor]) -> Any:
         tensors[key] = value.detach().cpu().contiguous().clone()
         return {"$tensor": key}
     if isinstance(value, np.ndarray):
-        tensors[key] = torch.tensor(value)
+        tensors[key] = torch.tensor(value).contiguous()
         return {"$array": key}
     if isinstance(value, tuple):
         return {"$tuple": [_encode(v, f"{key}.{i}", tensors) for i, v in enumerate(value)]}

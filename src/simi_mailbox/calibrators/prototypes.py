@@ -34,7 +34,8 @@ def fit_prototypes(x: Any, probs: Floats) -> tuple[Floats, Floats]:
     mass = probs.sum(axis=0)
     overall = np.asarray(x.sum(axis=0)).reshape(1, -1) / n
     share = probs / np.maximum(mass, 1e-12)
-    means = np.where(mass[:, None] > 1e-6, np.asarray(x.T @ share).T, overall)
+    # One memory layout before and after a file: products round the same way.
+    means = np.ascontiguousarray(np.where(mass[:, None] > 1e-6, np.asarray(x.T @ share).T, overall))
     between = means * np.sqrt(mass[:, None] / n)
     if width > WIDEST:
         scatter = np.asarray((x * x).sum(axis=0)).ravel() / n - (between**2).sum(axis=0)
