@@ -25,7 +25,8 @@ spec.loader.exec_module(module)
 ResultStore = module.ResultStore
 store = ResultStore(sys.argv[1])
 first, last, mark = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-written = sum(store.append({"key": str(i), "by": mark, "pad": "x" * 200}) for i in range(first, last))
+written = sum(store.append({"key": str(i), "by": mark, "pad": "x" * 200})
+              for i in range(first, last))
 print(written)
 """
 

@@ -135,11 +135,13 @@ class CalibrationTable(Table):
     # --- inside --------------------------------------------------------------------------------
 
     def _columns(self, backbone: str, selection: Selection) -> list[Column]:
-        chosen = selected(selection.methods, self.methods)
+        chosen, known = selected(selection.methods, self.methods), methods.names()
         return [
             column
             for column in self.columns
-            if column.label in chosen and (not column.backbones or backbone in column.backbones)
+            if column.label in chosen
+            and column.method.name in known
+            and (not column.backbones or backbone in column.backbones)
         ]
 
     def _baseline(self, columns: list[Column]) -> Column | None:
