@@ -27,8 +27,8 @@ class FlatAdam:
     >>> before = adam.values.clone()
     >>> layer(torch.ones(1, 2)).sum().backward()
     >>> adam.step()
-    >>> (before - adam.values).tolist()  # the first step is lr in every direction
-    [0.10000000149011612, 0.09999999403953552, 0.09999999403953552]
+    >>> before - adam.values  # the first step is lr in every direction
+    tensor([0.1000, 0.1000, 0.1000])
     """
 
     values: Tensor

@@ -6,6 +6,7 @@ is that of one number per entry and a few per node: O(E + V·K), never O(E·K).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -71,7 +72,10 @@ class Neighbourhoods:
 
     def compact(self) -> tuple[Neighbourhoods, Tensor]:
         """The same with only the columns that some row looks at; also which columns these are."""
-        columns, indices = torch.unique(self.indices, return_inverse=True)
+        used = torch.zeros(self.num_columns, dtype=torch.bool)
+        used[self.indices] = True
+        columns = used.nonzero().flatten()
+        indices = (used.cumsum(0) - 1)[self.indices]
         return Neighbourhoods(self.indptr, indices, int(columns.numel())), columns
 
     @cached_property
@@ -95,6 +99,51 @@ class Neighbourhoods:
         return torch.sparse_csr_tensor(
             *self._short, values, size=(self.num_rows, self.num_columns), check_invariants=False
         )
+
+
+class Fields:
+    """What some receiving nodes look at, found once for every set of nodes asked for.
+
+    Training asks for the same few nodes in every epoch, and only their rows cost anything.
+
+    Parameters
+    ----------
+    pattern, values
+        A sparse matrix [n, n].
+    inputs : Tensor [n, ...]
+        What the sending nodes have to say.
+
+    Examples
+    --------
+    >>> pattern, values = normalised_adjacency(Graph.from_edges([[0, 1], [1, 2]]))
+    >>> field = Fields(pattern, values, torch.tensor([5.0, 6.0, 7.0]))(torch.tensor([0]))
+    >>> field.inputs.tolist(), field.values.numel(), field.pattern.num_rows
+    ([5.0, 6.0], 2, 1)
+    """
+
+    def __init__(self, pattern: Neighbourhoods, values: Tensor, inputs: Tensor) -> None:
+        self.all = Field(pattern, values, inputs)
+        self._known: list[tuple[Tensor, Field]] = []
+
+    def __call__(self, index: Tensor) -> Field:
+        """Rows ``index``, with only the columns they look at."""
+        for known, field in self._known:
+            if known is index:
+                return field
+        rows, entries = self.all.pattern.take(index)
+        compact, columns = rows.compact()
+        field = Field(compact, self.all.values[entries], self.all.inputs[columns])
+        self._known.append((index, field))
+        return field
+
+
+@dataclass(frozen=True)
+class Field:
+    """Rows of a sparse matrix, and the inputs of the columns that they look at."""
+
+    pattern: Neighbourhoods
+    values: Tensor
+    inputs: Tensor
 
 
 def normalised_adjacency(graph: Graph) -> tuple[Neighbourhoods, Tensor]:

@@ -19,8 +19,8 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, Generic, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +45,11 @@ class Schedule:
     epochs: int = 2000
     patience: int = 100
     seed: int = 0
+
+    @classmethod
+    def of(cls, method: Any) -> Self:
+        """Read the schedule off a calibrator that keeps its settings under the same names."""
+        return cls(**{field.name: getattr(method, field.name) for field in fields(cls)})
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.lr) and self.lr > 0):
@@ -204,6 +209,14 @@ def train(
         if stop_on is not None:
             loop.nll = likelihood(stop_on)
         return loop.run()
+
+
+def restore(build: Callable[[], N], weights: dict[str, Tensor]) -> N:
+    """Make the network again with weights that `train` found, ready to predict."""
+    with seeded(0):  # `build` draws initial weights, which are overwritten
+        network = build()
+    network.load_state_dict(weights)
+    return network.eval().requires_grad_(False)
 
 
 class _Loop(Generic[N]):

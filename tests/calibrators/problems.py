@@ -1,0 +1,51 @@
+"""Graphs whose true probabilities are known, for tests of calibrators that learn a network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from simi_mailbox.graph import Graph
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Logits, graph, labels drawn from ``truth``, and three disjoint sets of nodes."""
+
+    logits: Tensor
+    graph: Graph
+    y: Tensor
+    truth: Tensor
+    mask: Tensor
+    holdout: Tensor
+    test: Tensor
+
+    def nll(self, probs: Tensor) -> float:
+        """Expected NLL of the test nodes under the truth: no noise from drawn labels."""
+        cross = (self.truth * probs.clamp_min(1e-12).log()).sum(1)
+        return float(-cross[self.test].mean())
+
+
+def homophilous(n: int = 3000, classes: int = 4, seed: int = 0) -> tuple[Tensor, Graph]:
+    """Logits that lean to a class, on a graph whose neighbours mostly share it."""
+    generator = torch.Generator().manual_seed(seed)
+    community = torch.randint(classes, (n,), generator=generator)
+    logits = torch.randn(n, classes, generator=generator)
+    strength = 1 + 3 * torch.rand(n, 1, generator=generator)
+    logits += strength * F.one_hot(community, classes)
+    a, b = torch.randint(n, (2, 30 * n), generator=generator)
+    keep = (community[a] == community[b]) | (torch.rand(a.numel(), generator=generator) < 0.1)
+    return logits, Graph.from_edges(torch.stack([a, b])[:, keep][:, : 3 * n], n)
+
+
+def problem(logits: Tensor, graph: Graph, temperature: Tensor, seed: int = 0) -> Problem:
+    """Draw labels from softmax(z_i / T_i); half of the nodes for calibration, a quarter each."""
+    generator = torch.Generator().manual_seed(seed + 1)
+    truth = (logits / temperature[:, None]).softmax(dim=1)
+    y = torch.multinomial(truth, 1, generator=generator).flatten()
+    order = torch.randperm(len(y), generator=generator)
+    half, three = len(y) // 2, 3 * len(y) // 4
+    return Problem(logits, graph, y, truth, order[:half], order[half:three], order[three:])

@@ -1,0 +1,113 @@
+"""CaGCN: its formula, what it recovers, and the graphs that break lesser code."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from simi_mailbox.calibrators.cagcn import CaGCN, margin_loss
+from simi_mailbox.calibrators.inputs import Labelled
+from simi_mailbox.calibrators.likelihood import scaled_nll
+from simi_mailbox.calibrators.temperature import TemperatureScaling
+from simi_mailbox.graph import Graph
+
+from .problems import homophilous, problem
+
+
+def dense_gcn(graph: Graph) -> torch.Tensor:
+    adjacency = torch.eye(graph.num_nodes)
+    adjacency[graph.rows(), graph.indices] = 1
+    scale = adjacency.sum(1).rsqrt()
+    return scale[:, None] * adjacency * scale
+
+
+def test_probabilities_follow_the_formula_from_the_fitted_weights() -> None:
+    logits, graph = homophilous(60)
+    cal = CaGCN(epochs=5).fit(logits, logits.argmax(1), graph=graph, mask=torch.arange(30))
+    a, w = dense_gcn(graph), cal.weights_
+    units = (a @ logits @ w["first.weight"].T + w["first.bias"]).relu()
+    t = F.softplus(a @ units @ w["second.weight"].T + w["second.bias"])
+    probs = cal.predict_proba(logits, graph=graph)
+    torch.testing.assert_close(probs, (logits * t).softmax(1), rtol=1e-4, atol=1e-5)
+    temperatures = cal.node_temperatures(logits, graph=graph)
+    torch.testing.assert_close(temperatures, 1 / t.flatten(), rtol=1e-4, atol=1e-5)
+
+
+def test_reaches_the_oracle_when_the_truth_is_a_gcn_of_the_logits() -> None:
+    logits, graph = homophilous(4000)
+    a = dense_gcn(graph)
+    agreement = (a @ logits).amax(1, keepdim=True)
+    t = F.softplus(1.5 * (a @ (agreement - agreement.mean())) - 0.5).flatten()
+    case = problem(logits, graph, 1 / t)
+    cal = CaGCN(weight_decay=0.0, dropout=0.1, lr=0.02, epochs=800)
+    cal.fit(case.logits, case.y, graph=graph, mask=case.mask, holdout_mask=case.holdout)
+    plain = TemperatureScaling().fit(case.logits, case.y, mask=case.mask)
+    oracle = case.nll(case.truth)
+    assert case.nll(plain.predict_proba(case.logits)) > 1.02 * oracle
+    assert case.nll(cal.predict_proba(case.logits, graph=graph)) < 1.02 * oracle
+
+
+def test_margin_loss_is_the_published_formula() -> None:
+    logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 1.0]])
+    nodes = Labelled(torch.tensor([0, 1]), torch.tensor([0, 2]))  # right, wrong
+    p = logits.softmax(1)
+    expected = (
+        F.cross_entropy(logits, nodes.y) + 0.5 * ((1 - p[0, 0] + p[0, 1]) + (p[1, 1] - p[1, 2])) / 2
+    )
+    loss = margin_loss(logits, scaled_nll(logits), 0.5)(nodes)
+    torch.testing.assert_close(loss(torch.ones(2)), expected)
+
+
+def test_margin_changes_the_fit() -> None:
+    case = problem(*homophilous(200), torch.full((200,), 2.0))
+    fits = [
+        CaGCN(epochs=30, margin=margin).fit(case.logits, case.y, graph=case.graph, mask=case.mask)
+        for margin in (0.0, 0.5)
+    ]
+    assert not torch.equal(fits[0].weights_["first.weight"], fits[1].weights_["first.weight"])
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_same_seed_same_bits_and_the_global_stream_is_untouched(dropout: float) -> None:
+    case = problem(*homophilous(200), torch.ones(200))
+
+    def probs(seed: int) -> torch.Tensor:
+        cal = CaGCN(epochs=20, dropout=dropout, seed=seed)
+        cal.fit(case.logits, case.y, graph=case.graph, mask=case.mask)
+        result: torch.Tensor = cal.predict_proba(case.logits, graph=case.graph)
+        return result
+
+    before = torch.get_rng_state()
+    first = probs(0)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(probs(0), first)
+    assert not torch.equal(probs(1), first)
+
+
+@pytest.mark.parametrize(
+    ("logits", "y", "edges"),
+    [
+        (torch.zeros(1, 2), [1], [[], []]),
+        (torch.zeros(3, 2), [1, 0, 1], [[0], [1]]),
+        (torch.full((4, 3), 1e6), [2, 2, 2, 2], [[0, 1], [1, 2]]),
+        (1e5 * torch.eye(3), [0, 1, 1], [[0], [1]]),
+    ],
+)
+def test_tiny_constant_and_extreme_inputs_give_probabilities(
+    logits: torch.Tensor, y: list[int], edges: list[list[int]]
+) -> None:
+    graph = Graph.from_edges(torch.tensor(edges, dtype=torch.int64), len(y))
+    cal = CaGCN(epochs=30).fit(logits, torch.tensor(y), graph=graph, mask=torch.arange(len(y)))
+    probs = cal.predict_proba(logits, graph=graph)
+    torch.testing.assert_close(probs.sum(1), torch.ones(len(y)))
+    assert (cal.node_temperatures(logits, graph=graph) > 0).all()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"hidden": 0}, {"dropout": 1.0}, {"margin": -1.0}, {"lr": -0.1}, {"patience": 0}]
+)
+def test_refuses_settings_that_make_no_sense(wrong: dict[str, float]) -> None:
+    logits, graph = homophilous(50)
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        CaGCN(**wrong).fit(logits, logits.argmax(1), graph=graph, mask=torch.arange(50))  # type: ignore[arg-type]
