@@ -1,6 +1,7 @@
 """Calibrators: one file per method, one contract (`base.Calibrator`), one registry."""
 
 from simi_mailbox.calibrators.base import Calibrator, TemperatureCalibrator
+from simi_mailbox.calibrators.cagcn import CaGCN
 from simi_mailbox.calibrators.dirichlet import Dirichlet
 from simi_mailbox.calibrators.ensemble_temperature import EnsembleTemperatureScaling
 from simi_mailbox.calibrators.group_calibration import GroupCalibration
@@ -18,6 +19,7 @@ from simi_mailbox.calibrators.uncalibrated import Uncalibrated
 from simi_mailbox.calibrators.vector import VectorScaling
 
 __all__ = [
+    "CaGCN",
     "Calibrator",
     "Dirichlet",
     "EnsembleTemperatureScaling",
