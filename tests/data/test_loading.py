@@ -187,3 +187,23 @@ def test_the_default_folder_is_in_the_users_cache(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("SIMI_MAILBOX_DATA", raising=False)
     monkeypatch.delenv("SIMI_MAILBOX_CACHE", raising=False)
     assert loading.folders() == [Path.home() / ".cache" / "simi-mailbox" / "data"]
+
+
+def test_the_corrupt_cornell_that_pyg_downloads_is_refused(
+    real: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()  # the real files first, the empty folder of the fixture afterwards
+    cornell, texas = real("Cornell"), real("Texas")
+    monkeypatch.setenv("SIMI_MAILBOX_DATA", str(folder))
+    monkeypatch.setenv("SIMI_MAILBOX_CACHE", str(folder / "cache"))
+    found = np.zeros((183, 183), dtype=bool)
+    found[tuple(cornell.graph.edge_index().numpy())] = True
+    found[range(3), range(3)] = True  # stand for the three self-loops of the source
+    arrays = {
+        "edge_index": np.argwhere(found).T,
+        "y": texas.y,
+        **pyg.feature_arrays(texas.x.toarray()),
+    }
+    monkeypatch.setattr(pyg, "download", lambda entry, root: arrays)
+    with pytest.raises(ValueError, match=r"0\.256 of its edges join one class, expected 0\.123"):
+        data.load("Cornell")

@@ -47,14 +47,16 @@ def digits() -> NodeDataset:
 
 
 def _nearest(x: Any) -> IntArray:
-    # Pixel values are integers, so squared distances are exact and ties fall to the lower node
-    # number on every machine; a library's neighbour search leaves their order open.
-    pixels = x.astype(np.int64)
-    norms = (pixels**2).sum(axis=1)
+    # Pixel values are integers, so squared distances are exact; with the node number as the last
+    # digits of the key, ties fall to the lower number on every machine, where a library's
+    # neighbour search would leave them open.
+    n = len(x)
+    norms = (x.astype(np.int64) ** 2).sum(axis=1)
     distance = norms[:, None] + norms[None, :] - 2 * (x @ x.T).astype(np.int64)
-    np.fill_diagonal(distance, np.iinfo(np.int64).max)
-    nearest = np.argsort(distance, axis=1, kind="stable")[:, :NEIGHBOURS]
-    target = np.repeat(np.arange(len(x)), NEIGHBOURS)
+    keys = distance * n + np.arange(n)
+    np.fill_diagonal(keys, np.iinfo(np.int64).max)
+    nearest = np.argpartition(keys, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
+    target = np.repeat(np.arange(n), NEIGHBOURS)
     return np.stack([nearest.reshape(-1), target])
 
 

@@ -168,7 +168,7 @@ def _what_to_do(entry: Entry, error: Exception) -> str:
 
 def _check_homophily(dataset: NodeDataset, entry: Entry, what: str) -> None:
     # Catches a copy with the right counts and the wrong labels: geom-gcn's Cornell, which PyG
-    # downloads, holds Texas's features and labels beside Cornell's edges (0.30 instead of 0.123).
+    # downloads, holds Texas's features and labels beside Cornell's edges (0.256 instead of 0.123).
     if entry.homophily is None or dataset.graph.is_directed:
         return
     measured = dataset.homophily()
