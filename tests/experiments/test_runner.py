@@ -18,7 +18,7 @@ def keys_in(path: Path) -> list[str]:
 
 
 def expected(units: list[FakeUnit]) -> list[str]:
-    return sorted(sum((unit.keys() for unit in units), []))
+    return sorted(unit.key(part) for unit in units for part in unit.parts)
 
 
 def test_plan_leaves_out_what_is_stored(tmp_path: Path) -> None:

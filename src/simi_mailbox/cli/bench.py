@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,7 @@ def _table_command(table: Table) -> click.Command:
     @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True)
     @click.option("--scheduler", help="Address of a Dask scheduler to run on.")
     @click.option("--dry-run", is_flag=True, help="Tell what would run and for how long.")
+    @click.option("--banked", is_flag=True, help="Only runs whose backbone is trained already.")
     @click.option("--show", is_flag=True, help="Show what is stored and run nothing.")
     @click.option("--format", "form", type=click.Choice(FORMATS), default="terminal")
     @click.option("--out", type=click.Path(path_type=Path), help="File to write the table to.")
@@ -127,6 +129,7 @@ def _make(
     jobs: int,
     scheduler: str | None,
     dry_run: bool,
+    banked: bool,
     show: bool,
     form: str,
     out: Path | None,
@@ -142,12 +145,16 @@ def _make(
     failures = 0
     if not show:
         selection = _report_missing(table, selection)
-        planned = runner.plan(table.units(selection), rows)
+        planned = runner.plan(table.units(selection), rows, only_ready=banked)
         if dry_run:
             _tell(planned, jobs, rows)
             return
         failures = _run(planned, rows, jobs, scheduler)
-    text = render.write(table.result(rows, selection), form, out)
+    result = table.result(rows, selection)
+    if form == "terminal" and out is None and sys.stdout.isatty():
+        text = render.terminal(result, shutil.get_terminal_size().columns)
+    else:
+        text = render.write(result, form, out)
     click.echo(text if out is None else f"wrote {out}")
     if failures:
         raise SystemExit(1)

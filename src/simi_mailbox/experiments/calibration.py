@@ -82,6 +82,9 @@ class CalibrationUnit(Unit):
         total = sum(durations.fit(m.name, *where, size) for m in self.methods)
         return total if is_banked(self.run) else total + durations.training(*where, size)
 
+    def ready(self) -> bool:
+        return is_banked(self.run)
+
     def execute(self, skip: Callable[[str], bool]) -> Iterator[Outcome]:
         try:
             source = load_logits(self.run)

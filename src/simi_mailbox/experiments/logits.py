@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from simi_mailbox.data import NodeDataset, Split, load, make_split
+from simi_mailbox.data import NodeDataset, Split, available, load
 from simi_mailbox.data.catalogue import find
 from simi_mailbox.experiments.protocol import Run
+
+if TYPE_CHECKING:
+    from simi_mailbox.models.bank import BankedRun, RunKey
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,7 +19,7 @@ class Source:
 
     dataset: NodeDataset
     split: Split
-    banked: Any
+    banked: BankedRun
 
     @property
     def logits(self) -> Any:
@@ -27,7 +29,7 @@ class Source:
     @property
     def seconds(self) -> float:
         """How long the backbone was trained."""
-        return float(self.banked.seconds)
+        return self.banked.seconds
 
     def features(self, kind: str) -> Any:
         """Node features ("nodes") or the backbone's hidden representation ("hidden")."""
@@ -47,36 +49,39 @@ def backbone_identity(run: Run) -> str:
 
 def load_logits(run: Run) -> Source:
     """Logits of a run, trained now if the bank does not have them."""
-    from simi_mailbox.models.bank import LogitBank, RunKey
+    from simi_mailbox.models.bank import LogitBank
 
-    dataset = dataset_of(run.dataset)
-    banked = LogitBank().get(RunKey(**run.identity()))
-    return Source(dataset, make_split(dataset, run.protocol, run.split, run.fold), banked)
+    banked = LogitBank().get(_key(run))
+    return Source(banked.dataset, banked.split, banked)
 
 
 def is_banked(run: Run) -> bool:
     """Whether the logits of a run are in the bank."""
-    from simi_mailbox.models.bank import LogitBank, RunKey
+    from simi_mailbox.models.bank import LogitBank
 
-    return RunKey(**run.identity()) in LogitBank()
+    return _key(run) in LogitBank()
 
 
-@functools.lru_cache(maxsize=2)
-def dataset_of(name: str) -> NodeDataset:
-    """A dataset; the last two stay in memory, because units come dataset by dataset."""
-    return load(name, download=False)
+def _key(run: Run) -> RunKey:
+    from simi_mailbox.models.bank import RunKey
+
+    return RunKey(**run.identity())
 
 
 def graph_size(name: str) -> int:
-    """Nodes and edge entries of a known dataset, without loading it."""
+    """Nodes and edge entries of a known dataset, without loading it.
+
+    Examples
+    --------
+    >>> graph_size("Cora")
+    13264
+    """
     entry = find(name)
     return entry.nodes + entry.entries
 
 
 def missing(names: list[str]) -> dict[str, str]:
     """Datasets that are not here, each with what to do about it."""
-    from simi_mailbox.data import available
-
     here = set(available())
     return {name: _advice(name) for name in names if name not in here}
 

@@ -46,6 +46,10 @@ class Unit(ABC):
     def seconds(self, durations: Durations) -> float:
         """Expected time on one core."""
 
+    def ready(self) -> bool:
+        """Whether nothing has to be trained first."""
+        return True
+
     @abstractmethod
     def execute(self, skip: Callable[[str], bool]) -> Iterator[Outcome]:
         """Do the runs; ``skip(key)`` tells, at the last moment, that someone else did one."""

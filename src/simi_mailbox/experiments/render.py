@@ -16,6 +16,7 @@ NOISE = (
 )
 FLOOR = "floor: the ECE that perfectly calibrated probabilities would show by chance."
 NOTHING = "–"
+WIDTH = 132
 CSV_HEADER = (
     "dataset", "backbone", "method", "unit", "mean", "std", "runs", "splits", "printed_mean",
     "printed_std", "deviation", "within_one_std", "noise_floor", "difference", "difference_low",
@@ -40,13 +41,13 @@ def caption(result: TableResult) -> list[str]:
 
 
 def terminal(result: TableResult, width: int | None = None) -> str:
-    """For reading in a terminal."""
+    """For reading in a terminal; narrower than `WIDTH`, cells are folded and nothing is lost."""
     console_module = require("rich.console", extra="cli")
     table_module = require("rich.table", extra="cli")
     box = require("rich.box", extra="cli")
     table = table_module.Table(title=f"{result.name}: {result.title}", box=box.SIMPLE_HEAD)
     for name in _header(result):
-        table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
+        table.add_column(name, justify="left" if name == "method" else "right", overflow="fold")
     for group in result.groups():
         table.add_section()
         table.add_row(f"[bold]{group[0]} {group[1].upper()}[/bold]")
@@ -54,7 +55,7 @@ def terminal(result: TableResult, width: int | None = None) -> str:
             if (line.dataset, line.backbone) == group:
                 table.add_row(*(cell.replace("[", "\\[") for cell in _cells(line, result)))
     stream = io.StringIO()
-    console = console_module.Console(file=stream, width=width or 110, highlight=False)
+    console = console_module.Console(file=stream, width=width or WIDTH, highlight=False)
     console.print(table)
     for sentence in caption(result):
         console.print(sentence, markup=False)

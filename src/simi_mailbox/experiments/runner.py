@@ -46,15 +46,18 @@ class Plan:
         return sum(self.seconds)
 
 
-def plan(units: Iterable[Unit], store: ResultStore) -> Plan:
-    """Leave out what is in the store, and say how long the rest should take."""
+def plan(units: Iterable[Unit], store: ResultStore, *, only_ready: bool = False) -> Plan:
+    """Leave out what is in the store, and say how long the rest should take.
+
+    With ``only_ready``, units whose backbone would have to be trained first are left out too.
+    """
     store.refresh()
     durations = Durations(store.rows())
     left, already = [], 0
     for unit in units:
         rest = unit.pending(store)
         already += len(unit.keys()) - (len(rest.keys()) if rest else 0)
-        if rest is not None:
+        if rest is not None and (rest.ready() or not only_ready):
             left.append(rest)
     return Plan(tuple(left), tuple(unit.seconds(durations) for unit in left), already)
 

@@ -133,7 +133,11 @@ TABLES = (
         columns=(
             *PLAIN,
             Column("gc+ts", Method.of("group-calibration", base="temperature"), "GC+TS w/ HO"),
-            Column("gc+ets", Method.of("group-calibration", base="ensemble-temperature"), "GC+ETS w/ HO"),
+            Column(
+                "gc+ets",
+                Method.of("group-calibration", base="ensemble-temperature"),
+                "GC+ETS w/ HO",
+            ),
             *THREE_READINGS,
         ),
         default_runs=FEW_RUNS,
