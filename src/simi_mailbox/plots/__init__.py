@@ -1,0 +1,24 @@
+"""Pictures of what `simi_mailbox.analysis` computes, with matplotlib.
+
+Every function takes an analysis object and ``ax=None``, draws, and returns the axes. None shows a
+window and none changes matplotlib's settings. Needs ``pip install 'simi-mailbox[plot]'``.
+"""
+
+from simi_mailbox.plots.groups import group_scatter
+from simi_mailbox.plots.heatmap import heat_map, similarity_bar
+from simi_mailbox.plots.methods import (
+    method_comparison,
+    sensitivity_curve,
+    temperature_histogram,
+)
+from simi_mailbox.plots.reliability import reliability_diagram
+
+__all__ = [
+    "group_scatter",
+    "heat_map",
+    "method_comparison",
+    "reliability_diagram",
+    "sensitivity_curve",
+    "similarity_bar",
+    "temperature_histogram",
+]

@@ -1,0 +1,177 @@
+"""Methods held against each other, a hyper-parameter turned, temperatures counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from simi_mailbox.analysis import MethodComparison, Sensitivity, TemperatureHistogram
+from simi_mailbox.plots.style import ACCENT, INK, MUTED, RULE, axes, percent, tidy
+
+_TITLES = {
+    "ece": "expected calibration error",
+    "nll": "negative log-likelihood (nats)",
+    "brier": "Brier score",
+    "accuracy": "accuracy",
+}
+
+
+def method_comparison(table: MethodComparison, ax: Any = None, *, color: str = ACCENT) -> Any:
+    """Draw one metric of several methods with intervals, and the noise floor where there is one.
+
+    Parameters
+    ----------
+    table : MethodComparison
+        As of `analysis.compare_methods`.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure if not given.
+    color : str
+        Colour of the marks.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from simi_mailbox.analysis import compare_methods
+    >>> p = np.tile([0.8, 0.2], (50, 1))
+    >>> table = compare_methods({"one": p}, np.repeat([0, 1], [40, 10]), draws=50)
+    >>> [tick.get_text() for tick in method_comparison(table).get_yticklabels()]
+    ['one']
+    """
+    count = len(table.names)
+    ax = axes(ax, (5.6, 0.9 + 0.42 * count))
+    place = np.arange(count)[::-1]
+    if not np.isnan(table.floor).any():
+        ax.barh(place, table.floor, height=0.62, color=RULE, linewidth=0, label="noise floor")
+    ax.hlines(place, table.low, table.high, color=color, linewidth=2.2, alpha=0.55)
+    ax.plot(table.values, place, "o", color=color, markersize=6.5)
+    for value, high, y in zip(table.values, table.high, place, strict=True):
+        text = f"{100 * value:.1f} %" if table.metric in ("ece", "accuracy") else f"{value:.3f}"
+        ax.annotate(
+            text,
+            (max(high, value), y),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+            color=INK,
+        )
+    ax.set_yticks(place, table.names)
+    ax.set_ylim(-0.7, count - 0.3)
+    if table.metric != "accuracy":
+        ax.set_xlim(0 if table.metric == "ece" else None, None)
+    ax.margins(x=0.14)
+    ax.set_xlabel(f"{_TITLES[table.metric]}, {100 * table.level:.0f} % interval")
+    if table.metric in ("ece", "accuracy"):
+        percent(ax, "x")
+    tidy(ax, grid="x")
+    ax.tick_params(axis="y", labelcolor=INK, length=0)
+    if table.metric == "ece":
+        ax.legend(loc="lower right", frameon=False, fontsize=9, labelcolor=MUTED)
+    return ax
+
+
+def sensitivity_curve(
+    curve: Sensitivity, ax: Any = None, *, label: str | None = None, color: str = ACCENT
+) -> Any:
+    """Draw a metric over values of a hyper-parameter, with the spread over runs.
+
+    Parameters
+    ----------
+    curve : Sensitivity
+        As of `analysis.sensitivity`.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure if not given.
+    label : str, optional
+        Name in the legend; that of the hyper-parameter if not given.
+    color : str
+        Colour of the curve.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> from simi_mailbox.analysis import sensitivity
+    >>> curve = sensitivity([5, 10], [[2.0, 3.0], [2.0, 2.0]], parameter="groups", metric="ECE")
+    >>> sensitivity_curve(curve).get_xlabel()
+    'groups'
+    """
+    ax = axes(ax, (4.6, 3.2))
+    low, high = curve.mean - curve.std, curve.mean + curve.std
+    if curve.runs > 1:
+        ax.fill_between(curve.values, low, high, color=color, alpha=0.14, linewidth=0)
+    ax.plot(
+        curve.values, curve.mean, "o-", color=color, markersize=4.5, label=label or curve.parameter
+    )
+    if not np.isnan(curve.reference):
+        name = curve.reference_name or "reference"
+        drawn = [line.get_gid() for line in ax.lines]
+        if f"reference {name}" not in drawn:
+            ax.axhline(
+                curve.reference,
+                color=MUTED,
+                linestyle=(0, (4, 4)),
+                linewidth=1.2,
+                label=name,
+                gid=f"reference {name}",
+            )
+    ax.set_xticks(curve.values)
+    ax.set(xlabel=curve.parameter, ylabel=curve.metric)
+    tidy(ax, grid="y")
+    ax.legend(frameon=False, fontsize=9, labelcolor=INK)
+    return ax
+
+
+def temperature_histogram(
+    table: TemperatureHistogram, ax: Any = None, *, color: str = ACCENT
+) -> Any:
+    """Draw how many nodes have which temperature, on a logarithmic scale.
+
+    Parameters
+    ----------
+    table : TemperatureHistogram
+        As of `analysis.temperature_histogram`.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure if not given.
+    color : str
+        Colour of the bars.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> from simi_mailbox.analysis import temperature_histogram as count
+    >>> temperature_histogram(count([0.5, 1.0, 2.0])).get_xscale()
+    'log'
+    """
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+
+    ax = axes(ax, (5.0, 2.8))
+    ax.bar(
+        table.edges[:-1],
+        table.counts,
+        width=np.diff(table.edges),
+        align="edge",
+        color=color,
+        linewidth=0,
+    )
+    low, high = table.edges[0] / 1.05, table.edges[-1] * 1.05
+    if low < 1 < high:
+        ax.axvline(1.0, color=MUTED, linestyle=(0, (4, 4)), linewidth=1)
+    ax.set_xscale("log")
+    ax.set_xlim(low, high)
+    ticks = MaxNLocator(6, steps=[1, 2, 2.5, 5]).tick_values(low, high)
+    ax.set_xticks([tick for tick in ticks if low <= tick <= high])
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.set(xlabel="temperature (above 1 lowers confidence)", ylabel="nodes")
+    tidy(ax, grid="y")
+    return ax
