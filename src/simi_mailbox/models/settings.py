@@ -1,0 +1,119 @@
+"""Training settings of a backbone, with the published values per dataset as data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, fields, replace
+
+# Raised when the code changes what the same settings compute, so that banked logits of an older
+# version are never mistaken for the new ones.
+CODE_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a backbone is built and trained. The defaults are the GATS protocol's.
+
+    Parameters
+    ----------
+    hidden : int
+        Width of every hidden layer (for GAT: of all heads together).
+    layers : int
+        Number of message-passing layers.
+    heads : int
+        Attention heads of every GAT layer but the last, which has one.
+    dropout, attention_dropout : float
+        Rate on hidden activations (for GAT on the input of each layer), and on GAT's attention
+        coefficients.
+    lr, weight_decay : float
+        Adam's step size and L2 penalty.
+    epochs, patience : int
+        Most epochs, and how many of them may pass without a better validation score.
+    row_normalise : bool
+        Divide each feature row by its sum where that exceeds one.
+
+    Examples
+    --------
+    >>> Settings(hidden=16).hidden
+    16
+    >>> settings_for("CS").weight_decay
+    0.0
+    """
+
+    hidden: int = 64
+    layers: int = 2
+    heads: int = 8
+    dropout: float = 0.5
+    attention_dropout: float = 0.5
+    lr: float = 0.01
+    weight_decay: float = 5e-4
+    epochs: int = 2000
+    patience: int = 100
+    row_normalise: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("hidden", "heads", "epochs", "patience", "layers"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"settings: {name} must be a whole number ≥ 1, got {value!r}")
+        for name in ("dropout", "attention_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"settings: {name} must be in [0, 1), got {getattr(self, name)!r}")
+        if self.lr <= 0 or self.weight_decay < 0:
+            raise ValueError(
+                "settings: lr must be > 0 and weight_decay ≥ 0, "
+                f"got lr={self.lr!r}, weight_decay={self.weight_decay!r}"
+            )
+
+    def digest(self) -> str:
+        """Twelve hex digits naming these settings and the version of the training code.
+
+        Only values that differ from the defaults enter, so that a setting added later, whose
+        default means the old behaviour, leaves existing digests as they are.
+
+        Examples
+        --------
+        >>> Settings().digest() == Settings(hidden=64).digest()
+        True
+        >>> Settings().digest() == Settings(hidden=32).digest()
+        False
+        """
+        changed = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if getattr(self, field.name) != field.default
+        }
+        text = json.dumps({"version": CODE_VERSION, "settings": changed}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+_NO_DECAY = Settings(weight_decay=0.0)
+_LARGE = replace(_NO_DECAY, hidden=256, row_normalise=False)
+# Platonov et al. train these on the features as they are and without weight decay.
+_PLATONOV = replace(_NO_DECAY, row_normalise=False)
+
+PUBLISHED: dict[str, Settings] = {
+    **dict.fromkeys(("cora", "citeseer", "pubmed", "coraml"), Settings()),
+    **dict.fromkeys(("computers", "photo", "cs", "physics", "corafull"), _NO_DECAY),
+    **dict.fromkeys(
+        ("chameleon", "squirrel", "actor", "texas", "wisconsin", "cornell"), Settings()
+    ),
+    **dict.fromkeys(
+        ("roman-empire", "amazon-ratings", "minesweeper", "tolokers", "questions"), _PLATONOV
+    ),
+    "arxiv": replace(_LARGE, layers=3),
+    **dict.fromkeys(("reddit", "reddit2"), _LARGE),
+}
+"""Settings by lower-case dataset name; see ``docs/backbones.md`` for where each comes from."""
+
+
+def settings_for(dataset: str) -> Settings:
+    """Published settings of a dataset, and the defaults for a graph without any.
+
+    Examples
+    --------
+    >>> settings_for("arxiv").layers, settings_for("my graph") == Settings()
+    (3, True)
+    """
+    return PUBLISHED.get(dataset.lower(), Settings())
