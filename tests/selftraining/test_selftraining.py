@@ -1,0 +1,234 @@
+"""Self-training: who is labelled, by what, and what is read."""
+
+import numpy as np
+import pytest
+import torch
+
+from simi_mailbox import calibrators
+from simi_mailbox.data import Split
+from simi_mailbox.graph import Graph
+from simi_mailbox.models.settings import Settings
+from simi_mailbox.selftraining import Stage, first_per_class, self_train
+
+CLASSES, N = 3, 240
+QUICK = Settings(hidden=16, epochs=60, patience=20)
+
+
+def toy(seed: int = 0) -> tuple[np.ndarray, Graph, np.ndarray, Split]:
+    """Three noisy clusters; half of the nodes are in no part of the split."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, CLASSES, N)
+    x = (np.eye(CLASSES)[y] + rng.normal(0, 0.5, (N, CLASSES))).astype(np.float32)
+    pairs = rng.integers(0, N, (2, 4000))
+    keep = (y[pairs[0]] == y[pairs[1]]) | (rng.random(4000) < 0.1)
+    graph = Graph.from_edges(pairs[:, keep][:, :500], N)
+    order = rng.permutation(N)
+    return x, graph, y, Split(order[:18], order[18:78], order[78:120])
+
+
+def oracle_trainer(y: np.ndarray, sure: float = 3.0) -> object:
+    """A stand-in for a GNN: right everywhere, surer the smaller a node's number."""
+    scale = sure * np.linspace(2.0, 0.0, y.size)[:, None]
+    return lambda labels, split, seed: np.eye(CLASSES)[y] * scale
+
+
+@pytest.fixture(scope="module")
+def result() -> object:
+    x, graph, y, split = toy()
+    return self_train(x, graph, y, split, settings=QUICK, stages=3, threshold=0.7, truth=y)
+
+
+def test_stages_grow_by_what_was_added(result) -> None:
+    assert result.stages[0].train_nodes == 18
+    for before, after in zip(result.stages, result.stages[1:], strict=False):
+        assert after.train_nodes == before.train_nodes + before.added.size
+    assert result.stages[0].added.size > 0
+    assert [stage.number for stage in result.stages] == list(range(1, len(result.stages) + 1))
+
+
+def test_validation_and_test_nodes_are_never_labelled(result) -> None:
+    _, _, _, split = toy()
+    labelled = set(np.flatnonzero(result.pseudo_labels >= 0))
+    assert labelled
+    assert not labelled & {*split.train, *split.val, *split.test}
+    added = np.concatenate([stage.added for stage in result.stages])
+    assert len(set(added)) == added.size
+    assert set(added) == labelled
+
+
+def test_counts_of_right_labels_and_accuracies_are_true(result) -> None:
+    _, _, y, split = toy()
+    for stage in result.stages:
+        assert stage.right == (stage.labels == y[stage.added]).sum()
+    assert result.test_accuracy == (result.predictions == y)[split.test].mean()
+    assert result.stages[-1].val_accuracy == (result.predictions == y)[split.val].mean()
+
+
+def test_reads_no_label_but_those_of_training_and_validation() -> None:
+    x, graph, y, split = toy()
+    spoiled = np.full(N, -9)
+    spoiled[split.train], spoiled[split.val] = y[split.train], y[split.val]
+    arguments = {"settings": QUICK, "stages": 2, "threshold": 0.7}
+    clean = self_train(x, graph, y, split, **arguments)
+    blind = self_train(x, graph, spoiled, split, **arguments)
+    np.testing.assert_array_equal(clean.logits, blind.logits)
+    np.testing.assert_array_equal(clean.pseudo_labels, blind.pseudo_labels)
+
+
+def test_truth_changes_nothing_but_the_record() -> None:
+    x, graph, y, split = toy()
+    arguments = {"settings": QUICK, "stages": 2, "threshold": 0.7}
+    with_truth = self_train(x, graph, y, split, truth=y, **arguments)
+    with_wrong_truth = self_train(x, graph, y, split, truth=(y + 1) % CLASSES, **arguments)
+    without = self_train(x, graph, y, split, **arguments)
+    for other in (with_wrong_truth, without):
+        np.testing.assert_array_equal(with_truth.probs, other.probs)
+    assert without.test_accuracy is None
+    assert without.stages[0].right is None
+
+
+def test_a_trainer_of_ones_own_sees_no_other_label() -> None:
+    x, graph, y, split = toy()
+    seen: list[tuple[np.ndarray, Split, int]] = []
+
+    def train(labels: np.ndarray, nodes: Split, seed: int) -> torch.Tensor:
+        seen.append((labels.copy(), nodes, seed))
+        return torch.from_numpy(oracle_trainer(y)(labels, nodes, seed))
+
+    self_train(x, graph, y, split, backbone=train, calibrator=None, stages=2, seed=7)
+    (first, nodes, seed), (second, grown, _) = seen
+    assert seed == 7
+    assert nodes == split
+    assert set(np.flatnonzero(first >= 0)) == {*split.train, *split.val}
+    assert set(np.flatnonzero(second >= 0)) == {*grown.train, *split.val}
+    np.testing.assert_array_equal(grown.test, split.test)
+
+
+def test_without_a_calibrator_plain_softmax_decides() -> None:
+    x, graph, y, split = toy()
+    result = self_train(
+        x, graph, y, split, backbone=oracle_trainer(y), calibrator=None, stages=2, threshold=0.8
+    )
+    exponentials = np.exp(result.logits)
+    confidence = (exponentials / exponentials.sum(axis=1, keepdims=True)).max(axis=1)
+    sure = set(np.flatnonzero(confidence > 0.8)) - {*split.train, *split.val, *split.test}
+    assert set(result.stages[0].added) == sure
+
+
+def test_a_stage_that_adds_nothing_is_the_last() -> None:
+    x, graph, y, split = toy()
+    result = self_train(
+        x, graph, y, split, backbone=oracle_trainer(y), calibrator=None, stages=9, threshold=0.8
+    )
+    assert len(result.stages) == 2
+    assert result.stages[-1].added.size == 0
+
+
+def test_the_last_stage_labels_nothing() -> None:
+    x, graph, y, split = toy()
+    result = self_train(
+        x, graph, y, split, backbone=oracle_trainer(y), calibrator=None, stages=1, threshold=0.5
+    )
+    assert len(result.stages) == 1
+    assert (result.pseudo_labels == -1).all()
+
+
+def test_calibration_decides_who_is_labelled() -> None:
+    """Logits that shout are quietened on the validation nodes before any node is believed."""
+    x, graph, y, split = toy()
+    rng = np.random.default_rng(0)
+    wrong = np.where(rng.random(N) < 0.4, (y + 1) % CLASSES, y)
+
+    def shouting(labels: np.ndarray, nodes: Split, seed: int) -> np.ndarray:
+        return 20.0 * np.eye(CLASSES)[wrong]
+
+    arguments = {"backbone": shouting, "stages": 2, "threshold": 0.8}
+    raw = self_train(x, graph, y, split, calibrator=None, **arguments)
+    calibrated = self_train(x, graph, y, split, calibrator="temperature", **arguments)
+    assert raw.stages[0].added.size > 100
+    assert calibrated.stages[0].added.size == 0
+
+
+def test_takes_an_unfitted_calibrator_and_leaves_it_unfitted() -> None:
+    x, graph, y, split = toy()
+    given = calibrators.get("simi-mailbox")(n_groups=3)
+    by_object = self_train(
+        x, graph, y, split, calibrator=given, settings=QUICK, stages=2, threshold=0.7
+    )
+    assert not hasattr(given, "temperatures_")
+    assert by_object.stages[0].added.size > 0
+
+
+def test_progress_gets_every_stage_as_it_happens(result) -> None:
+    x, graph, y, split = toy()
+    seen: list[Stage] = []
+    again = self_train(
+        x, graph, y, split, settings=QUICK, stages=3, threshold=0.7, progress=seen.append
+    )
+    assert tuple(seen) == again.stages
+    np.testing.assert_array_equal(again.logits, result.logits)  # same seed, same bits
+
+
+def test_prints_one_line_per_stage(result) -> None:
+    lines = str(result).splitlines()
+    assert lines[0].split() == ["stage", "labels", "added", "right", "val", "test"]
+    assert len(lines) == len(result.stages) + 1
+    assert lines[1].split()[:3] == ["1", "18", str(result.stages[0].added.size)]
+
+
+def test_fewer_labels_per_class_are_the_first_of_each() -> None:
+    x, graph, y, split = toy()
+    seen: list[Split] = []
+
+    def train(labels: np.ndarray, nodes: Split, seed: int) -> np.ndarray:
+        seen.append(nodes)
+        assert set(np.flatnonzero(labels >= 0)) == {*nodes.train, *split.val}
+        return oracle_trainer(y)(labels, nodes, seed)
+
+    self_train(x, graph, y, split, backbone=train, calibrator=None, stages=1, labels_per_class=2)
+    assert np.bincount(y[seen[0].train]).tolist() == [2, 2, 2]
+
+
+def test_refuses_more_labels_per_class_than_there_are() -> None:
+    with pytest.raises(ValueError, match="labels_per_class=3, but class 1 has only 2"):
+        first_per_class([0, 0, 0, 1, 1], np.arange(5), 3)
+    x, graph, y, split = toy()
+    with pytest.raises(ValueError, match="labels_per_class=100"):
+        self_train(x, graph, y, split, labels_per_class=100)
+
+
+@pytest.mark.parametrize("threshold", [0.0, 1.0, -0.5, 1.2, float("nan")])
+def test_refuses_thresholds_outside_zero_and_one(threshold: float) -> None:
+    x, graph, y, split = toy()
+    with pytest.raises(ValueError, match="strictly between 0 and 1"):
+        self_train(x, graph, y, split, threshold=threshold)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"stages": 0}, "stages must be at least 1"),
+        ({"labels_per_class": 0}, "labels_per_class must be at least 1"),
+        ({"num_classes": 2}, r"range over 0\.\.2; expected 0\.\.1"),
+        ({"calibrator": "temprature"}, "did you mean 'temperature'"),
+        ({"backbone": "gnc"}, "unknown backbone 'gnc'"),
+        ({"backbone": lambda y, split, seed: np.ones((3, 2))}, r"logits of shape \[240, classes\]"),
+    ],
+)
+def test_refuses_what_makes_no_sense(arguments: dict[str, object], message: str) -> None:
+    x, graph, y, split = toy()
+    with pytest.raises(ValueError, match=message):
+        self_train(x, graph, y, split, **arguments)
+
+
+def test_refuses_a_split_that_leaves_nobody_to_label() -> None:
+    x, graph, y, split = toy()
+    rest = np.setdiff1d(np.arange(N), np.concatenate([split.train, split.val]))
+    with pytest.raises(ValueError, match="no node is left to be labelled"):
+        self_train(x, graph, y, Split(split.train, split.val, rest))
+
+
+def test_refuses_labels_of_another_length() -> None:
+    x, graph, y, split = toy()
+    with pytest.raises(ValueError, match="expected one for each of 240 nodes"):
+        self_train(x, graph, y[:-1], split)
