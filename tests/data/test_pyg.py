@@ -102,6 +102,49 @@ def test_pygs_own_loader_reads_a_small_raw_file(tmp_path: Path) -> None:
     assert dataset.official[3].test.tolist() == [2, 5, 8, 11]
 
 
+def test_pygs_own_directed_loader_reads_small_raw_files(tmp_path: Path) -> None:
+    """An invented Texas: four pages, three links and a self-loop."""
+    raw = tmp_path / "texas" / "raw"
+    raw.mkdir(parents=True)
+    rows = ["0\t1,0\t0", "1\t0,1\t1", "2\t1,1\t1", "3\t0,0\t0"]
+    (raw / "out1_node_feature_label.txt").write_text("\n".join(["header", *rows, ""]))
+    edges = ["0\t1", "1\t2", "3\t2", "3\t3"]
+    (raw / "out1_graph_edges.txt").write_text("\n".join(["header", *edges, ""]))
+    for k in range(10):
+        masks = np.roll(np.eye(4, dtype=np.int64), k, axis=0)
+        np.savez(
+            raw / f"texas_split_0.6_0.2_{k}.npz",
+            train_mask=masks[0],
+            val_mask=masks[1],
+            test_mask=masks[2],
+        )
+    entry = Entry("Texas", "webkb", 4, 7, 2, 2, ("WebKB", "Texas"), "official", self_loops=1)
+    arrays = pyg.download(entry, tmp_path)
+    undirected, directed = (files.from_arrays(arrays, entry, directed=d) for d in (False, True))
+    assert undirected.graph.degree.tolist() == [1, 2, 2, 1]
+    assert directed.graph.edge_index().tolist() == [[0, 1, 3], [1, 2, 2]]
+    assert [int(split.train[0]) for split in undirected.official[:3]] == [0, 3, 2]
+
+
+def test_pygs_own_loader_makes_features_binary(tmp_path: Path) -> None:
+    """An invented CoraFull: PyG sets counts to 1, so the stored file needs no mark for it."""
+    raw = tmp_path / "CoraFull" / "cora" / "raw"
+    raw.mkdir(parents=True)
+    counts = sp.csr_matrix(np.eye(5, 80) * 7)
+    links = sp.csr_matrix(np.eye(5, k=1))
+    parts = {
+        f"{name}_{part}": getattr(matrix, part)
+        for name, matrix in (("attr", counts), ("adj", links))
+        for part in ("data", "indices", "indptr", "shape")
+    }
+    np.savez(raw / "cora.npz", labels=np.array([0, 1, 2, 1, 0]), **parts)
+    entry = Entry("CoraFull", "cora", 5, 8, 3, 80, ("CoraFull",))
+    dataset = files.from_arrays(pyg.download(entry, tmp_path), entry)
+    assert sp.issparse(dataset.x)
+    assert dataset.x.data.tolist() == [1, 1, 1, 1, 1]
+    assert dataset.graph.degree.tolist() == [1, 2, 2, 2, 1]
+
+
 @pytest.mark.parametrize(
     "entry", [e for e in catalogue.ENTRIES.values() if e.origin == "pyg"], ids=lambda e: e.name
 )
