@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -42,9 +43,14 @@ class Source:
 
 def backbone_identity(run: Run) -> str:
     """Digest of the settings that the run's backbone is trained with."""
+    return _digest(run.dataset)
+
+
+@functools.cache
+def _digest(dataset: str) -> str:
     from simi_mailbox.models.settings import settings_for
 
-    return settings_for(run.dataset).digest()
+    return settings_for(dataset).digest()
 
 
 def load_logits(run: Run) -> Source:

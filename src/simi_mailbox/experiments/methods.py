@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import inspect
 from dataclasses import dataclass
@@ -40,27 +41,46 @@ class Method:
 
     def build(self, run: Run) -> Any:
         """The unfitted calibrator for one run."""
-        cls = find(self.name)
-        chosen = published.settings(self.name, run.dataset, run.backbone)
-        accepted = inspect.signature(cls).parameters
-        if "seed" in accepted and self.name not in _FIXED_SEED:
-            chosen["seed"] = seed_of(run)
-        if "prior" in accepted:
-            prior = prior_for(run.dataset)
-            if prior is not None:
-                chosen["prior"] = prior
-        chosen.update(self.overrides)
-        return cls(**chosen)
+        calibrator = self._without_seed(run)
+        if _is_seeded(self, calibrator):
+            calibrator.set_params(seed=seed_of(run))
+        return calibrator
 
     def identity(self, run: Run) -> dict[str, Any]:
         """What decides about this method's result on a run, in plain words and numbers."""
-        calibrator = self.build(run)
-        resolved = {name: describe(value) for name, value in calibrator.get_params().items()}
+        known = _identity(self, run.dataset, run.backbone)
+        seeded = {"seed": seed_of(run)} if known["seeded"] else {}
         return {
             "method": self.name,
-            "revision": int(getattr(calibrator, "revision", 1)),
-            "settings": resolved,
+            "revision": known["revision"],
+            "settings": {**known["settings"], **seeded},
         }
+
+    def _without_seed(self, run: Run) -> Any:
+        cls = find(self.name)
+        chosen = published.settings(self.name, run.dataset, run.backbone)
+        if "prior" in inspect.signature(cls).parameters:
+            prior = prior_for(run.dataset)
+            if prior is not None:
+                chosen["prior"] = prior
+        return cls(**{**chosen, **dict(self.overrides)})
+
+
+def _is_seeded(method: Method, calibrator: Any) -> bool:
+    if method.name in _FIXED_SEED or "seed" in dict(method.overrides):
+        return False
+    return "seed" in calibrator.get_params()
+
+
+@functools.cache
+def _identity(method: Method, dataset: str, backbone: str) -> dict[str, Any]:
+    """What all runs of a cell share; worked out once, because a table asks thousands of times."""
+    calibrator = method._without_seed(Run(dataset, backbone, ""))
+    return {
+        "revision": int(getattr(calibrator, "revision", 1)),
+        "settings": {name: describe(value) for name, value in calibrator.get_params().items()},
+        "seeded": _is_seeded(method, calibrator),
+    }
 
 
 def seed_of(run: Run) -> int:

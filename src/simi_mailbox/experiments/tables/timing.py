@@ -14,7 +14,7 @@ from simi_mailbox.experiments.calibration import versions
 from simi_mailbox.experiments.compare import summarise
 from simi_mailbox.experiments.durations import Durations
 from simi_mailbox.experiments.large import SIZES, LargeProblem, make_large
-from simi_mailbox.experiments.methods import Method, describe, find
+from simi_mailbox.experiments.methods import Method, describe, find, names
 from simi_mailbox.experiments.outcome import Failure, Outcome, Unit
 from simi_mailbox.experiments.store import ResultStore, Row, row_key
 from simi_mailbox.experiments.tables.base import Line, Selection, Table, TableResult, selected
@@ -120,7 +120,8 @@ class TimingTable(Table):
 
     @property
     def methods(self) -> tuple[str, ...]:
-        return tuple(_METHODS)
+        known = names()
+        return tuple(label for label, (method, _) in _METHODS.items() if method.name in known)
 
     def needs(self) -> tuple[str, ...]:
         return ()
