@@ -98,16 +98,15 @@ def minimise_odir(
     from scipy.special import log_softmax
 
     m, k = x.shape
-    # In units of the log-probabilities' own size, so that the first step is neither huge nor tiny.
-    unit = float(np.sqrt(np.mean(x**2))) or 1.0
     prior = np.zeros((k, k + 1))
     np.fill_diagonal(prior, diagonal)
     # Half-weights of ((W, b) − prior)².
     pull = np.full((k, k + 1), off_diagonal / (k * (k - 1)))
     np.fill_diagonal(pull, DIAGONAL_PULL / diagonal**2)
     pull[:, k] = intercept / k
-    scale = np.append(np.full(k, unit), 1.0)
     inputs = np.column_stack([x, np.ones(m)])
+    # In units of every number's own curvature, so that no direction is much steeper than another.
+    scale = np.sqrt((inputs**2).mean(axis=0) / k + 2 * pull)
     rows = np.arange(m)
 
     def loss(flat: Floats) -> tuple[float, Floats]:

@@ -1,0 +1,121 @@
+"""Group calibration: groups that features tell apart are found and calibrated on their own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+from scipy.optimize import approx_fprime
+from scipy.special import log_softmax
+
+import simi_mailbox.calibrators.group_calibration as module
+from simi_mailbox.calibrators import GroupCalibration, TemperatureScaling
+
+
+def problem(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Logits, features, labels, log of the true probabilities; half of the nodes have T = 4."""
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(n, 6))
+    temperature = np.where(features[:, 0] + features[:, 1] > 0, 4.0, 1.0)
+    z = rng.normal(size=(n, 4)) * 4
+    log_truth = log_softmax(z / temperature[:, None], axis=1)
+    return z, features, (log_truth + rng.gumbel(size=z.shape)).argmax(1), log_truth
+
+
+def nll(probs: np.ndarray, y: np.ndarray) -> float:
+    return float(-np.log(probs[np.arange(len(y)), y]).mean())
+
+
+@pytest.mark.parametrize("base", ["temperature", "ensemble-temperature"])
+def test_close_to_the_oracle_where_features_tell_the_groups(base: str) -> None:
+    z, x, y, log_truth = problem(6000)
+    rest = np.arange(3000, 6000)
+    cal = GroupCalibration(base=base, partitions=3).fit(z, y, features=x, mask=np.arange(3000))
+    found = nll(cal.predict_proba(z, features=x)[rest], y[rest])
+    plain = TemperatureScaling().fit(z, y, mask=np.arange(3000)).predict_proba(z)
+    oracle = -log_truth[rest, y[rest]].mean()
+    assert found < 1.02 * oracle
+    assert nll(plain[rest], y[rest]) > 1.05 * oracle  # there was something to gain
+    np.testing.assert_allclose(np.sort(cal.temperatures_, axis=1)[0], [1, 4], rtol=0.15)
+
+
+def test_second_stage_reads_the_hold_out_only() -> None:
+    z, x, y, _ = problem(400)
+    first, second = np.arange(200), np.arange(200, 300)
+
+    def fit(labels: np.ndarray) -> GroupCalibration:
+        cal = GroupCalibration(partitions=2)
+        return cal.fit(z, labels, features=x, mask=first, holdout_mask=second)
+
+    changed_first, changed_second = y.copy(), y.copy()
+    changed_first[:100] = (y[:100] + 1) % 4
+    changed_second[200:250] = (y[200:250] + 1) % 4
+    base, other = fit(y), fit(changed_second)
+    np.testing.assert_array_equal(base.partitions_, other.partitions_)
+    assert not np.allclose(base.temperatures_, other.temperatures_)
+    assert not np.allclose(base.partitions_, fit(changed_first).partitions_)
+
+
+def test_gradient_of_the_first_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    import scipy.optimize
+
+    rng = np.random.default_rng(0)
+    errors: list[float] = []
+
+    def check(loss, start, **options):  # type: ignore[no-untyped-def]
+        at = start + 0.3 * rng.normal(size=start.shape)
+        numeric = approx_fprime(at, lambda flat: loss(flat)[0], 1e-7)
+        errors.append(float(np.abs(numeric - loss(at)[1]).max()))
+        return original(loss, start, **options)
+
+    original = scipy.optimize.minimize
+    monkeypatch.setattr(scipy.optimize, "minimize", check)
+    gaps = rng.normal(size=(30, 4))
+    gaps -= gaps.max(axis=1, keepdims=True)
+    start = rng.normal(size=(3, 5))
+    module.learn_partition(rng.normal(size=(30, 5)), gaps, rng.integers(4, size=30), start, 0.1, 9)
+    assert len(errors) == 1
+    assert errors[0] < 1e-6
+
+
+def test_sparse_features_give_the_same_as_dense_ones() -> None:
+    z, x, y, _ = problem(200)
+    x = np.where(x > 0.5, 1.0, 0.0).astype(np.float32)
+    thin = scipy.sparse.csr_array(x)
+    cal = GroupCalibration(partitions=2)
+    dense = cal.fit(z, y, features=x, mask=np.arange(100)).predict_proba(z, features=x)
+    sparse = cal.fit(z, y, features=thin, mask=np.arange(100)).predict_proba(z, features=thin)
+    np.testing.assert_allclose(sparse, dense, atol=1e-6)
+
+
+def test_unit_of_logits_and_features_does_not_matter() -> None:
+    z, x, y, _ = problem(200)
+    cal = GroupCalibration(partitions=2)
+    plain = cal.fit(z, y, features=x, mask=np.arange(100)).predict_proba(z, features=x)
+    x, z = x * 1024, z * 1024
+    other = cal.fit(z, y, features=x, mask=np.arange(100)).predict_proba(z, features=x)
+    np.testing.assert_allclose(other, plain, atol=1e-5)
+
+
+def test_seeds_give_different_partitions() -> None:
+    z, x, y, _ = problem(100)
+    a, b = (
+        GroupCalibration(partitions=1, seed=s).fit(z, y, features=x, mask=np.arange(50))
+        for s in (0, 1)
+    )
+    assert not np.allclose(a.partitions_, b.partitions_)
+
+
+def test_features_of_another_width_are_refused() -> None:
+    z, x, y, _ = problem(50)
+    cal = GroupCalibration(partitions=1).fit(z, y, features=x, mask=np.arange(50))
+    with pytest.raises(ValueError, match="fitted on 6"):
+        cal.predict_proba(z, features=x[:, :4])
+
+
+@pytest.mark.parametrize(
+    "bad", [{"base": "vector"}, {"partitions": 0}, {"groups": 0}, {"steps": 0}, {"penalty": -1.0}]
+)
+def test_bad_parameters_are_named(bad: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        GroupCalibration(**bad).fit(np.eye(2), [0, 1], features=np.eye(2), mask=[0, 1])  # type: ignore[arg-type]

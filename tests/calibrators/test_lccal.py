@@ -1,0 +1,85 @@
+"""LCCal: the formula against dense loops, the constants against brute force."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax, softmax
+
+from simi_mailbox import Graph
+from simi_mailbox.calibrators import LCCal
+from simi_mailbox.calibrators.lccal import OFFSETS, THRESHOLDS
+
+
+def problem(n: int, seed: int = 0) -> tuple[np.ndarray, Graph]:
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n, 3)) * 2
+    return z, Graph.from_edges(rng.integers(0, n - 2, size=(2, 2 * n)), n)
+
+
+def dense_temperatures(
+    z: np.ndarray, graph: Graph, threshold: float, over: float, under: float
+) -> np.ndarray:
+    """The released computation: all pairs, then the edges."""
+    n = len(z)
+    p = softmax(z, axis=1)
+    conf, predicted = p.max(axis=1), p.argmax(axis=1)
+    unit = p / np.linalg.norm(p, axis=1, keepdims=True)
+    adjacency = np.zeros((n, n))
+    adjacency[graph.rows().numpy(), graph.indices.numpy()] = 1
+    heard = ((adjacency * (unit @ unit.T)) @ p)[np.arange(n), predicted]
+    local = (conf + heard / np.maximum(adjacency.sum(axis=1), 1)) / 2
+    low = local <= threshold
+    left = np.exp(conf - local) - 1 + over + (conf[low].mean() if low.any() else conf.mean())
+    right = (1 - conf) * (np.exp(-local) - 1) + under
+    right = right + (conf[~low].mean() if (~low).any() else conf.mean())
+    return np.maximum(np.where(low, left, right), 0.1)
+
+
+@pytest.mark.parametrize("constants", [(0.35, 0.1, 0.0), (0.4, 1.0, 1.0), (0.5, -2.0, 0.0)])
+def test_temperatures_against_the_dense_formula(constants: tuple[float, float, float]) -> None:
+    z, graph = problem(60)
+    threshold, over, under = constants
+    cal = LCCal(threshold=threshold, over=over, under=under)
+    cal.fit(z, np.zeros(60, dtype=int), graph=graph, mask=[0])
+    np.testing.assert_allclose(
+        cal.node_temperatures(z, graph=graph), dense_temperatures(z, graph, *constants)
+    )
+
+
+def test_constants_are_the_best_of_the_grid() -> None:
+    z, graph = problem(80, seed=1)
+    y = (z / 1.7 + np.random.default_rng(2).gumbel(size=z.shape)).argmax(1)
+    cal = LCCal(threshold=0.5).fit(z, y, graph=graph, mask=np.arange(80))
+
+    def loss(over: float, under: float) -> float:
+        t = dense_temperatures(z, graph, 0.5, over, under)
+        return float(-log_softmax(z / t[:, None], axis=1)[np.arange(80), y].sum())
+
+    best = min(itertools.product(OFFSETS, OFFSETS), key=lambda pair: loss(*pair))
+    assert (cal.over_, cal.under_) == best
+
+
+def test_recovers_the_truth_of_its_family() -> None:
+    z, graph = problem(3000, seed=3)
+    truth = dense_temperatures(z, graph, 0.6, 2.0, 0.4)
+    log_truth = log_softmax(z / truth[:, None], axis=1)
+    y = (log_truth + np.random.default_rng(4).gumbel(size=z.shape)).argmax(1)
+    cal = LCCal().fit(z, y, graph=graph, mask=np.arange(1500))
+    rest = np.arange(1500, 3000)
+    found = -np.log(cal.predict_proba(z, graph=graph))[rest, y[rest]].mean()
+    oracle = -log_truth[rest, y[rest]].mean()
+    assert found < 1.005 * oracle
+    assert cal.threshold_ in THRESHOLDS
+
+
+def test_given_constants_are_used_and_read_no_label() -> None:
+    z, graph = problem(30)
+    fits = [
+        LCCal(threshold=0.4, over=0.3, under=0.2).fit(z, np.full(30, k), graph=graph, mask=[0, 1])
+        for k in range(2)
+    ]
+    assert [(cal.threshold_, cal.over_, cal.under_) for cal in fits] == [(0.4, 0.3, 0.2)] * 2
+    np.testing.assert_array_equal(*(cal.predict_proba(z, graph=graph) for cal in fits))
