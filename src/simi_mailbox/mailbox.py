@@ -42,8 +42,9 @@ def mailbox(logits: Tensor, graph: Graph, *, block_entries: int = BLOCK_ENTRIES)
             check_invariants=False,
         )
         products = torch.sparse.sampled_addmm(pattern, logits[start:stop], columns, beta=0.0)
-        similarity[start:stop] = row_sums(products.values().sigmoid_(), offsets)
-    similarity /= graph.degree.clamp(min=1)
+        # In float64, because a vectorised float32 sigmoid rounds by a value's place in the block.
+        means = row_sums(products.values().double().sigmoid_(), offsets)
+        similarity[start:stop] = means / graph.degree[start:stop].clamp(min=1)
     return similarity
 
 

@@ -1,0 +1,42 @@
+# Two commands for a newcomer: `make demo` and `make test`. Either may be typed first, or twice.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint unit bench benchmarks clean
+
+help: ## Show what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY) ## Install everything into .venv, at the tested versions
+
+# The stamp is written last: an interrupted set-up starts again.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $(READY)
+
+demo: $(READY) ## Train a GNN on a built-in graph, calibrate it, draw a picture and a report
+	$(BIN)/simi-mailbox demo
+
+test: lint unit ## Lint, type-check and test, as continuous integration does
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+unit: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --doctest-modules src tests
+
+bench: $(READY) ## Measure the paper's main table (hours; continues where it stopped)
+	$(BIN)/simi-mailbox bench table1
+
+benchmarks: $(READY) ## Measure speed and memory, as ratios in one run (wants an idle machine)
+	for file in benchmarks/bench_*.py; do echo "== $$file" && $(BIN)/python $$file || exit 1; done
+
+clean: ## Remove the environment and what tools left behind
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis demo dist build

@@ -1,0 +1,47 @@
+"""Hypothesis strategies and small makers shared by the tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import strategies as st
+
+from simi_mailbox import Graph
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Logits, labels, a graph and calibration nodes."""
+
+    logits: np.ndarray
+    y: np.ndarray
+    edges: np.ndarray
+    mask: np.ndarray
+
+    @property
+    def graph(self) -> Graph:
+        return Graph.from_edges(self.edges, len(self.y))
+
+
+def make_problem(
+    seed: int, n: int = 120, k: int = 4, edges: int = 300, labelled: int = 60, sharpness: float = 3
+) -> Problem:
+    """Draw a problem whose labels follow the logits at a temperature of two."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(size=(n, k)) * sharpness
+    y = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(1)
+    pairs = rng.integers(0, n, size=(2, edges))
+    mask = np.sort(rng.choice(n, min(labelled, n), replace=False))
+    return Problem(logits, y, pairs, mask)
+
+
+problems = st.builds(
+    make_problem,
+    seed=st.integers(0, 10_000),
+    n=st.integers(40, 120),
+    k=st.integers(2, 6),
+    edges=st.integers(0, 300),
+    labelled=st.integers(1, 40),
+    sharpness=st.floats(0.01, 50),
+)

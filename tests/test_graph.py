@@ -1,0 +1,130 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simi_mailbox import Graph
+from simi_mailbox.graph import as_graph
+
+
+def dense(graph: Graph) -> np.ndarray:
+    matrix = np.zeros((graph.num_nodes, graph.num_nodes), dtype=int)
+    matrix[graph.rows().numpy(), graph.indices.numpy()] += 1
+    return matrix
+
+
+@given(
+    st.integers(1, 12).flatmap(
+        lambda n: st.tuples(
+            st.just(n),
+            st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=40),
+            st.booleans(),
+        )
+    )
+)
+def test_neighbourhoods_are_those_of_the_adjacency_matrix(case):
+    n, pairs, directed = case
+    edges = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    expected = np.zeros((n, n), dtype=int)
+    for source, target in pairs:
+        if source != target:
+            expected[target, source] = 1
+            if not directed:
+                expected[source, target] = 1
+    graph = Graph.from_edges(edges, n, directed=directed)
+    np.testing.assert_array_equal(dense(graph), expected)
+    np.testing.assert_array_equal(graph.degree.numpy(), expected.sum(axis=1))
+    for node in range(n):
+        assert graph.neighbours(node).tolist() == np.flatnonzero(expected[node]).tolist()
+    assert Graph.from_edges(graph.edge_index(), n, directed=directed) == graph
+
+
+def test_every_kind_of_input_gives_the_same_graph():
+    edges = np.array([[0, 1, 2, 2, 3], [1, 2, 0, 0, 3]])
+    expected = Graph.from_edges(edges, 5)
+    matrix = sp.coo_matrix((np.ones(5), (edges[1], edges[0])), shape=(5, 5))
+
+    class PygData:
+        edge_index = torch.from_numpy(edges)
+        num_nodes = 5
+
+    class DglGraph:
+        def edges(self):
+            return torch.from_numpy(edges[0]), torch.from_numpy(edges[1])
+
+        def num_nodes(self):
+            return 5
+
+    for given_graph in (
+        expected,
+        edges,
+        edges.tolist(),
+        torch.from_numpy(edges),
+        matrix,
+        matrix.tocsr(),
+        sp.csr_array(matrix),
+        PygData(),
+        DglGraph(),
+    ):
+        assert as_graph(given_graph, 5) == expected
+
+
+def test_a_real_pyg_data_object_is_read():
+    data = pytest.importorskip("torch_geometric.data", reason="PyG is not installed")
+    edges = torch.tensor([[0, 1], [1, 2]])
+    assert as_graph(data.Data(edge_index=edges, num_nodes=4), 4) == Graph.from_edges(edges, 4)
+
+
+def test_stored_zeros_are_not_edges():
+    matrix = sp.csr_matrix(([0.0, 1.0], ([0, 1], [1, 2])), shape=(3, 3))
+    assert Graph.from_scipy(matrix).num_entries == 2
+
+
+def test_permuting_renames_the_nodes():
+    rng = np.random.default_rng(0)
+    graph = Graph.from_edges(rng.integers(0, 9, (2, 20)), 9)
+    order = rng.permutation(9)
+    np.testing.assert_array_equal(dense(graph.permute(order)), dense(graph)[np.ix_(order, order)])
+    assert graph.permute(order).fingerprint() != graph.fingerprint()
+
+
+def test_a_graph_cannot_be_changed():
+    graph = Graph.from_edges([[0], [1]])
+    with pytest.raises(AttributeError, match="immutable"):
+        graph.indptr = torch.zeros(1)
+
+
+@pytest.mark.parametrize(
+    ("edges", "nodes", "error", "message"),
+    [
+        ([[0, 5], [1, 1]], 3, ValueError, r"edge 1 joins nodes 5 and 1.*0\.\.2"),
+        ([[0, -1], [1, 1]], 3, ValueError, "edge 1 joins nodes -1"),
+        ([[0, 1, 2]], 3, ValueError, r"shape \[2, E\], got \[1, 3\]"),
+        (np.zeros((5, 2), int), 3, ValueError, "transpose"),
+        ([[0.5], [1.0]], 3, TypeError, "integers"),
+        ("graph", 3, ValueError, "shape"),
+        (object(), 3, TypeError, "cannot read object"),
+        (sp.csr_matrix((2, 3)), 3, ValueError, "square"),
+        (sp.csr_matrix((2, 2)), 3, ValueError, "2 nodes but the logits have 3"),
+        (Graph.empty(2), 3, ValueError, "2 nodes but the logits have 3"),
+    ],
+)  # fmt: skip
+def test_bad_graphs_are_refused_with_a_reason(edges, nodes, error, message):
+    with pytest.raises(error, match=message):
+        as_graph(edges, nodes)
+
+
+def test_a_pyg_graph_of_another_size_is_refused():
+    class Data:
+        edge_index = torch.tensor([[0], [1]])
+        num_nodes = 7
+
+    with pytest.raises(ValueError, match="7 nodes but the logits have 3"):
+        as_graph(Data(), 3)
+
+
+def test_no_edges_and_no_nodes_are_graphs_too():
+    assert Graph.empty(3).degree.tolist() == [0, 0, 0]
+    assert Graph.from_edges(np.empty((2, 0), dtype=int)).num_nodes == 0

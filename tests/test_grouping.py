@@ -1,0 +1,94 @@
+import numpy as np
+import pytest
+from sklearn.cluster import KMeans
+from sklearn.metrics import adjusted_rand_score
+
+from simi_mailbox import CalibrationWarning, grouping
+from simi_mailbox.grouping import find_groups, histogram_means
+
+
+def cloud(n: int, seed: int = 0) -> np.ndarray:
+    """Points shaped like (confidence, mailbox) of a real GNN: crowded at the upper right."""
+    rng = np.random.default_rng(seed)
+    confidence = rng.beta(4, 1.5, n)
+    return np.stack([confidence, np.clip(rng.normal(0.3 + 0.6 * confidence, 0.15), 0, 1)], axis=1)
+
+
+def inertia(points: np.ndarray, centroids: np.ndarray) -> float:
+    return float(((points[:, None] - centroids[None]) ** 2).sum(-1).min(axis=1).sum())
+
+
+def test_order_of_points_does_not_matter():
+    points = cloud(3000)
+    order = np.random.default_rng(1).permutation(len(points))
+    one, two = find_groups(points, 15), find_groups(points[order], 15)
+    np.testing.assert_array_equal(one.centroids, two.centroids)
+    np.testing.assert_array_equal(one.assign(points)[order], two.assign(points[order]))
+
+
+def test_groups_are_as_good_as_scikit_learns():
+    points = cloud(3000)
+    found = find_groups(points, 10, seed=0)
+    scaled = (points - points.min(0)) / np.ptp(points, axis=0)
+    reference = [KMeans(10, n_init=1, random_state=s).fit(scaled).inertia_ for s in range(10)]
+    assert inertia(scaled, found.centroids) <= max(reference)
+
+
+def test_the_histogram_groups_as_well_as_the_points_do(monkeypatch):
+    points = cloud(60_000)
+    starts = range(8)
+    coarse = [find_groups(points, 15, seed=s) for s in starts]
+    monkeypatch.setattr(grouping, "HISTOGRAM_ABOVE", 10**9)
+    fine = [find_groups(points, 15, seed=s) for s in starts]
+    scaled = fine[0].scaled(points)
+    # One start lands in one of several optima about 2 % apart; on average they are equally good.
+    quality = [np.mean([inertia(scaled, g.centroids) for g in kind]) for kind in (coarse, fine)]
+    assert quality[0] == pytest.approx(quality[1], rel=0.01)
+    # Started where the points' solution ended, the histogram's k-means stays there.
+    means, weight = histogram_means(scaled)
+    again = KMeans(15, init=fine[0].centroids, n_init=1).fit(means, sample_weight=weight)
+    np.testing.assert_allclose(again.cluster_centers_, fine[0].centroids, atol=0.02)
+    labels = ((scaled[:, None] - again.cluster_centers_[None]) ** 2).sum(-1).argmin(1)
+    assert adjusted_rand_score(labels, fine[0].assign(points)) > 0.97
+
+
+def test_histogram_keeps_mass_and_mean():
+    points = cloud(5000)
+    means, weight = histogram_means(points)
+    assert weight.sum() == 5000
+    np.testing.assert_allclose((means * weight[:, None]).sum(0), points.sum(0))
+
+
+def test_unseen_points_go_to_the_nearest_centroid():
+    points = cloud(500)
+    found = find_groups(points, 6)
+    unseen = np.random.default_rng(5).uniform(-1, 2, (200, 2))
+    distance = ((found.scaled(unseen)[:, None] - found.centroids[None]) ** 2).sum(-1)
+    np.testing.assert_array_equal(found.assign(unseen), distance.argmin(1))
+
+
+@pytest.mark.parametrize("scaling", ["min-max", "standard"])
+def test_scaling(scaling):
+    points = cloud(500)
+    scaled = find_groups(points, 4, scaling=scaling).scaled(points)
+    if scaling == "min-max":
+        np.testing.assert_allclose([scaled.min(0), scaled.max(0)], [[0, 0], [1, 1]], atol=1e-12)
+    else:
+        np.testing.assert_allclose([scaled.mean(0), scaled.std(0)], [[0, 0], [1, 1]], atol=1e-9)
+
+
+def test_unknown_scaling_is_refused():
+    with pytest.raises(ValueError, match="'min-max' or 'standard', got 'log'"):
+        find_groups(cloud(10), 2, scaling="log")
+
+
+def test_fewer_distinct_points_than_groups():
+    points = np.array([[0.5, 0.5], [0.5, 0.5], [0.9, 0.1]])
+    with pytest.warns(CalibrationWarning, match="only 2 different points"):
+        found = find_groups(points, 5)
+    assert found.assign(points).tolist() == [0, 0, 1]
+
+
+def test_one_constant_coordinate_is_no_division_by_zero():
+    points = np.stack([np.linspace(0, 1, 50), np.zeros(50)], axis=1)
+    assert np.isfinite(find_groups(points, 3).centroids).all()

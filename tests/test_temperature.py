@@ -1,0 +1,182 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+from sklearn.metrics import log_loss
+
+from simi_mailbox import SolverError, temperature
+from simi_mailbox.adam import fit_adam
+from simi_mailbox.calibrators.inputs import Labelled
+from simi_mailbox.softmax import confidence, scaled_softmax
+from simi_mailbox.temperature import (
+    ConfidenceCurve,
+    CrossEntropy,
+    _root,
+    fit_confidence,
+    fit_cross_entropy,
+    fit_paper_loss,
+    theta_bounds,
+)
+
+GROUPS = 4
+
+
+class Setting:
+    """A random grouped problem, with the paper's loss written down a second time."""
+
+    def __init__(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        n, k = int(rng.integers(60, 300)), int(rng.integers(2, 7))
+        self.logits = torch.from_numpy(rng.normal(size=(n, k)) * rng.uniform(0.2, 6))
+        self.groups = torch.from_numpy(rng.integers(0, GROUPS, n))
+        true = torch.from_numpy(rng.uniform(0.4, 4, GROUPS))[self.groups]
+        gumbel = torch.from_numpy(rng.gumbel(size=(n, k)))
+        self.y = (self.logits / true[:, None] + gumbel).argmax(1)
+        self.cal = torch.from_numpy(rng.choice(n, int(rng.integers(5, 40)), replace=False))
+        self.lam = float(rng.choice([1.0, 10.0, 50.0]))
+        right = (self.logits.argmax(1) == self.y)[self.cal].double().numpy()
+        group = self.groups[self.cal].numpy()
+        with np.errstate(invalid="ignore"):
+            self.accuracy = np.bincount(group, right, GROUPS) / np.bincount(group, None, GROUPS)
+        self.bounds = theta_bounds(self.logits)
+        self.curve = ConfidenceCurve(self.logits, self.groups, GROUPS)
+        self.ce = CrossEntropy(
+            self.logits[self.cal], self.y[self.cal], self.groups[self.cal], GROUPS
+        )
+
+    def loss(self, temperatures: np.ndarray) -> np.ndarray:
+        """Loss of every group, by the definition."""
+        probs = scaled_softmax(self.logits, torch.from_numpy(temperatures)[self.groups]).numpy()
+        result = np.zeros(GROUPS)
+        group = self.groups.numpy()
+        for i in self.cal.numpy():
+            likelihood = max(probs[i, self.y[i]], 1e-300)
+            result[group[i]] -= np.log(likelihood) / len(self.cal)
+        for n in range(GROUPS):
+            if not np.isnan(self.accuracy[n]):
+                gap = self.accuracy[n] - probs[group == n].max(1).mean()
+                result[n] += self.lam * gap**2
+        return result
+
+
+@given(st.integers(0, 10_000))
+def test_paper_loss_is_minimal_in_every_group(seed):
+    case = Setting(seed)
+    solution = fit_paper_loss(case.curve, case.ce, case.accuracy, case.lam, case.bounds)
+    grid = np.exp(-np.linspace(*case.bounds, 200))
+    lowest = np.min([case.loss(np.full(GROUPS, t)) for t in grid], axis=0)
+    assert (case.loss(solution.temperatures) <= lowest + 1e-9).all()
+
+
+@given(st.integers(0, 10_000))
+def test_paper_loss_has_zero_derivative_or_a_reported_bound(seed):
+    case = Setting(seed)
+    solution = fit_paper_loss(case.curve, case.ce, case.accuracy, case.lam, case.bounds)
+    value, d1, _ = case.curve(solution.theta)
+    _, ce_d1, _ = case.ce(solution.theta)
+    gap = np.where(np.isnan(case.accuracy), 0.0, value - np.nan_to_num(case.accuracy))
+    derivative = ce_d1 + 2 * case.lam * gap * d1
+    assert (np.abs(derivative)[~solution.at_bound] < 1e-6).all()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_exact_loss_is_never_above_adams(seed):
+    case = Setting(seed)
+    exact = fit_paper_loss(case.curve, case.ce, case.accuracy, case.lam, case.bounds)
+    adam = fit_adam(
+        case.logits,
+        case.groups,
+        Labelled(case.cal, case.y[case.cal]),
+        case.accuracy,
+        case.lam,
+    )
+    inside = np.log(1 / adam)
+    comparable = (inside >= case.bounds[0]) & (inside <= case.bounds[1])
+    difference = case.loss(exact.temperatures) - case.loss(adam)
+    assert comparable.any()
+    assert (difference[comparable] <= 1e-6).all()
+
+
+@given(st.integers(0, 10_000))
+def test_derivatives_are_those_of_finite_differences(seed):
+    case = Setting(seed)
+    theta = np.random.default_rng(seed).uniform(-1, 1, GROUPS)
+    step = 1e-5
+    for function in (case.curve, case.ce):
+        _, d1, d2 = function(theta)
+        above, below = function(theta + step), function(theta - step)
+        np.testing.assert_allclose((above[0] - below[0]) / (2 * step), d1, atol=1e-7)
+        np.testing.assert_allclose((above[1] - below[1]) / (2 * step), d2, atol=1e-6)
+
+
+@given(st.integers(0, 10_000))
+def test_temperature_scaling_agrees_with_a_scalar_search_on_scikit_learns_log_loss(seed):
+    case = Setting(seed)
+    z, y = case.logits, case.y
+    one = torch.zeros(len(y), dtype=torch.int64)
+    solution = fit_cross_entropy(z, y, one, 1, case.bounds)
+    labels = range(z.shape[1])
+
+    def loss(theta: float) -> float:
+        return float(log_loss(y, scaled_softmax(z, float(np.exp(-theta))), labels=labels))
+
+    found = minimize_scalar(loss, bounds=case.bounds, method="bounded")
+    assert loss(solution.theta[0]) <= found.fun + 1e-8
+
+
+@given(st.integers(0, 10_000), st.floats(0.05, 0.95))
+def test_confidence_targets_are_met_or_a_bound_is_reported(seed, share):
+    case = Setting(seed)
+    guess = 1 / case.logits.shape[1]
+    target = np.full(GROUPS, guess + (1 - guess) * share)
+    solution = fit_confidence(case.curve, target, case.bounds)
+    reached = case.curve(solution.theta)[0]
+    np.testing.assert_allclose(reached[~solution.at_bound], target[~solution.at_bound], atol=1e-9)
+    direct = confidence(case.logits, torch.from_numpy(solution.temperatures)[case.groups])
+    for n in range(GROUPS):
+        members = direct[case.groups == n]
+        if len(members):
+            assert float(members.mean()) == pytest.approx(reached[n], abs=1e-9)
+
+
+def test_unreachable_targets_stop_at_the_bound_and_say_so():
+    case = Setting(0)
+    solution = fit_confidence(case.curve, np.full(GROUPS, 2.0), case.bounds)
+    assert solution.at_bound.all()
+    np.testing.assert_allclose(solution.theta, case.bounds[1])
+
+
+def test_the_unit_of_the_logits_does_not_matter():
+    case = Setting(1)
+    one = torch.zeros(len(case.y), dtype=torch.int64)
+    base = fit_cross_entropy(case.logits, case.y, one, 1, theta_bounds(case.logits))
+    for unit in (1e-6, 100.0, 1e4):
+        z = case.logits * unit
+        scaled = fit_cross_entropy(z, case.y, one, 1, theta_bounds(z))
+        assert scaled.temperatures[0] == pytest.approx(base.temperatures[0] * unit, rel=1e-6)
+
+
+def test_constant_logits_have_no_preference_and_get_one():
+    z = torch.zeros(5, 3)
+    one = torch.zeros(5, dtype=torch.int64)
+    assert fit_cross_entropy(z, one, one, 1, theta_bounds(z)).temperatures.tolist() == [1.0]
+
+
+def test_a_function_that_is_not_finite_is_an_error_with_its_group():
+    with pytest.raises(SolverError, match="group 1 is not finite"):
+        _root(lambda theta: (np.array([1.0, np.nan]), theta), (-1.0, 1.0), 2)
+
+
+def test_too_few_passes_are_an_error_and_not_a_wrong_answer(monkeypatch):
+    monkeypatch.setattr(temperature, "MAX_PASSES", 2)
+    case = Setting(0)
+    with pytest.raises(SolverError, match="did not settle in 2 passes"):
+        fit_confidence(case.curve, np.full(GROUPS, 0.7), case.bounds)
+
+
+def test_softmax_survives_huge_logits():
+    z = torch.tensor([[1e4, -1e4, 0.0], [3e38, -3e38, 0.0]])
+    probs = scaled_softmax(z, torch.tensor([1e-3, 1.0]))
+    assert probs.tolist() == [[1, 0, 0], [1, 0, 0]]
