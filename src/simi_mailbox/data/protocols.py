@@ -68,7 +68,14 @@ def make_split(dataset: NodeDataset, protocol: str, split: int = 0, fold: int = 
 
 
 def num_splits(dataset: NodeDataset, protocol: str) -> int:
-    """Number of splits that a protocol has on this dataset (0 if it does not apply)."""
+    """Number of splits that a protocol has on this dataset (0 if it does not apply).
+
+    Examples
+    --------
+    >>> from simi_mailbox import data
+    >>> data.num_splits(data.load("Digits"), "public")
+    0
+    """
     return PROTOCOLS[protocol].count(dataset)
 
 

@@ -36,6 +36,12 @@ class CalibrationProblem:
         True temperature of every node.
     confidence, similarity : ndarray, float64 [n]
         Largest probability before calibration, and the mailbox.
+
+    Examples
+    --------
+    >>> problem = calibration_problem(200, temperature=2.0, seed=0)
+    >>> bool((problem.probs.max(axis=1) < problem.confidence).all())
+    True
     """
 
     logits: npt.NDArray[np.float32]
