@@ -189,7 +189,7 @@ def test_the_default_folder_is_in_the_users_cache(monkeypatch: pytest.MonkeyPatc
     assert loading.folders() == [Path.home() / ".cache" / "simi-mailbox" / "data"]
 
 
-def test_the_corrupt_cornell_that_pyg_downloads_is_refused(
+def test_geom_gcns_corrupt_cornell_is_refused(
     real: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()  # the real files first, the empty folder of the fixture afterwards

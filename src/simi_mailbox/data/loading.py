@@ -167,8 +167,9 @@ def _what_to_do(entry: Entry, error: Exception) -> str:
 
 
 def _check_homophily(dataset: NodeDataset, entry: Entry, what: str) -> None:
-    # Catches a copy with the right counts and the wrong labels: geom-gcn's Cornell, which PyG
-    # downloads, holds Texas's features and labels beside Cornell's edges (0.256 instead of 0.123).
+    # Catches a copy with the right counts and the wrong labels: Cornell in the repository that
+    # PyG downloads from (graphdml-uiuc-jlu/geom-gcn@f1fc0d14) holds Texas's features and labels
+    # beside Cornell's edges (homophily 0.256 instead of 0.123).
     if entry.homophily is None or dataset.graph.is_directed:
         return
     measured = dataset.homophily()
