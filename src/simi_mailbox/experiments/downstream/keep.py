@@ -1,0 +1,41 @@
+"""Outputs of models that the logit bank does not hold, kept so that nothing is trained twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from simi_mailbox.experiments.store import row_key
+from simi_mailbox.models import bankfile
+from simi_mailbox.models.bank import default_root
+
+Made = tuple[dict[str, Tensor], dict[str, Any]]
+
+
+def place(kind: str, identity: Mapping[str, Any]) -> Path:
+    """File of one model's outputs, in the folder beside the logit bank."""
+    return default_root().parent / "downstream" / kind / f"{row_key(identity)}.safetensors"
+
+
+def kept(kind: str, identity: Mapping[str, Any], make: Callable[[], Made]) -> Made:
+    """Tensors and facts of a model, made now unless an intact file has them.
+
+    Parameters
+    ----------
+    kind
+        Folder, for people.
+    identity
+        Everything that decides about the outputs, in plain words and numbers.
+    make
+        Trains the model and returns its outputs.
+    """
+    path = place(kind, identity)
+    try:
+        return bankfile.read(path)
+    except (FileNotFoundError, bankfile.BadFileError):
+        tensors, facts = make()
+        bankfile.write(path, tensors, {**facts, "identity": dict(identity)})
+        return tensors, facts
