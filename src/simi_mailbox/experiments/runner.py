@@ -91,6 +91,7 @@ def run(
         Failures are listed in it; a failing run does not stop the others.
     """
     report = Report(already=planned.already)
+    store.repair()  # here and not in a worker, so that the caller's store tells of it
     expected = {id(unit): cost for unit, cost in zip(planned.units, planned.seconds, strict=True)}
     # Workers on other machines may not see the store's file, so their rows come back to be written.
     path = None if scheduler else str(store.path)

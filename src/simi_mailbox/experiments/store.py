@@ -141,6 +141,12 @@ class ResultStore:
             self.refresh()
         return True
 
+    def repair(self) -> None:
+        """Remove a torn last line now, instead of at the next append."""
+        if self.path.exists():
+            with self._locked() as file:
+                self._repair(file)
+
     def pack(self) -> Path:
         """Move all rows into one compressed file, and empty the plain one.
 

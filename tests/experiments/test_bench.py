@@ -1,0 +1,184 @@
+"""The command, end to end, on the built-in graph."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from simi_mailbox.cli.bench import bench, default_store
+from simi_mailbox.experiments.store import ResultStore
+
+DRIVER = Path(__file__).with_name("driver.py")
+SMALL = ["digits", "--backbones", "gcn", "--runs", "3"]
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(bench, list(arguments))
+
+
+def start(store: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, str(DRIVER), *SMALL, "--store", str(store), "--format", "csv"]
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Store and CSV of an uninterrupted run."""
+    store = tmp_path_factory.mktemp("whole") / "rows.jsonl"
+    result = call(*SMALL, "--store", str(store), "--format", "csv")
+    assert result.exit_code == 0, result.output
+    return store, result.stdout
+
+
+def test_an_uninterrupted_run_has_every_cell(whole: tuple[Path, str]) -> None:
+    rows = list(csv.DictReader(io.StringIO(whole[1])))
+    assert [row["method"] for row in rows] == [
+        "uncalibrated", "temperature", "simi-mailbox", "simi-mailbox-paper", "simi-mailbox-oracle",
+    ]  # fmt: skip
+    assert {row["runs"] for row in rows} == {"3"}
+    assert all(0 < float(row["mean"]) < 100 for row in rows)
+    assert rows[-1]["note"] == "reads test labels"
+    stored = ResultStore(whole[0]).rows()
+    assert len(stored) == 15
+    assert all(row["nodes"] == {"calibration": 500, "evaluated": 1000} for row in stored)
+    assert {"accuracy", "ece", "kde_ece", "nll", "brier"} <= set(stored[0]["metrics"])
+    assert {"torch", "simi-mailbox"} <= set(stored[0]["versions"])
+    assert stored[0]["seconds"]["backbone"] > 0
+
+
+def test_two_runners_and_a_kill_make_the_same_table(
+    whole: tuple[Path, str], environment: dict[str, str], tmp_path: Path
+) -> None:
+    """One of two runners on one store is killed in the middle; a third then finishes."""
+    store = tmp_path / "rows.jsonl"
+    victim, other = start(store, environment), start(store, environment)
+    while not store.exists() or store.stat().st_size == 0:
+        time.sleep(0.001)
+    os.kill(victim.pid, signal.SIGKILL)
+    victim.communicate()
+    _, finished = other.communicate(), other.returncode
+    assert finished == 0
+    result = call(*SMALL, "--store", str(store), "--format", "csv")
+    assert result.stdout == whole[1]
+    lines = store.read_text().splitlines()
+    assert len(lines) == len(ResultStore(store)) == 15
+
+
+def test_a_kill_in_the_middle_and_again_makes_the_same_table(
+    whole: tuple[Path, str], environment: dict[str, str], tmp_path: Path
+) -> None:
+    store = tmp_path / "rows.jsonl"
+    process = start(store, environment)
+    while not store.exists() or store.stat().st_size == 0:
+        time.sleep(0.001)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert 0 < len(ResultStore(store)) < 15
+    with store.open("ab") as file:
+        file.write(b'{"key":"torn')  # as if the kill had come a moment later
+    result = call(*SMALL, "--store", str(store), "--format", "csv")
+    assert result.exit_code == 0
+    assert result.stdout == whole[1]
+    assert "torn last line" in result.stderr
+
+
+def test_stored_rows_are_shown_without_running(whole: tuple[Path, str], cache: Path) -> None:
+    before = whole[0].read_bytes()
+    result = call(*SMALL, "--store", str(whole[0]), "--show", "--format", "markdown")
+    assert result.exit_code == 0
+    assert "# digits" in result.stdout
+    assert whole[0].read_bytes() == before
+
+
+def test_dry_run_tells_and_runs_nothing(cache: Path, tmp_path: Path) -> None:
+    store = tmp_path / "rows.jsonl"
+    result = call(*SMALL, "--store", str(store), "--dry-run")
+    assert result.exit_code == 0
+    assert "would run 15 rows in 3 units" in result.stdout
+    assert "Digits/gcn sparse 0.0.0: 5 rows" in result.stdout
+    assert not store.exists()
+
+
+def test_only_banked_runs(whole: tuple[Path, str], tmp_path: Path) -> None:
+    arguments = ["digits", "--backbones", "gcn,mlp", "--store", str(tmp_path / "rows.jsonl")]
+    result = call(*arguments, "--banked", "--dry-run")
+    assert "would run 15 rows in 3 units" in result.stdout
+
+
+def test_a_failing_method_is_told_and_the_rest_is_made(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from simi_mailbox.calibrators import TemperatureScaling
+
+    def broken(self: object, data: object) -> None:
+        raise RuntimeError("no fit today")
+
+    monkeypatch.setattr(TemperatureScaling, "_fit", broken)
+    store = tmp_path / "rows.jsonl"
+    result = call("digits", "--backbones", "gcn", "--runs", "1", "--store", str(store))
+    assert result.exit_code == 1
+    assert "temperature: RuntimeError: no fit today" in result.stderr
+    assert "1 runs failed; the others are stored" in result.stderr
+    assert len(ResultStore(store)) == 4
+    assert "simi-mailbox-oracle" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tabel1"], "did you mean 'table1'? choices: table1, obs"),
+        (["table1", "--datasets", "Kora"], "did you mean 'Cora'? choices: Cora, Citeseer"),
+        (["table1", "--backbones", "transformer"], "choices: gcn, gat"),
+        (["table1", "--methods", "gat"], "did you mean 'gats'? choices: uncalibrated, temperature"),
+        (["table1", "--store", "rows.csv"], "jsonl"),
+    ],
+)
+def test_unknown_names_list_the_choices(arguments: list[str], message: str) -> None:
+    result = call(*arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())
+
+
+def test_missing_data_are_told_and_left_out(cache: Path, tmp_path: Path) -> None:
+    result = call("t2a", "--store", str(tmp_path / "rows.jsonl"))
+    assert result.exit_code == 0
+    assert "left out: Arxiv is not here" in result.stderr
+    assert "Reddit2.npz" in result.stderr
+    assert "t2a: large graphs" in result.stdout
+
+
+def test_the_list_names_every_table(cache: Path, tmp_path: Path) -> None:
+    result = call("list", "--store", str(tmp_path / "rows.jsonl"))
+    assert result.exit_code == 0
+    expected = (
+        "digits table1 obs t2a t2b gc recent scaling sensitivity het1 het2 sparse mlp sage gin kde "
+        "class nll brier"
+    )
+    assert set(expected.split()) <= set(result.stdout.split())
+
+
+def test_the_default_store_is_in_results_if_there_is_such_a_folder(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert default_store() == cache / "results" / "rows.jsonl"
+    (tmp_path / "results").mkdir()
+    assert default_store() == Path("results") / "rows.jsonl"
+
+
+def test_out_writes_a_file(whole: tuple[Path, str], tmp_path: Path) -> None:
+    out = tmp_path / "tables" / "digits.tex"
+    arguments = [*SMALL, "--store", str(whole[0]), "--format", "latex", "--out", str(out)]
+    assert call(*arguments).exit_code == 0
+    assert "\\begin{tabular}" in out.read_text()
