@@ -84,5 +84,5 @@ def _gats(dataset: str, backbone: str) -> dict[str, Any]:
     if (dataset, column) in _GATS_WEIGHT_DECAY:
         chosen["weight_decay"] = _GATS_WEIGHT_DECAY[dataset, column]
     if dataset in _GATS_INITIAL:
-        chosen["initial_temperature"] = _GATS_INITIAL[dataset]
+        chosen["start"] = _GATS_INITIAL[dataset]
     return chosen

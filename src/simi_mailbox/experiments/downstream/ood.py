@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 import time
 import traceback
 from collections.abc import Callable, Container, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from simi_mailbox import ood
-from simi_mailbox.data import NodeDataset, Split, load, make_split
-from simi_mailbox.data.split import IntArray
 from simi_mailbox.experiments import printed
 from simi_mailbox.experiments.calibration import versions
+from simi_mailbox.experiments.downstream import ood_models
 from simi_mailbox.experiments.downstream.grid import SEEDS_ARE_UNITS, Cell, GridTable
-from simi_mailbox.experiments.downstream.keep import kept
 from simi_mailbox.experiments.durations import Durations
 from simi_mailbox.experiments.logits import graph_size
 from simi_mailbox.experiments.methods import Method
@@ -29,17 +24,9 @@ from simi_mailbox.experiments.protocol import Run
 from simi_mailbox.experiments.store import row_key
 from simi_mailbox.experiments.tables.base import Selection, selected
 from simi_mailbox.experiments.tables.registry import register
-from simi_mailbox.graph import Graph
-from simi_mailbox.models.gpn import GPNPrediction, GPNSettings, train_gpn
 
 DATASETS = ("Cora", "Photo", "Physics")
-KINDS = ("feature", "structure", "label")
-# GNNSafe's thresholds t: classes above t are known, t itself is used for exposure, those below
-# are to be detected. It defines none for Physics.
-LABEL_THRESHOLDS = {"Cora": 3, "Photo": 4}
-PERTURBATION_SEED = 123
 SEEDS = {"Cora": 5, "Photo": 5, "Physics": 2}
-CODE_VERSION = 1
 
 CALIBRATED = ("temperature", "simi-mailbox")
 # Label of each score and the paper's column.
@@ -51,61 +38,6 @@ SCORES: dict[str, str | None] = {
     "temperature": None,
     "simi-mailbox": "Simi-Mailbox",
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """A graph to train on, and the nodes to tell its test nodes from.
-
-    ``foreign_x`` and ``foreign_graph`` hold the nodes ``foreign``; the same features or graph as
-    in training where only the other is perturbed.
-    """
-
-    x: Any
-    graph: Graph
-    y: IntArray
-    split: Split
-    num_classes: int
-    foreign_x: Any
-    foreign_graph: Graph
-    foreign: IntArray
-
-
-def kinds_of(dataset: str) -> tuple[str, ...]:
-    """Perturbations that are defined on a graph.
-
-    Examples
-    --------
-    >>> kinds_of("Physics")
-    ('feature', 'structure')
-    """
-    return KINDS if dataset in LABEL_THRESHOLDS else KINDS[:2]
-
-
-@functools.lru_cache(maxsize=3)
-def problem(name: str, kind: str) -> Problem:
-    """Make the problem; the same for all seeds, as in GNNSafe."""
-    dataset = load(name)
-    split = make_split(dataset, "public" if dataset.public is not None else "random-10-10-80")
-    x, graph, y = _row_normalised(dataset), dataset.graph, dataset.y
-    plain = Problem(x, graph, y, split, dataset.num_classes, x, graph, np.arange(y.size))
-    if kind == "feature":
-        return replace(plain, foreign_x=ood.interpolated_features(x, seed=PERTURBATION_SEED))
-    if kind == "structure":
-        blocks = ood.random_blocks(graph, dataset.num_classes, seed=PERTURBATION_SEED)
-        return replace(plain, foreign_graph=blocks)
-    threshold = LABEL_THRESHOLDS[name]
-    left = ood.leave_out_classes(y, split, unknown=range(threshold), drop=[threshold])
-    return replace(
-        plain, y=left.y, split=left.split, num_classes=len(left.classes), foreign=left.unknown
-    )
-
-
-def _row_normalised(dataset: NodeDataset) -> Any:
-    # Before the mixture, as in GNNSafe: a mixture of raw counts would favour long documents.
-    x = sp.csr_array(dataset.x)
-    sums = np.asarray(x.sum(axis=1)).reshape(-1)
-    return sp.csr_array(sp.diags_array((1.0 / np.maximum(sums, 1.0)).astype(np.float32)) @ x)
 
 
 @dataclass(frozen=True)
@@ -125,10 +57,10 @@ class OODUnit(Unit):
         base = {
             "experiment": "ood",
             "kind": self.kind,
-            "perturbation_seed": PERTURBATION_SEED,
+            "perturbation_seed": ood_models.PERTURBATION_SEED,
             **self.run.identity(),
-            "model": asdict(GPN if score == "gpn-evidence" else CLASSIFIER),
-            "version": CODE_VERSION,
+            "model": asdict(ood_models.GPN if score == "gpn-evidence" else ood_models.CLASSIFIER),
+            "version": ood_models.CODE_VERSION,
         }
         if score in CALIBRATED:
             return {**base, **Method.of(score).identity(self.run)}
@@ -163,10 +95,10 @@ class OODUnit(Unit):
                 yield Failure(label, f"{type(error).__name__}: {error}", traceback.format_exc())
 
     def _measure(self, score: str) -> dict[str, Any]:
-        given = problem(self.run.dataset, self.kind)
+        given = ood_models.problem(self.run.dataset, self.kind)
         started = time.perf_counter()
         if score == "gpn-evidence":
-            own, foreign, accuracy = _evidence(self.run, self.kind, given)
+            own, foreign, accuracy = ood_models.evidence(self.run, self.kind, given)
         else:
             own, foreign, accuracy = _score(score, self.run, self.kind, given)
         found = ood.evaluate(
@@ -185,13 +117,11 @@ class OODUnit(Unit):
         }
 
 
-CLASSIFIER = ood.DetectorSettings()
-GPN = GPNSettings.latent16()
-
-
-def _score(score: str, run: Run, kind: str, given: Problem) -> tuple[Tensor, Tensor, float]:
-    own, foreign = _logits(run, kind, given)
-    accuracy = _accuracy(own, given)
+def _score(
+    score: str, run: Run, kind: str, given: ood_models.Problem
+) -> tuple[Tensor, Tensor, float]:
+    own, foreign = ood_models.logits(run, kind, given)
+    accuracy = ood_models.accuracy(own, given)
     if score == "max-probability":
         return ood.max_probability(own), ood.max_probability(foreign), accuracy
     if score == "energy":
@@ -209,95 +139,6 @@ def _score(score: str, run: Run, kind: str, given: Problem) -> tuple[Tensor, Ten
         ood.calibrated_confidence(calibrator, foreign, given.foreign_graph),
         accuracy,
     )
-
-
-def _logits(run: Run, kind: str, given: Problem) -> tuple[Tensor, Tensor]:
-    """Logits of the training graph and of the foreign one.
-
-    Perturbed features or edges do not change what is trained on, so those two kinds share one
-    classifier.
-    """
-    trained_on = "label" if kind == "label" else "all"
-    identity = {
-        **run.identity(),
-        "classes": trained_on,
-        "kind": kind,
-        "perturbation_seed": PERTURBATION_SEED,
-        "version": CODE_VERSION,
-        **asdict(CLASSIFIER),
-    }
-
-    def make() -> tuple[dict[str, Tensor], dict[str, Any]]:
-        trained = _classifier(run, kind)
-        tensors = {
-            "own": trained.logits(given.x, given.graph),
-            "foreign": trained.logits(given.foreign_x, given.foreign_graph),
-        }
-        return tensors, {"epoch": trained.best_epoch}
-
-    tensors, _ = kept("ood", identity, make)
-    return tensors["own"], tensors["foreign"]
-
-
-def _classifier(run: Run, kind: str) -> ood.TrainedDetector:
-    return _train_classifier(run, "label" if kind == "label" else "feature")
-
-
-@functools.lru_cache(maxsize=2)
-def _train_classifier(run: Run, kind: str) -> ood.TrainedDetector:
-    given = problem(run.dataset, kind)
-    return ood.train_detector(
-        given.x,
-        given.graph,
-        given.y,
-        given.split,
-        num_classes=given.num_classes,
-        settings=CLASSIFIER,
-        seed=run.init,
-    )
-
-
-def _evidence(run: Run, kind: str, given: Problem) -> tuple[Tensor, Tensor, float]:
-    identity = {
-        **run.identity(),
-        "kind": kind,
-        "perturbation_seed": PERTURBATION_SEED,
-        "version": CODE_VERSION,
-        **asdict(GPN),
-    }
-
-    def make() -> tuple[dict[str, Tensor], dict[str, Any]]:
-        trained = _train_posterior(run, "label" if kind == "label" else "feature")
-        tensors = {
-            "own": trained.predict(given.x, given.graph).alpha,
-            "foreign": trained.predict(given.foreign_x, given.foreign_graph).alpha,
-        }
-        return tensors, {"epochs": trained.epochs}
-
-    tensors, _ = kept("ood-gpn", identity, make)
-    own, foreign = (
-        ood.evidence(GPNPrediction(tensors[name], torch.zeros(0))) for name in ("own", "foreign")
-    )
-    return own, foreign, _accuracy(tensors["own"], given)
-
-
-@functools.lru_cache(maxsize=2)
-def _train_posterior(run: Run, kind: str) -> Any:
-    given = problem(run.dataset, kind)
-    return train_gpn(
-        given.x,
-        given.graph,
-        given.y,
-        given.split,
-        num_classes=given.num_classes,
-        settings=GPN,
-        seed=run.init,
-    )
-
-
-def _accuracy(scores: Tensor, given: Problem) -> float:
-    predicted = scores.argmax(dim=1).numpy()[given.split.test]
-    return round(float((predicted == given.y[given.split.test]).mean()), 8)
 
 
 class OODTable(GridTable):
@@ -330,14 +171,14 @@ class OODTable(GridTable):
             OODUnit(run, kind, scores)
             for dataset in selected(selection.datasets, self.datasets)
             for run in self._runs(dataset, selection)
-            for kind in kinds_of(dataset)
+            for kind in ood_models.kinds_of(dataset)
         ]
 
     def cells(self, selection: Selection) -> list[Cell]:
         numbers = printed.cells(self.name) if self.compare else {}
         cells = []
         for dataset in selected(selection.datasets, self.datasets):
-            for kind in kinds_of(dataset):
+            for kind in ood_models.kinds_of(dataset):
                 for score in selected(selection.methods, self.methods):
                     keys = {
                         (run.init, 0, 0): OODUnit(run, kind, (score,)).key(score)
