@@ -11,7 +11,12 @@ from torch import Tensor, nn
 from simi_mailbox.calibrators.base import TemperatureCalibrator
 from simi_mailbox.calibrators.inputs import CalibrationData, Labelled, NodeInputs
 from simi_mailbox.calibrators.likelihood import Likelihood, Loss, scaled_nll
-from simi_mailbox.calibrators.neighbours import Field, Fields, matmul, normalised_adjacency
+from simi_mailbox.calibrators.neighbours import (
+    Neighbourhoods,
+    PerIndex,
+    matmul,
+    normalised_adjacency,
+)
 from simi_mailbox.calibrators.registry import register
 from simi_mailbox.calibrators.training import Schedule, restore, stopping_split, train
 
@@ -101,7 +106,7 @@ class CaGCN(TemperatureCalibrator):
         Schedule.of(self)
 
     def _fit(self, data: CalibrationData) -> None:
-        likelihood = scaled_nll(data.logits.to(torch.float32))
+        likelihood = scaled_nll(data.logits)
         trained = train(
             lambda: self._network(data),
             *stopping_split(data, self.seed),
@@ -115,45 +120,48 @@ class CaGCN(TemperatureCalibrator):
 
     def _temperatures(self, data: NodeInputs) -> Tensor:
         network = restore(lambda: self._network(data), self.weights_)
-        scales = network.scales(network.fields.all)
+        scales: Tensor = network(None)
         return scales.clamp_min_(SMALLEST_SCALE).reciprocal_()
 
     def _network(self, data: NodeInputs) -> ScaleGCN:
-        pattern, values = normalised_adjacency(data.neighbourhoods)
-        smoothed = matmul(pattern, values, data.logits.to(torch.float32))
-        fields = Fields(pattern, values, smoothed)
-        return ScaleGCN(fields, data.num_classes, self.hidden, self.dropout)
+        return ScaleGCN(data, self.hidden, self.dropout).to(data.logits.dtype)
 
 
 class ScaleGCN(nn.Module):
-    """Two GCN layers; the inputs of ``fields`` are the propagated inputs Â Z of the first."""
+    """Two GCN layers over the logits, which give each node its inverse temperature."""
 
-    def __init__(self, fields: Fields, num_classes: int, hidden: int, dropout: float) -> None:
+    def __init__(self, data: NodeInputs, hidden: int, dropout: float) -> None:
         super().__init__()
-        self.fields, self.dropout = fields, dropout
-        self.first = nn.Linear(num_classes, hidden)
+        self.dropout = dropout
+        self.first = nn.Linear(data.num_classes, hidden)
         self.second = nn.Linear(hidden, 1)
         for layer in (self.first, self.second):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
+        pattern, values = normalised_adjacency(data.neighbourhoods, data.logits.dtype)
+        self._all = pattern, values, matmul(pattern, values, data.logits)
+        self._some = PerIndex(self._rows)
 
-    def forward(self, index: Tensor) -> Tensor:
-        """Inverse temperatures of the nodes ``index``."""
-        return self.scales(self.fields(index))
-
-    def scales(self, field: Field) -> Tensor:
-        """Inverse temperatures of the rows of ``field``."""
-        units = self.first(field.inputs).relu()
+    def forward(self, index: Tensor | None) -> Tensor:
+        """Inverse temperatures of the nodes ``index``, or of all nodes."""
+        pattern, values, smoothed = self._all if index is None else self._some(index)
+        units = self.first(smoothed).relu()
         units = F.dropout(units, self.dropout, self.training)
         sent = units @ self.second.weight.t()
-        return F.softplus(matmul(field.pattern, field.values, sent) + self.second.bias).flatten()
+        return F.softplus(matmul(pattern, values, sent) + self.second.bias).flatten()
+
+    def _rows(self, index: Tensor) -> tuple[Neighbourhoods, Tensor, Tensor]:
+        pattern, values, smoothed = self._all
+        rows, entries = pattern.take(index)
+        compact, columns = rows.compact()
+        return compact, values[entries], smoothed[columns]
 
 
 def margin_loss(logits: Tensor, likelihood: Likelihood, weight: float) -> Likelihood:
     """The original objective of CaGCN: NLL plus ``weight`` times the margin term."""
 
     def of(nodes: Labelled) -> Loss:
-        nll, z = likelihood(nodes), logits[nodes.index].to(torch.float32)
+        nll, z = likelihood(nodes), logits[nodes.index]
         right = z.argmax(dim=1) == nodes.y
 
         def loss(scale: Tensor) -> Tensor:

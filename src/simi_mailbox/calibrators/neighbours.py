@@ -6,9 +6,9 @@ is that of one number per entry and a few per node: O(E + V·K), never O(E·K).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import scipy.sparse
@@ -101,53 +101,40 @@ class Neighbourhoods:
         )
 
 
-class Fields:
-    """What some receiving nodes look at, found once for every set of nodes asked for.
+T = TypeVar("T")
 
-    Training asks for the same few nodes in every epoch, and only their rows cost anything.
 
-    Parameters
-    ----------
-    pattern, values
-        A sparse matrix [n, n].
-    inputs : Tensor [n, ...]
-        What the sending nodes have to say.
+class PerIndex(Generic[T]):
+    """``build(index)``, done once for every index tensor.
+
+    Training asks for the same few nodes in every epoch. What it takes to answer for them, such as
+    their rows of a sparse matrix, is cut out at the first question.
 
     Examples
     --------
-    >>> pattern, values = normalised_adjacency(Graph.from_edges([[0, 1], [1, 2]]))
-    >>> field = Fields(pattern, values, torch.tensor([5.0, 6.0, 7.0]))(torch.tensor([0]))
-    >>> field.inputs.tolist(), field.values.numel(), field.pattern.num_rows
-    ([5.0, 6.0], 2, 1)
+    >>> doubled = PerIndex(lambda index: 2 * index)
+    >>> nodes = torch.tensor([1, 2])
+    >>> doubled(nodes) is doubled(nodes)
+    True
     """
 
-    def __init__(self, pattern: Neighbourhoods, values: Tensor, inputs: Tensor) -> None:
-        self.all = Field(pattern, values, inputs)
-        self._known: list[tuple[Tensor, Field]] = []
+    def __init__(self, build: Callable[[Tensor], T]) -> None:
+        self._build = build
+        self._known: list[tuple[Tensor, T]] = []
 
-    def __call__(self, index: Tensor) -> Field:
-        """Rows ``index``, with only the columns they look at."""
-        for known, field in self._known:
+    def __call__(self, index: Tensor) -> T:
+        """Answer for the nodes ``index``."""
+        for known, answer in self._known:
             if known is index:
-                return field
-        rows, entries = self.all.pattern.take(index)
-        compact, columns = rows.compact()
-        field = Field(compact, self.all.values[entries], self.all.inputs[columns])
-        self._known.append((index, field))
-        return field
+                return answer
+        self._known.append((index, self._build(index)))
+        return self._known[-1][1]
 
 
-@dataclass(frozen=True)
-class Field:
-    """Rows of a sparse matrix, and the inputs of the columns that they look at."""
-
-    pattern: Neighbourhoods
-    values: Tensor
-    inputs: Tensor
-
-
-def normalised_adjacency(graph: Graph) -> tuple[Neighbourhoods, Tensor]:
-    """D^-1/2 (A + I) D^-1/2 of the GCN, as a pattern and its values (float32).
+def normalised_adjacency(
+    graph: Graph, dtype: torch.dtype = torch.float32
+) -> tuple[Neighbourhoods, Tensor]:
+    """D^-1/2 (A + I) D^-1/2 of the GCN, as a pattern and its values.
 
     Degrees are those of the receiving rows, which for undirected graphs is the usual definition.
 
@@ -160,7 +147,7 @@ def normalised_adjacency(graph: Graph) -> tuple[Neighbourhoods, Tensor]:
             [0.0000, 0.0000, 1.0000]])
     """
     pattern = Neighbourhoods.closed(graph)
-    root = pattern.indptr.diff().to(torch.float32).rsqrt()
+    root = pattern.indptr.diff().to(dtype).rsqrt()
     return pattern, root[pattern.rows] * root[pattern.indices]
 
 

@@ -1,0 +1,150 @@
+"""The network of GATS, without a gather over the edges.
+
+z_i·z_j is fixed, and γ takes three values, so the attention scores are fixed numbers times one of
+nine learned factors: an epoch costs O(E·heads + V·K·heads), and memory never holds O(E·K).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from simi_mailbox.calibrators.inputs import NodeInputs
+from simi_mailbox.calibrators.neighbours import Neighbourhoods, PerIndex, attend, matmul, products
+from simi_mailbox.calibrators.training_nodes import FURTHER
+from simi_mailbox.softmax import confidence
+
+FLOOR = 0.1
+SLOPE = 0.2
+
+
+@dataclass(frozen=True)
+class Field:
+    """What never changes while training, for some receiving nodes."""
+
+    pattern: Neighbourhoods
+    products: Tensor
+    sorted: Tensor
+    """Sorted logits of the sending nodes, in [0, 1]."""
+    gaps: Tensor
+    """Confidence of the receiving nodes minus that of their neighbourhood."""
+    distances: Tensor | None
+    """0, 1 or 2 for every sending node: see `training_nodes`."""
+    pairs: Tensor | None
+    """3 · distance of the receiving + distance of the sending node, for every entry."""
+
+
+class TemperatureAttention(nn.Module):
+    """Temperatures of nodes by the formula of `gats.GATS`.
+
+    Parameters
+    ----------
+    data : NodeInputs
+        Logits and graph.
+    distances : Tensor, optional
+        Distance of every node to the training nodes (0, 1, 2); without it γ = 1 everywhere.
+    heads : int
+        Number of rows of Θ.
+    start : float
+        Initial T₀.
+    bent : bool
+        Whether T and γ are kept positive.
+
+    Examples
+    --------
+    >>> from simi_mailbox.graph import Graph
+    >>> nodes = NodeInputs(torch.eye(3), Graph.from_edges([[0, 1], [1, 2]]))
+    >>> network = TemperatureAttention(nodes, torch.tensor([0, 1, 2]))
+    >>> network.temperatures(None).shape, sum(p.numel() for p in network.parameters())
+    (torch.Size([3]), 28)
+    """
+
+    def __init__(
+        self,
+        data: NodeInputs,
+        distances: Tensor | None = None,
+        heads: int = 8,
+        start: float = 1.0,
+        bent: bool = True,
+    ) -> None:
+        super().__init__()
+        self.bent = bent
+        self.theta = nn.Parameter(torch.empty(heads, data.num_classes))
+        nn.init.xavier_uniform_(self.theta)
+        self.base = nn.Parameter(torch.tensor(start))
+        self.omega = nn.Parameter(torch.zeros(()))
+        if distances is not None:
+            self.gamma = nn.Parameter(torch.ones(FURTHER))
+        self._all = whole_field(data, distances)
+        self._some = PerIndex(self._rows)
+
+    def forward(self, index: Tensor | None) -> Tensor:
+        """Inverse temperatures of the nodes ``index``, or of all nodes."""
+        return self.temperatures(index).reciprocal()
+
+    def temperatures(self, index: Tensor | None) -> Tensor:
+        """Temperatures of the nodes ``index``, or of all nodes."""
+        field = self._all if index is None else self._some(index)
+        scores, sent = field.products, field.sorted @ self.theta.t()
+        if field.distances is not None and field.pairs is not None:
+            learned = positive(self.gamma) if self.bent else self.gamma
+            gamma = torch.cat([learned, learned.new_ones(1)])
+            factors = gamma.outer(gamma).reciprocal().flatten()
+            scores = scores * factors.index_select(0, field.pairs)
+            sent = sent * gamma.index_select(0, field.distances)[:, None]
+        heard = attend(field.pattern, F.leaky_relu(scores, SLOPE), sent)
+        result = F.softplus(heard + (self.omega * field.gaps)[:, None]).mean(dim=1) + self.base
+        return positive(result) if self.bent else result
+
+    def _rows(self, index: Tensor) -> Field:
+        field = self._all
+        rows, entries = field.pattern.take(index)
+        compact, columns = rows.compact()
+        return Field(
+            compact,
+            field.products[entries],
+            field.sorted[columns],
+            field.gaps[index],
+            None if field.distances is None else field.distances[columns],
+            None if field.pairs is None else field.pairs[entries],
+        )
+
+
+def whole_field(data: NodeInputs, distances: Tensor | None) -> Field:
+    """All nodes, receiving and sending."""
+    z, pattern = data.logits, Neighbourhoods.closed(data.neighbourhoods)
+    sure = confidence(z).to(z.dtype)
+    share = pattern.indptr.diff().to(z.dtype).reciprocal()
+    mean = matmul(pattern, share[pattern.rows], sure[:, None]).flatten()
+    pairs = None
+    if distances is not None:
+        pairs = 3 * distances[pattern.rows] + distances[pattern.indices]
+    return Field(pattern, products(pattern, z, z), sorted_unit(z), sure - mean, distances, pairs)
+
+
+def sorted_unit(logits: Tensor) -> Tensor:
+    """Every row scaled to [0, 1] and sorted; a constant row, which has no scale, becomes zero.
+
+    Examples
+    --------
+    >>> sorted_unit(torch.tensor([[3.0, 1.0, 2.0], [7.0, 7.0, 7.0]])).tolist()
+    [[0.0, 0.5, 1.0], [0.0, 0.0, 0.0]]
+    """
+    lowest, highest = logits.aminmax(dim=1, keepdim=True)
+    spread = highest - lowest
+    unit = (logits - lowest) / spread.masked_fill(spread == 0, 1.0)
+    return unit.sort(dim=1).values
+
+
+def positive(x: Tensor) -> Tensor:
+    """x above `FLOOR`; below it, smoothly bent so that it never reaches zero.
+
+    Examples
+    --------
+    >>> positive(torch.tensor([2.0, 0.1, 0.0, -9.0]))
+    tensor([2.0000e+00, 1.0000e-01, 3.6788e-02, 4.5400e-06])
+    """
+    return (x - FLOOR).relu() + FLOOR * (x / FLOOR - 1).clamp(-10.0, 0.0).exp()

@@ -1,0 +1,172 @@
+"""GATS: the fast layer against the obvious one, what it recovers, and where others break."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from simi_mailbox.calibrators.gats import GATS
+from simi_mailbox.calibrators.gats_attention import TemperatureAttention, positive, sorted_unit
+from simi_mailbox.calibrators.inputs import NodeInputs
+from simi_mailbox.calibrators.likelihood import scaled_nll
+from simi_mailbox.calibrators.temperature import TemperatureScaling
+from simi_mailbox.calibrators.training_nodes import TrainingNodes
+from simi_mailbox.exceptions import SolverError
+from simi_mailbox.graph import Graph
+
+from .gather_gats import gather_temperatures
+from .problems import homophilous, problem
+
+
+def random_weights(seed: int = 0) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    theta = torch.randn(3, 4, generator=generator, dtype=torch.float64)
+    weights = {"theta": theta, "base": torch.tensor(0.7), "omega": torch.tensor(-0.8)}
+    weights["gamma"] = torch.tensor([0.5, 1.7])
+    return {name: value.double().requires_grad_() for name, value in weights.items()}
+
+
+def test_fast_layer_has_values_and_gradients_of_the_layer_with_gathers() -> None:
+    logits, graph = homophilous(80)
+    logits = logits.double()
+    distances = TrainingNodes.remember(torch.arange(10), logits, graph).distances(logits, graph)
+    assert distances.bincount().min() > 0
+    network = TemperatureAttention(NodeInputs(logits, graph), distances, heads=3).double()
+    weights = random_weights()
+    network.load_state_dict(weights)
+
+    index = torch.tensor([40, 3, 11, 79, 0])
+    slow = gather_temperatures(weights, logits, graph, distances)
+    torch.testing.assert_close(network.temperatures(None), slow)
+    torch.testing.assert_close(network.temperatures(index), slow[index])
+    towards = torch.linspace(-1, 1, 5, dtype=torch.float64)
+    (slow[index] * towards).sum().backward()  # type: ignore[no-untyped-call]
+    (network.temperatures(index) * towards).sum().backward()  # type: ignore[no-untyped-call]
+    for name, parameter in network.named_parameters():
+        torch.testing.assert_close(parameter.grad, weights[name].grad)
+
+
+def test_probabilities_follow_the_formula_from_the_fitted_weights() -> None:
+    logits, graph = homophilous(60)
+    y, holdout = logits.argmax(1), torch.arange(30, 45)
+    cal = GATS(epochs=20).fit(logits, y, graph=graph, mask=torch.arange(30), holdout_mask=holdout)
+    distances = TrainingNodes.remember(holdout, logits, graph).distances(logits, graph)
+    expected = gather_temperatures(cal.weights_, logits, graph, distances)
+    temperatures = cal.node_temperatures(logits, graph=graph)
+    torch.testing.assert_close(temperatures, expected, rtol=1e-4, atol=1e-5)
+    assert (cal.weights_["gamma"] != 1).all()
+
+
+def test_reaches_the_oracle_when_the_truth_is_in_the_family() -> None:
+    logits, graph = homophilous(4000)
+    network = TemperatureAttention(NodeInputs(logits, graph), heads=1, start=0.2)
+    with torch.no_grad():
+        network.theta.copy_(torch.tensor([[0.0, 9.0, 4.0, -4.0]]))
+        network.omega.fill_(-4.0)
+        truth = network.temperatures(None)
+    case = problem(logits, graph, truth)
+    cal = GATS(weight_decay=0.0, lr=0.05)
+    cal.fit(logits, case.y, graph=graph, mask=case.mask, holdout_mask=case.holdout)
+    plain = TemperatureScaling().fit(logits, case.y, mask=case.mask)
+    oracle = case.nll(case.truth)
+    assert case.nll(plain.predict_proba(logits)) > 1.02 * oracle
+    assert case.nll(cal.predict_proba(logits, graph=graph)) < 1.02 * oracle
+
+
+def test_positive_leaves_usual_temperatures_alone_and_is_smooth() -> None:
+    x = torch.linspace(-2, 3, 5001, dtype=torch.float64).requires_grad_()
+    y = positive(x)
+    assert (y > 0).all()
+    torch.testing.assert_close(y[x >= 0.1], x[x >= 0.1])
+    (slope,) = torch.autograd.grad(y.sum(), x)
+    assert (slope[x > -0.8] > 0).all()
+    assert slope.diff().abs().max() < 0.011  # no jump: the steepest bend is 0.001 / FLOOR
+
+
+def test_temperatures_stay_positive_where_the_published_formula_fails() -> None:
+    logits, graph = homophilous(100)
+    for strict in (False, True):
+        cal = GATS(epochs=2, strict_paper=strict)
+        cal.fit(logits, logits.argmax(1), graph=graph, mask=torch.arange(50))
+        cal.weights_["base"].fill_(-5.0)
+        if strict:
+            with pytest.raises(SolverError, match="100 nodes .* strict_paper=False"):
+                cal.predict_proba(logits, graph=graph)
+        else:
+            assert (cal.node_temperatures(logits, graph=graph) > 0).all()
+            probs = cal.predict_proba(logits, graph=graph)
+            assert torch.equal(probs.argmax(1), logits.argmax(1))
+
+
+def test_strict_and_default_agree_on_usual_temperatures() -> None:
+    case = problem(*homophilous(300), torch.full((300,), 1.5))
+    found = []
+    for strict in (False, True):
+        cal = GATS(epochs=60, strict_paper=strict)
+        cal.fit(case.logits, case.y, graph=case.graph, mask=case.mask, holdout_mask=case.holdout)
+        found.append(cal.predict_proba(case.logits, graph=case.graph))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
+
+
+def test_training_nodes_are_known_again_after_renaming_and_nowhere_else() -> None:
+    logits, graph = homophilous(200)
+    nodes = TrainingNodes.remember(torch.arange(20), logits, graph)
+    here = nodes.distances(logits, graph)
+    order = torch.randperm(200, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(nodes.distances(logits[order], graph.permute(order)), here[order])
+    assert torch.equal(nodes.distances(logits + 1e-3, graph), here)  # same graph: same places
+    stranger, elsewhere = homophilous(200, seed=7)
+    assert (nodes.distances(stranger, elsewhere) == 2).all()
+
+
+def test_twins_of_training_nodes_are_not_mistaken_for_them() -> None:
+    logits = torch.zeros(5, 2)
+    graph = Graph.from_edges([[0], [1]], num_nodes=5)  # nodes 2, 3, 4 cannot be told apart
+    nodes = TrainingNodes.remember(torch.tensor([2]), logits, graph)
+    assert nodes.distances(logits, graph).tolist() == [2, 2, 0, 2, 2]
+    elsewhere = Graph.from_edges([[1], [2]], num_nodes=5)
+    assert (nodes.distances(logits, elsewhere) == 2).all()
+
+
+def test_likelihood_goes_down_while_training() -> None:
+    case = problem(*homophilous(600), torch.full((600,), 3.0))
+    cal = GATS(weight_decay=0.0).fit(case.logits, case.y, graph=case.graph, mask=case.mask)
+    at_one = scaled_nll(case.logits)
+    nodes = type("N", (), {"index": case.test, "y": case.y[case.test]})()
+    before = at_one(nodes)(torch.ones(len(case.test)))
+    after = at_one(nodes)(1 / cal.node_temperatures(case.logits, graph=case.graph)[case.test])
+    assert after < before - 0.05
+
+
+@pytest.mark.parametrize(
+    ("logits", "y", "edges"),
+    [
+        (torch.zeros(1, 2), [1], [[], []]),
+        (torch.zeros(3, 2), [1, 0, 1], [[0], [1]]),
+        (torch.full((4, 3), 1e6), [2, 2, 2, 2], [[0, 1], [1, 2]]),
+        (1e5 * torch.eye(3), [0, 1, 1], [[0], [1]]),
+    ],
+)
+@pytest.mark.parametrize("with_holdout", [False, True])
+def test_tiny_constant_and_extreme_inputs_give_probabilities(
+    logits: Tensor, y: list[int], edges: list[list[int]], with_holdout: bool
+) -> None:
+    graph = Graph.from_edges(torch.tensor(edges, dtype=torch.int64), len(y))
+    holdout = torch.tensor([0]) if with_holdout else None
+    cal = GATS(epochs=30)
+    cal.fit(logits, torch.tensor(y), graph=graph, mask=torch.arange(len(y)), holdout_mask=holdout)
+    probs = cal.predict_proba(logits, graph=graph)
+    torch.testing.assert_close(probs.sum(1), torch.ones(len(y)))
+    assert (cal.node_temperatures(logits, graph=graph) > 0).all()
+
+
+def test_constant_rows_sort_to_zero() -> None:
+    assert torch.equal(sorted_unit(torch.full((2, 3), 5.0)), torch.zeros(2, 3))
+
+
+@pytest.mark.parametrize("wrong", [{"heads": 0}, {"start": 0.0}, {"epochs": 0}])
+def test_refuses_settings_that_make_no_sense(wrong: dict[str, float]) -> None:
+    logits, graph = homophilous(50)
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        GATS(**wrong).fit(logits, logits.argmax(1), graph=graph, mask=torch.arange(50))  # type: ignore[arg-type]
