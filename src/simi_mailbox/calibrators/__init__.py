@@ -4,6 +4,7 @@ from simi_mailbox.calibrators.base import Calibrator, TemperatureCalibrator
 from simi_mailbox.calibrators.cagcn import CaGCN
 from simi_mailbox.calibrators.dirichlet import Dirichlet
 from simi_mailbox.calibrators.ensemble_temperature import EnsembleTemperatureScaling
+from simi_mailbox.calibrators.gats import GATS
 from simi_mailbox.calibrators.group_calibration import GroupCalibration
 from simi_mailbox.calibrators.histogram import HistogramBinning
 from simi_mailbox.calibrators.io import load
@@ -19,6 +20,7 @@ from simi_mailbox.calibrators.uncalibrated import Uncalibrated
 from simi_mailbox.calibrators.vector import VectorScaling
 
 __all__ = [
+    "GATS",
     "CaGCN",
     "Calibrator",
     "Dirichlet",
