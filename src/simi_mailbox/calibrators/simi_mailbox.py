@@ -95,7 +95,9 @@ class SimiMailbox(GroupedTemperature):
     def _fit(self, data: CalibrationData) -> None:
         start = global_temperature(data)
         if start.at_bound[0]:
-            warnings.warn(bound_message(data), CalibrationWarning, stacklevel=3)
+            warnings.warn(
+                bound_message(data, start.temperatures[0]), CalibrationWarning, stacklevel=3
+            )
         self.temperature_ = float(start.temperatures[0])
         self._make_groups(data)
         n_groups = len(self.centroids_)

@@ -42,7 +42,9 @@ class TemperatureScaling(TemperatureCalibrator):
     def _fit(self, data: CalibrationData) -> None:
         solution = global_temperature(data)
         if solution.at_bound[0]:
-            warnings.warn(bound_message(data), CalibrationWarning, stacklevel=3)
+            warnings.warn(
+                bound_message(data, solution.temperatures[0]), CalibrationWarning, stacklevel=3
+            )
         self.temperature_ = float(solution.temperatures[0])
 
     def _temperatures(self, data: NodeInputs) -> Tensor:
@@ -56,12 +58,16 @@ def global_temperature(data: CalibrationData) -> Solution:
     return fit_cross_entropy(z, data.calibration.y, one_group, 1, theta_bounds(z))
 
 
-def bound_message(data: CalibrationData) -> str:
+def bound_message(data: CalibrationData, temperature: float) -> str:
     """Why the likelihood has no inner optimum."""
-    predicted = data.calibration_logits.argmax(dim=1)
-    right = int((predicted == data.calibration.y).sum())
+    wrong = int((data.calibration_logits.argmax(dim=1) != data.calibration.y).sum())
+    n = len(data.calibration)
+    reason = (
+        f"all {n} calibration nodes are predicted right, so certainty is likeliest"
+        if wrong == 0
+        else f"the labels of the {n} calibration nodes are likeliest under a uniform guess"
+    )
     return (
-        f"the temperature lies on its bound: of {len(data.calibration)} calibration nodes {right} "
-        "are predicted right, so the likelihood has no inner optimum; "
-        "more calibration nodes would help"
+        f"the temperature lies on its bound ({temperature:.3g}): {reason}; check the labels, "
+        "or use more calibration nodes"
     )

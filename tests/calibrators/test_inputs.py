@@ -1,0 +1,141 @@
+"""The door: what is wrong with an input is said there, and labels are cut there."""
+
+import numpy as np
+import pytest
+import torch
+
+from simi_mailbox import NotFittedError, SimiMailbox, TemperatureScaling
+from simi_mailbox.calibrators.base import Calibrator, keep_argmax
+from simi_mailbox.calibrators.inputs import CalibrationData
+from tests.strategies import make_problem
+
+CASE = make_problem(0)
+
+
+def fit(calibrator=None, **changes):
+    arguments = {"logits": CASE.logits, "y": CASE.y, "mask": CASE.mask, "graph": CASE.edges}
+    arguments.update(changes)
+    return (calibrator or SimiMailbox()).fit(**arguments)
+
+
+def with_logits(row, value):
+    logits = CASE.logits.copy()
+    logits[row, 1] = value
+    return logits
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"logits": with_logits(7, np.nan)}, ValueError, "first is node 7"),
+        ({"logits": with_logits(9, np.inf)}, ValueError, "first is node 9"),
+        ({"logits": CASE.logits[0]}, ValueError, r"\[nodes, classes\], got \[4\]"),
+        ({"logits": CASE.logits[:0]}, ValueError, "no node"),
+        ({"logits": CASE.logits[:, :1]}, ValueError, "at least two classes"),
+        ({"logits": CASE.logits > 0}, TypeError, "must be numbers"),
+        ({"logits": CASE.logits.astype(str)}, TypeError, "must be numbers"),
+        ({"y": CASE.y[:50]}, ValueError, r"got 50 labels; expected one per node \(120\)"),
+        ({"y": np.where(np.arange(120) == CASE.mask[3], 9, CASE.y)}, ValueError, "has label 9"),
+        ({"y": np.where(np.arange(120) == CASE.mask[3], -1, CASE.y)}, ValueError, "has label -1"),
+        ({"y": CASE.y + 0.5}, ValueError, "whole numbers"),
+        ({"y": np.zeros((120, 4))}, ValueError, "one-dimensional"),
+        ({"mask": np.zeros(120, bool)}, ValueError, "selects no node"),
+        ({"mask": []}, ValueError, "selects no node"),
+        ({"mask": None}, TypeError, "which nodes' labels may be read"),
+        ({"mask": np.ones(7, bool)}, ValueError, "7 entries for 120 nodes"),
+        ({"mask": [0, 0]}, ValueError, "twice"),
+        ({"mask": [0, 120]}, ValueError, r"names node 120.*0\.\.119"),
+        ({"mask": [-1]}, ValueError, "names node -1"),
+        ({"mask": [0.0, 1.0]}, TypeError, "boolean or integer"),
+        ({"graph": None}, TypeError, r"SimiMailbox needs graph: pass graph="),
+        ({"graph": [[0, 500], [1, 1]]}, ValueError, "edge 1 joins nodes 500"),
+        ({"y": CASE.y[CASE.mask], "holdout_mask": [0]}, ValueError, "full length 120, got 60"),
+        ({"features": np.zeros((3, 2))}, ValueError, "one row per node"),
+        ({"features": np.full((120, 2), np.nan)}, ValueError, "NaN"),
+    ],
+)
+def test_bad_input_is_refused_and_leaves_nothing_fitted(changes, error, message):
+    calibrator = SimiMailbox()
+    with pytest.raises(error, match=message):
+        fit(calibrator, **changes)
+    with pytest.raises(NotFittedError, match="not fitted"):
+        calibrator.predict_proba(CASE.logits, graph=CASE.edges)
+
+
+def test_all_forms_of_mask_and_labels_mean_the_same():
+    boolean = np.zeros(120, bool)
+    boolean[CASE.mask] = True
+    expected = fit().predict_proba(CASE.logits, graph=CASE.edges)
+    for changes in (
+        {"mask": boolean},
+        {"mask": torch.from_numpy(boolean)},
+        {"mask": CASE.mask.tolist()},
+        {"mask": CASE.mask.astype(np.int32)},
+        {"y": CASE.y[CASE.mask]},
+        {"y": CASE.y[:, None]},
+        {"y": torch.from_numpy(CASE.y)},
+        {"y": CASE.y.astype(float)},
+        {"y": np.where(boolean, CASE.y, np.nan)},
+    ):
+        found = fit(**changes).predict_proba(CASE.logits, graph=CASE.edges)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_method_sees_only_the_labels_of_its_masks():
+    seen = {}
+
+    class Spy(Calibrator):
+        def _fit(self, data: CalibrationData) -> None:
+            seen.update(vars(data))
+
+        def _predict(self, data):
+            return torch.softmax(data.logits, 1)
+
+    Spy().fit(CASE.logits, CASE.y, mask=CASE.mask, holdout_mask=[1, 5])
+    assert sorted(seen) == ["calibration", "features", "forward", "graph", "holdout", "logits"]
+    assert seen["calibration"].y.tolist() == CASE.y[CASE.mask].tolist()
+    assert seen["holdout"].y.tolist() == CASE.y[[1, 5]].tolist()
+
+
+def test_other_classes_than_fitted_are_refused():
+    calibrator = TemperatureScaling().fit(CASE.logits, CASE.y, mask=CASE.mask)
+    with pytest.raises(ValueError, match="have 3 classes, but this calibrator was fitted on 4"):
+        calibrator.predict_proba(CASE.logits[:, :3])
+
+
+def test_a_failed_second_fit_forgets_the_first():
+    calibrator = fit()
+    calibrator.set_params(n_groups=0)
+    with pytest.raises(ValueError, match="n_groups"):
+        fit(calibrator)
+
+
+def test_inputs_are_not_changed():
+    logits, y = CASE.logits.copy(), CASE.y.copy()
+    fit().predict_proba(CASE.logits, graph=CASE.edges)
+    np.testing.assert_array_equal(CASE.logits, logits)
+    np.testing.assert_array_equal(CASE.y, y)
+
+
+def test_read_only_arrays_are_welcome():
+    logits = CASE.logits.copy()
+    logits.setflags(write=False)
+    fit(logits=logits).predict_proba(logits, graph=CASE.edges)[0, 0] = 1.0
+
+
+def test_ties_made_by_rounding_are_undone():
+    logits = torch.tensor([[1.0, 1.0 + 1e-7], [2.0, 1.0]])
+    probs = torch.tensor([[0.5, 0.5], [0.7, 0.3]])
+    keep_argmax(probs, logits)
+    assert probs.argmax(1).tolist() == [1, 0]
+    assert probs[0, 1] - 0.5 < 1e-6
+
+
+def test_parameters_can_be_read_set_and_refused():
+    calibrator = SimiMailbox(n_groups=7)
+    assert calibrator.get_params()["n_groups"] == 7
+    assert repr(calibrator) == "SimiMailbox(n_groups=7)"
+    calibrator.set_params(n_groups=3)
+    assert calibrator.n_groups == 3
+    with pytest.raises(ValueError, match="no parameter 'groups'"):
+        calibrator.set_params(groups=3)
