@@ -117,7 +117,8 @@ def latex(result: TableResult) -> str:
         printed = [_latex_number(_printed(line, result)) for line in lines]
         body.append(f"{dataset} & {backbone.upper()} & {' & '.join(measured)} \\\\")
         body.append(f" & \\emph{{printed}} & {' & '.join(printed)} \\\\")
-    head = " & ".join(["graph", "backbone", *map(_title(result), names)])
+    title = _title(result)
+    head = " & ".join(["graph", "backbone", *(_latex_text(title(name)) for name in names)])
     return "\n".join(
         [
             "\\begin{table}",
@@ -221,17 +222,19 @@ def _grid(rows: list[list[str]]) -> list[str]:
 
 
 def _latex_number(text: str) -> str:
-    return text if text == NOTHING else "$" + text.replace("±", "\\pm") + "$"
+    return "--" if text == NOTHING else "$" + text.replace("±", "\\pm") + "$"
 
 
 def _latex_text(text: str) -> str:
     for plain, escaped in (
+        ("&", "\\&"),
         ("%", "\\%"),
         ("±", "$\\pm$"),
         ("λ", "$\\lambda$"),
         ("Δ", "$\\Delta$"),
         ("×", "$\\times$"),
         ("−", "$-$"),
+        ("–", "--"),
         ("_", "\\_"),
     ):
         text = text.replace(plain, escaped)

@@ -1,0 +1,177 @@
+"""Problems of detection, and what the trained models say about them."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from simi_mailbox import ood
+from simi_mailbox.data import NodeDataset, Split, load, make_split
+from simi_mailbox.data.split import IntArray
+from simi_mailbox.experiments.downstream.keep import kept
+from simi_mailbox.experiments.protocol import Run
+from simi_mailbox.graph import Graph
+from simi_mailbox.models.gpn import GPNPrediction, GPNSettings, TrainedGPN, train_gpn
+
+KINDS = ("feature", "structure", "label")
+# GNNSafe's thresholds t: classes above t are known, t itself is used for exposure, those below
+# are to be detected. It defines none for Physics.
+LABEL_THRESHOLDS = {"Cora": 3, "Photo": 4}
+PERTURBATION_SEED = 123
+# Raised when the code changes what the same settings compute.
+CODE_VERSION = 1
+
+CLASSIFIER = ood.DetectorSettings()
+GPN = GPNSettings.latent16()
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A graph to train on, and the nodes to tell its test nodes from.
+
+    ``foreign_x`` and ``foreign_graph`` hold the nodes ``foreign``; the same features or graph as
+    in training where only the other is perturbed.
+    """
+
+    x: Any
+    graph: Graph
+    y: IntArray
+    split: Split
+    num_classes: int
+    foreign_x: Any
+    foreign_graph: Graph
+    foreign: IntArray
+
+
+def kinds_of(dataset: str) -> tuple[str, ...]:
+    """Perturbations that are defined on a graph.
+
+    Examples
+    --------
+    >>> kinds_of("Physics")
+    ('feature', 'structure')
+    """
+    return KINDS if dataset in LABEL_THRESHOLDS else KINDS[:2]
+
+
+@functools.lru_cache(maxsize=3)
+def problem(name: str, kind: str) -> Problem:
+    """Make the problem; the same for all seeds, as in GNNSafe."""
+    dataset = load(name)
+    split = make_split(dataset, "public" if dataset.public is not None else "random-10-10-80")
+    x, graph, y = _row_normalised(dataset), dataset.graph, dataset.y
+    plain = Problem(x, graph, y, split, dataset.num_classes, x, graph, np.arange(y.size))
+    if kind == "feature":
+        return replace(plain, foreign_x=ood.interpolated_features(x, seed=PERTURBATION_SEED))
+    if kind == "structure":
+        blocks = ood.random_blocks(graph, dataset.num_classes, seed=PERTURBATION_SEED)
+        return replace(plain, foreign_graph=blocks)
+    threshold = LABEL_THRESHOLDS[name]
+    left = ood.leave_out_classes(y, split, unknown=range(threshold), drop=[threshold])
+    return replace(
+        plain, y=left.y, split=left.split, num_classes=len(left.classes), foreign=left.unknown
+    )
+
+
+def _row_normalised(dataset: NodeDataset) -> Any:
+    # Before the mixture, as in GNNSafe: a mixture of raw counts would favour long documents.
+    x = sp.csr_array(dataset.x)
+    sums = np.asarray(x.sum(axis=1)).reshape(-1)
+    return sp.csr_array(sp.diags_array((1.0 / np.maximum(sums, 1.0)).astype(np.float32)) @ x)
+
+
+def logits(run: Run, kind: str, given: Problem) -> tuple[Tensor, Tensor]:
+    """Logits of the training graph and of the foreign one.
+
+    Perturbed features or edges do not change what is trained on, so those two kinds share one
+    classifier.
+    """
+    identity = {
+        **run.identity(),
+        "classes": "label" if kind == "label" else "all",
+        "kind": kind,
+        "perturbation_seed": PERTURBATION_SEED,
+        "version": CODE_VERSION,
+        **asdict(CLASSIFIER),
+    }
+
+    def make() -> tuple[dict[str, Tensor], dict[str, Any]]:
+        trained = _train_classifier(run, _trained_on(kind))
+        tensors = {
+            "own": trained.logits(given.x, given.graph),
+            "foreign": trained.logits(given.foreign_x, given.foreign_graph),
+        }
+        return tensors, {"epoch": trained.best_epoch}
+
+    tensors, _ = kept("ood", identity, make)
+    return tensors["own"], tensors["foreign"]
+
+
+def _trained_on(kind: str) -> str:
+    """A kind with the same training graph and classes: one model serves both."""
+    return "label" if kind == "label" else "feature"
+
+
+@functools.lru_cache(maxsize=2)
+def _train_classifier(run: Run, kind: str) -> ood.TrainedDetector:
+    given = problem(run.dataset, kind)
+    return ood.train_detector(
+        given.x,
+        given.graph,
+        given.y,
+        given.split,
+        num_classes=given.num_classes,
+        settings=CLASSIFIER,
+        seed=run.init,
+    )
+
+
+def evidence(run: Run, kind: str, given: Problem) -> tuple[Tensor, Tensor, float]:
+    """GPN's evidence on the training graph and on the foreign one, and its test accuracy."""
+    identity = {
+        **run.identity(),
+        "kind": kind,
+        "perturbation_seed": PERTURBATION_SEED,
+        "version": CODE_VERSION,
+        **asdict(GPN),
+    }
+
+    def make() -> tuple[dict[str, Tensor], dict[str, Any]]:
+        trained = _train_posterior(run, _trained_on(kind))
+        tensors = {
+            "own": trained.predict(given.x, given.graph).alpha,
+            "foreign": trained.predict(given.foreign_x, given.foreign_graph).alpha,
+        }
+        return tensors, {"epochs": trained.epochs}
+
+    tensors, _ = kept("ood-gpn", identity, make)
+    own, foreign = (
+        ood.evidence(GPNPrediction(tensors[name], torch.zeros(0))) for name in ("own", "foreign")
+    )
+    return own, foreign, accuracy(tensors["own"], given)
+
+
+@functools.lru_cache(maxsize=2)
+def _train_posterior(run: Run, kind: str) -> TrainedGPN:
+    given = problem(run.dataset, kind)
+    return train_gpn(
+        given.x,
+        given.graph,
+        given.y,
+        given.split,
+        num_classes=given.num_classes,
+        settings=GPN,
+        seed=run.init,
+    )
+
+
+def accuracy(scores: Tensor, given: Problem) -> float:
+    """Accuracy on the test nodes."""
+    predicted = scores.argmax(dim=1).numpy()[given.split.test]
+    return round(float((predicted == given.y[given.split.test]).mean()), 8)

@@ -1,0 +1,107 @@
+"""What a method is given on a run: which labels, which nodes it is measured on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from simi_mailbox import metrics
+from simi_mailbox.calibrators import Uncalibrated
+from simi_mailbox.experiments.calibration import CalibrationUnit
+from simi_mailbox.experiments.logits import Source, load_logits
+from simi_mailbox.experiments.methods import Method
+from simi_mailbox.experiments.outcome import Failure
+from simi_mailbox.experiments.protocol import Run
+
+RUN = Run("Digits", "gcn", "sparse")
+
+
+@pytest.fixture(scope="module")
+def source(cache: Path) -> Source:
+    return load_logits(RUN)
+
+
+def rows(unit: CalibrationUnit) -> list[Any]:
+    return list(unit.execute(lambda key: False))
+
+
+def test_a_row_is_what_a_user_would_measure(source: Source) -> None:
+    method = Method.of("uncalibrated")
+    (row,) = rows(CalibrationUnit(RUN, (method,)))
+    probs = Uncalibrated().fit(source.logits, source.dataset.y, mask=source.split.val)
+    shown = np.asarray(probs.predict_proba(source.logits), dtype=np.float64)[source.split.test]
+    expected = metrics.evaluate(shown, source.dataset.y[source.split.test])
+    assert row["metrics"] == pytest.approx(expected, rel=1e-6)
+    floor = metrics.noise_floor(shown, draws=200, seed=0)
+    assert row["noise_floor"]["mean"] == pytest.approx(floor.mean, rel=1e-6)
+    assert row["key"] == CalibrationUnit(RUN, (method,)).key(method)
+
+
+@pytest.mark.parametrize("name", ["temperature", "gats", "cagcn", "vector"])
+def test_methods_that_stop_early_look_at_the_training_nodes(source: Source, name: str) -> None:
+    holdout, measured = CalibrationUnit(RUN, ())._parts(name, source)
+    assert holdout is not None
+    assert holdout.tolist() == source.split.train.tolist()
+    assert measured.tolist() == source.split.test.tolist()
+
+
+@pytest.mark.parametrize("name", ["simi-mailbox", "simi-mailbox-paper"])
+def test_our_methods_see_validation_labels_only(source: Source, name: str) -> None:
+    assert CalibrationUnit(RUN, ())._parts(name, source)[0] is None
+
+
+def test_the_oracle_sees_everything(source: Source) -> None:
+    holdout, _ = CalibrationUnit(RUN, ())._parts("simi-mailbox-oracle", source)
+    assert holdout is not None
+    assert len(holdout) + len(source.split.val) == source.dataset.num_nodes
+
+
+def test_group_calibration_holds_out_a_tenth_that_nobody_is_measured_on(source: Source) -> None:
+    unit = CalibrationUnit(RUN, (), "test-90")
+    holdout, measured = unit._parts("group-calibration", source)
+    assert holdout is not None
+    assert len(holdout) == 100
+    assert not set(holdout) & set(measured)
+    assert sorted([*holdout, *measured]) == source.split.test.tolist()
+    for other in ("temperature", "simi-mailbox", "simi-mailbox-oracle"):
+        assert unit._parts(other, source)[1].tolist() == measured.tolist()
+    again = CalibrationUnit(Run("Digits", "gcn", "sparse", init=3), (), "test-90")
+    assert again._parts("group-calibration", source)[1].tolist() == measured.tolist()
+
+
+def test_the_published_stand_in_without_holdout_is_the_validation_fold(source: Source) -> None:
+    assert CalibrationUnit(RUN, ())._parts("group-calibration", source)[0] is None
+
+
+def test_variance_rows(source: Source) -> None:
+    (row,) = rows(CalibrationUnit(RUN, (Method.of("uncalibrated"),), measure="variance"))
+    assert set(row["metrics"]) == {
+        "variance_nodes", "variance_confidence", "variance_similarity",
+    }  # fmt: skip
+    assert all(0 < value < 0.25 for value in row["metrics"].values())
+
+
+def test_one_failure_does_not_stop_the_others(source: Source) -> None:
+    unit = CalibrationUnit(RUN, (Method.of("simi-mailbox", n_groups=0), Method.of("uncalibrated")))
+    failed, made = rows(unit)
+    assert isinstance(failed, Failure)
+    assert "n_groups must be at least 1" in failed.error
+    assert made["method"] == "uncalibrated"
+
+
+def test_logits_that_cannot_be_had_are_one_failure(cache: Path) -> None:
+    unit = CalibrationUnit(Run("Digits", "gcn", "public"), (Method.of("uncalibrated"),))
+    (failed,) = rows(unit)
+    assert isinstance(failed, Failure)
+    assert "no 'public' split" in failed.error
+
+
+def test_what_someone_else_did_is_not_done_again(source: Source) -> None:
+    unit = CalibrationUnit(RUN, (Method.of("uncalibrated"), Method.of("temperature")))
+    done = unit.keys()[0]
+    (row,) = unit.execute(lambda key: key == done)
+    assert isinstance(row, dict)
+    assert row["method"] == "temperature"
