@@ -1,0 +1,104 @@
+"""One self-contained HTML file that says whether a model can be trusted, and where not."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from simi_mailbox.report.content import Content, gather
+from simi_mailbox.report.inputs import ReportInputs, read_inputs
+from simi_mailbox.report.methods import Methods
+
+__all__ = ["Content", "ReportInputs", "gather", "read_inputs", "write_report"]
+
+DEFAULT_METHODS = ("temperature", "simi-mailbox")
+
+
+def write_report(
+    path: str | os.PathLike[str],
+    *,
+    logits: Any,
+    graph: Any = None,
+    y: Any = None,
+    calibration: Any = None,
+    test: Any = None,
+    train: Any = None,
+    methods: Methods = DEFAULT_METHODS,
+    title: str = "Node classifier",
+    class_names: Sequence[str] | None = None,
+    seed: int = 0,
+) -> Path:
+    """Write a report of a model before and after calibration.
+
+    The file opens from disk, loads nothing and sends nothing. It appears whole or not at all.
+
+    Parameters
+    ----------
+    path : str or path
+        The file to write, such as ``report.html``.
+    logits : array [n, K]
+        Raw outputs of the trained model for all nodes.
+    graph, optional
+        A `Graph`, a PyG ``Data``, a DGL graph, a SciPy sparse matrix or an edge index [2, E].
+    y : array [n], optional
+        Labels. Only those of ``calibration``, ``test`` and ``train`` are read.
+    calibration, test : array, optional
+        Nodes to calibrate with and nodes to judge on: boolean [n] or indices. They must not share
+        a node.
+    train : array, optional
+        Nodes that the model was trained on: distances are measured to them, and methods that stop
+        early stop on them.
+    methods : sequence or mapping
+        Names of calibrators (``calibrators.names()``), calibrators, or a mapping from names to
+        calibrators or probabilities [n, K]. Fitted calibrators are used as they are. The last one
+        is opened first.
+    title : str
+        Name of the model or dataset.
+    class_names : sequence of str, optional
+        Names of the classes.
+    seed : int
+        Seed of intervals and of the noise floor.
+
+    Returns
+    -------
+    Path
+        The file written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> problem = calibration_problem(400, 3, temperature=2.0, seed=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = write_report(
+    ...         f"{folder}/report.html", logits=problem.logits, graph=problem.graph, y=problem.y,
+    ...         calibration=range(100), test=range(100, 400), methods=["temperature"],
+    ...     )
+    ...     "<title>Node classifier</title>" in file.read_text("utf-8")
+    True
+    """
+    from simi_mailbox.report.render import render
+
+    inputs = read_inputs(logits, graph, y, calibration, test, train, class_names)
+    return _write(Path(path), render(gather(inputs, methods, title=str(title), seed=seed)))
+
+
+def _write(target: Path, text: str) -> Path:
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"there is no folder {target.parent} to write into") from error
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes files that only the owner can read
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return target

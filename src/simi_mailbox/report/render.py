@@ -1,0 +1,332 @@
+"""From numbers to one HTML page."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from collections.abc import Iterable
+from functools import cache
+from importlib import resources
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from simi_mailbox import __version__
+from simi_mailbox._extras import require
+from simi_mailbox.report import charts, reading, words
+from simi_mailbox.report.content import Content, View
+
+MOST_CLASSES = 200
+"""A page of thousands of rows helps nobody; the largest classes are shown."""
+
+_SLICE_TITLES = {
+    "agreement": "Neighbours given the same class",
+    "degree": "Number of neighbours",
+}
+
+
+def render(content: Content) -> str:
+    """The whole page; every name that users give is escaped by the template."""
+    panels = _panels(content)
+    style, script = _asset("report.css"), _asset("report.js")
+    html: str = _template().render(
+        content=_Shown(content, panels),
+        facts=_facts(content),
+        verdict=reading.verdict(content),
+        figures=_figures(content) if content.has_labels else [],
+        judged=len(content.before.judged),
+        best=_best(content.views) if content.has_labels else {},
+        strip_top=_strip_top(content.views) if content.has_labels else 1.0,
+        opened=content.views[-1].key,
+        grouped=_grouped(content, panels),
+        gap_limit=_gap_limit(content.views),
+        class_rows=_class_rows(content.views),
+        class_rest=content.inputs.num_classes
+        if content.inputs.num_classes > MOST_CLASSES
+        else None,
+        tempered=[panel for panel in panels if panel.temperatures is not None],
+        settings=_settings(content),
+        version=__version__,
+        style=charts.Svg(style),
+        script=charts.Svg(script),
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+    )
+    return html
+
+
+class _Shown:
+    """The content with its views replaced by what the template shows of them."""
+
+    def __init__(self, content: Content, panels: list[SimpleNamespace]) -> None:
+        self.title, self.missing = content.title, content.missing
+        self.has_labels, self.views = content.has_labels, panels
+
+
+def _template() -> Any:
+    jinja2 = require("jinja2", extra="report")
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(
+        percent=words.percent,
+        points=words.points,
+        count=words.count,
+        nodes=words.nodes,
+        number=words.number,
+        raw=_raw,
+    )
+    environment.globals.update(gap_bar=charts.gap_bar, score_strip=charts.score_strip)
+    return environment.from_string(_asset("report.html"))
+
+
+@cache
+def _asset(name: str) -> str:
+    return resources.files("simi_mailbox.report").joinpath("page", name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    """What the page's security policy names the one style sheet and the one script by."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _raw(value: float) -> str:
+    """A number for sorting; nothing where it is not known."""
+    return "" if math.isnan(value) else f"{value:.6g}"
+
+
+def _label(view: View, content: Content) -> str:
+    return "Before" if view is content.before else view.name
+
+
+def _panels(content: Content) -> list[SimpleNamespace]:
+    heats = [view.heat for view in content.views if view.heat is not None]
+    limit = charts.heat_limit(heats)
+    return [_panel(view, content, limit) for view in content.views]
+
+
+def _panel(view: View, content: Content, limit: float) -> SimpleNamespace:
+    first, label = content.before, _label(view, content)
+    known = content.has_labels
+    heat = None
+    if view.heat is not None and view.bar is not None:
+        heat = charts.heat_chart(view.heat, view.bar, label, limit)
+    spread = (
+        view.temperatures is not None
+        and view.temperatures.largest > (1 + 1e-6) * view.temperatures.smallest
+    )
+    return SimpleNamespace(
+        key=view.key,
+        label=label,
+        said=view.said,
+        scores=view.scores,
+        warnings=view.warnings,
+        heat=view.heat,
+        slices=view.slices,
+        temperatures=view.temperatures,
+        temperature_chart=charts.histogram(view.temperatures, label)
+        if spread and view.temperatures is not None
+        else None,
+        reliability=charts.reliability_chart(
+            view.curve, view.histogram, label, None if view is first else first.curve
+        ),
+        examples=reading.examples(view) if known else [],
+        direction=reading.direction(view) if known else "",
+        standing=reading.standing(view) if known else "",
+        change="" if view is first else reading.change(first, view),
+        bins=_bin_rows(view),
+        heat_chart=heat,
+        heat_reading=reading.corners(view),
+        slice_charts=[
+            (_slice_title(table.by, content), charts.slice_chart(table, label))
+            for table in view.slices
+        ],
+    )
+
+
+def _slice_title(by: str, content: Content) -> str:
+    return _SLICE_TITLES.get(by, f"Steps to the nearest {content.labelled} node")
+
+
+def _bin_rows(view: View) -> list[SimpleNamespace]:
+    bins = len(view.histogram)
+    return [
+        SimpleNamespace(
+            range=f"{100 * b / bins:.0f}–{words.percent((b + 1) / bins, 0)}",
+            count=int(view.histogram[b]),
+            said=math.nan if view.curve is None else float(view.curve.confidence[b]),
+            right=math.nan if view.curve is None else float(view.curve.accuracy[b]),
+        )
+        for b in np.flatnonzero(view.histogram)
+    ]
+
+
+def _facts(content: Content) -> list[str]:
+    inputs = content.inputs
+    facts = [words.nodes(inputs.num_nodes), f"{words.count(inputs.num_classes)} classes"]
+    if inputs.graph is not None:
+        share = 1 if inputs.graph.is_directed else 2
+        facts.insert(1, f"{words.count(inputs.graph.num_entries // share)} edges")
+    if inputs.calibration is not None:
+        facts.append(f"calibrated on {words.count(inputs.calibration.size)}")
+    if content.has_labels:
+        facts.append(f"judged on {words.count(len(content.before.judged))}")
+    return facts
+
+
+def _figures(content: Content) -> list[SimpleNamespace]:
+    """The large numbers at the top: before, and the last method after."""
+    before, after = content.before, content.views[-1]
+    assert before.scores is not None
+    assert after.scores is not None
+    alone = after is before
+    old, new = before.scores, after.scores
+    unchanged = alone or after.changed == 0
+    same_accuracy = new.values["accuracy"]
+    return [
+        SimpleNamespace(
+            name="Calibration error",
+            old="" if alone else words.percent(old.values["ece"]),
+            new=words.percent(new.values["ece"]),
+            note=f"{words.percent(new.ece.low)} to {words.percent(new.ece.high)}, "
+            f"{100 * new.ece.level:.0f}{words.THIN}% interval",
+        ),
+        SimpleNamespace(
+            name="By chance alone",
+            old="",
+            new=words.percent(new.floor.mean),
+            note="for a perfectly calibrated model",
+        ),
+        SimpleNamespace(
+            name="Log-loss",
+            old="" if alone else words.number(old.values["nll"]),
+            new=words.number(new.values["nll"]),
+            note="lower is better",
+        ),
+        SimpleNamespace(
+            name="Accuracy",
+            old="" if unchanged else words.percent(old.values["accuracy"]),
+            new=words.percent(same_accuracy),
+            note=""
+            if alone
+            else "no predicted class changes"
+            if unchanged
+            else "of predicted classes",
+        ),
+    ]
+
+
+def _best(views: Iterable[View]) -> dict[str, list[str]]:
+    """Keys of the views with the lowest value of each metric, as it is printed."""
+    best = {}
+    for metric, digits in (("ece", 3), ("nll", 3), ("brier", 3)):
+        values = {v.key: round(v.scores.values[metric], digits) for v in views if v.scores}
+        lowest = min(values.values())
+        best[metric] = [key for key, value in values.items() if value == lowest]
+    return best
+
+
+def _strip_top(views: Iterable[View]) -> float:
+    return max(
+        [0.01]
+        + [
+            max(v.scores.ece.high, v.scores.values["ece"], v.scores.floor.mean)
+            for v in views
+            if v.scores
+        ]
+    )
+
+
+def _gap_limit(views: Iterable[View]) -> float:
+    gaps = [np.abs(v.classes.gap[v.classes.counts >= charts.heat.FULL]) for v in views]
+    known = np.concatenate(gaps)
+    known = known[~np.isnan(known)]
+    return float(max(known.max(), 0.05)) if known.size else 0.1
+
+
+def _grouped(content: Content, panels: list[SimpleNamespace]) -> list[SimpleNamespace]:
+    """Groups of every method that has them; the first stands in for views without groups."""
+    owners = [view.key for view in content.views if view.groups is not None]
+    others = [view.key for view in content.views if view.groups is None]
+    made = []
+    for view, panel in zip(content.views, panels, strict=True):
+        if view.groups is None:
+            continue
+        first = view.key == owners[0]
+        limit = _group_limit(view)
+        after = [view.key, *(key for key in others if first and key != content.before.key)]
+        made.append(
+            SimpleNamespace(
+                label=panel.label,
+                shown_in=" ".join([*after, content.before.key] if first else after),
+                shown_after=" ".join(after),
+                before_chart=charts.group_chart(view.groups, panel.label, after=False, limit=limit)
+                if first
+                else None,
+                after_chart=charts.group_chart(view.groups, panel.label, after=True, limit=limit),
+                worst=reading.worst_groups(view) if content.has_labels else [],
+                group_rows=_group_rows(view),
+            )
+        )
+    return made
+
+
+def _group_limit(view: View) -> float:
+    assert view.groups is not None
+    gaps = np.abs(view.groups.gap_before[view.groups.judged >= charts.heat.FULL])
+    gaps = gaps[~np.isnan(gaps)]
+    return float(min(max(gaps.max(), 0.05), 0.5)) if gaps.size else 0.2
+
+
+def _group_rows(view: View) -> list[SimpleNamespace]:
+    groups = view.groups
+    assert groups is not None
+    return [
+        SimpleNamespace(
+            number=k + 1,
+            size=int(groups.sizes[k]),
+            labels=int(groups.calibration_labels[k]),
+            similarity=float(groups.similarity[k]),
+            temperature=float(groups.temperatures[k]),
+            before=float(groups.said_before[k]),
+            after=float(groups.said_after[k]),
+            right=float(groups.accuracy[k]),
+            gap_before=float(groups.gap_before[k]),
+            gap_after=float(groups.gap_after[k]),
+            noise=2 * float(groups.gap_error[k]),
+        )
+        for k in np.flatnonzero(groups.sizes)
+    ]
+
+
+def _class_rows(views: tuple[View, ...]) -> list[SimpleNamespace]:
+    first = views[0].classes
+    largest = np.argsort(-first.counts, kind="stable")[:MOST_CLASSES]
+    return [
+        SimpleNamespace(
+            name=first.labels[k],
+            count=int(first.counts[k]),
+            right=float(first.accuracy[k]),
+            said=[float(view.classes.confidence[k]) for view in views],
+            gaps=[
+                (float(view.classes.gap[k]), 2 * float(view.classes.gap_error[k])) for view in views
+            ],
+        )
+        for k in np.sort(largest)
+    ]
+
+
+def _settings(content: Content) -> list[tuple[str, str]]:
+    inputs = content.inputs
+    rows = [(_label(view, content), view.settings) for view in content.views]
+    for name, index in (("Calibration nodes", inputs.calibration), ("Judged on", inputs.test)):
+        rows.append((name, "not given" if index is None else words.nodes(index.size)))
+    if inputs.graph is not None:
+        rows.append(("Graph", f"{inputs.graph!r}, fingerprint {inputs.graph.fingerprint()}"))
+    rows.append(("Bins", "15 of equal width for errors and curves, 10 × 10 for the heat map"))
+    rows.append(
+        ("Intervals", "bootstrap over nodes, 95 %; too narrow where neighbours err together")
+    )
+    return [*rows, *content.versions]
