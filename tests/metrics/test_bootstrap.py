@@ -128,6 +128,18 @@ def test_a_wider_level_contains_a_narrower_one():
     assert wide.level == 0.99
 
 
+@pytest.mark.parametrize("metric", [accuracy, ece])
+def test_basic_reflects_the_percentiles_at_the_observed_value(metric):
+    probs, y = overconfident(2000, 3, seed=4)
+    percentile = bootstrap_interval(metric, probs, y, draws=100, method="percentile")
+    basic = bootstrap_interval(metric, probs, y, draws=100, method="basic")
+    twice = 2 * metric(probs, y)
+    assert (basic.low, basic.high) == pytest.approx(
+        (twice - percentile.high, twice - percentile.low)
+    )
+    assert basic != percentile
+
+
 @pytest.mark.parametrize("metric", [ece, classwise_ece, kde_ece])
 def test_upward_biased_metrics_are_reflected_and_cut_at_zero(metric):
     probs, y = dirichlet(100, 3, seed=0)
