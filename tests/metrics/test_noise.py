@@ -65,9 +65,9 @@ def test_one_draw_has_no_spread():
 
 def test_a_large_graph_takes_less_than_its_budget():
     probs = np.random.default_rng(0).dirichlet(np.full(10, 0.3), 170_000)
-    start = time.perf_counter()
+    start = time.process_time()
     noise_floor(probs, draws=200)
-    assert time.perf_counter() - start < 1.5
+    assert time.process_time() - start < 1.5
 
 
 @pytest.mark.parametrize("binning", ["width", "mass"])
