@@ -10,7 +10,7 @@ from torch import Tensor
 
 from simi_mailbox.models import attention
 from simi_mailbox.models.attention import attend, stack_heads
-from simi_mailbox.models.ops import Csr, dropout_mask, spmm, weighted_spmm
+from simi_mailbox.models.ops import Csr, dropout_mask, random_choice, spmm, weighted_spmm
 
 
 def random_matrix(rows: int, columns: int, seed: int = 0) -> Csr:
@@ -62,17 +62,24 @@ def test_attention_value_and_gradient(scale: float, dropout: bool, heads: int) -
     stacked = stack_heads(pattern, heads)
     hidden = leaf(6 * heads, 2)
     source, target = leaf(6 * heads, seed=1, scale=scale), leaf(4 * heads, seed=2, scale=scale)
-    mask = None
+    signs = None
     if dropout:
-        mask = dropout_mask(
-            stacked.num_entries, 0.5, torch.Generator().manual_seed(0), dtype=torch.float64
+        signs = random_choice(
+            stacked.num_entries,
+            0.5,
+            torch.Generator().manual_seed(0),
+            drop=-1.0,
+            keep=1.0,
+            dtype=torch.float64,
         )
     assert attention._needs_shift(source, target) == (scale > 1)
 
     def ours(h: Tensor, s: Tensor, t: Tensor) -> Tensor:
-        return attend(stacked, h, s, t, mask=mask)
+        return attend(stacked, h, s, t, signs=signs, scale=1.0 if signs is None else 1.5)
 
-    kept = torch.ones(stacked.num_entries, dtype=torch.float64) if mask is None else mask
+    kept = torch.ones(stacked.num_entries, dtype=torch.float64)
+    if signs is not None:
+        kept = 1.5 * (signs > 0).double()
     scores = torch.nn.functional.leaky_relu(target.unsqueeze(1) + source.unsqueeze(0), 0.2)
     present = stacked.filled(torch.ones_like(kept)).to_dense() > 0
     alpha = torch.softmax(scores.masked_fill(~present, -torch.inf), dim=1)

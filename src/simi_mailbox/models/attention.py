@@ -27,6 +27,14 @@ _SAFE_SCORE = 40.0
 
 
 class _Attention(torch.autograd.Function):
+    """One product forward, four backward, and a single reordering of the entries.
+
+    Reordering into the transpose's entry order is a random gather, the dearest step of all. One
+    array serves for all that is needed there: the weight with the sign of the dropout mask
+    (negative: dropped). And since ``exp(s) > 1`` exactly where ``s > 0``, the slope of the leaky
+    ReLU can be read off it as well, unless the scores had to be shifted.
+    """
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -35,55 +43,52 @@ class _Attention(torch.autograd.Function):
         source: Tensor,
         target: Tensor,
         slope: float,
-        mask: Tensor | None,
+        signs: Tensor | None,
+        scale: float,
     ) -> Tensor:
         scores = source.index_select(0, pattern.indices).add_(target.index_select(0, pattern.rows))
-        positive = scores > 0 if ctx.needs_input_grad[2] else None
-        scores = F.leaky_relu_(scores, slope)
+        positive = None
         shifted = _needs_shift(source, target)
+        if shifted:
+            positive = scores > 0
+        F.leaky_relu_(scores, slope)
         if shifted:
             scores.sub_(_row_max(scores, pattern).index_select(0, pattern.rows))
         weights = scores.exp_()
-        kept = weights if mask is None else weights * mask
-        total = pattern.row_sums(weights).unsqueeze(1)
-        out = torch.mm(pattern.filled(kept), hidden).div_(total)
-        ctx.pattern, ctx.slope, ctx.shifted = pattern, slope, shifted
-        ctx.save_for_backward(hidden, weights, mask, positive, total, out)
+        if signs is None:
+            # The row sum rides along as one column more.
+            right = torch.cat([hidden, hidden.new_ones(hidden.shape[0], 1)], dim=1)
+            sums = torch.mm(pattern.filled(weights), right)
+            total, out = sums[:, -1:], sums[:, :-1] / sums[:, -1:]
+        else:
+            total = pattern.row_sums(weights).unsqueeze(1)
+            weights.mul_(signs)
+            out = torch.mm(pattern.filled(weights.relu()), hidden).mul_(scale / total)
+        ctx.pattern, ctx.slope, ctx.scale = pattern, slope, scale
+        ctx.save_for_backward(hidden, weights, positive, total, out)
         return out
 
     @staticmethod
-    def backward(  # type: ignore[override]
-        ctx: Any, grad: Tensor
-    ) -> tuple[None, Tensor, Tensor, Tensor, None, None]:
-        hidden, weights, mask, positive, total, out = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor, Tensor, None, None, None]:
+        hidden, weights, positive, total, out = ctx.saved_tensors
         pattern: Csr = ctx.pattern
+        order = pattern.transposition[2]
         grad = grad / total
-        centre = (grad * out).sum(1, keepdim=True)
-        steep = _steepness(positive, ctx.slope, weights.dtype).mul_(weights)
-        steep_t, weights_t, mask_t = _transposed(ctx, steep, weights, mask, positive)
-        if mask is None:
-            kept_t, steep_kept, steep_kept_t = weights_t, steep, steep_t
+        centre = (grad * out).sum(1)
+        grad = grad.mul_(ctx.scale)
+        steep = _steep(weights, positive, ctx.slope)
+        weights_t = weights.index_select(0, order)
+        if positive is None:
+            steep_t = _steep(weights_t, None, ctx.slope)
         else:
-            kept_t, steep_kept, steep_kept_t = (
-                weights_t.mul_(mask_t),
-                steep * mask,
-                steep_t * mask_t,
-            )
-        indptr_t, indices_t, _ = pattern.transposition
-        shape_t = (pattern.shape[1], pattern.shape[0])
-
-        def back(values: Tensor, dense: Tensor) -> Tensor:
-            matrix = torch.sparse_csr_tensor(
-                indptr_t, indices_t, values, shape_t, check_invariants=False
-            )
-            return torch.mm(matrix, dense)
-
-        grad_hidden = back(kept_t, grad)
-        grad_target = (grad * torch.mm(pattern.filled(steep_kept), hidden)).sum(1)
-        grad_target -= centre.squeeze(1) * pattern.row_sums(steep)
-        grad_source = (hidden * back(steep_kept_t, grad)).sum(1)
-        grad_source -= back(steep_t, centre).squeeze(1)
-        return None, grad_hidden, grad_source, grad_target, None, None
+            steep_t = steep.index_select(0, order)
+        grad_hidden = torch.mm(pattern.filled_in_transpose(weights_t.relu_()), grad)
+        grad_target = (grad * torch.mm(pattern.filled(steep.relu()), hidden)).sum(1)
+        grad_target -= centre * pattern.row_sums(steep.abs_())
+        back = torch.mm(pattern.filled_in_transpose(steep_t.relu()), grad)
+        grad_source = (hidden * back).sum(1)
+        grad_source -= torch.mv(pattern.filled_in_transpose(steep_t.abs_()), centre)
+        return None, grad_hidden, grad_source, grad_target, None, None, None
 
 
 def _needs_shift(source: Tensor, target: Tensor) -> bool:
@@ -99,34 +104,10 @@ def _row_max(scores: Tensor, pattern: Csr) -> Tensor:
     )
 
 
-def _steepness(positive: Tensor, slope: float, dtype: torch.dtype) -> Tensor:
-    """Derivative of the leaky ReLU."""
-    return positive.to(dtype).mul_(1.0 - slope).add_(slope)
-
-
-def _transposed(
-    ctx: Any, steep: Tensor, weights: Tensor, mask: Tensor | None, positive: Tensor
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """``steep``, ``weights`` and ``mask`` in the entry order of the transpose.
-
-    Reordering is a random gather, the dearest step of all. Without a shift one gather does for
-    three: a weight is above one exactly where the score is positive, and its sign is free to say
-    whether dropout kept the entry.
-    """
-    order = ctx.pattern.transposition[2]
-    if ctx.shifted:
-        mask_t = None if mask is None else mask.index_select(0, order)
-        return steep.index_select(0, order), weights.index_select(0, order), mask_t
-    if mask is None:
-        weights_t = weights.index_select(0, order)
-        mask_t = None
-    else:
-        scale = float(mask.max())
-        signed = mask.mul(2.0 / scale).sub_(1.0).mul_(weights).index_select(0, order)
-        mask_t = (signed > 0).to(weights.dtype).mul_(scale)
-        weights_t = signed.abs_()
-    steep_t = _steepness(weights_t > 1, ctx.slope, weights.dtype).mul_(weights_t)
-    return steep_t, weights_t, mask_t
+def _steep(weights: Tensor, positive: Tensor | None, slope: float) -> Tensor:
+    """Weights times the leaky ReLU's derivative, their signs kept."""
+    above_one = F.hardshrink(weights, 1.0) if positive is None else weights * positive
+    return above_one.mul_(1.0 - slope).add_(weights, alpha=slope)
 
 
 def attend(
@@ -136,7 +117,8 @@ def attend(
     target: Tensor,
     *,
     slope: float = 0.2,
-    mask: Tensor | None = None,
+    signs: Tensor | None = None,
+    scale: float = 1.0,
 ) -> Tensor:
     """Weighted mean of neighbours with softmax attention, for one head or stacked heads.
 
@@ -150,8 +132,10 @@ def attend(
         The two halves of the attention score.
     slope : float
         Negative slope of the leaky ReLU.
-    mask : Tensor [entries], optional
-        Dropout mask of the coefficients.
+    signs : Tensor [entries], optional
+        Dropout of the coefficients: +1 keeps one, -1 drops it.
+    scale : float
+        What kept coefficients are multiplied by.
 
     Examples
     --------
@@ -160,7 +144,7 @@ def attend(
     [[2.0]]
     """
     result: Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
-        pattern, hidden, source, target, slope, mask
+        pattern, hidden, source, target, slope, signs, scale
     )
     return result
 

@@ -164,7 +164,7 @@ class GCN(Backbone):
         return planning.symmetric_normalised(graph)
 
     def _layer(self, depth: int, x: Features | Tensor, layer: Layer) -> Tensor:
-        weight, bias = getattr(self, f"weight{depth}"), getattr(self, f"bias{depth}")
+        weight, bias = self.get_parameter(f"weight{depth}"), self.get_parameter(f"bias{depth}")
         return propagate(layer.matrix, x, weight) + bias
 
     def _weighted(self, graph: Graph, edge_weight: Tensor) -> Plan:
@@ -203,9 +203,9 @@ class SAGE(Backbone):
         return planning.mean_normalised(graph)
 
     def _layer(self, depth: int, x: Features | Tensor, layer: Layer) -> Tensor:
-        weight, own = getattr(self, f"weight{depth}"), getattr(self, f"own{depth}")
+        weight, own = self.get_parameter(f"weight{depth}"), self.get_parameter(f"own{depth}")
         mean = propagate(layer.matrix, x, weight)
-        return mean + layer.at_targets(x @ own) + getattr(self, f"bias{depth}")
+        return mean + layer.at_targets(x @ own) + self.get_parameter(f"bias{depth}")
 
     def _weighted(self, graph: Graph, edge_weight: Tensor) -> Plan:
         self._check_weight(graph, edge_weight)
@@ -235,9 +235,11 @@ class GIN(Backbone):
 
     def _layer(self, depth: int, x: Features | Tensor, layer: Layer) -> Tensor:
         # The sum and the MLP's first matrix commute; multiplying first keeps the features sparse.
-        middle = propagate(layer.matrix, x, getattr(self, f"weight{depth}0"))
-        middle = F.relu(middle + getattr(self, f"bias{depth}0"))
-        return torch.addmm(getattr(self, f"bias{depth}1"), middle, getattr(self, f"weight{depth}1"))
+        middle = propagate(layer.matrix, x, self.get_parameter(f"weight{depth}0"))
+        middle = F.relu(middle + self.get_parameter(f"bias{depth}0"))
+        return torch.addmm(
+            self.get_parameter(f"bias{depth}1"), middle, self.get_parameter(f"weight{depth}1")
+        )
 
 
 class MLP(Backbone):
@@ -254,4 +256,6 @@ class MLP(Backbone):
         return sp.csr_array((graph.num_nodes, graph.num_nodes), dtype=np.float32)
 
     def _layer(self, depth: int, x: Features | Tensor, layer: Layer) -> Tensor:
-        return layer.at_targets(x @ getattr(self, f"weight{depth}")) + getattr(self, f"bias{depth}")
+        return layer.at_targets(x @ self.get_parameter(f"weight{depth}")) + self.get_parameter(
+            f"bias{depth}"
+        )

@@ -117,19 +117,18 @@ class Csr:
 
     def filled_transpose(self, values: Tensor) -> Tensor:
         """Transpose of :meth:`filled`, for values given in *this* matrix' entry order."""
-        indptr, indices, order = self.transposition
+        return self.filled_in_transpose(values.index_select(0, self.transposition[2]))
+
+    def filled_in_transpose(self, values: Tensor) -> Tensor:
+        """Transpose with values that are already in its own entry order."""
+        indptr, indices, _ = self.transposition
         return torch.sparse_csr_tensor(
-            indptr,
-            indices,
-            values.index_select(0, order),
-            (self.shape[1], self.shape[0]),
-            check_invariants=False,
+            indptr, indices, values, (self.shape[1], self.shape[0]), check_invariants=False
         )
 
     def row_sums(self, values: Tensor) -> Tensor:
         """Sum of ``values`` in every row."""
-        ones = values.new_ones(self.shape[1], 1)
-        return torch.mm(self.filled(values), ones).squeeze(1)
+        return torch.mv(self.filled(values), values.new_ones(self.shape[1]))
 
 
 class _ConstantProduct(torch.autograd.Function):
@@ -139,7 +138,7 @@ class _ConstantProduct(torch.autograd.Function):
         return torch.mm(matrix.tensor, dense)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
         return None, torch.mm(ctx.matrix.T.tensor, grad.contiguous())
 
 
@@ -151,9 +150,7 @@ class _WeightedProduct(torch.autograd.Function):
         return torch.mm(pattern.filled(values), dense)
 
     @staticmethod
-    def backward(  # type: ignore[override]
-        ctx: Any, grad: Tensor
-    ) -> tuple[None, Tensor | None, Tensor | None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
         values, dense = ctx.saved_tensors
         pattern: Csr = ctx.pattern
         grad = grad.contiguous()
@@ -203,10 +200,16 @@ def weighted_spmm(pattern: Csr, values: Tensor, dense: Tensor) -> Tensor:
 _BITS = ((torch.arange(256).unsqueeze(1) >> torch.arange(8)) & 1).to(torch.float32)
 
 
-def dropout_mask(
-    size: int, rate: float, generator: torch.Generator, *, dtype: torch.dtype = torch.float32
+def random_choice(
+    size: int,
+    rate: float,
+    generator: torch.Generator,
+    *,
+    drop: float,
+    keep: float,
+    dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """``size`` independent values, 0 with probability ``rate`` and ``1 / (1 - rate)`` otherwise.
+    """``size`` independent values, ``drop`` with probability ``rate`` and ``keep`` otherwise.
 
     Rate one half, which every backbone of the protocol uses, takes one bit each: random 64-bit
     words are cut into bytes and a table turns each byte into eight values. That is about thirty
@@ -214,14 +217,28 @@ def dropout_mask(
 
     Examples
     --------
-    >>> mask = dropout_mask(1000, 0.5, torch.Generator().manual_seed(0))
-    >>> sorted(set(mask.tolist())), 400 < int((mask > 0).sum()) < 600
-    ([0.0, 2.0], True)
+    >>> values = random_choice(1000, 0.5, torch.Generator().manual_seed(0), drop=-1.0, keep=1.0)
+    >>> sorted(set(values.tolist())), abs(float(values.mean())) < 0.2
+    ([-1.0, 1.0], True)
     """
     if rate == 0.5:
         words = torch.empty((size + 63) // 64, dtype=torch.int64)
         words.random_(-(2**63), None, generator=generator)
-        table = (2.0 * _BITS).to(dtype)
+        table = (_BITS * (keep - drop) + drop).to(dtype)
         return table.index_select(0, words.view(torch.uint8).int()).view(-1)[:size]
     kept = torch.rand(size, generator=generator) >= rate
-    return kept.to(dtype).mul_(1.0 / (1.0 - rate))
+    return kept.to(dtype).mul_(keep - drop).add_(drop)
+
+
+def dropout_mask(
+    size: int, rate: float, generator: torch.Generator, *, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Values to multiply by for dropout: 0 at the given rate, ``1 / (1 - rate)`` otherwise.
+
+    Examples
+    --------
+    >>> mask = dropout_mask(1000, 0.5, torch.Generator().manual_seed(0))
+    >>> sorted(set(mask.tolist())), 400 < int((mask > 0).sum()) < 600
+    ([0.0, 2.0], True)
+    """
+    return random_choice(size, rate, generator, drop=0.0, keep=1.0 / (1.0 - rate), dtype=dtype)

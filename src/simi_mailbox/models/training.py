@@ -176,7 +176,7 @@ def train(
     while epoch < settings.epochs and not rule.stopped:
         epoch += 1
         optimiser.zero_grad()
-        F.cross_entropy(steps.training_logits(), train_labels).backward()
+        F.cross_entropy(steps.training_logits(), train_labels).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         accuracy, nll = _scores(steps.validation_logits(), val_labels)
         if rule.update(accuracy, nll):
@@ -221,7 +221,6 @@ class _SharedStem:
             stem = self.model.stem(self.features, self.training)
         return self.model.finish(stem, self.training, self.generator)
 
-    @torch.enable_grad()  # type: ignore[no-untyped-call, untyped-decorator]
     def validation_logits(self) -> Tensor:
         self.stem = self.model.stem(self.features, self.validation)
         with torch.no_grad():
