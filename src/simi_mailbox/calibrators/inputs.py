@@ -143,7 +143,10 @@ def read_features(features: Any, num_nodes: int) -> Tensor:
         x = features.detach().cpu().to_sparse_csr().to(torch.float32)
         values = x.values()
     else:
-        x = torch.as_tensor(features).detach().cpu().to(torch.float32)
+        if not isinstance(features, Tensor):
+            # A copy: torch complains about read-only memory, which datasets are made of.
+            features = torch.from_numpy(np.array(features, dtype=np.float32))
+        x = features.detach().cpu().to(torch.float32)
         values = x
     if x.ndim != 2 or x.shape[0] != num_nodes:
         raise ValueError(
