@@ -83,3 +83,10 @@ def test_given_constants_are_used_and_read_no_label() -> None:
     ]
     assert [(cal.threshold_, cal.over_, cal.under_) for cal in fits] == [(0.4, 0.3, 0.2)] * 2
     np.testing.assert_array_equal(*(cal.predict_proba(z, graph=graph) for cal in fits))
+
+
+@pytest.mark.parametrize("name", ["threshold", "over", "under"])
+def test_constants_must_be_finite(name: str) -> None:
+    z, graph = problem(10)
+    with pytest.raises(ValueError, match=name):
+        LCCal(**{name: float("nan")}).fit(z, z.argmax(1), graph=graph, mask=[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import torch
@@ -80,6 +81,12 @@ class LCCal(TemperatureCalibrator):
         self.threshold = threshold
         self.over = over
         self.under = under
+
+    def _check_params(self) -> None:
+        for name in ("threshold", "over", "under"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                raise ValueError(f"{name} must be a finite number or None, got {value!r}")
 
     def _fit(self, data: CalibrationData) -> None:
         conf, local = local_confidence(data)
