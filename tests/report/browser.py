@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import fcntl
 import json
 import os
@@ -90,10 +91,8 @@ class Browser:
 
     def __exit__(self, *_: object) -> None:
         # The browser's own process group, so that no helper process outlives the test.
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self._process.wait(timeout=10)
         os.close(self._in)
         os.close(self._out)
@@ -142,9 +141,7 @@ class Browser:
         """Scroll an element into view and click it with the mouse."""
         x, y = self.place(selector)
         for kind in ("mousePressed", "mouseReleased"):
-            self.send(
-                "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1
-            )
+            self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def hover(self, selector: str) -> None:
         """Move the mouse onto an element."""

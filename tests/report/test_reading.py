@@ -1,0 +1,81 @@
+"""Sentences say what the numbers say."""
+
+import numpy as np
+
+from simi_mailbox.analysis import judge
+from simi_mailbox.report import gather, read_inputs, reading
+
+
+def judged(confidence, accuracy, count):
+    right = round(accuracy * count)
+    probs = np.tile([confidence, 1 - confidence], (count, 1))
+    return judge(probs, np.repeat([0, 1], [right, count - right]))
+
+
+def content(blocks_before, blocks_after=None):
+    """A report on nodes given as (confidence, accuracy, count) before and after."""
+    probs = np.concatenate([np.tile([c, 1 - c], (n, 1)) for c, _, n in blocks_before])
+    y = np.concatenate(
+        [np.repeat([0, 1], [round(a * n), n - round(a * n)]) for _, a, n in blocks_before]
+    )
+    methods = {}
+    if blocks_after is not None:
+        methods["ours"] = np.concatenate([np.tile([c, 1 - c], (n, 1)) for c, n in blocks_after])
+    inputs = read_inputs(np.log(probs), y=y, test=np.arange(len(y)))
+    return gather(inputs, methods, title="t")
+
+
+def words(pieces):
+    return "".join(piece.text for piece in pieces).replace("\u202f", " ")
+
+
+def test_the_sentence_of_the_issue():
+    made = content([(0.90, 0.81, 200), (0.99, 0.89, 300)], [(0.81, 200), (0.90, 300)])
+    assert words(reading.verdict(made)) == (
+        "Among nodes said to be about 90 % sure, 81 % were right. After ours: 89 %."
+    )
+
+
+def test_too_few_nodes_make_no_such_sentence():
+    made = content([(0.99, 0.5, 100), (0.9, 0.1, 10)])
+    assert words(reading.verdict(made)).startswith("On average this model says it is 98 % sure")
+
+
+def test_level_is_the_one_whose_gap_stands_out_most():
+    both = judge(
+        np.concatenate([np.tile([0.8, 0.2], (400, 1)), np.tile([0.6, 0.4], (40, 1))]),
+        np.concatenate([np.repeat([0, 1], [200, 200]), np.repeat([0, 1], [22, 18])]),
+    )
+    assert reading.telling_level(both, both) == 0.8
+    assert reading.telling_level(judged(0.9, 0.5, 29), judged(0.9, 0.5, 29)) is None
+
+
+def test_direction_is_named_only_beyond_noise():
+    over = content([(0.9, 0.5, 500)]).before
+    under = content([(0.6, 0.9, 500)]).before
+    fair = content([(0.8, 0.79, 100)]).before
+    assert reading.direction(over).endswith(": over-confident.")
+    assert reading.direction(under).endswith(": under-confident.")
+    assert reading.direction(fair).endswith("what it says holds.")
+
+
+def test_standing_is_held_against_chance():
+    assert "cannot be told from perfect" in reading.standing(content([(0.8, 0.8, 100)]).before)
+    assert "off by more than chance" in reading.standing(content([(0.9, 0.5, 500)]).before)
+
+
+def test_examples_leave_out_levels_with_few_nodes():
+    lines = reading.examples(content([(0.9, 0.8, 100), (0.7, 0.5, 20)]).before)
+    assert [line.replace("\u202f", " ") for line in lines] == [
+        "Of 100 nodes said to be 90 % sure, 80 % were right."
+    ]
+
+
+def test_change_names_direction_and_changed_classes():
+    made = content([(0.9, 0.8, 100)], [(0.7, 100)])
+    text = reading.change(*made.views).replace("\u202f", " ")
+    assert text == (
+        "It lowers the mean confidence from 90.0 % to 70.0 %. No predicted class changes."
+    )
+    flipped = content([(0.9, 0.8, 100)], [(0.7, 99), (0.3, 1)])
+    assert "The predicted class of 1 of 100 nodes changes." in reading.change(*flipped.views)
