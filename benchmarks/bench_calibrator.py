@@ -1,0 +1,113 @@
+"""Fit and predict at the size of ogbn-arxiv: the exact solver against Adam, and peak memory.
+
+    python benchmarks/bench_calibrator.py            # Adam's time from 60 epochs, scaled up
+    python benchmarks/bench_calibrator.py --full     # all 2,000 epochs
+
+Both run in one process on the same data; what counts is their ratio.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from simi_mailbox import Graph, SimiMailbox, SimiMailboxPaper, TemperatureScaling
+from simi_mailbox.adam import fit_adam
+from simi_mailbox.calibrators.inputs import Labelled
+from simi_mailbox.mailbox import mailbox
+
+NODES, EDGES, CLASSES, LABELLED, GROUPS = 169_343, 1_157_799, 40, 29_799, 15
+EPOCHS = 2000
+
+
+def make_problem(seed: int = 0) -> tuple[np.ndarray, np.ndarray, Graph, np.ndarray]:
+    """Random logits on a graph with a heavy-tailed degree law, labels at temperature two."""
+    rng = np.random.default_rng(seed)
+    weight = rng.pareto(1.5, NODES) + 1
+    ends = rng.choice(NODES, EDGES, p=weight / weight.sum()), rng.integers(0, NODES, EDGES)
+    logits = (rng.normal(size=(NODES, CLASSES)) * 2).astype(np.float32)
+    y = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(1)
+    mask = rng.choice(NODES, LABELLED, replace=False)
+    return logits, y, Graph.from_edges(np.stack(ends), NODES), mask
+
+
+def seconds(work: Callable[[], object], repeats: int = 3) -> float:
+    """Best of a few runs, after one to warm up."""
+    work()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def peak_above_start(work: Callable[[], object]) -> int:
+    """Bytes by which the process grew at most while ``work`` ran (Linux)."""
+    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
+    before = _status("VmRSS")
+    result = work()
+    peak = _status("VmHWM")
+    del result
+    return peak - before
+
+
+def _status(field: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) * 1024
+    raise LookupError(field)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--full", action="store_true", help="run all of Adam's epochs")
+    epochs = EPOCHS if parser.parse_args().full else 60
+    logits, y, graph, mask = make_problem()
+    z = torch.from_numpy(logits)
+
+    def run(calibrator: SimiMailbox | SimiMailboxPaper | TemperatureScaling) -> object:
+        calibrator.fit(logits, y, graph=graph, mask=mask)
+        return calibrator.predict_proba(logits, graph=graph)
+
+    print(f"{graph}, {CLASSES} classes, {torch.get_num_threads()} threads")
+    print(f"mailbox alone                      {seconds(lambda: mailbox(z, graph)):8.3f} s")
+    times = {}
+    for calibrator in (
+        TemperatureScaling(),
+        SimiMailbox(n_groups=GROUPS),
+        SimiMailboxPaper(n_groups=GROUPS),
+    ):
+        name = type(calibrator).__name__
+        times[name] = seconds(lambda c=calibrator: run(c))
+        print(f"{name:20} fit + predict  {times[name]:8.3f} s")
+
+    fitted = SimiMailboxPaper(n_groups=GROUPS).fit(logits, y, graph=graph, mask=mask)
+    index = torch.from_numpy(mask)
+    calibration = Labelled(index, torch.from_numpy(y)[index])
+    start = time.perf_counter()
+    fit_adam(
+        z, torch.from_numpy(fitted.groups_), calibration, np.full(GROUPS, 0.5), 50.0, epochs=epochs
+    )
+    adam = (time.perf_counter() - start) * EPOCHS / epochs
+    how = "measured" if epochs == EPOCHS else f"{epochs} epochs, scaled up"
+    print(f"Adam, {EPOCHS} epochs ({how})  {adam:8.1f} s")
+    for name in ("SimiMailbox", "SimiMailboxPaper"):
+        print(f"ratio Adam / {name:17}     {adam / times[name]:8.0f} ×   (bar: 50 ×)")
+
+    size = logits.nbytes
+    for calibrator in (SimiMailbox(n_groups=GROUPS), SimiMailboxPaper(n_groups=GROUPS)):
+        peak = peak_above_start(lambda c=calibrator: run(c))
+        print(
+            f"{type(calibrator).__name__:20} peak memory beyond the inputs "
+            f"{peak / 1e6:6.1f} MB = {peak / size:.2f} × the logits   (bar: 2 ×)"
+        )
+
+
+if __name__ == "__main__":
+    main()
