@@ -37,5 +37,6 @@ def kept(kind: str, identity: Mapping[str, Any], make: Callable[[], Made]) -> Ma
         return bankfile.read(path)
     except (FileNotFoundError, bankfile.BadFileError):
         tensors, facts = make()
+        tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
         bankfile.write(path, tensors, {**facts, "identity": dict(identity)})
         return tensors, facts

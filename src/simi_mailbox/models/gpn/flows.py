@@ -112,7 +112,7 @@ class RadialFlows(nn.Module):
         """Log-density [n, num_flows] of points [n, dim]."""
         points, log_det = self.forward(z)
         normal = -0.5 * (points.square().sum(-1) + self.dim * math.log(2 * math.pi))
-        return (normal + log_det).T
+        return (normal + log_det).T.contiguous()
 
     def _layers(self) -> list[tuple[Tensor, Tensor, Tensor]]:
         alphas = F.softplus(self.raw_alpha).unsqueeze(-1)

@@ -1,0 +1,45 @@
+"""A toy graph that goes by the name of Cora, and a cache folder of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from simi_mailbox.data import NodeDataset, Split
+from simi_mailbox.experiments.downstream import gpn, ood_models, selftraining
+from simi_mailbox.graph import Graph
+
+N, CLASSES = 300, 6
+
+
+def toy() -> NodeDataset:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, CLASSES, N)
+    x = np.clip(np.eye(CLASSES)[y] + rng.normal(0, 0.6, (N, CLASSES)), 0, None)
+    pairs = rng.integers(0, N, (2, 8000))
+    keep = (y[pairs[0]] == y[pairs[1]]) | (rng.random(8000) < 0.05)
+    order = rng.permutation(N)
+    return NodeDataset(
+        "Cora",
+        Graph.from_edges(pairs[:, keep][:, :700], N),
+        x.astype(np.float32),
+        y,
+        CLASSES,
+        public=Split(order[:40], order[40:120], order[120:200]),
+    )
+
+
+@pytest.fixture
+def toy_cora(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> NodeDataset:
+    dataset = toy()
+    monkeypatch.setenv("SIMI_MAILBOX_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(selftraining, "_load", lambda name: dataset)
+    monkeypatch.setattr(gpn, "load", lambda name: dataset)
+    monkeypatch.setattr(ood_models, "load", lambda name: dataset)
+    for cached in (gpn.gpn_dataset, ood_models.problem):
+        cached.cache_clear()
+    for cached in (ood_models._train_classifier, ood_models._train_posterior):
+        cached.cache_clear()
+    return dataset
