@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from simi_mailbox.experiments import logits
+from simi_mailbox.experiments import calibration, logits
 from simi_mailbox.models.settings import PUBLISHED, Settings
 
 
@@ -20,10 +20,16 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     patch.setenv("SIMI_MAILBOX_CACHE", str(folder))
     patch.delenv("SIMI_MAILBOX_DATA", raising=False)
     patch.setitem(PUBLISHED, "digits", Settings(epochs=12))
-    logits._digest.cache_clear()
+    forget()
     yield folder
     patch.undo()
+    forget()
+
+
+def forget() -> None:
+    """Keys depend on the settings of backbones, which are fixed but for these tests."""
     logits._digest.cache_clear()
+    calibration._key.cache_clear()
 
 
 @pytest.fixture

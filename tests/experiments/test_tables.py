@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from simi_mailbox import data
-from simi_mailbox.experiments import methods, printed
+from simi_mailbox.experiments import calibration, methods, printed
 from simi_mailbox.experiments.calibration import CalibrationUnit
 from simi_mailbox.experiments.protocol import Run
 from simi_mailbox.experiments.store import ResultStore
@@ -71,10 +71,12 @@ def test_settings_and_revisions_tell_rows_apart(monkeypatch: pytest.MonkeyPatch)
     plain, other = methods.Method.of("simi-mailbox"), methods.Method.of("simi-mailbox", n_groups=3)
     unit = CalibrationUnit(run, (plain,))
     keys = {unit.key(plain), unit.key(other), CalibrationUnit(run, (), "test-90").key(plain)}
-    methods._identity.cache_clear()
+    for cached in (methods._identity, calibration._key):
+        cached.cache_clear()
     monkeypatch.setattr(methods.find("simi-mailbox"), "revision", 99, raising=False)
     keys.add(unit.key(plain))
-    methods._identity.cache_clear()
+    for cached in (methods._identity, calibration._key):
+        cached.cache_clear()
     assert len(keys) == 4
 
 

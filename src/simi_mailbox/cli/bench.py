@@ -33,11 +33,13 @@ class TableGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         extra = ["figure"] if _figure_command() is not None else []
-        return ["list", *extra, *registry.names()]
+        return ["list", "write", *extra, *registry.names()]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name == "list":
             return list_tables
+        if name == "write":
+            return write_tables
         if name == "figure":
             return _figure_command()
         try:
@@ -88,6 +90,24 @@ def list_tables(store: Path | None) -> None:
         )
     Console(width=None if sys.stdout.isatty() else 150).print(shown)
     click.echo("Times are for one core; `--jobs` divides them. `--runs N` makes N runs per cell.")
+
+
+@click.command("write")
+@click.option("--store", type=click.Path(path_type=Path), help="Result store to look into.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("results/tables"), show_default=True
+)
+def write_tables(store: Path | None, out: Path) -> None:
+    """Write every table that has stored rows as Markdown and CSV; nothing is run."""
+    from simi_mailbox.experiments import render
+
+    rows = ResultStore(store or default_store())
+    for name in registry.names():
+        result = registry.get(name).result(rows, Selection()).measured()
+        if result.lines:
+            render.write(result, "markdown", out / f"{name}.md")
+            render.write(result, "csv", out / f"{name}.csv")
+            click.echo(f"wrote {out / name}.md and .csv: {len(result.lines)} cells")
 
 
 def _split(_ctx: click.Context, _option: click.Parameter, value: str | None) -> Any:

@@ -67,7 +67,7 @@ class CalibrationUnit(Unit):
 
     def key(self, method: Method) -> str:
         """Key of the row of one method."""
-        return row_key(self.identity(method))
+        return _key(replace(self, methods=()), method)
 
     def keys(self) -> list[str]:
         return [self.key(method) for method in self.methods]
@@ -93,9 +93,9 @@ class CalibrationUnit(Unit):
             return
         for method in self.methods:
             try:
-                identity = self.identity(method)
-                if not skip(row_key(identity)):
-                    yield {"key": row_key(identity), **identity, **self._measure(method, source)}
+                key = self.key(method)
+                if not skip(key):
+                    yield {"key": key, **self.identity(method), **self._measure(method, source)}
             except Exception as error:
                 label = f"{self.run}: {method.name}"
                 yield Failure(label, _in_words(error), traceback.format_exc())
@@ -140,6 +140,11 @@ class CalibrationUnit(Unit):
         if method in ("simi-mailbox", "simi-mailbox-paper"):
             return None, rest
         return split.train, rest  # the published convention of methods that stop early
+
+
+@functools.cache
+def _key(unit: CalibrationUnit, method: Method) -> str:
+    return row_key(unit.identity(method))
 
 
 def _inputs(method: str, needs: frozenset[str], source: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -20,7 +20,7 @@ class Run:
 
     def identity(self) -> dict[str, Any]:
         """The fields, as a part of a row's identity."""
-        return asdict(self)
+        return dict(vars(self))
 
     def __str__(self) -> str:
         where = f"{self.protocol} {self.split}.{self.fold}.{self.init}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from simi_mailbox.experiments.compare import Paired, Summary
 from simi_mailbox.experiments.outcome import Unit
@@ -60,6 +60,10 @@ class TableResult:
     baseline: str | None
     lines: tuple[Line, ...]
     caption: tuple[str, ...] = ()
+
+    def measured(self) -> TableResult:
+        """The table without the cells that nothing is known of yet."""
+        return replace(self, lines=tuple(line for line in self.lines if line.summary))
 
     def groups(self) -> list[tuple[str, str]]:
         """(dataset, backbone) of the lines, in order."""
