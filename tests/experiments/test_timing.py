@@ -1,0 +1,61 @@
+"""The time table, on a small graph of exactly the size asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from simi_mailbox.experiments import runner
+from simi_mailbox.experiments.large import SIZES, LargeSize, make_large
+from simi_mailbox.experiments.store import ResultStore
+from simi_mailbox.experiments.tables import Selection, get, timing
+
+SMALL = LargeSize(300, 2000, 4, 150, 100)
+
+
+def test_sizes_are_those_of_the_graphs() -> None:
+    from simi_mailbox.data.catalogue import find
+
+    for name, size in SIZES.items():
+        entry = find(name)
+        assert (size.nodes, size.entries, size.classes) == (
+            entry.nodes,
+            entry.entries,
+            entry.classes,
+        )
+
+
+def test_a_synthetic_graph_has_exactly_its_size() -> None:
+    made = make_large(SMALL, seed=3)
+    assert (made.graph.num_nodes, made.graph.num_entries) == (300, 2000)
+    assert made.logits.shape == (300, 4)
+    assert (len(made.train), len(made.val)) == (150, 100)
+    assert not set(made.train) & set(made.val)
+    rows, columns = made.graph.rows().numpy(), made.graph.indices.numpy()
+    assert (made.y[rows] == made.y[columns]).mean() > 0.5
+    assert 0.5 < (made.logits.argmax(axis=1) == made.y).mean() < 0.97
+    assert np.array_equal(make_large(SMALL, seed=3).logits, made.logits)
+
+
+def test_every_method_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(timing.SIZES, "Arxiv", SMALL)
+    timing.problem.cache_clear()
+    store = ResultStore(tmp_path / "rows.jsonl")
+    table, selection = get("t2b"), Selection(datasets=("Arxiv",), runs=1)
+    report = runner.run(runner.plan(table.units(selection), store), store)
+    timing.problem.cache_clear()
+    assert report.failures == []
+    result = table.result(store, selection)
+    assert result.methods() == list(table.methods)
+    assert all(line.summary is not None and line.summary.mean > 0 for line in result.lines)
+    gats = result.line("Arxiv size", "synthetic", "gats")
+    assert gats is not None
+    assert gats.note == "least possible"
+    assert gats.printed is not None
+    assert gats.printed.mean == 48.89
+    (row,) = [row for row in store.rows() if row["method"] == "gats"]
+    assert row["metrics"]["epochs"] == 101
+    assert row["metrics"]["seconds"] > 90 * row["metrics"]["epoch"]
+    assert table.units(selection)[0].pending(store) is None
