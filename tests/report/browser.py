@@ -131,8 +131,10 @@ class Browser:
         raise TimeoutError(method)
 
     def run(self, script: str) -> object:
-        """Value of a JavaScript expression in the page."""
-        result = self.send("Runtime.evaluate", expression=script, returnByValue=True)
+        """Value of a JavaScript expression in the page; a promise is waited for."""
+        result = self.send(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
+        )
         if "exceptionDetails" in result:
             raise RuntimeError(result["exceptionDetails"])
         return result["result"].get("value")
@@ -156,8 +158,10 @@ class Browser:
     def place(self, selector: str) -> tuple[float, float]:
         """Middle of an element, after scrolling to it."""
         box = self.run(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
+            f"(async () => {{ const e = document.querySelector({json.dumps(selector)});"
             "e.scrollIntoView({block: 'center', behavior: 'instant'});"
+            # Scrolling is told to the page with the next frame, not at once.
+            "for (const _ of [1, 2]) await new Promise(requestAnimationFrame);"
             "const b = e.getBoundingClientRect();"
             "return [b.left + b.width / 2, b.top + b.height / 2, b.width]; })()"
         )

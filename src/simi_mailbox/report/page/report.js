@@ -74,16 +74,18 @@
       else hide();
     });
     chart.addEventListener("pointerleave", hide);
-    chart.addEventListener("blur", hide);
+    let at = -1; // where the arrow keys are; a scrolling page must not lose it
+    chart.addEventListener("blur", () => {
+      at = -1;
+      hide();
+    });
     chart.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
       if (event.key === "Escape") hide();
       if (!step || !marks.length) return;
       event.preventDefault();
-      const at = marks.indexOf(chosen);
-      const next = at < 0 ? (step > 0 ? 0 : marks.length - 1) : at + step;
-      const mark = marks[(next + marks.length) % marks.length];
-      tell(mark, ...middle(mark));
+      at = at < 0 ? (step > 0 ? 0 : marks.length - 1) : (at + step + marks.length) % marks.length;
+      tell(marks[at], ...middle(marks[at]));
     });
   }
   addEventListener("scroll", hide, { passive: true });
