@@ -89,6 +89,8 @@ class TimingUnit(Unit):
         if method.name in _BY_EPOCH:
             few, more = (self._fit(method, given, epochs) for epochs in (1, 1 + TIMED_EPOCHS))
             epoch = (more - few) / TIMED_EPOCHS
+            if epoch <= 0:  # too small a graph to tell: count the preparation as epochs
+                epoch = more / (1 + TIMED_EPOCHS)
             seconds = few + (FEWEST_EPOCHS - 1) * epoch
             return self._row(seconds, {"epoch": epoch, "epochs": float(FEWEST_EPOCHS)})
         return self._row(self._fit(method, given, None), {})
