@@ -18,9 +18,11 @@ from simi_mailbox.calibrators.simi_mailbox_paper import SimiMailboxPaper
 from simi_mailbox.calibrators.temperature import TemperatureScaling
 from simi_mailbox.calibrators.uncalibrated import Uncalibrated
 from simi_mailbox.calibrators.vector import VectorScaling
+from simi_mailbox.calibrators.wats import WATS
 
 __all__ = [
     "GATS",
+    "WATS",
     "CaGCN",
     "Calibrator",
     "Dirichlet",
