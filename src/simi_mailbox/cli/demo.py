@@ -67,7 +67,7 @@ def outcome_table(outcomes: object) -> object:
 def _picture(result: object, path: Path) -> Path:
     from simi_mailbox._extras import require
     from simi_mailbox.demo import Demonstration
-    from simi_mailbox.metrics import reliability
+    from simi_mailbox.metrics import ece, reliability
     from simi_mailbox.plots import reliability_diagram
 
     assert isinstance(result, Demonstration)
@@ -79,7 +79,7 @@ def _picture(result: object, path: Path) -> Path:
     test, y = result.split.test, result.dataset.y
     for ax, (method, probs) in zip(axes, result.probabilities.items(), strict=True):
         reliability_diagram(reliability(probs[test], y[test]), ax=ax)
-        ax.set_title(method)
+        ax.set_title(f"{method}, ECE {ece(probs[test], y[test]):.1%}")
     figure.savefig(path, dpi=150)
     return path
 
