@@ -5,6 +5,7 @@ from simi_mailbox.calibrators.cagcn import CaGCN
 from simi_mailbox.calibrators.dirichlet import Dirichlet
 from simi_mailbox.calibrators.ensemble_temperature import EnsembleTemperatureScaling
 from simi_mailbox.calibrators.gats import GATS
+from simi_mailbox.calibrators.gets import GETS
 from simi_mailbox.calibrators.group_calibration import GroupCalibration
 from simi_mailbox.calibrators.histogram import HistogramBinning
 from simi_mailbox.calibrators.io import load
@@ -22,6 +23,7 @@ from simi_mailbox.calibrators.wats import WATS
 
 __all__ = [
     "GATS",
+    "GETS",
     "WATS",
     "CaGCN",
     "Calibrator",

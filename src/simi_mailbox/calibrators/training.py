@@ -163,6 +163,7 @@ def train(
     *,
     likelihood: Likelihood = softmax_nll,
     objective: Likelihood | None = None,
+    penalty: Callable[[N], Tensor] | None = None,
     noisy: bool = False,
 ) -> Trained[N]:
     """Train the network that ``build`` makes, and give it back in its best state.
@@ -180,6 +181,8 @@ def train(
         ``likelihood(nodes)(network(nodes.index))`` is the mean NLL of labelled nodes.
     objective : callable, optional
         What to minimise, in the same form; the likelihood by default.
+    penalty : callable, optional
+        ``penalty(network)`` is added to the objective, after the forward pass that it belongs to.
     noisy : bool
         Whether the network behaves differently in training mode (dropout, noise). If not, one
         forward pass serves both the loss and the hold-out NLL.
@@ -205,7 +208,7 @@ def train(
     """
     with seeded(schedule.seed):
         loop = _Loop(build(), fit_on, stop_on, schedule, noisy)
-        loop.objective = (objective or likelihood)(fit_on)
+        loop.objective, loop.penalty = (objective or likelihood)(fit_on), penalty
         if stop_on is not None:
             loop.nll = likelihood(stop_on)
         return loop.run()
@@ -222,6 +225,7 @@ def restore(build: Callable[[], N], weights: dict[str, Tensor]) -> N:
 class _Loop(Generic[N]):
     objective: Loss
     nll: Loss
+    penalty: Callable[[N], Tensor] | None
 
     def __init__(
         self,
@@ -269,17 +273,21 @@ class _Loop(Generic[N]):
             objective = None
         else:
             fit, stop = self.network(self.joint).split([len(self.fit_on), len(self.stop_on)])
-            objective, stop = self.objective(fit), stop.detach()
+            objective, stop = self._objective(fit), stop.detach()
         return objective, self._number(self.nll(stop), "hold-out NLL", done)
 
     def _step(self, objective: Tensor | None, done: int) -> float:
         self.network.train()
         if objective is None:
-            objective = self.objective(self.network(self.fit_on.index))
+            objective = self._objective(self.network(self.fit_on.index))
         loss = self._number(objective.detach(), "loss", done)
         objective.backward()  # type: ignore[no-untyped-call]
         self.adam.step()
         return loss
+
+    def _objective(self, output: Tensor) -> Tensor:
+        value = self.objective(output)
+        return value if self.penalty is None else value + self.penalty(self.network)
 
     def _number(self, value: Tensor, what: str, done: int) -> float:
         number = value.item()

@@ -1,0 +1,182 @@
+"""The network of GETS: seven graph experts and a gate that picks a few of them for each node."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from simi_mailbox.calibrators.inputs import NodeInputs
+from simi_mailbox.calibrators.neighbours import (
+    Neighbourhoods,
+    PerIndex,
+    matmul,
+    normalised_adjacency,
+)
+
+KINDS = ("logits", "features", "degree")
+EXPERTS = [kinds for size in (1, 2, 3) for kinds in combinations(KINDS, size)]
+"""What each expert sees: every non-empty subset."""
+SMALLEST_NOISE = 0.01
+
+
+class ExpertMixture(nn.Module):
+    """z_i ⊙ softplus(Σ_m g_im · expert_m(i)): see `gets.GETS`.
+
+    Parameters
+    ----------
+    data : NodeInputs
+        Logits, graph, features.
+    degrees : int
+        Rows of the degree embeddings; nodes of larger degree share the last.
+    select : int
+        Experts for each node.
+    hidden, feature_hidden, degree_hidden : int
+        Widths of the experts, of projected features, of degree embeddings.
+    dropout, noise : float
+        Share of hidden units dropped, and strength of the gate's noise, while training.
+    """
+
+    balance: Tensor
+    """How unevenly the last forward pass used the experts: CV²(importance) + CV²(load)."""
+
+    def __init__(
+        self,
+        data: NodeInputs,
+        degrees: int,
+        *,
+        select: int,
+        hidden: int,
+        feature_hidden: int,
+        degree_hidden: int,
+        dropout: float,
+        noise: float,
+    ) -> None:
+        super().__init__()
+        self.select, self.hidden, self.dropout, self.noise = select, hidden, dropout, noise
+        dtype, classes = data.logits.dtype, data.num_classes
+        self.logits = data.logits
+        self.features = FeatureProduct(data, dtype)
+        self.degree = data.neighbourhoods.degree.clamp_max(degrees - 1)
+        pattern, values = normalised_adjacency(data.neighbourhoods, dtype)
+        self.adjacency = pattern, values
+        self._rows = PerIndex(self._take)
+
+        width = {"logits": classes, "features": feature_hidden, "degree": degree_hidden}
+        seers = [sum(kind in kinds for kinds in EXPERTS) for kind in KINDS]
+        experts = len(EXPERTS)
+        # One projection of the features for each expert that sees them, and one for the gate.
+        self.project = nn.Linear(self.features.width, feature_hidden * (seers[1] + 1))
+        self.embed = nn.Parameter(torch.randn(seers[2], degrees, degree_hidden))
+        self.first = nn.ParameterList(
+            [_glorot(sum(width[kind] for kind in kinds), hidden) for kinds in EXPERTS]
+        )
+        self.first_bias = nn.Parameter(torch.zeros(experts * hidden))
+        self.second = nn.Parameter(torch.stack([_glorot(hidden, classes) for _ in EXPERTS]))
+        self.second_bias = nn.Parameter(torch.zeros(experts, classes))
+        self.gate = nn.Parameter(torch.zeros(feature_hidden + classes, experts))
+        self.gate_noise = nn.Parameter(torch.zeros(feature_hidden + classes, experts))
+        self._splits = [width[kind] for kind in KINDS]
+
+    def forward(self, index: Tensor | None) -> Tensor:
+        """Calibrated logits of the nodes ``index``, or of all nodes."""
+        projected = self.features(self.project.weight.t()) + self.project.bias
+        parts = list(torch.split(projected, self._splits[1], dim=1))
+        gates = self._gates(torch.cat([parts.pop(), self.logits], dim=1))
+        sent = torch.cat(self._first_layer(parts), dim=1)
+        units = (matmul(*self.adjacency, sent) + self.first_bias).relu()
+        units = F.dropout(units, self.dropout, self.training)
+        rows, values = self.adjacency if index is None else self._rows(index)
+        heard = matmul(rows, values, units).view(-1, len(EXPERTS), self.hidden)
+        opinions = torch.einsum("nmh,mhk->nmk", heard, self.second) + self.second_bias
+        chosen = slice(None) if index is None else index
+        scale = torch.einsum("nmk,nm->nk", opinions, gates[chosen])
+        return self.logits[chosen] * F.softplus(scale)
+
+    def _first_layer(self, projected: list[Tensor]) -> list[Tensor]:
+        """Of every expert: what it sees times its weights, before the neighbours are heard."""
+        sent, features, embeddings = [], iter(projected), iter(self.embed)
+        for kinds, weights in zip(EXPERTS, self.first, strict=True):
+            pieces = iter(torch.split(weights, [self._splits[KINDS.index(kind)] for kind in kinds]))
+            total = torch.zeros((), dtype=self.logits.dtype)
+            if "logits" in kinds:
+                total = total + self.logits @ next(pieces)
+            if "features" in kinds:
+                total = total + next(features) @ next(pieces)
+            if "degree" in kinds:  # a row per degree, looked up by all nodes of that degree
+                table = next(embeddings) @ next(pieces)
+                total = total + table.index_select(0, self.degree)
+            sent.append(total)
+        return sent
+
+    def _gates(self, x: Tensor) -> Tensor:
+        clean = x @ self.gate
+        noisy = self.training and self.noise > 0
+        spread = self.noise * (F.softplus(x @ self.gate_noise) + SMALLEST_NOISE)
+        scores = clean + spread * torch.randn_like(clean) if noisy else clean
+        top = scores.topk(min(self.select + 1, len(EXPERTS)), dim=1)
+        best = top.values[:, : self.select].softmax(dim=1)
+        gates = torch.zeros_like(scores).scatter(1, top.indices[:, : self.select], best)
+        if noisy and self.select < len(EXPERTS):
+            load = chance_of_selection(clean, scores, spread, top.values, self.select).sum(dim=0)
+        else:
+            load = (gates > 0).sum(dim=0).to(gates.dtype)
+        self.balance = variation(gates.sum(dim=0)) + variation(load)
+        return gates
+
+    def _take(self, index: Tensor) -> tuple[Neighbourhoods, Tensor]:
+        rows, entries = self.adjacency[0].take(index)
+        return rows, self.adjacency[1][entries]
+
+
+class FeatureProduct:
+    """features @ weights, differentiable in the weights, for dense and sparse features."""
+
+    def __init__(self, data: NodeInputs, dtype: torch.dtype) -> None:
+        features = data.features
+        assert features is not None
+        self.width = int(features.shape[1])
+        self._dense: Tensor | None = None
+        if features.layout == torch.sparse_csr:
+            offsets, columns = features.crow_indices(), features.col_indices()
+            self._sparse = Neighbourhoods(offsets, columns, self.width), features.values().to(dtype)
+        else:
+            self._dense = features.to(dtype)
+
+    def __call__(self, weights: Tensor) -> Tensor:
+        """The product [n, h]."""
+        if self._dense is not None:
+            return self._dense @ weights
+        return matmul(*self._sparse, weights)
+
+
+def chance_of_selection(
+    clean: Tensor, scores: Tensor, spread: Tensor, top: Tensor, select: int
+) -> Tensor:
+    """Probability that each expert is among the best ``select`` if its noise were drawn anew.
+
+    Shazeer et al., "Outrageously Large Neural Networks", ICLR 2017. ``top`` holds the ``select``
+    + 1 highest scores of every row.
+    """
+    last_in, first_out = top[:, select - 1 : select], top[:, select : select + 1]
+    # An expert that is in must beat the best one that is out; one that is out, the last one in.
+    rival = torch.where(scores > first_out, first_out, last_in)
+    chance: Tensor = torch.special.ndtr((clean - rival) / spread)
+    return chance
+
+
+def variation(x: Tensor) -> Tensor:
+    """Squared coefficient of variation: zero if all are equal.
+
+    Examples
+    --------
+    >>> variation(torch.tensor([1.0, 3.0]))
+    tensor(0.5000)
+    """
+    return x.var() / (x.mean() ** 2 + 1e-10)
+
+
+def _glorot(rows: int, columns: int) -> nn.Parameter:
+    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, columns)))
