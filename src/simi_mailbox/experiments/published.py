@@ -31,7 +31,9 @@ _GATS_INITIAL = {"CoraFull": 1.5}
 _CAGCN_WEIGHT_DECAY = {"CoraFull": 0.03}
 
 # GETS: learning rate, weight decay, dropout, experts kept, hidden, feature and degree widths.
-_GETS_NAMES = ("lr", "weight_decay", "dropout", "top_k", "hidden", "feature_dim", "degree_dim")
+_GETS_NAMES = (
+    "lr", "weight_decay", "dropout", "select", "hidden", "feature_hidden", "degree_hidden",
+)  # fmt: skip
 _GETS = {
     "Citeseer": (0.1, 0.01, 0.2, 2, 16, 32, 64),
     "Computers": (0.1, 0.0, 0.8, 2, 16, 64, 16),
