@@ -4,6 +4,7 @@ Every function takes an analysis object and ``ax=None``, draws, and returns the 
 window and none changes matplotlib's settings. Needs ``pip install 'simi-mailbox[plot]'``.
 """
 
+from simi_mailbox.plots.composed import Column, observation_figure, sensitivity_figure
 from simi_mailbox.plots.groups import group_scatter
 from simi_mailbox.plots.heatmap import heat_map, similarity_bar
 from simi_mailbox.plots.methods import (
@@ -14,11 +15,14 @@ from simi_mailbox.plots.methods import (
 from simi_mailbox.plots.reliability import reliability_diagram
 
 __all__ = [
+    "Column",
     "group_scatter",
     "heat_map",
     "method_comparison",
+    "observation_figure",
     "reliability_diagram",
     "sensitivity_curve",
+    "sensitivity_figure",
     "similarity_bar",
     "temperature_histogram",
 ]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from simi_mailbox._extras import require
 from simi_mailbox.analysis import SimilarityBar, SimilarityConfidence
 from simi_mailbox.analysis.judged import FloatArray
 from simi_mailbox.plots.style import (
@@ -151,10 +152,14 @@ def _write(ax: Any, shown: FloatArray, table: SimilarityConfidence, top: float) 
 
 
 def _scale(ax: Any, mesh: Any) -> None:
-    from matplotlib.ticker import FuncFormatter
+    label_scale(ax.figure.colorbar(mesh, ax=ax, fraction=0.05, pad=0.03))
 
-    scale = ax.figure.colorbar(mesh, ax=ax, fraction=0.05, pad=0.03)
+
+def label_scale(scale: Any) -> None:
+    """Write a colour bar of gaps in percent, and say which end is which."""
+    ticker = require("matplotlib.ticker", extra="plot")
     scale.outline.set_edgecolor(RULE)
     scale.ax.tick_params(colors=MUTED, labelsize=9, length=3)
-    scale.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:+.0f} %"))
+    percent_sign = ticker.FuncFormatter(lambda value, _: f"{100 * value:+.0f} %")
+    scale.ax.yaxis.set_major_formatter(percent_sign)
     scale.set_label(LEGEND + "\n← over-confident    under-confident →", color=INK, fontsize=9)

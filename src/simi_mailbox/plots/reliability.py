@@ -89,6 +89,7 @@ def reliability_diagram(
         marker="o",
         markersize=4.5,
         linewidth=1.6,
+        clip_on=False,
         label=name,
     )
     few = known & ~many
@@ -98,6 +99,7 @@ def reliability_diagram(
         linestyle="none",
         marker="o",
         markersize=4,
+        clip_on=False,
         markerfacecolor="none",
         markeredgecolor=color,
         alpha=0.6,

@@ -1,0 +1,251 @@
+"""`simi-mailbox bench figure`: the figures of the paper, from the logit bank and the results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+if TYPE_CHECKING:
+    from simi_mailbox.analysis import Sensitivity
+    from simi_mailbox.experiments.tables import TableResult
+    from simi_mailbox.plots import Column
+
+# Name -> (rows of pictures, methods of the paper's figure).
+FIGURES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "observation": (("curve", "bar", "heat"), ("uncalibrated", "cagcn", "gats")),
+    "qualitative": (("heat",), ("cagcn", "gats", "simi-mailbox-paper", "simi-mailbox")),
+    "reliability": (("curve",), ("uncalibrated", "temperature", "gats", "simi-mailbox")),
+    "sensitivity": ((), ("simi-mailbox", "simi-mailbox-paper", "simi-mailbox-oracle")),
+}
+SUFFIXES = (".pdf", ".png", ".svg")
+FEWEST = 5
+"""Cells of fewer nodes, over all runs, stay blank."""
+
+
+def _split(_ctx: click.Context, _option: click.Parameter, value: str | None) -> Any:
+    return None if value is None else tuple(part.strip() for part in value.split(",") if part)
+
+
+@click.command()
+@click.argument("name", type=click.Choice(list(FIGURES)))
+@click.option(
+    "--datasets",
+    callback=_split,
+    default="Citeseer",
+    show_default=True,
+    help="Graphs, separated by commas (several: sensitivity only).",
+)
+@click.option("--backbone", type=click.Choice(["gcn", "gat"]), default="gcn", show_default=True)
+@click.option(
+    "--methods", callback=_split, help="Methods; those of the paper's figure if not given."
+)
+@click.option(
+    "--runs",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
+    help="Runs whose test nodes are pooled.",
+)
+@click.option(
+    "--palette",
+    type=click.Choice(["blue-orange", "red-green"]),
+    default="blue-orange",
+    show_default=True,
+    help="red-green is the paper's (red: under-confident).",
+)
+@click.option(
+    "--cell",
+    type=click.Choice(["paper", "own"]),
+    default="paper",
+    show_default=True,
+    help="Accuracy a cell is held against: of its whole confidence interval, or its own.",
+)
+@click.option("--banked", is_flag=True, help="Train nothing: only runs whose logits are there.")
+@click.option("--store", type=click.Path(path_type=Path), help="Result store (sensitivity).")
+@click.option("--out", type=click.Path(path_type=Path), help="File to write: .pdf, .png or .svg.")
+def figure(
+    name: str,
+    datasets: tuple[str, ...],
+    backbone: str,
+    methods: tuple[str, ...] | None,
+    runs: int,
+    palette: Any,
+    cell: Any,
+    banked: bool,
+    store: Path | None,
+    out: Path | None,
+) -> None:
+    """Draw a figure of the paper.
+
+    observation: reliability, similarity bar and heat map of the model and of earlier methods.
+    qualitative: heat maps of calibrated predictions. reliability: reliability diagrams.
+    sensitivity: ECE over the number of groups N and the weight λ, from stored results.
+    """
+    target = out or Path(f"{name}-{'-'.join(datasets).lower()}-{backbone}.pdf")
+    _check(name, datasets, target)
+    rows, chosen = FIGURES[name][0], methods or FIGURES[name][1]
+    try:
+        if name == "sensitivity":
+            made = _sensitivity(datasets, backbone, chosen, store)
+        else:
+            columns, pooled = _columns(datasets[0], backbone, chosen, runs, cell, banked)
+            from simi_mailbox.plots import observation_figure
+
+            nodes = "test nodes" if pooled == 1 else f"test nodes of {pooled} runs together"
+            made = observation_figure(
+                columns,
+                title=f"{datasets[0]}, {backbone.upper()}, {nodes}",
+                palette=palette,
+                fewest=FEWEST,
+                rows=rows,
+            )
+    except (ValueError, FileNotFoundError) as error:
+        raise click.ClickException(str(error)) from error
+    made.savefig(target, dpi=200)
+    click.echo(f"wrote {target}")
+
+
+def _check(name: str, datasets: tuple[str, ...], target: Path) -> None:
+    if target.suffix not in SUFFIXES:
+        raise click.ClickException(f"{target} must end in {', '.join(SUFFIXES)}")
+    if not target.parent.is_dir():
+        raise click.ClickException(f"there is no folder {target.parent} to write into")
+    if not datasets:
+        raise click.ClickException("--datasets names no graph")
+    if name != "sensitivity" and len(datasets) > 1:
+        raise click.ClickException(f"{name} draws one graph: call it once for each")
+
+
+def _columns(
+    dataset: str, backbone: str, methods: Sequence[str], limit: int, cell: Any, banked: bool
+) -> tuple[list[Column], int]:
+    """One column for each method, over the test nodes of several runs; and how many runs."""
+    from simi_mailbox import analysis
+    from simi_mailbox.data.catalogue import find
+    from simi_mailbox.experiments.logits import is_banked, missing
+    from simi_mailbox.experiments.protocol import runs as runs_of
+    from simi_mailbox.plots import Column
+
+    absent = missing([dataset])
+    if absent:
+        raise FileNotFoundError(f"{dataset} is missing: {absent[dataset]}")
+    protocol = "folds" if find(dataset).folds else "official"
+    runs = runs_of(dataset, backbone, protocol, limit)
+    if banked:
+        here = [run for run in runs if is_banked(run)]
+        if not here:
+            raise FileNotFoundError(
+                f"no logits of {dataset} with {backbone} are banked; leave out --banked to train "
+                f"{len(runs)} of them now"
+            )
+        if len(here) < len(runs):
+            click.echo(f"{len(runs) - len(here)} of {len(runs)} runs are not banked: left out")
+        runs = here
+    columns = []
+    for method in methods:
+        probs, y, similarity = _pooled(method, runs)
+        columns.append(
+            Column(
+                method,
+                analysis.reliability_curve(probs, y),
+                analysis.similarity_bar(probs, y, similarity),
+                analysis.similarity_confidence(probs, y, similarity, cell=cell),
+            )
+        )
+    return columns, len(runs)
+
+
+def _pooled(method: str, runs: Sequence[Any]) -> tuple[Any, Any, Any]:
+    """Probabilities, labels and similarity of the test nodes of all runs, one after the other."""
+    from simi_mailbox.analysis import neighbour_agreement
+    from simi_mailbox.experiments.logits import load_logits
+
+    parts = []
+    for run in runs:
+        source = load_logits(run)
+        probs = _probabilities(method, run, source)
+        similarity = neighbour_agreement(probs, source.dataset.graph)
+        test = source.split.test
+        parts.append((probs[test], source.dataset.y[test], similarity[test]))
+    probs, y, similarity = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return probs, y, similarity
+
+
+def _probabilities(method: str, run: Any, source: Any) -> Any:
+    """A method fitted on a run in exactly the way the tables do it."""
+    from simi_mailbox.experiments import calibration
+    from simi_mailbox.experiments.methods import Method
+
+    chosen = Method.of(method)
+    calibrator = chosen.build(run)
+    holdout, _ = calibration.CalibrationUnit(run, (chosen,))._parts(method, source)
+    inputs = calibration._inputs(method, calibrator.needs, source)
+    calibrator.fit(
+        source.logits, source.dataset.y, mask=source.split.val, holdout_mask=holdout, **inputs
+    )
+    return np.asarray(calibrator.predict_proba(source.logits, **inputs), dtype=np.float64)
+
+
+def _sensitivity(
+    datasets: Sequence[str], backbone: str, methods: Sequence[str], store: Path | None
+) -> Any:
+    from simi_mailbox.cli.bench import default_store
+    from simi_mailbox.experiments.store import ResultStore
+    from simi_mailbox.experiments.tables import Selection, registry
+    from simi_mailbox.plots import sensitivity_figure
+
+    table = registry.get("sensitivity")
+    selection = table.check(Selection(tuple(datasets), (backbone,)))
+    result = table.result(ResultStore(store or default_store()), selection)
+    panels = {}
+    for dataset in datasets:
+        curves = {
+            parameter: [
+                (method, curve)
+                for method in methods
+                if (curve := _curve(result, dataset, backbone, method, parameter)) is not None
+            ]
+            for parameter in ("N", "λ")
+        }
+        if not any(curves.values()):
+            raise FileNotFoundError(
+                f"no results over N or λ are stored for {dataset} with {backbone}; make them with: "
+                f"simi-mailbox bench sensitivity --datasets {dataset} --backbones {backbone}"
+            )
+        panels[dataset] = curves
+    return sensitivity_figure(panels, title=f"Test ECE over hyper-parameters, {backbone.upper()}")
+
+
+def _curve(
+    result: TableResult, dataset: str, backbone: str, method: str, parameter: str
+) -> Sensitivity | None:
+    """Mean ECE over the values of one parameter that are stored."""
+    from simi_mailbox.analysis import Sensitivity
+
+    start = f"{method} {parameter}="
+    points = sorted(
+        (float(line.method.removeprefix(start)), line.summary)
+        for line in result.lines
+        if line.dataset == dataset
+        and line.backbone == backbone
+        and line.method.startswith(start)
+        and line.summary is not None
+    )
+    if len(points) < 2:
+        return None
+    base = result.line(dataset, backbone, "temperature")
+    known = base is not None and base.summary is not None
+    return Sensitivity(
+        parameter={"N": "number of groups N", "λ": "weight λ"}[parameter],
+        metric="ECE, %",
+        values=np.array([value for value, _ in points]),
+        mean=np.array([summary.mean for _, summary in points]),
+        std=np.array([summary.std for _, summary in points]),
+        runs=min(summary.runs for _, summary in points),
+        reference=base.summary.mean if known and base and base.summary else float("nan"),
+        reference_name="temperature",
+    )

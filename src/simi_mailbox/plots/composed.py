@@ -1,0 +1,173 @@
+"""Figures of several pictures: those of the paper, from analysis objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from simi_mailbox._extras import require
+from simi_mailbox.analysis import Sensitivity, SimilarityBar, SimilarityConfidence
+from simi_mailbox.metrics import Reliability
+from simi_mailbox.plots import heatmap
+from simi_mailbox.plots.methods import sensitivity_curve
+from simi_mailbox.plots.reliability import reliability_diagram
+from simi_mailbox.plots.style import INK, SERIES, Palette, diverging
+
+SIDE = 3.1
+
+
+@dataclass(frozen=True)
+class Column:
+    """One method of an observation figure: its curve, its bar and its heat map."""
+
+    name: str
+    curve: Reliability
+    bar: SimilarityBar
+    heat: SimilarityConfidence
+
+
+def observation_figure(
+    columns: Sequence[Column],
+    *,
+    title: str = "",
+    palette: Palette = "blue-orange",
+    fewest: int = 1,
+    rows: Sequence[str] = ("curve", "bar", "heat"),
+) -> Any:
+    """Reliability diagram, similarity bar and heat map of several methods, one column each.
+
+    All bars and maps share one scale of colours.
+
+    Parameters
+    ----------
+    columns : sequence of Column
+        The methods.
+    title : str
+        Above the figure.
+    palette : {"blue-orange", "red-green"}
+        As in `heat_map`.
+    fewest : int
+        Cells of fewer nodes stay blank.
+    rows : sequence of {"curve", "bar", "heat"}
+        Which pictures to draw.
+
+    Returns
+    -------
+    matplotlib Figure
+        Not known to pyplot: save it with ``figure.savefig(path)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from simi_mailbox import analysis
+    >>> p, y, s = np.tile([0.8, 0.2], (50, 1)), np.repeat([0, 1], [40, 10]), np.full(50, 0.5)
+    >>> column = Column(
+    ...     "one", analysis.reliability_curve(p, y), analysis.similarity_bar(p, y, s),
+    ...     analysis.similarity_confidence(p, y, s),
+    ... )
+    >>> len(observation_figure([column], rows=["heat"]).axes)
+    2
+    """
+    if not columns:
+        raise ValueError("no method to draw")
+    unknown = sorted(set(rows) - {"curve", "bar", "heat"})
+    if unknown or not rows:
+        raise ValueError(f"rows must be some of curve, bar and heat, got {list(rows)}")
+    figures = require("matplotlib.figure", extra="plot")
+    heights = [0.42 if row == "bar" else SIDE for row in rows]
+    figure = figures.Figure(
+        figsize=(SIDE * len(columns) + 1.2, sum(heights) + 0.7 * len(rows)), layout="constrained"
+    )
+    grid = figure.subplots(
+        len(rows), len(columns), squeeze=False, gridspec_kw={"height_ratios": heights}
+    )
+    limit = _limit(columns, fewest)
+    for across, column in enumerate(columns):
+        for down, row in enumerate(rows):
+            ax = grid[down, across]
+            if row == "curve":
+                reliability_diagram(column.curve, ax)
+            elif row == "bar":
+                heatmap.similarity_bar(column.bar, ax, palette=palette, limit=limit)
+            else:
+                heatmap.heat_map(
+                    column.heat, ax, palette=palette, limit=limit, fewest=fewest, colorbar=False
+                )
+            if across:
+                ax.set_ylabel("")
+        grid[0, across].set_title(_heading(column, rows[0]), fontsize=11, color=INK)
+    if set(rows) & {"bar", "heat"}:
+        last = max(k for k, row in enumerate(rows) if row != "curve")
+        _shared_scale(figure, list(grid[last]), limit, palette)
+    if title:
+        figure.suptitle(title, fontsize=12, color=INK)
+    return figure
+
+
+def sensitivity_figure(
+    panels: Mapping[str, Mapping[str, Sequence[tuple[str, Sensitivity]]]], *, title: str = ""
+) -> Any:
+    """Curves over hyper-parameters: one column for each dataset, one row for each parameter.
+
+    Parameters
+    ----------
+    panels : mapping of str to mapping of str to sequence of (str, Sensitivity)
+        Dataset → parameter → named curves.
+    title : str
+        Above the figure.
+
+    Examples
+    --------
+    >>> from simi_mailbox.analysis import sensitivity
+    >>> curve = sensitivity([5, 10], [[2.0], [3.0]], parameter="N")
+    >>> len(sensitivity_figure({"Cora": {"N": [("ours", curve)]}}).axes)
+    1
+    """
+    if not panels:
+        raise ValueError("no dataset to draw")
+    figures = require("matplotlib.figure", extra="plot")
+    parameters = list(dict.fromkeys(name for curves in panels.values() for name in curves))
+    figure = figures.Figure(
+        figsize=(3.4 * len(panels) + 0.6, 2.7 * len(parameters) + 0.6), layout="constrained"
+    )
+    grid = figure.subplots(len(parameters), len(panels), squeeze=False)
+    for across, (dataset, by_parameter) in enumerate(panels.items()):
+        grid[0, across].set_title(dataset, fontsize=11, color=INK)
+        for down, parameter in enumerate(parameters):
+            ax = grid[down, across]
+            named = by_parameter.get(parameter, ())
+            for k, (name, curve) in enumerate(named):
+                sensitivity_curve(curve, ax, label=name, color=SERIES[k % len(SERIES)])
+            if not named:
+                ax.set_axis_off()
+                continue
+            if across:
+                ax.set_ylabel("")
+            legend = ax.get_legend()
+            if legend is not None and (across or down):
+                legend.remove()
+    if title:
+        figure.suptitle(title, fontsize=12, color=INK)
+    return figure
+
+
+def _heading(column: Column, first: str) -> str:
+    ece = f"\nECE {100 * column.curve.ece:.2f} %" if first == "curve" else ""
+    return f"{column.name}{ece}"
+
+
+def _limit(columns: Sequence[Column], fewest: int) -> float:
+    values = [np.where(c.heat.counts >= fewest, np.abs(c.heat.gap), np.nan) for c in columns]
+    values += [np.abs(c.bar.gap)[None, :] for c in columns]
+    known = np.concatenate([v[~np.isnan(v)] for v in values])
+    return float(max(known.max(), 0.01)) if known.size else 1.0
+
+
+def _shared_scale(figure: Any, axes: list[Any], limit: float, palette: Palette) -> None:
+    colors = require("matplotlib.colors", extra="plot")
+    cm = require("matplotlib.cm", extra="plot")
+    shades = cm.ScalarMappable(colors.Normalize(-limit, limit), diverging(palette))
+    heatmap.label_scale(figure.colorbar(shades, ax=axes, fraction=0.06, pad=0.02))
