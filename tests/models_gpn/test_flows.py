@@ -97,6 +97,27 @@ def test_each_class_has_its_own_density() -> None:
         )
 
 
+def test_gradients_agree_with_finite_differences() -> None:
+    model = flows(2, dim=3, num_layers=3)
+    points = torch.randn(4, 3, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+
+    def outputs(z: torch.Tensor, *parameters: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        named = dict(zip(dict(model.named_parameters()), parameters, strict=True))
+        images, log_det = torch.func.functional_call(model, named, (z,))
+        return images, log_det
+
+    inputs = (points.requires_grad_(), *model.parameters())
+    assert torch.autograd.gradcheck(outputs, inputs)
+
+
+def test_gradient_at_a_centre_is_finite() -> None:
+    model = flows(1, dim=2, num_layers=2)
+    point = model.centre[0].detach().clone().requires_grad_()
+    model.log_prob(point).sum().backward()
+    assert bool(torch.isfinite(point.grad).all())
+    assert all(bool(torch.isfinite(p.grad).all()) for p in model.parameters())
+
+
 def test_same_seed_same_bits() -> None:
     first, second = (
         RadialFlows(2, 3, 4, torch.Generator().manual_seed(7)).state_dict() for _ in range(2)
