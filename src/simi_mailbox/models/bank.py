@@ -210,6 +210,7 @@ class LogitBank:
         keys: Iterable[RunKey],
         *,
         processes: int = 1,
+        settings: Settings | None = None,
         on_done: Callable[[RunKey, float], None] | None = None,
     ) -> None:
         """Train what is missing, in several processes with one thread each.
@@ -220,12 +221,15 @@ class LogitBank:
             Runs, in the order in which they are to be started.
         processes : int
             How many at a time; 1 trains in this process.
+        settings : Settings, optional
+            For all of them; each dataset's published ones when left out.
         on_done : callable, optional
             Called in this process after each run with its key and seconds (0 if it was there).
         """
         from simi_mailbox.models.workers import run_all
 
-        run_all(self.root, list(keys), processes, on_done or (lambda key, seconds: None))
+        report = on_done or (lambda key, seconds: None)
+        run_all(self.root, list(keys), processes, settings, report)
 
 
 def default_root() -> Path:

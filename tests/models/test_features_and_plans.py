@@ -1,0 +1,99 @@
+"""Feature matrices in both kinds, settings, and plans that compute some rows only."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from simi_mailbox.graph import Graph
+from simi_mailbox.models import plan as planning
+from simi_mailbox.models.features import Features
+from simi_mailbox.models.ops import spmm
+from simi_mailbox.models.settings import PUBLISHED, Settings, settings_for
+
+
+@pytest.mark.parametrize("density", [0.05, 0.9], ids=["sparse", "dense"])
+def test_features_multiply_alike_however_they_are_given(density: float) -> None:
+    x = sp.random_array((40, 30), density=density, rng=0, format="csr", dtype=np.float32)
+    weight = torch.randn(30, 5, generator=torch.Generator().manual_seed(0))
+    expected = torch.from_numpy(x.toarray()) @ weight
+    tensor = torch.from_numpy(x.toarray())
+    for given in (x, x.toarray(), tensor, tensor.to_sparse_csr()):
+        features = Features(given)
+        assert features.is_dense == (density > 0.5)
+        torch.testing.assert_close(features @ weight, expected, atol=1e-5, rtol=1e-4)
+        rows = torch.tensor([7, 0, 39])
+        torch.testing.assert_close(
+            features.rows(rows) @ weight, expected[rows], atol=1e-5, rtol=1e-4
+        )
+
+
+def test_row_normalisation_leaves_small_rows_alone_and_the_input_untouched() -> None:
+    x = np.array([[2.0, 2.0], [0.25, 0.0], [0.0, 0.0]], dtype=np.float32)
+    features = Features(x, row_normalise=True)
+    assert (features @ torch.eye(2)).tolist() == [[0.5, 0.5], [0.25, 0.0], [0.0, 0.0]]
+    assert x[0].tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("density", [0.1, 0.9], ids=["sparse", "dense"])
+def test_dropped_features_average_to_the_whole(density: float) -> None:
+    x = Features(sp.random_array((15, 20), density=density, rng=0, format="csr"))
+    weight = torch.randn(20, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    generator = torch.Generator().manual_seed(1)
+    draws = torch.stack([x.dropped(weight, 0.5, generator) for _ in range(500)])
+    whole = (x @ weight).detach()
+    error = (draws.detach().mean(0) - whole).abs() / (draws.detach().std(0) / np.sqrt(500) + 1e-6)
+    assert error.max() < 5  # standard errors
+    assert draws.detach().std(0).max() > 0
+    # The gradient must see the same mask: output = X̃ W and ∂sum/∂W = X̃ᵀ 1.
+    one = x.dropped(weight, 0.5, generator)
+    (slope,) = torch.autograd.grad(one.sum(), weight)
+    torch.testing.assert_close((slope * weight).sum(), one.sum(), atol=1e-4, rtol=1e-4)
+
+
+def test_features_with_holes_are_refused() -> None:
+    with pytest.raises(ValueError, match="nan or infinite"):
+        Features(np.array([[1.0, np.nan]]))
+    with pytest.raises(ValueError, match="must be a matrix"):
+        Features(np.ones(3))
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_a_plan_computes_exactly_the_rows_of_the_whole_product(layers: int, directed: bool) -> None:
+    rng = np.random.default_rng(0)
+    graph = Graph.from_edges(rng.integers(0, 80, (2, 90)), 80, directed=directed)
+    matrix = planning.mean_normalised(graph, np.float64)
+    x = torch.from_numpy(rng.normal(size=(80, 4)))
+    expected = x
+    for _ in range(layers):
+        expected = torch.from_numpy(matrix @ expected.numpy())
+    targets = torch.tensor([5, 3, 79, 0])
+    steps = planning.plan(matrix, layers, targets, symmetric=False)
+    assert steps.inputs is not None
+    got, own = x[steps.inputs], steps.inputs
+    for layer in steps.layers:
+        got, own = spmm(layer.matrix, got), layer.at_targets(own)
+    torch.testing.assert_close(got, expected[targets])
+    assert own.tolist() == targets.tolist()
+    assert steps.inputs.numel() < 80
+
+
+def test_published_weight_decay_and_depth() -> None:
+    assert {settings_for(n).weight_decay for n in ("Cora", "Citeseer", "Pubmed")} == {5e-4}
+    no_decay = ("Computers", "Photo", "CS", "Physics", "CoraFull", "Arxiv", "Reddit2")
+    assert {settings_for(n).weight_decay for n in no_decay} == {0.0}
+    assert (settings_for("Arxiv").layers, settings_for("Reddit2").layers) == (3, 2)
+    assert settings_for("Arxiv").hidden == settings_for("Reddit2").hidden == 256
+    assert all(name == name.lower() for name in PUBLISHED)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("hidden", 0), ("layers", 1.5), ("dropout", 1.0), ("lr", 0.0), ("weight_decay", -1.0)],
+)
+def test_impossible_settings_are_refused(field: str, value: float) -> None:
+    with pytest.raises(ValueError, match=field):
+        Settings(**{field: value})  # type: ignore[arg-type]
