@@ -75,7 +75,9 @@ class SimCalib(TemperatureCalibrator):
     * g is one hidden layer of tanh units, whose last layer starts at zero, that is, at temperature
       scaling; its output is bounded, |g| < 3.
     * Cross-entropy on the calibration nodes, stopped on ``holdout_mask`` (the published convention
-      of the tables: the GNN's training nodes).
+      of the tables: the GNN's training nodes). The weight decay is strong, because these nodes are
+      nearly all right and stop too late; it was chosen, among 0.0005, 0.005, 0.05 and 0.2, by the
+      likelihood of the nodes of Cora and Citeseer that are in no part of the splits.
 
     Examples
     --------
@@ -103,7 +105,7 @@ class SimCalib(TemperatureCalibrator):
         *,
         hidden: int = 16,
         lr: float = 0.01,
-        weight_decay: float = 5e-4,
+        weight_decay: float = 0.05,
         epochs: int = 2000,
         patience: int = 100,
         seed: int = 0,
