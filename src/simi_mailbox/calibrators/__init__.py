@@ -2,6 +2,7 @@
 
 from simi_mailbox.calibrators.base import Calibrator, TemperatureCalibrator
 from simi_mailbox.calibrators.cagcn import CaGCN
+from simi_mailbox.calibrators.dcgc import DCGC
 from simi_mailbox.calibrators.dirichlet import Dirichlet
 from simi_mailbox.calibrators.ensemble_temperature import EnsembleTemperatureScaling
 from simi_mailbox.calibrators.gats import GATS
@@ -22,6 +23,7 @@ from simi_mailbox.calibrators.vector import VectorScaling
 from simi_mailbox.calibrators.wats import WATS
 
 __all__ = [
+    "DCGC",
     "GATS",
     "GETS",
     "WATS",

@@ -1,0 +1,139 @@
+"""DCGC: its three steps written out, what it gains, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from simi_mailbox.calibrators.dcgc import DCGC, edge_distances
+from simi_mailbox.calibrators.temperature import TemperatureScaling
+from simi_mailbox.graph import Graph
+
+from .problems import homophilous
+
+
+def frozen_gnn(own: Tensor, graph: Graph) -> Callable[[Tensor], Tensor]:
+    """Every node adds to its own evidence the weighted mean of its neighbours'."""
+
+    def forward(edge_weight: Tensor) -> Tensor:
+        weights = edge_weight.to(own.dtype)[:, None]
+        heard = torch.zeros_like(own).index_add(0, graph.rows(), weights * own[graph.indices])
+        return own + heard / graph.degree.clamp_min(1)[:, None]
+
+    return forward
+
+
+def case(n: int = 300) -> dict[str, Any]:
+    own, graph = homophilous(n)
+    forward = frozen_gnn(own, graph)
+    logits = forward(torch.ones(graph.num_entries))
+    generator = torch.Generator().manual_seed(0)
+    y = torch.multinomial(own.softmax(1), 1, generator=generator).flatten()
+    order = torch.randperm(n, generator=generator)
+    return {
+        "logits": logits,
+        "y": y,
+        "graph": graph,
+        "forward": forward,
+        "mask": order[: n // 3],
+        "holdout_mask": order[n // 3 : 2 * n // 3],
+    }
+
+
+def test_probabilities_follow_the_three_steps_from_the_fitted_weights() -> None:
+    given = case()
+    logits, graph, forward = given["logits"], given["graph"], given["forward"]
+    cal = DCGC(epochs=20, alpha=0.3, beta=4.0).fit(**given)
+    w = cal.weights_
+    i, j = graph.rows(), graph.indices
+    unit = logits / logits.square().mean().sqrt()
+    units = unit[j] @ w["sender.weight"].T + w["sender.bias"] + unit[i] @ w["receiver.weight"].T
+    weights = (units.relu() @ w["last.weight"].T + w["last.bias"]).relu().flatten()
+    p = forward(weights).softmax(1)
+    s = (4.0 * p).softmax(1)
+    weights = weights / ((s[i] - s[j]).norm(dim=1) + 0.3)
+    expected = (forward(weights) / cal.base_state_["temperature_"]).softmax(1)
+    found = cal.predict_proba(logits, graph=graph, forward=forward)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_training_the_edges_lowers_the_loss_of_the_gnn() -> None:
+    """Neighbours say nothing here that counts: weights near zero are best, and are found."""
+    given = case(600)
+    cal = DCGC(dropout=0.0, weight_decay=0.0, epochs=200).fit(**given)
+    network = cal._network(_inputs(given))
+    start = network.edge_weights().mean()
+    network.load_state_dict(cal.weights_)
+    assert network.edge_weights().mean() < 0.5 * start
+    probs = cal.predict_proba(given["logits"], graph=given["graph"], forward=given["forward"])
+    plain = TemperatureScaling().fit(given["logits"], given["y"], mask=given["mask"])
+    rest = torch.ones(600, dtype=torch.bool)
+    rest[given["mask"]] = False
+    rest[given["holdout_mask"]] = False
+
+    def nll(p: Tensor) -> float:
+        return float(-p[rest].gather(1, given["y"][rest, None]).log().mean())
+
+    assert nll(probs) < nll(plain.predict_proba(given["logits"])) - 0.01
+
+
+def _inputs(given: dict[str, Any]) -> Any:
+    from simi_mailbox.calibrators.inputs import NodeInputs
+
+    return NodeInputs(given["logits"], given["graph"], forward=given["forward"])
+
+
+def test_edge_distances_are_norms_of_differences() -> None:
+    logits, graph = homophilous(50)
+    x = logits.softmax(1).double()
+    expected = (x[graph.rows()] - x[graph.indices]).norm(dim=1)
+    torch.testing.assert_close(edge_distances(graph, x), expected)
+
+
+@pytest.mark.parametrize("base", ["vector", "cagcn", "gats"])
+def test_other_bases_are_fitted_and_restored(base: str, tmp_path: Any) -> None:
+    import simi_mailbox
+
+    given = case(120)
+    quick = {} if base == "vector" else {"epochs": 5}
+    cal = DCGC(base=base, base_params=quick, epochs=5).fit(**given)
+    these = {"graph": given["graph"], "forward": given["forward"]}
+    probs = cal.predict_proba(given["logits"], **these)
+    torch.testing.assert_close(probs.sum(1), torch.ones(120))
+    cal.save(tmp_path / "cal.safetensors")
+    again = simi_mailbox.load(tmp_path / "cal.safetensors")
+    assert torch.equal(again.predict_proba(given["logits"], **these), probs)
+
+
+@pytest.mark.parametrize(
+    ("forward", "message"),
+    [
+        (lambda w: torch.zeros(3, 2), "shape"),
+        (lambda w: None, "NoneType"),
+        (lambda w: case()["logits"], "differentiable"),
+    ],
+)
+def test_refuses_a_forward_it_cannot_use(forward: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        DCGC(epochs=2).fit(**{**case(), "forward": forward})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"alpha": 0.0}, "alpha"),
+        ({"beta": -1.0}, "beta"),
+        ({"dropout": 1.0}, "dropout"),
+        ({"base": "nothing"}, "unknown calibrator"),
+        ({"base": "gets"}, "needs features"),
+        ({"base": "dcgc"}, "needs forward"),
+        ({"base": "gats", "base_params": {"heads": 0}}, "heads"),
+    ],
+)
+def test_refuses_settings_that_make_no_sense(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        DCGC(**wrong).fit(**case(60))
