@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,8 @@ from simi_mailbox.calibrators.registry import register
 from simi_mailbox.calibrators.temperature import bound_message, global_temperature
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.grouping import Scaling
+from simi_mailbox.prior.shipped import LEARNED, resolve
+from simi_mailbox.prior.terms import percentiles
 from simi_mailbox.softmax import confidence
 from simi_mailbox.temperature import ConfidenceCurve, fit_confidence, theta_bounds
 
@@ -29,12 +33,15 @@ class SimiMailbox(GroupedTemperature):
 
     First one global temperature by cross-entropy. Then, for every group n, the residual of its
     calibration nodes at that temperature, shrunk by ``prior_strength`` pseudo-labels s toward the
-    prior mean μ_n (zero),
+    prior mean μ_n,
 
         r_n = (Σ (correct − confidence) + s μ_n) / (count + s),
 
     is added to the mean confidence of all nodes of the group, and the temperature that attains
-    this target is solved for. With no evidence a group keeps the global temperature.
+    this target is solved for. The prior mean is what other graphs have shown to be wrong with
+    temperature scaling at the group's confidence and mailbox (`simi_mailbox.prior.Prior`), as far
+    as the calibration nodes as a whole bear it out; or zero: then, with no evidence, a group keeps
+    the global temperature.
 
     The grouping is that of Seo et al. (AAAI 2025); the estimation differs because a group's
     accuracy on a handful of labels is mostly noise. `SimiMailboxPaper` is the text to the letter.
@@ -43,6 +50,9 @@ class SimiMailbox(GroupedTemperature):
     ----------
     n_groups : int
         Number of groups.
+    prior : "learned", None or path
+        The prior that comes with the package, none (plain shrinkage), or a file that
+        ``simi-mailbox prior fit`` has written.
     prior_strength : float
         Pseudo-labels s behind the prior.
     scaling : {"min-max", "standard"}
@@ -59,6 +69,11 @@ class SimiMailbox(GroupedTemperature):
     counts_ : array [groups]
         Calibration nodes in every group.
     at_bound_ : array [groups] of bool
+    prior_means_ : array [groups]
+    prior_weight_ : float
+        Trust in the prior: 0 where the calibration nodes speak against it, 1 where they confirm it.
+    prior_ : dict
+        The numbers of the prior that was used, and where they come from; empty without one.
 
     Examples
     --------
@@ -73,16 +88,21 @@ class SimiMailbox(GroupedTemperature):
     temperature_: float
     counts_: npt.NDArray[np.int64]
     at_bound_: npt.NDArray[np.bool_]
+    prior_means_: Floats
+    prior_weight_: float
+    prior_: dict[str, Any]
 
     def __init__(
         self,
         *,
         n_groups: int = 20,
+        prior: str | os.PathLike[str] | None = LEARNED,
         prior_strength: float = 100.0,
         scaling: Scaling = "min-max",
         seed: int = 0,
     ) -> None:
         self.n_groups = n_groups
+        self.prior = prior
         self.prior_strength = prior_strength
         self.scaling = scaling
         self.seed = seed
@@ -99,35 +119,58 @@ class SimiMailbox(GroupedTemperature):
                 bound_message(data, start.temperatures[0]), CalibrationWarning, stacklevel=3
             )
         self.temperature_ = float(start.temperatures[0])
-        self._make_groups(data)
+        similarity = self._make_groups(data)[:, 1]
         n_groups = len(self.centroids_)
-        residual_sum, self.counts_ = self._residuals(data, n_groups)
+        group = self.groups_[data.calibration.index.numpy()]
+        self.counts_ = np.bincount(group, minlength=n_groups)
+        self.prior_means_, self.prior_weight_, self.prior_ = np.zeros(n_groups), 0.0, {}
         if n_groups == 1:
             self.temperatures_, self.at_bound_ = start.temperatures, start.at_bound
             return
         curve = ConfidenceCurve(data.logits, torch.from_numpy(self.groups_), n_groups)
         theta = np.full(n_groups, start.theta[0])
         mean = curve(theta)[0]
-        prior = self._prior_means(data)
-        shift = (residual_sum + self.prior_strength * prior) / (self.counts_ + self.prior_strength)
+        confidences, residual = self._residuals(data)
+        if self.prior is not None:
+            self._expect(mean, similarity, data.calibration.index.numpy(), confidences, residual)
+        s = self.prior_strength
+        residual_sum = np.bincount(group, residual, minlength=n_groups)
+        shift = (residual_sum + s * self.prior_means_) / (self.counts_ + s)
         target = bounded_target(mean, shift, data.num_classes)
         solution = fit_confidence(curve, target, theta_bounds(data.logits), start=theta)
         self.temperatures_, self.at_bound_ = solution.temperatures, solution.at_bound
 
-    def _residuals(
-        self, data: CalibrationData, n_groups: int
-    ) -> tuple[Floats, npt.NDArray[np.int64]]:
-        """Σ (correct − confidence) of the calibration nodes of every group, and their number."""
+    def _residuals(self, data: CalibrationData) -> tuple[Floats, Floats]:
+        """Confidence of every calibration node at the global temperature; correct − confidence."""
         z = data.calibration_logits
-        right = (z.argmax(dim=1) == data.calibration.y).double()
-        residual = (right - confidence(z, self.temperature_)).numpy()
-        group = self.groups_[data.calibration.index.numpy()]
-        total = np.bincount(group, residual, minlength=n_groups)
-        return total, np.bincount(group, minlength=n_groups)
+        confidences = confidence(z, self.temperature_).numpy()
+        right = (z.argmax(dim=1) == data.calibration.y).numpy()
+        return confidences, right - confidences
 
-    def _prior_means(self, data: CalibrationData) -> Floats:
-        """Residual expected of every group before its labels are seen."""
-        return np.zeros(len(self.centroids_))
+    def _expect(
+        self,
+        mean: Floats,
+        similarity: Floats,
+        calibration: npt.NDArray[np.int64],
+        confidences: Floats,
+        residual: Floats,
+    ) -> None:
+        """Residual expected of every group before its own labels are seen.
+
+        The prior is evaluated at a group's mean confidence and mean percentile: no further pass
+        over the logits is needed.
+        """
+        assert self.prior is not None
+        prior = resolve(self.prior)
+        place = percentiles(similarity)
+        count = np.bincount(self.groups_, minlength=len(mean))
+        group_place = np.bincount(self.groups_, place, minlength=len(mean)) / np.maximum(count, 1)
+        variance = float(np.mean(confidences * (1.0 - confidences)))
+        expected = prior.shape(confidences, place[calibration])
+        self.prior_weight_ = prior.trust(expected, residual, variance)
+        self.prior_means_ = self.prior_weight_ * prior.shape(mean, group_place)
+        self.prior_means_ += prior.level(confidences)
+        self.prior_ = prior.to_dict()
 
 
 def bounded_target(mean: Floats, shift: Floats, num_classes: int) -> Floats:

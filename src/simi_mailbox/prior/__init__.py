@@ -1,0 +1,23 @@
+"""What other graphs know: a prior over residuals, learned from past graphs."""
+
+from simi_mailbox.prior.corpus import Corpus, Equations, Setting
+from simi_mailbox.prior.files import read, write
+from simi_mailbox.prior.model import Prior
+from simi_mailbox.prior.past import PastRun, gather, read_run
+from simi_mailbox.prior.shipped import corpus, learned, leave_out, resolve
+
+__all__ = [
+    "Corpus",
+    "Equations",
+    "PastRun",
+    "Prior",
+    "Setting",
+    "corpus",
+    "gather",
+    "learned",
+    "leave_out",
+    "read",
+    "read_run",
+    "resolve",
+    "write",
+]

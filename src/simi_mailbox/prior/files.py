@@ -1,0 +1,147 @@
+"""Prior files: JSON that a person can read, with everything the prior was learned from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simi_mailbox.exceptions import FileFormatError
+from simi_mailbox.prior.corpus import RIDGE, Corpus, Equations, Setting, check_terms
+from simi_mailbox.prior.terms import TERMS, Floats
+
+FORMAT = "simi-mailbox prior"
+VERSION = 1
+DIGITS = 8
+
+
+def write(corpus: Corpus, path: str | os.PathLike[str]) -> None:
+    """Write a corpus and the prior learned from it; the file appears whole or not at all."""
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    os.close(handle)
+    try:
+        Path(temporary).write_text(dumps(corpus), encoding="utf-8")
+        Path(temporary).chmod(0o644)  # mkstemp makes it private; a prior is no secret
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read(path: str | os.PathLike[str]) -> Corpus:
+    """Read a corpus that ``write`` wrote.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is damaged, is no prior, or was written in a newer format.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{path} is not a prior file: {error}") from error
+    return loads(text, str(path))
+
+
+def dumps(corpus: Corpus) -> str:
+    """The text of a prior file.
+
+    Examples
+    --------
+    >>> setting = Setting("a", "a", "gcn", 1, Equations(np.eye(7), np.arange(7.0)))
+    >>> again = loads(dumps(Corpus((setting,))))
+    >>> again.settings[0].equations.right.tolist()
+    [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    """
+    from simi_mailbox import __version__
+
+    head: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "written_by": __version__,
+        "command": corpus.command,
+        "terms": list(TERMS),
+        "ridge": RIDGE,
+        # For the reader; it is solved anew from the settings below whenever it is used.
+        "prior": _rounded(corpus.prior().to_dict()),
+        "settings": [],
+    }
+    text = json.dumps(head, indent=1, ensure_ascii=False)
+    lines = ",\n".join("  " + _setting_line(setting) for setting in corpus.settings)
+    return text.replace('"settings": []', f'"settings": [\n{lines}\n ]') + "\n"
+
+
+def loads(text: str, source: str = "this text") -> Corpus:
+    """Read the text of a prior file."""
+    try:
+        head = json.loads(text)
+        if head["format"] != FORMAT:
+            raise KeyError(f"format {head['format']!r}")
+        version = int(head["version"])
+        if version <= VERSION:
+            check_terms(head["terms"])
+            settings = tuple(_setting(entry) for entry in head["settings"])
+            if not settings:
+                raise ValueError("it holds no setting")
+            return Corpus(settings, str(head["command"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FileFormatError(f"{source} is damaged or not a prior file: {error}") from error
+    raise FileFormatError(
+        f"{source} has format version {version}, this library reads up to {VERSION}: "
+        f"it was written by simi-mailbox {head.get('written_by', '?')}; upgrade to read it"
+    )
+
+
+def digest(text: str) -> str:
+    """Eight hex digits naming the content of a prior file."""
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _setting_line(setting: Setting) -> str:
+    entry = {
+        "graph": setting.graph,
+        "family": setting.family,
+        "backbone": setting.backbone,
+        "runs": setting.runs,
+        **setting.facts,
+        "right": setting.equations.right,
+        "matrix": setting.equations.matrix[np.triu_indices(len(TERMS))],
+    }
+    return json.dumps(_rounded(entry), ensure_ascii=False)
+
+
+def _setting(entry: dict[str, Any]) -> Setting:
+    named = ("graph", "family", "backbone", "runs", "right", "matrix")
+    right = np.array(entry["right"], dtype=np.float64)
+    if right.shape != (len(TERMS),) or not np.isfinite(right).all():
+        raise ValueError(f"the equations of {entry['graph']} hold no {len(TERMS)} right sides")
+    return Setting(
+        graph=str(entry["graph"]),
+        family=str(entry["family"]),
+        backbone=str(entry["backbone"]),
+        runs=int(entry["runs"]),
+        equations=Equations(_symmetric(entry["matrix"]), right),
+        facts={key: value for key, value in entry.items() if key not in named},
+    )
+
+
+def _symmetric(upper: list[float]) -> Floats:
+    matrix = np.zeros((len(TERMS), len(TERMS)))
+    matrix[np.triu_indices(len(TERMS))] = upper
+    if not np.isfinite(matrix).all():
+        raise ValueError("a matrix is not finite")
+    return np.asarray(matrix + np.triu(matrix, 1).T)
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return [_rounded(float(v)) for v in value]
+    if isinstance(value, dict):
+        return {key: _rounded(v) for key, v in value.items()}
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value

@@ -1,0 +1,130 @@
+"""From past graphs, whose labels are all known, to the settings of a corpus."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from simi_mailbox.calibrators.inputs import CalibrationData, read_index, read_labels, read_nodes
+from simi_mailbox.prior.corpus import Equations, Setting
+from simi_mailbox.prior.terms import LEVEL, level_terms, percentiles, shape_terms
+from simi_mailbox.softmax import confidence
+
+
+@dataclass(frozen=True, eq=False)
+class PastRun:
+    """A trained GNN's logits on a graph whose labels have become known since.
+
+    Parameters
+    ----------
+    graph_name, backbone : str
+        What the run is filed under.
+    logits : array [n, K]
+    y : array [n]
+        Labels of all nodes; negative where unknown.
+    graph
+        As `fit` of a calibrator takes it.
+    calibration : array
+        The nodes whose labels a calibrator would have had: boolean or indices.
+    train : array, optional
+        The nodes that the GNN was trained on. They are left out, because a GNN is better on them
+        than on any other node.
+    family : str, optional
+        Graphs of one origin leave a corpus together; by default the graph's own name.
+    """
+
+    graph_name: str
+    backbone: str
+    logits: Any
+    y: Any
+    graph: Any
+    calibration: Any
+    train: Any = None
+    family: str = ""
+
+
+def equations_of(run: PastRun) -> Equations:
+    """The normal equations of one run: residuals, after temperature scaling on the calibration
+    nodes, of all other nodes that were not trained on.
+
+    Examples
+    --------
+    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> p = calibration_problem(500, 3, seed=0)
+    >>> equations_of(PastRun("a", "gcn", p.logits, p.y, p.graph, range(100))).matrix.shape
+    (7, 7)
+    """
+    # Imported here: the calibrators import the prior.
+    from simi_mailbox.calibrators.grouped import node_points
+    from simi_mailbox.calibrators.temperature import global_temperature
+
+    nodes = read_nodes(frozenset({"graph"}), "a past run", run.logits, run.graph)
+    n, k = nodes.num_nodes, nodes.num_classes
+    y = np.asarray(run.y)
+    if y.shape != (n,):
+        raise ValueError(f"labels of all {n} nodes are needed, got shape {list(y.shape)}")
+    labelled = read_labels(run.y, run.calibration, n, k, "calibration")
+    data = CalibrationData(**vars(nodes), calibration=labelled)
+    judged = y >= 0
+    judged[labelled.index.numpy()] = False
+    if run.train is not None and len(run.train):
+        judged[read_index(run.train, n, "train").numpy()] = False
+    if not judged.any():
+        raise ValueError(f"{run.graph_name}: no labelled node is left to learn from")
+    temperature = float(global_temperature(data).temperatures[0])
+    c = confidence(nodes.logits, temperature).numpy()
+    right = nodes.logits.argmax(dim=1).numpy() == y
+    shape = shape_terms(c, percentiles(node_points(data)[:, 1]))[judged]
+    level = np.broadcast_to(level_terms(c[labelled.index.numpy()]), (len(shape), len(LEVEL)))
+    return Equations.of(np.concatenate([shape, level], axis=1), (right - c)[judged])
+
+
+def gather(runs: Iterable[PastRun], facts: dict[str, Any] | None = None) -> Iterator[Setting]:
+    """Settings of a corpus: runs of the same graph and backbone are averaged.
+
+    Examples
+    --------
+    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> p = calibration_problem(500, 3, seed=0)
+    >>> run = PastRun("a", "gcn", p.logits, p.y, p.graph, range(100))
+    >>> [(s.graph, s.runs) for s in gather([run, run])]
+    [('a', 2)]
+    """
+    found: dict[tuple[str, str, str], list[Equations]] = defaultdict(list)
+    for run in runs:
+        key = (run.graph_name, run.family or run.graph_name, run.backbone)
+        found[key].append(equations_of(run))
+    for (graph, family, backbone), parts in found.items():
+        yield Setting(graph, family, backbone, len(parts), Equations.mean(parts), facts or {})
+
+
+def read_run(path: str | os.PathLike[str]) -> PastRun:
+    """Read a past run from an npz file.
+
+    It holds ``logits``, ``y``, ``edge_index`` and ``calibration``, and may hold ``train``, and the
+    words ``graph``, ``backbone`` and ``family``; the graph's name is by default the file's.
+    """
+    with np.load(path, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    missing = [n for n in ("logits", "y", "edge_index", "calibration") if n not in arrays]
+    if missing:
+        raise ValueError(
+            f"{os.fspath(path)} lacks {', '.join(missing)}; it holds {', '.join(arrays) or 'none'}"
+        )
+    name = os.path.splitext(os.path.basename(path))[0]
+    return PastRun(
+        graph_name=str(arrays.get("graph", name)),
+        backbone=str(arrays.get("backbone", "?")),
+        family=str(arrays.get("family", "")),
+        logits=torch.from_numpy(arrays["logits"]),
+        y=arrays["y"],
+        graph=arrays["edge_index"],
+        calibration=arrays["calibration"],
+        train=arrays.get("train"),
+    )
