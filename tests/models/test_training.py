@@ -120,11 +120,12 @@ def test_equals_a_plain_loop_with_pyg_layers(backbone: str) -> None:
     sums = np.maximum(dataset.x.sum(1, keepdims=True), 1)
     x, y = torch.from_numpy(dataset.x / sums), torch.tensor(dataset.y)
     edges = dataset.graph.edge_index()
+    fit = torch.tensor(split.train)
     optimiser = torch.optim.Adam(net.parameters(), lr=0.01, weight_decay=5e-4)
     expected, logits = [], {}
     for epoch in range(1, 26):
         optimiser.zero_grad()
-        nn.functional.cross_entropy(net(x, edges)[split.train], y[split.train]).backward()
+        nn.functional.cross_entropy(net(x, edges)[fit], y[fit]).backward()
         optimiser.step()
         with torch.no_grad():
             logits[epoch] = net(x, edges)
