@@ -128,6 +128,17 @@ def test_a_cell_against_brute_force(filled: tuple[ResultStore, dict[str, np.ndar
     assert counts(result, ("temperature", "simi-mailbox")) == (sum(map(bool, judged)), 2)
 
 
+def test_the_caption_says_what_was_measured(
+    filled: tuple[ResultStore, dict[str, np.ndarray]],
+) -> None:
+    result = get("table1").result(filled[0], Selection(("Cora", "Photo"), ("gcn",)))
+    assert result.caption[-2:] == (
+        "10 runs per cell; the paper makes 75.",
+        "Not measured: Photo.",
+    )
+    assert [line.method for line in result.measured().lines] == ["temperature", "simi-mailbox"]
+
+
 def test_a_metric_that_could_not_be_computed_is_left_out(
     filled: tuple[ResultStore, dict[str, np.ndarray]],
 ) -> None:

@@ -12,7 +12,7 @@ from simi_mailbox.experiments.compare import Place, Summary, paired, pooled, sum
 from simi_mailbox.experiments.methods import Method
 from simi_mailbox.experiments.outcome import Unit
 from simi_mailbox.experiments.printed import Printed
-from simi_mailbox.experiments.protocol import Run, Size, runs
+from simi_mailbox.experiments.protocol import Run, Size, runs, size_of
 from simi_mailbox.experiments.store import ResultStore, Row
 from simi_mailbox.experiments.tables.base import Line, Selection, Table, TableResult, selected
 
@@ -128,9 +128,25 @@ class CalibrationTable(Table):
                 for column in columns:
                     shown = cells.get((dataset, backbone, column.printed or ""))
                     lines.append(self._line(cell_runs[0], column, rows, base, shown))
+        caption = (*self.caption, *self._coverage(lines))
         return TableResult(
-            self.name, self.shows, self.unit, self.digits, self.baseline, tuple(lines), self.caption
+            self.name, self.shows, self.unit, self.digits, self.baseline, tuple(lines), caption
         )
+
+    def _coverage(self, lines: list[Line]) -> list[str]:
+        """How much of the paper's protocol the shown numbers stand on, in words."""
+        made = [line.summary.runs for line in lines if line.summary]
+        whole = {self.sizes.get(name, size_of(self.protocol)).runs for name in self.datasets}
+        sentences = []
+        if made:
+            least, most = min(made), max(made)
+            shown = str(least) if least == most else f"{least} to {most}"
+            sentences.append(f"{shown} runs per cell; the paper makes {max(whole)}.")
+        measured = {line.dataset for line in lines if line.summary}
+        absent = [name for name in dict.fromkeys(x.dataset for x in lines) if name not in measured]
+        if absent:
+            sentences.append(f"Not measured: {', '.join(absent)}.")
+        return sentences
 
     # --- inside --------------------------------------------------------------------------------
 
