@@ -92,7 +92,14 @@ def test_published_weight_decay_and_depth() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("hidden", 0), ("layers", 1.5), ("dropout", 1.0), ("lr", 0.0), ("weight_decay", -1.0)],
+    [
+        ("hidden", 0),
+        ("layers", 2.5),
+        ("layers", 1),
+        ("dropout", 1.0),
+        ("lr", 0.0),
+        ("weight_decay", -1.0),
+    ],
 )
 def test_impossible_settings_are_refused(field: str, value: float) -> None:
     with pytest.raises(ValueError, match=field):

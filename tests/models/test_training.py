@@ -120,7 +120,7 @@ def test_equals_a_plain_loop_with_pyg_layers(backbone: str) -> None:
     sums = np.maximum(dataset.x.sum(1, keepdims=True), 1)
     x, y = torch.from_numpy(dataset.x / sums), torch.tensor(dataset.y)
     edges = dataset.graph.edge_index()
-    fit = torch.tensor(split.train)
+    fit, watch = torch.tensor(split.train), torch.tensor(split.val)
     optimiser = torch.optim.Adam(net.parameters(), lr=0.01, weight_decay=5e-4)
     expected, logits = [], {}
     for epoch in range(1, 26):
@@ -129,9 +129,9 @@ def test_equals_a_plain_loop_with_pyg_layers(backbone: str) -> None:
         optimiser.step()
         with torch.no_grad():
             logits[epoch] = net(x, edges)
-        val = logits[epoch][split.val]
-        accuracy = (val.argmax(1) == y[split.val]).double().mean().item()
-        expected.append((accuracy, nn.functional.cross_entropy(val, y[split.val]).item()))
+        val = logits[epoch][watch]
+        accuracy = (val.argmax(1) == y[watch]).double().mean().item()
+        expected.append((accuracy, nn.functional.cross_entropy(val, y[watch]).item()))
     np.testing.assert_allclose(ours, expected, atol=1e-4)
     _, checkpoint = reference_stop(expected, 100)
     assert run.best_epoch == checkpoint

@@ -94,6 +94,10 @@ class Features:
     def _propagated(self) -> dict[int, tuple[Csr, Tensor]]:
         return {}
 
+    @cached_property
+    def _memory(self) -> dict[int, Tensor]:
+        return {}
+
     def dropped(self, weight: Tensor, rate: float, generator: torch.Generator) -> Tensor:
         """Product with ``weight`` after dropout of the features.
 
@@ -102,7 +106,10 @@ class Features:
         if rate == 0:
             return self @ weight
         if self.is_dense:
-            mask = dropout_mask(self._dense.numel(), rate, generator, dtype=weight.dtype)
+            # Should a caller draw again before the backward pass, autograd notices and raises.
+            mask = dropout_mask(
+                self._dense.numel(), rate, generator, dtype=weight.dtype, reuse=self._memory
+            )
             return mask.view_as(self._dense).mul_(self._dense) @ weight
         mask = dropout_mask(self._sparse.num_entries, rate, generator, dtype=weight.dtype)
         return weighted_spmm(self._sparse, mask.mul_(self._sparse.values), weight)

@@ -93,8 +93,10 @@ class GAT(Backbone):
         together = _heads_together(heads, layer.matrix.num_entries)
         pattern = layer.stacked(together)
         parts = []
-        for first in range(0, heads, together):
-            some = slice(first, first + together)
+        # chunk() and not slices: its backward pass is one concatenation.
+        count = heads // together
+        groups = zip(hidden.chunk(count), source.chunk(count), target.chunk(count), strict=True)
+        for some_hidden, some_source, some_target in groups:
             if generator is not None and rate > 0:
                 scale = 1.0 / (1.0 - rate)
                 signs = random_choice(
@@ -102,9 +104,9 @@ class GAT(Backbone):
                 )
             part = attend(
                 pattern,
-                hidden[some].reshape(-1, width),
-                source[some].flatten(),
-                target[some].flatten(),
+                some_hidden.reshape(-1, width),
+                some_source.flatten(),
+                some_target.flatten(),
                 signs=signs,
                 scale=scale,
             )

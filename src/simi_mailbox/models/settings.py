@@ -20,7 +20,7 @@ class Settings:
     hidden : int
         Width of every hidden layer (for GAT: of all heads together).
     layers : int
-        Number of message-passing layers.
+        Number of message-passing layers, at least two.
     heads : int
         Attention heads of every GAT layer but the last, which has one.
     dropout, attention_dropout : float
@@ -53,10 +53,13 @@ class Settings:
     row_normalise: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("hidden", "heads", "epochs", "patience", "layers"):
+        least = {"hidden": 1, "heads": 1, "epochs": 1, "patience": 1, "layers": 2}
+        for name, bound in least.items():
             value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"settings: {name} must be a whole number ≥ 1, got {value!r}")
+            if not isinstance(value, int) or value < bound:
+                raise ValueError(
+                    f"settings: {name} must be a whole number ≥ {bound}, got {value!r}"
+                )
         for name in ("dropout", "attention_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"settings: {name} must be in [0, 1), got {getattr(self, name)!r}")
