@@ -44,6 +44,15 @@ class CalibrationUnit(Unit):
         hold-out for methods that take one; all methods are measured on the other nine.
     measure
         "metrics", or "variance" (of the calibration error, over all nodes and within cells).
+
+    Examples
+    --------
+    >>> method = Method.of("temperature")
+    >>> unit = CalibrationUnit(Run("Digits", "gcn", "sparse"), (method,))
+    >>> unit.label, len(unit.keys())
+    ('Digits/gcn sparse 0.0.0', 1)
+    >>> unit.pending(done=unit.keys()) is None
+    True
     """
 
     run: Run

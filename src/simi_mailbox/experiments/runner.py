@@ -50,6 +50,14 @@ def plan(units: Iterable[Unit], store: ResultStore, *, only_ready: bool = False)
     """Leave out what is in the store, and say how long the rest should take.
 
     With ``only_ready``, units whose backbone would have to be trained first are left out too.
+
+    Examples
+    --------
+    >>> from simi_mailbox.experiments.tables import Selection, get
+    >>> units = get("digits").units(Selection(backbones=("gcn",), runs=2))
+    >>> planned = plan(units, ResultStore("there/is/no/such/store.jsonl"))
+    >>> planned.rows, planned.already
+    (10, 0)
     """
     store.refresh()
     durations = Durations(store.rows())
@@ -89,6 +97,14 @@ def run(
     -------
     Report
         Failures are listed in it; a failing run does not stop the others.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = ResultStore(pathlib.Path(folder) / "rows.jsonl")
+    ...     run(plan([], store), store)
+    Report(written=0, already=0, failures=[])
     """
     report = Report(already=planned.already)
     store.repair()  # here and not in a worker, so that the caller's store tells of it

@@ -33,6 +33,11 @@ class Column:
         Metric of this column, where it is not the table's.
     backbones
         Backbones on which the method is shown; None for all.
+
+    Examples
+    --------
+    >>> Column.of("temperature", "TS").printed
+    'TS'
     """
 
     label: str
@@ -72,6 +77,13 @@ class CalibrationTable(Table):
         Label of the column that the others are compared with.
     caption
         Sentences below the table.
+
+    Examples
+    --------
+    >>> columns = (Column.of("uncalibrated"), Column.of("temperature"))
+    >>> table = CalibrationTable("mine", "mine", ("Digits",), ("gcn",), columns, "sparse")
+    >>> [str(unit.run) for unit in table.units(Selection(runs=2))]
+    ['Digits/gcn sparse 0.0.0', 'Digits/gcn sparse 1.0.0']
     """
 
     name: str
