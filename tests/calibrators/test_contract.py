@@ -18,7 +18,7 @@ from simi_mailbox import Graph, NotFittedError, audit, calibrators
 from simi_mailbox.calibrators import TemperatureCalibrator
 
 NAMES = calibrators.names()
-QUICK = {"epochs": 25, "patience": 25, "partitions": 3}
+QUICK = {"epochs": 10, "patience": 10, "partitions": 2}
 every = pytest.mark.parametrize("name", NAMES)
 pytestmark = pytest.mark.filterwarnings("ignore::simi_mailbox.CalibrationWarning")
 
