@@ -35,6 +35,16 @@ class Backbone(nn.Module):
         Widths, depth and dropout rates.
     generator : torch.Generator
         Source of the initial weights.
+
+    Examples
+    --------
+    Logits of a few nodes only, without computing the others:
+
+    >>> model = GCN(5, 2, Settings(hidden=16), torch.Generator().manual_seed(0))
+    >>> steps = model.plan(Graph.from_edges([[0, 1, 2], [1, 2, 3]], 5), torch.tensor([0]))
+    >>> features = Features(np.eye(5)).rows(steps.inputs)
+    >>> features.shape, model.finish(model.stem(features, steps), steps).shape
+    ((3, 5), torch.Size([1, 2]))
     """
 
     name: ClassVar[str]
@@ -151,7 +161,14 @@ def fan_in_uniform(shape: tuple[int, ...], fan_in: int, generator: torch.Generat
 
 
 class GCN(Backbone):
-    """Graph convolutional network (Kipf & Welling 2017): ``Â X W + b`` in every layer."""
+    """Graph convolutional network (Kipf & Welling 2017): ``Â X W + b`` in every layer.
+
+    Examples
+    --------
+    >>> model = GCN(5, 2, Settings(hidden=16), torch.Generator().manual_seed(0))
+    >>> model(Features(np.eye(3, 5)), Graph.from_edges([[0], [1]], 3)).shape
+    torch.Size([3, 2])
+    """
 
     name = "gcn"
 
@@ -188,7 +205,14 @@ class GCN(Backbone):
 
 
 class SAGE(Backbone):
-    """GraphSAGE (Hamilton et al. 2017), mean aggregation: ``mean(x_j) W + b + x_i R``."""
+    """GraphSAGE (Hamilton et al. 2017), mean aggregation: ``mean(x_j) W + b + x_i R``.
+
+    Examples
+    --------
+    >>> model = SAGE(5, 2, Settings(hidden=16), torch.Generator().manual_seed(0))
+    >>> model(Features(np.eye(3, 5)), Graph.from_edges([[0], [1]], 3)).shape
+    torch.Size([3, 2])
+    """
 
     name = "sage"
     _symmetric = False
@@ -219,7 +243,14 @@ class SAGE(Backbone):
 
 
 class GIN(Backbone):
-    """Graph isomorphism network (Xu et al. 2019): a two-layer MLP on ``x_i + Σ x_j`` (ε = 0)."""
+    """Graph isomorphism network (Xu et al. 2019): a two-layer MLP on ``x_i + Σ x_j`` (ε = 0).
+
+    Examples
+    --------
+    >>> model = GIN(5, 2, Settings(hidden=16), torch.Generator().manual_seed(0))
+    >>> model(Features(np.eye(3, 5)), Graph.from_edges([[0], [1]], 3)).shape
+    torch.Size([3, 2])
+    """
 
     name = "gin"
 
@@ -243,7 +274,14 @@ class GIN(Backbone):
 
 
 class MLP(Backbone):
-    """Multi-layer perceptron: the features alone, no graph."""
+    """Multi-layer perceptron: the features alone, no graph.
+
+    Examples
+    --------
+    >>> model = MLP(5, 2, Settings(hidden=16), torch.Generator().manual_seed(0))
+    >>> model(Features(np.eye(3, 5)), Graph.from_edges([[0], [1]], 3)).shape
+    torch.Size([3, 2])
+    """
 
     name = "mlp"
 

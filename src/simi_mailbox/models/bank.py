@@ -77,6 +77,17 @@ class BankedRun:
     epochs, best_epoch : int
     seconds, val_accuracy, val_nll : float
         As in :class:`TrainedRun`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = LogitBank(folder).get(RunKey("Digits", "gcn", "sparse"), Settings(epochs=2))
+    >>> run.hidden.shape, run.split
+    (torch.Size([1797, 64]), Split(train=200, val=500, test=1000))
+    >>> halved = torch.full((run.dataset.graph.num_entries,), 0.5)
+    >>> run.forward()(halved).shape
+    torch.Size([1797, 10])
     """
 
     key: RunKey

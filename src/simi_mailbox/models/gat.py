@@ -26,6 +26,13 @@ class GAT(Backbone):
 
     Dropout acts on the input of every layer, the features included, and on the attention
     coefficients, so that training and evaluation share nothing.
+
+    Examples
+    --------
+    >>> from simi_mailbox.models import Settings
+    >>> model = GAT(5, 2, Settings(hidden=16), torch.Generator().manual_seed(0))
+    >>> model(Features(torch.eye(3, 5)), Graph.from_edges([[0], [1]], 3)).shape
+    torch.Size([3, 2])
     """
 
     name = "gat"

@@ -43,6 +43,15 @@ class TrainedRun:
         Wall-clock time of the training.
     val_accuracy, val_nll : float
         Validation scores of the checkpoint.
+
+    Examples
+    --------
+    >>> from simi_mailbox import data
+    >>> digits = data.load("Digits")
+    >>> run = train(digits, data.make_split(digits, "sparse"), "mlp", seed=0,
+    ...             settings=Settings(epochs=3))
+    >>> run.logits.shape, run.epochs, sorted(run.weights)
+    (torch.Size([1797, 10]), 3, ['bias0', 'bias1', 'weight0', 'weight1'])
     """
 
     logits: Tensor
