@@ -80,7 +80,8 @@ def pyg_gcn_epoch(dataset: NodeDataset, split: Split, epochs: int) -> float:
 
         def forward(self, x: Tensor, edges: Tensor) -> Tensor:
             hidden = F.dropout(torch.relu(self.first(x, edges)), 0.5, self.training)
-            return self.second(hidden, edges)
+            logits: Tensor = self.second(hidden, edges)
+            return logits
 
     settings = settings_for(dataset.name)
     x, y = dense_normalised(dataset), torch.tensor(dataset.y)
@@ -97,7 +98,7 @@ def pyg_gcn_epoch(dataset: NodeDataset, split: Split, epochs: int) -> float:
     def epoch() -> None:
         net.train()
         optimiser.zero_grad()
-        F.cross_entropy(net(x, edges)[fit], y[fit]).backward()
+        F.cross_entropy(net(x, edges)[fit], y[fit]).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         net.eval()
         with torch.no_grad():
@@ -117,7 +118,7 @@ def our_gat_layer(dataset: NodeDataset, repeats: int) -> float:
 
     def once() -> None:
         model.zero_grad()
-        model.stem(features, steps, generator).sum().backward()
+        model.stem(features, steps, generator).sum().backward()  # type: ignore[no-untyped-call]
 
     return median_epoch(once, repeats)
 
@@ -131,7 +132,7 @@ def pyg_gat_layer(dataset: NodeDataset, repeats: int) -> float:
 
     def once() -> None:
         layer.zero_grad()
-        F.elu(layer(F.dropout(x, 0.5), edges)).sum().backward()
+        F.elu(layer(F.dropout(x, 0.5), edges)).sum().backward()  # type: ignore[no-untyped-call]
 
     return median_epoch(once, repeats)
 
