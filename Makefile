@@ -26,7 +26,7 @@ test: lint unit ## Lint, type-check and test, as continuous integration does
 
 lint: $(READY)
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/mypy
 
 unit: $(READY)

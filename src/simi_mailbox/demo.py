@@ -130,10 +130,12 @@ def _normalised(dataset: NodeDataset) -> Tensor:
     edges = torch.cat([graph.edge_index(), torch.stack([loops, loops])], dim=1)
     scale = (graph.degree + 1).float().rsqrt()
     values = scale[edges[0]] * scale[edges[1]]
-    return torch.sparse_coo_tensor(edges.flip(0), values, (n, n)).to_sparse_csr()
+    matrix: Tensor = torch.sparse_coo_tensor(edges.flip(0), values, (n, n)).to_sparse_csr()
+    return matrix
 
 
 def _glorot(rows: int, columns: int, random: torch.Generator) -> Tensor:
     bound = (6.0 / (rows + columns)) ** 0.5
-    weight = (torch.rand(rows, columns, generator=random) * 2 - 1) * bound
-    return weight.requires_grad_()
+    weight: Tensor = (torch.rand(rows, columns, generator=random) * 2 - 1) * bound
+    weight.requires_grad_()
+    return weight

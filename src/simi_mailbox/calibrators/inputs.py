@@ -183,7 +183,7 @@ def read_index(mask: Any, num_nodes: int, name: str) -> Tensor:
         raise ValueError(
             f"{name} names node {int(index[outside][0])}, but nodes are numbered 0..{num_nodes - 1}"
         )
-    if index.unique().numel() != index.numel():
+    if np.unique(index.numpy()).size != index.numel():
         raise ValueError(f"{name} names a node twice")
     return index
 
