@@ -48,7 +48,7 @@ class Browser:
     page asked for, answered or not.
     """
 
-    def __init__(self, program: str, profile: Path, timeout: float = 30.0) -> None:
+    def __init__(self, program: str, profile: Path, timeout: float = 60.0) -> None:
         self.timeout = timeout
         self.problems: list[str] = []
         self.requests: list[str] = []

@@ -9,7 +9,7 @@ import pytest
 from simi_mailbox.report import write_report
 
 EVIL = "<script>alert(1)</script>\"'&"
-VOID = {"meta", "link", "input", "br"}
+VOID = {"meta", "link", "input", "br", "wbr"}
 
 
 class Page(HTMLParser):
@@ -111,7 +111,6 @@ def test_without_labels_the_report_says_what_is_missing(tmp_path, given):
     assert "What is missing here" in page.text
     assert "No labels were given" in page.text
     assert "Calibration error" not in page.text
-    assert "no labels: accuracy is not known" in page.text
     assert "Which nodes" in page.text
 
 

@@ -66,7 +66,7 @@ def telling_level(before: Judged, after: Judged) -> float | None:
 
 @dataclass(frozen=True)
 class Piece:
-    """Some words of the first sentence; ``tone`` is "before", "after" or nothing."""
+    """Some words of the first sentence; ``tone`` is "over", "under", "after" or nothing."""
 
     text: str
     tone: str = ""
@@ -83,7 +83,7 @@ def verdict(content: Content) -> list[Piece]:
         right = float(before.judged.correct.mean())
         pieces = [
             Piece("On average this model says it is "),
-            Piece(percent(before.said, 0), "before"),
+            Piece(percent(before.said, 0), _tone(right - before.said)),
             Piece(f" sure, and {percent(right, 0)} of its answers were right."),
         ]
         if after is not before:
@@ -93,7 +93,7 @@ def verdict(content: Content) -> list[Piece]:
     first = said_at(before.judged, level)
     pieces = [
         Piece(f"Among nodes said to be about {percent(level, 0)} sure, "),
-        Piece(percent(first.accuracy, 0), "before"),
+        Piece(percent(first.accuracy, 0), _tone(first.gap)),
         Piece(" were right."),
     ]
     if after is not before:
@@ -101,6 +101,10 @@ def verdict(content: Content) -> list[Piece]:
         pieces.append(Piece(f" After {after.name}: "))
         pieces += [Piece(percent(second.accuracy, 0), "after"), Piece(".")]
     return pieces
+
+
+def _tone(gap: float) -> str:
+    return "under" if gap > 0 else "over"
 
 
 def standing(view: View) -> str:

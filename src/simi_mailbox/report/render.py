@@ -98,7 +98,9 @@ def _raw(value: float) -> str:
 
 
 def _label(view: View, content: Content) -> str:
-    return "Before" if view is content.before else view.name
+    if view is not content.before:
+        return view.name
+    return "Before" if len(content.views) > 1 else "The model"
 
 
 def _panels(content: Content) -> list[SimpleNamespace]:
@@ -129,9 +131,9 @@ def _panel(view: View, content: Content, limit: float) -> SimpleNamespace:
         temperature_chart=charts.histogram(view.temperatures, label)
         if spread and view.temperatures is not None
         else None,
-        reliability=charts.reliability_chart(
-            view.curve, view.histogram, label, None if view is first else first.curve
-        ),
+        reliability=charts.confidence_chart(view.histogram, label)
+        if view.curve is None
+        else charts.reliability_chart(view.curve, label, None if view is first else first.curve),
         examples=reading.examples(view) if known else [],
         direction=reading.direction(view) if known else "",
         standing=reading.standing(view) if known else "",
@@ -326,7 +328,8 @@ def _settings(content: Content) -> list[tuple[str, str]]:
     if inputs.graph is not None:
         rows.append(("Graph", f"{inputs.graph!r}, fingerprint {inputs.graph.fingerprint()}"))
     rows.append(("Bins", "15 of equal width for errors and curves, 10 × 10 for the heat map"))
-    rows.append(
-        ("Intervals", "bootstrap over nodes, 95 %; too narrow where neighbours err together")
-    )
+    if content.has_labels:
+        rows.append(
+            ("Intervals", "bootstrap over nodes, 95 %; too narrow where neighbours err together")
+        )
     return [*rows, *content.versions]

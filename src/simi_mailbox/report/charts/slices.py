@@ -25,7 +25,7 @@ def slice_chart(table: Breakdown, name: str) -> Svg:
         return LEFT + SIDE * (min(max(share, low), high) - low) / (high - low)
 
     parts = []
-    for share in ticks(low, high, 5):
+    for share in ticks(low, high, 6):
         parts.append(
             tag("line", x1=x(share), x2=x(share), y1=TOP, y2=height - BOTTOM, class_="grid")
         )

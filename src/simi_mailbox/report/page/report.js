@@ -11,8 +11,14 @@
     for (const row of rows) row.classList.toggle("current", row.dataset.view === key);
     hide();
   };
+  const choose = (input) => {
+    const label = input.closest("label"), bar = label.parentNode;
+    // On a phone the switch may be wider than the screen: bring the choice to its middle.
+    bar.scrollLeft = label.offsetLeft - bar.offsetLeft - (bar.clientWidth - label.clientWidth) / 2;
+    show(input.value);
+  };
   for (const input of document.querySelectorAll("input[name=view]")) {
-    input.addEventListener("change", () => input.checked && show(input.value));
+    input.addEventListener("change", () => input.checked && choose(input));
   }
 
   // --- tables: a click on a heading sorts, a second one turns it round ---
@@ -91,5 +97,5 @@
   addEventListener("scroll", hide, { passive: true });
 
   const first = document.querySelector("input[name=view]:checked");
-  if (first) show(first.value);
+  if (first) choose(first);
 })();
