@@ -132,8 +132,8 @@ def _train_classifier(run: Run, kind: str) -> ood.TrainedDetector:
     )
 
 
-def evidence(run: Run, kind: str, given: Problem) -> tuple[Tensor, Tensor, float]:
-    """GPN's evidence on the training graph and on the foreign one, and its test accuracy."""
+def posteriors(run: Run, kind: str, given: Problem) -> tuple[GPNPrediction, GPNPrediction]:
+    """What a GPN says of the training graph and of the foreign one."""
     identity = {
         **run.identity(),
         "kind": kind,
@@ -151,10 +151,8 @@ def evidence(run: Run, kind: str, given: Problem) -> tuple[Tensor, Tensor, float
         return tensors, {"epochs": trained.epochs}
 
     tensors, _ = kept("ood-gpn", identity, make)
-    own, foreign = (
-        ood.evidence(GPNPrediction(tensors[name], torch.zeros(0))) for name in ("own", "foreign")
-    )
-    return own, foreign, accuracy(tensors["own"], given)
+    own, foreign = (GPNPrediction(tensors[name], torch.zeros(0)) for name in ("own", "foreign"))
+    return own, foreign
 
 
 @functools.lru_cache(maxsize=2)
