@@ -59,7 +59,7 @@ class Browser:
         to_browser, self._out = os.pipe()
         self._in, from_browser = os.pipe()
         # Above 9, so that neither is overwritten while 3 and 4 are set in the child.
-        ends = [fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in (to_browser, from_browser)]
+        ends = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in (to_browser, from_browser)]
 
         def wire() -> None:
             os.dup2(ends[0], 3)
@@ -71,7 +71,7 @@ class Browser:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             preexec_fn=wire,
-            pass_fds=(3, 4),
+            close_fds=False,  # Python's own descriptors are closed on exec; 3 and 4 are not
             start_new_session=True,
         )
         for fd in (to_browser, from_browser, *ends):
@@ -181,9 +181,13 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", media=media, features=[scheme])
 
-    def screenshot(self, path: Path) -> None:
-        """The whole page as a PNG."""
-        image = self.send("Page.captureScreenshot", captureBeyondViewport=True, format="png")
+    def screenshot(self, path: Path, height: int | None = None) -> None:
+        """The whole page, or its first ``height`` pixels, as a PNG."""
+        options: dict = {"captureBeyondViewport": True, "format": "png"}
+        if height is not None:
+            width = self.run("innerWidth")
+            options["clip"] = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+        image = self.send("Page.captureScreenshot", **options)
         path.write_bytes(base64.b64decode(image["data"]))
 
     def _read(self) -> dict:

@@ -75,6 +75,28 @@ def test_opens_from_disk_with_the_last_method_shown(page):
     assert page.run("document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_the_demos_own_report_opens_switches_and_sorts(browser, tmp_path):
+    from click.testing import CliRunner
+
+    from simi_mailbox.cli.demo import demo
+
+    result = CliRunner().invoke(demo, ["--out", str(tmp_path)], catch_exceptions=False)
+    assert result.exit_code == 0
+    address = (tmp_path / "report.html").as_uri()
+    browser.problems.clear()
+    browser.requests.clear()
+    browser.size(1280)
+    browser.open(address)
+    browser.click("input[value=v0]")
+    assert shown_views(browser) == ["v0"]
+    browser.click("section[aria-labelledby=h-classes] th:nth-child(2) button")
+    sizes = [float(value) for value in column(browser, "h-classes", 1)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(sizes) == 10
+    assert browser.problems == []
+    assert set(browser.requests) == {address}
+
+
 def test_clicking_the_switch_shows_another_view_everywhere(page):
     page.click("input[value=v0]")
     assert shown_views(page) == ["v0"]

@@ -81,8 +81,14 @@ def observation_figure(
     figure = figures.Figure(
         figsize=(SIDE * len(columns) + 1.2, sum(heights) + 0.7 * len(rows)), layout="constrained"
     )
+    coloured = [k for k, row in enumerate(rows) if row != "curve"]
+    # The scale of colours has a column of its own, beside the last row that needs it.
+    widths = [1.0] * len(columns) + ([0.06] if coloured else [])
     grid = figure.subplots(
-        len(rows), len(columns), squeeze=False, gridspec_kw={"height_ratios": heights}
+        len(rows),
+        len(widths),
+        squeeze=False,
+        gridspec_kw={"height_ratios": heights, "width_ratios": widths},
     )
     limit = _limit(columns, fewest)
     for across, column in enumerate(columns):
@@ -99,9 +105,11 @@ def observation_figure(
             if across:
                 ax.set_ylabel("")
         grid[0, across].set_title(_heading(column, rows[0]), fontsize=11, color=INK)
-    if set(rows) & {"bar", "heat"}:
-        last = max(k for k, row in enumerate(rows) if row != "curve")
-        _shared_scale(figure, list(grid[last]), limit, palette)
+    if coloured:
+        for down in range(len(rows)):
+            if down != coloured[-1]:
+                figure.delaxes(grid[down, -1])
+        _shared_scale(grid[coloured[-1], -1], limit, palette)
     if title:
         figure.suptitle(title, fontsize=12, color=INK)
     return figure
@@ -166,8 +174,8 @@ def _limit(columns: Sequence[Column], fewest: int) -> float:
     return float(max(known.max(), 0.01)) if known.size else 1.0
 
 
-def _shared_scale(figure: Any, axes: list[Any], limit: float, palette: Palette) -> None:
+def _shared_scale(ax: Any, limit: float, palette: Palette) -> None:
     colors = require("matplotlib.colors", extra="plot")
     cm = require("matplotlib.cm", extra="plot")
     shades = cm.ScalarMappable(colors.Normalize(-limit, limit), diverging(palette))
-    heatmap.label_scale(figure.colorbar(shades, ax=axes, fraction=0.06, pad=0.02))
+    heatmap.label_scale(ax.figure.colorbar(shades, cax=ax))

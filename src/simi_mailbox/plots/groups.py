@@ -90,6 +90,8 @@ def group_scatter(
             )
     ax.set(xlabel="neighbourhood similarity (mailbox)", ylabel="confidence before")
     ax.margins(0.12)
+    ax.locator_params(axis="x", nbins=5)
+    ax.ticklabel_format(axis="x", useOffset=False, style="plain")
     percent(ax, "y")
     tidy(ax, grid="both")
     if colorbar:

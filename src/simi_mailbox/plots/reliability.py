@@ -108,5 +108,5 @@ def reliability_diagram(
     percent(ax, "x", "y")
     tidy(ax)
     if name is not None:
-        ax.legend(loc="upper left", frameon=False, fontsize=9, labelcolor=INK)
+        ax.legend(loc="best", frameon=False, fontsize=9, labelcolor=INK)
     return ax
