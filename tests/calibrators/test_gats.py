@@ -91,7 +91,7 @@ def test_temperatures_stay_positive_where_the_published_formula_fails() -> None:
         cal.fit(logits, logits.argmax(1), graph=graph, mask=torch.arange(50))
         cal.weights_["base"].fill_(-5.0)
         if strict:
-            with pytest.raises(SolverError, match="100 nodes .* strict_paper=False"):
+            with pytest.raises(SolverError, match=r"100 nodes .* strict_paper=False"):
                 cal.predict_proba(logits, graph=graph)
         else:
             assert (cal.node_temperatures(logits, graph=graph) > 0).all()

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from simi_mailbox.calibrators.neighbours import (
     Neighbourhoods,
+    PerIndex,
     attend,
     matmul,
     normalised_adjacency,
@@ -106,3 +107,15 @@ def test_gradients_agree_with_differences(operation: object, directed: bool) -> 
     values = normal(pattern.indices.numel()).requires_grad_()
     x = normal(12, 3, seed=2).requires_grad_()
     assert torch.autograd.gradcheck(lambda v, u: operation(pattern, v, u), (values, x))
+
+
+def test_per_index_builds_once_for_each_tensor() -> None:
+    built: list[Tensor] = []
+
+    def build(index: Tensor) -> int:
+        built.append(index)
+        return len(built)
+
+    answers = PerIndex(build)
+    a, b = torch.arange(3), torch.arange(3)
+    assert [answers(a), answers(b), answers(a), answers(b)] == [1, 2, 1, 2]

@@ -14,6 +14,7 @@ from simi_mailbox.calibrators.training import (
     FEWEST_TO_SPLIT,
     Progress,
     Schedule,
+    restore,
     seeded,
     stopping_split,
     train,
@@ -147,3 +148,25 @@ def test_seeded_repeats() -> None:
         first = torch.rand(3)
     with seeded(7):
         assert torch.equal(torch.rand(3), first)
+
+
+def test_penalty_of_the_network_is_added_to_the_objective() -> None:
+    def pull(network: Scale) -> Tensor:
+        return 100 * network.scale.square()
+
+    for noisy in (False, True):
+        result = train(
+            Scale, nodes(0, 80), nodes(0, 80), Schedule(lr=0.05, epochs=60, patience=60),
+            penalty=pull, noisy=noisy, likelihood=lambda _: lambda out: 0 * out.sum(),
+        )  # fmt: skip
+        assert abs(result.network.scale.item()) < 0.05
+
+
+def test_restored_network_answers_as_the_trained_one_and_draws_nothing() -> None:
+    result = train(lambda: Scale(0.5), nodes(0, 80), nodes(80, 160), Schedule(epochs=5), noisy=True)
+    before = torch.get_rng_state()
+    again = restore(lambda: Scale(0.5), result.network.state_dict())
+    assert torch.equal(torch.get_rng_state(), before)
+    index = torch.arange(200)
+    assert torch.equal(again(index), result.network(index))
+    assert not any(parameter.requires_grad for parameter in again.parameters())
