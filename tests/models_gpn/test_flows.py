@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from simi_mailbox.models.gpn import flows as module
 from simi_mailbox.models.gpn.flows import RadialFlows
 
 
@@ -116,6 +117,17 @@ def test_gradient_at_a_centre_is_finite() -> None:
     model.log_prob(point).sum().backward()
     assert bool(torch.isfinite(point.grad).all())
     assert all(bool(torch.isfinite(p.grad).all()) for p in model.parameters())
+
+
+def test_blocks_change_nothing() -> None:
+    model = flows(3, dim=2, num_layers=3)
+    points = torch.randn(1000, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    whole = model._log_prob(points)
+    torch.testing.assert_close(model.log_prob(points[:300]), whole[:300])
+    assert module._SMALLEST_BLOCK < 300  # so that 300 points are more than one block when forced
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_BLOCK_NUMBERS", 1)
+        torch.testing.assert_close(model.log_prob(points), whole)
 
 
 def test_same_seed_same_bits() -> None:
