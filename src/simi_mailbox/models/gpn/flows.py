@@ -106,7 +106,7 @@ class RadialFlows(nn.Module):
     def log_prob(self, z: Tensor) -> Tensor:
         """Log-density [n, num_flows] of points [n, dim]."""
         block = max(_SMALLEST_BLOCK, _BLOCK_NUMBERS // (self.num_flows * self.dim))
-        return torch.cat([self._log_prob(part) for part in z.split(block)])
+        return torch.cat([self._log_prob(part) for part in torch.split(z, block)])
 
     def _log_prob(self, z: Tensor) -> Tensor:
         columns, log_det = self._columns(z)
