@@ -16,13 +16,15 @@ from simi_mailbox.calibrators.registry import register
 from simi_mailbox.calibrators.temperature import bound_message, global_temperature
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.grouping import Scaling
+from simi_mailbox.prior.between import between_groups
 from simi_mailbox.prior.shipped import LEARNED, resolve
-from simi_mailbox.prior.terms import percentiles
 from simi_mailbox.softmax import confidence
 from simi_mailbox.temperature import ConfidenceCurve, fit_confidence, theta_bounds
 
 Floats = npt.NDArray[np.float64]
 
+PLAIN_STRENGTH = 100.0
+"""Pseudo-labels behind the expectation of no residual, where no prior is used."""
 LARGEST_CHANGE = 4.0
 """A group's distance from certainty, or from a blind guess, changes by at most this factor."""
 
@@ -32,16 +34,14 @@ class SimiMailbox(GroupedTemperature):
     """One temperature per group of nodes alike in confidence and neighbourhood similarity.
 
     First one global temperature by cross-entropy. Then, for every group n, the residual of its
-    calibration nodes at that temperature, shrunk by ``prior_strength`` pseudo-labels s toward the
-    prior mean μ_n,
+    calibration nodes at that temperature, shrunk by s pseudo-labels toward the prior mean μ_n,
 
         r_n = (Σ (correct − confidence) + s μ_n) / (count + s),
 
     is added to the mean confidence of all nodes of the group, and the temperature that attains
     this target is solved for. The prior mean is what other graphs have shown to be wrong with
-    temperature scaling at the group's confidence and mailbox (`simi_mailbox.prior.Prior`), as far
-    as the calibration nodes as a whole bear it out; or zero: then, with no evidence, a group keeps
-    the global temperature.
+    temperature scaling (`simi_mailbox.prior.Prior`), as far as the calibration nodes as a whole
+    bear it out; s is small where groups differ by more than chance.
 
     The grouping is that of Seo et al. (AAAI 2025); the estimation differs because a group's
     accuracy on a handful of labels is mostly noise. `SimiMailboxPaper` is the text to the letter.
@@ -53,8 +53,8 @@ class SimiMailbox(GroupedTemperature):
     prior : "learned", None or path
         The prior that comes with the package, none (plain shrinkage), or a file that
         ``simi-mailbox prior fit`` has written.
-    prior_strength : float
-        Pseudo-labels s behind the prior.
+    prior_strength : float, optional
+        Pseudo-labels s behind the prior. By default 100 without a prior, and by evidence with one.
     scaling : {"min-max", "standard"}
         How confidence and similarity are scaled before k-means.
     seed : int
@@ -70,6 +70,7 @@ class SimiMailbox(GroupedTemperature):
         Calibration nodes in every group.
     at_bound_ : array [groups] of bool
     prior_means_ : array [groups]
+    prior_strength_ : float
     prior_weight_ : float
         Trust in the prior: 0 where the calibration nodes speak against it, 1 where they confirm it.
     prior_ : dict
@@ -89,6 +90,7 @@ class SimiMailbox(GroupedTemperature):
     counts_: npt.NDArray[np.int64]
     at_bound_: npt.NDArray[np.bool_]
     prior_means_: Floats
+    prior_strength_: float
     prior_weight_: float
     prior_: dict[str, Any]
 
@@ -97,7 +99,7 @@ class SimiMailbox(GroupedTemperature):
         *,
         n_groups: int = 20,
         prior: str | os.PathLike[str] | None = LEARNED,
-        prior_strength: float = 100.0,
+        prior_strength: float | None = None,
         scaling: Scaling = "min-max",
         seed: int = 0,
     ) -> None:
@@ -109,7 +111,7 @@ class SimiMailbox(GroupedTemperature):
 
     def _check_params(self) -> None:
         super()._check_params()
-        if not self.prior_strength > 0:
+        if self.prior_strength is not None and not self.prior_strength > 0:
             raise ValueError(f"prior_strength must be positive, got {self.prior_strength}")
 
     def _fit(self, data: CalibrationData) -> None:
@@ -119,11 +121,12 @@ class SimiMailbox(GroupedTemperature):
                 bound_message(data, start.temperatures[0]), CalibrationWarning, stacklevel=3
             )
         self.temperature_ = float(start.temperatures[0])
-        similarity = self._make_groups(data)[:, 1]
+        self._make_groups(data)
         n_groups = len(self.centroids_)
         group = self.groups_[data.calibration.index.numpy()]
         self.counts_ = np.bincount(group, minlength=n_groups)
         self.prior_means_, self.prior_weight_, self.prior_ = np.zeros(n_groups), 0.0, {}
+        self.prior_strength_ = self.prior_strength or PLAIN_STRENGTH
         if n_groups == 1:
             self.temperatures_, self.at_bound_ = start.temperatures, start.at_bound
             return
@@ -132,10 +135,11 @@ class SimiMailbox(GroupedTemperature):
         mean = curve(theta)[0]
         confidences, residual = self._residuals(data)
         if self.prior is not None:
-            self._expect(mean, similarity, data.calibration.index.numpy(), confidences, residual)
-        s = self.prior_strength
-        residual_sum = np.bincount(group, residual, minlength=n_groups)
-        shift = (residual_sum + s * self.prior_means_) / (self.counts_ + s)
+            overall = float(mean @ curve.counts / curve.counts.sum())
+            self._expect(mean, overall, group, confidences, residual, 1.0 / data.num_classes)
+        s = self.prior_strength_
+        total = np.bincount(group, residual, minlength=n_groups)
+        shift = (total + s * self.prior_means_) / (self.counts_ + s)
         target = bounded_target(mean, shift, data.num_classes)
         solution = fit_confidence(curve, target, theta_bounds(data.logits), start=theta)
         self.temperatures_, self.at_bound_ = solution.temperatures, solution.at_bound
@@ -150,26 +154,29 @@ class SimiMailbox(GroupedTemperature):
     def _expect(
         self,
         mean: Floats,
-        similarity: Floats,
-        calibration: npt.NDArray[np.int64],
+        overall: float,
+        group: npt.NDArray[np.int64],
         confidences: Floats,
         residual: Floats,
+        blind: float,
     ) -> None:
-        """Residual expected of every group before its own labels are seen.
+        """What residual to expect of every group before its own labels are seen, how firmly.
 
-        The prior is evaluated at a group's mean confidence and mean percentile: no further pass
-        over the logits is needed.
+        Only calibration nodes and means of groups are looked at: no further pass over the logits.
         """
         assert self.prior is not None
         prior = resolve(self.prior)
-        place = percentiles(similarity)
-        count = np.bincount(self.groups_, minlength=len(mean))
-        group_place = np.bincount(self.groups_, place, minlength=len(mean)) / np.maximum(count, 1)
-        variance = float(np.mean(confidences * (1.0 - confidences)))
-        expected = prior.shape(confidences, place[calibration])
-        self.prior_weight_ = prior.trust(expected, residual, variance)
-        self.prior_means_ = self.prior_weight_ * prior.shape(mean, group_place)
-        self.prior_means_ += prior.level(confidences)
+        self.prior_weight_ = prior.trust(confidences, residual, overall, blind)
+        shape = self.prior_weight_ * prior.shape(mean, overall)
+        self.prior_means_ = shape + prior.level(mean, len(confidences))
+        if self.prior_strength is None:
+            variance = confidences * (1.0 - confidences)
+            total, spread = (
+                np.bincount(group, values, minlength=len(mean)).astype(np.float64)
+                for values in (residual - shape[group], variance)
+            )
+            between = between_groups(total, spread, self.counts_.astype(np.float64))
+            self.prior_strength_ = prior.strength(*between, float(variance.mean()))
         self.prior_ = prior.to_dict()
 
 

@@ -12,8 +12,9 @@ import click
 if TYPE_CHECKING:
     from simi_mailbox.prior import Corpus, Prior, Setting
 
-CONFIDENCES = (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
-PERCENTILES = (0.1, 0.5, 0.9)
+CONFIDENCES = (0.3, 0.5, 0.7, 0.9, 0.99)
+MEANS = (0.6, 0.8, 0.95)
+LABELS = (150, 500, 1500)
 
 
 @click.group()
@@ -70,14 +71,43 @@ def show(name: str, dataset: str | None) -> None:
     click.echo("\n".join([*_words(learned), "", *_sources(corpus)]))
 
 
-def _banked(graphs: str, backbones: str) -> list[Setting]:
+@prior.command()
+@click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path))
+@click.option("--graphs", default="", help="Banked graphs, by commas (default: all here).")
+@click.option("--backbones", default="gcn,gat", show_default=True, help="Banked backbones.")
+def judge(out: Path, graphs: str, backbones: str) -> None:
+    """Judge the shipped prior on banked runs, each graph by the prior learned without its family.
+
+    Writes rows.jsonl and table.md into the folder OUT.
+    """
+    import json
+
+    from simi_mailbox.models.bank import LogitBank
+    from simi_mailbox.prior.judge import judged_rows, table
+
+    out.mkdir(parents=True, exist_ok=True)
+    rows = []
+    with (out / "rows.jsonl").open("w", encoding="utf-8") as file:
+        for row in judged_rows(LogitBank(), _names(graphs), backbones.split(",")):
+            file.write(json.dumps(row) + "\n")
+            rows.append(row)
+    text = f"# The prior on graphs it was not learned on\n\nMade by `{_command()}`.\n\n"
+    (out / "table.md").write_text(text + table(rows), encoding="utf-8")
+    click.echo(f"{out}: {len(rows)} rows")
+
+
+def _names(graphs: str) -> list[str]:
     from simi_mailbox.data import available
+
+    return [part.strip() for part in graphs.split(",") if part.strip()] or available()
+
+
+def _banked(graphs: str, backbones: str) -> list[Setting]:
     from simi_mailbox.models.bank import LogitBank
     from simi_mailbox.prior.bank import banked_settings
 
-    names = [part.strip() for part in graphs.split(",") if part.strip()] or available()
     made = []
-    for setting in banked_settings(LogitBank(), names, backbones.split(",")):
+    for setting in banked_settings(LogitBank(), _names(graphs), backbones.split(",")):
         click.echo(f"{setting.graph} {setting.backbone}: {setting.runs} runs", err=True)
         made.append(setting)
     return made
@@ -91,20 +121,19 @@ def _words(learned: Prior) -> list[str]:
     import numpy as np
 
     c = np.array(CONFIDENCES)
-    rows = [
-        [f"{100 * value:+.1f}" for value in learned.shape(c, np.full(len(c), p))]
-        for p in PERCENTILES
-    ]
     lines = ["Expected accuracy minus confidence, in points, after temperature scaling:", ""]
-    lines.append("mailbox percentile   confidence" + "".join(f"{v:>7g}" for v in CONFIDENCES))
-    for p, row in zip(PERCENTILES, rows, strict=True):
-        lines.append(f"{p:>18g}             " + "".join(f"{value:>7}" for value in row))
-    level = learned.coefficients[-1]
+    lines.append("mean confidence of the graph   confidence" + "".join(f"{v:>7g}" for v in c))
+    for mean in MEANS:
+        row = "".join(f"{100 * value:>+7.1f}" for value in learned.shape(c, mean))
+        lines.append(f"{mean:>28g}{'':>13}{row}")
+    sure = np.ones(1)
+    levels = ", ".join(f"{100 * learned.level(sure, n)[0]:+.2f} with {n}" for n in LABELS)
     return [
         *lines,
         "",
-        f"times a trust of {learned.weight:.2f} ± {learned.spread:.2f}, settled by evidence;",
-        f"and {level:+.2f} standard errors of the calibration set's accuracy for all nodes.",
+        f"times a trust of {learned.weight:.2f} ± {learned.weight_spread:.2f}, by evidence;",
+        f"plus confidence times, by the number of calibration nodes: {levels}.",
+        f"Groups scatter around this by {100 * learned.group_spread:.1f} points.",
     ]
 
 
@@ -112,5 +141,8 @@ def _sources(corpus: Corpus) -> list[str]:
     lines = [f"learned by: {corpus.command or '?'}"]
     for s in corpus.settings:
         facts = ", ".join(f"{key} {value}" for key, value in s.facts.items())
-        lines.append(f"  {s.graph} {s.backbone}: {s.runs} runs" + (f", {facts}" if facts else ""))
+        lines.append(
+            f"  {s.graph} {s.backbone}: {s.runs} runs, {s.labels} labels"
+            + (f", {facts}" if facts else "")
+        )
     return lines

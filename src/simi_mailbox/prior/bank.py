@@ -3,49 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simi_mailbox.prior.corpus import Equations, Setting
-from simi_mailbox.prior.past import PastRun, equations_of
+import numpy as np
+
+from simi_mailbox.prior.corpus import Setting
+from simi_mailbox.prior.past import PastRun, gather
 
 if TYPE_CHECKING:
     from simi_mailbox.models.bank import BankedRun, LogitBank, RunKey
 
 FEWEST_RUNS = 3
+FEWEST_NODES = 1000
+"""Smaller graphs leave so few nodes to look at that they would add noise like a large one's."""
 PROTOCOLS = ("folds", "official")
 
 
 def banked_settings(
-    bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str], most_runs: int | None = None
+    bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str]
 ) -> Iterator[Setting]:
     """Settings of all graphs and backbones of which the bank holds runs; none is trained.
 
     A graph is taken under the protocol it is published with: the official splits where it has
     those only, the folds elsewhere.
     """
-    for graph in graphs:
+    from simi_mailbox.data.catalogue import find
+
+    for graph in (name for name in graphs if find(name).nodes >= FEWEST_NODES):
         for backbone in backbones:
             for protocol in PROTOCOLS:
-                keys = banked_keys(bank, graph, backbone, protocol)[:most_runs]
+                keys = banked_keys(bank, graph, backbone, protocol)
                 if len(keys) >= FEWEST_RUNS:
                     yield _setting(bank, keys)
                     break
 
 
 def banked_keys(bank: LogitBank, graph: str, backbone: str, protocol: str) -> list[RunKey]:
-    """Keys of the banked runs of a setting with the graph's published training settings."""
+    """Keys of the banked runs of a setting: published training settings, first initialisation."""
     from simi_mailbox.models.bank import RunKey
 
-    places = [(i, f, s) for i in range(5) for f in range(3) for s in range(10)]
-    keys = [RunKey(graph, backbone, protocol, s, f, i) for i, f, s in places]
+    places = [(s, f) for f in range(3) for s in range(10)]
+    keys = [RunKey(graph, backbone, protocol, s, f) for s, f in places]
     return [key for key in keys if key in bank]
 
 
 def past_run(banked: BankedRun) -> PastRun:
     """A banked run as a past run."""
-    import numpy as np
-
     from simi_mailbox.data.catalogue import find
 
     dataset, split = banked.dataset, banked.split
@@ -64,15 +67,11 @@ def past_run(banked: BankedRun) -> PastRun:
 
 
 def _setting(bank: LogitBank, keys: Sequence[RunKey]) -> Setting:
-    runs = [run for key in keys if (run := bank.find(key)) is not None]
-    parts = [equations_of(past_run(run)) for run in runs]
-    first = past_run(runs[0])
+    runs = [past_run(run) for key in keys if (run := bank.find(key)) is not None]
     facts = {
         "protocol": keys[0].protocol,
-        "labels": len(first.calibration),
-        "nodes": len(first.y),
-        "training": Path(bank.path(keys[0])).stem.rsplit("-", 1)[1],
+        "nodes": len(runs[0].y),
+        "training": bank.path(keys[0]).stem.rsplit("-", 1)[1],
     }
-    return Setting(
-        first.graph_name, first.family, first.backbone, len(parts), Equations.mean(parts), facts
-    )
+    (setting,) = gather(runs, facts)
+    return setting

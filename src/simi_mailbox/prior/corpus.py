@@ -6,71 +6,83 @@ the same few numbers as the prior of all: no table of ours is learned on the gra
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from simi_mailbox.prior.model import MOST_TRUST, Prior
-from simi_mailbox.prior.terms import SHAPE, TERMS, Floats
+from simi_mailbox.prior.model import MOST_TRUST, SMALLEST_SPREAD, Prior
+from simi_mailbox.prior.terms import Floats
 
-RIDGE = 1e-3
-"""Added to the diagonal of the equations, whose terms are of order one."""
-SPREADS = 0.1, 1.0
+WEIGHT_SPREADS = 0.1, 1.0
 """Bounds of the spread of w: a few graphs cannot tell it to be smaller, or larger, with reason."""
+UNKNOWN = 0.5
+"""The trust in a prior of one family of graphs, which says nothing about another."""
 
 
 @dataclass(frozen=True, eq=False)
 class Equations:
-    """Mean of xxᵀ and of x r over nodes: terms x, residual r.
+    """Weighted means of xxᵀ and of x r over nodes: terms x [2], residual r.
 
     Examples
     --------
-    >>> Equations.of(np.ones((4, 7)), np.array([0.1, 0.3, 0.1, 0.3])).right.round(6)
-    array([0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2])
+    >>> x = np.array([[-0.1, 0.01], [0.1, 0.01]])
+    >>> slope, luck = Equations.of(x, np.array([0.01, -0.03]), np.ones(2)).solve()
+    >>> round(slope, 6), round(luck, 6)
+    (-0.2, 1.0)
     """
 
     matrix: Floats
     right: Floats
 
     @classmethod
-    def of(cls, terms: Floats, residual: Floats) -> Equations:
+    def of(cls, terms: Floats, residual: Floats, weight: Floats) -> Equations:
         """Equations of some nodes."""
-        return cls(terms.T @ terms / len(terms), terms.T @ residual / len(terms))
+        weighted = terms * (weight / weight.sum())[:, None]
+        return cls(weighted.T @ terms, weighted.T @ residual)
 
     @classmethod
-    def mean(cls, parts: Iterable[Equations], weights: Sequence[float] | None = None) -> Equations:
-        """Average of several, by weights that need not add up to one."""
+    def mean(cls, parts: Iterable[Equations]) -> Equations:
+        """Average of several, all alike."""
         parts = list(parts)
-        share = np.full(len(parts), 1.0) if weights is None else np.asarray(weights)
-        share = share / share.sum()
-        matrix = sum(w * part.matrix for w, part in zip(share, parts, strict=True))
-        right = sum(w * part.right for w, part in zip(share, parts, strict=True))
-        return cls(np.asarray(matrix), np.asarray(right))
+        matrices, rights = [p.matrix for p in parts], [p.right for p in parts]
+        return cls(np.mean(matrices, axis=0), np.mean(rights, axis=0))
 
-    def solve(self, ridge: float = RIDGE) -> Floats:
-        """Coefficients of least squared error, with a ridge."""
-        damped = self.matrix + ridge * np.eye(len(self.right))
-        return np.asarray(np.linalg.solve(damped, self.right), dtype=np.float64)
+    def solve(self) -> tuple[float, float]:
+        """Slope and luck of least squared error; luck is never negative."""
+        (a, b), (_, d) = self.matrix
+        determinant = a * d - b * b
+        if determinant > 1e-9 * a * d:
+            luck = -(a * self.right[1] - b * self.right[0]) / determinant
+            if luck > 0:
+                return float((self.right[0] + b * luck) / a), float(luck)
+        return float(self.right[0] / a) if a > 0 else 0.0, 0.0
 
-    def best_weight(self, coefficients: Floats) -> float:
-        """The w that fits w × shape + level best on these nodes."""
-        k = len(SHAPE)
-        shape, level = coefficients[:k], coefficients[k:]
-        beside = self.right[:k] - self.matrix[:k, k:] @ level
-        return float(shape @ beside / (shape @ self.matrix[:k, :k] @ shape))
+    def own_slope(self) -> float | None:
+        """Slope of least squared error whatever the level, if it is determined."""
+        (a, b), (_, d) = self.matrix
+        determinant = a * d - b * b
+        if not determinant > 1e-9 * a * d:
+            return None
+        return float((d * self.right[0] - b * self.right[1]) / determinant)
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """One backbone on one graph: the mean equations of all its runs, and what they were."""
+    """One backbone on one graph: means over its runs, and what they were.
+
+    ``labels`` is the number of calibration nodes, ``between`` the variance between groups of
+    nodes (`simi_mailbox.prior.between`).
+    """
 
     graph: str
     family: str
     backbone: str
     runs: int
+    labels: int
     equations: Equations
+    between: float
     facts: dict[str, Any] = field(default_factory=dict)
 
 
@@ -80,14 +92,14 @@ class Corpus:
 
     Examples
     --------
-    >>> rng = np.random.default_rng(0)
+    >>> c = np.linspace(-0.4, 0.1, 50)
     >>> def setting(graph, slope):
-    ...     x = rng.random((500, 7))
-    ...     return Setting(graph, graph, "gcn", 1, Equations.of(x, slope * x[:, 1]))
-    >>> corpus = Corpus((setting("a", -0.1), setting("b", -0.2), setting("c", 0.3)))
-    >>> prior = corpus.without("c").prior()
-    >>> round(prior.coefficients[1], 2)
-    -0.15
+    ...     x = np.stack([c, np.full(50, 0.01)], axis=1)
+    ...     equations = Equations.of(x, slope * c, np.ones(50))
+    ...     return Setting(graph, graph, "gcn", 1, 100, equations, 1e-4)
+    >>> corpus = Corpus((setting("a", -0.1), setting("b", -0.2), setting("c", 0.6)))
+    >>> round(corpus.prior().slope, 6), round(corpus.without("c").prior().slope, 6)
+    (0.1, -0.15)
     """
 
     settings: tuple[Setting, ...]
@@ -110,34 +122,35 @@ class Corpus:
 
     def prior(self) -> Prior:
         """Learn: one regression over all settings alike, then its worth on families left out."""
+        slope, luck = self._coefficients()
         weight, spread = self._worth()
+        # Medians: one graph on which something is large says that this happens, not how often.
+        between = float(np.median([s.between for s in self.settings]))
         graphs = sorted({s.graph for s in self.settings})
         backbones = sorted({s.backbone for s in self.settings})
         runs = sum(s.runs for s in self.settings)
-        origin = f"{', '.join(graphs)} with {', '.join(backbones)}, {runs} runs"
-        return Prior(tuple(self._coefficients().tolist()), weight, spread, origin)
+        return Prior(
+            slope=slope,
+            luck=luck,
+            weight=weight,
+            weight_spread=spread,
+            group_spread=max(float(np.sqrt(max(between, 0.0))), SMALLEST_SPREAD),
+            fewest_labels=min(s.labels for s in self.settings),
+            origin=f"{', '.join(graphs)} with {', '.join(backbones)}, {runs} runs",
+        )
 
-    def _coefficients(self) -> Floats:
+    def _coefficients(self) -> tuple[float, float]:
         return Equations.mean(s.equations for s in self.settings).solve()
 
     def _worth(self) -> tuple[float, float]:
-        """Middle and spread of the best weights on graphs whose family was left out."""
-        if len(self.families) < 2:
-            return 0.5, SPREADS[1]  # one family says nothing about another
+        """Middle and spread of the ratio of a graph's own slope to that of other families."""
         found = []
-        for family in self.families:
-            coefficients = self.without(family)._coefficients()
-            found += [
-                s.equations.best_weight(coefficients) for s in self.settings if s.family == family
-            ]
-        # Median and median distance: one graph on which the prior fails says that this happens,
-        # not how often.
+        for family in self.families if len(self.families) > 1 else []:
+            slope, _ = self.without(family)._coefficients()
+            own = [s.equations.own_slope() for s in self.settings if s.family == family]
+            found += [value / slope for value in own if value is not None and slope != 0]
+        if not found:
+            return UNKNOWN, WEIGHT_SPREADS[1]
         middle = float(np.median(found))
-        spread = 1.4826 * float(np.median(np.abs(np.asarray(found) - middle)))
-        return float(np.clip(middle, 0.0, MOST_TRUST)), float(np.clip(spread, *SPREADS))
-
-
-def check_terms(names: Sequence[str]) -> None:
-    """Refuse equations of other terms than this version's."""
-    if tuple(names) != TERMS:
-        raise ValueError(f"terms {', '.join(names)} are not this version's: {', '.join(TERMS)}")
+        spread = 1.4826 * float(np.median(np.abs(np.array(found) - middle)))
+        return float(np.clip(middle, 0.0, MOST_TRUST)), float(np.clip(spread, *WEIGHT_SPREADS))

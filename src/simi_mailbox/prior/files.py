@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.prior.corpus import RIDGE, Corpus, Equations, Setting, check_terms
-from simi_mailbox.prior.terms import TERMS, Floats
+from simi_mailbox.prior.corpus import Corpus, Equations, Setting
+from simi_mailbox.prior.terms import TERMS
 
 FORMAT = "simi-mailbox prior"
 VERSION = 1
 DIGITS = 8
+_NAMED = ("graph", "family", "backbone", "runs", "labels", "right", "matrix", "between")
 
 
 def write(corpus: Corpus, path: str | os.PathLike[str]) -> None:
@@ -54,10 +55,10 @@ def dumps(corpus: Corpus) -> str:
 
     Examples
     --------
-    >>> setting = Setting("a", "a", "gcn", 1, Equations(np.eye(7), np.arange(7.0)))
+    >>> setting = Setting("a", "a", "gcn", 1, 99, Equations(np.eye(2), np.array([-0.1, 0])), 1e-3)
     >>> again = loads(dumps(Corpus((setting,))))
-    >>> again.settings[0].equations.right.tolist()
-    [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    >>> again.prior().slope
+    -0.1
     """
     from simi_mailbox import __version__
 
@@ -67,7 +68,6 @@ def dumps(corpus: Corpus) -> str:
         "written_by": __version__,
         "command": corpus.command,
         "terms": list(TERMS),
-        "ridge": RIDGE,
         # For the reader; it is solved anew from the settings below whenever it is used.
         "prior": _rounded(corpus.prior().to_dict()),
         "settings": [],
@@ -82,10 +82,11 @@ def loads(text: str, source: str = "this text") -> Corpus:
     try:
         head = json.loads(text)
         if head["format"] != FORMAT:
-            raise KeyError(f"format {head['format']!r}")
+            raise ValueError(f"its format is {head['format']!r}, not {FORMAT!r}")
         version = int(head["version"])
         if version <= VERSION:
-            check_terms(head["terms"])
+            if tuple(head["terms"]) != TERMS:
+                raise ValueError(f"its terms are {head['terms']}, not {list(TERMS)}")
             settings = tuple(_setting(entry) for entry in head["settings"])
             if not settings:
                 raise ValueError("it holds no setting")
@@ -104,44 +105,42 @@ def digest(text: str) -> str:
 
 
 def _setting_line(setting: Setting) -> str:
+    (a, b), (_, d) = setting.equations.matrix
     entry = {
         "graph": setting.graph,
         "family": setting.family,
         "backbone": setting.backbone,
         "runs": setting.runs,
+        "labels": setting.labels,
         **setting.facts,
-        "right": setting.equations.right,
-        "matrix": setting.equations.matrix[np.triu_indices(len(TERMS))],
+        "right": setting.equations.right.tolist(),
+        "matrix": [a, b, d],
+        "between": setting.between,
     }
     return json.dumps(_rounded(entry), ensure_ascii=False)
 
 
 def _setting(entry: dict[str, Any]) -> Setting:
-    named = ("graph", "family", "backbone", "runs", "right", "matrix")
-    right = np.array(entry["right"], dtype=np.float64)
-    if right.shape != (len(TERMS),) or not np.isfinite(right).all():
-        raise ValueError(f"the equations of {entry['graph']} hold no {len(TERMS)} right sides")
+    a, b, d = (float(v) for v in entry["matrix"])
+    first, second = (float(v) for v in entry["right"])
+    between = float(entry["between"])
+    if not np.isfinite([a, b, d, first, second, between]).all() or a < 0 or d < 0:
+        raise ValueError(f"the numbers of {entry['graph']} are no equations")
     return Setting(
         graph=str(entry["graph"]),
         family=str(entry["family"]),
         backbone=str(entry["backbone"]),
         runs=int(entry["runs"]),
-        equations=Equations(_symmetric(entry["matrix"]), right),
-        facts={key: value for key, value in entry.items() if key not in named},
+        labels=int(entry["labels"]),
+        equations=Equations(np.array([[a, b], [b, d]]), np.array([first, second])),
+        between=between,
+        facts={key: value for key, value in entry.items() if key not in _NAMED},
     )
 
 
-def _symmetric(upper: list[float]) -> Floats:
-    matrix = np.zeros((len(TERMS), len(TERMS)))
-    matrix[np.triu_indices(len(TERMS))] = upper
-    if not np.isfinite(matrix).all():
-        raise ValueError("a matrix is not finite")
-    return np.asarray(matrix + np.triu(matrix, 1).T)
-
-
 def _rounded(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return [_rounded(float(v)) for v in value]
+    if isinstance(value, list):
+        return [_rounded(v) for v in value]
     if isinstance(value, dict):
         return {key: _rounded(v) for key, v in value.items()}
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value

@@ -2,96 +2,121 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from simi_mailbox.prior.terms import LEVEL, SHAPE, TERMS, Floats, level_terms, shape_terms
+from simi_mailbox.prior.terms import Floats
 
 MOST_TRUST = 1.25
 """Evidence may raise trust above one, but not without end."""
+SMALLEST_SPREAD = 0.005
+"""Between groups: half a point, below which differences would matter to nobody."""
+LEAST_STRENGTH = 10.0
+"""Pseudo-labels that always stand behind the prior, however much the groups seem to differ."""
+SURE = 1e-4
 
 
 @dataclass(frozen=True)
 class Prior:
-    """Expected residual (correct − confidence) at a place (c, p), and how far to trust it.
+    """Expected residual, accuracy − confidence, after temperature scaling on n labels.
 
-        expected residual = w (β₀ + β₁ c + β₂ p + β₃ c² + β₄ c p + β₅ p²) + β₆ e
+        expected residual of confidence c = w · slope · (c − mean c) − luck · c / n
 
-    with confidence c after temperature scaling, mailbox percentile p, and the standard error e of
-    the calibration set's accuracy. The weight w is not a constant: see `trust`.
+    The slope is negative: temperature scaling leaves the confident nodes over-confident and the
+    unsure ones under-confident, seen from the graph's mean confidence. The second part is the
+    optimism of calibration nodes that have also chosen the GNN's checkpoint: as if some ``luck`` of
+    their right answers had been luck.
 
     Parameters
     ----------
-    coefficients : tuple of float
-        β, one for each of `simi_mailbox.prior.terms.TERMS`.
-    weight, spread : float
-        Mean and standard deviation over graphs of the best w.
+    slope, luck : float
+    weight, weight_spread : float
+        Mean and standard deviation over graphs of the trust w; see `trust`.
+    group_spread : float
+        Standard deviation of the residuals of groups about this expectation on a typical graph;
+        see `strength`.
+    fewest_labels : int
+        The smallest n that the luck was learned from; below, it is not extrapolated.
     origin : str
-        Where the prior comes from, in words.
+        What the prior was learned from, in words.
 
     Examples
     --------
-    >>> prior = Prior((0.1, -0.2, 0, 0, 0, 0, -0.5), weight=0.8, spread=0.3)
-    >>> prior.shape(np.array([0.5, 1.0]), np.array([0.5, 0.5])).round(6)
-    array([ 0. , -0.1])
-    >>> round(prior.level(np.full(100, 0.5)), 6)
-    -0.025
+    >>> prior = Prior(slope=-0.05, luck=1.5, weight=1.0, weight_spread=0.3, group_spread=0.02)
+    >>> prior.shape(np.array([0.5, 0.95]), mean=0.85)
+    array([ 0.0175, -0.005 ])
+    >>> prior.level(np.array([0.5, 0.9]), labels=150)
+    array([-0.005, -0.009])
     """
 
-    coefficients: tuple[float, ...]
+    slope: float
+    luck: float
     weight: float
-    spread: float
+    weight_spread: float
+    group_spread: float
+    fewest_labels: int = 1
     origin: str = ""
 
     def __post_init__(self) -> None:
-        if len(self.coefficients) != len(TERMS):
-            raise ValueError(
-                f"a prior has {len(TERMS)} coefficients ({', '.join(TERMS)}), "
-                f"got {len(self.coefficients)}"
-            )
-        if not np.isfinite([*self.coefficients, self.weight, self.spread]).all():
+        numbers = [v for v in asdict(self).values() if not isinstance(v, str)]
+        if not np.isfinite(numbers).all():
             raise ValueError(f"a prior's numbers must be finite, got {self}")
-        if not self.spread > 0:
-            raise ValueError(f"the spread of a prior's weight must be positive, got {self.spread}")
+        if not (self.weight_spread > 0 and self.group_spread > 0):
+            raise ValueError(f"a prior's spreads must be positive, got {self}")
 
-    def shape(self, confidence: Floats, percentile: Floats) -> Floats:
-        """Expected residual at weight one, without the level."""
-        terms = shape_terms(confidence, percentile)
-        return np.asarray(terms @ np.array(self.coefficients[: len(SHAPE)]))
+    def shape(self, confidence: Floats, mean: float) -> Floats:
+        """Expected residual at trust one, without the level."""
+        return np.asarray(self.slope * (confidence - mean))
 
-    def level(self, confidence: Floats) -> float:
-        """Expected residual of all nodes alike, from the confidences of the calibration nodes."""
-        return float(level_terms(confidence) @ np.array(self.coefficients[-len(LEVEL) :]))
+    def level(self, confidence: Floats, labels: int) -> Floats:
+        """Expected residual from the luck of ``labels`` calibration nodes."""
+        return np.asarray(-self.luck * confidence / max(labels, self.fewest_labels))
 
-    def trust(self, expected: Floats, residual: Floats, variance: float) -> float:
-        """The weight w of this prior on a graph, by the evidence of its calibration nodes.
+    def trust(self, confidence: Floats, residual: Floats, mean: float, blind: float) -> float:
+        """The weight w of the shape on a graph, by the evidence of its calibration nodes.
 
-        If residuals scatter around w × expected with the given variance, and w over graphs has
-        mean ``weight`` and standard deviation ``spread``, the most probable w is a mean of two
-        estimates, each weighted by its precision. It is cut to [0, 1.25].
+        If residuals scatter around w × shape with the variance of a coin that shows "right" as
+        often as expected, and w over graphs has mean ``weight`` and standard deviation
+        ``weight_spread``, the most probable w is the mean of two estimates, each weighted by its
+        precision. It is cut to [0, 1.25]. ``blind`` is the confidence of a blind guess, 1/K.
 
         Examples
         --------
-        >>> prior = Prior((0.0,) * 7, weight=0.8, spread=0.3)
-        >>> expected = np.linspace(-0.1, 0.1, 1000)
-        >>> [round(prior.trust(expected, w * expected, variance=0.1), 2) for w in (0.0, 1.0)]
-        [0.2, 0.95]
+        >>> prior = Prior(slope=-0.1, luck=0, weight=1.0, weight_spread=0.3, group_spread=0.02)
+        >>> c = np.linspace(0.3, 0.95, 5000)
+        >>> right, wrong = prior.shape(c, 0.7), -prior.shape(c, 0.7)
+        >>> [round(prior.trust(c, residual, 0.7, 0.2), 2) for residual in (right, wrong)]
+        [1.0, 0.02]
         """
-        evidence = float(expected @ expected) / variance if variance > 0 else 0.0
-        if evidence == 0.0:
-            return float(np.clip(self.weight, 0.0, MOST_TRUST))
-        precision = 1.0 / self.spread**2
-        found = float(expected @ residual) / variance
-        w = (found + self.weight * precision) / (evidence + precision)
-        return float(np.clip(w, 0.0, MOST_TRUST))
+        expected = self.shape(confidence, mean)
+        right = np.clip(confidence + expected, blind, 1.0 - SURE)
+        # The larger of two variances: a node that the prior calls less sure may well be wrong.
+        variance = np.maximum(confidence * (1.0 - confidence), right * (1.0 - right))
+        doubt = 1.0 / self.weight_spread**2
+        evidence = float((expected**2 / variance).sum())
+        found = float((expected * residual / variance).sum())
+        return float(np.clip((found + doubt * self.weight) / (evidence + doubt), 0.0, MOST_TRUST))
+
+    def strength(self, found: float, error: float, variance: float) -> float:
+        """Pseudo-labels behind the prior, by how much the groups differ on this graph.
+
+        ``found`` and ``error`` are an estimate of the variance between groups and its standard
+        error (`simi_mailbox.prior.between.between_groups`), ``variance`` is that of one node's
+        residual. The corpus expects ``group_spread``², as uncertain as it is large.
+
+        Examples
+        --------
+        >>> prior = Prior(slope=-0.1, luck=0, weight=1.0, weight_spread=0.3, group_spread=0.02)
+        >>> [round(prior.strength(found, 1e-4, 0.12)) for found in (0.0, 0.0004, 0.0064)]
+        [4800, 300, 20]
+        """
+        typical = self.group_spread**2
+        own, common = error**-2, typical**-2
+        between = (found * own + typical * common) / (own + common)
+        return max(variance / max(between, SMALLEST_SPREAD**2), LEAST_STRENGTH)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and words, for files."""
-        return {
-            "coefficients": dict(zip(TERMS, self.coefficients, strict=True)),
-            "weight": self.weight,
-            "spread": self.spread,
-            "origin": self.origin,
-        }
+        return asdict(self)

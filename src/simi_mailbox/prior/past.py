@@ -12,9 +12,14 @@ import numpy as np
 import torch
 
 from simi_mailbox.calibrators.inputs import CalibrationData, read_index, read_labels, read_nodes
+from simi_mailbox.grouping import find_groups
+from simi_mailbox.prior.between import between_groups
 from simi_mailbox.prior.corpus import Equations, Setting
-from simi_mailbox.prior.terms import LEVEL, level_terms, percentiles, shape_terms
+from simi_mailbox.prior.terms import precision, terms
 from simi_mailbox.softmax import confidence
+
+GROUPS = 20
+"""As many as `SimiMailbox` makes by default."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,16 +54,19 @@ class PastRun:
     family: str = ""
 
 
-def equations_of(run: PastRun) -> Equations:
-    """The normal equations of one run: residuals, after temperature scaling on the calibration
-    nodes, of all other nodes that were not trained on.
+def look_at(run: PastRun) -> tuple[Equations, float, int]:
+    """The normal equations of one run, the variance between its groups, its number of labels.
+
+    Looked at are the residuals, after temperature scaling on the calibration nodes, of all other
+    nodes that the GNN was not trained on.
 
     Examples
     --------
     >>> from simi_mailbox.data.synthetic import calibration_problem
     >>> p = calibration_problem(500, 3, seed=0)
-    >>> equations_of(PastRun("a", "gcn", p.logits, p.y, p.graph, range(100))).matrix.shape
-    (7, 7)
+    >>> equations, _, labels = look_at(PastRun("a", "gcn", p.logits, p.y, p.graph, range(100)))
+    >>> equations.matrix.shape, labels
+    ((2, 2), 100)
     """
     # Imported here: the calibrators import the prior.
     from simi_mailbox.calibrators.grouped import node_points
@@ -78,11 +86,19 @@ def equations_of(run: PastRun) -> Equations:
     if not judged.any():
         raise ValueError(f"{run.graph_name}: no labelled node is left to learn from")
     temperature = float(global_temperature(data).temperatures[0])
-    c = confidence(nodes.logits, temperature).numpy()
+    confidences = confidence(nodes.logits, temperature).numpy()
+    mean = float(confidences.mean())
     right = nodes.logits.argmax(dim=1).numpy() == y
-    shape = shape_terms(c, percentiles(node_points(data)[:, 1]))[judged]
-    level = np.broadcast_to(level_terms(c[labelled.index.numpy()]), (len(shape), len(LEVEL)))
-    return Equations.of(np.concatenate([shape, level], axis=1), (right - c)[judged])
+    c, residual = confidences[judged], (right - confidences)[judged]
+    equations = Equations.of(terms(c, mean, len(labelled)), residual, precision(c))
+    points = node_points(data)
+    group = find_groups(points, min(GROUPS, n)).assign(points)[judged]
+    count, total, spread, place = (
+        np.bincount(group, values, minlength=GROUPS).astype(np.float64)
+        for values in (np.ones(len(c)), residual, c * (1.0 - c), c)
+    )
+    between, _ = between_groups(total, spread, count, place / np.maximum(count, 1.0))
+    return equations, between, len(labelled)
 
 
 def gather(runs: Iterable[PastRun], facts: dict[str, Any] | None = None) -> Iterator[Setting]:
@@ -96,12 +112,15 @@ def gather(runs: Iterable[PastRun], facts: dict[str, Any] | None = None) -> Iter
     >>> [(s.graph, s.runs) for s in gather([run, run])]
     [('a', 2)]
     """
-    found: dict[tuple[str, str, str], list[Equations]] = defaultdict(list)
+    found: dict[tuple[str, str, str], list[tuple[Equations, float, int]]] = defaultdict(list)
     for run in runs:
         key = (run.graph_name, run.family or run.graph_name, run.backbone)
-        found[key].append(equations_of(run))
+        found[key].append(look_at(run))
     for (graph, family, backbone), parts in found.items():
-        yield Setting(graph, family, backbone, len(parts), Equations.mean(parts), facts or {})
+        equations = Equations.mean(part[0] for part in parts)
+        between = float(np.mean([part[1] for part in parts]))
+        labels = min(part[2] for part in parts)
+        yield Setting(graph, family, backbone, len(parts), labels, equations, between, facts or {})
 
 
 def read_run(path: str | os.PathLike[str]) -> PastRun:

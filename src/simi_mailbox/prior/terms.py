@@ -1,4 +1,4 @@
-"""What the prior's expectation is a linear combination of."""
+"""The two things that a prior says about a residual, as terms of a regression."""
 
 from __future__ import annotations
 
@@ -7,55 +7,29 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-SHAPE = ("1", "c", "p", "c*c", "c*p", "p*p")
-"""Terms in confidence c and mailbox percentile p: where on a graph the confidence is wrong."""
-LEVEL = ("e",)
-"""Terms of the calibration set as a whole: e is the standard error of its accuracy."""
-TERMS = SHAPE + LEVEL
+TERMS = ("c - mean c", "c / n")
+"""Confidence c relative to its mean over all nodes, and over the number n of labels."""
+VARIANCE_FLOOR = 0.005
+"""Added to c(1 − c) where nodes are weighted by their precision: none counts for a thousand."""
 
 
-def shape_terms(confidence: Floats, percentile: Floats) -> Floats:
-    """Terms [n, 6] of nodes, or of groups at their means.
-
-    Examples
-    --------
-    >>> shape_terms(np.array([0.5]), np.array([0.2])).round(2).tolist()
-    [[1.0, 0.5, 0.2, 0.25, 0.1, 0.04]]
-    """
-    c, p = confidence, percentile
-    return np.stack([np.ones_like(c), c, p, c * c, c * p, p * p], axis=1)
-
-
-def level_terms(confidence: Floats) -> Floats:
-    """Terms [1] of a calibration set, from the confidences of its nodes.
-
-    A fold of few labels that has chosen the checkpoint of the GNN is luckier than a fresh one, by
-    some part of its standard error √Σ c(1 − c) / n: one cannot see this on the fold itself.
+def terms(confidence: Floats, mean: float, labels: int) -> Floats:
+    """Terms [n, 2] of nodes, or of groups at their mean confidence.
 
     Examples
     --------
-    >>> level_terms(np.full(100, 0.5)).round(3)
-    array([0.05])
+    >>> terms(np.array([0.5, 0.9]), mean=0.8, labels=100).round(6).tolist()
+    [[-0.3, 0.005], [0.1, 0.009]]
     """
-    c = confidence
-    return np.array([np.sqrt((c * (1.0 - c)).sum()) / len(c)])
+    return np.stack([confidence - mean, confidence / labels], axis=1)
 
 
-def percentiles(values: Floats) -> Floats:
-    """Share of all values below each value, equal values counting half: between 0 and 1.
-
-    Percentiles make graphs comparable whose mailboxes live on different scales. On a graph
-    without edges, where all are equal, every node gets one half.
+def precision(confidence: Floats) -> Floats:
+    """Weight of a node's residual in the regression: the inverse of its variance, bounded.
 
     Examples
     --------
-    >>> percentiles(np.array([0.3, 0.1, 0.3, 0.9]))
-    array([0.5  , 0.125, 0.5  , 0.875])
+    >>> precision(np.array([0.5, 1.0])).round(1).tolist()
+    [3.9, 200.0]
     """
-    order = np.argsort(values)
-    ordered = values[order]
-    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-    lengths = np.diff(np.r_[starts, len(values)])
-    result = np.empty(len(values))
-    result[order] = np.repeat((starts + lengths / 2) / len(values), lengths)
-    return result
+    return np.asarray(1.0 / (confidence * (1.0 - confidence) + VARIANCE_FLOOR))

@@ -1,0 +1,52 @@
+"""How much groups of nodes differ in their residuals beyond what chance explains."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from simi_mailbox.prior.terms import Floats
+
+SMALLEST_VARIANCE = 1e-3
+"""Of one node's residual: a group of certain nodes is not known to infinite precision."""
+
+
+def between_groups(
+    total: Floats, variance: Floats, count: Floats, slope_of: Floats | None = None
+) -> tuple[float, float]:
+    """Variance of the groups' true residuals, and its standard error if there were none.
+
+    The moment estimate of a random-effects model (DerSimonian and Laird, 1986): what the weighted
+    scatter of the groups' mean residuals exceeds its expectation under chance. It may come out
+    negative.
+
+    Parameters
+    ----------
+    total, variance : array [groups]
+        Sum of the residuals of a group's nodes, and of their variances c(1 − c).
+    count : array [groups]
+        Number of nodes.
+    slope_of : array [groups], optional
+        A covariate whose best linear effect is taken out first.
+
+    Examples
+    --------
+    >>> count, total = np.full(20, 100.0), np.tile([8.0, -8.0], 10)
+    >>> found, error = between_groups(total, 0.16 * count, count)
+    >>> round(found, 4), round(error, 4)
+    (0.0051, 0.0005)
+    """
+    seen = count > 0
+    if seen.sum() < 3:
+        return 0.0, np.inf
+    n = count[seen]
+    weight = n**2 / np.maximum(variance[seen], SMALLEST_VARIANCE * n)
+    mean = total[seen] / n
+    columns = [np.ones(len(n))] + ([] if slope_of is None else [slope_of[seen]])
+    x = np.stack(columns, axis=1) * np.sqrt(weight)[:, None]
+    fitted = x @ np.linalg.lstsq(x, mean * np.sqrt(weight), rcond=None)[0]
+    scatter = float(((mean * np.sqrt(weight) - fitted) ** 2).sum())
+    chance = len(n) - x.shape[1]
+    scale = float(weight.sum() - (weight**2).sum() / weight.sum())
+    if chance < 1 or not scale > 0:
+        return 0.0, np.inf
+    return (scatter - chance) / scale, float(np.sqrt(2 * chance)) / scale

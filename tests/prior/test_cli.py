@@ -1,0 +1,111 @@
+"""The command ``simi-mailbox prior``."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from simi_mailbox import prior
+from simi_mailbox.cli.prior import prior as command
+from simi_mailbox.prior.judge import METHODS, METRICS, difference_by_split, table
+from tests.prior.conftest import past_run
+
+
+def save_run(path, seed, **words):
+    run = past_run(seed, n=600, labels=100)
+    np.savez(
+        path,
+        logits=run.logits,
+        y=run.y,
+        edge_index=run.graph.edge_index().numpy(),
+        calibration=np.asarray(run.calibration),
+        **words,
+    )
+    return path
+
+
+def test_a_user_learns_a_prior_from_past_graphs(tmp_path):
+    one = save_run(tmp_path / "shop-2023.npz", 0, family="shop", backbone="sage")
+    two = save_run(tmp_path / "forum.npz", 1, train=np.arange(200, 300))
+    out = tmp_path / "own.json"
+    done = CliRunner().invoke(command, ["fit", str(one), str(two), "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "2 settings, 2 runs" in done.output
+    learned = prior.read(out)
+    assert [(s.graph, s.family, s.backbone) for s in learned.settings] == [
+        ("shop-2023", "shop", "sage"),
+        ("forum", "forum", "?"),
+    ]
+    shown = CliRunner().invoke(command, ["show", str(out)])
+    assert "shop-2023 sage: 1 runs, 100 labels" in shown.output
+
+
+def test_the_shipped_prior_is_shown_whole_and_in_part():
+    whole = CliRunner().invoke(command, ["show"]).output
+    part = CliRunner().invoke(command, ["show", "--without", "CoraFull"]).output
+    assert "Cora gcn" in whole
+    assert "Cora gcn" not in part
+    assert "CoraML gcn" not in part
+    assert "Citeseer gcn" in part
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "--out", "x.json"], "give either npz files of past runs, or --banked"),
+        (["show", "nowhere.json"], "nowhere.json"),
+        (["show", "--without", "Coraa"], "did you mean 'Cora'"),
+    ],
+)
+def test_mistakes_are_explained(arguments, message):
+    done = CliRunner().invoke(command, arguments)
+    assert done.exit_code != 0
+    assert message in done.output
+
+
+def test_an_incomplete_run_is_refused(tmp_path):
+    path = tmp_path / "half.npz"
+    np.savez(path, logits=np.zeros((3, 2)))
+    done = CliRunner().invoke(command, ["fit", str(path), "--out", str(tmp_path / "x.json")])
+    assert done.exit_code == 1
+    assert "lacks y, edge_index, calibration" in done.output
+    assert not (tmp_path / "x.json").exists()
+
+
+def test_settings_are_learned_and_judged_from_the_bank(tmp_path, monkeypatch):
+    from simi_mailbox.models import Settings
+    from simi_mailbox.models.bank import LogitBank, RunKey
+
+    monkeypatch.setenv("SIMI_MAILBOX_CACHE", str(tmp_path))
+    bank = LogitBank()
+    quick = Settings(epochs=3)
+    monkeypatch.setattr("simi_mailbox.models.bank.settings_for", lambda name: quick)
+    for split in range(3):
+        bank.get(RunKey("Digits", "mlp", split=split), quick)
+    out = tmp_path / "own.json"
+    options = ["--graphs", "Digits", "--backbones", "mlp"]
+    done = CliRunner().invoke(command, ["fit", "--banked", *options, "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    (setting,) = prior.read(out).settings
+    assert (setting.runs, setting.facts["protocol"], setting.family) == (3, "folds", "digits")
+    done = CliRunner().invoke(command, ["judge", *options, "--out", str(tmp_path / "judged")])
+    assert done.exit_code == 0, done.output
+    rows = [json.loads(line) for line in (tmp_path / "judged/rows.jsonl").open()]
+    assert len(rows) == 3 * len(METHODS)
+    assert "Digits MLP | 3 |" in (tmp_path / "judged/table.md").read_text()
+
+
+def test_the_table_counts_and_averages():
+    rows = [
+        {"graph": "Cora", "backbone": b, "split": s, "method": m, **dict.fromkeys(METRICS, v)}
+        for b in ("gcn", "gat")
+        for s in range(3)
+        for m, v in zip(METHODS, (0.4, 0.4, 0.4, 0.3 + 0.01 * s), strict=True)
+    ]
+    text = table(rows)
+    assert "| Cora GCN | 3 | 40.00 | 40.00 | 40.00 | 31.00 | -9.00 ± 0.58 |" in text
+    assert "-22.5 %; better in 2 of 2" in text
+    assert difference_by_split(rows, "nll", METHODS[3], METHODS[0])[0] == pytest.approx(-0.09)

@@ -1,0 +1,98 @@
+"""Prior files: what is written is read, and what is wrong is said."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from simi_mailbox import FileFormatError, prior
+from simi_mailbox.prior import files
+
+
+def test_a_file_gives_back_corpus_and_prior(corpus, tmp_path):
+    path = tmp_path / "prior.json"
+    prior.write(corpus, path)
+    again = prior.read(path)
+    assert again.command == corpus.command
+    assert again.settings[0].facts == {"note": "x"}
+    assert again.settings[1].labels == 1000
+    before, after = corpus.prior().to_dict(), again.prior().to_dict()
+    assert before.pop("origin") == after.pop("origin")
+    assert after == pytest.approx(before, rel=1e-5)
+    assert again.without("b").prior().slope == pytest.approx(corpus.without("b").prior().slope)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_is_readable_and_says_where_it_comes_from(corpus):
+    head = json.loads(files.dumps(corpus))
+    assert head["prior"]["slope"] == -0.1
+    assert head["command"].startswith("simi-mailbox prior fit")
+    assert {s["graph"] for s in head["settings"]} == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "other"}, "not a prior file: its format is 'other'"),
+        ({"version": 99}, "has format version 99, this library reads up to 1"),
+        ({"terms": ["x"]}, r"its terms are \['x'\]"),
+        ({"settings": []}, "it holds no setting"),
+        ({"settings": [{"graph": "a"}]}, "damaged or not a prior file"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(corpus, change, message):
+    head = {**json.loads(files.dumps(corpus)), **change}
+    with pytest.raises(FileFormatError, match=message):
+        files.loads(json.dumps(head))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe\x00", b'"text"', b"null"])
+def test_other_files_are_refused(tmp_path, content):
+    path = tmp_path / "other"
+    path.write_bytes(content)
+    with pytest.raises(FileFormatError):
+        prior.read(path)
+
+
+def test_numbers_that_are_none_are_refused(corpus):
+    head = json.loads(files.dumps(corpus))
+    head["settings"][0]["matrix"] = [float("nan"), 0, 1]
+    with pytest.raises(FileFormatError, match="are no equations"):
+        files.loads(json.dumps(head))
+
+
+def test_the_shipped_prior_is_whole():
+    shipped = prior.corpus()
+    families = set(shipped.families)
+    assert {"cora", "citeseer", "pubmed", "amazon", "coauthor"} <= families
+    assert sum(s.runs for s in shipped.settings) > 100
+    learned = prior.learned()
+    assert learned.slope < 0
+    assert learned.luck > 0
+    assert np.isfinite(learned.weight)
+
+
+@pytest.mark.parametrize("dataset", ["Cora", "CoraML", "CoraFull", "Photo", "Arxiv"])
+def test_leaving_a_graph_out_leaves_its_relatives_out(dataset):
+    from simi_mailbox.data import relatives
+
+    left = prior.resolve(prior.leave_out(dataset))
+    for name in relatives(dataset):
+        assert f"{name}," not in left.origin.replace(" with", ",")
+    assert "Pubmed" in left.origin
+
+
+def test_a_name_pins_the_shipped_file():
+    name = prior.leave_out("Cora")
+    assert prior.resolve(name) == prior.resolve("learned without cora")
+    with pytest.raises(ValueError, match="older or newer shipped prior"):
+        prior.resolve("learned@00000000 without cora")
+
+
+def test_unknown_priors_are_refused():
+    with pytest.raises(FileNotFoundError, match=r"no prior file 'nowhere\.json'"):
+        prior.resolve("nowhere.json")
+    with pytest.raises(TypeError, match="prior must be 'learned', None or the path"):
+        prior.resolve(3)  # type: ignore[arg-type]
