@@ -86,6 +86,7 @@ def run(*arguments):
     return CliRunner().invoke(figure, list(arguments), catch_exceptions=False)
 
 
+@pytest.mark.filterwarnings("error")  # matplotlib only warns when a layout does not work out
 @pytest.mark.parametrize("name", ["observation", "qualitative", "reliability"])
 @pytest.mark.parametrize("suffix", ["pdf", "png"])
 def test_figures_are_written_from_banked_logits(tmp_path, banked, name, suffix):

@@ -16,7 +16,11 @@ from simi_mailbox.plots.methods import sensitivity_curve
 from simi_mailbox.plots.reliability import reliability_diagram
 from simi_mailbox.plots.style import INK, SERIES, Palette, diverging
 
-SIDE = 3.1
+# All in inches. A fixed grid, because matplotlib's automatic layouts give up on a row as low as
+# that of the bars; it also puts each bar exactly above its map.
+SIDE, BAR = 2.5, 0.36
+LEFT, RIGHT, TOP, BOTTOM = 0.75, 1.25, 0.95, 0.6
+GAP_X, GAP_Y, GAP_BELOW_BAR = 0.62, 0.75, 0.3
 
 
 @dataclass(frozen=True)
@@ -76,40 +80,27 @@ def observation_figure(
     unknown = sorted(set(rows) - {"curve", "bar", "heat"})
     if unknown or not rows:
         raise ValueError(f"rows must be some of curve, bar and heat, got {list(rows)}")
-    figures = require("matplotlib.figure", extra="plot")
-    heights = [0.42 if row == "bar" else SIDE for row in rows]
-    figure = figures.Figure(
-        figsize=(SIDE * len(columns) + 1.2, sum(heights) + 0.7 * len(rows)), layout="constrained"
-    )
-    coloured = [k for k, row in enumerate(rows) if row != "curve"]
-    # The scale of colours has a column of its own, beside the last row that needs it.
-    widths = [1.0] * len(columns) + ([0.06] if coloured else [])
-    grid = figure.subplots(
-        len(rows),
-        len(widths),
-        squeeze=False,
-        gridspec_kw={"height_ratios": heights, "width_ratios": widths},
-    )
+    figure, grid, scale = _grid(len(columns), rows)
     limit = _limit(columns, fewest)
     for across, column in enumerate(columns):
         for down, row in enumerate(rows):
-            ax = grid[down, across]
+            ax = grid[down][across]
             if row == "curve":
                 reliability_diagram(column.curve, ax)
             elif row == "bar":
                 heatmap.similarity_bar(column.bar, ax, palette=palette, limit=limit)
+                if row != rows[-1]:  # the map below has the same axis
+                    ax.set_xlabel("")
+                    ax.tick_params(labelbottom=False)
             else:
                 heatmap.heat_map(
                     column.heat, ax, palette=palette, limit=limit, fewest=fewest, colorbar=False
                 )
             if across:
                 ax.set_ylabel("")
-        grid[0, across].set_title(_heading(column, rows[0]), fontsize=11, color=INK)
-    if coloured:
-        for down in range(len(rows)):
-            if down != coloured[-1]:
-                figure.delaxes(grid[down, -1])
-        _shared_scale(grid[coloured[-1], -1], limit, palette)
+        grid[0][across].set_title(_heading(column, rows[0]), fontsize=11, color=INK)
+    if scale is not None:
+        _shared_scale(scale, limit, palette)
     if title:
         figure.suptitle(title, fontsize=12, color=INK)
     return figure
@@ -160,6 +151,31 @@ def sensitivity_figure(
     if title:
         figure.suptitle(title, fontsize=12, color=INK)
     return figure
+
+
+def _grid(columns: int, rows: Sequence[str]) -> tuple[Any, list[list[Any]], Any]:
+    """A figure, its axes by row and column, and axes for the scale of colours if one is needed."""
+    figures = require("matplotlib.figure", extra="plot")
+    heights = [BAR if row == "bar" else SIDE for row in rows]
+    below = [GAP_BELOW_BAR if row == "bar" else GAP_Y for row in rows[:-1]]
+    coloured = any(row != "curve" for row in rows)
+    width = LEFT + columns * SIDE + (columns - 1) * GAP_X + (RIGHT if coloured else 0.3)
+    height = TOP + sum(heights) + sum(below) + BOTTOM
+    figure = figures.Figure(figsize=(width, height))
+
+    def place(x: float, y: float, w: float, h: float) -> Any:
+        return figure.add_axes((x / width, y / height, w / width, h / height))
+
+    grid: list[list[Any]] = []
+    scale, top = None, height - TOP
+    for tall, gap, row in zip(heights, [*below, 0.0], rows, strict=True):
+        floor = top - tall
+        grid.append([place(LEFT + k * (SIDE + GAP_X), floor, SIDE, tall) for k in range(columns)])
+        last = row == [r for r in rows if r != "curve"][-1] if coloured else False
+        if last:
+            scale = place(width - RIGHT + 0.18, floor, 0.12, max(tall, SIDE))
+        top = floor - gap
+    return figure, grid, scale
 
 
 def _heading(column: Column, first: str) -> str:
