@@ -11,6 +11,8 @@ from click.testing import CliRunner
 from simi_mailbox import prior
 from simi_mailbox.cli.prior import prior as command
 from simi_mailbox.prior.judge import METHODS, METRICS, difference_by_split, table
+from simi_mailbox.prior.past import look_at
+from simi_mailbox.prior.picture import Seen, draw
 from tests.prior.conftest import past_run
 
 
@@ -96,6 +98,23 @@ def test_settings_are_learned_and_judged_from_the_bank(tmp_path, monkeypatch):
     rows = [json.loads(line) for line in (tmp_path / "judged/rows.jsonl").open()]
     assert len(rows) == 3 * len(METHODS)
     assert "Digits MLP | 3 |" in (tmp_path / "judged/table.md").read_text()
+    picture = tmp_path / "prior.png"
+    done = CliRunner().invoke(command, ["draw", *options, "--out", str(picture)])
+    assert done.exit_code == 0, done.output
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_picture_shows_sums_over_runs():
+    looked = look_at(past_run(0))
+    one, two = Seen.of("a", [looked]), Seen.of("a", [looked, looked])
+    np.testing.assert_allclose(two.line, 2 * one.line)
+    inside = np.abs(looked.confidence - looked.mean) < 0.2
+    assert one.line[1].sum() >= inside.sum()
+    assert one.cells[1].sum() == (looked.confidence >= 0.2).sum()
+    figure = draw(prior.learned(), [one, two])
+    lines = figure.axes[0].get_lines()
+    slope = lines[-2].get_ydata()
+    assert (np.diff(slope) < 0).all()
 
 
 def test_the_table_counts_and_averages():

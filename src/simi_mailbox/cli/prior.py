@@ -96,6 +96,24 @@ def judge(out: Path, graphs: str, backbones: str) -> None:
     click.echo(f"{out}: {len(rows)} rows")
 
 
+@prior.command()
+@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--graphs", default="", help="Banked graphs, by commas (default: all here).")
+@click.option("--backbones", default="gcn,gat", show_default=True, help="Banked backbones.")
+def draw(out: Path, graphs: str, backbones: str) -> None:
+    """Draw the shipped prior beside the residuals of banked runs."""
+    from simi_mailbox.models.bank import LogitBank
+    from simi_mailbox.prior import learned
+    from simi_mailbox.prior.bank import banked_pictures
+    from simi_mailbox.prior.picture import draw as figure
+
+    settings = list(banked_pictures(LogitBank(), _names(graphs), backbones.split(",")))
+    if not settings:
+        raise click.ClickException("the bank holds no run of these graphs")
+    figure(learned(), settings).savefig(out, dpi=110)
+    click.echo(f"{out}: {len(settings)} settings")
+
+
 def _names(graphs: str) -> list[str]:
     from simi_mailbox.data import available
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simi_mailbox.prior.corpus import Setting
-from simi_mailbox.prior.past import PastRun, gather
+from simi_mailbox.prior.past import PastRun, gather, look_at
 
 if TYPE_CHECKING:
     from simi_mailbox.models.bank import BankedRun, LogitBank, RunKey
+    from simi_mailbox.prior.picture import Seen
 
 FEWEST_RUNS = 3
 FEWEST_NODES = 1000
@@ -22,9 +23,26 @@ PROTOCOLS = ("folds", "official")
 def banked_settings(
     bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str]
 ) -> Iterator[Setting]:
-    """Settings of all graphs and backbones of which the bank holds runs; none is trained.
+    """Settings of all graphs and backbones of which the bank holds runs; none is trained."""
+    for keys in _places(bank, graphs, backbones):
+        yield _setting(bank, keys)
 
-    A graph is taken under the protocol it is published with: the official splits where it has
+
+def banked_pictures(
+    bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str]
+) -> Iterator[Seen]:
+    """What `simi_mailbox.prior.picture` draws of the same settings."""
+    from simi_mailbox.prior.picture import Seen
+
+    for keys in _places(bank, graphs, backbones):
+        runs = [past_run(run) for key in keys if (run := bank.find(key)) is not None]
+        yield Seen.of(f"{keys[0].dataset} {keys[0].backbone}", [look_at(run) for run in runs])
+
+
+def _places(
+    bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str]
+) -> Iterator[list[RunKey]]:
+    """A graph is taken under the protocol it is published with: the official splits where it has
     those only, the folds elsewhere.
     """
     from simi_mailbox.data.catalogue import find
@@ -34,7 +52,7 @@ def banked_settings(
             for protocol in PROTOCOLS:
                 keys = banked_keys(bank, graph, backbone, protocol)
                 if len(keys) >= FEWEST_RUNS:
-                    yield _setting(bank, keys)
+                    yield keys
                     break
 
 

@@ -39,7 +39,8 @@ def between_groups(
     if seen.sum() < 3:
         return 0.0, np.inf
     n = count[seen]
-    weight = n**2 / np.maximum(variance[seen], SMALLEST_VARIANCE * n)
+    noise = np.maximum(variance[seen], SMALLEST_VARIANCE * n)
+    weight = n**2 / noise
     mean = total[seen] / n
     columns = [np.ones(len(n))] + ([] if slope_of is None else [slope_of[seen]])
     x = np.stack(columns, axis=1) * np.sqrt(weight)[:, None]
@@ -49,4 +50,7 @@ def between_groups(
     scale = float(weight.sum() - (weight**2).sum() / weight.sum())
     if chance < 1 or not scale > 0:
         return 0.0, np.inf
-    return (scatter - chance) / scale, float(np.sqrt(2 * chance)) / scale
+    # Of a standardised sum of coin throws the square has variance 2 + about 1 / noise: a group
+    # that expects less than one error is no normal variable.
+    error = float(np.sqrt(2 * chance + (1.0 / noise).sum())) / scale
+    return (scatter - chance) / scale, error

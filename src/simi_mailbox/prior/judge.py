@@ -51,8 +51,8 @@ def _run_rows(run: BankedRun) -> Iterator[Row]:
     )
     for method, calibrator in zip(METHODS, calibrators, strict=True):
         calibrator.fit(run.logits, dataset.y, mask=split.val, graph=dataset.graph)
-        probs = calibrator.predict_proba(run.logits, graph=dataset.graph)[split.test]
-        scores = evaluate(probs.double().numpy(), dataset.y[split.test])
+        probs = calibrator.predict_proba(run.logits, graph=dataset.graph).double().numpy()
+        scores = evaluate(probs[split.test], dataset.y[split.test])
         row: Row = {
             "graph": dataset.name,
             "backbone": run.key.backbone,

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from simi_mailbox.calibrators.inputs import CalibrationData, read_index, read_labels, read_nodes
 from simi_mailbox.grouping import find_groups
 from simi_mailbox.prior.between import between_groups
 from simi_mailbox.prior.corpus import Equations, Setting
-from simi_mailbox.prior.terms import precision, terms
+from simi_mailbox.prior.terms import Floats, precision, terms
 from simi_mailbox.softmax import confidence
 
 GROUPS = 20
@@ -54,19 +55,53 @@ class PastRun:
     family: str = ""
 
 
-def look_at(run: PastRun) -> tuple[Equations, float, int]:
-    """The normal equations of one run, the variance between its groups, its number of labels.
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """What went wrong on the nodes of a past run that were neither trained nor calibrated on.
 
-    Looked at are the residuals, after temperature scaling on the calibration nodes, of all other
-    nodes that the GNN was not trained on.
+    Attributes
+    ----------
+    confidence, similarity, residual, group : arrays
+        Of these nodes: confidence after temperature scaling on the calibration nodes, mailbox,
+        correct − confidence, and group as `SimiMailbox` makes them.
+    mean : float
+        Mean confidence of all nodes.
+    labels : int
+        Number of calibration nodes.
+    """
+
+    confidence: Floats
+    similarity: Floats
+    residual: Floats
+    group: npt.NDArray[np.int64]
+    mean: float
+    labels: int
+
+    def equations(self) -> Equations:
+        """The normal equations of the prior's regression."""
+        c = self.confidence
+        return Equations.of(terms(c, self.mean, self.labels), self.residual, precision(c))
+
+    def between(self) -> float:
+        """Variance between groups, about the run's own slope."""
+        c = self.confidence
+        count, total, spread, place = (
+            np.bincount(self.group, values, minlength=GROUPS).astype(np.float64)
+            for values in (np.ones(len(c)), self.residual, c * (1.0 - c), c)
+        )
+        return between_groups(total, spread, count, place / np.maximum(count, 1.0))[0]
+
+
+def look_at(run: PastRun) -> Residuals:
+    """The residuals of one run.
 
     Examples
     --------
     >>> from simi_mailbox.data.synthetic import calibration_problem
     >>> p = calibration_problem(500, 3, seed=0)
-    >>> equations, _, labels = look_at(PastRun("a", "gcn", p.logits, p.y, p.graph, range(100)))
-    >>> equations.matrix.shape, labels
-    ((2, 2), 100)
+    >>> seen = look_at(PastRun("a", "gcn", p.logits, p.y, p.graph, range(100)))
+    >>> len(seen.residual), seen.equations().matrix.shape
+    (400, (2, 2))
     """
     # Imported here: the calibrators import the prior.
     from simi_mailbox.calibrators.grouped import node_points
@@ -86,19 +121,18 @@ def look_at(run: PastRun) -> tuple[Equations, float, int]:
     if not judged.any():
         raise ValueError(f"{run.graph_name}: no labelled node is left to learn from")
     temperature = float(global_temperature(data).temperatures[0])
-    confidences = confidence(nodes.logits, temperature).numpy()
-    mean = float(confidences.mean())
+    c = confidence(nodes.logits, temperature).numpy()
     right = nodes.logits.argmax(dim=1).numpy() == y
-    c, residual = confidences[judged], (right - confidences)[judged]
-    equations = Equations.of(terms(c, mean, len(labelled)), residual, precision(c))
     points = node_points(data)
-    group = find_groups(points, min(GROUPS, n)).assign(points)[judged]
-    count, total, spread, place = (
-        np.bincount(group, values, minlength=GROUPS).astype(np.float64)
-        for values in (np.ones(len(c)), residual, c * (1.0 - c), c)
+    group = find_groups(points, min(GROUPS, n)).assign(points)
+    return Residuals(
+        confidence=c[judged],
+        similarity=points[judged, 1],
+        residual=(right - c)[judged],
+        group=group[judged],
+        mean=float(c.mean()),
+        labels=len(labelled),
     )
-    between, _ = between_groups(total, spread, count, place / np.maximum(count, 1.0))
-    return equations, between, len(labelled)
 
 
 def gather(runs: Iterable[PastRun], facts: dict[str, Any] | None = None) -> Iterator[Setting]:
@@ -115,7 +149,8 @@ def gather(runs: Iterable[PastRun], facts: dict[str, Any] | None = None) -> Iter
     found: dict[tuple[str, str, str], list[tuple[Equations, float, int]]] = defaultdict(list)
     for run in runs:
         key = (run.graph_name, run.family or run.graph_name, run.backbone)
-        found[key].append(look_at(run))
+        looked = look_at(run)
+        found[key].append((looked.equations(), looked.between(), looked.labels))
     for (graph, family, backbone), parts in found.items():
         equations = Equations.mean(part[0] for part in parts)
         between = float(np.mean([part[1] for part in parts]))
