@@ -182,12 +182,29 @@ def test_sensitivity_draws_the_stored_means(tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     assert out.exists()
     named = dict(drawn["Cora"]["N"])
-    assert set(named) == {"simi-mailbox", "simi-mailbox-paper", "simi-mailbox-oracle"}
+    assert set(named) == {
+        "simi-mailbox",
+        "simi-mailbox-paper",
+        "simi-mailbox-oracle (reads test labels)",
+    }
     curve = named["simi-mailbox"]
     assert curve.values.tolist() == [5, 10, 15, 20, 25, 30]
     np.testing.assert_allclose(curve.mean, curve.values + 0.05)
     np.testing.assert_allclose(curve.std, 0.05)
     assert curve.runs == 2
+
+
+def test_a_method_has_one_colour_in_all_panels_and_one_legend():
+    def curve(level):
+        return analysis.sensitivity([5, 10], [[level], [level]], parameter="N")
+
+    made = plots.sensitivity_figure(
+        {"Cora": {"N": [("a", curve(1)), ("b", curve(2))], "λ": [("b", curve(3))]}}
+    )
+    top, bottom = made.axes
+    assert top.lines[1].get_color() == bottom.lines[0].get_color()
+    assert top.lines[0].get_color() != top.lines[1].get_color()
+    assert [text.get_text() for text in made.legends[0].get_texts()] == ["a", "b"]
 
 
 def test_methods_of_the_figures_are_known():

@@ -150,13 +150,20 @@ def _columns(
         probs, y, similarity = _pooled(method, runs)
         columns.append(
             Column(
-                method,
+                _title(method),
                 analysis.reliability_curve(probs, y),
                 analysis.similarity_bar(probs, y, similarity),
                 analysis.similarity_confidence(probs, y, similarity, cell=cell),
             )
         )
     return columns, len(runs)
+
+
+def _title(method: str) -> str:
+    """Name of a method with what readers must know of it, such as that it reads test labels."""
+    from simi_mailbox.experiments.methods import NOTES
+
+    return f"{method} ({NOTES[method]})" if method in NOTES else method
 
 
 def _pooled(method: str, runs: Sequence[Any]) -> tuple[Any, Any, Any]:
@@ -205,7 +212,7 @@ def _sensitivity(
     for dataset in datasets:
         curves = {
             parameter: [
-                (method, curve)
+                (_title(method), curve)
                 for method in methods
                 if (curve := _curve(result, dataset, backbone, method, parameter)) is not None
             ]

@@ -130,24 +130,38 @@ def sensitivity_figure(
     figures = require("matplotlib.figure", extra="plot")
     parameters = list(dict.fromkeys(name for curves in panels.values() for name in curves))
     figure = figures.Figure(
-        figsize=(3.4 * len(panels) + 0.6, 2.7 * len(parameters) + 0.6), layout="constrained"
+        figsize=(max(3.4 * len(panels) + 0.6, 5.0), 2.7 * len(parameters) + 1.0),
+        layout="constrained",
     )
     grid = figure.subplots(len(parameters), len(panels), squeeze=False)
+    names = dict.fromkeys(
+        name for rows in panels.values() for curves in rows.values() for name, _ in curves
+    )
+    colours = {name: SERIES[k % len(SERIES)] for k, name in enumerate(names)}
+    shown: dict[str, Any] = {}
     for across, (dataset, by_parameter) in enumerate(panels.items()):
         grid[0, across].set_title(dataset, fontsize=11, color=INK)
         for down, parameter in enumerate(parameters):
             ax = grid[down, across]
             named = by_parameter.get(parameter, ())
-            for k, (name, curve) in enumerate(named):
-                sensitivity_curve(curve, ax, label=name, color=SERIES[k % len(SERIES)])
             if not named:
                 ax.set_axis_off()
                 continue
+            for name, curve in named:
+                sensitivity_curve(curve, ax, label=name, color=colours[name])
             if across:
                 ax.set_ylabel("")
-            legend = ax.get_legend()
-            if legend is not None and (across or down):
-                legend.remove()
+            shown |= dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+            ax.get_legend().remove()
+    figure.legend(
+        shown.values(),
+        shown.keys(),
+        loc="outside lower center",
+        ncols=2 if len(panels) == 1 else len(shown),
+        frameon=False,
+        fontsize=9,
+        labelcolor=INK,
+    )
     if title:
         figure.suptitle(title, fontsize=12, color=INK)
     return figure
