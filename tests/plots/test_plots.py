@@ -54,6 +54,7 @@ def objects(case):
 )
 def test_plot_draws_on_the_axes_given_and_opens_no_other_figure(case, name):
     table = objects(case)[name]
+    plt.close("all")
     figure, (left, right) = plt.subplots(1, 2)
     assert table.plot(left) is left
     assert left.has_data()
