@@ -9,7 +9,7 @@ from torch import Tensor
 
 from simi_mailbox.graph import Graph
 
-BLOCK_ENTRIES = 1 << 18
+BLOCK_ENTRIES = 1 << 16
 """Neighbour entries looked at together; one number of memory each."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-BLOCK_ELEMENTS = 1 << 19
+BLOCK_ELEMENTS = 1 << 17
 """Logits looked at together: a block of float64 and its copy fit into a processor's cache."""
 
 
