@@ -53,6 +53,7 @@ class GETS(Calibrator):
     list of parameters, and stay random); they have one row per degree up to 255, above which
     degrees share a row (there, as many rows as the largest degree); the adjacency always has self
     loops (there, only on Planetoid graphs). The gate is balanced over all nodes, as there.
+    Features enter as they are given: pass those that the GNN was trained on, in the same scale.
 
     Examples
     --------
