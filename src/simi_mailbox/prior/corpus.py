@@ -124,8 +124,7 @@ class Corpus:
         """Learn: one regression over all settings alike, then its worth on families left out."""
         slope, luck = self._coefficients()
         weight, spread = self._worth()
-        # Medians: one graph on which something is large says that this happens, not how often.
-        between = float(np.median([s.between for s in self.settings]))
+        groups = float(np.mean([np.sqrt(max(s.between, 0.0)) for s in self.settings]))
         graphs = sorted({s.graph for s in self.settings})
         backbones = sorted({s.backbone for s in self.settings})
         runs = sum(s.runs for s in self.settings)
@@ -134,7 +133,7 @@ class Corpus:
             luck=luck,
             weight=weight,
             weight_spread=spread,
-            group_spread=max(float(np.sqrt(max(between, 0.0))), SMALLEST_SPREAD),
+            group_spread=max(groups, SMALLEST_SPREAD),
             fewest_labels=min(s.labels for s in self.settings),
             origin=f"{', '.join(graphs)} with {', '.join(backbones)}, {runs} runs",
         )
@@ -151,6 +150,7 @@ class Corpus:
             found += [value / slope for value in own if value is not None and slope != 0]
         if not found:
             return UNKNOWN, WEIGHT_SPREADS[1]
+        # Medians: a graph with a steep slope of its own says that this happens, not how often.
         middle = float(np.median(found))
         spread = 1.4826 * float(np.median(np.abs(np.array(found) - middle)))
         return float(np.clip(middle, 0.0, MOST_TRUST)), float(np.clip(spread, *WEIGHT_SPREADS))

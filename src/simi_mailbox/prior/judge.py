@@ -20,18 +20,19 @@ Row = dict[str, Any]
 
 def judged_rows(bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str]) -> Iterator[Row]:
     """One row per banked run and method; test labels are read by the metrics only."""
-    from simi_mailbox.prior.bank import PROTOCOLS, banked_keys
+    from simi_mailbox.prior.bank import FEWEST_RUNS, PROTOCOLS, banked_keys
 
     for graph in graphs:
         for backbone in backbones:
             for protocol in PROTOCOLS:
                 keys = banked_keys(bank, graph, backbone, protocol)
+                if len(keys) < FEWEST_RUNS:
+                    continue
                 for key in keys:
                     run = bank.find(key)
                     if run is not None:
                         yield from _run_rows(run)
-                if keys:
-                    break
+                break
 
 
 def _run_rows(run: BankedRun) -> Iterator[Row]:
