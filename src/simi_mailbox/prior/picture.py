@@ -66,7 +66,7 @@ def draw(prior: Prior, settings: Iterable[Seen]) -> Any:
     middle = (EDGES[1:] + EDGES[:-1]) / 2
     for one in settings:
         left.plot(middle, 100 * _mean(one.line), color=MUTED, lw=0.7, alpha=0.6)
-    pooled = np.nanmean([_mean(one.line) for one in settings], axis=0)
+    pooled = _pooled([_mean(one.line) for one in settings])
     left.plot(middle, 100 * pooled, color=INK, lw=2, marker="o", ms=4, label="mean of all")
     left.plot(middle, 100 * prior.shape(middle, 0.0), color=ACCENT, lw=2, label="the prior's slope")
     left.axhline(0, color=INK, lw=0.6)
@@ -77,7 +77,7 @@ def draw(prior: Prior, settings: Iterable[Seen]) -> Any:
         title="One grey line per graph and backbone",
     )
     left.legend(frameon=False)
-    surface = 100 * np.nanmean([_mean(one.cells) for one in settings], axis=0).T
+    surface = 100 * _pooled([_mean(one.cells) for one in settings]).T
     colours = diverging("blue-orange")
     image = right.imshow(surface, origin="lower", cmap=colours, vmin=-6, vmax=6, aspect="auto")
     ticks = np.arange(len(CONFIDENCE_EDGES)) - 0.5
@@ -96,3 +96,11 @@ def draw(prior: Prior, settings: Iterable[Seen]) -> Any:
 def _mean(sums: Floats) -> Floats:
     total, count = sums
     return np.where(count >= FEWEST, total / np.maximum(count, 1), np.nan)
+
+
+def _pooled(means: list[Floats]) -> Floats:
+    """Mean over the settings that have enough nodes at a place; NaN where none has."""
+    values = np.stack(means)
+    known = np.isfinite(values)
+    total = np.where(known, values, 0.0).sum(axis=0)
+    return np.where(known.any(axis=0), total / np.maximum(known.sum(axis=0), 1), np.nan)
