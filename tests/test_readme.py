@@ -26,7 +26,7 @@ def test_the_three_lines_of_code_do_what_they_say():
     np.testing.assert_array_equal(names["probs"].argmax(1), problem.logits.argmax(1))
 
 
-@pytest.mark.parametrize("page", sorted(p.name for p in ROOT.glob("docs/*.md")) + ["README.md"])
+@pytest.mark.parametrize("page", [*sorted(p.name for p in ROOT.glob("docs/*.md")), "README.md"])
 def test_links_and_pictures_are_there(page):
     path = ROOT / page if page == "README.md" else ROOT / "docs" / page
     links = re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))
