@@ -66,9 +66,9 @@ def check_slices(table, members, probs, y):
         np.testing.assert_allclose(table.accuracy[k], metrics.accuracy(probs[nodes], y[nodes]))
         np.testing.assert_allclose(table.gap[k], (right[nodes] - said).mean(), atol=1e-12)
         np.testing.assert_allclose(table.ece[k], metrics.ece(probs[nodes], y[nodes]))
-        if len(nodes) > 1:
-            spread = np.std(right[nodes] - said, ddof=1) / np.sqrt(len(nodes))
-            np.testing.assert_allclose(table.gap_error[k], spread)
+        n, hits = len(nodes), right[nodes].sum()
+        share = (hits + 2) / (n + 4)
+        np.testing.assert_allclose(table.gap_error[k], np.sqrt(share * (1 - share) / n))
 
 
 def test_by_degree(case):
@@ -131,6 +131,13 @@ def test_only_chosen_nodes_are_judged(case):
         probs,
         y,
     )
+
+
+def test_a_handful_of_right_nodes_is_not_certain():
+    probs = np.array([[0.75, 0.25]] * 3)
+    table = by_class(probs, np.zeros(3, dtype=int))
+    assert table.gap[0] == 0.25
+    assert table.gap[0] < 2 * table.gap_error[0]
 
 
 def test_bad_input_is_refused(case):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from simi_mailbox.analysis.cells import counts_of, ece_of, mean_of, unit_bins
+from simi_mailbox.analysis.cells import accuracy_error, counts_of, ece_of, mean_of, unit_bins
 from simi_mailbox.analysis.judged import (
     FloatArray,
     IntArray,
@@ -37,8 +37,8 @@ class Breakdown:
     confidence, accuracy, gap : float64 [s]
         Means and ``accuracy - confidence``; NaN where a slice is empty or labels are not known.
     gap_error : float64 [s]
-        Standard error of the gap, √(variance of (correct − confidence) / count): a gap within two
-        of it is no news. NaN for slices of fewer than two nodes.
+        Standard error of the accuracy, and so of the gap (see `cells.accuracy_error`): a gap within
+        two of it is no news.
     ece : float64 [s]
         Expected calibration error inside the slice; small slices have a large one by chance alone.
     """
@@ -202,20 +202,17 @@ def _table(
     by: str, labels: Sequence[str], slices: IntArray, judged: Judged, bins: int
 ) -> Breakdown:
     count = len(labels)
-    residual = judged.correct - judged.confidence
     counts = counts_of(slices, count)
-    gap = mean_of(slices, residual, count)
-    squares = np.bincount(slices, weights=(residual - gap[slices]) ** 2, minlength=count)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        error = np.where(counts > 1, np.sqrt(squares / (counts - 1) / counts), np.nan)
+    confidence = mean_of(slices, judged.confidence, count)
+    accuracy = mean_of(slices, judged.correct, count)
     return Breakdown(
         by,
         tuple(labels),
         counts,
-        mean_of(slices, judged.confidence, count),
-        mean_of(slices, judged.correct, count),
-        gap,
-        error,
+        confidence,
+        accuracy,
+        accuracy - confidence,
+        accuracy_error(accuracy, counts),
         ece_of(slices, judged.confidence, judged.correct, count, bins=bins),
     )
 

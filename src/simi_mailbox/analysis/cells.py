@@ -36,6 +36,17 @@ def variance_of(cell: IntArray, values: FloatArray, num_cells: int) -> FloatArra
         return np.where(counts > 1, squares / (counts - 1), np.nan)
 
 
+def accuracy_error(accuracy: FloatArray, counts: IntArray) -> FloatArray:
+    """Standard error of a share of right nodes; NaN where there are none.
+
+    √(p (1 − p) / n) with p of the nodes and of two more right and two more wrong ones (Agresti and
+    Coull): three nodes that are all right must not look certain.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = (accuracy * counts + 2) / (counts + 4)
+        return np.where(counts > 0, np.sqrt(share * (1 - share) / counts), np.nan)
+
+
 def ece_of(
     cell: IntArray,
     confidence: FloatArray,

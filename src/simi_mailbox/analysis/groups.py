@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from simi_mailbox.analysis.cells import counts_of, mean_of
+from simi_mailbox.analysis.cells import accuracy_error, counts_of, mean_of
 from simi_mailbox.analysis.judged import (
     FloatArray,
     IntArray,
@@ -38,7 +38,7 @@ class GroupMap:
     said_before, said_after, accuracy : float64 [G]
         Mean confidence before and after calibration, and accuracy, of the judged nodes.
     gap_error : float64 [G]
-        Standard error of ``accuracy - said_after``; NaN for fewer than two judged nodes.
+        Standard error of the accuracy, and so of both gaps; NaN without judged nodes.
     """
 
     confidence: FloatArray
@@ -140,12 +140,8 @@ def group_map(
     if calibration is not None:
         labels = counts_of(g[read_nodes(calibration, n)], count)
     own = g[judged_after.nodes]
-    residual = judged_after.correct - judged_after.confidence
     size = counts_of(own, count)
-    centre = mean_of(own, residual, count)
-    squares = np.bincount(own, weights=(residual - centre[own]) ** 2, minlength=count)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        error = np.where(size > 1, np.sqrt(squares / (size - 1) / size), np.nan)
+    accuracy = mean_of(own, judged_after.correct, count)
     return GroupMap(
         confidence=mean_of(g, everyone.confidence, count),
         similarity=mean_of(g, per_node(similarity, everyone, n, "similarity"), count),
@@ -155,6 +151,6 @@ def group_map(
         judged=size,
         said_before=mean_of(own, judged_before.confidence, count),
         said_after=mean_of(own, judged_after.confidence, count),
-        accuracy=mean_of(own, judged_after.correct, count),
-        gap_error=error,
+        accuracy=accuracy,
+        gap_error=accuracy_error(accuracy, size),
     )
