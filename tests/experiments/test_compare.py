@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from simi_mailbox.experiments.compare import paired, summarise
+from simi_mailbox.experiments.compare import paired, standing, summarise
 
 
 def grid(values: np.ndarray) -> dict[tuple[int, int, int], float]:
@@ -79,3 +80,79 @@ def test_summary_leaves_out_what_is_not_finite() -> None:
     assert found is not None
     assert (found.mean, found.runs) == (1.0, 1)
     assert summarise({(0, 0, 0): math.nan}) is None
+
+
+def runs_of(
+    mean: float, by_split: list[float], folds: int = 3
+) -> dict[tuple[int, int, int], float]:
+    """Values of five splits with three folds each: a mean and what each split adds."""
+    return {
+        (split, fold, 0): mean + extra + 0.01 * (fold - 1)
+        for split, extra in enumerate(by_split)
+        for fold in range(folds)
+    }
+
+
+OURS = runs_of(3.0, [0.0, 0.4, -0.3, 0.1, -0.2])
+
+
+def test_the_lowest_mean_is_best_however_close_the_rival() -> None:
+    values = {
+        "near": runs_of(3.01, [0.3, -0.4, 0.2, 0.0, -0.1]),
+        "ours": OURS,
+        "far": runs_of(9.0, [0.0] * 5),
+    }
+    found = standing("ours", values, least=15)
+    assert (found.verdict, found.best, found.rival) == ("best", "ours", "near")
+    assert found.paired is not None
+    assert found.paired.difference == pytest.approx(found.mean - found.rival_mean)
+    assert found.few == ()
+
+
+def test_a_lower_mean_whose_interval_holds_zero_is_a_tie() -> None:
+    values = {"ours": OURS, "theirs": runs_of(2.9, [0.5, -0.6, 0.4, -0.5, 0.2])}
+    found = standing("ours", values, least=15)
+    assert found.paired is not None
+    assert found.paired.low < 0 < found.paired.high
+    assert (found.verdict, found.best) == ("tied", "theirs")
+
+
+def test_a_rival_that_is_lower_in_every_split_leaves_us_behind() -> None:
+    values = {"ours": OURS, "theirs": runs_of(2.5, [0.0, 0.4, -0.3, 0.12, -0.22])}
+    found = standing("ours", values, least=15)
+    assert (found.verdict, found.best) == ("behind", "theirs")
+    assert found.rival_mean < found.mean
+
+
+def test_a_rival_needs_all_runs() -> None:
+    """The same clearly better rival with one run missing, or one not finite, does not count."""
+    better = runs_of(1.0, [0.0] * 5)
+    short = dict(list(better.items())[:-1])
+    broken = {**better, (0, 0, 0): math.nan}
+    values = {
+        "ours": OURS,
+        "short": short,
+        "broken": broken,
+        "none": {},
+        "full": runs_of(5, [0] * 5),
+    }
+    found = standing("ours", values, least=15)
+    assert (found.verdict, found.rival) == ("best", "full")
+    assert found.few == (("short", 14), ("broken", 14), ("none", 0))
+
+
+@pytest.mark.parametrize("ours", [{}, dict(list(OURS.items())[:14])], ids=["none", "one short"])
+def test_a_method_that_lacks_runs_itself_is_not_judged(ours: dict[Any, float]) -> None:
+    found = standing("ours", {"ours": ours, "theirs": OURS}, least=15)
+    assert (found.verdict, found.paired, found.runs) == ("", None, len(ours))
+    assert found.rival == "theirs"
+
+
+def test_without_a_rival_there_is_no_verdict() -> None:
+    found = standing("ours", {"ours": OURS, "theirs": {}}, least=15)
+    assert (found.verdict, found.rival) == ("", "")
+    assert math.isnan(found.rival_mean)
+
+
+def test_equal_means_are_best() -> None:
+    assert standing("ours", {"twin": dict(OURS), "ours": OURS}, least=15).verdict == "best"

@@ -1,4 +1,4 @@
-"""Means of runs, and paired comparisons with the split as the unit."""
+"""Means of runs, paired comparisons with the split as the unit, and where a method stands."""
 
 from __future__ import annotations
 
@@ -100,6 +100,87 @@ def paired(method: Mapping[Place, float], baseline: Mapping[Place, float]) -> Pa
         return None
     units = np.array([np.mean(by_split[split]) for split in sorted(by_split)])
     return _t_test(units)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where one method stands among others in one setting, for a metric that is best low.
+
+    Attributes
+    ----------
+    method, mean, runs
+        The method asked about, its mean over runs and their number; NaN without a run.
+    rival, rival_mean
+        The other method with the lowest mean; "" and NaN if there is none.
+    paired
+        The method against that rival.
+    verdict
+        "best": no rival has a lower mean. "tied": the rival's is lower, but the 95 % interval of
+        the paired difference holds zero. "behind": it does not. "" where this cannot be said.
+    few
+        Methods with too few runs to be a rival, and how many they have.
+    """
+
+    method: str
+    mean: float
+    runs: int
+    rival: str
+    rival_mean: float
+    paired: Paired | None
+    verdict: str
+    few: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def best(self) -> str:
+        """The method with the lowest mean, of those that have all runs; "" if there is none."""
+        return self.method if self.verdict == "best" else self.rival
+
+
+def standing(method: str, values: Mapping[str, Mapping[Place, float]], *, least: int) -> Standing:
+    """Hold a method against the best of the others.
+
+    Parameters
+    ----------
+    method
+        Name of the method.
+    values
+        Its values and those of all others, by name: the lower the better.
+    least
+        Finite values that a method must have to be compared: half a sample may be lucky.
+
+    Examples
+    --------
+    >>> worse = {(split, 0, 0): 3.0 + split for split in range(5)}
+    >>> better = {(split, 0, 0): 2.0 + 1.1 * split for split in range(5)}
+    >>> found = standing("ours", {"ours": worse, "theirs": better, "third": {}}, least=5)
+    >>> found.verdict, found.best, found.few
+    ('behind', 'theirs', (('third', 0),))
+    >>> standing("theirs", {"ours": worse, "theirs": better}, least=5).verdict
+    'best'
+    """
+    known = {name: summarise(given) for name, given in values.items()}
+    runs = {name: summary.runs if summary else 0 for name, summary in known.items()}
+    means = {name: found.mean for name, found in known.items() if found and found.runs >= least}
+    own = known[method]
+    rivals = [name for name in means if name != method]
+    rival = min(rivals, key=means.__getitem__, default="")
+    against = paired(values[method], values[rival]) if rival and method in means else None
+    return Standing(
+        method=method,
+        mean=own.mean if own else math.nan,
+        runs=runs[method],
+        rival=rival,
+        rival_mean=means.get(rival, math.nan),
+        paired=against,
+        verdict=_verdict(means[method] <= means[rival], against) if against else "",
+        few=tuple((name, n) for name, n in runs.items() if n < least and name != method),
+    )
+
+
+def _verdict(lowest: bool, against: Paired) -> str:
+    if lowest:
+        return "best"
+    return "behind" if against.clear else "tied"
 
 
 def _t_test(units: np.ndarray) -> Paired:

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from simi_mailbox._extras import require
+from simi_mailbox.experiments import standings
 from simi_mailbox.experiments.tables.base import Line, TableResult
 
-NOISE = (
-    "mean ± population std over runs. Δ: (measured − printed) in printed standard deviations; "
-    "within ±1 the difference is noise."
+SPREAD = "mean ± population std over runs."
+DEVIATION = (
+    "Δ: (measured − printed) in printed standard deviations; within ±1 the difference is noise."
 )
 FLOOR = "floor: the ECE that perfectly calibrated probabilities would show by chance."
 NOTHING = "–"
@@ -26,7 +27,9 @@ CSV_HEADER = (
 
 def caption(result: TableResult) -> list[str]:
     """Sentences below a table."""
-    sentences = [f"Unit: {result.unit}; {NOISE}"]
+    sentences = [f"Unit: {result.unit}; {SPREAD}"]
+    if _has_printed(result):
+        sentences[0] += f" {DEVIATION}"
     if any(line.floor is not None for line in result.lines):
         sentences.append(FLOOR)
     if result.baseline and any(line.paired for line in result.lines):
@@ -57,7 +60,14 @@ def terminal(result: TableResult, width: int | None = None) -> str:
     stream = io.StringIO()
     console = console_module.Console(file=stream, width=width or WIDTH, highlight=False)
     console.print(table)
-    for sentence in caption(result):
+    if result.standings:
+        judged = table_module.Table(title=standings.title(result), box=box.SIMPLE_HEAD)
+        for name in standings.HEADER:
+            judged.add_column(name, overflow="fold")
+        for row in standings.cells(result):
+            judged.add_row(*(cell.replace("[", "\\[") for cell in row))
+        console.print(judged)
+    for sentence in [*caption(result), *standings.sentences(result)]:
         console.print(sentence, markup=False)
     return stream.getvalue()
 
@@ -65,8 +75,13 @@ def terminal(result: TableResult, width: int | None = None) -> str:
 def markdown(result: TableResult) -> str:
     """A matrix of measured (printed) means, then one line per cell with everything."""
     text = [f"# {result.name}: {result.title}", ""]
-    text += ["Measured mean ± std, in brackets the printed mean.", ""]
+    brackets = ", in brackets the printed mean" if _has_printed(result) else ""
+    text += [f"Measured mean ± std{brackets}.", ""]
     text += _grid([["graph", "backbone", *map(_title(result), result.methods())], *_matrix(result)])
+    if result.standings:
+        text += ["", f"## {standings.title(result)}", ""]
+        text += _grid([list(standings.HEADER), *standings.cells(result)])
+        text += ["", *(f"* {sentence}" for sentence in standings.sentences(result))]
     text += ["", "## Cell by cell", ""]
     lines = [[line.dataset, line.backbone.upper(), *_cells(line, result)] for line in result.lines]
     text += _grid([["graph", "backbone", *_header(result)], *lines])
@@ -116,8 +131,10 @@ def latex(result: TableResult) -> str:
         measured = [_latex_number(_measured(line, result)) for line in lines]
         printed = [_latex_number(_printed(line, result)) for line in lines]
         body.append(f"{dataset} & {backbone.upper()} & {' & '.join(measured)} \\\\")
-        body.append(f" & \\emph{{printed}} & {' & '.join(printed)} \\\\")
+        if _has_printed(result):
+            body.append(f" & \\emph{{printed}} & {' & '.join(printed)} \\\\")
     title = _title(result)
+    below = [f"{result.title}.", *caption(result), *standings.sentences(result)]
     head = " & ".join(["graph", "backbone", *(_latex_text(title(name)) for name in names)])
     return "\n".join(
         [
@@ -129,7 +146,7 @@ def latex(result: TableResult) -> str:
             *body,
             "\\bottomrule",
             "\\end{tabular}",
-            f"\\caption{{{_latex_text(' '.join([result.title + '.', *caption(result)]))}}}",
+            f"\\caption{{{_latex_text(' '.join(below))}}}",
             f"\\label{{tab:{result.name}}}",
             "\\end{table}",
             "",
@@ -145,8 +162,14 @@ FORMATS: dict[str, Callable[[TableResult], str]] = {
 }
 
 
+def _has_printed(result: TableResult) -> bool:
+    return any(line.printed for line in result.lines)
+
+
 def _header(result: TableResult) -> list[str]:
-    names = ["method", "measured", "runs", "printed", "Δ"]
+    names = ["method", "measured", "runs"]
+    if _has_printed(result):
+        names += ["printed", "Δ"]
     if any(line.floor is not None for line in result.lines):
         names.append("floor")
     if any(line.paired for line in result.lines):
@@ -157,8 +180,10 @@ def _header(result: TableResult) -> list[str]:
 def _cells(line: Line, result: TableResult) -> list[str]:
     method = f"{line.method} ({line.note})" if line.note else line.method
     runs = str(line.summary.runs) if line.summary else "0"
-    cells = [method, _measured(line, result), runs, _printed(line, result), _deviation(line)]
+    cells = [method, _measured(line, result), runs]
     header = _header(result)
+    if "printed" in header:
+        cells += [_printed(line, result), _deviation(line)]
     if "floor" in header:
         cells.append(_number(line.floor, result.digits))
     if header[-1].startswith("against"):

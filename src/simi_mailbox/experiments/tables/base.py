@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from simi_mailbox.experiments.compare import Paired, Summary
+from simi_mailbox.experiments.compare import Paired, Standing, Summary
 from simi_mailbox.experiments.outcome import Unit
 from simi_mailbox.experiments.printed import Printed
 from simi_mailbox.experiments.store import ResultStore
@@ -51,7 +51,10 @@ class Line:
 
 @dataclass(frozen=True)
 class TableResult:
-    """A table ready to be rendered."""
+    """A table ready to be rendered.
+
+    ``standings`` holds, for tables that ask, where one method stands by (dataset, backbone).
+    """
 
     name: str
     title: str
@@ -60,6 +63,7 @@ class TableResult:
     baseline: str | None
     lines: tuple[Line, ...]
     caption: tuple[str, ...] = ()
+    standings: Mapping[tuple[str, str], Standing] = field(default_factory=dict)
 
     def measured(self) -> TableResult:
         """The table without the cells that nothing is known of yet."""

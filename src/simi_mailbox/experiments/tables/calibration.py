@@ -8,13 +8,24 @@ from dataclasses import dataclass, field, replace
 
 from simi_mailbox.experiments import methods, printed
 from simi_mailbox.experiments.calibration import CalibrationUnit
-from simi_mailbox.experiments.compare import Place, Summary, paired, pooled, summarise
+from simi_mailbox.experiments.compare import (
+    Place,
+    Standing,
+    Summary,
+    paired,
+    pooled,
+    standing,
+    summarise,
+)
 from simi_mailbox.experiments.methods import Method
 from simi_mailbox.experiments.outcome import Unit
 from simi_mailbox.experiments.printed import Printed
 from simi_mailbox.experiments.protocol import Run, Size, runs, size_of
 from simi_mailbox.experiments.store import ResultStore, Row
 from simi_mailbox.experiments.tables.base import Line, Selection, Table, TableResult, selected
+
+FEWEST_RUNS = 15
+"""Runs below which no method is called best, tied or behind: five splits of three folds."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +86,8 @@ class CalibrationTable(Table):
         See `CalibrationUnit`.
     baseline
         Label of the column that the others are compared with.
+    judged
+        Label of the column that is held against all others, setting by setting; None for none.
     caption
         Sentences below the table.
 
@@ -100,6 +113,7 @@ class CalibrationTable(Table):
     evaluation: str = "test"
     measure: str = "metrics"
     baseline: str | None = "temperature"
+    judged: str | None = None
     caption: tuple[str, ...] = ()
 
     @property
@@ -130,6 +144,7 @@ class CalibrationTable(Table):
 
     def result(self, store: ResultStore, selection: Selection) -> TableResult:
         lines: list[Line] = []
+        standings: dict[tuple[str, str], Standing] = {}
         cells = printed.cells(self.name)
         for dataset in selected(selection.datasets, self.datasets):
             for backbone in selected(selection.backbones, self.backbones):
@@ -140,9 +155,19 @@ class CalibrationTable(Table):
                 for column in columns:
                     shown = cells.get((dataset, backbone, column.printed or ""))
                     lines.append(self._line(cell_runs[0], column, rows, base, shown))
+                found = self._standing(columns, rows, len(cell_runs))
+                if found is not None:
+                    standings[dataset, backbone] = found
         caption = (*self.caption, *self._coverage(lines))
         return TableResult(
-            self.name, self.shows, self.unit, self.digits, self.baseline, tuple(lines), caption
+            self.name,
+            self.shows,
+            self.unit,
+            self.digits,
+            self.baseline,
+            tuple(lines),
+            caption,
+            standings,
         )
 
     def _coverage(self, lines: list[Line]) -> list[str]:
@@ -196,6 +221,15 @@ class CalibrationTable(Table):
             place: self.scale * _number(row["metrics"].get(metric))
             for place, row in rows[column.label].items()
         }
+
+    def _standing(
+        self, columns: list[Column], rows: Mapping[str, dict[Place, Row]], runs: int
+    ) -> Standing | None:
+        """Of the judged column among those shown; a method must have all runs to be a rival."""
+        if self.judged is None or self.judged not in rows:
+            return None
+        values = {column.label: self._values(rows, column) for column in columns}
+        return standing(self.judged, values, least=max(runs, FEWEST_RUNS))
 
     def _line(
         self,

@@ -13,6 +13,7 @@ _TABLES: dict[str, Table] = {}
 # Modules that register tables when imported; one that is not there yet is passed over.
 PROVIDERS = [
     "simi_mailbox.experiments.tables.paper",
+    "simi_mailbox.experiments.tables.every_method",
     "simi_mailbox.experiments.tables.timing",
     "simi_mailbox.experiments.tables.builtin",
     "simi_mailbox.experiments.downstream",

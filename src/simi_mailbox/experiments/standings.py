@@ -1,0 +1,91 @@
+"""Where a method stands, setting by setting, in words: for below a table."""
+
+from __future__ import annotations
+
+from simi_mailbox.experiments.compare import Standing
+from simi_mailbox.experiments.tables.base import TableResult
+
+HEADER = ("graph", "backbone", "lowest mean", "best rival", "difference to it", "verdict")
+NOTHING = "–"
+
+
+def title(result: TableResult) -> str:
+    """Heading of the standings; "" if the table has none."""
+    method = _method(result)
+    return f"Where {method} stands" if method else ""
+
+
+def cells(result: TableResult) -> list[list[str]]:
+    """One row of text for each setting, under `HEADER`."""
+    return [
+        [dataset, backbone.upper(), *_cells(found, result.digits)]
+        for (dataset, backbone), found in result.standings.items()
+    ]
+
+
+def sentences(result: TableResult) -> list[str]:
+    """What the verdicts mean, their sum, and which methods could not be rivals.
+
+    Examples
+    --------
+    >>> ours = Standing("ours", 1.0, 15, "theirs", 2.0, None, "best")
+    >>> result = TableResult("t", "", "percent", 2, None, (), (), {("Cora", "gcn"): ours})
+    >>> sentences(result)[1]
+    'ours is best or tied in 1 of 1 settings: 1 best, 0 tied, 0 behind.'
+    """
+    if not result.standings:
+        return []
+    method = _method(result)
+    verdicts = [found.verdict for found in result.standings.values()]
+    best, tied, behind, unknown = (verdicts.count(v) for v in ("best", "tied", "behind", ""))
+    told = [
+        f"best: no other method has a lower mean than {method}. tied: the best rival's mean is "
+        "lower, but the 95 % interval of the difference paired by split (Student's t over split "
+        "means) holds zero. behind: it does not. Rivals are the methods shown that have all runs "
+        "of the setting.",
+        f"{method} is best or tied in {best + tied} of {best + tied + behind} settings: "
+        f"{best} best, {tied} tied, {behind} behind.",
+    ]
+    if unknown:
+        told.append(
+            f"{unknown} {'setting is' if unknown == 1 else 'settings are'} not judged: {method} "
+            "or every rival has too few runs there."
+        )
+    few = _few(result)
+    return [*told, f"Too few runs to be a rival: {few}."] if few else told
+
+
+def _method(result: TableResult) -> str:
+    return next((found.method for found in result.standings.values()), "")
+
+
+def _cells(found: Standing, digits: int) -> list[str]:
+    rival = f"{found.rival} {found.rival_mean:.{digits}f}" if found.rival else NOTHING
+    if found.paired is None:
+        return [NOTHING, rival, NOTHING, "not judged"]
+    pair = found.paired
+    interval = f"[{pair.low:+.{digits}f}, {pair.high:+.{digits}f}]"
+    return [found.best, rival, f"{pair.difference:+.{digits}f} {interval}", found.verdict]
+
+
+def _few(result: TableResult) -> str:
+    """Methods with too few runs, each with the settings where it has some."""
+    where: dict[str, list[str]] = {}
+    without: dict[str, int] = {}
+    for (dataset, backbone), found in result.standings.items():
+        for name, runs in found.few:
+            places = where.setdefault(name, [])
+            if runs:
+                places.append(f"{runs} on {dataset} {backbone.upper()}")
+            else:
+                without[name] = without.get(name, 0) + 1
+    return "; ".join(
+        f"{name} ({', '.join([*places, *_none_in(without.get(name, 0), bool(places))])})"
+        for name, places in where.items()
+    )
+
+
+def _none_in(settings: int, others: bool) -> list[str]:
+    if not settings:
+        return []
+    return [f"none in {settings} others" if others else "no run"]
