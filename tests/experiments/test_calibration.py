@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from simi_mailbox import metrics
+from simi_mailbox import calibrators, metrics
 from simi_mailbox.calibrators import Uncalibrated
 from simi_mailbox.experiments.calibration import CalibrationUnit
 from simi_mailbox.experiments.logits import Source, load_logits
 from simi_mailbox.experiments.methods import Method
 from simi_mailbox.experiments.outcome import Failure
 from simi_mailbox.experiments.protocol import Run
+from simi_mailbox.models.settings import Settings
 
 RUN = Run("Digits", "gcn", "sparse")
 
@@ -74,6 +76,23 @@ def test_group_calibration_holds_out_a_tenth_that_nobody_is_measured_on(source: 
 
 def test_the_published_stand_in_without_holdout_is_the_validation_fold(source: Source) -> None:
     assert CalibrationUnit(RUN, ())._parts("group-calibration", source)[0] is None
+
+
+def test_features_are_those_the_backbone_saw(source: Source) -> None:
+    """Digits are grey levels from 0 to 16; the backbone divides each row by its sum."""
+    raw = np.asarray(source.dataset.x)
+    assert raw.sum(axis=1).min() > 1
+    given = np.asarray(source.features("nodes"))
+    np.testing.assert_allclose(given, raw / raw.sum(axis=1, keepdims=True), rtol=1e-6)
+    as_they_are = replace(source.banked, settings=Settings(row_normalise=False))
+    assert replace(source, banked=as_they_are).features("nodes") is source.dataset.x
+    assert source.features("hidden").shape == (source.dataset.num_nodes, 64)
+
+
+def test_only_the_method_whose_features_changed_has_new_rows() -> None:
+    own = {name: getattr(calibrators.get(name), "revision", 1) for name in calibrators.names()}
+    revised = {name for name in own if Method.of(name).identity(RUN)["revision"] > own[name]}
+    assert revised == {"gets"}
 
 
 def test_variance_rows(source: Source) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,7 +11,7 @@ import torch
 
 from simi_mailbox.graph import Graph
 from simi_mailbox.models import plan as planning
-from simi_mailbox.models.features import Features
+from simi_mailbox.models.features import Features, row_normalised
 from simi_mailbox.models.ops import spmm
 from simi_mailbox.models.settings import PUBLISHED, Settings, settings_for
 
@@ -104,3 +106,16 @@ def test_published_weight_decay_and_depth() -> None:
 def test_impossible_settings_are_refused(field: str, value: float) -> None:
     with pytest.raises(ValueError, match=field):
         Settings(**{field: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, sp.coo_array])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_rows_are_divided_by_sums_above_one(kind: Any, dtype: type) -> None:
+    x = np.array([[3, 1, 0], [0, 0, 0], [1, 0, 0], [0, 2, 6]], dtype=dtype)
+    given = kind(x)
+    normalised = row_normalised(given)
+    dense = normalised.toarray() if sp.issparse(given) else normalised
+    assert dense.tolist() == [[0.75, 0.25, 0], [0, 0, 0], [1, 0, 0], [0, 0.25, 0.75]]
+    assert sp.issparse(normalised) == sp.issparse(given)
+    unchanged = given.toarray() if sp.issparse(given) else given
+    assert (unchanged == x).all()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from simi_mailbox.data import NodeDataset, Split, available, load
 from simi_mailbox.data.catalogue import find
 from simi_mailbox.experiments.protocol import Run
+from simi_mailbox.models.features import row_normalised
 
 if TYPE_CHECKING:
     from simi_mailbox.models.bank import BankedRun, RunKey
@@ -33,8 +34,11 @@ class Source:
         return self.banked.seconds
 
     def features(self, kind: str) -> Any:
-        """Node features ("nodes") or the backbone's hidden representation ("hidden")."""
-        return self.banked.hidden if kind == "hidden" else self.dataset.x
+        """Node features as the backbone saw them ("nodes"), or its hidden representation."""
+        if kind == "hidden":
+            return self.banked.hidden
+        x = self.dataset.x
+        return row_normalised(x) if self.banked.settings.row_normalise else x
 
     def forward(self) -> Any:
         """The frozen backbone as a function of edge weights."""

@@ -48,9 +48,13 @@ _GETS = {
 }
 _GETS_BALANCE = {"Photo": 0.1}
 
-# What a method that needs features is given: the graph's node features or the backbone's hidden
-# representation (the output of its first layer).
+# What a method that needs features is given: the graph's node features, as the backbone saw them,
+# or the backbone's hidden representation (the output of its first layer).
 FEATURES = {"gets": "nodes", "group-calibration": "hidden", "simcalib": "hidden"}
+
+# How often what a method is given has changed; part of a row's identity.
+# gets: once, from raw features to those the backbone saw.
+REVISED = {"gets": 1}
 
 
 def settings(method: str, dataset: str, backbone: str) -> dict[str, Any]:

@@ -44,11 +44,7 @@ class Features:
             raise ValueError(
                 "features hold nan or infinite values; replace or drop them before training"
             )
-        if row_normalise:
-            sums = np.asarray(matrix.sum(axis=1)).reshape(-1)
-            scale = 1.0 / np.maximum(sums, 1.0)
-            matrix.data *= np.repeat(scale, np.diff(matrix.indptr)).astype(matrix.dtype)
-        self._matrix = matrix
+        self._matrix = row_normalised(matrix) if row_normalise else matrix
         self.shape: tuple[int, int] = (int(matrix.shape[0]), int(matrix.shape[1]))
 
     @cached_property
@@ -113,6 +109,32 @@ class Features:
             return mask.view_as(self._dense).mul_(self._dense) @ weight
         mask = dropout_mask(self._sparse.num_entries, rate, generator, dtype=weight.dtype)
         return weighted_spmm(self._sparse, mask.mul_(self._sparse.values), weight)
+
+
+def row_normalised(x: Any) -> Any:
+    """Features with each row divided by its sum where that exceeds one.
+
+    Parameters
+    ----------
+    x : SciPy sparse matrix or NumPy array [nodes, features]
+        Left as it is; the result is CSR if it is sparse, else dense.
+
+    Examples
+    --------
+    >>> row_normalised(np.array([[3.0, 1.0], [0.0, 0.5]])).tolist()
+    [[0.75, 0.25], [0.0, 0.5]]
+    """
+    if not sp.issparse(x):
+        dense = np.asarray(x)
+        return dense * _row_scale(dense)[:, None]
+    matrix = sp.csr_array(x, copy=True)
+    matrix.data = matrix.data * np.repeat(_row_scale(matrix), np.diff(matrix.indptr))
+    return matrix
+
+
+def _row_scale(x: Any) -> Any:
+    sums = np.asarray(x.sum(axis=1)).reshape(-1)
+    return (1.0 / np.maximum(sums, 1.0)).astype(np.result_type(x.dtype, np.float32))
 
 
 def _as_csr(x: Any, dtype: type) -> Any:

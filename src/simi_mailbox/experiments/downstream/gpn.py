@@ -23,6 +23,7 @@ from simi_mailbox.experiments.protocol import Run
 from simi_mailbox.experiments.store import row_key
 from simi_mailbox.experiments.tables.calibration import CalibrationTable, Column
 from simi_mailbox.experiments.tables.registry import register
+from simi_mailbox.models.features import row_normalised
 from simi_mailbox.models.gpn import GPNSettings, train_gpn
 
 DATASETS = ("CoraML", "Cora", "Citeseer", "Pubmed", "Computers", "Photo", "CS", "Physics")
@@ -40,8 +41,8 @@ class GPNSource:
     seconds: float
 
     def features(self, kind: str) -> Any:
-        """Node features."""
-        return self.dataset.x
+        """Node features as the GPN saw them."""
+        return row_normalised(self.dataset.x)
 
 
 def settings_of(run: Run) -> GPNSettings:

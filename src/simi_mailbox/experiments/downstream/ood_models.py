@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from simi_mailbox import ood
-from simi_mailbox.data import NodeDataset, Split, load, make_split
+from simi_mailbox.data import Split, load, make_split
 from simi_mailbox.data.split import IntArray
 from simi_mailbox.experiments.downstream.keep import kept
 from simi_mailbox.experiments.protocol import Run
 from simi_mailbox.graph import Graph
+from simi_mailbox.models.features import row_normalised
 from simi_mailbox.models.gpn import GPNPrediction, GPNSettings, TrainedGPN, train_gpn
 
 KINDS = ("feature", "structure", "label")
@@ -65,7 +66,8 @@ def problem(name: str, kind: str) -> Problem:
     """Make the problem; the same for all seeds, as in GNNSafe."""
     dataset = load(name)
     split = make_split(dataset, "public" if dataset.public is not None else "random-10-10-80")
-    x, graph, y = _row_normalised(dataset), dataset.graph, dataset.y
+    # Before the mixture, as in GNNSafe: a mixture of raw counts would favour long documents.
+    x, graph, y = row_normalised(sp.csr_array(dataset.x)), dataset.graph, dataset.y
     plain = Problem(x, graph, y, split, dataset.num_classes, x, graph, np.arange(y.size))
     if kind == "feature":
         return replace(plain, foreign_x=ood.interpolated_features(x, seed=PERTURBATION_SEED))
@@ -77,13 +79,6 @@ def problem(name: str, kind: str) -> Problem:
     return replace(
         plain, y=left.y, split=left.split, num_classes=len(left.classes), foreign=left.unknown
     )
-
-
-def _row_normalised(dataset: NodeDataset) -> Any:
-    # Before the mixture, as in GNNSafe: a mixture of raw counts would favour long documents.
-    x = sp.csr_array(dataset.x)
-    sums = np.asarray(x.sum(axis=1)).reshape(-1)
-    return sp.csr_array(sp.diags_array((1.0 / np.maximum(sums, 1.0)).astype(np.float32)) @ x)
 
 
 def logits(run: Run, kind: str, given: Problem) -> tuple[Tensor, Tensor]:
