@@ -11,7 +11,7 @@ import pytest
 
 from simi_mailbox import calibrators, metrics
 from simi_mailbox.calibrators import Uncalibrated
-from simi_mailbox.experiments.calibration import CalibrationUnit
+from simi_mailbox.experiments.calibration import CalibrationUnit, probabilities
 from simi_mailbox.experiments.logits import Source, load_logits
 from simi_mailbox.experiments.methods import Method
 from simi_mailbox.experiments.outcome import Failure
@@ -42,9 +42,20 @@ def test_a_row_is_what_a_user_would_measure(source: Source) -> None:
     assert row["key"] == CalibrationUnit(RUN, (method,)).key(method)
 
 
+@pytest.mark.parametrize("name", ["gats", "simi-mailbox", "simi-mailbox-oracle"])
+def test_probabilities_are_those_that_the_rows_measure(source: Source, name: str) -> None:
+    (row,) = rows(CalibrationUnit(RUN, (Method.of(name),)))
+    test = source.split.test
+    probs = probabilities(RUN, Method.of(name))
+    assert probs.shape == source.logits.shape
+    expected = metrics.evaluate(probs[test], source.dataset.y[test])
+    assert row["metrics"] == pytest.approx(expected, rel=1e-6)
+    assert (probabilities(RUN, Method.of(name), source) == probs).all()
+
+
 @pytest.mark.parametrize("name", ["temperature", "gats", "cagcn", "vector"])
 def test_methods_that_stop_early_look_at_the_training_nodes(source: Source, name: str) -> None:
-    holdout, measured = CalibrationUnit(RUN, ())._parts(name, source)
+    holdout, measured = CalibrationUnit(RUN, ()).nodes(name, source)
     assert holdout is not None
     assert holdout.tolist() == source.split.train.tolist()
     assert measured.tolist() == source.split.test.tolist()
@@ -52,30 +63,30 @@ def test_methods_that_stop_early_look_at_the_training_nodes(source: Source, name
 
 @pytest.mark.parametrize("name", ["simi-mailbox", "simi-mailbox-paper"])
 def test_our_methods_see_validation_labels_only(source: Source, name: str) -> None:
-    assert CalibrationUnit(RUN, ())._parts(name, source)[0] is None
+    assert CalibrationUnit(RUN, ()).nodes(name, source)[0] is None
 
 
 def test_the_oracle_sees_everything(source: Source) -> None:
-    holdout, _ = CalibrationUnit(RUN, ())._parts("simi-mailbox-oracle", source)
+    holdout, _ = CalibrationUnit(RUN, ()).nodes("simi-mailbox-oracle", source)
     assert holdout is not None
     assert len(holdout) + len(source.split.val) == source.dataset.num_nodes
 
 
 def test_group_calibration_holds_out_a_tenth_that_nobody_is_measured_on(source: Source) -> None:
     unit = CalibrationUnit(RUN, (), "test-90")
-    holdout, measured = unit._parts("group-calibration", source)
+    holdout, measured = unit.nodes("group-calibration", source)
     assert holdout is not None
     assert len(holdout) == 100
     assert not set(holdout) & set(measured)
     assert sorted([*holdout, *measured]) == source.split.test.tolist()
     for other in ("temperature", "simi-mailbox", "simi-mailbox-oracle"):
-        assert unit._parts(other, source)[1].tolist() == measured.tolist()
+        assert unit.nodes(other, source)[1].tolist() == measured.tolist()
     again = CalibrationUnit(Run("Digits", "gcn", "sparse", init=3), (), "test-90")
-    assert again._parts("group-calibration", source)[1].tolist() == measured.tolist()
+    assert again.nodes("group-calibration", source)[1].tolist() == measured.tolist()
 
 
 def test_the_published_stand_in_without_holdout_is_the_validation_fold(source: Source) -> None:
-    assert CalibrationUnit(RUN, ())._parts("group-calibration", source)[0] is None
+    assert CalibrationUnit(RUN, ()).nodes("group-calibration", source)[0] is None
 
 
 def test_features_are_those_the_backbone_saw(source: Source) -> None:

@@ -169,32 +169,19 @@ def _title(method: str) -> str:
 def _pooled(method: str, runs: Sequence[Any]) -> tuple[Any, Any, Any]:
     """Probabilities, labels and similarity of the test nodes of all runs, one after the other."""
     from simi_mailbox.analysis import neighbour_agreement
+    from simi_mailbox.experiments.calibration import probabilities
     from simi_mailbox.experiments.logits import load_logits
+    from simi_mailbox.experiments.methods import Method
 
     parts = []
     for run in runs:
         source = load_logits(run)
-        probs = _probabilities(method, run, source)
+        probs = probabilities(run, Method.of(method), source)
         similarity = neighbour_agreement(probs, source.dataset.graph)
         test = source.split.test
         parts.append((probs[test], source.dataset.y[test], similarity[test]))
     probs, y, similarity = (np.concatenate(part) for part in zip(*parts, strict=True))
     return probs, y, similarity
-
-
-def _probabilities(method: str, run: Any, source: Any) -> Any:
-    """A method fitted on a run in exactly the way the tables do it."""
-    from simi_mailbox.experiments import calibration
-    from simi_mailbox.experiments.methods import Method
-
-    chosen = Method.of(method)
-    calibrator = chosen.build(run)
-    holdout, _ = calibration.CalibrationUnit(run, (chosen,))._parts(method, source)
-    inputs = calibration._inputs(method, calibrator.needs, source)
-    calibrator.fit(
-        source.logits, source.dataset.y, mask=source.split.val, holdout_mask=holdout, **inputs
-    )
-    return np.asarray(calibrator.predict_proba(source.logits, **inputs), dtype=np.float64)
 
 
 def _sensitivity(

@@ -27,6 +27,7 @@ FLOOR_DRAWS = 200
 _DIGITS = 8
 
 Indices = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -111,30 +112,20 @@ class CalibrationUnit(Unit):
 
     def _measure(self, method: Method, source: Any) -> Row:
         calibrator = method.build(self.run)
-        split, y = source.split, source.dataset.y
-        holdout, evaluated = self._parts(method.name, source)
-        inputs = _inputs(method.name, calibrator.needs, source)
+        holdout, evaluated = self.nodes(method.name, source)
+        probs, seconds = _apply(calibrator, method.name, source, holdout)
         started = time.perf_counter()
-        calibrator.fit(source.logits, y, mask=split.val, holdout_mask=holdout, **inputs)
-        fitted = time.perf_counter()
-        probs = np.asarray(calibrator.predict_proba(source.logits, **inputs), dtype=np.float64)
-        predicted = time.perf_counter()
         measured = _MEASURES[self.measure](probs, evaluated, source)
-        seconds = {
-            "fit": fitted - started,
-            "predict": predicted - fitted,
-            "metrics": time.perf_counter() - predicted,
-            "backbone": source.seconds,
-        }
+        seconds |= {"metrics": time.perf_counter() - started, "backbone": source.seconds}
         return {
             **measured,
             "seconds": {name: _rounded(value) for name, value in seconds.items()},
             "seed": int(calibrator.get_params().get("seed", 0)),
-            "nodes": {"calibration": len(split.val), "evaluated": len(evaluated)},
+            "nodes": {"calibration": len(source.split.val), "evaluated": len(evaluated)},
             "versions": versions(),
         }
 
-    def _parts(self, method: str, source: Any) -> tuple[Indices | None, Indices]:
+    def nodes(self, method: str, source: Any) -> tuple[Indices | None, Indices]:
         """Hold-out nodes of a method, and the nodes it is measured on."""
         split = source.split
         rest, part = split.test, None
@@ -149,6 +140,39 @@ class CalibrationUnit(Unit):
         if method in ("simi-mailbox", "simi-mailbox-paper"):
             return None, rest
         return split.train, rest  # the published convention of methods that stop early
+
+
+def probabilities(run: Run, method: Method, source: Any = None) -> Floats:
+    """Calibrated probabilities [n, K] of all nodes, the method fitted as the tables do it.
+
+    ``source`` is what `load_logits` gives for the run, for callers who have it already.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> source = SimpleNamespace(logits=np.array([[2.0, 0.0]] * 4))
+    >>> source.dataset = SimpleNamespace(y=np.array([0, 0, 1, 0]))
+    >>> source.split = SimpleNamespace(train=np.arange(1), val=np.arange(4), test=np.arange(4))
+    >>> run = Run("mine", "gcn", "folds")
+    >>> probabilities(run, Method.of("temperature"), source)[0].round(2).tolist()
+    [0.75, 0.25]
+    """
+    source = load_logits(run) if source is None else source
+    holdout, _ = CalibrationUnit(run, (method,)).nodes(method.name, source)
+    return _apply(method.build(run), method.name, source, holdout)[0]
+
+
+def _apply(
+    calibrator: Any, name: str, source: Any, holdout: Indices | None
+) -> tuple[Floats, dict[str, float]]:
+    """Fit on the validation labels and predict all nodes; how long each took."""
+    inputs = _inputs(name, calibrator.needs, source)
+    y, mask = source.dataset.y, source.split.val
+    started = time.perf_counter()
+    calibrator.fit(source.logits, y, mask=mask, holdout_mask=holdout, **inputs)
+    fitted = time.perf_counter()
+    probs = np.asarray(calibrator.predict_proba(source.logits, **inputs), dtype=np.float64)
+    return probs, {"fit": fitted - started, "predict": time.perf_counter() - fitted}
 
 
 @functools.cache
@@ -167,7 +191,7 @@ def _inputs(method: str, needs: frozenset[str], source: Any) -> dict[str, Any]:
     return given
 
 
-def _metrics(probs: npt.NDArray[np.float64], index: Indices, source: Any) -> Row:
+def _metrics(probs: Floats, index: Indices, source: Any) -> Row:
     from simi_mailbox import metrics
 
     shown = probs[index]
@@ -179,7 +203,7 @@ def _metrics(probs: npt.NDArray[np.float64], index: Indices, source: Any) -> Row
     }
 
 
-def _variance(probs: npt.NDArray[np.float64], index: Indices, source: Any) -> Row:
+def _variance(probs: Floats, index: Indices, source: Any) -> Row:
     from simi_mailbox import analysis
 
     agreement = analysis.neighbour_agreement(probs, source.dataset.graph)
