@@ -6,7 +6,6 @@ that works on a new graph in one call.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +17,10 @@ from torch.nn import functional as F
 from simi_mailbox.data.split import Split
 from simi_mailbox.graph import Graph, as_graph
 from simi_mailbox.models.backbones import glorot
+from simi_mailbox.models.best_epoch import Progress, keep_best
 from simi_mailbox.models.features import Features
 from simi_mailbox.models.ops import Csr, spmm
 from simi_mailbox.models.plan import symmetric_normalised
-
-Progress = Callable[[int, float], None]
 
 
 @dataclass(frozen=True)
@@ -144,23 +142,19 @@ def train_detector(
     optimiser = torch.optim.Adam(
         model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay
     )
-    best, best_epoch, kept = float("inf"), 0, model.state_dict()
-    for epoch in range(1, settings.epochs + 1):
-        model.train()
-        optimiser.zero_grad()
-        F.cross_entropy(model(features, adjacency)[train], y_train).backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-        model.eval()
-        with torch.no_grad():
-            loss = float(F.cross_entropy(model(features, adjacency)[val], y_val))
-        if loss < best:
-            best, best_epoch = loss, epoch
-            kept = {name: value.clone() for name, value in model.state_dict().items()}
-        if progress is not None:
-            progress(epoch, loss)
-    model.load_state_dict(kept)
-    model.eval().requires_grad_(False)
-    return TrainedDetector(model, settings, in_dim, best_epoch, best)
+
+    def loss(nodes: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(model(features, adjacency)[nodes], y)
+
+    best = keep_best(
+        model,
+        optimiser,
+        lambda: loss(train, y_train),
+        lambda: loss(val, y_val),
+        epochs=settings.epochs,
+        progress=progress,
+    )
+    return TrainedDetector(model, settings, in_dim, best.epoch, best.loss)
 
 
 def _adjacency(graph: Graph) -> Csr:

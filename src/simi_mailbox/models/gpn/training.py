@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +13,10 @@ from torch.nn import functional as F
 
 from simi_mailbox.data.split import Split
 from simi_mailbox.graph import as_graph
+from simi_mailbox.models.best_epoch import Progress, keep_best, step
 from simi_mailbox.models.features import Features
 from simi_mailbox.models.gpn.network import GPN, GPNPrediction, GPNSettings, posterior_loss
 from simi_mailbox.models.gpn.propagation import symmetric_adjacency
-from simi_mailbox.models.ops import Csr
-
-Progress = Callable[[int, float], None]
 
 
 @dataclass(frozen=True)
@@ -120,47 +116,27 @@ def train_gpn(
         ],
         lr=settings.lr,
     )
+
+    def loss() -> Tensor:
+        prediction: GPNPrediction = model(x, adjacency)
+        return posterior_loss(prediction.alpha[train], y_train, settings.entropy_weight)
+
+    def validation() -> Tensor:
+        prediction: GPNPrediction = model(x, adjacency)
+        return F.nll_loss(prediction.log_probs[val], y_val)
+
     for _ in range(settings.warmup_epochs):
-        _step(model, warmup, x, adjacency, train, y_train)
-
-    best, best_state, waited, epoch = float("inf"), deepcopy(model.state_dict()), 0, 0
-    for epoch in range(1, settings.max_epochs + 1):
-        _step(model, main, x, adjacency, train, y_train)
-        loss = _cross_entropy(model, x, adjacency, val, y_val)
-        if progress is not None:
-            progress(epoch, loss)
-        if loss < best:
-            best, best_state, waited = loss, deepcopy(model.state_dict()), 0
-        else:
-            waited += 1
-            if waited >= settings.patience:
-                break
-    model.load_state_dict(best_state)
-    model.eval().requires_grad_(False)
-    return TrainedGPN(model, epoch, time.perf_counter() - started, best)
-
-
-def _step(
-    model: GPN,
-    optimiser: torch.optim.Optimizer,
-    x: Features,
-    adjacency: Csr,
-    nodes: Tensor,
-    y: Tensor,
-) -> None:
-    model.train()
-    model.zero_grad(set_to_none=True)
-    prediction: GPNPrediction = model(x, adjacency)
-    loss = posterior_loss(prediction.alpha[nodes], y, model.settings.entropy_weight)
-    loss.backward()  # type: ignore[no-untyped-call]
-    optimiser.step()
-
-
-@torch.no_grad()
-def _cross_entropy(model: GPN, x: Features, adjacency: Csr, nodes: Tensor, y: Tensor) -> float:
-    model.eval()
-    prediction: GPNPrediction = model(x, adjacency)
-    return float(F.nll_loss(prediction.log_probs[nodes], y))
+        step(model, warmup, loss)
+    best = keep_best(
+        model,
+        main,
+        loss,
+        validation,
+        epochs=settings.max_epochs,
+        patience=settings.patience,
+        progress=progress,
+    )
+    return TrainedGPN(model, best.epochs, time.perf_counter() - started, best.loss)
 
 
 def _labels(y: Any, split: Split, num_classes: int | None) -> tuple[Tensor, Tensor, int]:
