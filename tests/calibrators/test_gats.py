@@ -7,11 +7,15 @@ import torch
 from torch import Tensor
 
 from simi_mailbox.calibrators.gats import GATS
-from simi_mailbox.calibrators.gats_attention import TemperatureAttention, positive, sorted_unit
 from simi_mailbox.calibrators.inputs import NodeInputs
-from simi_mailbox.calibrators.likelihood import scaled_nll
+from simi_mailbox.calibrators.parts.gats_attention import (
+    TemperatureAttention,
+    positive,
+    sorted_unit,
+)
+from simi_mailbox.calibrators.parts.likelihood import scaled_nll
+from simi_mailbox.calibrators.parts.training_nodes import TrainingNodes
 from simi_mailbox.calibrators.temperature import TemperatureScaling
-from simi_mailbox.calibrators.training_nodes import TrainingNodes
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.graph import Graph
 

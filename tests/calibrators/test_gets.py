@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from simi_mailbox.calibrators.gets import GETS
-from simi_mailbox.calibrators.gets_experts import EXPERTS, chance_of_selection, variation
+from simi_mailbox.calibrators.parts.gets_experts import EXPERTS, chance_of_selection, variation
 from simi_mailbox.calibrators.temperature import TemperatureScaling
 from simi_mailbox.graph import Graph
 

@@ -10,15 +10,15 @@ from torch import Tensor, nn
 
 from simi_mailbox.calibrators.base import TemperatureCalibrator
 from simi_mailbox.calibrators.inputs import CalibrationData, Labelled, NodeInputs
-from simi_mailbox.calibrators.likelihood import Likelihood, Loss, scaled_nll
-from simi_mailbox.calibrators.neighbours import (
+from simi_mailbox.calibrators.parts.likelihood import Likelihood, Loss, scaled_nll
+from simi_mailbox.calibrators.parts.neighbours import (
     Neighbourhoods,
     PerIndex,
     matmul,
     normalised_adjacency,
 )
+from simi_mailbox.calibrators.parts.training import Schedule, restore, stopping_split, train
 from simi_mailbox.calibrators.registry import register
-from simi_mailbox.calibrators.training import Schedule, restore, stopping_split, train
 
 SMALLEST_SCALE = 1e-6
 

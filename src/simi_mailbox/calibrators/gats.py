@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from simi_mailbox.calibrators.base import TemperatureCalibrator
-from simi_mailbox.calibrators.gats_attention import TemperatureAttention
 from simi_mailbox.calibrators.inputs import CalibrationData, NodeInputs
-from simi_mailbox.calibrators.likelihood import scaled_nll
+from simi_mailbox.calibrators.parts.gats_attention import TemperatureAttention
+from simi_mailbox.calibrators.parts.likelihood import scaled_nll
+from simi_mailbox.calibrators.parts.training import Schedule, restore, stopping_split, train
+from simi_mailbox.calibrators.parts.training_nodes import TrainingNodes
 from simi_mailbox.calibrators.registry import register
-from simi_mailbox.calibrators.training import Schedule, restore, stopping_split, train
-from simi_mailbox.calibrators.training_nodes import TrainingNodes
 from simi_mailbox.exceptions import SolverError
 
 
@@ -30,7 +30,7 @@ class GATS(TemperatureCalibrator):
     * T₀, ω, a₀, a₁, Θ are learned; T₀ starts at ``start``.
 
     Training nodes are the nodes of ``holdout_mask`` (the published convention); without one, γ = 1
-    everywhere. How they are known again on another graph: `calibrators.training_nodes`.
+    everywhere. How they are known again on another graph: `calibrators.parts.training_nodes`.
 
     Parameters
     ----------

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from simi_mailbox.calibrators.base import Calibrator
 from simi_mailbox.calibrators.inputs import CalibrationData, NodeInputs
-from simi_mailbox.calibrators.registry import register
-from simi_mailbox.calibrators.top_label import (
+from simi_mailbox.calibrators.parts.top_label import (
     check_pseudo_labels,
     confidence_and_correct,
     with_confidence,
 )
+from simi_mailbox.calibrators.registry import register
 from simi_mailbox.softmax import confidence
 
 

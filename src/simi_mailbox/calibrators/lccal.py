@@ -11,7 +11,7 @@ from torch import Tensor
 
 from simi_mailbox.calibrators.base import TemperatureCalibrator
 from simi_mailbox.calibrators.inputs import CalibrationData, NodeInputs
-from simi_mailbox.calibrators.neighbour_support import support
+from simi_mailbox.calibrators.parts.neighbour_support import support
 from simi_mailbox.calibrators.registry import register
 from simi_mailbox.softmax import scaled_softmax
 

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from simi_mailbox.calibrators.base import TemperatureCalibrator
-from simi_mailbox.calibrators.feature_rows import feature_matrix
 from simi_mailbox.calibrators.inputs import CalibrationData, NodeInputs
-from simi_mailbox.calibrators.likelihood import scaled_nll
-from simi_mailbox.calibrators.per_group import one_temperature
-from simi_mailbox.calibrators.prototypes import distances, fit_prototypes
+from simi_mailbox.calibrators.parts.feature_rows import feature_matrix
+from simi_mailbox.calibrators.parts.likelihood import scaled_nll
+from simi_mailbox.calibrators.parts.per_group import one_temperature
+from simi_mailbox.calibrators.parts.prototypes import distances, fit_prototypes
+from simi_mailbox.calibrators.parts.training import Schedule, stopping_split, train
 from simi_mailbox.calibrators.ratio_binned import mean_support
 from simi_mailbox.calibrators.registry import register
-from simi_mailbox.calibrators.training import Schedule, stopping_split, train
 from simi_mailbox.graph import Graph
 from simi_mailbox.mailbox import row_sums
 from simi_mailbox.softmax import scaled_softmax
@@ -48,7 +48,7 @@ class SimCalib(TemperatureCalibrator):
     hidden : int
         Hidden units of g.
     lr, weight_decay, epochs, patience, seed
-        Of the training: Adam, full batch, early stopping (`calibrators.training`).
+        Of the training: Adam, full batch, early stopping (`calibrators.parts.training`).
 
     Attributes
     ----------
@@ -65,8 +65,8 @@ class SimCalib(TemperatureCalibrator):
 
     * ``features`` are the GNN's penultimate representations. The prototypes are class means over
       *all* nodes weighted by predicted probability, with one covariance within classes, shrunk by a
-      tenth (`calibrators.prototypes`). No label enters them: a prototype made of the calibration
-      nodes would be nearer to these than to any other node, and a class may have none.
+      tenth (`calibrators.parts.prototypes`). No label enters them: a prototype made of the
+      calibration nodes would be nearer to these than to any other node, and a class may have none.
     * φ_i has four numbers: the distance to the predicted class's prototype; how much farther the
       nearest other prototype is; homophily, the mean probability that the neighbours give to the
       predicted class; relative degree, log of the mean over neighbours of √((d_i+1)/(d_j+1)).

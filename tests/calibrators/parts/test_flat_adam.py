@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from simi_mailbox.calibrators.flat_adam import FlatAdam
-from simi_mailbox.calibrators.training import seeded
+from simi_mailbox.calibrators.parts.flat_adam import FlatAdam
+from simi_mailbox.calibrators.parts.training import seeded
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.05])

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simi_mailbox.calibrators.inputs import CalibrationData, Labelled
-from simi_mailbox.calibrators.training import (
+from simi_mailbox.calibrators.parts.training import (
     FEWEST_TO_SPLIT,
     Progress,
     Schedule,

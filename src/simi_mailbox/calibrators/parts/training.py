@@ -25,9 +25,9 @@ from typing import Any, Generic, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
-from simi_mailbox.calibrators.flat_adam import FlatAdam
 from simi_mailbox.calibrators.inputs import CalibrationData, Labelled
-from simi_mailbox.calibrators.likelihood import Likelihood, Loss, softmax_nll
+from simi_mailbox.calibrators.parts.flat_adam import FlatAdam
+from simi_mailbox.calibrators.parts.likelihood import Likelihood, Loss, softmax_nll
 from simi_mailbox.exceptions import SolverError
 
 FEWEST_TO_SPLIT = 20

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from simi_mailbox.calibrators.neighbours import (
+from simi_mailbox.calibrators.parts.neighbours import (
     Neighbourhoods,
     PerIndex,
     attend,

@@ -13,8 +13,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simi_mailbox.calibrators.inputs import NodeInputs
-from simi_mailbox.calibrators.neighbours import Neighbourhoods, PerIndex, attend, matmul, products
-from simi_mailbox.calibrators.training_nodes import FURTHER
+from simi_mailbox.calibrators.parts.neighbours import (
+    Neighbourhoods,
+    PerIndex,
+    attend,
+    matmul,
+    products,
+)
+from simi_mailbox.calibrators.parts.training_nodes import FURTHER
 from simi_mailbox.softmax import confidence
 
 FLOOR = 0.1

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simi_mailbox.calibrators.inputs import NodeInputs
-from simi_mailbox.calibrators.neighbours import (
+from simi_mailbox.calibrators.parts.neighbours import (
     Neighbourhoods,
     PerIndex,
     matmul,
