@@ -70,6 +70,13 @@ def test_no_run_is_made_twice() -> None:
     assert [unit.keys() for unit in ece] == [unit.keys() for unit in nll]
 
 
+def test_what_cannot_be_run_is_not_asked_for() -> None:
+    """A GAT takes no edge weights: DCGC on it would fail in every run."""
+    units = get("registry").units(Selection(("Cora",), methods=("dcgc", "gets"), runs=1))
+    asked = {(unit.run.backbone, method.name) for unit in units for method in unit.methods}
+    assert asked == {("gcn", "dcgc"), ("gcn", "gets"), ("gat", "gets")}
+
+
 def test_fifteen_runs_of_seven_graphs_and_two_backbones() -> None:
     assert len(get("registry").units(Selection())) == 7 * 2 * 15
 
