@@ -73,10 +73,16 @@ def theta_bounds(logits: Tensor) -> tuple[float, float]:
 
 
 class ConfidenceCurve:
-    """Mean confidence of every group as a function of the group's θ, over all its nodes."""
+    """Mean confidence of every group as a function of the group's θ, over all its nodes.
 
-    def __init__(self, logits: Tensor, groups: Tensor, n_groups: int) -> None:
+    ``scale``, if given, multiplies the logits of every node besides exp(θ).
+    """
+
+    def __init__(
+        self, logits: Tensor, groups: Tensor, n_groups: int, scale: Tensor | None = None
+    ) -> None:
         self.logits, self.groups, self.n_groups = logits, groups, n_groups
+        self.scale = scale
         self.counts: Floats = torch.bincount(groups, minlength=n_groups).double().numpy()
 
     def __call__(self, theta: Floats) -> tuple[Floats, Floats, Floats]:
@@ -85,8 +91,9 @@ class ConfidenceCurve:
         sums = torch.zeros(3, self.n_groups, dtype=torch.float64)
         for rows in row_blocks(*self.logits.shape):
             group = self.groups[rows]
+            factor = beta[group] if self.scale is None else beta[group] * self.scale[rows]
             # c = 1/s0 with s0 = Σ_k exp(x_k) and x = β (z − max z); d x / d θ = x
-            x = top_gaps(self.logits[rows]).mul_(beta[group, None])
+            x = top_gaps(self.logits[rows]).mul_(factor[:, None])
             e = x.exp()
             top = e.sum(dim=1).reciprocal_()
             m1 = e.mul_(x).sum(dim=1).mul_(top)

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 from simi_mailbox import CalibrationWarning, SimiMailbox, SimiMailboxPaper, TemperatureScaling
 from simi_mailbox.calibrators.simi_mailbox import bounded_target
 from simi_mailbox.data.synthetic import calibration_problem
+from simi_mailbox.graph import as_graph
 from simi_mailbox.metrics import nll
+from simi_mailbox.prior.baseline import Baseline
 from simi_mailbox.softmax import confidence
 from tests.strategies import make_problem, problems
 
@@ -102,16 +104,23 @@ def test_many_labels_find_what_one_temperature_cannot():
     assert loss(SimiMailbox()) < loss(TemperatureScaling()) - 0.005
 
 
-def test_unseen_nodes_get_their_group_from_the_stored_centroids():
+@pytest.mark.parametrize("prior", ["learned", None])
+def test_unseen_nodes_get_their_group_from_the_stored_centroids(prior):
     case = make_problem(2)
-    calibrator = fitted(SimiMailbox, case, n_groups=5)
-    np.testing.assert_array_equal(
-        calibrator.node_temperatures(case.logits, graph=case.graph),
-        calibrator.temperatures_[calibrator.groups_],
-    )
-    other = make_problem(3, n=50, edges=100)
-    temperatures = calibrator.node_temperatures(other.logits, graph=other.graph)
-    assert set(temperatures) <= set(calibrator.temperatures_)
+    calibrator = fitted(SimiMailbox, case, n_groups=5, prior=prior)
+
+    def of_groups(problem):
+        """Temperatures with the effect of the degree taken out."""
+        found = calibrator.node_temperatures(problem.logits, graph=problem.graph)
+        graph = as_graph(problem.graph, len(problem.logits))
+        return found * Baseline(**calibrator.baseline_).scale(graph).numpy()
+
+    expected = calibrator.temperatures_[calibrator.groups_]
+    np.testing.assert_allclose(of_groups(case), expected, rtol=1e-12)
+    assert (calibrator.baseline_["effect"] == 0) == (prior is None)
+    known = calibrator.temperatures_
+    for temperature in of_groups(make_problem(3, n=50, edges=100)):
+        assert np.abs(known / temperature - 1).min() < 1e-12
 
 
 @pytest.mark.parametrize("cls", READINGS)

@@ -10,18 +10,26 @@ import pytest
 import torch
 
 import simi_mailbox
-from simi_mailbox import Graph, SimiMailbox, TemperatureScaling, audit, prior
+from simi_mailbox import (
+    CalibrationWarning,
+    Graph,
+    SimiMailbox,
+    TemperatureScaling,
+    audit,
+    prior,
+)
 from simi_mailbox.data.synthetic import calibration_problem
 from simi_mailbox.metrics import ece, nll
 from simi_mailbox.prior import Corpus
+from simi_mailbox.prior.baseline import Baseline
 from tests.prior.conftest import past_run, setting
 
 
 @pytest.fixture
-def steep(tmp_path):
-    """A prior file that expects a slope of -0.3."""
-    path = tmp_path / "steep.json"
-    prior.write(Corpus(tuple(setting(str(k), -0.1 - 0.1 * k) for k in range(5))), path)
+def sure(tmp_path):
+    """A prior file that expects many blind guesses, firmly."""
+    path = tmp_path / "sure.json"
+    prior.write(Corpus(tuple(setting(str(k), 0.01 * k) for k in range(5))), path)
     return path
 
 
@@ -29,46 +37,47 @@ def fit(run, **parameters):
     return SimiMailbox(**parameters).fit(run.logits, run.y, graph=run.graph, mask=run.calibration)
 
 
-def test_trust_follows_the_evidence(steep):
-    right = fit(past_run(0, slope=-0.6, labels=2000), prior=steep)
-    wrong = fit(past_run(0, slope=+0.9, labels=2000), prior=steep)
-    assert right.prior_weight_ > 0.5
-    assert wrong.prior_weight_ < 0.1
+def test_the_baseline_follows_the_evidence():
+    many = {"n": 6000, "labels": 4000}
+    blind = fit(past_run(0, blind=0.15, **many)).baseline_
+    effect = fit(past_run(0, effect=0.5, **many)).baseline_
+    neither = fit(past_run(0, **many)).baseline_
+    assert blind["blind"] > 0.08 > 4 * neither["blind"]
+    assert effect["effect"] > 0.15 > 3 * abs(neither["effect"])
 
 
-def test_few_labels_move_trust_less_than_many(steep):
+def test_few_labels_move_the_baseline_less_than_many(sure):
     few, many = (
-        fit(past_run(0, slope=0.9, labels=labels), prior=steep).prior_weight_
-        for labels in (25, 2000)
+        fit(past_run(0, labels=labels), prior=sure).baseline_["blind"] for labels in (25, 2500)
     )
-    assert many < few < prior.read(steep).prior().weight
+    assert many < few
 
 
 def test_a_right_prior_helps_where_labels_are_few(tmp_path):
-    train = [past_run(seed, slope=-0.5, name=str(seed)) for seed in range(5)]
+    train = [past_run(seed, blind=0.15, name=str(seed)) for seed in range(5)]
     path = tmp_path / "own.json"
     prior.write(Corpus(tuple(prior.gather(train))), path)
     gains = []
     for seed in range(10, 20):
-        run = past_run(seed, slope=-0.5, labels=100)
+        run = past_run(seed, blind=0.15, labels=100)
         rest = np.arange(100, 3000)
         scores = [
-            ece(fit(run, prior=p).predict_proba(run.logits, graph=run.graph)[rest], run.y[rest])
+            nll(fit(run, prior=p).predict_proba(run.logits, graph=run.graph)[rest], run.y[rest])
             for p in (path, None)
         ]
         gains.append(scores[1] - scores[0])
-    assert np.mean(gains) > 0.002
+    assert np.mean(gains) > 0.01
 
 
-def test_a_wrong_prior_does_little_harm_where_labels_are_many(steep):
-    run = past_run(3, slope=0.3, labels=1500)
+def test_a_wrong_prior_does_little_harm_where_labels_are_many(sure):
+    run = past_run(3, labels=1500)
     rest = np.arange(1500, 3000)
 
     def error(calibrator):
         calibrator.fit(run.logits, run.y, graph=run.graph, mask=run.calibration)
         return ece(calibrator.predict_proba(run.logits, graph=run.graph)[rest], run.y[rest])
 
-    assert error(SimiMailbox(prior=steep)) < error(TemperatureScaling()) + 0.01
+    assert error(SimiMailbox(prior=sure)) < error(TemperatureScaling()) + 0.01
 
 
 def test_strength_follows_the_evidence():
@@ -89,30 +98,59 @@ def test_strength_follows_the_evidence():
 
 def test_without_a_prior_groups_are_shrunk_to_the_one_temperature():
     plain = fit(past_run(0), prior=None)
-    assert (plain.prior_strength_, plain.prior_weight_, plain.prior_) == (100.0, 0.0, {})
+    assert (plain.prior_strength_, plain.prior_) == (100.0, {})
+    assert plain.baseline_ == {
+        "temperature": plain.temperature_, "effect": 0.0, "mean_log_degree": 0.0, "blind": 0.0,
+    }  # fmt: skip
     assert not plain.prior_means_.any()
 
 
-def test_the_prior_means_are_the_formula():
-    run = past_run(0)
+def test_the_prior_means_are_the_luck_and_targets_are_met():
+    run = past_run(0, n=4000, labels=900)
     cal = fit(run, n_groups=6)
-    z = torch.from_numpy(run.logits)
-    c = simi_mailbox.softmax.confidence(z, cal.temperature_).numpy()
-    numbers = cal.prior_
+    baseline = Baseline(**cal.baseline_)
+    before = baseline.confidence(torch.from_numpy(run.logits), run.graph).numpy()
+    after = cal.predict_proba(run.logits, graph=run.graph).max(1)
+    right = run.logits.argmax(1) == run.y
     for group in range(6):
-        own = c[cal.groups_ == group].mean()
-        expected = cal.prior_weight_ * numbers["slope"] * (own - c.mean())
-        assert cal.prior_means_[group] == pytest.approx(expected - numbers["luck"] * own / 300)
+        members = cal.groups_ == group
+        own = before[members].mean()
+        assert cal.prior_means_[group] == pytest.approx(-cal.prior_["luck"] * own / 900)
+        labelled = np.intersect1d(np.flatnonzero(members), run.calibration)
+        found = (right[labelled] - before[labelled]).sum()
+        s = cal.prior_strength_
+        shift = (found + s * cal.prior_means_[group]) / (len(labelled) + s)
+        assert after[members].mean() == pytest.approx(own + shift, abs=1e-6)
 
 
-def test_saved_calibrators_do_not_need_the_prior_file(steep, tmp_path):
+def test_certain_labels_do_not_make_certain_nodes():
     run = past_run(0)
-    cal = fit(run, prior=steep)
+    y = run.logits.argmax(1)
+    with pytest.warns(CalibrationWarning, match="all 300 calibration nodes are predicted right"):
+        cal = SimiMailbox().fit(run.logits, y, graph=run.graph, mask=run.calibration)
+    assert 0 < cal.baseline_["blind"] < 0.001
+    assert nll(cal.predict_proba(run.logits, graph=run.graph), run.y) < 10
+
+
+def test_too_few_labels_mean_temperature_scaling_and_no_prior():
+    run = past_run(0, labels=12)
+    with pytest.warns(CalibrationWarning, match="cannot support 20 groups"):
+        cal = fit(run)
+    plain = TemperatureScaling().fit(run.logits, run.y, mask=run.calibration)
+    np.testing.assert_allclose(
+        cal.predict_proba(run.logits, graph=run.graph), plain.predict_proba(run.logits)
+    )
+    assert cal.prior_ == {}
+
+
+def test_saved_calibrators_do_not_need_the_prior_file(sure, tmp_path):
+    run = past_run(0)
+    cal = fit(run, prior=sure)
     cal.save(tmp_path / "cal.safetensors")
-    steep.unlink()
+    sure.unlink()
     again = simi_mailbox.load(tmp_path / "cal.safetensors")
     assert again.prior_ == cal.prior_
-    assert again.prior_weight_ == cal.prior_weight_
+    assert again.baseline_ == cal.baseline_
     np.testing.assert_array_equal(
         again.predict_proba(run.logits, graph=run.graph),
         cal.predict_proba(run.logits, graph=run.graph),
@@ -142,7 +180,7 @@ def test_order_of_nodes_does_not_matter():
         run.logits[order], run.y[order], graph=edges, mask=position[run.calibration]
     )
     one = fit(run)
-    assert other.prior_weight_ == pytest.approx(one.prior_weight_, abs=1e-12)
+    assert other.baseline_ == pytest.approx(one.baseline_, rel=1e-7)
     np.testing.assert_allclose(
         other.predict_proba(run.logits[order], graph=edges),
         one.predict_proba(run.logits, graph=run.graph)[order],

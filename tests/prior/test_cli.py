@@ -105,16 +105,27 @@ def test_settings_are_learned_and_judged_from_the_bank(tmp_path, monkeypatch):
 
 
 def test_the_picture_shows_sums_over_runs():
-    looked = look_at(past_run(0))
+    looked = look_at(past_run(0, blind=0.15))
     one, two = Seen.of("a", [looked]), Seen.of("a", [looked, looked])
-    np.testing.assert_allclose(two.line, 2 * one.line)
-    inside = np.abs(looked.confidence - looked.mean) < 0.2
-    assert one.line[1].sum() >= inside.sum()
-    assert one.cells[1].sum() == (looked.confidence >= 0.2).sum()
-    figure = draw(prior.learned(), [one, two])
-    lines = figure.axes[0].get_lines()
-    slope = lines[-2].get_ydata()
-    assert (np.diff(slope) < 0).all()
+    seen = (looked.plain_confidence >= 0.2).sum()
+    for name in ("plain", "mailbox", "degree"):
+        np.testing.assert_allclose(getattr(two, name), 2 * getattr(one, name))
+        assert getattr(one, name)[1].sum() == seen
+    total = looked.plain_residual[looked.plain_confidence >= 0.97].sum()
+    assert one.plain[0][-1] == pytest.approx(total)
+    figure = draw([one, two])
+    *_, plain, baseline, _zero = figure.axes[0].get_lines()
+    # Sure nodes are over-confident after temperature scaling, and less so after the baseline.
+    at = np.flatnonzero(np.isfinite(baseline.get_ydata()))[-1]
+    assert plain.get_ydata()[at] < -2
+    assert abs(baseline.get_ydata()[at]) < abs(plain.get_ydata()[at])
+
+
+def test_the_words_are_the_numbers():
+    shown = CliRunner().invoke(command, ["show"]).output
+    learned = prior.learned()
+    assert f"{100 * 0.04 * np.exp(learned.blind):.1f} % at 20 %" in shown
+    assert f"against {learned.pseudo_labels:.0f} pseudo-labels" in shown
 
 
 def test_the_table_counts_and_averages():

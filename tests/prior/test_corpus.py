@@ -5,36 +5,30 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simi_mailbox.prior import Corpus, Equations, gather
+from simi_mailbox.prior import Corpus, gather
 from simi_mailbox.prior.between import between_groups
-from simi_mailbox.prior.corpus import UNKNOWN, WEIGHT_SPREADS
+from simi_mailbox.prior.corpus import NARROWEST, VAGUE
+from simi_mailbox.prior.past import look_at
 from tests.prior.conftest import past_run, setting
 
 
-def test_a_prior_recovers_the_law_that_all_graphs_obey(corpus):
+def test_a_prior_is_the_mean_of_its_settings(corpus):
     prior = corpus.prior()
-    assert prior.slope == pytest.approx(-0.1, abs=1e-9)
-    assert prior.luck == pytest.approx(2.0, abs=1e-7)
-    assert prior.group_spread == pytest.approx(0.02)
-    assert prior.weight == pytest.approx(1.0, abs=1e-6)
-    assert prior.weight_spread == WEIGHT_SPREADS[0]
+    assert prior.blind == pytest.approx(-1.5)
+    assert prior.blind_spread == pytest.approx(np.std([-1.0, -2.0, -1.5]))
+    assert prior.effect == pytest.approx(0.1)
+    assert prior.effect_spread == NARROWEST[0]
+    assert prior.luck == pytest.approx(2.0)
+    assert prior.pseudo_labels == pytest.approx(200)
+    assert prior.fewest_labels == 100
 
 
-def test_equations_agree_with_least_squares_on_the_pooled_nodes():
-    rng = np.random.default_rng(0)
-    x = np.stack([rng.normal(size=300), rng.random(300)], axis=1)
-    r, w = rng.normal(size=300) - 0.5 * x[:, 1], rng.random(300)
-    halves = [Equations.of(x[k], r[k], w[k]) for k in (slice(0, 150), slice(150, 300))]
-    root = np.sqrt(np.r_[w[:150] / w[:150].sum(), w[150:] / w[150:].sum()])
-    slope, level = np.linalg.lstsq(x * root[:, None], r * root, rcond=None)[0]
-    assert level < 0
-    assert Equations.mean(halves).solve() == pytest.approx((slope, -level))
-
-
-def test_luck_is_never_negative():
-    slope, luck = setting("a", -0.2, luck=-3.0).equations.solve()
-    assert luck == 0
-    assert np.isfinite(slope)
+def test_luck_is_the_slope_of_least_squared_error_and_never_negative():
+    one, two = setting("a", luck=3.0, labels=100), setting("b", luck=1.0, labels=300)
+    x = np.array([0.9 / 100, 0.9 / 300])
+    expected = (x**2 @ [3.0, 1.0]) / (x @ x)
+    assert Corpus((one, two)).prior().luck == pytest.approx(expected)
+    assert Corpus((setting("a", luck=-3.0),)).prior().luck == 0
 
 
 def test_relatives_leave_together(corpus):
@@ -45,33 +39,44 @@ def test_relatives_leave_together(corpus):
         corpus.without("a", "b")
 
 
-def test_graphs_that_contradict_each_other_are_not_trusted_much():
-    agree = Corpus(tuple(setting(str(k), -0.1 - 0.001 * k) for k in range(6))).prior()
-    differ = Corpus(tuple(setting(str(k), -0.04 * k) for k in range(6))).prior()
-    assert agree.weight_spread == WEIGHT_SPREADS[0]
-    assert differ.weight_spread > 0.5
+def test_graphs_that_contradict_each_other_say_less():
+    agree = Corpus(tuple(setting(str(k), -1.0 - 0.001 * k) for k in range(6))).prior()
+    differ = Corpus(tuple(setting(str(k), -1.0 * k) for k in range(6))).prior()
+    assert agree.blind_spread == NARROWEST[1]
+    assert differ.blind_spread > 1
 
 
-def test_one_family_says_nothing_about_another():
-    prior = Corpus((setting("a", -0.1), setting("b", -0.2, family="a"))).prior()
-    assert (prior.weight, prior.weight_spread) == (UNKNOWN, WEIGHT_SPREADS[1])
+def test_one_family_says_nothing_about_how_others_differ():
+    prior = Corpus((setting("a", -1.0), setting("b", -2.0, family="a"))).prior()
+    assert (prior.effect_spread, prior.blind_spread) == (VAGUE.effect_spread, VAGUE.blind_spread)
 
 
-def test_a_known_surface_is_recovered_from_graphs():
-    # Labels are drawn by the law itself, with slope -0.3; temperature scaling bends it a little.
-    runs = [past_run(seed, slope=-0.3, name=str(seed)) for seed in range(6)]
-    steep = Corpus(tuple(gather(runs))).prior()
-    flat = Corpus(tuple(gather(past_run(seed, name=str(seed)) for seed in range(6)))).prior()
-    assert abs(flat.slope) < 0.05
-    assert steep.slope < flat.slope - 0.05
+def test_known_numbers_are_recovered_from_graphs():
+    runs = [past_run(seed, blind=0.1, effect=0.4, name=str(seed)) for seed in range(6)]
+    blind = Corpus(tuple(gather(runs))).prior()
+    none = Corpus(tuple(gather(past_run(seed, name=str(seed)) for seed in range(6)))).prior()
+    assert blind.effect == pytest.approx(0.4, abs=0.2)
+    assert abs(none.effect) < 0.1
+    assert blind.blind > none.blind + 1
 
 
 def test_runs_of_one_setting_are_averaged():
     one, two = past_run(0), past_run(1)
     (both,) = gather([one, two])
-    parts = [next(iter(gather([run]))).equations.right for run in (one, two)]
+    parts = [next(iter(gather([run]))) for run in (one, two)]
     assert both.runs == 2
-    np.testing.assert_allclose(both.equations.right, np.mean(parts, axis=0))
+    for name in ("effect", "blind", "luck", "luck_weight", "between", "variance"):
+        expected = np.mean([getattr(part, name) for part in parts])
+        assert getattr(both, name) == pytest.approx(expected)
+
+
+def test_luck_is_weighted_least_squares():
+    seen = look_at(past_run(0))
+    right, weight = seen.luck()
+    c = seen.confidence
+    root = 1 / np.sqrt(c * (1 - c) + 0.005)
+    slope = np.linalg.lstsq((c / 300 * root)[:, None], seen.residual * root, rcond=None)[0][0]
+    assert right / weight == pytest.approx(slope)
 
 
 def test_training_and_unlabelled_nodes_are_not_looked_at():
@@ -83,8 +88,8 @@ def test_training_and_unlabelled_nodes_are_not_looked_at():
     base = {**vars(run), "train": train}
     known = type(run)(**{**base, "y": np.where(np.arange(3000) // 500 == 4, -1, run.y)})
     spoilt = type(run)(**{**base, "y": y})
-    found = [next(iter(gather([r]))).equations.right for r in (known, spoilt)]
-    np.testing.assert_array_equal(*found)
+    found = [next(iter(gather([r]))) for r in (known, spoilt)]
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(
@@ -109,14 +114,6 @@ def test_variance_between_groups_is_found_and_chance_is_not():
     none, error = between_groups(noise, 0.16 * count, count)
     assert found == pytest.approx(0.05**2, rel=0.15)
     assert abs(none) < 3 * error
-
-
-def test_variance_between_groups_about_a_line():
-    x = np.linspace(0, 1, 30)
-    count = np.full(30, 1000.0)
-    found, _ = between_groups(0.2 * x * count, 0.1 * count, count, x)
-    about_mean, _ = between_groups(0.2 * x * count, 0.1 * count, count)
-    assert found < 0 < about_mean
 
 
 def test_too_few_groups_say_nothing():

@@ -64,7 +64,7 @@ class GroupedTemperature(TemperatureCalibrator):
                 stacklevel=4,
             )
             wanted = 1
-        points = node_points(data)
+        points = self._points(data)
         grouping = find_groups(points, wanted, scaling=self.scaling, seed=self.seed)
         self.shift_, self.scale_ = grouping.shift, grouping.scale
         self.centroids_ = grouping.centroids
@@ -72,8 +72,14 @@ class GroupedTemperature(TemperatureCalibrator):
         return points
 
     def _temperatures(self, data: NodeInputs) -> Tensor:
-        groups = self.grouping_.assign(node_points(data))
-        return torch.from_numpy(self.temperatures_[groups])
+        return torch.from_numpy(self.temperatures_[self._assign(data)])
+
+    def _assign(self, data: NodeInputs) -> npt.NDArray[np.int64]:
+        return self.grouping_.assign(self._points(data))
+
+    def _points(self, data: NodeInputs) -> Floats:
+        """What nodes are grouped by, before scaling: (confidence, mailbox)."""
+        return node_points(data)
 
 
 def node_points(data: NodeInputs) -> Floats:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from simi_mailbox.calibrators.grouped import GroupedTemperature
-from simi_mailbox.calibrators.inputs import CalibrationData
+from simi_mailbox.calibrators.inputs import CalibrationData, NodeInputs
 from simi_mailbox.calibrators.registry import register
 from simi_mailbox.calibrators.temperature import bound_message, global_temperature
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.grouping import Scaling
+from simi_mailbox.mailbox import mailbox
+from simi_mailbox.prior.baseline import Baseline, blend, error_rate, fit_baseline, log_degree
 from simi_mailbox.prior.between import between_groups
+from simi_mailbox.prior.model import Prior
 from simi_mailbox.prior.shipped import LEARNED, resolve
 from simi_mailbox.softmax import confidence
 from simi_mailbox.temperature import ConfidenceCurve, fit_confidence, theta_bounds
@@ -33,18 +38,21 @@ LARGEST_CHANGE = 4.0
 class SimiMailbox(GroupedTemperature):
     """One temperature per group of nodes alike in confidence and neighbourhood similarity.
 
-    First one global temperature by cross-entropy. Then, for every group n, the residual of its
-    calibration nodes at that temperature, shrunk by s pseudo-labels toward the prior mean μ_n,
+    First a baseline for all nodes (`simi_mailbox.prior.baseline`): a temperature that depends on
+    the degree, and a share of blind guesses, likeliest given the calibration labels and what other
+    graphs have shown (`simi_mailbox.prior.Prior`); without a prior it is temperature scaling. Then,
+    for every group n, the residual of its calibration nodes, shrunk by s pseudo-labels toward the
+    prior mean μ_n,
 
         r_n = (Σ (correct − confidence) + s μ_n) / (count + s),
 
     is added to the mean confidence of all nodes of the group, and the temperature that attains
-    this target is solved for. The prior mean is what other graphs have shown to be wrong with
-    temperature scaling (`simi_mailbox.prior.Prior`), as far as the calibration nodes as a whole
-    bear it out; s is small where groups differ by more than chance.
+    this target is solved for. μ_n is the luck that labels which also chose the GNN's checkpoint
+    have had elsewhere; s is small where groups differ by more than chance.
 
-    The grouping is that of Seo et al. (AAAI 2025); the estimation differs because a group's
-    accuracy on a handful of labels is mostly noise. `SimiMailboxPaper` is the text to the letter.
+    The grouping is that of Seo et al. (AAAI 2025), by the baseline's confidence; the estimation
+    differs because a group's accuracy on a handful of labels is mostly noise. `SimiMailboxPaper`
+    is the text to the letter.
 
     Parameters
     ----------
@@ -63,16 +71,19 @@ class SimiMailbox(GroupedTemperature):
     Attributes
     ----------
     temperature_ : float
-        The global temperature.
+        The temperature of temperature scaling.
     temperatures_ : array [groups]
+        Of nodes of mean degree (without a prior: of all nodes).
     groups_ : array [n]
     counts_ : array [groups]
         Calibration nodes in every group.
     at_bound_ : array [groups] of bool
+    baseline_ : dict
+        Temperature, effect of the degree, mean of log(1 + degree) and blind share of the baseline.
+        A node's temperature is that of its group, less by the effect of its degree, and its
+        probabilities are (1 − blind) softmax(z / T) + blind / K.
     prior_means_ : array [groups]
     prior_strength_ : float
-    prior_weight_ : float
-        Trust in the prior: 0 where the calibration nodes speak against it, 1 where they confirm it.
     prior_ : dict
         The numbers of the prior that was used, and where they come from; empty without one.
 
@@ -89,9 +100,9 @@ class SimiMailbox(GroupedTemperature):
     temperature_: float
     counts_: npt.NDArray[np.int64]
     at_bound_: npt.NDArray[np.bool_]
+    baseline_: dict[str, float]
     prior_means_: Floats
     prior_strength_: float
-    prior_weight_: float
     prior_: dict[str, Any]
 
     def __init__(
@@ -121,63 +132,86 @@ class SimiMailbox(GroupedTemperature):
                 bound_message(data, start.temperatures[0]), CalibrationWarning, stacklevel=3
             )
         self.temperature_ = float(start.temperatures[0])
+        prior = None if self.prior is None else resolve(self.prior)
+        if len(data.calibration) < self.n_groups:
+            prior = None  # too few labels for groups: temperature scaling, and nothing else
+        self.prior_ = {} if prior is None else prior.to_dict()
+        baseline = self._fit_baseline(data, prior, bool(start.at_bound[0]))
+        self.baseline_ = asdict(baseline)
         self._make_groups(data)
         n_groups = len(self.centroids_)
         group = self.groups_[data.calibration.index.numpy()]
         self.counts_ = np.bincount(group, minlength=n_groups)
-        self.prior_means_, self.prior_weight_, self.prior_ = np.zeros(n_groups), 0.0, {}
+        self.prior_means_ = np.zeros(n_groups)
         self.prior_strength_ = self.prior_strength or PLAIN_STRENGTH
         if n_groups == 1:
-            self.temperatures_, self.at_bound_ = start.temperatures, start.at_bound
+            self.temperatures_, self.at_bound_ = np.array([baseline.temperature]), start.at_bound
             return
-        curve = ConfidenceCurve(data.logits, torch.from_numpy(self.groups_), n_groups)
-        theta = np.full(n_groups, start.theta[0])
+        scale = baseline.scale(data.neighbourhoods) if baseline.effect else None
+        curve = ConfidenceCurve(data.logits, torch.from_numpy(self.groups_), n_groups, scale)
+        theta = np.full(n_groups, -np.log(baseline.temperature))
         mean = curve(theta)[0]
-        confidences, residual = self._residuals(data)
-        if self.prior is not None:
-            overall = float(mean @ curve.counts / curve.counts.sum())
-            self._expect(mean, overall, group, confidences, residual, 1.0 / data.num_classes)
-        s = self.prior_strength_
-        total = np.bincount(group, residual, minlength=n_groups)
-        shift = (total + s * self.prior_means_) / (self.counts_ + s)
-        target = bounded_target(mean, shift, data.num_classes)
+        shift = self._shift(data, baseline, mean, group, prior)
+        target = bounded_target(mean, shift / (1.0 - baseline.blind), data.num_classes)
         solution = fit_confidence(curve, target, theta_bounds(data.logits), start=theta)
         self.temperatures_, self.at_bound_ = solution.temperatures, solution.at_bound
 
-    def _residuals(self, data: CalibrationData) -> tuple[Floats, Floats]:
-        """Confidence of every calibration node at the global temperature; correct − confidence."""
-        z = data.calibration_logits
-        confidences = confidence(z, self.temperature_).numpy()
-        right = (z.argmax(dim=1) == data.calibration.y).numpy()
-        return confidences, right - confidences
+    def _fit_baseline(self, data: CalibrationData, prior: Prior | None, at_bound: bool) -> Baseline:
+        if prior is None:
+            return Baseline(self.temperature_)
+        if at_bound:  # the labels say nothing about blind guesses: take the prior's word for them
+            unit = error_rate(torch.ones(len(data.calibration))) ** 2
+            return Baseline(self.temperature_, blind=float(min(unit * np.exp(prior.blind), 0.5)))
+        x = log_degree(data.neighbourhoods)
+        middle = x.mean()
+        z, y = data.calibration_logits, data.calibration.y
+        centred = x[data.calibration.index] - middle
+        found, _ = fit_baseline(z, y, centred, self.temperature_, prior.belief)
+        return replace(found, mean_log_degree=float(middle))
 
-    def _expect(
+    def _shift(
         self,
+        data: CalibrationData,
+        baseline: Baseline,
         mean: Floats,
-        overall: float,
         group: npt.NDArray[np.int64],
-        confidences: Floats,
-        residual: Floats,
-        blind: float,
-    ) -> None:
-        """What residual to expect of every group before its own labels are seen, how firmly.
+        prior: Prior | None,
+    ) -> Floats:
+        """Residual of every group, shrunk toward what is to be expected.
 
         Only calibration nodes and means of groups are looked at: no further pass over the logits.
         """
-        assert self.prior is not None
-        prior = resolve(self.prior)
-        self.prior_weight_ = prior.trust(confidences, residual, overall, blind)
-        shape = self.prior_weight_ * prior.shape(mean, overall)
-        self.prior_means_ = shape + prior.level(mean, len(confidences))
-        if self.prior_strength is None:
-            variance = confidences * (1.0 - confidences)
-            total, spread = (
-                np.bincount(group, values, minlength=len(mean)).astype(np.float64)
-                for values in (residual - shape[group], variance)
-            )
-            between = between_groups(total, spread, self.counts_.astype(np.float64))
-            self.prior_strength_ = prior.strength(*between, float(variance.mean()))
-        self.prior_ = prior.to_dict()
+        z, index = data.calibration_logits, data.calibration.index
+        node = baseline.temperature / baseline.scale(data.neighbourhoods)[index]
+        c = blend(confidence(z, node), baseline.blind, data.num_classes).numpy()
+        residual = (z.argmax(dim=1) == data.calibration.y).numpy() - c
+        variance = c * (1.0 - c)
+        total, spread = (
+            np.bincount(group, values, minlength=len(mean)).astype(np.float64)
+            for values in (residual, variance)
+        )
+        if prior is not None:
+            whole = (1.0 - baseline.blind) * mean + baseline.blind / data.num_classes
+            self.prior_means_ = prior.level(whole, len(c))
+            if self.prior_strength is None:
+                between = between_groups(total, spread, self.counts_.astype(np.float64))
+                self.prior_strength_ = prior.strength(*between, float(variance.mean()))
+        s = self.prior_strength_
+        shift: Floats = (total + s * self.prior_means_) / (self.counts_ + s)
+        return shift
+
+    def _points(self, data: NodeInputs) -> Floats:
+        if not self.prior_:
+            return super()._points(data)
+        c = Baseline(**self.baseline_).confidence(data.logits, data.neighbourhoods)
+        similarity = mailbox(data.logits, data.neighbourhoods).double()
+        return torch.stack([c, similarity], dim=1).numpy()
+
+    def _temperatures(self, data: NodeInputs) -> Tensor:
+        return super()._temperatures(data) / Baseline(**self.baseline_).scale(data.neighbourhoods)
+
+    def _predict(self, data: NodeInputs) -> Tensor:
+        return blend(super()._predict(data), self.baseline_["blind"], data.num_classes)
 
 
 def bounded_target(mean: Floats, shift: Floats, num_classes: int) -> Floats:

@@ -12,8 +12,8 @@ import click
 if TYPE_CHECKING:
     from simi_mailbox.prior import Corpus, Prior, Setting
 
-CONFIDENCES = (0.3, 0.5, 0.7, 0.9, 0.99)
-MEANS = (0.6, 0.8, 0.95)
+ERRORS = (0.05, 0.1, 0.2, 0.4)
+DEGREES = (1, 3, 10, 30)
 LABELS = (150, 500, 1500)
 
 
@@ -101,16 +101,15 @@ def judge(out: Path, graphs: str, backbones: str) -> None:
 @click.option("--graphs", default="", help="Banked graphs, by commas (default: all here).")
 @click.option("--backbones", default="gcn,gat", show_default=True, help="Banked backbones.")
 def draw(out: Path, graphs: str, backbones: str) -> None:
-    """Draw the shipped prior beside the residuals of banked runs."""
+    """Draw the residuals of banked runs, before and after the baseline."""
     from simi_mailbox.models.bank import LogitBank
-    from simi_mailbox.prior import learned
     from simi_mailbox.prior.bank import banked_pictures
     from simi_mailbox.prior.picture import draw as figure
 
     settings = list(banked_pictures(LogitBank(), _names(graphs), backbones.split(",")))
     if not settings:
         raise click.ClickException("the bank holds no run of these graphs")
-    figure(learned(), settings).savefig(out, dpi=110)
+    figure(settings).savefig(out, dpi=110)
     click.echo(f"{out}: {len(settings)} settings")
 
 
@@ -138,21 +137,31 @@ def _command() -> str:
 def _words(learned: Prior) -> list[str]:
     import numpy as np
 
-    c = np.array(CONFIDENCES)
-    lines = ["Expected accuracy minus confidence, in points, after temperature scaling:", ""]
-    lines.append("mean confidence of the graph   confidence" + "".join(f"{v:>7g}" for v in c))
-    for mean in MEANS:
-        row = "".join(f"{100 * value:>+7.1f}" for value in learned.shape(c, mean))
-        lines.append(f"{mean:>28g}{'':>13}{row}")
-    sure = np.ones(1)
-    levels = ", ".join(f"{100 * learned.level(sure, n)[0]:+.2f} with {n}" for n in LABELS)
+    def span(middle: float, spread: float) -> str:
+        return " to ".join(f"{np.exp(middle + k * spread):.3g}" for k in (-1, 1))
+
+    blind, spread = learned.blind, learned.blind_spread
+    shares = ", ".join(f"{100 * e**2 * np.exp(blind):.1f} % at {100 * e:g} %" for e in ERRORS)
+    steps = ", ".join(
+        f"{-learned.effect * np.log((1 + d) / 4):+.2f} ± {spread_at(learned, d):.2f} at {d}"
+        for d in DEGREES
+    )
+    level = ", ".join(f"{100 * learned.level(np.ones(1), n)[0]:+.2f} with {n}" for n in LABELS)
     return [
-        *lines,
+        "Before a graph's own labels are seen, other graphs say:",
         "",
-        f"times a trust of {learned.weight:.2f} ± {learned.weight_spread:.2f}, by evidence;",
-        f"plus confidence times, by the number of calibration nodes: {levels}.",
-        f"Groups scatter around this by {100 * learned.group_spread:.1f} points.",
+        f"blind guesses, by the error rate:  {shares} (times {span(0, spread)})",
+        f"log temperature, by the degree:    {steps} (relative to 3 neighbours)",
+        f"luck of the calibration nodes:     {level} labels, in points of accuracy",
+        f"a group's own labels count against {learned.pseudo_labels:.0f} pseudo-labels",
     ]
+
+
+def spread_at(learned: Prior, degree: int) -> float:
+    """Spread over graphs of a node's log temperature relative to one with three neighbours."""
+    import math
+
+    return learned.effect_spread * abs(math.log((1 + degree) / 4))
 
 
 def _sources(corpus: Corpus) -> list[str]:

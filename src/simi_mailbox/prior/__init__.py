@@ -1,6 +1,6 @@
-"""What other graphs know: a prior over residuals, learned from past graphs."""
+"""What other graphs know about miscalibration: a prior, learned from past graphs."""
 
-from simi_mailbox.prior.corpus import Corpus, Equations, Setting
+from simi_mailbox.prior.corpus import Corpus, Setting
 from simi_mailbox.prior.files import read, write
 from simi_mailbox.prior.model import Prior
 from simi_mailbox.prior.past import PastRun, gather, read_run
@@ -8,7 +8,6 @@ from simi_mailbox.prior.shipped import corpus, learned, leave_out, resolve
 
 __all__ = [
     "Corpus",
-    "Equations",
     "PastRun",
     "Prior",
     "Setting",

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from simi_mailbox.prior.terms import Floats
+from simi_mailbox.prior.model import Floats
 
 SMALLEST_VARIANCE = 1e-3
 """Of one node's residual: a group of certain nodes is not known to infinite precision."""
 
 
-def between_groups(
-    total: Floats, variance: Floats, count: Floats, slope_of: Floats | None = None
-) -> tuple[float, float]:
+def between_groups(total: Floats, variance: Floats, count: Floats) -> tuple[float, float]:
     """Variance of the groups' true residuals, and its standard error if there were none.
 
     The moment estimate of a random-effects model (DerSimonian and Laird, 1986): what the weighted
@@ -25,8 +23,6 @@ def between_groups(
         Sum of the residuals of a group's nodes, and of their variances c(1 − c).
     count : array [groups]
         Number of nodes.
-    slope_of : array [groups], optional
-        A covariate whose best linear effect is taken out first.
 
     Examples
     --------
@@ -42,13 +38,10 @@ def between_groups(
     noise = np.maximum(variance[seen], SMALLEST_VARIANCE * n)
     weight = n**2 / noise
     mean = total[seen] / n
-    columns = [np.ones(len(n))] + ([] if slope_of is None else [slope_of[seen]])
-    x = np.stack(columns, axis=1) * np.sqrt(weight)[:, None]
-    fitted = x @ np.linalg.lstsq(x, mean * np.sqrt(weight), rcond=None)[0]
-    scatter = float(((mean * np.sqrt(weight) - fitted) ** 2).sum())
-    chance = len(n) - x.shape[1]
+    scatter = float(weight @ (mean - weight @ mean / weight.sum()) ** 2)
+    chance = len(n) - 1
     scale = float(weight.sum() - (weight**2).sum() / weight.sum())
-    if chance < 1 or not scale > 0:
+    if not scale > 0:
         return 0.0, np.inf
     # Of a standardised sum of coin throws the square has variance 2 + about 1 / noise: a group
     # that expects less than one error is no normal variable.

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.prior.corpus import Corpus, Equations, Setting
-from simi_mailbox.prior.terms import TERMS
+from simi_mailbox.prior.corpus import NUMBERS, Corpus, Setting
 
 FORMAT = "simi-mailbox prior"
-VERSION = 1
+VERSION = 2
 DIGITS = 8
-_NAMED = ("graph", "family", "backbone", "runs", "labels", "right", "matrix", "between")
+_WORDS = ("graph", "family", "backbone")
+_COUNTS = ("runs", "labels")
 
 
 def write(corpus: Corpus, path: str | os.PathLike[str]) -> None:
@@ -55,10 +55,9 @@ def dumps(corpus: Corpus) -> str:
 
     Examples
     --------
-    >>> setting = Setting("a", "a", "gcn", 1, 99, Equations(np.eye(2), np.array([-0.1, 0])), 1e-3)
-    >>> again = loads(dumps(Corpus((setting,))))
-    >>> again.prior().slope
-    -0.1
+    >>> setting = Setting("a", "a", "gcn", 1, 99, 0.1, -1.0, -2e-4, 1e-4, 1e-3, 0.1)
+    >>> loads(dumps(Corpus((setting,)))) == Corpus((setting,))
+    True
     """
     from simi_mailbox import __version__
 
@@ -67,8 +66,7 @@ def dumps(corpus: Corpus) -> str:
         "version": VERSION,
         "written_by": __version__,
         "command": corpus.command,
-        "terms": list(TERMS),
-        # For the reader; it is solved anew from the settings below whenever it is used.
+        # For the reader; it is made anew from the settings below whenever it is used.
         "prior": _rounded(corpus.prior().to_dict()),
         "settings": [],
     }
@@ -84,9 +82,9 @@ def loads(text: str, source: str = "this text") -> Corpus:
         if head["format"] != FORMAT:
             raise ValueError(f"its format is {head['format']!r}, not {FORMAT!r}")
         version = int(head["version"])
-        if version <= VERSION:
-            if tuple(head["terms"]) != TERMS:
-                raise ValueError(f"its terms are {head['terms']}, not {list(TERMS)}")
+        if version < VERSION:
+            raise ValueError(f"its format version {version} is of an older form of the prior")
+        if version == VERSION:
             settings = tuple(_setting(entry) for entry in head["settings"])
             if not settings:
                 raise ValueError("it holds no setting")
@@ -105,37 +103,19 @@ def digest(text: str) -> str:
 
 
 def _setting_line(setting: Setting) -> str:
-    (a, b), (_, d) = setting.equations.matrix
-    entry = {
-        "graph": setting.graph,
-        "family": setting.family,
-        "backbone": setting.backbone,
-        "runs": setting.runs,
-        "labels": setting.labels,
-        **setting.facts,
-        "right": setting.equations.right.tolist(),
-        "matrix": [a, b, d],
-        "between": setting.between,
-    }
-    return json.dumps(_rounded(entry), ensure_ascii=False)
+    entry = {name: getattr(setting, name) for name in (*_WORDS, *_COUNTS, *NUMBERS)}
+    return json.dumps(_rounded(entry | setting.facts), ensure_ascii=False)
 
 
 def _setting(entry: dict[str, Any]) -> Setting:
-    a, b, d = (float(v) for v in entry["matrix"])
-    first, second = (float(v) for v in entry["right"])
-    between = float(entry["between"])
-    if not np.isfinite([a, b, d, first, second, between]).all() or a < 0 or d < 0:
-        raise ValueError(f"the numbers of {entry['graph']} are no equations")
-    return Setting(
-        graph=str(entry["graph"]),
-        family=str(entry["family"]),
-        backbone=str(entry["backbone"]),
-        runs=int(entry["runs"]),
-        labels=int(entry["labels"]),
-        equations=Equations(np.array([[a, b], [b, d]]), np.array([first, second])),
-        between=between,
-        facts={key: value for key, value in entry.items() if key not in _NAMED},
-    )
+    words = {name: str(entry[name]) for name in _WORDS}
+    counts = {name: int(entry[name]) for name in _COUNTS}
+    numbers = {name: float(entry[name]) for name in NUMBERS}
+    sensible = min(*counts.values(), numbers["variance"]) > 0
+    if not (sensible and np.isfinite(list(numbers.values())).all()):
+        raise ValueError(f"the numbers of {entry['graph']} make no sense")
+    facts = {k: v for k, v in entry.items() if k not in (*_WORDS, *_COUNTS, *NUMBERS)}
+    return Setting(**words, **counts, **numbers, facts=facts)  # type: ignore[arg-type]
 
 
 def _rounded(value: Any) -> Any:

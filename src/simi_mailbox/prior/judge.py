@@ -65,8 +65,10 @@ def _run_rows(run: BankedRun) -> Iterator[Row]:
         }
         if method == "learned prior":
             row["prior"] = name
-            row["trust"] = float(f"{vars(calibrator)['prior_weight_']:.4g}")
-            row["strength"] = float(f"{vars(calibrator)['prior_strength_']:.4g}")
+            fitted = vars(calibrator)
+            for word in ("temperature", "effect", "blind"):
+                row[word] = float(f"{fitted['baseline_'][word]:.4g}")
+            row["strength"] = float(f"{fitted['prior_strength_']:.4g}")
         yield row
 
 

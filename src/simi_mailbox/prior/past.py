@@ -5,22 +5,27 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from simi_mailbox.calibrators.inputs import CalibrationData, read_index, read_labels, read_nodes
 from simi_mailbox.grouping import find_groups
+from simi_mailbox.mailbox import mailbox
+from simi_mailbox.prior.baseline import Baseline, fit_baseline, log_degree
 from simi_mailbox.prior.between import between_groups
-from simi_mailbox.prior.corpus import Equations, Setting
-from simi_mailbox.prior.terms import Floats, precision, terms
+from simi_mailbox.prior.corpus import NUMBERS, VAGUE, Setting
+from simi_mailbox.prior.model import Floats
 from simi_mailbox.softmax import confidence
 
 GROUPS = 20
 """As many as `SimiMailbox` makes by default."""
+VARIANCE_FLOOR = 0.005
+"""Added to c(1 − c) where nodes are weighted by their precision: none counts for a thousand."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,55 +61,66 @@ class PastRun:
 
 
 @dataclass(frozen=True, eq=False)
-class Residuals:
+class Looked:
     """What went wrong on the nodes of a past run that were neither trained nor calibrated on.
 
     Attributes
     ----------
-    confidence, similarity, residual, group : arrays
-        Of these nodes: confidence after temperature scaling on the calibration nodes, mailbox,
-        correct − confidence, and group as `SimiMailbox` makes them.
-    mean : float
-        Mean confidence of all nodes.
+    confidence, residual : arrays
+        Of these nodes, after the baseline that the calibration nodes gave: confidence and
+        correct − confidence.
+    group : array
+        Group as `SimiMailbox` makes them.
+    plain_confidence, plain_residual : arrays
+        The same after temperature scaling.
+    similarity, degree : arrays
+        Mailbox and number of neighbours.
     labels : int
         Number of calibration nodes.
+    effect, blind : float
+        Of the baseline that fits these nodes themselves.
     """
 
     confidence: Floats
-    similarity: Floats
     residual: Floats
     group: npt.NDArray[np.int64]
-    mean: float
+    plain_confidence: Floats
+    plain_residual: Floats
+    similarity: Floats
+    degree: npt.NDArray[np.int64]
     labels: int
+    effect: float
+    blind: float
 
-    def equations(self) -> Equations:
-        """The normal equations of the prior's regression."""
-        c = self.confidence
-        return Equations.of(terms(c, self.mean, self.labels), self.residual, precision(c))
+    def luck(self) -> tuple[float, float]:
+        """Weighted means of residual × c / n and of (c / n)²; a sure node weighs more."""
+        term = self.confidence / self.labels
+        weight = 1.0 / (self.confidence * (1.0 - self.confidence) + VARIANCE_FLOOR)
+        weight /= weight.sum()
+        return float(weight @ (term * self.residual)), float(weight @ term**2)
 
-    def between(self) -> float:
-        """Variance between groups, about the run's own slope."""
+    def between(self) -> tuple[float, float]:
+        """Variance between groups, and of one node's residual."""
         c = self.confidence
-        count, total, spread, place = (
+        variance = c * (1.0 - c)
+        count, total, spread = (
             np.bincount(self.group, values, minlength=GROUPS).astype(np.float64)
-            for values in (np.ones(len(c)), self.residual, c * (1.0 - c), c)
+            for values in (np.ones(len(c)), self.residual, variance)
         )
-        return between_groups(total, spread, count, place / np.maximum(count, 1.0))[0]
+        return between_groups(total, spread, count)[0], float(variance.mean())
 
 
-def look_at(run: PastRun) -> Residuals:
-    """The residuals of one run.
+def look_at(run: PastRun) -> Looked:
+    """What one run teaches.
 
     Examples
     --------
     >>> from simi_mailbox.data.synthetic import calibration_problem
     >>> p = calibration_problem(500, 3, seed=0)
-    >>> seen = look_at(PastRun("a", "gcn", p.logits, p.y, p.graph, range(100)))
-    >>> len(seen.residual), seen.equations().matrix.shape
-    (400, (2, 2))
+    >>> len(look_at(PastRun("a", "gcn", p.logits, p.y, p.graph, range(100))).residual)
+    400
     """
     # Imported here: the calibrators import the prior.
-    from simi_mailbox.calibrators.grouped import node_points
     from simi_mailbox.calibrators.temperature import global_temperature
 
     nodes = read_nodes(frozenset({"graph"}), "a past run", run.logits, run.graph)
@@ -120,18 +136,34 @@ def look_at(run: PastRun) -> Residuals:
         judged[read_index(run.train, n, "train").numpy()] = False
     if not judged.any():
         raise ValueError(f"{run.graph_name}: no labelled node is left to learn from")
+    z, graph = nodes.logits, data.neighbourhoods
     temperature = float(global_temperature(data).temperatures[0])
-    c = confidence(nodes.logits, temperature).numpy()
-    right = nodes.logits.argmax(dim=1).numpy() == y
-    points = node_points(data)
+    x = log_degree(graph)
+    centred = x - x.mean()
+
+    def fitted(index: Tensor, labels: Tensor) -> tuple[Baseline, float]:
+        return fit_baseline(z[index], labels, centred[index], temperature, VAGUE)
+
+    theirs, _ = fitted(labelled.index, labelled.y)
+    others = torch.from_numpy(np.flatnonzero(judged))
+    own, blind = fitted(others, torch.from_numpy(y[judged].astype(np.int64)))
+    baseline = replace(theirs, mean_log_degree=float(x.mean()))
+    c = baseline.confidence(z, graph).numpy()
+    plain = confidence(z, temperature).numpy()
+    right = z.argmax(dim=1).numpy() == y
+    points = np.stack([c, mailbox(z, graph).double().numpy()], axis=1)
     group = find_groups(points, min(GROUPS, n)).assign(points)
-    return Residuals(
+    return Looked(
         confidence=c[judged],
-        similarity=points[judged, 1],
         residual=(right - c)[judged],
         group=group[judged],
-        mean=float(c.mean()),
+        plain_confidence=plain[judged],
+        plain_residual=(right - plain)[judged],
+        similarity=points[judged, 1],
+        degree=graph.degree.numpy()[judged],
         labels=len(labelled),
+        effect=own.effect,
+        blind=blind,
     )
 
 
@@ -146,16 +178,15 @@ def gather(runs: Iterable[PastRun], facts: dict[str, Any] | None = None) -> Iter
     >>> [(s.graph, s.runs) for s in gather([run, run])]
     [('a', 2)]
     """
-    found: dict[tuple[str, str, str], list[tuple[Equations, float, int]]] = defaultdict(list)
+    found: dict[tuple[str, str, str], list[tuple[float, ...]]] = defaultdict(list)
     for run in runs:
+        seen = look_at(run)
         key = (run.graph_name, run.family or run.graph_name, run.backbone)
-        looked = look_at(run)
-        found[key].append((looked.equations(), looked.between(), looked.labels))
-    for (graph, family, backbone), parts in found.items():
-        equations = Equations.mean(part[0] for part in parts)
-        between = float(np.mean([part[1] for part in parts]))
-        labels = min(part[2] for part in parts)
-        yield Setting(graph, family, backbone, len(parts), labels, equations, between, facts or {})
+        found[key].append((seen.labels, seen.effect, seen.blind, *seen.luck(), *seen.between()))
+    for key, parts in found.items():
+        labels = int(min(part[0] for part in parts))
+        numbers = dict(zip(NUMBERS, np.mean(parts, axis=0)[1:].tolist(), strict=True))
+        yield Setting(*key, len(parts), labels, **numbers, facts=facts or {})
 
 
 def read_run(path: str | os.PathLike[str]) -> PastRun:

@@ -1,22 +1,21 @@
-"""The picture of what a prior says, beside what it was learned from."""
+"""The picture of what a prior is learned from, and what its baseline makes of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from simi_mailbox._extras import require
-from simi_mailbox.prior.model import Prior
-from simi_mailbox.prior.past import Residuals
-from simi_mailbox.prior.terms import Floats
+from simi_mailbox.prior.model import Floats
+from simi_mailbox.prior.past import Looked
 
-EDGES = np.array(
-    [-0.6, -0.45, -0.35, -0.25, -0.18, -0.12, -0.07, -0.03, 0.0, 0.03, 0.07, 0.12, 0.2]
-)
 CONFIDENCE_EDGES = np.array([0.2, 0.35, 0.5, 0.65, 0.75, 0.85, 0.92, 0.97, 1.0])
+DEGREE_EDGES = np.array([0, 1, 2, 4, 8, 16, 64, np.inf])
+"""Each cell holds the degrees up to its right edge."""
 MAILBOX_CELLS = 6
 FEWEST = 100
 
@@ -25,35 +24,47 @@ FEWEST = 100
 class Seen:
     """Residuals of one setting, all runs together: sums and counts [2, …] of bins.
 
-    ``line`` is along confidence relative to the mean, ``cells`` over confidence and mailbox
-    percentile.
+    ``plain`` and ``baseline`` are along confidence, after temperature scaling and after the
+    baseline; ``mailbox`` and ``degree`` are over confidence and these, after temperature scaling.
     """
 
     name: str
-    line: Floats
-    cells: Floats
+    plain: Floats
+    baseline: Floats
+    mailbox: Floats
+    degree: Floats
 
     @classmethod
-    def of(cls, name: str, runs: Sequence[Residuals]) -> Seen:
+    def of(cls, name: str, runs: Sequence[Looked]) -> Seen:
         """Sum up runs."""
-        grid = CONFIDENCE_EDGES, np.linspace(0, 1, MAILBOX_CELLS + 1)
-        line = np.zeros((2, len(EDGES) - 1))
-        cells = np.zeros((2, len(CONFIDENCE_EDGES) - 1, MAILBOX_CELLS))
+        ranks = np.linspace(0, 1, MAILBOX_CELLS + 1)
+        parts: list[list[Floats]] = []
         for run in runs:
-            rank = run.similarity.argsort().argsort() / len(run.similarity)
-            for row, weight in enumerate((run.residual, np.ones(len(rank)))):
-                line[row] += np.histogram(run.confidence - run.mean, EDGES, weights=weight)[0]
-            cells += np.stack(
+            c, r = run.plain_confidence, run.plain_residual
+            rank = (run.similarity.argsort().argsort() / len(c)).astype(np.float64)
+            cell = np.searchsorted(DEGREE_EDGES[1:], run.degree).astype(np.float64) + 0.5
+            parts.append(
                 [
-                    np.histogram2d(run.confidence, rank, grid, weights=weight)[0]
-                    for weight in (run.residual, np.ones(len(rank)))
+                    _sums(r, c),
+                    _sums(run.residual, run.confidence),
+                    _sums(r, c, rank, ranks),
+                    _sums(r, c, cell, np.arange(float(len(DEGREE_EDGES)))),
                 ]
             )
-        return cls(name, line, cells)
+        return cls(name, *(np.sum(part, axis=0) for part in zip(*parts, strict=True)))
 
 
-def draw(prior: Prior, settings: Iterable[Seen]) -> Any:
-    """A figure: residuals by relative confidence with the prior's line, and over both coordinates.
+def _sums(
+    residual: Floats, confidence: Floats, other: Floats | None = None, edges: Floats | None = None
+) -> Floats:
+    points = [confidence] if other is None else [confidence, other]
+    grid = [CONFIDENCE_EDGES] if edges is None else [CONFIDENCE_EDGES, edges]
+    weights = residual, np.ones(len(residual))
+    return np.stack([np.histogramdd(points, grid, weights=w)[0] for w in weights])
+
+
+def draw(settings: Iterable[Seen]) -> Any:
+    """A figure: residuals by confidence before and after the baseline, and over two coordinates.
 
     Settings count alike; places with fewer than 100 nodes are left empty.
     """
@@ -61,34 +72,38 @@ def draw(prior: Prior, settings: Iterable[Seen]) -> Any:
     from simi_mailbox.plots.style import ACCENT, INK, MUTED, diverging
 
     settings = list(settings)
-    figure = figure_module.Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    middle = (EDGES[1:] + EDGES[:-1]) / 2
+    figure = figure_module.Figure(figsize=(13, 4), layout="constrained")
+    left, middle, right = figure.subplots(1, 3)
+    places = np.arange(len(CONFIDENCE_EDGES) - 1)
     for one in settings:
-        left.plot(middle, 100 * _mean(one.line), color=MUTED, lw=0.7, alpha=0.6)
-    pooled = _pooled([_mean(one.line) for one in settings])
-    left.plot(middle, 100 * pooled, color=INK, lw=2, marker="o", ms=4, label="mean of all")
-    left.plot(middle, 100 * prior.shape(middle, 0.0), color=ACCENT, lw=2, label="the prior's slope")
+        left.plot(places, 100 * _mean(one.plain), color=MUTED, lw=0.7, alpha=0.6)
+    for name, colour, word in (
+        ("plain", INK, "after temperature scaling"),
+        ("baseline", ACCENT, "after the baseline"),
+    ):
+        pooled = _pooled([_mean(getattr(one, name)) for one in settings])
+        left.plot(places, 100 * pooled, color=colour, lw=2, marker="o", ms=4, label=word)
     left.axhline(0, color=INK, lw=0.6)
-    left.set(
-        xlabel="confidence − mean confidence of the graph",
-        ylabel="accuracy − confidence, points",
-        ylim=(-12, 12),
-        title="One grey line per graph and backbone",
-    )
+    left.set(ylabel="accuracy − confidence, points", ylim=(-12, 12))
+    left.set_title("Mean of all, and one grey line per graph and GNN")
     left.legend(frameon=False)
-    surface = 100 * _pooled([_mean(one.cells) for one in settings]).T
-    colours = diverging("blue-orange")
-    image = right.imshow(surface, origin="lower", cmap=colours, vmin=-6, vmax=6, aspect="auto")
-    ticks = np.arange(len(CONFIDENCE_EDGES)) - 0.5
-    right.set_xticks(ticks, [f"{edge:g}" for edge in CONFIDENCE_EDGES])
-    marks = np.linspace(-0.5, MAILBOX_CELLS - 0.5, 3)
-    right.set_yticks(marks, ["0", "50", "100"])
-    right.set(
-        xlabel="confidence after temperature scaling",
-        ylabel="mailbox percentile",
-        title="Mean residual by confidence and mailbox",
+    degrees = [f"{int(low) + 1}–{high:g}" for low, high in pairwise(DEGREE_EDGES[1:-1])]
+    degrees = ["0–1", *degrees, f"> {DEGREE_EDGES[-2]:g}"]
+    shares = [f"{100 * k // MAILBOX_CELLS}–{100 * (k + 1) // MAILBOX_CELLS}" for k in range(6)]
+    panels = (
+        (middle, "mailbox", "mailbox percentile", shares),
+        (right, "degree", "degree", degrees),
     )
+    for axes, name, label, words in panels:
+        surface = 100 * _pooled([_mean(getattr(one, name)) for one in settings]).T
+        colours = diverging("blue-orange")
+        image = axes.imshow(surface, origin="lower", cmap=colours, vmin=-6, vmax=6, aspect="auto")
+        axes.set_yticks(range(len(words)), words)
+        axes.set(ylabel=label, title=f"After temperature scaling, by {label}")
+    for axes in (left, middle, right):
+        ticks = np.arange(len(CONFIDENCE_EDGES)) - 0.5
+        axes.set_xticks(ticks, [f"{edge:g}" for edge in CONFIDENCE_EDGES])
+        axes.set_xlabel("confidence")
     figure.colorbar(image, ax=right, label="accuracy − confidence, points")
     return figure
 
