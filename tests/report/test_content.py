@@ -50,7 +50,14 @@ def test_groups_are_those_of_the_calibrator(given):
     )
     assert view.groups.sizes.tolist() == np.bincount(cal.groups_).tolist()
     assert view.groups.calibration_labels.sum() == given["calibration"].size
-    np.testing.assert_allclose(view.groups.temperatures, cal.temperatures_)
+    nodes = cal.node_temperatures(given["logits"], graph=given["graph"])
+    means = np.bincount(cal.groups_, nodes) / np.bincount(cal.groups_)
+    np.testing.assert_allclose(view.groups.temperatures, means)
+    plain = content_of(given, [SimiMailbox(prior=None)]).views[1]
+    cal.set_params(prior=None).fit(
+        given["logits"], given["y"], graph=given["graph"], mask=given["calibration"]
+    )
+    np.testing.assert_allclose(plain.groups.temperatures, cal.temperatures_)
 
 
 def test_labels_outside_the_named_nodes_change_nothing(given):

@@ -17,7 +17,8 @@ Floats = npt.NDArray[np.float64]
 THETA_SPREAD = 3.0
 """In log(1/T), about temperature scaling: far too wide to matter, but nothing runs away."""
 PASSES = 60
-SETTLED = 1e-9
+SETTLED = 1e-4
+"""A Newton step below this leaves an error of about its square: no further look is needed."""
 
 
 @dataclass(frozen=True)
@@ -177,8 +178,8 @@ def _minimum(objective: _Objective, start: Floats) -> Floats:
         curvature, axes = np.linalg.eigh(hessian)
         step = -axes @ ((axes.T @ slope) / np.maximum(np.abs(curvature), 1e-6))
         step *= min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-300))  # at most two units a time
-        if np.abs(step).max() < SETTLED:
-            break
+        if np.abs(step).max() < SETTLED and curvature.min() > 0:
+            return at + step
         for _ in range(PASSES):
             following = objective(at + step)
             if following[0] <= value:
