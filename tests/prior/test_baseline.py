@@ -15,14 +15,14 @@ from simi_mailbox.prior.baseline import (
     Belief,
     _Objective,
     blend,
+    degree_terms,
     error_rate,
     fit_baseline,
-    log_degree,
 )
 from simi_mailbox.softmax import confidence
 from tests.prior.conftest import past_run
 
-BELIEF = Belief(effect=0.05, effect_spread=0.2, blind=-1.0, blind_spread=0.8)
+BELIEF = Belief(0.05, 0.2, -0.5, 0.4, -1.0, 0.8)
 
 
 def problem(seed, n=200, k=4):
@@ -30,33 +30,35 @@ def problem(seed, n=200, k=4):
     z = torch.from_numpy(rng.normal(size=(n, k)) * 3)
     y = torch.from_numpy((z.numpy() / 1.5 + rng.gumbel(size=z.shape)).argmax(1))
     y[: n // 10] = torch.from_numpy(rng.integers(k, size=n // 10))
-    return z, y, torch.from_numpy(rng.normal(size=n))
+    return z, y, torch.from_numpy(rng.normal(size=(n, 2)))
 
 
 def brute(z, y, x, temperature, belief):
     """The same minimum by a general optimiser on the formula as it is written."""
     unit = 2 * np.log(error_rate(confidence(z, temperature)))
-    middle = [-np.log(temperature), belief.effect, belief.blind + unit]
-    spread = np.array([3.0, belief.effect_spread, belief.blind_spread])
+    middle = [-np.log(temperature), belief.many, belief.few, belief.blind + unit]
+    spread = np.array([3.0, belief.many_spread, belief.few_spread, belief.blind_spread])
 
     def loss(at):
-        blind = 1 / (1 + np.exp(-at[2]))
-        probs = torch.softmax(z * torch.exp(at[0] + at[1] * x)[:, None], dim=1).numpy()
+        blind = 1 / (1 + np.exp(-at[3]))
+        probs = torch.softmax(
+            z * torch.exp(at[0] + at[1] * x[:, 0] + at[2] * x[:, 1])[:, None], dim=1
+        ).numpy()
         own = (1 - blind) * probs[np.arange(len(y)), y] + blind / z.shape[1]
         return -np.log(own).sum() + 0.5 * (((at - np.array(middle)) / spread) ** 2).sum()
 
-    found = [minimize(loss, middle, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-11})]
-    return found[0].x, found[0].fun, loss
+    options = {"xatol": 1e-9, "fatol": 1e-11, "maxiter": 4000, "maxfev": 4000}
+    return minimize(loss, middle, method="Nelder-Mead", options=options).x, loss
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_fit_is_the_minimum_that_brute_force_finds(seed):
     z, y, x = problem(seed)
     found, _ = fit_baseline(z, y, x, 1.3, BELIEF)
-    expected, _, _ = brute(z, y, x, 1.3, BELIEF)
+    expected, _ = brute(z, y, x, 1.3, BELIEF)
     assert -np.log(found.temperature) == pytest.approx(expected[0], abs=1e-5)
-    assert found.effect == pytest.approx(expected[1], abs=1e-5)
-    assert found.blind == pytest.approx(1 / (1 + np.exp(-expected[2])), rel=1e-4)
+    assert [found.many, found.few] == pytest.approx(expected[1:3], abs=1e-5)
+    assert found.blind == pytest.approx(1 / (1 + np.exp(-expected[3])), rel=1e-4)
 
 
 @settings(max_examples=25, deadline=None)
@@ -66,47 +68,45 @@ def test_the_fit_is_the_minimum_that_brute_force_finds(seed):
 def test_no_step_away_from_the_fit_is_downhill(seed, temperature, n, k):
     z, y, x = problem(seed, n, k)
     found, _ = fit_baseline(z, y, x, temperature, BELIEF)
-    _, _, loss = brute(z, y, x, temperature, BELIEF)
-    at = np.array(
-        [-np.log(found.temperature), found.effect, np.log(found.blind) - np.log1p(-found.blind)]
-    )
+    _, loss = brute(z, y, x, temperature, BELIEF)
+    odds = np.log(found.blind) - np.log1p(-found.blind)
+    at = np.array([-np.log(found.temperature), found.many, found.few, odds])
     here = loss(at)
-    for step in np.vstack([np.eye(3), -np.eye(3)]) * 1e-3:
+    for step in np.vstack([np.eye(4), -np.eye(4)]) * 1e-3:
         assert loss(at + step) >= here - 1e-9 * abs(here)
 
 
 def test_gradient_and_hessian_agree_with_differences():
     z, y, x = problem(0)
-    objective = _Objective(z, y, x, np.array([0.1, 0.0, -3.0]), np.array([1.0, 2.0, 3.0]))
-    at, h = np.array([-0.2, 0.3, -2.0]), 1e-5
+    objective = _Objective(z, y, x, np.array([0.1, 0.0, 0.5, -3.0]), np.arange(1.0, 5.0))
+    at, h = np.array([-0.2, 0.3, -0.1, -2.0]), 1e-5
     _, slope, hessian = objective(at)
-    for i in range(3):
-        step = h * np.eye(3)[i]
+    for i in range(4):
+        step = h * np.eye(4)[i]
         up, down = objective(at + step), objective(at - step)
         assert slope[i] == pytest.approx((up[0] - down[0]) / (2 * h), rel=1e-6, abs=1e-6)
         np.testing.assert_allclose(hessian[i], (up[1] - down[1]) / (2 * h), rtol=1e-5, atol=1e-5)
 
 
 def test_known_numbers_are_recovered_from_many_labels():
-    run = past_run(0, blind=0.1, effect=0.4, n=20_000)
-    graph = run.graph
-    x = log_degree(graph)
-    wide = Belief(0.0, 10.0, 0.0, 10.0)
+    run = past_run(0, blind=0.1, few=-5.0, n=20_000)
+    terms = degree_terms(run.graph)
+    wide = Belief(0.0, 0.01, 0.0, 20.0, 0.0, 10.0)
     z, y = torch.from_numpy(run.logits), torch.from_numpy(run.y)
-    found, _ = fit_baseline(z, y, x - x.mean(), 1.0, wide)
+    found, _ = fit_baseline(z, y, terms - terms.mean(dim=0), 1.0, wide)
     assert found.temperature == pytest.approx(1.0, abs=0.06)
-    assert found.effect == pytest.approx(0.4, abs=0.12)
+    assert found.few == pytest.approx(-5.0, abs=1.0)
     assert found.blind == pytest.approx(0.1, abs=0.015)
 
 
 def test_a_firm_belief_beats_few_labels_and_yields_to_many():
-    firm = Belief(effect=0.0, effect_spread=0.01, blind=0.0, blind_spread=0.01)
-    loose = Belief(effect=0.0, effect_spread=10.0, blind=0.0, blind_spread=10.0)
+    firm = Belief(0.0, 0.001, 0.0, 0.001, 0.0, 0.01)
+    loose = Belief(0.0, 10.0, 0.0, 10.0, 0.0, 10.0)
     z, y, x = problem(1, n=3000)
     for belief, expected in ((firm, True), (loose, False)):
         found, own = fit_baseline(z, y, x, 1.0, belief)
         assert (abs(own) < 0.1) == expected
-        assert (abs(found.effect) < 0.005) == expected
+        assert (abs(found.many) + abs(found.few) < 0.004) == expected
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -114,7 +114,7 @@ def test_labels_that_are_all_right_or_all_wrong_give_finite_numbers(right):
     z, _, x = problem(2)
     y = z.argmax(dim=1) if right else z.argmin(dim=1)
     found, own = fit_baseline(z, y, x, 1.0, BELIEF)
-    assert np.isfinite([found.temperature, found.effect, found.blind, own]).all()
+    assert np.isfinite([found.temperature, found.many, found.few, found.blind, own]).all()
     assert found.temperature > 0
     assert 0 < found.blind < 1
 
@@ -130,8 +130,10 @@ def test_blind_guesses_keep_the_order_and_bound_the_confidence():
 
 def test_scale_follows_the_degree():
     star = Graph.from_edges([[0, 0, 0], [1, 2, 3]])
-    scale = Baseline(1.0, effect=1.0, mean_log_degree=float(np.log(2))).scale(star)
-    np.testing.assert_allclose(scale, [2.0, 1.0, 1.0, 1.0])
+    many = Baseline(1.0, many=1.0, mean_many=float(np.log(2))).scale(star)
+    np.testing.assert_allclose(many, [2.0, 1.0, 1.0, 1.0])
+    few = Baseline(1.0, few=-1.0, mean_few=0.25).scale(star)
+    np.testing.assert_allclose(few, np.exp([0.0, -0.25, -0.25, -0.25]))
 
 
 def test_the_error_rate_is_never_nought():

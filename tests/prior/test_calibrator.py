@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -40,10 +41,10 @@ def fit(run, **parameters):
 def test_the_baseline_follows_the_evidence():
     many = {"n": 6000, "labels": 4000}
     blind = fit(past_run(0, blind=0.15, **many)).baseline_
-    effect = fit(past_run(0, effect=0.5, **many)).baseline_
+    lonely = fit(past_run(0, few=-5.0, **many)).baseline_
     neither = fit(past_run(0, **many)).baseline_
     assert blind["blind"] > 0.08 > 4 * neither["blind"]
-    assert effect["effect"] > 0.15 > 3 * abs(neither["effect"])
+    assert lonely["few"] < neither["few"] - 0.5
 
 
 def test_few_labels_move_the_baseline_less_than_many(sure):
@@ -99,9 +100,7 @@ def test_strength_follows_the_evidence():
 def test_without_a_prior_groups_are_shrunk_to_the_one_temperature():
     plain = fit(past_run(0), prior=None)
     assert (plain.prior_strength_, plain.prior_) == (100.0, {})
-    assert plain.baseline_ == {
-        "temperature": plain.temperature_, "effect": 0.0, "mean_log_degree": 0.0, "blind": 0.0,
-    }  # fmt: skip
+    assert plain.baseline_ == asdict(Baseline(plain.temperature_))
     assert not plain.prior_means_.any()
 
 

@@ -16,8 +16,10 @@ def test_a_prior_is_the_mean_of_its_settings(corpus):
     prior = corpus.prior()
     assert prior.blind == pytest.approx(-1.5)
     assert prior.blind_spread == pytest.approx(np.std([-1.0, -2.0, -1.5]))
-    assert prior.effect == pytest.approx(0.1)
-    assert prior.effect_spread == NARROWEST[0]
+    assert prior.few == pytest.approx(-0.7)
+    assert prior.few_spread == pytest.approx(np.std([-0.5, -0.9, -0.7]))
+    assert prior.many == pytest.approx(0.05)
+    assert prior.many_spread == NARROWEST["many"]
     assert prior.luck == pytest.approx(2.0)
     assert prior.pseudo_labels == pytest.approx(200)
     assert prior.fewest_labels == 100
@@ -42,21 +44,21 @@ def test_relatives_leave_together(corpus):
 def test_graphs_that_contradict_each_other_say_less():
     agree = Corpus(tuple(setting(str(k), -1.0 - 0.001 * k) for k in range(6))).prior()
     differ = Corpus(tuple(setting(str(k), -1.0 * k) for k in range(6))).prior()
-    assert agree.blind_spread == NARROWEST[1]
+    assert agree.blind_spread == NARROWEST["blind"]
     assert differ.blind_spread > 1
 
 
 def test_one_family_says_nothing_about_how_others_differ():
     prior = Corpus((setting("a", -1.0), setting("b", -2.0, family="a"))).prior()
-    assert (prior.effect_spread, prior.blind_spread) == (VAGUE.effect_spread, VAGUE.blind_spread)
+    assert (prior.few_spread, prior.blind_spread) == (VAGUE.few_spread, VAGUE.blind_spread)
 
 
 def test_known_numbers_are_recovered_from_graphs():
-    runs = [past_run(seed, blind=0.1, effect=0.4, name=str(seed)) for seed in range(6)]
+    runs = [past_run(seed, blind=0.1, few=-4.0, name=str(seed)) for seed in range(6)]
     blind = Corpus(tuple(gather(runs))).prior()
     none = Corpus(tuple(gather(past_run(seed, name=str(seed)) for seed in range(6)))).prior()
-    assert blind.effect == pytest.approx(0.4, abs=0.2)
-    assert abs(none.effect) < 0.1
+    assert blind.few < none.few - 1
+    assert abs(none.many) < 0.2
     assert blind.blind > none.blind + 1
 
 
@@ -65,7 +67,7 @@ def test_runs_of_one_setting_are_averaged():
     (both,) = gather([one, two])
     parts = [next(iter(gather([run]))) for run in (one, two)]
     assert both.runs == 2
-    for name in ("effect", "blind", "luck", "luck_weight", "between", "variance"):
+    for name in ("many", "few", "blind", "luck", "luck_weight", "between", "variance"):
         expected = np.mean([getattr(part, name) for part in parts])
         assert getattr(both, name) == pytest.approx(expected)
 

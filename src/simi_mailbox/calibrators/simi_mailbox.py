@@ -19,7 +19,7 @@ from simi_mailbox.calibrators.temperature import bound_message, global_temperatu
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.grouping import Scaling
 from simi_mailbox.mailbox import mailbox
-from simi_mailbox.prior.baseline import Baseline, blend, error_rate, fit_baseline, log_degree
+from simi_mailbox.prior.baseline import Baseline, blend, degree_terms, error_rate, fit_baseline
 from simi_mailbox.prior.between import between_groups
 from simi_mailbox.prior.model import Prior
 from simi_mailbox.prior.shipped import LEARNED, resolve
@@ -79,9 +79,9 @@ class SimiMailbox(GroupedTemperature):
         Calibration nodes in every group.
     at_bound_ : array [groups] of bool
     baseline_ : dict
-        Temperature, effect of the degree, mean of log(1 + degree) and blind share of the baseline.
-        A node's temperature is that of its group, less by the effect of its degree, and its
-        probabilities are (1 − blind) softmax(z / T) + blind / K.
+        The fields of a `simi_mailbox.prior.baseline.Baseline`. A node's temperature is that of its
+        group, changed by its degree, and its probabilities are
+        (1 − blind) softmax(z / T) + blind / K.
     prior_means_ : array [groups]
     prior_strength_ : float
     prior_ : dict
@@ -147,7 +147,7 @@ class SimiMailbox(GroupedTemperature):
         if n_groups == 1:
             self.temperatures_, self.at_bound_ = np.array([baseline.temperature]), start.at_bound
             return
-        scale = baseline.scale(data.neighbourhoods) if baseline.effect else None
+        scale = None if prior is None else baseline.scale(data.neighbourhoods)
         curve = ConfidenceCurve(data.logits, torch.from_numpy(self.groups_), n_groups, scale)
         theta = np.full(n_groups, -np.log(baseline.temperature))
         mean = curve(theta)[0]
@@ -162,12 +162,12 @@ class SimiMailbox(GroupedTemperature):
         if at_bound:  # the labels say nothing about blind guesses: take the prior's word for them
             unit = error_rate(torch.ones(len(data.calibration))) ** 2
             return Baseline(self.temperature_, blind=float(min(unit * np.exp(prior.blind), 0.5)))
-        x = log_degree(data.neighbourhoods)
-        middle = x.mean()
+        terms = degree_terms(data.neighbourhoods)
+        means = terms.mean(dim=0)
         z, y = data.calibration_logits, data.calibration.y
-        centred = x[data.calibration.index] - middle
+        centred = terms[data.calibration.index] - means
         found, _ = fit_baseline(z, y, centred, self.temperature_, prior.belief)
-        return replace(found, mean_log_degree=float(middle))
+        return replace(found, mean_many=float(means[0]), mean_few=float(means[1]))
 
     def _shift(
         self,

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from simi_mailbox.prior import Corpus, Prior, Setting
 
 ERRORS = (0.05, 0.1, 0.2, 0.4)
-DEGREES = (1, 3, 10, 30)
+DEGREES = (0, 1, 2, 10, 50)
+USUAL = 4
 LABELS = (150, 500, 1500)
 
 
@@ -137,31 +138,28 @@ def _command() -> str:
 def _words(learned: Prior) -> list[str]:
     import numpy as np
 
-    def span(middle: float, spread: float) -> str:
-        return " to ".join(f"{np.exp(middle + k * spread):.3g}" for k in (-1, 1))
-
-    blind, spread = learned.blind, learned.blind_spread
-    shares = ", ".join(f"{100 * e**2 * np.exp(blind):.1f} % at {100 * e:g} %" for e in ERRORS)
-    steps = ", ".join(
-        f"{-learned.effect * np.log((1 + d) / 4):+.2f} ± {spread_at(learned, d):.2f} at {d}"
-        for d in DEGREES
+    times = " to ".join(f"{np.exp(k * learned.blind_spread):.2g}" for k in (-1, 1))
+    shares = ", ".join(
+        f"{100 * e**2 * np.exp(learned.blind):.1f} % at {100 * e:g} %" for e in ERRORS
     )
+    hotter = ", ".join(f"× {_hotter(learned, d):.2f} with {d}" for d in DEGREES)
     level = ", ".join(f"{100 * learned.level(np.ones(1), n)[0]:+.2f} with {n}" for n in LABELS)
     return [
         "Before a graph's own labels are seen, other graphs say:",
         "",
-        f"blind guesses, by the error rate:  {shares} (times {span(0, spread)})",
-        f"log temperature, by the degree:    {steps} (relative to 3 neighbours)",
+        f"blind guesses, by the error rate:  {shares} (times {times})",
+        f"temperature, by the neighbours:    {hotter} (relative to {USUAL})",
         f"luck of the calibration nodes:     {level} labels, in points of accuracy",
         f"a group's own labels count against {learned.pseudo_labels:.0f} pseudo-labels",
     ]
 
 
-def spread_at(learned: Prior, degree: int) -> float:
-    """Spread over graphs of a node's log temperature relative to one with three neighbours."""
+def _hotter(learned: Prior, degree: int) -> float:
+    """Temperature of a node relative to one with the usual number of neighbours."""
     import math
 
-    return learned.effect_spread * abs(math.log((1 + degree) / 4))
+    rise = learned.many * math.log((1 + degree) / (1 + USUAL))
+    return math.exp(-rise - learned.few * (1 / (1 + degree) - 1 / (1 + USUAL)))
 
 
 def _sources(corpus: Corpus) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a calibrator assumes before it looks at groups: three numbers, fitted on all labels."""
+"""What a calibrator assumes before it looks at groups: four numbers, fitted on all labels."""
 
 from __future__ import annotations
 
@@ -26,30 +26,33 @@ class Baseline:
     """One temperature that depends on the degree, and a share of blind guesses.
 
         p_i = (1 − blind) softmax(z_i / T_i) + blind / K
-        log T_i = log T − effect · (log(1 + degree_i) − mean_log_degree)
+        log T_i = log T − many · log(1 + degree_i) − few / (1 + degree_i), relative to the mean node
 
-    Temperature scaling is ``effect = blind = 0``. A positive effect makes nodes with many
-    neighbours surer. The blind share is the part of nodes on which even a sure model is wrong: a
-    temperature cannot say that, because it lets sure nodes become certain.
+    Temperature scaling is ``many = few = blind = 0``. Where ``few`` is negative, nodes with hardly
+    a neighbour are less sure. The blind share is the part of nodes on which even a sure model is
+    wrong: a temperature cannot say that, because it lets sure nodes become certain.
 
     Examples
     --------
     >>> path = Graph.from_edges([[0, 1], [1, 2]])
     >>> z = torch.tensor([[9.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
-    >>> Baseline(temperature=1.0, effect=0.5, mean_log_degree=np.log(2)).scale(path).tolist()
-    [1.0, 1.2247448713915892, 1.0]
+    >>> Baseline(temperature=1.0, few=-1.0, mean_few=0.5).scale(path).round(decimals=2).tolist()
+    [1.0, 1.18, 1.0]
     >>> Baseline(temperature=1.0, blind=0.1).confidence(z, path).round(decimals=2).tolist()
     [0.95, 0.71, 0.71]
     """
 
     temperature: float
-    effect: float = 0.0
-    mean_log_degree: float = 0.0
+    many: float = 0.0
+    few: float = 0.0
     blind: float = 0.0
+    mean_many: float = 0.0
+    mean_few: float = 0.0
 
     def scale(self, graph: Graph) -> Tensor:
         """What every node's logits are multiplied by, besides 1/T."""
-        return torch.exp(self.effect * (log_degree(graph) - self.mean_log_degree))
+        terms = degree_terms(graph) - torch.tensor([self.mean_many, self.mean_few])
+        return torch.exp(terms @ torch.tensor([self.many, self.few], dtype=torch.float64))
 
     def confidence(self, logits: Tensor, graph: Graph) -> Tensor:
         """Largest probability of every node."""
@@ -62,38 +65,41 @@ def blend(probs: Tensor, blind: float, num_classes: int) -> Tensor:
     return probs.mul_(1.0 - blind).add_(blind / num_classes) if blind else probs
 
 
-def log_degree(graph: Graph) -> Tensor:
-    """log(1 + degree) of every node."""
-    return graph.degree.double().log1p()
+def degree_terms(graph: Graph) -> Tensor:
+    """log(1 + degree) and 1 / (1 + degree) of every node, [n, 2]."""
+    more = graph.degree.double() + 1.0
+    return torch.stack([more.log(), more.reciprocal()], dim=1)
 
 
 @dataclass(frozen=True)
 class Belief:
-    """What is believed of effect and blind share before any label is seen: normal, independent.
+    """What is believed of a baseline before any label is seen: normal, independent.
 
     ``blind`` is the logarithm of the share relative to the squared error rate: a graph with half
     the errors has about a quarter of the blind guesses.
     """
 
-    effect: float
-    effect_spread: float
+    many: float
+    many_spread: float
+    few: float
+    few_spread: float
     blind: float
     blind_spread: float
 
 
 def fit_baseline(
-    logits: Tensor, y: Tensor, log_degrees: Tensor, temperature: float, belief: Belief
+    logits: Tensor, y: Tensor, terms: Tensor, temperature: float, belief: Belief
 ) -> tuple[Baseline, float]:
     """The likeliest baseline of labelled nodes, given what is believed beforehand.
 
-    A damped Newton iteration in three numbers: log(1/T), effect and the log-odds of the blind
-    share. ``temperature`` is that of temperature scaling on the same nodes, ``log_degrees`` are
-    centred.
+    A damped Newton iteration in four numbers: log(1/T), the two effects of the degree, and the
+    log-odds of the blind share. ``temperature`` is that of temperature scaling on the same nodes,
+    ``terms`` are their `degree_terms`, centred.
 
     Returns
     -------
     Baseline
-        With ``mean_log_degree`` zero: the caller knows what was subtracted.
+        With means zero: the caller knows what was subtracted.
     float
         The blind share as `Belief` counts it.
 
@@ -103,18 +109,17 @@ def fit_baseline(
     >>> z = torch.from_numpy(rng.normal(size=(4000, 3)) * 4)
     >>> y = torch.from_numpy((z.numpy() + rng.gumbel(size=z.shape)).argmax(1))
     >>> y[:400] = torch.from_numpy(rng.integers(3, size=400))  # one in ten is blind
-    >>> found, _ = fit_baseline(z, y, torch.zeros(4000), 1.5, Belief(0, 1, 0, 5))
+    >>> found, _ = fit_baseline(z, y, torch.zeros(4000, 2), 1.5, Belief(0, 1, 0, 1, 0, 5))
     >>> round(found.blind, 2), round(found.temperature, 1)
     (0.09, 1.1)
     """
     unit = 2.0 * float(np.log(error_rate(confidence(logits, temperature))))
-    middle = np.array([-np.log(temperature), belief.effect, belief.blind + unit])
-    precision = np.array([THETA_SPREAD, belief.effect_spread, belief.blind_spread]) ** -2.0
-    objective = _Objective(logits, y, log_degrees.double(), middle, precision)
-    found = _minimum(objective, middle)
-    blind = float(1.0 / (1.0 + np.exp(-found[2])))
-    baseline = Baseline(float(np.exp(-found[0])), float(found[1]), 0.0, blind)
-    return baseline, float(found[2] - unit)
+    middle = np.array([-np.log(temperature), belief.many, belief.few, belief.blind + unit])
+    spreads = [THETA_SPREAD, belief.many_spread, belief.few_spread, belief.blind_spread]
+    objective = _Objective(logits, y, terms, middle, np.array(spreads) ** -2.0)
+    theta, many, few, odds = _minimum(objective, middle).tolist()
+    baseline = Baseline(float(np.exp(-theta)), many, few, float(1.0 / (1.0 + np.exp(-odds))))
+    return baseline, odds - unit
 
 
 def error_rate(confidences: Tensor) -> float:
@@ -123,22 +128,25 @@ def error_rate(confidences: Tensor) -> float:
 
 
 class _Objective:
-    """−log likelihood − log prior: value, gradient [3] and Hessian [3, 3]."""
+    """−log likelihood − log prior of (θ, effects, log-odds of blind): value, gradient, Hessian."""
 
-    def __init__(self, logits: Tensor, y: Tensor, x: Tensor, middle: Floats, precision: Floats):
-        self.logits, self.y, self.x = logits, y, x
+    def __init__(
+        self, logits: Tensor, y: Tensor, terms: Tensor, middle: Floats, precision: Floats
+    ) -> None:
+        self.logits, self.y = logits, y
+        self.x = torch.cat([torch.ones(len(y), 1), terms], dim=1).double()
         self.middle, self.precision = middle, precision
 
     def __call__(self, at: Floats) -> tuple[float, Floats, Floats]:
-        theta, effect, odds = (float(v) for v in at)
+        weights, odds = torch.from_numpy(at[:-1]), float(at[-1])
         blind = 1.0 / (1.0 + np.exp(-odds))
         d_blind = blind * (1.0 - blind)
-        guess = blind / self.logits.shape[1]
-        value, moments = 0.0, torch.zeros(3, 3, dtype=torch.float64)
-        first, cross = torch.zeros(3, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
+        guess = 1.0 / self.logits.shape[1]
+        value, m = 0.0, len(at) - 1
+        slope, hessian = np.zeros(m + 1), np.zeros((m + 1, m + 1))
         for rows in row_blocks(*self.logits.shape):
             x = self.x[rows]
-            s = top_gaps(self.logits[rows]).mul_(torch.exp(theta + effect * x)[:, None])
+            s = top_gaps(self.logits[rows]).mul_(torch.exp(x @ weights)[:, None])
             own = s.gather(1, self.y[rows, None]).squeeze(1)
             e = s.exp()
             total = e.sum(dim=1)
@@ -149,25 +157,18 @@ class _Objective:
             rise = own - m1
             d1 = p * rise
             d2 = d1 * rise + p * (rise - m2 + m1 * m1)
-            q = ((1.0 - blind) * p + guess).clamp_min_(1e-300)
-            gap = (1.0 / self.logits.shape[1] - p) * d_blind / q
+            q = ((1.0 - blind) * p + blind * guess).clamp_min_(1e-300)
+            gap = (guess - p) * d_blind / q
             g1, g2 = (1.0 - blind) * d1 / q, (1.0 - blind) * d2 / q
             value -= float(q.log().sum())
-            first += torch.stack([-g1.sum(), -(g1 * x).sum(), -gap.sum()])
-            curve = g1 * g1 - g2
-            mixed = g1 * gap + d_blind * d1 / q
-            bend = gap * gap - gap * (1.0 - 2.0 * blind)
-            moments[0, 0] += curve.sum()
-            moments[0, 1] += (curve * x).sum()
-            moments[1, 1] += (curve * x * x).sum()
-            moments[2, 2] += bend.sum()
-            cross += torch.stack([mixed.sum(), (mixed * x).sum()])
-        hessian = moments.numpy()
-        hessian[1, 0] = hessian[0, 1]
-        hessian[2, :2] = hessian[:2, 2] = cross.numpy()
+            slope -= torch.cat([x.T @ g1, gap.sum()[None]]).numpy()
+            hessian[:m, :m] += (x.T @ ((g1 * g1 - g2)[:, None] * x)).numpy()
+            hessian[m, :m] += (x.T @ (g1 * gap + d_blind * d1 / q)).numpy()
+            hessian[m, m] += float((gap * gap - gap * (1.0 - 2.0 * blind)).sum())
+        hessian[:m, m] = hessian[m, :m]
         away = at - self.middle
         value += 0.5 * float(self.precision @ away**2)
-        return value, first.numpy() + self.precision * away, hessian + np.diag(self.precision)
+        return value, slope + self.precision * away, hessian + np.diag(self.precision)
 
 
 def _minimum(objective: _Objective, start: Floats) -> Floats:
@@ -179,7 +180,7 @@ def _minimum(objective: _Objective, start: Floats) -> Floats:
         step = -axes @ ((axes.T @ slope) / np.maximum(np.abs(curvature), 1e-6))
         step *= min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-300))  # at most two units a time
         if np.abs(step).max() < SETTLED and curvature.min() > 0:
-            return at + step
+            return np.asarray(at + step)
         for _ in range(PASSES):
             following = objective(at + step)
             if following[0] <= value:

@@ -14,12 +14,12 @@ import numpy as np
 from simi_mailbox.prior.baseline import Belief
 from simi_mailbox.prior.model import Prior
 
-VAGUE = Belief(effect=0.0, effect_spread=0.15, blind=-1.2, blind_spread=1.0)
+VAGUE = Belief(many=0.0, many_spread=0.3, few=0.0, few_spread=1.0, blind=-1.2, blind_spread=1.0)
 """What is believed of a graph while a corpus is being made, and where a corpus is too small."""
-NARROWEST = 0.025, 0.3
-"""Spreads of effect and blind share: a few graphs cannot tell them to be smaller."""
+NARROWEST = {"many": 0.025, "few": 0.1, "blind": 0.3}
+"""Spreads over graphs: a few of them cannot tell these to be smaller."""
 SMALLEST_BETWEEN = 1e-5
-NUMBERS = ("effect", "blind", "luck", "luck_weight", "between", "variance")
+NUMBERS = ("many", "few", "blind", "luck", "luck_weight", "between", "variance")
 """What a setting is reduced to."""
 
 
@@ -33,7 +33,7 @@ class Setting:
         What it is, and how many runs it is the mean of.
     labels : int
         Number of calibration nodes.
-    effect, blind : float
+    many, few, blind : float
         Of the baseline that fits the nodes that were neither trained nor calibrated on.
     luck : float
         Weighted mean over these nodes of the residual × c / n, after the baseline that the
@@ -49,7 +49,8 @@ class Setting:
     backbone: str
     runs: int
     labels: int
-    effect: float
+    many: float
+    few: float
     blind: float
     luck: float
     luck_weight: float
@@ -65,7 +66,7 @@ class Corpus:
     Examples
     --------
     >>> def setting(graph, blind):
-    ...     return Setting(graph, graph, "gcn", 1, 100, 0.0, blind, -2e-4, 1e-4, 1e-3, 0.1)
+    ...     return Setting(graph, graph, "gcn", 1, 100, 0.0, 0.0, blind, -2e-4, 1e-4, 1e-3, 0.1)
     >>> corpus = Corpus((setting("a", -2.0), setting("b", -1.0), setting("c", 0.0)))
     >>> corpus.prior().blind, corpus.without("c").prior().blind
     (-1.0, -1.5)
@@ -91,14 +92,14 @@ class Corpus:
 
     def prior(self) -> Prior:
         """Means and spreads over all settings alike."""
-        effects = np.array([s.effect for s in self.settings])
-        blinds = np.array([s.blind for s in self.settings])
-        spreads = VAGUE.effect_spread, VAGUE.blind_spread
-        if len(self.families) > 1:  # one family says nothing about how others differ
-            spreads = (
-                max(float(np.std(effects)), NARROWEST[0]),
-                max(float(np.std(blinds)), NARROWEST[1]),
-            )
+        found: dict[str, float] = {}
+        for name, narrowest in NARROWEST.items():
+            values = [getattr(setting, name) for setting in self.settings]
+            found[name] = float(np.mean(values))
+            spread = max(float(np.std(values)), narrowest)
+            if len(self.families) == 1:  # one family says nothing about how others differ
+                spread = getattr(VAGUE, f"{name}_spread")
+            found[f"{name}_spread"] = spread
         weight = sum(s.luck_weight for s in self.settings)
         luck = -sum(s.luck for s in self.settings) / weight if weight > 0 else 0.0
         worth = [s.variance / max(s.between, SMALLEST_BETWEEN) for s in self.settings]
@@ -106,10 +107,7 @@ class Corpus:
         backbones = sorted({s.backbone for s in self.settings})
         runs = sum(s.runs for s in self.settings)
         return Prior(
-            effect=float(effects.mean()),
-            effect_spread=spreads[0],
-            blind=float(blinds.mean()),
-            blind_spread=spreads[1],
+            **found,
             luck=max(float(luck), 0.0),
             pseudo_labels=float(np.mean(worth)),
             fewest_labels=min(s.labels for s in self.settings),

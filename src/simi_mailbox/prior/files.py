@@ -55,7 +55,7 @@ def dumps(corpus: Corpus) -> str:
 
     Examples
     --------
-    >>> setting = Setting("a", "a", "gcn", 1, 99, 0.1, -1.0, -2e-4, 1e-4, 1e-3, 0.1)
+    >>> setting = Setting("a", "a", "gcn", 1, 99, 0.1, -0.5, -1.0, -2e-4, 1e-4, 1e-3, 0.1)
     >>> loads(dumps(Corpus((setting,)))) == Corpus((setting,))
     True
     """

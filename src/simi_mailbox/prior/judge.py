@@ -66,7 +66,7 @@ def _run_rows(run: BankedRun) -> Iterator[Row]:
         if method == "learned prior":
             row["prior"] = name
             fitted = vars(calibrator)
-            for word in ("temperature", "effect", "blind"):
+            for word in ("temperature", "many", "few", "blind"):
                 row[word] = float(f"{fitted['baseline_'][word]:.4g}")
             row["strength"] = float(f"{fitted['prior_strength_']:.4g}")
         yield row

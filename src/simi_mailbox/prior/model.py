@@ -24,8 +24,8 @@ class Prior:
 
     Parameters
     ----------
-    effect, effect_spread : float
-        Mean and standard deviation over graphs of the effect of the degree; see `Baseline`.
+    many, many_spread, few, few_spread : float
+        Means and standard deviations over graphs of the effects of the degree; see `Baseline`.
     blind, blind_spread : float
         The same of the blind share, as the logarithm of its ratio to the squared error rate.
     luck : float
@@ -42,13 +42,15 @@ class Prior:
 
     Examples
     --------
-    >>> prior = Prior(0.0, 0.1, -1.0, 0.5, luck=1.5, pseudo_labels=100)
+    >>> prior = Prior(0.0, 0.1, -1.0, 0.5, -1.0, 0.5, luck=1.5, pseudo_labels=100)
     >>> prior.level(np.array([0.5, 0.9]), labels=150)
     array([-0.005, -0.009])
     """
 
-    effect: float
-    effect_spread: float
+    many: float
+    many_spread: float
+    few: float
+    few_spread: float
     blind: float
     blind_spread: float
     luck: float
@@ -60,13 +62,15 @@ class Prior:
         numbers = [v for v in asdict(self).values() if not isinstance(v, str)]
         if not np.isfinite(numbers).all():
             raise ValueError(f"a prior's numbers must be finite, got {self}")
-        if not (self.effect_spread > 0 and self.blind_spread > 0 and self.pseudo_labels > 0):
+        if not min(self.many_spread, self.few_spread, self.blind_spread, self.pseudo_labels) > 0:
             raise ValueError(f"a prior's spreads must be positive, got {self}")
 
     @property
     def belief(self) -> Belief:
         """The part about the baseline."""
-        return Belief(self.effect, self.effect_spread, self.blind, self.blind_spread)
+        return Belief(
+            self.many, self.many_spread, self.few, self.few_spread, self.blind, self.blind_spread
+        )
 
     def level(self, confidence: Floats, labels: int) -> Floats:
         """Expected accuracy − confidence, from the luck of ``labels`` calibration nodes."""
@@ -82,7 +86,7 @@ class Prior:
 
         Examples
         --------
-        >>> prior = Prior(0.0, 0.1, -1.0, 0.5, luck=0, pseudo_labels=200)
+        >>> prior = Prior(0.0, 0.1, -1.0, 0.5, -1.0, 0.5, luck=0, pseudo_labels=200)
         >>> [round(prior.strength(found, 1e-4, 0.12)) for found in (0.0, 0.0006, 0.0064)]
         [4800, 200, 19]
         """

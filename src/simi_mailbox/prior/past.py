@@ -16,7 +16,7 @@ from torch import Tensor
 from simi_mailbox.calibrators.inputs import CalibrationData, read_index, read_labels, read_nodes
 from simi_mailbox.grouping import find_groups
 from simi_mailbox.mailbox import mailbox
-from simi_mailbox.prior.baseline import Baseline, fit_baseline, log_degree
+from simi_mailbox.prior.baseline import Baseline, degree_terms, fit_baseline
 from simi_mailbox.prior.between import between_groups
 from simi_mailbox.prior.corpus import NUMBERS, VAGUE, Setting
 from simi_mailbox.prior.model import Floats
@@ -77,7 +77,7 @@ class Looked:
         Mailbox and number of neighbours.
     labels : int
         Number of calibration nodes.
-    effect, blind : float
+    many, few, blind : float
         Of the baseline that fits these nodes themselves.
     """
 
@@ -89,7 +89,8 @@ class Looked:
     similarity: Floats
     degree: npt.NDArray[np.int64]
     labels: int
-    effect: float
+    many: float
+    few: float
     blind: float
 
     def luck(self) -> tuple[float, float]:
@@ -138,8 +139,9 @@ def look_at(run: PastRun) -> Looked:
         raise ValueError(f"{run.graph_name}: no labelled node is left to learn from")
     z, graph = nodes.logits, data.neighbourhoods
     temperature = float(global_temperature(data).temperatures[0])
-    x = log_degree(graph)
-    centred = x - x.mean()
+    terms = degree_terms(graph)
+    means = terms.mean(dim=0)
+    centred = terms - means
 
     def fitted(index: Tensor, labels: Tensor) -> tuple[Baseline, float]:
         return fit_baseline(z[index], labels, centred[index], temperature, VAGUE)
@@ -147,7 +149,7 @@ def look_at(run: PastRun) -> Looked:
     theirs, _ = fitted(labelled.index, labelled.y)
     others = torch.from_numpy(np.flatnonzero(judged))
     own, blind = fitted(others, torch.from_numpy(y[judged].astype(np.int64)))
-    baseline = replace(theirs, mean_log_degree=float(x.mean()))
+    baseline = replace(theirs, mean_many=float(means[0]), mean_few=float(means[1]))
     c = baseline.confidence(z, graph).numpy()
     plain = confidence(z, temperature).numpy()
     right = z.argmax(dim=1).numpy() == y
@@ -162,7 +164,8 @@ def look_at(run: PastRun) -> Looked:
         similarity=points[judged, 1],
         degree=graph.degree.numpy()[judged],
         labels=len(labelled),
-        effect=own.effect,
+        many=own.many,
+        few=own.few,
         blind=blind,
     )
 
@@ -182,7 +185,9 @@ def gather(runs: Iterable[PastRun], facts: dict[str, Any] | None = None) -> Iter
     for run in runs:
         seen = look_at(run)
         key = (run.graph_name, run.family or run.graph_name, run.backbone)
-        found[key].append((seen.labels, seen.effect, seen.blind, *seen.luck(), *seen.between()))
+        found[key].append(
+            (seen.labels, seen.many, seen.few, seen.blind, *seen.luck(), *seen.between())
+        )
     for key, parts in found.items():
         labels = int(min(part[0] for part in parts))
         numbers = dict(zip(NUMBERS, np.mean(parts, axis=0)[1:].tolist(), strict=True))
