@@ -72,7 +72,7 @@ def draw(settings: Iterable[Seen]) -> Any:
     from simi_mailbox.plots.style import ACCENT, INK, MUTED, diverging
 
     settings = list(settings)
-    figure = figure_module.Figure(figsize=(13, 4), layout="constrained")
+    figure = figure_module.Figure(figsize=(14, 4), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
     places = np.arange(len(CONFIDENCE_EDGES) - 1)
     for one in settings:
@@ -85,9 +85,10 @@ def draw(settings: Iterable[Seen]) -> Any:
         left.plot(places, 100 * pooled, color=colour, lw=2, marker="o", ms=4, label=word)
     left.axhline(0, color=INK, lw=0.6)
     left.set(ylabel="accuracy − confidence, points", ylim=(-12, 12))
-    left.set_title("Mean of all, and one grey line per graph and GNN")
+    left.set_title("One grey line per graph and GNN")
     left.legend(frameon=False)
-    degrees = [f"{int(low) + 1}–{high:g}" for low, high in pairwise(DEGREE_EDGES[1:-1])]
+    spans = [(int(low) + 1, int(high)) for low, high in pairwise(DEGREE_EDGES[1:-1])]
+    degrees = [f"{low}" if low == high else f"{low}–{high}" for low, high in spans]
     degrees = ["0–1", *degrees, f"> {DEGREE_EDGES[-2]:g}"]
     shares = [f"{100 * k // MAILBOX_CELLS}–{100 * (k + 1) // MAILBOX_CELLS}" for k in range(6)]
     panels = (
@@ -99,7 +100,7 @@ def draw(settings: Iterable[Seen]) -> Any:
         colours = diverging("blue-orange")
         image = axes.imshow(surface, origin="lower", cmap=colours, vmin=-6, vmax=6, aspect="auto")
         axes.set_yticks(range(len(words)), words)
-        axes.set(ylabel=label, title=f"After temperature scaling, by {label}")
+        axes.set(ylabel=label, title=f"By {label}, after temperature scaling")
     for axes in (left, middle, right):
         ticks = np.arange(len(CONFIDENCE_EDGES)) - 0.5
         axes.set_xticks(ticks, [f"{edge:g}" for edge in CONFIDENCE_EDGES])
