@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from simi_mailbox.prior import Corpus, gather
 from simi_mailbox.prior.between import between_groups
-from simi_mailbox.prior.corpus import NARROWEST, VAGUE
+from simi_mailbox.prior.corpus import NARROWEST, VAGUE, weighted_median
 from simi_mailbox.prior.past import look_at
 from tests.prior.conftest import past_run, setting
 
@@ -25,12 +27,20 @@ def test_a_prior_is_the_mean_of_its_settings(corpus):
     assert prior.fewest_labels == 100
 
 
-def test_luck_is_the_slope_of_least_squared_error_and_never_negative():
-    one, two = setting("a", luck=3.0, labels=100), setting("b", luck=1.0, labels=300)
-    x = np.array([0.9 / 100, 0.9 / 300])
-    expected = (x**2 @ [3.0, 1.0]) / (x @ x)
-    assert Corpus((one, two)).prior().luck == pytest.approx(expected)
+def test_luck_is_decided_by_those_who_can_tell_and_never_negative():
+    few, some, many = (
+        setting(str(n), luck=luck, labels=n) for n, luck in ((100, 3.0), (130, 5.0), (3000, -90.0))
+    )
+    assert Corpus((few, some, many)).prior().luck == pytest.approx(3.0)
+    assert Corpus((some, many)).prior().luck == pytest.approx(5.0)
     assert Corpus((setting("a", luck=-3.0),)).prior().luck == 0
+
+
+@given(st.lists(st.tuples(st.integers(-50, 50), st.integers(1, 9)), min_size=1, max_size=20))
+def test_the_weighted_median_is_the_median_of_repeated_values(pairs):
+    values, weights = (np.array(part, dtype=float) for part in zip(*pairs, strict=True))
+    repeated = np.sort(np.repeat(values, weights.astype(int)))
+    assert weighted_median(values, weights) == repeated[(len(repeated) - 1) // 2]
 
 
 def test_relatives_leave_together(corpus):
@@ -77,7 +87,8 @@ def test_luck_is_weighted_least_squares():
     right, weight = seen.luck()
     c = seen.confidence
     root = 1 / np.sqrt(c * (1 - c) + 0.005)
-    slope = np.linalg.lstsq((c / 300 * root)[:, None], seen.residual * root, rcond=None)[0][0]
+    term = seen.error * c / 300
+    slope = np.linalg.lstsq((term * root)[:, None], seen.residual * root, rcond=None)[0][0]
     assert right / weight == pytest.approx(slope)
 
 

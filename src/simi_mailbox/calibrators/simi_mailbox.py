@@ -166,7 +166,7 @@ class SimiMailbox(GroupedTemperature):
         means = terms.mean(dim=0)
         z, y = data.calibration_logits, data.calibration.y
         centred = terms[data.calibration.index] - means
-        found, _ = fit_baseline(z, y, centred, self.temperature_, prior.belief)
+        found, _ = fit_baseline(z, y, centred, self.temperature_, prior)
         return replace(found, mean_many=float(means[0]), mean_few=float(means[1]))
 
     def _shift(
@@ -192,7 +192,8 @@ class SimiMailbox(GroupedTemperature):
         )
         if prior is not None:
             whole = (1.0 - baseline.blind) * mean + baseline.blind / data.num_classes
-            self.prior_means_ = prior.level(whole, len(c))
+            error = error_rate(confidence(z, self.temperature_))
+            self.prior_means_ = prior.level(whole, error, len(c))
             if self.prior_strength is None:
                 between = between_groups(total, spread, self.counts_.astype(np.float64))
                 self.prior_strength_ = prior.strength(*between, float(variance.mean()))

@@ -143,13 +143,14 @@ def _words(learned: Prior) -> list[str]:
         f"{100 * e**2 * np.exp(learned.blind):.1f} % at {100 * e:g} %" for e in ERRORS
     )
     hotter = ", ".join(f"× {_hotter(learned, d):.2f} with {d}" for d in DEGREES)
-    level = ", ".join(f"{100 * learned.level(np.ones(1), n)[0]:+.2f} with {n}" for n in LABELS)
+    sure = np.ones(1)
+    level = ", ".join(f"{100 * learned.level(sure, 0.2, n)[0]:+.2f} with {n}" for n in LABELS)
     return [
         "Before a graph's own labels are seen, other graphs say:",
         "",
         f"blind guesses, by the error rate:  {shares} (times {times})",
         f"temperature, by the neighbours:    {hotter} (relative to {USUAL})",
-        f"luck of the calibration nodes:     {level} labels, in points of accuracy",
+        f"luck of the calibration nodes:     {level} labels, at 20 %, in points",
         f"a group's own labels count against {learned.pseudo_labels:.0f} pseudo-labels",
     ]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox.prior.baseline import Belief
-from simi_mailbox.prior.model import Prior
+from simi_mailbox.prior.model import Floats, Prior
 
 VAGUE = Belief(many=0.0, many_spread=0.3, few=0.0, few_spread=1.0, blind=-1.2, blind_spread=1.0)
 """What is believed of a graph while a corpus is being made, and where a corpus is too small."""
@@ -36,8 +36,8 @@ class Setting:
     many, few, blind : float
         Of the baseline that fits the nodes that were neither trained nor calibrated on.
     luck : float
-        Weighted mean over these nodes of the residual × c / n, after the baseline that the
-        calibration nodes gave; ``luck_weight`` is that of (c / n)².
+        Weighted mean over these nodes of the residual × e c / n, after the baseline that the n
+        calibration nodes gave, with their error rate e; ``luck_weight`` is that of (e c / n)².
     between : float
         Variance between groups of nodes after that baseline, ``variance`` that of one node.
     facts : dict
@@ -91,7 +91,11 @@ class Corpus:
         return Corpus(kept, self.command)
 
     def prior(self) -> Prior:
-        """Means and spreads over all settings alike."""
+        """Means and spreads over all settings alike.
+
+        Of the luck it is the median, weighted by how much a setting can tell about it: on a graph
+        with many labels other causes of a wrong level are larger, and must not decide.
+        """
         found: dict[str, float] = {}
         for name, narrowest in NARROWEST.items():
             values = [getattr(setting, name) for setting in self.settings]
@@ -100,16 +104,31 @@ class Corpus:
             if len(self.families) == 1:  # one family says nothing about how others differ
                 spread = getattr(VAGUE, f"{name}_spread")
             found[f"{name}_spread"] = spread
-        weight = sum(s.luck_weight for s in self.settings)
-        luck = -sum(s.luck for s in self.settings) / weight if weight > 0 else 0.0
+        luck = weighted_median(
+            np.array([-s.luck / s.luck_weight for s in self.settings]),
+            np.array([s.luck_weight for s in self.settings]),
+        )
         worth = [s.variance / max(s.between, SMALLEST_BETWEEN) for s in self.settings]
         graphs = sorted({s.graph for s in self.settings})
         backbones = sorted({s.backbone for s in self.settings})
         runs = sum(s.runs for s in self.settings)
         return Prior(
             **found,
-            luck=max(float(luck), 0.0),
+            luck=max(luck, 0.0),
             pseudo_labels=float(np.mean(worth)),
             fewest_labels=min(s.labels for s in self.settings),
             origin=f"{', '.join(graphs)} with {', '.join(backbones)}, {runs} runs",
         )
+
+
+def weighted_median(values: Floats, weights: Floats) -> float:
+    """The value at which half of the weight is reached.
+
+    Examples
+    --------
+    >>> weighted_median(np.array([3.0, 1.0, 100.0]), np.array([1.0, 1.0, 1.5]))
+    3.0
+    """
+    order = values.argsort()
+    reached = weights[order].cumsum()
+    return float(values[order][np.searchsorted(reached, reached[-1] / 2)])

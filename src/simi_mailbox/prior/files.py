@@ -111,7 +111,7 @@ def _setting(entry: dict[str, Any]) -> Setting:
     words = {name: str(entry[name]) for name in _WORDS}
     counts = {name: int(entry[name]) for name in _COUNTS}
     numbers = {name: float(entry[name]) for name in NUMBERS}
-    sensible = min(*counts.values(), numbers["variance"]) > 0
+    sensible = min(*counts.values(), numbers["variance"], numbers["luck_weight"]) > 0
     if not (sensible and np.isfinite(list(numbers.values())).all()):
         raise ValueError(f"the numbers of {entry['graph']} make no sense")
     facts = {k: v for k, v in entry.items() if k not in (*_WORDS, *_COUNTS, *NUMBERS)}

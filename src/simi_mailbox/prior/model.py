@@ -19,7 +19,7 @@ LEAST_STRENGTH = 10.0
 
 
 @dataclass(frozen=True)
-class Prior:
+class Prior(Belief):
     """What to expect of a graph on which nothing but a few labels is known.
 
     Parameters
@@ -30,7 +30,7 @@ class Prior:
         The same of the blind share, as the logarithm of its ratio to the squared error rate.
     luck : float
         Right answers among the calibration nodes that were luck, because these nodes have also
-        chosen the GNN's checkpoint; see `level`.
+        chosen the GNN's checkpoint, relative to the error rate; see `level`.
     pseudo_labels : float
         How many labels the expectation is worth to a group of nodes on other graphs, on average;
         see `strength`.
@@ -42,17 +42,11 @@ class Prior:
 
     Examples
     --------
-    >>> prior = Prior(0.0, 0.1, -1.0, 0.5, -1.0, 0.5, luck=1.5, pseudo_labels=100)
-    >>> prior.level(np.array([0.5, 0.9]), labels=150)
+    >>> prior = Prior(0.0, 0.1, -1.0, 0.5, -1.0, 0.5, luck=15, pseudo_labels=100)
+    >>> prior.level(np.array([0.5, 0.9]), error=0.1, labels=150)
     array([-0.005, -0.009])
     """
 
-    many: float
-    many_spread: float
-    few: float
-    few_spread: float
-    blind: float
-    blind_spread: float
     luck: float
     pseudo_labels: float
     fewest_labels: int = 1
@@ -65,16 +59,12 @@ class Prior:
         if not min(self.many_spread, self.few_spread, self.blind_spread, self.pseudo_labels) > 0:
             raise ValueError(f"a prior's spreads must be positive, got {self}")
 
-    @property
-    def belief(self) -> Belief:
-        """The part about the baseline."""
-        return Belief(
-            self.many, self.many_spread, self.few, self.few_spread, self.blind, self.blind_spread
-        )
+    def level(self, confidence: Floats, error: float, labels: int) -> Floats:
+        """Expected accuracy − confidence, from the luck of ``labels`` calibration nodes.
 
-    def level(self, confidence: Floats, labels: int) -> Floats:
-        """Expected accuracy − confidence, from the luck of ``labels`` calibration nodes."""
-        return np.asarray(-self.luck * confidence / max(labels, self.fewest_labels))
+        Luck decides about nodes that may go either way: twice the ``error`` rate, twice the luck.
+        """
+        return np.asarray(-self.luck * error * confidence / max(labels, self.fewest_labels))
 
     def strength(self, found: float, error: float, variance: float) -> float:
         """Pseudo-labels behind the expectation, by how much the groups differ on this graph.

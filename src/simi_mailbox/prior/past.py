@@ -16,7 +16,7 @@ from torch import Tensor
 from simi_mailbox.calibrators.inputs import CalibrationData, read_index, read_labels, read_nodes
 from simi_mailbox.grouping import find_groups
 from simi_mailbox.mailbox import mailbox
-from simi_mailbox.prior.baseline import Baseline, degree_terms, fit_baseline
+from simi_mailbox.prior.baseline import Baseline, degree_terms, error_rate, fit_baseline
 from simi_mailbox.prior.between import between_groups
 from simi_mailbox.prior.corpus import NUMBERS, VAGUE, Setting
 from simi_mailbox.prior.model import Floats
@@ -77,6 +77,8 @@ class Looked:
         Mailbox and number of neighbours.
     labels : int
         Number of calibration nodes.
+    error : float
+        Their error rate, as expected after temperature scaling.
     many, few, blind : float
         Of the baseline that fits these nodes themselves.
     """
@@ -89,13 +91,14 @@ class Looked:
     similarity: Floats
     degree: npt.NDArray[np.int64]
     labels: int
+    error: float
     many: float
     few: float
     blind: float
 
     def luck(self) -> tuple[float, float]:
-        """Weighted means of residual × c / n and of (c / n)²; a sure node weighs more."""
-        term = self.confidence / self.labels
+        """Weighted means of residual × e c / n and of (e c / n)²; a sure node weighs more."""
+        term = self.error * self.confidence / self.labels
         weight = 1.0 / (self.confidence * (1.0 - self.confidence) + VARIANCE_FLOOR)
         weight /= weight.sum()
         return float(weight @ (term * self.residual)), float(weight @ term**2)
@@ -164,6 +167,7 @@ def look_at(run: PastRun) -> Looked:
         similarity=points[judged, 1],
         degree=graph.degree.numpy()[judged],
         labels=len(labelled),
+        error=error_rate(torch.from_numpy(plain[labelled.index.numpy()])),
         many=own.many,
         few=own.few,
         blind=blind,

@@ -32,7 +32,7 @@ def learned() -> Prior:
 
     Examples
     --------
-    >>> 0 < learned().weight <= 1.25
+    >>> learned().few < 0  # nodes with few neighbours are over-confident
     True
     """
     return resolve(LEARNED)
