@@ -88,4 +88,4 @@ def _few(result: TableResult) -> str:
 def _none_in(settings: int, others: bool) -> list[str]:
     if not settings:
         return []
-    return [f"none in {settings} others" if others else "no run"]
+    return [f"none in {settings} {'others' if others else 'settings'}"]
