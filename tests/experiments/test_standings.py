@@ -98,7 +98,7 @@ def test_the_sum_and_who_could_not_be_a_rival_are_told_once(result: TableResult,
     assert "1 best, 1 tied, 1 behind" in text
     assert "1 setting is not judged" in text
     assert "cagcn (5 on Cora GCN, none in 3 others)" in text
-    assert "dirichlet (none in 1 settings)" in text
+    assert "dirichlet (none in 4 settings)" in text
     assert "tied: the best rival's mean is lower, but the 95" in text
 
 

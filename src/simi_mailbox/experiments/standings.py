@@ -88,4 +88,5 @@ def _few(result: TableResult) -> str:
 def _none_in(settings: int, others: bool) -> list[str]:
     if not settings:
         return []
-    return [f"none in {settings} {'others' if others else 'settings'}"]
+    kind = "other" if others else "setting"
+    return [f"none in {settings} {kind}{'s' if settings > 1 else ''}"]
