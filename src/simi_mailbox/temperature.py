@@ -263,7 +263,7 @@ def _root(
         _must_be_finite(value)
         high = np.where(~settled & (value > 0), theta, high)
         low = np.where(~settled & (value <= 0), theta, low)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             newton = theta - value / slope
         inside = (newton > low) & (newton < high)
         following = np.where(inside, newton, (low + high) / 2)
