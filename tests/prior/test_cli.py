@@ -136,6 +136,6 @@ def test_the_table_counts_and_averages():
         for m, v in zip(METHODS, (0.4, 0.4, 0.4, 0.3 + 0.01 * s), strict=True)
     ]
     text = table(rows)
-    assert "| Cora GCN | 3 | 40.00 | 40.00 | 40.00 | 31.00 | -9.00 ± 0.58 |" in text
+    assert "| Cora GCN | 3 | 40.00 | 40.00 | 40.00 | 31.00 | -9.00 ± 0.58* |" in text
     assert "-22.5 %; better in 2 of 2" in text
     assert difference_by_split(rows, "nll", METHODS[3], METHODS[0])[0] == pytest.approx(-0.09)

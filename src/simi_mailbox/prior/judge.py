@@ -94,8 +94,24 @@ def difference_by_split(
     return float(np.mean(found)), float(error)
 
 
+def significant(difference: float, error: float, splits: int) -> bool:
+    """Whether the 95 % interval of a mean over splits (Student's t) leaves zero out.
+
+    Examples
+    --------
+    >>> significant(2.0, 1.0, splits=10), significant(2.5, 1.0, splits=10)
+    (False, True)
+    """
+    from scipy.stats import t
+
+    return splits > 1 and abs(difference) > error * float(t.ppf(0.975, splits - 1))
+
+
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Markdown: means per setting, differences to temperature scaling paired by split."""
+    """Markdown: means per setting, differences to temperature scaling paired by split.
+
+    A star marks differences whose 95 % interval over splits leaves zero out.
+    """
     settings: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         settings[row["graph"], row["backbone"]].append(row)
@@ -105,6 +121,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     for title, chosen in (("The seven graphs", main), ("Other graphs", rest)):
         if chosen:
             parts += [f"## {title}", *(_section(chosen, metric) for metric in METRICS)]
+    parts.insert(0, "A star: the 95 % interval over splits (Student's t) leaves zero out.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -125,11 +142,12 @@ def _section(settings: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]], me
         ]
         means.append(values)
         change, error = difference_by_split(rows, metric, METHODS[3], METHODS[0])
+        mark = "*" if significant(change, error, len({r["split"] for r in rows})) else ""
         runs = len(rows) // len(METHODS)
         cells = " | ".join(f"{v:.{digits}f}" for v in values)
         lines.append(
             f"| {graph} {backbone.upper()} | {runs} | {cells} "
-            f"| {scale * change:+.{digits}f} ± {scale * error:.{digits}f} |"
+            f"| {scale * change:+.{digits}f} ± {scale * error:.{digits}f}{mark} |"
         )
     average = np.mean(means, axis=0)
     better = int(sum(values[3] < values[0] for values in means))
