@@ -8,7 +8,23 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, and for child processes
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("shared", deadline=None, max_examples=40, print_blob=True)
 settings.load_profile("shared")
+
+
+@pytest.fixture(scope="session")
+def environment_at_start() -> dict[str, str]:
+    return settings_of_the_package()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_module_changes_the_next(environment_at_start: dict[str, str]) -> None:
+    """A patch that outlives its module fails the next one, whichever process and order it has."""
+    assert settings_of_the_package() == environment_at_start
+
+
+def settings_of_the_package() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("SIMI_MAILBOX_")}

@@ -13,16 +13,20 @@ from simi_mailbox.models.settings import PUBLISHED, Settings
 
 
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Cache folder; the backbones trained in it are shared by all tests of the session."""
-    folder = tmp_path_factory.mktemp("cache")
-    patch = pytest.MonkeyPatch()
-    patch.setenv("SIMI_MAILBOX_CACHE", str(folder))
-    patch.delenv("SIMI_MAILBOX_DATA", raising=False)
-    patch.setitem(PUBLISHED, "digits", Settings(epochs=12))
-    forget()
-    yield folder
-    patch.undo()
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The backbones trained in this folder are shared by all tests of the session."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def cache(folder: Path) -> Iterator[Path]:
+    """Cache folder, in force for one module: tests elsewhere see the machine's own folders."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SIMI_MAILBOX_CACHE", str(folder))
+        patch.delenv("SIMI_MAILBOX_DATA", raising=False)
+        patch.setitem(PUBLISHED, "digits", Settings(epochs=12))
+        forget()
+        yield folder
     forget()
 
 
