@@ -9,7 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from simi_mailbox import prior
+from simi_mailbox.calibrators import TemperatureScaling
 from simi_mailbox.cli.prior import prior as command
+from simi_mailbox.metrics import nll
 from simi_mailbox.prior.judge import METHODS, METRICS, difference_by_split, table
 from simi_mailbox.prior.past import look_at
 from simi_mailbox.prior.picture import Seen, draw
@@ -75,6 +77,40 @@ def test_an_incomplete_run_is_refused(tmp_path):
     assert done.exit_code == 1
     assert "lacks y, edge_index, calibration" in done.output
     assert not (tmp_path / "x.json").exists()
+
+
+def test_a_prior_is_judged_on_past_runs_of_ones_own(tmp_path):
+    train = np.arange(500, 550)
+    paths = [
+        save_run(tmp_path / f"{n}.npz", n, graph="mine", split=n // 2, train=train)
+        for n in range(4)
+    ]
+    out = tmp_path / "judged"
+    options = ["--methods", "vector", "--out", str(out)]
+    done = CliRunner().invoke(command, ["judge", *map(str, paths), *options])
+    assert done.exit_code == 0, done.output
+    rows = [json.loads(line) for line in (out / "rows.jsonl").open()]
+    assert [row["method"] for row in rows[:5]] == [*METHODS, "vector"]
+    assert [row["split"] for row in rows[::5]] == [0, 0, 1, 1]
+    assert "| mine ? | 4 |" in (out / "table.md").read_text()
+    # Measured on the nodes neither trained nor calibrated on.
+    run = past_run(0, n=600, labels=100)
+    rest = np.setdiff1d(np.arange(600), [*np.asarray(run.calibration), *train])
+    scaled = TemperatureScaling().fit(run.logits, run.y, mask=run.calibration)
+    probs = scaled.predict_proba(run.logits)
+    assert rows[0]["nll"] == pytest.approx(nll(probs[rest], run.y[rest]), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [(["--methods", "gatts"], "gats"), (["--prior", "nowhere.json"], "no prior file")],
+)
+def test_a_failed_judgement_writes_nothing(tmp_path, options, message):
+    path, out = save_run(tmp_path / "run.npz", 0), tmp_path / "judged"
+    done = CliRunner().invoke(command, ["judge", str(path), *options, "--out", str(out)])
+    assert done.exit_code == 1
+    assert message in done.output
+    assert not out.exists()
 
 
 def test_settings_are_learned_and_judged_from_the_bank(tmp_path, monkeypatch):

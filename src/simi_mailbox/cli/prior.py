@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -73,28 +74,54 @@ def show(name: str, dataset: str | None) -> None:
 
 
 @prior.command()
+@click.argument("runs", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path))
+@click.option("--prior", "name", default="learned", show_default=True, help="For RUNS: a prior.")
+@click.option("--methods", default="", help="For RUNS: further methods, by commas.")
 @click.option("--graphs", default="", help="Banked graphs, by commas (default: all here).")
 @click.option("--backbones", default="gcn,gat", show_default=True, help="Banked backbones.")
-def judge(out: Path, graphs: str, backbones: str) -> None:
-    """Judge the shipped prior on banked runs, each graph by the prior learned without its family.
+def judge(
+    runs: tuple[Path, ...], out: Path, name: str, methods: str, graphs: str, backbones: str
+) -> None:
+    """Judge a prior on RUNS, npz files of past graphs, or on the logit bank.
+
+    Would it have helped on your past graphs? RUNS are files as `prior fit` reads them; their
+    labels beside those trained and calibrated on are read by the metrics only. A file may hold
+    the number of its split: runs of one split share their test nodes.
+
+    Without RUNS, the shipped prior is judged on banked runs, each graph by the prior learned
+    without its family.
 
     Writes rows.jsonl and table.md into the folder OUT.
     """
     import json
 
     from simi_mailbox.models.bank import LogitBank
-    from simi_mailbox.prior.judge import judged_rows, table
+    from simi_mailbox.prior.judge import banked_rows, table
 
-    out.mkdir(parents=True, exist_ok=True)
-    rows = []
-    with (out / "rows.jsonl").open("w", encoding="utf-8") as file:
-        for row in judged_rows(LogitBank(), _names(graphs), backbones.split(",")):
-            file.write(json.dumps(row) + "\n")
-            rows.append(row)
-    text = f"# The prior on graphs it was not learned on\n\nMade by `{_command()}`.\n\n"
-    (out / "table.md").write_text(text + table(rows), encoding="utf-8")
+    try:
+        if runs:
+            rows = list(_run_rows(runs, name, _parts(methods)))
+        else:
+            rows = list(banked_rows(LogitBank(), _names(graphs), backbones.split(",")))
+        out.mkdir(parents=True, exist_ok=True)
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        (out / "rows.jsonl").write_text(lines, encoding="utf-8")
+        text = f"# The prior on graphs it was not learned on\n\nMade by `{_command(runs)}`.\n\n"
+        (out / "table.md").write_text(text + table(rows), encoding="utf-8")
+    except (ValueError, OSError) as error:
+        raise click.ClickException(str(error)) from error
     click.echo(f"{out}: {len(rows)} rows")
+
+
+def _run_rows(
+    runs: tuple[Path, ...], name: str, methods: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    from simi_mailbox.prior import read_run
+    from simi_mailbox.prior.judge import judged_rows
+
+    for path in runs:
+        yield from judged_rows(read_run(path), name, methods=methods)
 
 
 @prior.command()
@@ -117,7 +144,11 @@ def draw(out: Path, graphs: str, backbones: str) -> None:
 def _names(graphs: str) -> list[str]:
     from simi_mailbox.data import available
 
-    return [part.strip() for part in graphs.split(",") if part.strip()] or available()
+    return _parts(graphs) or available()
+
+
+def _parts(words: str) -> list[str]:
+    return [part.strip() for part in words.split(",") if part.strip()]
 
 
 def _banked(graphs: str, backbones: str) -> list[Setting]:
@@ -131,8 +162,11 @@ def _banked(graphs: str, backbones: str) -> list[Setting]:
     return made
 
 
-def _command() -> str:
-    return shlex.join(["simi-mailbox", *sys.argv[1:]])
+def _command(runs: tuple[Path, ...] = ()) -> str:
+    """As typed, with one word in place of many files."""
+    files = {str(path) for path in runs}
+    words = [word for word in sys.argv[1:] if word not in files]
+    return shlex.join(["simi-mailbox", *words[:2], *["RUNS"][: len(files)], *words[2:]])
 
 
 def _words(learned: Prior) -> list[str]:

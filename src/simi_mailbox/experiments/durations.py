@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from statistics import fmean
+from statistics import median
 
 from simi_mailbox.experiments.store import Row
 
@@ -49,8 +49,8 @@ class Durations:
                 fits[(row.get("method", ""), *where)].append(total)
             if seconds.get("backbone"):
                 trainings[where].append(seconds["backbone"])
-        self._fits = {key: fmean(values) for key, values in fits.items()}
-        self._trainings = {key: fmean(values) for key, values in trainings.items()}
+        self._fits = {key: median(values) for key, values in fits.items()}
+        self._trainings = {key: median(values) for key, values in trainings.items()}
 
     def fit(self, method: str, dataset: str, backbone: str, size: int) -> float:
         """Expected seconds to fit, apply and measure a method once.

@@ -81,6 +81,7 @@ def past_run(banked: BankedRun) -> PastRun:
         graph=dataset.graph,
         calibration=split.val,
         train=split.train,
+        split=banked.key.split,
     )
 
 

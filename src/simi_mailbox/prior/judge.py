@@ -1,4 +1,4 @@
-"""Leave-one-family-out judgement: is the prior worth anything on graphs it was not learned on?"""
+"""Judgement on past runs: is the prior worth anything on graphs it was not learned on?"""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from simi_mailbox.models.bank import BankedRun, LogitBank
+    from simi_mailbox.calibrators.base import Calibrator
+    from simi_mailbox.models.bank import LogitBank
+    from simi_mailbox.prior.past import PastRun
 
 METRICS = ("ece", "debiased_ece", "kde_ece", "nll", "brier")
-METHODS = ("temperature", "ets", "plain shrinkage", "learned prior")
+LEARNED = "learned prior"
+METHODS = ("temperature", "ets", "plain shrinkage", LEARNED)
 MAIN = ("Cora", "Citeseer", "Pubmed", "Computers", "Photo", "CS", "Physics")
 
 Row = dict[str, Any]
 
 
-def judged_rows(bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str]) -> Iterator[Row]:
-    """One row per banked run and method; test labels are read by the metrics only."""
-    from simi_mailbox.prior.bank import FEWEST_RUNS, PROTOCOLS, banked_keys
+def banked_rows(bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str]) -> Iterator[Row]:
+    """Rows of banked runs, each graph by the shipped prior learned without its family."""
+    from simi_mailbox.prior.bank import FEWEST_RUNS, PROTOCOLS, banked_keys, past_run
+    from simi_mailbox.prior.shipped import leave_out
 
     for graph in graphs:
         for backbone in backbones:
@@ -31,45 +36,84 @@ def judged_rows(bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str]
                 for key in keys:
                     run = bank.find(key)
                     if run is not None:
-                        yield from _run_rows(run)
+                        yield from judged_rows(
+                            past_run(run),
+                            leave_out(graph),
+                            test=run.split.test,
+                            protocol=key.protocol,
+                            fold=key.fold,
+                        )
                 break
 
 
-def _run_rows(run: BankedRun) -> Iterator[Row]:
-    from simi_mailbox.calibrators.ensemble_temperature import EnsembleTemperatureScaling
-    from simi_mailbox.calibrators.simi_mailbox import SimiMailbox
-    from simi_mailbox.calibrators.temperature import TemperatureScaling
-    from simi_mailbox.metrics import evaluate
-    from simi_mailbox.prior.shipped import leave_out
+def judged_rows(
+    run: PastRun,
+    prior: str,
+    *,
+    methods: Sequence[str] = (),
+    test: npt.NDArray[np.int64] | None = None,
+    **place: Any,
+) -> Iterator[Row]:
+    """One row per method: fitted on the calibration nodes, measured on the test nodes.
 
-    dataset, split = run.dataset, run.split
-    name = leave_out(dataset.name)
-    calibrators = (
-        TemperatureScaling(),
-        EnsembleTemperatureScaling(),
-        SimiMailbox(prior=None),
-        SimiMailbox(prior=name),
-    )
-    for method, calibrator in zip(METHODS, calibrators, strict=True):
-        calibrator.fit(run.logits, dataset.y, mask=split.val, graph=dataset.graph)
-        probs = calibrator.predict_proba(run.logits, graph=dataset.graph).double().numpy()
-        scores = evaluate(probs[split.test], dataset.y[split.test])
+    Parameters
+    ----------
+    prior
+        As `SimiMailbox` takes it.
+    methods
+        Registered methods to judge besides `METHODS`; they get logits and graph.
+    test
+        By default all labelled nodes that the GNN was neither trained nor calibrated on.
+    place
+        Facts that every row repeats.
+
+    Examples
+    --------
+    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> from simi_mailbox.prior import PastRun
+    >>> p = calibration_problem(500, 3, seed=0)
+    >>> run = PastRun("mine", "gcn", p.logits, p.y, p.graph, range(100))
+    >>> [row["method"] for row in judged_rows(run, "learned")]
+    ['temperature', 'ets', 'plain shrinkage', 'learned prior']
+    """
+    from simi_mailbox.metrics import evaluate
+    from simi_mailbox.prior.past import unseen
+
+    y = np.asarray(run.y)
+    index = np.flatnonzero(unseen(run)) if test is None else test
+    inputs = {"graph": run.graph}
+    for method, calibrator in _calibrators(prior, methods):
+        holdout = run.train if method not in METHODS else None
+        calibrator.fit(run.logits, y, mask=run.calibration, holdout_mask=holdout, **inputs)
+        probs = np.asarray(calibrator.predict_proba(run.logits, **inputs), dtype=np.float64)
+        scores = evaluate(probs[index], y[index])
         row: Row = {
-            "graph": dataset.name,
-            "backbone": run.key.backbone,
-            "protocol": run.key.protocol,
-            "split": run.key.split,
-            "fold": run.key.fold,
+            "graph": run.graph_name,
+            "backbone": run.backbone,
+            **place,
+            "split": run.split,
             "method": method,
             **{metric: float(f"{scores[metric]:.6g}") for metric in METRICS},
         }
-        if method == "learned prior":
-            row["prior"] = name
+        if method == LEARNED:
+            row["prior"] = prior
             fitted = vars(calibrator)
             for word in ("temperature", "many", "few", "blind"):
                 row[word] = float(f"{fitted['baseline_'][word]:.4g}")
             row["strength"] = float(f"{fitted['prior_strength_']:.4g}")
         yield row
+
+
+def _calibrators(prior: str, others: Sequence[str]) -> Iterator[tuple[str, Calibrator]]:
+    from simi_mailbox import calibrators
+    from simi_mailbox.calibrators.simi_mailbox import SimiMailbox
+
+    yield METHODS[0], calibrators.get("temperature")()
+    yield METHODS[1], calibrators.get("ensemble-temperature")()
+    yield METHODS[2], SimiMailbox(prior=None)
+    yield LEARNED, SimiMailbox(prior=prior)
+    for name in others:
+        yield name, calibrators.get(name)()
 
 
 def difference_by_split(
@@ -110,7 +154,8 @@ def significant(difference: float, error: float, splits: int) -> bool:
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Markdown: means per setting, differences to temperature scaling paired by split.
 
-    A star marks differences whose 95 % interval over splits leaves zero out.
+    A star marks differences whose 95 % interval over splits leaves zero out. Of many settings some
+    get one by chance, so the mean's line says how many they are.
     """
     settings: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
@@ -129,21 +174,24 @@ def _section(settings: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]], me
     percent = metric.endswith("ece")
     scale, digits = (100.0, 2) if percent else (1.0, 4)
     title = metric.replace("_", " ").upper() + (" in %" if percent else "")
+    methods = list(dict.fromkeys(row["method"] for rows in settings.values() for row in rows))
     lines = [
         f"### {title}",
         "",
-        f"| setting | runs | {' | '.join(METHODS)} | prior − temperature (± s.e. over splits) |",
-        "|---|---|" + "---|" * (len(METHODS) + 1),
+        f"| setting | runs | {' | '.join(methods)} | prior − temperature (± s.e. over splits) |",
+        "|---|---|" + "---|" * (len(methods) + 1),
     ]
     means = []
+    stars = {"lower": 0, "higher": 0}
     for (graph, backbone), rows in settings.items():
         values = [
-            scale * float(np.mean([r[metric] for r in rows if r["method"] == m])) for m in METHODS
+            scale * float(np.mean([r[metric] for r in rows if r["method"] == m])) for m in methods
         ]
         means.append(values)
-        change, error = difference_by_split(rows, metric, METHODS[3], METHODS[0])
+        change, error = difference_by_split(rows, metric, LEARNED, METHODS[0])
         mark = "*" if significant(change, error, len({r["split"] for r in rows})) else ""
-        runs = len(rows) // len(METHODS)
+        stars["lower" if change < 0 else "higher"] += bool(mark)
+        runs = sum(row["method"] == LEARNED for row in rows)
         cells = " | ".join(f"{v:.{digits}f}" for v in values)
         lines.append(
             f"| {graph} {backbone.upper()} | {runs} | {cells} "
@@ -154,6 +202,7 @@ def _section(settings: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]], me
     cells = " | ".join(f"**{v:.{digits}f}**" for v in average)
     relative = 100 * (average[3] / average[0] - 1)
     lines.append(
-        f"| **mean** | | {cells} | {relative:+.1f} %; better in {better} of {len(means)} |"
+        f"| **mean** | | {cells} | {relative:+.1f} %; better in {better} of {len(means)}; "
+        f"stars: {stars['lower']} lower, {stars['higher']} higher |"
     )
     return "\n".join(lines)

@@ -48,6 +48,8 @@ class PastRun:
         than on any other node.
     family : str, optional
         Graphs of one origin leave a corpus together; by default the graph's own name.
+    split : int
+        Runs of one split share their test nodes, so that they are one observation, not several.
     """
 
     graph_name: str
@@ -58,6 +60,7 @@ class PastRun:
     calibration: Any
     train: Any = None
     family: str = ""
+    split: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,12 +137,7 @@ def look_at(run: PastRun) -> Looked:
         raise ValueError(f"labels of all {n} nodes are needed, got shape {list(y.shape)}")
     labelled = read_labels(run.y, run.calibration, n, k, "calibration")
     data = CalibrationData(**vars(nodes), calibration=labelled)
-    judged = y >= 0
-    judged[labelled.index.numpy()] = False
-    if run.train is not None and len(run.train):
-        judged[read_index(run.train, n, "train").numpy()] = False
-    if not judged.any():
-        raise ValueError(f"{run.graph_name}: no labelled node is left to learn from")
+    judged = unseen(run)
     z, graph = nodes.logits, data.neighbourhoods
     temperature = float(global_temperature(data).temperatures[0])
     terms = degree_terms(graph)
@@ -174,6 +172,27 @@ def look_at(run: PastRun) -> Looked:
     )
 
 
+def unseen(run: PastRun) -> npt.NDArray[np.bool_]:
+    """Labelled nodes that the GNN was neither trained nor calibrated on.
+
+    Examples
+    --------
+    >>> run = PastRun("a", "gcn", None, [0, 1, 0, -1], None, calibration=[1], train=[0])
+    >>> unseen(run).tolist()
+    [False, False, True, False]
+    """
+    found: npt.NDArray[np.bool_] = np.asarray(run.y) >= 0
+    n = len(found)
+    found[read_index(run.calibration, n, "calibration").numpy()] = False
+    if run.train is not None and len(run.train):
+        found[read_index(run.train, n, "train").numpy()] = False
+    if not found.any():
+        raise ValueError(
+            f"{run.graph_name}: no labelled node is left beside those trained and calibrated on"
+        )
+    return found
+
+
 def gather(runs: Iterable[PastRun], facts: dict[str, Any] | None = None) -> Iterator[Setting]:
     """Settings of a corpus: runs of the same graph and backbone are averaged.
 
@@ -201,8 +220,9 @@ def gather(runs: Iterable[PastRun], facts: dict[str, Any] | None = None) -> Iter
 def read_run(path: str | os.PathLike[str]) -> PastRun:
     """Read a past run from an npz file.
 
-    It holds ``logits``, ``y``, ``edge_index`` and ``calibration``, and may hold ``train``, and the
-    words ``graph``, ``backbone`` and ``family``; the graph's name is by default the file's.
+    It holds ``logits``, ``y``, ``edge_index`` and ``calibration``, and may hold ``train``,
+    ``split``, and the words ``graph``, ``backbone`` and ``family``; the graph's name is by default
+    the file's.
     """
     with np.load(path, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
@@ -221,4 +241,5 @@ def read_run(path: str | os.PathLike[str]) -> PastRun:
         graph=arrays["edge_index"],
         calibration=arrays["calibration"],
         train=arrays.get("train"),
+        split=int(arrays.get("split", 0)),
     )
