@@ -16,7 +16,7 @@ DEVIATION = (
     "Δ: (measured − printed) in printed standard deviations; within ±1 the difference is noise."
 )
 FLOOR = "floor: the ECE that perfectly calibrated probabilities would show by chance."
-NOTHING = "–"
+NOTHING = standings.NOTHING
 WIDTH = 132
 CSV_HEADER = (
     "dataset", "backbone", "method", "unit", "mean", "std", "runs", "splits", "printed_mean",
@@ -77,14 +77,14 @@ def markdown(result: TableResult) -> str:
     text = [f"# {result.name}: {result.title}", ""]
     brackets = ", in brackets the printed mean" if _has_printed(result) else ""
     text += [f"Measured mean ± std{brackets}.", ""]
-    text += _grid([["graph", "backbone", *map(_title(result), result.methods())], *_matrix(result)])
+    text += grid([["graph", "backbone", *titles(result).values()], *_matrix(result)])
     if result.standings:
         text += ["", f"## {standings.title(result)}", ""]
-        text += _grid([list(standings.HEADER), *standings.cells(result)])
+        text += grid([list(standings.HEADER), *standings.cells(result)])
         text += ["", *(f"* {sentence}" for sentence in standings.sentences(result))]
     text += ["", "## Cell by cell", ""]
     lines = [[line.dataset, line.backbone.upper(), *_cells(line, result)] for line in result.lines]
-    text += _grid([["graph", "backbone", *_header(result)], *lines])
+    text += grid([["graph", "backbone", *_header(result)], *lines])
     text += ["", *(f"* {sentence}" for sentence in caption(result)), ""]
     return "\n".join(text)
 
@@ -128,14 +128,13 @@ def latex(result: TableResult) -> str:
     body = []
     for dataset, backbone in result.groups():
         lines = [result.line(dataset, backbone, name) for name in names]
-        measured = [_latex_number(_measured(line, result)) for line in lines]
-        printed = [_latex_number(_printed(line, result)) for line in lines]
+        measured = [_latex_number(measured_text(line, result)) for line in lines]
+        printed = [_latex_number(printed_text(line, result)) for line in lines]
         body.append(f"{dataset} & {backbone.upper()} & {' & '.join(measured)} \\\\")
         if _has_printed(result):
             body.append(f" & \\emph{{printed}} & {' & '.join(printed)} \\\\")
-    title = _title(result)
     below = [f"{result.title}.", *caption(result), *standings.sentences(result)]
-    head = " & ".join(["graph", "backbone", *(_latex_text(title(name)) for name in names)])
+    head = " & ".join(["graph", "backbone", *map(_latex_text, titles(result).values())])
     return "\n".join(
         [
             "\\begin{table}",
@@ -162,6 +161,55 @@ FORMATS: dict[str, Callable[[TableResult], str]] = {
 }
 
 
+def grid(rows: list[list[str]], others: str = "---") -> list[str]:
+    """A Markdown table, its first row the head; ``others`` aligns all columns but the first.
+
+    Examples
+    --------
+    >>> grid([["graph", "ECE"], ["Cora", "3.79"]], others="--:")
+    ['| graph | ECE |', '|---|--:|', '| Cora | 3.79 |']
+    """
+    text = ["| " + " | ".join(row) + " |" for row in rows]
+    return [text[0], "|---|" + f"{others}|" * (len(rows[0]) - 1), *text[1:]]
+
+
+def titles(result: TableResult) -> dict[str, str]:
+    """Each method of a table, and its name with the note that it must not be shown without."""
+    notes = {line.method: line.note for line in result.lines}
+    return {name: f"{name} ({note})" if note else name for name, note in notes.items()}
+
+
+def cell(line: Line | None, result: TableResult, *, spread: bool = True) -> str:
+    """Measured mean, with its std unless ``spread`` is off, and in brackets the printed mean."""
+    shown = measured_text(line, result, spread=spread)
+    if line is None or line.printed is None:
+        return shown
+    return f"{shown} ({line.printed.mean:.{result.digits}f})"
+
+
+def measured_text(line: Line | None, result: TableResult, *, spread: bool = True) -> str:
+    """Measured mean ± std."""
+    if line is None or line.summary is None:
+        return NOTHING
+    mean, std = line.summary.mean, line.summary.std
+    return f"{mean:.{result.digits}f}" + (f" ± {std:.{result.digits}f}" if spread else "")
+
+
+def printed_text(line: Line | None, result: TableResult) -> str:
+    """Printed mean ± std, as far as there is one."""
+    if line is None or line.printed is None:
+        return NOTHING
+    mean, std = line.printed.mean, line.printed.std
+    return f"{mean:.{result.digits}f}" + (f" ± {std:.{result.digits}f}" if std is not None else "")
+
+
+def deviation_text(line: Line) -> str:
+    """How far measured and printed are apart, and whether that is noise."""
+    if line.deviation is None:
+        return NOTHING
+    return f"{line.deviation:+.1f}σ{' noise' if line.within else ''}"
+
+
 def _has_printed(result: TableResult) -> bool:
     return any(line.printed for line in result.lines)
 
@@ -180,10 +228,10 @@ def _header(result: TableResult) -> list[str]:
 def _cells(line: Line, result: TableResult) -> list[str]:
     method = f"{line.method} ({line.note})" if line.note else line.method
     runs = str(line.summary.runs) if line.summary else "0"
-    cells = [method, _measured(line, result), runs]
+    cells = [method, measured_text(line, result), runs]
     header = _header(result)
     if "printed" in header:
-        cells += [_printed(line, result), _deviation(line)]
+        cells += [printed_text(line, result), deviation_text(line)]
     if "floor" in header:
         cells.append(_number(line.floor, result.digits))
     if header[-1].startswith("against"):
@@ -192,58 +240,22 @@ def _cells(line: Line, result: TableResult) -> list[str]:
 
 
 def _matrix(result: TableResult) -> list[list[str]]:
-    rows = []
-    for dataset, backbone in result.groups():
-        cells = []
-        for name in result.methods():
-            line = result.line(dataset, backbone, name)
-            shown = _measured(line, result)
-            printed = _number(line.printed.mean, result.digits) if line and line.printed else ""
-            cells.append(f"{shown} ({printed})" if printed else shown)
-        rows.append([dataset, backbone.upper(), *cells])
-    return rows
-
-
-def _title(result: TableResult) -> Callable[[str], str]:
-    notes = {line.method: line.note for line in result.lines}
-    return lambda name: f"{name} ({notes[name]})" if notes.get(name) else name
-
-
-def _measured(line: Line | None, result: TableResult) -> str:
-    if line is None or line.summary is None:
-        return NOTHING
-    return f"{line.summary.mean:.{result.digits}f} ± {line.summary.std:.{result.digits}f}"
-
-
-def _printed(line: Line | None, result: TableResult) -> str:
-    if line is None or line.printed is None:
-        return NOTHING
-    mean, std = line.printed.mean, line.printed.std
-    return f"{mean:.{result.digits}f}" + (f" ± {std:.{result.digits}f}" if std is not None else "")
-
-
-def _deviation(line: Line) -> str:
-    if line.deviation is None:
-        return NOTHING
-    return f"{line.deviation:+.1f}σ{' noise' if line.within else ''}"
+    return [
+        [dataset, backbone.upper()]
+        + [cell(result.line(dataset, backbone, name), result) for name in result.methods()]
+        for dataset, backbone in result.groups()
+    ]
 
 
 def _against(line: Line, digits: int) -> str:
     if line.paired is None:
         return NOTHING
     found = line.paired
-    star = "*" if found.clear else ""
-    interval = f"[{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
-    return f"{found.difference:+.{digits}f}{star} {interval} {found.lower}/{found.splits}"
+    return f"{standings.difference(found, digits, star=True)} {found.lower}/{found.splits}"
 
 
 def _number(value: float | None, digits: int) -> str:
     return NOTHING if value is None else f"{value:.{digits}f}"
-
-
-def _grid(rows: list[list[str]]) -> list[str]:
-    text = ["| " + " | ".join(row) + " |" for row in rows]
-    return [text[0], "|" + "---|" * len(rows[0]), *text[1:]]
 
 
 def _latex_number(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simi_mailbox.experiments.compare import Standing
+from simi_mailbox.experiments.compare import Paired, Standing
 from simi_mailbox.experiments.tables.base import TableResult
 
 HEADER = ("graph", "backbone", "lowest mean", "best rival", "difference to it", "verdict")
@@ -55,6 +55,18 @@ def sentences(result: TableResult) -> list[str]:
     return [*told, f"Too few runs to be a rival: {few}."] if few else told
 
 
+def difference(pair: Paired, digits: int, *, star: bool = False) -> str:
+    """A paired difference with its interval; ``star`` marks an interval without zero.
+
+    Examples
+    --------
+    >>> difference(Paired(-1.5, -2.25, -0.75, 0.01, 5, 5), 2, star=True)
+    '-1.50* [-2.25, -0.75]'
+    """
+    mark = "*" if star and pair.clear else ""
+    return f"{pair.difference:+.{digits}f}{mark} [{pair.low:+.{digits}f}, {pair.high:+.{digits}f}]"
+
+
 def _method(result: TableResult) -> str:
     return next((found.method for found in result.standings.values()), "")
 
@@ -63,9 +75,7 @@ def _cells(found: Standing, digits: int) -> list[str]:
     rival = f"{found.rival} {found.rival_mean:.{digits}f}" if found.rival else NOTHING
     if found.paired is None:
         return [NOTHING, rival, NOTHING, "not judged"]
-    pair = found.paired
-    interval = f"[{pair.low:+.{digits}f}, {pair.high:+.{digits}f}]"
-    return [found.best, rival, f"{pair.difference:+.{digits}f} {interval}", found.verdict]
+    return [found.best, rival, difference(found.paired, digits), found.verdict]
 
 
 def _few(result: TableResult) -> str:

@@ -121,9 +121,9 @@ class Table(ABC):
     def check(self, selection: Selection) -> Selection:
         """The selection with names as the table spells them; unknown names list the choices."""
         return Selection(
-            _choose("dataset", selection.datasets, self.datasets),
-            _choose("backbone", selection.backbones, self.backbones),
-            _choose("method", selection.methods, self.methods),
+            choose("dataset", selection.datasets, self.datasets),
+            choose("backbone", selection.backbones, self.backbones),
+            choose("method", selection.methods, self.methods),
             selection.runs,
         )
 
@@ -133,9 +133,10 @@ def selected(chosen: Sequence[str] | None, everything: Iterable[str]) -> list[st
     return [name for name in everything if chosen is None or name in chosen]
 
 
-def _choose(
+def choose(
     what: str, given: tuple[str, ...] | None, choices: tuple[str, ...]
 ) -> tuple[str, ...] | None:
+    """Names as ``choices`` spell them; an unknown one is an error that lists the choices."""
     if given is None:
         return None
     by_lower = {choice.lower(): choice for choice in choices}
