@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner
 
 from simi_mailbox import prior
 from simi_mailbox.calibrators import TemperatureScaling
 from simi_mailbox.cli.prior import prior as command
+from simi_mailbox.graph import Graph, as_graph
 from simi_mailbox.metrics import nll
 from simi_mailbox.prior.judge import METHODS, METRICS, difference_by_split, table
 from simi_mailbox.prior.past import look_at
@@ -77,6 +80,23 @@ def test_an_incomplete_run_is_refused(tmp_path):
     assert done.exit_code == 1
     assert "lacks y, edge_index, calibration" in done.output
     assert not (tmp_path / "x.json").exists()
+
+
+def test_a_run_comes_back_as_it_was_written(tmp_path):
+    run = past_run(0, n=200, labels=50)
+    edges = run.graph.edge_index()
+    there = edges[:, edges[0] < edges[1]]
+    words = {"family": "relatives", "split": 3, "train": np.arange(60, 70)}
+    for graph in (run.graph, Graph.from_edges(there, 200, directed=True)):
+        path = tmp_path / "run.npz"
+        prior.write_run(replace(run, graph=graph, **words), path)
+        back = prior.read_run(path)
+        assert torch.equal(as_graph(back.graph, 200).indices, graph.indices)
+        assert as_graph(back.graph, 200).is_directed == graph.is_directed
+        assert (back.graph_name, back.family, back.split) == (run.graph_name, "relatives", 3)
+        for name in ("logits", "y", "calibration"):
+            np.testing.assert_array_equal(getattr(back, name), getattr(run, name))
+        np.testing.assert_array_equal(back.train, words["train"])
 
 
 def test_a_prior_is_judged_on_past_runs_of_ones_own(tmp_path):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from simi_mailbox._files import whole_file
 from simi_mailbox.exceptions import FileFormatError
 
 if TYPE_CHECKING:
@@ -38,15 +37,8 @@ def save(
         "params": _encode(params, "params", tensors),
         "state": _encode(state, "state", tensors),
     }
-    target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    os.close(handle)
-    try:
-        save_file(tensors, temporary, metadata={"simi_mailbox": json.dumps(header)})
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with whole_file(path) as unfinished:
+        save_file(tensors, unfinished, metadata={"simi_mailbox": json.dumps(header)})
 
 
 def load(path: str | os.PathLike[str]) -> Calibrator:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import urllib.request
 import zipfile
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from simi_mailbox._files import whole_file
 from simi_mailbox.data.files import Arrays
 from simi_mailbox.data.pyg import undirected_closure
 
@@ -37,12 +37,8 @@ def find_raw(folders: list[Path]) -> Path | None:
 def download(root: Path) -> Path:
     """Download OGB's archive into ``root``; a partial download is never left under its name."""
     root.mkdir(parents=True, exist_ok=True)
-    partial = root / f".{ARCHIVE}.{os.getpid()}.partial"
-    try:
-        urllib.request.urlretrieve(URL, partial)
-        os.replace(partial, root / ARCHIVE)
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_file(root / ARCHIVE) as unfinished:
+        urllib.request.urlretrieve(URL, unfinished)
     return root / ARCHIVE
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import zipfile
 import zlib
 from functools import lru_cache
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from simi_mailbox._files import whole_file
 from simi_mailbox.data.catalogue import Entry
 from simi_mailbox.data.dataset import NodeDataset
 from simi_mailbox.data.split import BoolArray, Split
@@ -150,18 +150,14 @@ def _sha256(path: str, mtime_ns: int, size: int) -> str:
 def write(path: Path, arrays: Arrays) -> None:
     """Write an archive and, beside it, its sha256. A half-written file never has its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with open(partial, "wb") as stream:
+    with whole_file(path) as unfinished:
+        with unfinished.open("wb") as stream:
             np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
-        with open(partial, "rb") as stream:
+        with unfinished.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         # The sum goes first: a crash in between leaves a mismatch, which is refused, and never
         # an unchecked file.
         _checksum_path(path).write_text(f"{digest}  {path.name}\n")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def read_checksum(path: Path) -> str | None:

@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from simi_mailbox._files import whole_file
+
 Row = dict[str, Any]
 
 log = logging.getLogger(__name__)
@@ -157,16 +159,15 @@ class ResultStore:
             self._repair(file)
             self._read_packed()
             self.refresh()
-            temporary = self.packed_path.with_name(self.packed_path.name + ".tmp")
-            with temporary.open("wb") as raw:
-                # No time stamp and no file name: the same rows give the same bytes.
-                with gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0) as out:
-                    for row in self._rows.values():
-                        line = json.dumps(row, separators=(",", ":"), ensure_ascii=False)
-                        out.write(line.encode() + b"\n")
-                raw.flush()
-                os.fsync(raw.fileno())
-            os.replace(temporary, self.packed_path)
+            # No time stamp and no file name: the same rows give the same bytes.
+            with (
+                whole_file(self.packed_path) as unfinished,
+                unfinished.open("wb") as raw,
+                gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0) as out,
+            ):
+                for row in self._rows.values():
+                    line = json.dumps(row, separators=(",", ":"), ensure_ascii=False)
+                    out.write(line.encode() + b"\n")
             os.ftruncate(file, 0)
             self._offset = 0
         return self.packed_path

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import struct
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
+
+from simi_mailbox._files import whole_file
 
 
 class BadFileError(ValueError):
@@ -24,7 +24,7 @@ def write(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None
 
     Examples
     --------
-    >>> import torch
+    >>> import tempfile, torch
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "run.safetensors"
     ...     write(path, {"logits": torch.ones(2)}, {"epochs": 3})
@@ -36,16 +36,8 @@ def write(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None
     metadata = {"facts": text, "sha256": _checksum(tensors, text)}
     content = safetensors.torch.save(tensors, metadata)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())  # else a power cut could rename a file before its content
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with whole_file(path) as unfinished:
+        unfinished.write_bytes(content)
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from simi_mailbox._files import whole_file
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.prior.corpus import NUMBERS, Corpus, Setting
 
@@ -23,16 +23,8 @@ _COUNTS = ("runs", "labels")
 
 def write(corpus: Corpus, path: str | os.PathLike[str]) -> None:
     """Write a corpus and the prior learned from it; the file appears whole or not at all."""
-    target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    os.close(handle)
-    try:
-        Path(temporary).write_text(dumps(corpus), encoding="utf-8")
-        Path(temporary).chmod(0o644)  # mkstemp makes it private; a prior is no secret
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with whole_file(path) as unfinished:
+        unfinished.write_text(dumps(corpus), encoding="utf-8")
 
 
 def read(path: str | os.PathLike[str]) -> Corpus:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -215,31 +214,3 @@ def gather(runs: Iterable[PastRun], facts: dict[str, Any] | None = None) -> Iter
         labels = int(min(part[0] for part in parts))
         numbers = dict(zip(NUMBERS, np.mean(parts, axis=0)[1:].tolist(), strict=True))
         yield Setting(*key, len(parts), labels, **numbers, facts=facts or {})
-
-
-def read_run(path: str | os.PathLike[str]) -> PastRun:
-    """Read a past run from an npz file.
-
-    It holds ``logits``, ``y``, ``edge_index`` and ``calibration``, and may hold ``train``,
-    ``split``, and the words ``graph``, ``backbone`` and ``family``; the graph's name is by default
-    the file's.
-    """
-    with np.load(path, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
-    missing = [n for n in ("logits", "y", "edge_index", "calibration") if n not in arrays]
-    if missing:
-        raise ValueError(
-            f"{os.fspath(path)} lacks {', '.join(missing)}; it holds {', '.join(arrays) or 'none'}"
-        )
-    name = os.path.splitext(os.path.basename(path))[0]
-    return PastRun(
-        graph_name=str(arrays.get("graph", name)),
-        backbone=str(arrays.get("backbone", "?")),
-        family=str(arrays.get("family", "")),
-        logits=torch.from_numpy(arrays["logits"]),
-        y=arrays["y"],
-        graph=arrays["edge_index"],
-        calibration=arrays["calibration"],
-        train=arrays.get("train"),
-        split=int(arrays.get("split", 0)),
-    )

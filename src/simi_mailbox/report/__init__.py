@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from simi_mailbox._files import whole_file
 from simi_mailbox.report.content import Content, gather
 from simi_mailbox.report.inputs import ReportInputs, read_inputs
 from simi_mailbox.report.methods import Methods
@@ -87,18 +87,6 @@ def write_report(
 
 
 def _write(target: Path, text: str) -> Path:
-    try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"there is no folder {target.parent} to write into") from error
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes files that only the owner can read
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with whole_file(target) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
     return target
