@@ -1,7 +1,7 @@
 """How often bootstrap intervals hold the true calibration error, and what they cost.
 
     python benchmarks/bench_intervals.py             # 100 samples of each kind, a minute or two
-    python benchmarks/bench_intervals.py --full      # 500 samples, 500 draws: the table of the docs
+    python benchmarks/bench_intervals.py --full      # 500 samples: the table of the docs
     python benchmarks/bench_intervals.py --nodes 200 --samples 2000
 
 The truth. Two classes, confidence c uniform on [½, 1], the prediction right with probability a(c),
@@ -117,12 +117,10 @@ def check_truth(curve: Curve) -> None:
     """A million nodes must give what was integrated."""
     truth, unbinned = curve.true_errors()
     probs, y = curve.sample(1_000_000, np.random.default_rng(0))
-    # Noise adds 0.0009 to the ECE of a million nodes; a wrong formula would add much more.
-    if (
-        not abs(ece(probs, y) - truth) < 0.002
-        or not abs(brier(probs, y) - curve.true_brier()) < 0.002
-    ):
-        raise AssertionError(f"{curve.name}: the integral and a large sample disagree")
+    off = max(abs(ece(probs, y) - truth), abs(brier(probs, y) - curve.true_brier()))
+    # Noise adds 0.0009 to the ECE of a million calibrated nodes, and less to the others.
+    if off > 0.002:
+        raise AssertionError(f"{curve.name}: integral and large sample differ by {off:.4f}")
     print(
         f"{curve.name:25} true ECE {100 * truth:.3f} %, "
         f"mean gap without bins {100 * unbinned:.3f} %"
@@ -165,17 +163,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--full", action="store_true", help="500 samples, 500 draws (15 minutes)")
+    parser.add_argument("--full", action="store_true", help="500 samples per line (6 minutes)")
     parser.add_argument("--samples", type=int, help="simulated test sets per line (100)")
-    parser.add_argument("--draws", type=int, help="bootstrap samples per interval (200)")
+    parser.add_argument(
+        "--draws", type=int, default=200, help="bootstrap samples per interval (200)"
+    )
     parser.add_argument("--nodes", type=int, nargs="+", default=[200, 2000, 14_000])
     chosen = parser.parse_args()
     samples = chosen.samples or (500 if chosen.full else 100)
-    draws = chosen.draws or (500 if chosen.full else 200)
     for curve in CURVES:
         check_truth(curve)
     print(
-        f"\nShare of nominal 95 % intervals that held the truth: {samples} samples, {draws} draws, "
+        f"\nShare of nominal 95 % intervals that held the truth: {samples} samples, {chosen.draws} draws, "
         f"{BINS} bins; standard\nerror of a share {_spread(0.95, samples)} points near 95 %, "
         f"{_spread(0.65, samples)} near 65 %; errors in %.\n"
     )
@@ -184,7 +183,7 @@ def main() -> None:
     print(f"| {' | '.join(head)} |\n|--:|---|{'--:|' * (len(head) - 2)}")
     for nodes in chosen.nodes:
         for number in range(len(CURVES)):
-            print(row(number, nodes, samples, draws), flush=True)
+            print(row(number, nodes, samples, chosen.draws), flush=True)
     cost()
 
 
