@@ -174,9 +174,10 @@ def main() -> None:
     for curve in CURVES:
         check_truth(curve)
     print(
-        f"\nShare of nominal 95 % intervals that held the truth: {samples} samples, {chosen.draws} draws, "
-        f"{BINS} bins; standard\nerror of a share {_spread(0.95, samples)} points near 95 %, "
-        f"{_spread(0.65, samples)} near 65 %; errors in %.\n"
+        f"\nShare of nominal 95 % intervals that held the truth: {samples} samples, "
+        f"{chosen.draws} draws, {BINS} bins; standard\nerror of a share "
+        f"{_spread(0.95, samples)} points near 95 %, {_spread(0.65, samples)} near 65 %; "
+        "errors in %.\n"
     )
     names = [name for name, _, _ in INTERVALS]
     head = ["nodes", "curve", "true error", "mean `ece`", "mean `debiased_ece`", *names]
