@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import shutil
@@ -33,13 +34,11 @@ class TableGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         extra = ["figure"] if _figure_command() is not None else []
-        return ["list", "write", *extra, *registry.names()]
+        return [*_COMMANDS, *extra, *registry.names()]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name == "list":
-            return list_tables
-        if name == "write":
-            return write_tables
+        if name in _COMMANDS:
+            return _COMMANDS[name]
         if name == "figure":
             return _figure_command()
         try:
@@ -108,6 +107,54 @@ def write_tables(store: Path | None, out: Path) -> None:
             render.write(result, "markdown", out / f"{name}.md")
             render.write(result, "csv", out / f"{name}.csv")
             click.echo(f"wrote {out / name}.md and .csv: {len(result.lines)} cells")
+
+
+@click.command("page")
+@click.argument(
+    "pages",
+    nargs=-1,
+    required=True,
+    metavar="PAGE...",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
+@click.option("--store", type=click.Path(path_type=Path), help="Result store to look into.")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a block is stale.")
+def fill_pages(pages: tuple[Path, ...], store: Path | None, check: bool) -> None:
+    """Make the marked blocks of Markdown pages from stored rows; other text is left alone."""
+    from simi_mailbox.experiments import page
+
+    rows = ResultStore(store or default_store())
+    results = functools.cache(lambda name: registry.get(name).result(rows, Selection()))
+    made = {}
+    for path in pages:  # all of them before any is written: one error, and nothing has changed
+        try:
+            made[path] = page.fill(path.read_bytes().decode("utf-8"), results)
+        except ValueError as error:
+            raise click.UsageError(f"{path}: {error}") from None
+    word = "stale" if check else "made"
+    for path, (text, stale) in made.items():
+        for block in stale:
+            click.echo(f"{path}:{block.line}: {word}: {block.asks}")
+        if stale and not check:
+            _replace(path, text)
+    total = sum(len(page.find(text)) for text, _ in made.values())
+    count = sum(len(stale) for _, stale in made.values())
+    click.echo(f"{count} of {total} blocks {word}, {total - count} fresh")
+    if check and count:
+        raise SystemExit(1)
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        temporary.write_bytes(text.encode("utf-8"))
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+_COMMANDS = {"list": list_tables, "write": write_tables, "page": fill_pages}
 
 
 def _split(_ctx: click.Context, _option: click.Parameter, value: str | None) -> Any:

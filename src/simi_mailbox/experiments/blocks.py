@@ -1,0 +1,190 @@
+"""What a block of a page can hold: parts of tables as Markdown. `page` finds and fills blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from simi_mailbox.experiments import render
+from simi_mailbox.experiments.compare import pooled
+from simi_mailbox.experiments.methods import NOTES
+from simi_mailbox.experiments.oracle import ORACLE
+from simi_mailbox.experiments.tables.base import Line, TableResult
+from simi_mailbox.experiments.tables.calibration import counts
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A measured table as a block shows it.
+
+    Attributes
+    ----------
+    name
+        What the table is called in the block.
+    result
+        The table, restricted to the graphs and backbones that are shown.
+    methods
+        The methods that are shown, and what each is called.
+    """
+
+    name: str
+    result: TableResult
+    methods: Mapping[str, str]
+
+    def lines(self) -> list[Line]:
+        """Lines of the methods that are shown."""
+        return [line for line in self.result.lines if line.method in self.methods]
+
+    def places(self) -> list[tuple[str, str]]:
+        """(dataset, backbone) of these lines."""
+        return list(dict.fromkeys((line.dataset, line.backbone) for line in self.lines()))
+
+    def row(self, dataset: str, backbone: str) -> list[Line | None]:
+        """The cell of every method in one setting."""
+        return [self.result.line(dataset, backbone, name) for name in self.methods]
+
+    def if_several(self, backbone: str) -> list[str]:
+        """A text that is needed only where there is more than one backbone."""
+        return [backbone] if len({line.backbone for line in self.lines()}) > 1 else []
+
+
+def matrix(tables: list[Shown]) -> list[str]:
+    """Settings × methods of one table: measured mean, in brackets the printed one."""
+    (table,) = tables
+    rows = [["graph", *table.if_several("backbone"), "runs", *table.methods.values()]]
+    for dataset, backbone in table.places():
+        lines = table.row(dataset, backbone)
+        runs = sorted({line.summary.runs for line in lines if line and line.summary})
+        made = str(runs[0]) if len(runs) == 1 else f"{runs[0]}–{runs[-1]}"
+        cells = [render.cell(line, table.result, spread=False) for line in lines]
+        rows.append([dataset, *table.if_several(backbone.upper()), made, *cells])
+    return render.grid(rows)
+
+
+def overview(tables: list[Shown]) -> list[str]:
+    """Methods × settings of one table, measured means; bold is the lowest without test labels."""
+    (table,) = tables
+    columns = [["", *table.methods.values()]]
+    for dataset, backbone in table.places():
+        lines = table.row(dataset, backbone)
+        cells = [render.measured_text(line, table.result, spread=False) for line in lines]
+        honest = [
+            line is not None and line.summary is not None and line.note != NOTES[ORACLE]
+            for line in lines
+        ]
+        candidates = [cell for cell, is_honest in zip(cells, honest, strict=True) if is_honest]
+        lowest = min(candidates, key=float, default="")
+        head = " ".join([dataset, *table.if_several(backbone.upper())])
+        shown = [
+            f"**{cell}**" if is_honest and cell == lowest else cell
+            for cell, is_honest in zip(cells, honest, strict=True)
+        ]
+        columns.append([head, *shown])
+    return render.grid([list(row) for row in zip(*columns, strict=True)], others="--:")
+
+
+def agreement(tables: list[Shown]) -> list[str]:
+    """Methods × tables: how many cells lie within one printed std, and the largest distance."""
+    names = tables[0].methods
+    groups: dict[str, tuple[str, ...]] = {title: (name,) for name, title in names.items()}
+    if len(names) > 1:
+        groups["together"] = tuple(names)
+    rows = [["", *(table.name for table in tables)]]
+    for title, group in groups.items():
+        rows.append([title, *(_agreement(table.result, group) for table in tables)])
+    return render.grid(rows)
+
+
+def misses(tables: list[Shown]) -> list[str]:
+    """The cells that are further than one printed std from print."""
+    rows = [
+        [
+            table.name,
+            f"{line.dataset} {line.backbone.upper()}",
+            table.methods[line.method],
+            render.measured_text(line, table.result),
+            str(line.summary.runs),
+            render.printed_text(line, table.result),
+            render.deviation_text(line),
+        ]
+        for table in tables
+        for line in table.lines()
+        if line.within is False and line.summary
+    ]
+    head = ["", "graph", "method", "measured", "runs", "printed", "Δ"]
+    return render.grid([head, *rows]) if rows else ["None."]
+
+
+def verdict(tables: list[Shown]) -> list[str]:
+    """Each method against the table's baseline, over the settings where both have equal runs."""
+    baselines = " / ".join(dict.fromkeys(str(table.result.baseline) for table in tables))
+    head = ["", "method", "settings", "lower", "clearly lower", "clearly higher"]
+    rows = [[*head, "mean", baselines, "change of the mean", "mean change"]]
+    for table in tables:
+        rows += [_verdict(table, name) for name in table.methods if name != table.result.baseline]
+    return render.grid(rows)
+
+
+def standings(tables: list[Shown]) -> list[str]:
+    """How often the judged method is best, tied or behind, and behind whom."""
+    rows = [["", "best", "tied", "behind", "not judged", "behind whom"]]
+    for table in tables:
+        if not table.result.standings:
+            raise ValueError(f"table {table.result.name!r} judges no method")
+        places = set(table.places())
+        found = {at: one for at, one in table.result.standings.items() if at in places}
+        verdicts = [one.verdict for one in found.values()]
+        numbers = [str(verdicts.count(word)) for word in ("best", "tied", "behind", "")]
+        whom: dict[str, list[str]] = {}
+        for (dataset, backbone), one in found.items():
+            if one.verdict == "behind":
+                whom.setdefault(one.rival, []).append(f"{dataset} {backbone.upper()}")
+        told = "; ".join(f"{rival} on {', '.join(where)}" for rival, where in whom.items())
+        rows.append([table.name, *numbers, told or render.NOTHING])
+    return render.grid(rows)
+
+
+KINDS: dict[str, Callable[[list[Shown]], list[str]]] = {
+    "matrix": matrix,
+    "overview": overview,
+    "agreement": agreement,
+    "misses": misses,
+    "verdict": verdict,
+    "standings": standings,
+}
+
+
+def _agreement(result: TableResult, methods: tuple[str, ...]) -> str:
+    near, known = counts(result, methods)
+    found = (line.deviation for line in result.lines if line.method in methods)
+    farthest = max((abs(deviation) for deviation in found if deviation is not None), default=0.0)
+    return f"{near} of {known} ({farthest:.1f}σ)" if known else render.NOTHING
+
+
+def _verdict(table: Shown, method: str) -> list[str]:
+    result, digits = table.result, table.result.digits
+    ours, theirs, pairs = [], [], []
+    for line in result.lines:
+        base = result.line(line.dataset, line.backbone, result.baseline or "")
+        if line.method != method or not (line.summary and line.paired and base and base.summary):
+            continue
+        if line.summary.runs == base.summary.runs:  # else the means would be of different logits
+            ours.append(line.summary.mean)
+            theirs.append(base.summary.mean)
+            pairs.append(line.paired)
+    if not pairs:
+        raise ValueError(f"{method!r} and the baseline share no setting of table {result.name!r}")
+    mean, base_mean = pooled(ours), pooled(theirs)
+    each = pooled(a / b - 1 for a, b in zip(ours, theirs, strict=True))
+    return [
+        table.name,
+        table.methods[method],
+        str(len(pairs)),
+        str(sum(pair.difference < 0 for pair in pairs)),
+        str(sum(pair.high < 0 for pair in pairs)),
+        str(sum(pair.low > 0 for pair in pairs)),
+        f"{mean:.{digits}f}",
+        f"{base_mean:.{digits}f}",
+        f"{100 * (mean / base_mean - 1):+.1f} %",
+        f"{100 * each:+.1f} %",
+    ]

@@ -1,0 +1,160 @@
+"""Pages with measured figures: marked blocks of a Markdown file, made from tables.
+
+A block is what stands between two comments that begin a line::
+
+    <!-- begin: matrix table1 datasets="Cora, Photo" methods="temperature as TS, gats" -->
+    this is made, and lost when it is made again
+    <!-- end -->
+
+First comes the kind (one of `blocks.KINDS`), then the table or tables, then what is shown of them:
+``methods``, ``datasets``, ``backbones``; all that is measured if nothing is said. ``x as y`` shows
+a table or a method x under the name y. A comment may take several lines. All other text is left
+alone. Nothing is read or written here: tables come from a function, and pages are strings.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from simi_mailbox.experiments import render
+from simi_mailbox.experiments.blocks import KINDS, Shown
+from simi_mailbox.experiments.tables.base import TableResult, choose
+
+Results = Callable[[str], TableResult]
+"""A table by its name; an unknown name is a ValueError."""
+
+OPTIONS = ("methods", "datasets", "backbones")
+
+_OPENING = re.compile(r"^[ \t]*<!--\s*(?:begin|end)\b", re.MULTILINE)
+_MARKER = re.compile(r"^([ \t]*)<!--\s*(?:begin:(.*?)|end)\s*-->[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of a page: line of its first marker, what it asks for, and where its body is."""
+
+    line: int
+    asks: str
+    indent: str
+    start: int
+    stop: int
+
+
+def find(text: str) -> list[Block]:
+    r"""The blocks of a page; a marker without its partner is an error with its line number.
+
+    Examples
+    --------
+    >>> (block,) = find("Title\n<!-- begin: misses nll -->\nold\n<!-- end -->\n")
+    >>> block.line, block.asks
+    (2, 'misses nll')
+    """
+    found: list[Block] = []
+    begun: re.Match[str] | None = None
+    for opening in _OPENING.finditer(text):
+        marker = _MARKER.match(text, opening.start())
+        if marker is None or "<!--" in (marker[2] or ""):
+            raise ValueError(
+                f"line {_line(text, opening)}: a broken marker; expected "
+                "'<!-- begin: KIND TABLES … -->' or '<!-- end -->' with nothing behind it"
+            )
+        if marker[2] is not None:
+            if begun is not None:
+                raise ValueError(
+                    f"line {_line(text, marker)}: a begin before the end of the block that began "
+                    f"in line {_line(text, begun)}"
+                )
+            begun = marker
+        elif begun is None:
+            raise ValueError(f"line {_line(text, marker)}: an end without a begin")
+        else:
+            asks = " ".join(begun[2].split())
+            found.append(Block(_line(text, begun), asks, begun[1], begun.end(), marker.start()))
+            begun = None
+    if begun is not None:
+        raise ValueError(f"line {_line(text, begun)}: a begin without an end")
+    return found
+
+
+def fill(text: str, results: Results) -> tuple[str, list[Block]]:
+    """The page with all blocks made, and those that were not in it as they are made now.
+
+    Raises
+    ------
+    ValueError
+        A broken marker, or a block that asks for what there is not; names the line.
+    """
+    parts: list[str] = []
+    stale: list[Block] = []
+    done = 0
+    for block in find(text):
+        try:
+            made = "\n".join(make(block.asks, results))
+        except ValueError as error:
+            raise ValueError(f"line {block.line}: {error}") from None
+        body = "\n\n" + textwrap.indent(made, block.indent) + "\n\n"
+        if text[block.start : block.stop] != body:
+            stale.append(block)
+        parts += [text[done : block.start], body]
+        done = block.stop
+    return "".join([*parts, text[done:]]), stale
+
+
+def make(asks: str, results: Results) -> list[str]:
+    """The lines of Markdown that a block asks for."""
+    kind, *words = shlex.split(asks) or [""]
+    if kind not in KINDS:
+        raise ValueError(f"unknown kind of block {kind!r}; choices: {', '.join(KINDS)}")
+    options = dict(word.split("=", 1) for word in words if "=" in word)
+    known = [name for name in OPTIONS if (kind, name) != ("standings", "methods")]
+    for name in options:
+        if name not in known:
+            raise ValueError(f"unknown option {name!r} of {kind}; choices: {', '.join(known)}")
+    tables = _named(",".join(word for word in words if "=" not in word))
+    one = kind in ("matrix", "overview")
+    if not tables or (one and len(tables) > 1):
+        given = ", ".join(tables) or "none"
+        raise ValueError(f"{kind} shows {'one table' if one else 'tables'}, got {given}")
+    return KINDS[kind]([_shown(results(name), title, options) for name, title in tables.items()])
+
+
+def _shown(result: TableResult, title: str, options: Mapping[str, str]) -> Shown:
+    """The part of a table that is asked for; to ask for what was never measured is an error."""
+    part = result.measured()
+    if not part.lines:
+        raise ValueError(
+            f"table {result.name!r} has no rows in this store; `simi-mailbox bench {result.name}` "
+            "makes them, `--store` names another store"
+        )
+    for option in ("datasets", "backbones"):
+        if option in options:
+            there = [getattr(line, option[:-1]) for line in part.lines]
+            asked = choose(option[:-1], _list(options[option]), tuple(dict.fromkeys(there)))
+            kept = zip(part.lines, there, strict=True)
+            part = replace(part, lines=tuple(line for line, name in kept if name in (asked or ())))
+    names = render.titles(part)
+    if "methods" in options:
+        wanted = _named(options["methods"])
+        spelled = choose("method", tuple(wanted), tuple(names)) or ()
+        chosen = zip(spelled, wanted.values(), strict=True)
+        names = {name: called or names[name] for name, called in chosen}
+    if not names:
+        raise ValueError(f"nothing of table {result.name!r} is left to show")
+    return Shown(title or f"`{result.name}`", part, names)
+
+
+def _list(listed: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in listed.split(",") if part.strip())
+
+
+def _named(listed: str) -> dict[str, str]:
+    """``"a, b as c"`` as {"a": "", "b": "c"}."""
+    return {name: called for name, _, called in (part.partition(" as ") for part in _list(listed))}
+
+
+def _line(text: str, match: re.Match[str]) -> int:
+    return text.count("\n", 0, match.start()) + 1

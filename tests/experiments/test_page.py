@@ -1,0 +1,307 @@
+"""Pages whose figures are made from rows: what blocks hold, and how pages are rewritten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from simi_mailbox.cli.bench import bench
+from simi_mailbox.experiments import page
+from simi_mailbox.experiments.calibration import CalibrationUnit
+from simi_mailbox.experiments.compare import Paired, Standing, Summary
+from simi_mailbox.experiments.methods import Method
+from simi_mailbox.experiments.printed import Printed
+from simi_mailbox.experiments.protocol import runs
+from simi_mailbox.experiments.store import ResultStore
+from simi_mailbox.experiments.tables import Line, TableResult
+
+ROOT = Path(__file__).parents[2]
+LEAK = "reads test labels"
+
+
+def pair(difference: float, half: float) -> Paired:
+    return Paired(difference, difference - half, difference + half, 0.5, 5, 3)
+
+
+LINES = (
+    Line("Cora", "gcn", "temperature", Summary(4.0, 1.0, 15, 5), Printed(3.8, 0.5)),
+    Line("Cora", "gcn", "gats", Summary(3.0, 1.0, 15, 5), Printed(4.0, 0.4), None, pair(-1, 0.5)),
+    Line("Cora", "gcn", "oracle", Summary(1.0, 0.1, 15, 5), None, None, pair(-3, 0.5), LEAK),
+    Line("Photo", "gcn", "temperature", Summary(1.0, 0.2, 15, 5), Printed(1.1, 0.2)),
+    Line("Photo", "gcn", "gats", Summary(1.5, 0.2, 15, 5), Printed(1.6, 0.2), None, pair(0.5, 1)),
+    Line("Photo", "gat", "temperature", Summary(2.0, 0.2, 15, 5), Printed(2.1, None)),
+    Line("Photo", "gat", "gats", Summary(9.0, 0.2, 3, 3), Printed(9.0, 1.0), None, pair(7, 1)),
+    Line("CS", "gcn", "gats", None, Printed(9.0, 1.0)),
+)
+STANDINGS = {
+    ("Cora", "gcn"): Standing("gats", 3.0, 15, "temperature", 4.0, None, "best"),
+    ("Photo", "gcn"): Standing("gats", 1.5, 15, "temperature", 1.0, None, "behind"),
+    ("Photo", "gat"): Standing("gats", 9.0, 3, "temperature", 2.0, None, ""),
+}
+MAIN = TableResult("main", "", "percent", 2, "temperature", LINES, (), STANDINGS)
+EMPTY = replace(MAIN, name="empty", lines=LINES[-1:], standings={})
+PLAIN = replace(MAIN, name="plain", lines=LINES[:2], standings={})
+
+
+def results(name: str) -> TableResult:
+    known = {table.name: table for table in (MAIN, EMPTY, PLAIN)}
+    if name not in known:
+        raise ValueError(f"unknown table {name!r}; choices: {', '.join(known)}")
+    return known[name]
+
+
+def made(asks: str) -> list[str]:
+    return page.make(asks, results)
+
+
+# --- what blocks hold ------------------------------------------------------------------------
+
+
+def test_a_matrix_has_measured_and_printed_means_and_runs() -> None:
+    assert made('matrix main methods="temperature as TS, gats"') == [
+        "| graph | backbone | runs | TS | gats |",
+        "|---|---|---|---|---|",
+        "| Cora | GCN | 15 | 4.00 (3.80) | 3.00 (4.00) |",
+        "| Photo | GCN | 15 | 1.00 (1.10) | 1.50 (1.60) |",
+        "| Photo | GAT | 3–15 | 2.00 (2.10) | 9.00 (9.00) |",
+    ]
+
+
+def test_one_backbone_needs_no_column_and_notes_stay() -> None:
+    assert made("matrix main backbones=gcn datasets=cora") == [
+        "| graph | runs | temperature | gats | oracle (reads test labels) |",
+        "|---|---|---|---|---|",
+        "| Cora | 15 | 4.00 (3.80) | 3.00 (4.00) | 1.00 |",
+    ]
+
+
+def test_an_overview_marks_the_lowest_mean_without_test_labels() -> None:
+    asks = 'overview main backbones=gcn methods="temperature as T as in print, gats, oracle"'
+    assert made(asks) == [
+        "|  | Cora | Photo |",
+        "|---|--:|--:|",
+        "| T as in print | 4.00 | **1.00** |",
+        "| gats | **3.00** | 1.50 |",
+        "| oracle (reads test labels) | 1.00 | – |",
+    ]
+
+
+def test_agreement_counts_cells_with_a_printed_spread() -> None:
+    assert made('agreement "main as ECE, plain" methods="temperature, gats"') == [
+        "|  | ECE | `plain` |",
+        "|---|---|---|",
+        "| temperature | 2 of 2 (0.5σ) | 1 of 1 (0.4σ) |",
+        "| gats | 2 of 3 (2.5σ) | 0 of 1 (2.5σ) |",
+        "| together | 4 of 5 (2.5σ) | 1 of 2 (2.5σ) |",
+    ]
+    assert made("agreement main methods=oracle")[2:] == ["| oracle (reads test labels) | – |"]
+
+
+def test_misses_are_the_cells_that_agreement_leaves_out() -> None:
+    assert made('misses "main as ECE"')[2:] == [
+        "| ECE | Cora GCN | gats | 3.00 ± 1.00 | 15 | 4.00 ± 0.40 | -2.5σ |"
+    ]
+    assert made("misses main methods=temperature") == ["None."]
+
+
+def test_a_verdict_is_over_settings_with_equal_runs() -> None:
+    """Photo with a GAT has three runs of one and fifteen of the other: it is left out."""
+    head, _, gats, oracle = made("verdict main")
+    assert "| temperature | change of the mean | mean change |" in head
+    # Means 2.25 and 2.5; relative changes −25 % and +50 %.
+    assert gats == "| `main` | gats | 2 | 1 | 1 | 0 | 2.25 | 2.50 | -10.0 % | +12.5 % |"
+    assert oracle.split(" | ")[1:6] == ["oracle (reads test labels)", "1", "1", "1", "0"]
+
+
+def test_standings_tell_behind_whom() -> None:
+    assert made('standings "main as ECE"') == [
+        "|  | best | tied | behind | not judged | behind whom |",
+        "|---|---|---|---|---|---|",
+        "| ECE | 1 | 0 | 1 | 1 | temperature on Photo GCN |",
+    ]
+    assert made("standings main datasets=Cora")[2:] == ["| `main` | 1 | 0 | 0 | 0 | – |"]
+
+
+# --- pages -----------------------------------------------------------------------------------
+
+PAGE = """Text by hand, 55 of 56.
+<!-- a comment of another kind -->
+
+<!-- begin: misses main
+     methods=temperature -->
+old
+<!-- end -->
+
+* An item, in the middle of which `<!-- begin: no marker -->` stands:
+
+  <!-- begin: misses main methods=temperature -->
+  <!-- end -->
+"""
+
+
+def test_only_the_bodies_of_blocks_change() -> None:
+    text, stale = page.fill(PAGE, results)
+    assert [(block.line, block.asks) for block in stale] == [
+        (4, "misses main methods=temperature"),
+        (11, "misses main methods=temperature"),
+    ]
+    assert "<!-- begin: misses main\n     methods=temperature -->\n\nNone.\n\n<!-- end -->" in text
+    assert "  <!-- begin: misses main methods=temperature -->\n\n  None.\n\n  <!-- end -->" in text
+    left = text.replace("\n\nNone.\n\n<!-- end", "\nold\n<!-- end").replace("\n\n  None.\n\n", "\n")
+    assert left == PAGE
+
+
+def test_a_page_just_made_is_fresh_until_a_figure_is_touched() -> None:
+    text, _ = page.fill("<!-- begin: matrix main -->\n<!-- end -->\n", results)
+    assert page.fill(text, results) == (text, [])
+    touched = text.replace("4.00 (3.80)", "3.99 (3.80)")
+    again, stale = page.fill(touched, results)
+    assert again == text
+    assert [block.asks for block in stale] == ["matrix main"]
+
+
+def test_a_page_without_a_block_is_left_alone() -> None:
+    assert page.fill("# Title\n", results) == ("# Title\n", [])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("\n<!-- begin: misses main -->\n", "line 2: a begin without an end"),
+        ("\n\n<!-- end -->\n", "line 3: an end without a begin"),
+        (
+            "<!-- begin: misses main -->\n<!-- begin: misses main -->\n<!-- end -->\n",
+            "line 2: a begin before the end of the block that began in line 1",
+        ),
+        ("<!-- begin: misses main\n\n<!-- end -->\n", "line 1: a broken marker"),
+        ("\n<!-- begin: misses main --> tail\n<!-- end -->\n", "line 2: a broken marker"),
+        ("<!-- begin misses main -->\n<!-- end -->\n", "line 1: a broken marker"),
+        ("<!-- begin: misses main -->\n<!-- end", "line 2: a broken marker"),
+    ],
+)
+def test_broken_markers_are_errors_with_their_line(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        page.fill(text, results)
+
+
+@pytest.mark.parametrize(
+    ("asks", "words"),
+    [
+        ("", "unknown kind of block ''; choices: matrix, overview"),
+        ("heading main", "unknown kind of block 'heading'"),
+        ("matrix", "matrix shows one table, got none"),
+        ("matrix main,plain", "matrix shows one table, got main, plain"),
+        ("misses other", "unknown table 'other'; choices: main"),
+        ("misses empty", "table 'empty' has no rows in this store"),
+        ("misses main method=gats", "unknown option 'method' of misses; choices: methods"),
+        ("misses main methods=gat", "unknown method 'gat'; did you mean 'gats'"),
+        ("misses main methods=", "nothing of table 'main' is left"),
+        ("misses main datasets=CS", "unknown dataset 'CS'; choices: Cora, Photo"),
+        ("matrix main datasets=Cora backbones=gat", "unknown backbone 'gat'; choices: gcn"),
+        ('misses main methods="gats', "No closing quotation"),
+        ("verdict main methods=oracle datasets=Photo", "unknown method 'oracle'"),
+        ("verdict main methods=gats backbones=gat", "'gats' and the baseline share no setting"),
+        ("standings plain", "table 'plain' judges no method"),
+        ("standings main methods=gats", "unknown option 'methods' of standings"),
+    ],
+)
+def test_a_block_that_asks_for_what_there_is_not(asks: str, words: str) -> None:
+    with pytest.raises(ValueError, match=f"line 3: {words}"):
+        page.fill(f"\n\n<!-- begin: {asks} -->\n<!-- end -->\n", results)
+
+
+# --- the command -----------------------------------------------------------------------------
+
+BLOCK = "<!-- begin: matrix registry methods=temperature -->\n{}<!-- end -->\n"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Invented rows of one method in one setting."""
+    rows = ResultStore(tmp_path_factory.mktemp("page") / "rows.jsonl")
+    method = Method.of("temperature")
+    for run in runs("Cora", "gcn", "folds", 15):
+        key = CalibrationUnit(run, (method,)).key(method)
+        rows.append({"key": key, "metrics": {"ece": 0.04 + 0.001 * (run.split - 2)}})
+    return rows.path
+
+
+@pytest.fixture
+def call(store: Path) -> Callable[..., Result]:
+    def invoke(*arguments: object) -> Result:
+        return CliRunner().invoke(bench, ["page", *map(str, arguments), "--store", str(store)])
+
+    return invoke
+
+
+def test_the_command_rewrites_pages(call: Callable[..., Result], tmp_path: Path) -> None:
+    one, two = tmp_path / "one.md", tmp_path / "two.md"
+    one.write_bytes(("By hand: ± λ\r\n" + BLOCK.format("old\n")).encode())
+    two.write_text("nothing to make\n")
+    result = call(one, two)
+    assert result.exit_code == 0, result.output
+    assert f"{one}:2: made: matrix registry methods=temperature" in result.output
+    assert "1 of 1 blocks made, 0 fresh" in result.output
+    table = "\n| graph | runs | temperature |\n|---|---|---|\n| Cora | 15 | 4.00 |\n\n"
+    assert one.read_bytes().decode() == "By hand: ± λ\r\n" + BLOCK.format(table)
+    assert two.read_text() == "nothing to make\n"
+    assert {path.name for path in tmp_path.iterdir()} == {"one.md", "two.md"}
+    assert "0 of 1 blocks made, 1 fresh" in call(one).output
+
+
+def test_check_names_stale_blocks_and_writes_nothing(
+    call: Callable[..., Result], tmp_path: Path
+) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(BLOCK.format("old\n"))
+    result = call(path, "--check")
+    assert result.exit_code == 1
+    assert f"{path}:1: stale: matrix registry methods=temperature" in result.output
+    assert path.read_text() == BLOCK.format("old\n")
+    call(path)
+    assert call(path, "--check").exit_code == 0
+
+
+def test_an_error_in_one_page_leaves_all_as_they_were(
+    call: Callable[..., Result], tmp_path: Path
+) -> None:
+    good, bad = tmp_path / "good.md", tmp_path / "bad.md"
+    good.write_text(BLOCK.format("old\n"))
+    bad.write_text("\n<!-- begin: matrix nowhere -->\n<!-- end -->\n")
+    result = call(good, bad)
+    assert result.exit_code == 2
+    message = " ".join(result.output.split())
+    assert "bad.md: line 2: unknown table 'nowhere'" in message
+    assert good.read_text() == BLOCK.format("old\n")
+
+
+def test_a_failed_write_leaves_the_page_and_no_rest(
+    call: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(BLOCK.format("old\n"))
+
+    def full(self: Path, data: bytes) -> int:
+        with self.open("wb") as file:
+            file.write(data[:5])
+        raise OSError("disk full")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert isinstance(call(path).exception, OSError)
+    assert path.read_text() == BLOCK.format("old\n")
+    assert [file.name for file in tmp_path.iterdir()] == ["page.md"]
+
+
+def test_the_published_pages_are_fresh() -> None:
+    """The figures of these pages are what the rows in results/ say."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    result = CliRunner().invoke(
+        bench, ["page", "--check", *map(str, pages), "--store", str(ROOT / "results/rows.jsonl")]
+    )
+    assert result.exit_code == 0, result.output
+    for name in ("README.md", "docs/methods.md", "docs/reproduction.md"):
+        assert page.find((ROOT / name).read_text(encoding="utf-8")), f"{name} has lost its blocks"
