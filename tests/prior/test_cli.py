@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 from simi_mailbox import prior
 from simi_mailbox.calibrators import TemperatureScaling
 from simi_mailbox.cli.prior import prior as command
 from simi_mailbox.graph import Graph, as_graph
 from simi_mailbox.metrics import nll
-from simi_mailbox.prior.judge import METHODS, METRICS, difference_by_split, table
+from simi_mailbox.prior.judge import METHODS, METRICS, difference_by_split, marks, table
 from simi_mailbox.prior.past import look_at
 from simi_mailbox.prior.picture import Seen, draw
 from tests.prior.conftest import past_run
@@ -184,6 +186,23 @@ def test_the_words_are_the_numbers():
     assert f"against {learned.pseudo_labels:.0f} pseudo-labels" in shown
 
 
+@given(st.lists(st.floats(0.0001, 1.0), min_size=1, max_size=30))
+def test_stars_follow_holm(p_values):
+    # Adjusted as its definition says: the largest of (m − rank) p over the smaller ones.
+    ordered = sorted(p_values)
+    found = marks(p_values)
+    for p, mark in zip(p_values, found, strict=True):
+        last = max(i for i, other in enumerate(ordered) if other == p)
+        first = min(i for i, other in enumerate(ordered) if other == p)
+        adjusted = [
+            max((len(ordered) - i) * ordered[i] for i in range(k + 1)) for k in (first, last)
+        ]
+        if max(adjusted) < 0.05:
+            assert mark == "**"
+        elif min(adjusted) >= 0.05:
+            assert mark == ("*" if p < 0.05 else "")
+
+
 def test_the_table_counts_and_averages():
     rows = [
         {"graph": "Cora", "backbone": b, "split": s, "method": m, **dict.fromkeys(METRICS, v)}
@@ -192,6 +211,6 @@ def test_the_table_counts_and_averages():
         for m, v in zip(METHODS, (0.4, 0.4, 0.4, 0.3 + 0.01 * s), strict=True)
     ]
     text = table(rows)
-    assert "| Cora GCN | 3 | 40.00 | 40.00 | 40.00 | 31.00 | -9.00 ± 0.58* |" in text
+    assert "| Cora GCN | 3 | 40.00 | 40.00 | 40.00 | 31.00 | -9.00 ± 0.58** |" in text
     assert "-22.5 %; better in 2 of 2" in text
     assert difference_by_split(rows, "nll", METHODS[3], METHODS[0])[0] == pytest.approx(-0.09)
