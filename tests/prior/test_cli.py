@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -66,6 +68,8 @@ def test_the_shipped_prior_is_shown_whole_and_in_part():
     [
         (["fit", "--out", "x.json"], "give either npz files of past runs, or --banked"),
         (["show", "nowhere.json"], "nowhere.json"),
+        (["judge", "--prior", "own.json", "--out", "x"], "--prior is for RUNS"),
+        (["judge", __file__, "--graphs", "Cora", "--out", "x"], "leave them or RUNS out"),
         (["show", "--without", "Coraa"], "did you mean 'Cora'"),
     ],
 )
@@ -133,6 +137,17 @@ def test_a_failed_judgement_writes_nothing(tmp_path, options, message):
     assert done.exit_code == 1
     assert message in done.output
     assert not out.exists()
+
+
+def test_the_page_tells_how_to_write_a_run(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs/prior.md").read_text(encoding="utf-8")
+    choices, writing = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    run = past_run(0, n=200, labels=50)
+    given = {name: getattr(run, name) for name in ("logits", "y", "calibration")}
+    exec(choices + writing, {**given, "edge_index": run.graph.edge_index(), "train": [190]})
+    assert prior.read_run("runs/clinic-2025-0.npz").graph_name == "clinic-2025"
 
 
 def test_settings_are_learned_and_judged_from_the_bank(tmp_path, monkeypatch):

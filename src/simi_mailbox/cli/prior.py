@@ -76,10 +76,10 @@ def show(name: str, dataset: str | None) -> None:
 @prior.command()
 @click.argument("runs", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path))
-@click.option("--prior", "name", default="learned", show_default=True, help="For RUNS: a prior.")
-@click.option("--methods", default="", help="For RUNS: further methods, by commas.")
+@click.option("--prior", "name", default="learned", show_default=True, help="A prior, for RUNS.")
+@click.option("--methods", default="", help="Further methods that need no features, by commas.")
 @click.option("--graphs", default="", help="Banked graphs, by commas (default: all here).")
-@click.option("--backbones", default="gcn,gat", show_default=True, help="Banked backbones.")
+@click.option("--backbones", default="", help="Banked backbones (default: gcn,gat).")
 def judge(
     runs: tuple[Path, ...], out: Path, name: str, methods: str, graphs: str, backbones: str
 ) -> None:
@@ -99,11 +99,21 @@ def judge(
     from simi_mailbox.models.bank import LogitBank
     from simi_mailbox.prior.judge import banked_rows, table
 
+    if runs and (graphs or backbones):
+        raise click.UsageError(
+            "--graphs and --backbones choose banked runs; leave them or RUNS out"
+        )
+    if not runs and name != "learned":
+        raise click.UsageError("--prior is for RUNS; banked runs are judged by the shipped prior")
+    also = _parts(methods)
     try:
         if runs:
-            rows = list(_run_rows(runs, name, _parts(methods)))
+            rows = list(_run_rows(runs, name, also))
         else:
-            rows = list(banked_rows(LogitBank(), _names(graphs), backbones.split(",")))
+            chosen = _parts(backbones) or ["gcn", "gat"]
+            rows = list(banked_rows(LogitBank(), _names(graphs), chosen, also))
+        if not rows:
+            raise click.ClickException("the bank holds no run of these graphs")
         out.mkdir(parents=True, exist_ok=True)
         lines = "".join(json.dumps(row) + "\n" for row in rows)
         (out / "rows.jsonl").write_text(lines, encoding="utf-8")

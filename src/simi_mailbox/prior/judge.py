@@ -29,7 +29,12 @@ _STARS = (
 Row = dict[str, Any]
 
 
-def banked_rows(bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str]) -> Iterator[Row]:
+def banked_rows(
+    bank: LogitBank,
+    graphs: Sequence[str],
+    backbones: Sequence[str],
+    methods: Sequence[str] = (),
+) -> Iterator[Row]:
     """Rows of banked runs, each graph by the shipped prior learned without its family."""
     from simi_mailbox.prior.bank import FEWEST_RUNS, PROTOCOLS, banked_keys, past_run
     from simi_mailbox.prior.shipped import leave_out
@@ -47,6 +52,7 @@ def banked_rows(bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str]
                         yield from judged_rows(
                             replace(past_run(run), y=run.dataset.y),
                             leave_out(graph),
+                            methods=methods,
                             test=run.split.test,
                             protocol=key.protocol,
                             fold=key.fold,
