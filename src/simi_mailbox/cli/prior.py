@@ -100,9 +100,7 @@ def judge(
     from simi_mailbox.prior.judge import banked_rows, table
 
     if runs and (graphs or backbones):
-        raise click.UsageError(
-            "--graphs and --backbones choose banked runs; leave them or RUNS out"
-        )
+        raise click.UsageError("--graphs, --backbones choose banked runs; leave them or RUNS out")
     if not runs and name != "learned":
         raise click.UsageError("--prior is for RUNS; banked runs are judged by the shipped prior")
     also = _parts(methods)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from simi_mailbox.exceptions import CalibrationWarning
 
 if TYPE_CHECKING:
     from simi_mailbox.calibrators.base import Calibrator
@@ -98,7 +101,9 @@ def judged_rows(
     inputs = {"graph": run.graph}
     for method, calibrator in _calibrators(prior, methods):
         holdout = run.train if method not in METHODS else None
-        calibrator.fit(run.logits, y, mask=run.calibration, holdout_mask=holdout, **inputs)
+        with warnings.catch_warnings():  # the metrics judge, where a fit would warn
+            warnings.simplefilter("ignore", CalibrationWarning)
+            calibrator.fit(run.logits, y, mask=run.calibration, holdout_mask=holdout, **inputs)
         probs = np.asarray(calibrator.predict_proba(run.logits, **inputs), dtype=np.float64)
         scores = evaluate(probs[index], y[index])
         row: Row = {
