@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from simi_mailbox._files import whole_file
 from simi_mailbox.experiments import runner
 from simi_mailbox.experiments.durations import in_words
 from simi_mailbox.experiments.store import ResultStore
@@ -136,22 +137,13 @@ def fill_pages(pages: tuple[Path, ...], store: Path | None, check: bool) -> None
         for block in stale:
             click.echo(f"{path}:{block.line}: {word}: {block.asks}")
         if stale and not check:
-            _replace(path, text)
+            with whole_file(path) as unfinished:
+                unfinished.write_bytes(text.encode("utf-8"))
     total = sum(len(page.find(text)) for text, _ in made.values())
     count = sum(len(stale) for _, stale in made.values())
     click.echo(f"{count} of {total} blocks {word}, {total - count} fresh")
     if check and count:
         raise SystemExit(1)
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        temporary.write_bytes(text.encode("utf-8"))
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 _COMMANDS = {"list": list_tables, "write": write_tables, "page": fill_pages}
