@@ -35,7 +35,7 @@ unit: $(READY)
 bench: $(READY) ## Measure the paper's main table (hours; continues where it stopped)
 	$(BIN)/simi-mailbox bench table1
 
-benchmarks: $(READY) ## Measure speed and memory, as ratios in one run (wants an idle machine)
+benchmarks: $(READY) ## Measure speed, memory and intervals, as ratios in one run (wants an idle machine)
 	for file in benchmarks/bench_*.py; do echo "== $$file" && $(BIN)/python $$file || exit 1; done
 
 clean: ## Remove the environment and what tools left behind

@@ -53,3 +53,12 @@ for _suffix, _metric, _what, _unit, _digits in _OTHERS:
             digits=_digits,
         )
     )
+register(
+    replace(
+        REGISTRY,
+        name="registry-accuracy",
+        shows="test accuracy, on the rows of registry: who changes predicted classes (higher)",
+        metric="accuracy",
+        judged=None,
+    )
+)
