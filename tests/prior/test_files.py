@@ -86,7 +86,9 @@ def test_leaving_a_graph_out_leaves_its_relatives_out(dataset):
 
 def test_a_name_pins_the_shipped_file():
     name = prior.leave_out("Cora")
-    assert prior.resolve(name) == prior.resolve("learned without cora")
+    assert prior.resolve(name) == prior.resolve("learned without cora") != prior.learned()
+    for relative in ("Cora", "CoraFull"):
+        assert prior.resolve(f"learned without {relative}") == prior.resolve(name)
     with pytest.raises(ValueError, match="older or newer shipped prior"):
         prior.resolve("learned@00000000 without cora")
 
@@ -94,5 +96,7 @@ def test_a_name_pins_the_shipped_file():
 def test_unknown_priors_are_refused():
     with pytest.raises(FileNotFoundError, match=r"no prior file 'nowhere\.json'"):
         prior.resolve("nowhere.json")
+    with pytest.raises(ValueError, match="unknown dataset 'Coraa'; did you mean 'Cora'"):
+        prior.resolve("learned without Coraa")
     with pytest.raises(TypeError, match="prior must be 'learned', None or the path"):
         prior.resolve(3)  # type: ignore[arg-type]

@@ -164,7 +164,7 @@ def read_index(mask: Any, num_nodes: int, name: str) -> Tensor:
             f"{name} is missing: say which nodes' labels may be read, as a boolean mask or an "
             "index array (np.arange(n) if it is all of them)"
         )
-    index = mask.detach().cpu() if isinstance(mask, Tensor) else torch.as_tensor(np.array(mask))
+    index = _numbers(mask, f"{name} must be boolean or integer")
     if index.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got shape {list(index.shape)}")
     if index.dtype == torch.bool:
@@ -188,10 +188,19 @@ def read_index(mask: Any, num_nodes: int, name: str) -> Tensor:
     return index
 
 
+def _numbers(values: Any, expected: str) -> Tensor:
+    if isinstance(values, Tensor):
+        return values.detach().cpu()
+    array = np.array(values)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{expected}; got an array of {array.dtype}")
+    return torch.as_tensor(array)
+
+
 def read_labels(y: Any, mask: Any, num_nodes: int, num_classes: int, name: str) -> Labelled:
     """Cut ``y`` down to the nodes of ``mask``; labels of other nodes are never looked at."""
     index = read_index(mask, num_nodes, name)
-    labels = y.detach().cpu() if isinstance(y, Tensor) else torch.as_tensor(np.array(y))
+    labels = _numbers(y, "labels must be whole numbers, class indices 0..K-1")
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,11 @@ DEGREES = (0, 1, 2, 10, 50)
 USUAL = 4
 LABELS = (150, 500, 1500)
 
+_EMPTY = (
+    "the bank holds no runs of these graphs and backbones (three are the least); "
+    "`simi-mailbox bench table1` trains and keeps them"
+)
+
 
 @click.group()
 def prior() -> None:
@@ -29,7 +34,7 @@ def prior() -> None:
 @click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--banked", is_flag=True, help="Learn from the runs in the logit bank.")
 @click.option("--graphs", default="", help="Banked graphs, by commas (default: all here).")
-@click.option("--backbones", default="gcn,gat", show_default=True, help="Banked backbones.")
+@click.option("--backbones", default="", help="Banked backbones (default: gcn,gat).")
 def fit(runs: tuple[Path, ...], out: Path, banked: bool, graphs: str, backbones: str) -> None:
     """Learn a prior from RUNS, npz files of past graphs, or from the logit bank.
 
@@ -47,12 +52,12 @@ def fit(runs: tuple[Path, ...], out: Path, banked: bool, graphs: str, backbones:
         else:
             settings = list(gather(read_run(path) for path in runs))
         if not settings:
-            raise click.ClickException("no run was found: nothing to learn from")
+            raise click.ClickException(_EMPTY)
         write(Corpus(tuple(settings), _command()), out)
     except (ValueError, OSError) as error:
         raise click.ClickException(str(error)) from error
     total = sum(setting.runs for setting in settings)
-    click.echo(f"{out}: learned from {len(settings)} settings, {total} runs")
+    click.echo(f"{out}: learned from {_many(len(settings), 'setting')}, {_many(total, 'run')}")
 
 
 @prior.command()
@@ -61,12 +66,13 @@ def fit(runs: tuple[Path, ...], out: Path, banked: bool, graphs: str, backbones:
 def show(name: str, dataset: str | None) -> None:
     """Show a prior in plain numbers: 'learned' (the default) or the path of a prior file."""
     from simi_mailbox import prior as priors
-    from simi_mailbox.data.catalogue import find
+    from simi_mailbox.prior.shipped import family_of
 
     try:
         corpus = priors.corpus() if name == "learned" else priors.read(name)
         if dataset is not None:
-            corpus = corpus.without(find(dataset).family)
+            shipped = family_of if name == "learned" else None
+            corpus = corpus.without(_family(corpus, dataset, shipped))
         learned = corpus.prior()
     except (ValueError, OSError) as error:
         raise click.ClickException(str(error)) from error
@@ -97,7 +103,7 @@ def judge(
     import json
 
     from simi_mailbox.models.bank import LogitBank
-    from simi_mailbox.prior.judge import banked_rows, table
+    from simi_mailbox.prior.judge import banked_rows, check_methods, table
 
     if runs and (graphs or backbones):
         raise click.UsageError("--graphs, --backbones choose banked runs; leave them or RUNS out")
@@ -105,18 +111,19 @@ def judge(
         raise click.UsageError("--prior is for RUNS; banked runs are judged by the shipped prior")
     also = _parts(methods)
     try:
+        check_methods(also)
         if runs:
             rows = list(_run_rows(runs, name, also))
         else:
-            chosen = _parts(backbones) or ["gcn", "gat"]
-            rows = list(banked_rows(LogitBank(), _names(graphs), chosen, also))
+            rows = list(banked_rows(LogitBank(), _names(graphs), _backbones(backbones), also))
         if not rows:
-            raise click.ClickException("the bank holds no run of these graphs")
+            raise click.ClickException(_EMPTY)
         out.mkdir(parents=True, exist_ok=True)
         lines = "".join(json.dumps(row) + "\n" for row in rows)
         (out / "rows.jsonl").write_text(lines, encoding="utf-8")
         text = f"# The prior on graphs it was not learned on\n\nMade by `{_command(runs)}`.\n\n"
-        (out / "table.md").write_text(text + table(rows), encoding="utf-8")
+        shown = table(rows, ()) if runs else table(rows)
+        (out / "table.md").write_text(text + shown, encoding="utf-8")
     except (ValueError, OSError) as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"{out}: {len(rows)} rows")
@@ -126,33 +133,61 @@ def _run_rows(
     runs: tuple[Path, ...], name: str, methods: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
     from simi_mailbox.prior import read_run
-    from simi_mailbox.prior.judge import judged_rows
+    from simi_mailbox.prior.judge import judged_rows, unlearned
 
     for path in runs:
-        yield from judged_rows(read_run(path), name, methods=methods)
+        run = read_run(path)
+        try:
+            yield from judged_rows(run, unlearned(run, name), methods=methods)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
 
 
 @prior.command()
 @click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--graphs", default="", help="Banked graphs, by commas (default: all here).")
-@click.option("--backbones", default="gcn,gat", show_default=True, help="Banked backbones.")
+@click.option("--backbones", default="", help="Banked backbones (default: gcn,gat).")
 def draw(out: Path, graphs: str, backbones: str) -> None:
     """Draw the residuals of banked runs, before and after the baseline."""
     from simi_mailbox.models.bank import LogitBank
     from simi_mailbox.prior.bank import banked_pictures
     from simi_mailbox.prior.picture import draw as figure
 
-    settings = list(banked_pictures(LogitBank(), _names(graphs), backbones.split(",")))
+    try:
+        chosen = _names(graphs), _backbones(backbones)
+        settings = list(banked_pictures(LogitBank(), *chosen))
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
     if not settings:
-        raise click.ClickException("the bank holds no run of these graphs")
+        raise click.ClickException(_EMPTY)
     figure(settings).savefig(out, dpi=110)
     click.echo(f"{out}: {len(settings)} settings")
 
 
 def _names(graphs: str) -> list[str]:
     from simi_mailbox.data import available
+    from simi_mailbox.data.catalogue import find
 
-    return _parts(graphs) or available()
+    return [find(name).name for name in _parts(graphs)] or available()
+
+
+def _backbones(words: str) -> list[str]:
+    return _parts(words) or ["gcn", "gat"]
+
+
+def _family(corpus: Corpus, name: str, shipped: Callable[[str], str] | None) -> str:
+    """Family of a graph of the corpus, or of a relative that only the catalogue knows."""
+    family = corpus.family_of(name)
+    if family is None and shipped is not None:
+        return shipped(name)
+    if family is None:
+        graphs = sorted({setting.graph for setting in corpus.settings})
+        raise ValueError(f"{name!r} is not in this corpus; it holds {', '.join(graphs)}")
+    return family
+
+
+def _many(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _parts(words: str) -> list[str]:
@@ -164,7 +199,7 @@ def _banked(graphs: str, backbones: str) -> list[Setting]:
     from simi_mailbox.prior.bank import banked_settings
 
     made = []
-    for setting in banked_settings(LogitBank(), _names(graphs), backbones.split(",")):
+    for setting in banked_settings(LogitBank(), _names(graphs), _backbones(backbones)):
         click.echo(f"{setting.graph} {setting.backbone}: {setting.runs} runs", err=True)
         made.append(setting)
     return made

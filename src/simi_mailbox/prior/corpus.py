@@ -80,6 +80,12 @@ class Corpus:
         """Families of graphs, each once, sorted."""
         return sorted({setting.family for setting in self.settings})
 
+    def family_of(self, name: str) -> str | None:
+        """Family of a graph, or the family of that name, whatever the case; None if not in it."""
+        known = {setting.graph.lower(): setting.family for setting in self.settings}
+        known |= {family.lower(): family for family in self.families}
+        return known.get(name.strip().lower())
+
     def without(self, *families: str) -> Corpus:
         """The corpus less some families; a family that is not in it changes nothing."""
         kept = tuple(s for s in self.settings if s.family not in families)

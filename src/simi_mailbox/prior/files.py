@@ -37,6 +37,11 @@ def read(path: str | os.PathLike[str]) -> Corpus:
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"there is no prior file {os.fspath(path)!r}; prior is 'learned', None or the path "
+            "of a file that `simi-mailbox prior fit` wrote"
+        ) from error
     except UnicodeDecodeError as error:
         raise FileFormatError(f"{path} is not a prior file: {error}") from error
     return loads(text, str(path))

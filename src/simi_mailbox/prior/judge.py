@@ -94,9 +94,10 @@ def judged_rows(
     ['temperature', 'ets', 'plain shrinkage', 'learned prior']
     """
     from simi_mailbox.metrics import evaluate
-    from simi_mailbox.prior.past import unseen
+    from simi_mailbox.prior.past import checked, unseen
 
-    y = np.asarray(run.y)
+    run = checked(run)
+    y = run.y
     index = np.flatnonzero(unseen(run)) if test is None else test
     inputs = {"graph": run.graph}
     for method, calibrator in _calibrators(prior, methods):
@@ -121,6 +122,47 @@ def judged_rows(
                 row[word] = float(f"{fitted['baseline_'][word]:.4g}")
             row["strength"] = float(f"{fitted['prior_strength_']:.4g}")
         yield row
+
+
+def unlearned(run: PastRun, prior: str) -> str:
+    """Name of a prior that was not learned on this graph or its relatives.
+
+    Of the shipped prior their family is left out. One of a user's own has to be learned anew.
+
+    Examples
+    --------
+    >>> from simi_mailbox.prior import PastRun
+    >>> unlearned(PastRun("mine", "gcn", None, None, None, None), "learned")
+    'learned'
+    >>> unlearned(PastRun("CoraML", "gcn", None, None, None, None), "learned")[-12:]
+    'without cora'
+    """
+    from simi_mailbox.prior import corpus, leave_out, read
+
+    found = (corpus() if prior == "learned" else read(prior)).family_of
+    family = found(run.family or run.graph_name) or found(run.graph_name)
+    if family is None:
+        return prior
+    if prior == "learned":
+        return leave_out(family)
+    raise ValueError(
+        f"{prior} was learned on {family!r}, to which {run.graph_name!r} belongs, and a prior is "
+        "judged on other graphs; `simi-mailbox prior fit` it without these"
+    )
+
+
+def check_methods(names: Sequence[str]) -> None:
+    """Methods that need more than logits and graph cannot be judged on past runs."""
+    from simi_mailbox import calibrators
+
+    for name in names:
+        more = calibrators.get(name).needs - {"graph"}
+        if more:
+            able = [n for n in calibrators.names() if calibrators.get(n).needs <= {"graph"}]
+            raise ValueError(
+                f"{name} needs {' and '.join(sorted(more))}, which past runs do not hold; "
+                f"choices: {', '.join(able)}"
+            )
 
 
 def _calibrators(prior: str, others: Sequence[str]) -> Iterator[tuple[str, Calibrator]]:
@@ -184,8 +226,10 @@ def marks(p_values: Sequence[float], level: float = 0.05) -> list[str]:
     return ["**" if i in kept else "*" if p < level else "" for i, p in enumerate(p_values)]
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
+def table(rows: Sequence[Mapping[str, Any]], main: Sequence[str] = MAIN) -> str:
     """Markdown: means per setting, differences to temperature scaling paired by split.
+
+    The graphs of ``main`` come first, under a title of their own.
 
     Of many settings some differ significantly by chance, hence two kinds of stars.
     """
@@ -193,9 +237,10 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     for row in rows:
         settings[row["graph"], row["backbone"]].append(row)
     parts = []
-    main = {key: value for key, value in settings.items() if key[0] in MAIN}
-    rest = {key: value for key, value in settings.items() if key[0] not in MAIN}
-    for title, chosen in (("The seven graphs", main), ("Other graphs", rest)):
+    first = {key: value for key, value in settings.items() if key[0] in main}
+    rest = {key: value for key, value in settings.items() if key[0] not in main}
+    other = "Other graphs" if first else "All graphs"
+    for title, chosen in (("The seven graphs", first), (other, rest)):
         if chosen:
             parts += [f"## {title}", *(_section(chosen, metric) for metric in METRICS)]
     parts.insert(0, _STARS)
@@ -226,15 +271,13 @@ def _section(settings: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]], me
         means.append(values)
         runs = sum(row["method"] == LEARNED for row in rows)
         cells = " | ".join(f"{v:.{digits}f}" for v in values)
-        lines.append(
-            f"| {graph} {backbone.upper()} | {runs} | {cells} "
-            f"| {scale * change:+.{digits}f} ± {scale * error:.{digits}f}{mark} |"
-        )
+        name = f"{graph} {backbone.upper()}".replace("|", "\\|")
+        spread = "" if np.isnan(error) else f" ± {scale * error:.{digits}f}{mark}"
+        lines.append(f"| {name} | {runs} | {cells} | {scale * change:+.{digits}f}{spread} |")
     average = np.mean(means, axis=0)
     better = int(sum(values[3] < values[0] for values in means))
     cells = " | ".join(f"**{v:.{digits}f}**" for v in average)
-    relative = 100 * (average[3] / average[0] - 1)
-    lines.append(
-        f"| **mean** | | {cells} | {relative:+.1f} %; better in {better} of {len(means)} |"
-    )
+    # Of a debiased error around zero there is no share.
+    share = f"{100 * (average[3] / average[0] - 1):+.1f} %; " if average[0] > 0 else ""
+    lines.append(f"| **mean** | | {cells} | {share}better in {better} of {len(means)} |")
     return "\n".join(lines)

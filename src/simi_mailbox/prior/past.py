@@ -12,7 +12,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from simi_mailbox.calibrators.inputs import CalibrationData, read_index, read_labels, read_nodes
+from simi_mailbox.calibrators.inputs import (
+    CalibrationData,
+    Labelled,
+    read_index,
+    read_labels,
+    read_nodes,
+)
 from simi_mailbox.grouping import find_groups
 from simi_mailbox.mailbox import mailbox
 from simi_mailbox.prior.baseline import Baseline, degree_terms, error_rate, fit_baseline
@@ -129,15 +135,13 @@ def look_at(run: PastRun) -> Looked:
     # Imported here: the calibrators import the prior.
     from simi_mailbox.calibrators.temperature import global_temperature
 
-    nodes = read_nodes(frozenset({"graph"}), "a past run", run.logits, run.graph)
-    n, k = nodes.num_nodes, nodes.num_classes
-    y = np.asarray(run.y)
-    if y.shape != (n,):
-        raise ValueError(f"labels of all {n} nodes are needed, got shape {list(y.shape)}")
-    labelled = read_labels(run.y, run.calibration, n, k, "calibration")
-    data = CalibrationData(**vars(nodes), calibration=labelled)
+    run = checked(run)
+    y, z = run.y, run.logits
+    index = torch.from_numpy(run.calibration)
+    labelled = Labelled(index, torch.from_numpy(y)[index])
+    data = CalibrationData(z, run.graph, calibration=labelled)
     judged = unseen(run)
-    z, graph = nodes.logits, data.neighbourhoods
+    graph = data.neighbourhoods
     temperature = float(global_temperature(data).temperatures[0])
     terms = degree_terms(graph)
     means = terms.mean(dim=0)
@@ -154,7 +158,7 @@ def look_at(run: PastRun) -> Looked:
     plain = confidence(z, temperature).numpy()
     right = z.argmax(dim=1).numpy() == y
     points = np.stack([c, mailbox(z, graph).double().numpy()], axis=1)
-    group = find_groups(points, min(GROUPS, n)).assign(points)
+    group = find_groups(points, min(GROUPS, len(y))).assign(points)
     return Looked(
         confidence=c[judged],
         residual=(right - c)[judged],
@@ -168,6 +172,50 @@ def look_at(run: PastRun) -> Looked:
         many=own.many,
         few=own.few,
         blind=blind,
+    )
+
+
+def checked(run: PastRun) -> PastRun:
+    """The same run with tensors, a `Graph` and int64 arrays; what makes no sense is an error.
+
+    Examples
+    --------
+    >>> run = PastRun("a", "gcn", np.zeros((3, 2)), [0, 1, 5], [[0, 1], [1, 2]], [0])
+    >>> checked(run)
+    Traceback (most recent call last):
+    ...
+    ValueError: node 2 of y has label 5, but the logits have classes 0..1
+    """
+    nodes = read_nodes(frozenset({"graph"}), "a past run", run.logits, run.graph)
+    n, k = nodes.num_nodes, nodes.num_classes
+    y = np.asarray(run.y)
+    if y.shape != (n,):
+        raise ValueError(f"labels of all {n} nodes are needed, got shape {list(y.shape)}")
+    if y.dtype.kind not in "iuf":
+        raise TypeError(f"labels must be numbers, got an array of {y.dtype}")
+    known = np.flatnonzero(~(y < 0))  # not a number counts as known, and is refused
+    if len(known):
+        read_labels(y, known, n, k, "y")
+    calibration = read_labels(y, run.calibration, n, k, "calibration").index.numpy()
+    train = None
+    if run.train is not None and len(run.train):
+        train = read_index(run.train, n, "train").numpy()
+        both = np.intersect1d(train, calibration)
+        if len(both):
+            raise ValueError(
+                f"{len(both)} nodes, the first is {both[0]}, are in both train and calibration: "
+                "a GNN is better on nodes it was trained on than on any other"
+            )
+    if np.ndim(run.split) or not float(run.split).is_integer():
+        raise ValueError(f"split must be a whole number, got {run.split!r}")
+    return replace(
+        run,
+        logits=nodes.logits,
+        y=y.astype(np.int64),
+        graph=nodes.graph,
+        calibration=calibration,
+        train=train,
+        split=int(run.split),
     )
 
 

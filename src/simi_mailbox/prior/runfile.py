@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import zlib
 from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
-import torch
+import numpy.typing as npt
 
 from simi_mailbox._files import whole_file
-from simi_mailbox.calibrators.inputs import read_index, read_nodes
-from simi_mailbox.graph import Graph, as_graph
-from simi_mailbox.prior.past import PastRun
+from simi_mailbox.graph import Graph
+from simi_mailbox.prior.past import PastRun, checked
 
+Arrays = dict[str, npt.NDArray[Any]]
 NEEDED = ("logits", "y", "edge_index", "calibration")
 
 
@@ -28,24 +31,22 @@ def write_run(run: PastRun, path: str | os.PathLike[str]) -> None:
     ...     read_run(f"{folder}/a.npz").graph_name
     'a'
     """
-    nodes = read_nodes(frozenset({"graph"}), "a past run", run.logits, run.graph)
-    n = nodes.num_nodes
-    graph = as_graph(run.graph, n)
+    run = checked(run)
     arrays = {
-        "logits": nodes.logits.numpy(),
-        "y": np.asarray(run.y),
-        "edge_index": graph.edge_index().numpy(),
-        "directed": np.array(graph.is_directed),
-        "calibration": read_index(run.calibration, n, "calibration").numpy(),
+        "logits": run.logits.numpy(),
+        "y": run.y,
+        "edge_index": run.graph.edge_index().numpy(),
+        "directed": np.array(run.graph.is_directed),
+        "calibration": run.calibration,
         "graph": np.array(run.graph_name),
         "backbone": np.array(run.backbone),
         "family": np.array(run.family),
         "split": np.array(run.split),
     }
     if run.train is not None:
-        arrays["train"] = read_index(run.train, n, "train").numpy()
+        arrays["train"] = run.train
     with whole_file(path) as unfinished, unfinished.open("wb") as stream:
-        np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
+        np.savez_compressed(stream, **arrays)
 
 
 def read_run(path: str | os.PathLike[str]) -> PastRun:
@@ -55,23 +56,49 @@ def read_run(path: str | os.PathLike[str]) -> PastRun:
     ``split``, ``directed`` (else edges go both ways), and the words ``graph``, ``backbone`` and
     ``family``; the graph's name is by default the file's.
     """
-    with np.load(path, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
+    try:
+        return checked(_run(_arrays(path), Path(path).stem))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{os.fspath(path)}: {error}") from error
+
+
+def _arrays(path: str | os.PathLike[str]) -> Arrays:
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, BadZipFile) as error:
+        raise ValueError("this is not a whole npz file") from error
+    if not isinstance(loaded, np.lib.npyio.NpzFile):
+        raise ValueError("this is a single array, not an npz file of several")
+    with loaded as file:
+        try:
+            arrays = {name: file[name] for name in file.files}
+        except (ValueError, EOFError, BadZipFile, zlib.error) as error:
+            raise ValueError("it is damaged or holds Python objects, which are not read") from error
     missing = [name for name in NEEDED if name not in arrays]
     if missing:
-        raise ValueError(
-            f"{os.fspath(path)} lacks {', '.join(missing)}; it holds {', '.join(arrays) or 'none'}"
-        )
-    y, edges = arrays["y"], arrays["edge_index"]
+        raise ValueError(f"it lacks {', '.join(missing)}; it holds {', '.join(arrays) or 'none'}")
+    return arrays
+
+
+def _run(arrays: Arrays, name: str) -> PastRun:
+    n, edges = len(arrays["logits"]), arrays["edge_index"]
+    if arrays.get("directed", np.array(False)).shape:
+        raise ValueError("directed must be one truth value")
     directed = bool(arrays.get("directed", False))
     return PastRun(
-        graph_name=str(arrays.get("graph", Path(path).stem)),
+        graph_name=str(arrays.get("graph", name)),
         backbone=str(arrays.get("backbone", "?")),
         family=str(arrays.get("family", "")),
-        logits=torch.from_numpy(arrays["logits"]),
-        y=y,
-        graph=Graph.from_edges(edges, len(y), directed=directed) if directed else edges,
+        logits=arrays["logits"],
+        y=arrays["y"],
+        graph=Graph.from_edges(edges, n, directed=True) if directed else edges,
         calibration=arrays["calibration"],
         train=arrays.get("train"),
-        split=int(arrays.get("split", 0)),
+        split=_whole(arrays.get("split", np.array(0))),
     )
+
+
+def _whole(number: npt.NDArray[Any]) -> int:
+    if number.shape or number.dtype.kind not in "iu":
+        raise ValueError(f"split must be a whole number, got {number!r}")
+    return int(number)

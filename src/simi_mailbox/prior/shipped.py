@@ -6,7 +6,6 @@ import functools
 import os
 import re
 from importlib import resources
-from pathlib import Path
 
 from simi_mailbox.prior import files
 from simi_mailbox.prior.corpus import Corpus
@@ -50,9 +49,7 @@ def leave_out(dataset: str) -> str:
     >>> leave_out("CoraFull").split("without ")[1]
     'cora'
     """
-    from simi_mailbox.data.catalogue import find
-
-    return f"{LEARNED}@{files.digest(_text())} without {find(dataset).family}"
+    return f"{LEARNED}@{files.digest(_text())} without {family_of(dataset)}"
 
 
 def resolve(prior: str | os.PathLike[str]) -> Prior:
@@ -60,18 +57,13 @@ def resolve(prior: str | os.PathLike[str]) -> Prior:
 
     Examples
     --------
-    >>> resolve("learned without cora") == learned()
+    >>> resolve("learned without Cora") == learned()
     False
     """
     if not isinstance(prior, str | os.PathLike):
         raise TypeError(f"prior must be 'learned', None or the path of a prior file, got {prior!r}")
     name = _NAME.fullmatch(os.fspath(prior))
     if name is None:
-        if not Path(prior).is_file():
-            raise FileNotFoundError(
-                f"there is no prior file {os.fspath(prior)!r}; prior is 'learned', None or the "
-                "path of a file that `simi-mailbox prior fit` wrote"
-            )
         return files.read(prior).prior()
     pinned, now = name["digest"], files.digest(_text())
     if pinned is not None and pinned != now:
@@ -79,7 +71,23 @@ def resolve(prior: str | os.PathLike[str]) -> Prior:
             f"{os.fspath(prior)!r} names an older or newer shipped prior than this package's "
             f"({now}); use {LEARNED!r}, or the package version that made the name"
         )
-    return _part(name["family"])
+    return _part(None if name["family"] is None else family_of(name["family"]))
+
+
+def family_of(name: str) -> str:
+    """Family of a dataset of the catalogue, or the family of that name.
+
+    One that nobody knows is an error: it would leave nothing out.
+
+    Examples
+    --------
+    >>> family_of("Photo"), family_of("coauthor")
+    ('amazon', 'coauthor')
+    """
+    from simi_mailbox.data.catalogue import ENTRIES, find
+
+    families = {entry.family for entry in ENTRIES.values()}
+    return name if name in families else find(name).family
 
 
 @functools.cache
