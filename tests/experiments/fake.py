@@ -46,4 +46,5 @@ class FakeUnit(Unit):
                 yield Failure(f"{self.label} {part}", "ValueError: on purpose")
             else:
                 threads = torch.get_num_threads()
-                yield {"key": self.key(part), "value": self.number, "threads": threads}
+                metrics = {"value": self.number, "threads": threads}
+                yield {"key": self.key(part), "metrics": metrics}

@@ -25,7 +25,7 @@ def test_plan_leaves_out_what_is_stored(tmp_path: Path) -> None:
     store = ResultStore(tmp_path / "rows.jsonl")
     units = [FakeUnit(0), FakeUnit(1)]
     for key in [*units[0].keys(), units[1].key("b")]:
-        store.append({"key": key})
+        store.append({"key": key, "metrics": {}})
     planned = runner.plan(units, store)
     assert [unit.keys() for unit in planned.units] == [[units[1].key("a"), units[1].key("c")]]
     assert (planned.already, planned.rows, planned.total_seconds) == (4, 2, 1.0)
@@ -80,7 +80,7 @@ def test_several_processes(tmp_path: Path) -> None:
     report = runner.run(runner.plan(units, store), store, jobs=2)
     assert (report.written, len(report.failures)) == (23, 1)
     assert keys_in(store.path) == [key for key in expected(units) if key != units[3].key("c")]
-    assert {row["threads"] for row in store.rows()} == {1}
+    assert {row["metrics"]["threads"] for row in store.rows()} == {1}
 
 
 def test_dask_cluster_of_two_processes(tmp_path: Path) -> None:
@@ -93,4 +93,4 @@ def test_dask_cluster_of_two_processes(tmp_path: Path) -> None:
         report = runner.run(runner.plan(units, store), store, scheduler=cluster.scheduler_address)
     assert (report.written, report.failures) == (18, [])
     assert keys_in(store.path) == expected(units)
-    assert {row["threads"] for row in store.rows()} == {1}
+    assert {row["metrics"]["threads"] for row in store.rows()} == {1}

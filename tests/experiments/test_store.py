@@ -13,27 +13,36 @@ from pathlib import Path
 
 import pytest
 
+from simi_mailbox import _files
 from simi_mailbox.experiments import store as store_module
 from simi_mailbox.experiments.store import ResultStore, row_key
 
-# The store needs the standard library only; loading its file alone starts a process in no time.
+# The store needs the standard library only; loading its files alone starts a process in no time.
 WRITER = """
 import importlib.util, sys
-spec = importlib.util.spec_from_file_location("store", sys.argv[5])
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
-ResultStore = module.ResultStore
+def load(name, path):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+load("simi_mailbox._files", sys.argv[6])
+ResultStore = load("store", sys.argv[5]).ResultStore
 store = ResultStore(sys.argv[1])
 first, last, mark = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-written = sum(store.append({"key": str(i), "by": mark, "pad": "x" * 200})
+written = sum(store.append({"key": str(i), "metrics": {}, "by": mark, "pad": "x" * 200})
               for i in range(first, last))
 print(written)
 """
 
 
+def row(key: str) -> store_module.Row:
+    return {"key": key, "metrics": {}}
+
+
 def writer(path: Path, first: int, last: int, mark: str) -> subprocess.Popen[str]:
     numbers = [str(first), str(last)]
-    command = [sys.executable, "-c", WRITER, str(path), *numbers, mark, store_module.__file__]
+    files = [store_module.__file__, _files.__file__]
+    command = [sys.executable, "-c", WRITER, str(path), *numbers, mark, *files]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
@@ -46,19 +55,19 @@ def test_rows_come_back_in_order(tmp_path: Path) -> None:
 
 def test_a_row_is_never_written_twice(tmp_path: Path) -> None:
     first, second = (ResultStore(tmp_path / "rows.jsonl") for _ in range(2))
-    assert first.append({"key": "a", "value": 1})
-    assert not second.append({"key": "a", "value": 2})
+    assert first.append({"key": "a", "metrics": {"value": 1}})
+    assert not second.append({"key": "a", "metrics": {"value": 2}})
     assert first.path.read_text().count("\n") == 1
-    assert second["a"]["value"] == 1
+    assert second["a"]["metrics"]["value"] == 1
 
 
 @pytest.mark.parametrize("torn", ['{"key": "b", "val', '{"key": "b"}', "\x00\x00", "é"])
 def test_a_torn_last_line_is_removed_and_reported(tmp_path: Path, torn: str) -> None:
     path = tmp_path / "rows.jsonl"
-    path.write_text('{"key":"a"}\n' + torn)
+    path.write_text('{"key":"a","metrics":{}}\n' + torn)
     store = ResultStore(path)
     assert [row["key"] for row in store.rows()] == ["a"]
-    assert store.append({"key": "b", "value": 1})
+    assert store.append(row("b"))
     assert [json.loads(line)["key"] for line in path.read_text().splitlines()] == ["a", "b"]
     assert len(store.repairs) == 1
     assert "torn" in store.repairs[0]
@@ -68,16 +77,16 @@ def test_a_long_torn_line_without_any_line_end(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b"x" * 200_000)
     store = ResultStore(path)
-    store.append({"key": "a"})
-    assert path.read_text() == '{"key":"a"}\n'
+    store.append(row("a"))
+    assert path.read_text() == '{"key":"a","metrics":{}}\n'
 
 
 def test_an_unreadable_line_in_the_middle_is_skipped_and_reported(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
-    path.write_text('{"key":"a"}\n<<<<<<< HEAD\n{"key":"b"}\n')
+    path.write_text('{"key":"a","metrics":{}}\n<<<<<<< HEAD\n{"key":"b","metrics":{}}\n')
     store = ResultStore(path)
     assert [row["key"] for row in store.rows()] == ["a", "b"]
-    assert "unreadable" in store.repairs[0]
+    assert store.repairs == ["rows.jsonl: skipped an unreadable line, number 2: b'<<<<<<< HEAD'"]
 
 
 def test_two_processes_lose_and_double_nothing(tmp_path: Path) -> None:
@@ -100,7 +109,7 @@ def test_kill_leaves_whole_rows_only(tmp_path: Path) -> None:
     store = ResultStore(path)
     found = len(store)
     assert [int(row["key"]) for row in store.rows()] == list(range(found))
-    assert store.append({"key": "after"})
+    assert store.append(row("after"))
     assert len(ResultStore(path)) == found + 1
 
 
@@ -108,12 +117,12 @@ def test_packing_keeps_every_row_and_is_seen_by_others(tmp_path: Path) -> None:
     store = ResultStore(tmp_path / "rows.jsonl")
     other = ResultStore(store.path)
     for key in "ab":
-        store.append({"key": key})
+        store.append(row(key))
     other.refresh()
     packed = store.pack()
     assert store.path.read_bytes() == b""
-    assert not other.append({"key": "a"})
-    assert other.append({"key": "c"})
+    assert not other.append(row("a"))
+    assert other.append(row("c"))
     assert {row["key"] for row in ResultStore(store.path).rows()} == set("abc")
     with gzip.open(packed, "rt") as file:
         assert len(file.readlines()) == 2
@@ -124,9 +133,86 @@ def test_packing_keeps_every_row_and_is_seen_by_others(tmp_path: Path) -> None:
     assert len(ResultStore(store.path)) == 3
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_packing_by_another_is_seen_however_much_was_appended_since(
+    tmp_path: Path, known: bool
+) -> None:
+    """The plain file is then longer than it was when this store last read it, if it did."""
+    first, other = (ResultStore(tmp_path / "rows.jsonl") for _ in range(2))
+    for number in range(5):
+        (first if known else other).append(row(f"k{number}"))
+    other.pack()
+    for number in range(10, 20):
+        other.append(row(f"k{number}"))
+    assert not any(first.append(row(key)) for key in ("k0", "k4", "k10", "k19"))
+    assert first.append(row("k20"))
+    assert first.path.read_text().count("\n") == 11
+    assert {kept["key"] for kept in first.rows()} == {f"k{i}" for i in (*range(5), *range(10, 21))}
+    assert first.repairs == []
+
+
+def test_a_look_between_the_two_steps_of_packing_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The packed file is there already, the plain one not yet emptied."""
+    first, other = (ResultStore(tmp_path / "rows.jsonl") for _ in range(2))
+    other.append(row("a"))
+    empty = os.ftruncate
+
+    def look(file: int, size: int) -> None:
+        first.refresh()
+        empty(file, size)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "ftruncate", look)
+        other.pack()
+    for key in "bc":
+        other.append(row(key))
+    assert not first.append(row("b"))
+    assert [kept["key"] for kept in first.rows()] == ["a", "b", "c"]
+    assert first.repairs == []
+
+
+@pytest.mark.parametrize("part", [0.5, 0.0])
+def test_a_packed_file_that_is_not_whole_is_named(tmp_path: Path, part: float) -> None:
+    store = ResultStore(tmp_path / "rows.jsonl")
+    store.append(row("a"))
+    packed = store.pack()
+    whole = packed.read_bytes()
+    packed.write_bytes(whole[: int(part * len(whole))] or b"no gzip at all")
+    with pytest.raises(ValueError, match=r"rows\.jsonl\.gz is no whole gzip file"):
+        ResultStore(store.path)
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.jsonl.gz"])
+def test_a_folder_is_no_store(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(ValueError, match=f"{name} is a folder"):
+        ResultStore(tmp_path / "rows.jsonl")
+
+
+@pytest.mark.parametrize("line", ['{"key":"b"}', '{"key":"b","metrics":1}', '{"key":1}', "[]", ""])
+def test_a_row_without_what_makes_it_one_is_unreadable(tmp_path: Path, line: str) -> None:
+    store = ResultStore(tmp_path / "rows.jsonl")
+    store.append(row("a"))
+    with store.path.open("a") as file:
+        file.write(line + "\n")
+    store.append(row("c"))
+    assert [kept["key"] for kept in store.rows()] == ["a", "c"]
+    assert len(store.repairs) == 1
+    assert "number 2" in store.repairs[0]
+
+
+def test_a_store_that_cannot_be_written_is_known_beforehand(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    store = ResultStore(tmp_path / "file" / "rows.jsonl")
+    with pytest.raises(OSError, match="file"):
+        store.prepare()
+
+
 def test_a_kill_between_the_two_steps_of_packing_doubles_nothing(tmp_path: Path) -> None:
     store = ResultStore(tmp_path / "rows.jsonl")
-    store.append({"key": "a"})
+    store.append(row("a"))
     plain = store.path.read_bytes()
     store.pack()
     store.path.write_bytes(plain)
@@ -135,7 +221,9 @@ def test_a_kill_between_the_two_steps_of_packing_doubles_nothing(tmp_path: Path)
 
 def test_rows_without_key_and_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="key"):
-        ResultStore(tmp_path / "rows.jsonl").append({"value": 1})
+        ResultStore(tmp_path / "rows.jsonl").append({"metrics": {}})
+    with pytest.raises(ValueError, match="metrics"):
+        ResultStore(tmp_path / "rows.jsonl").append({"key": "a"})
     with pytest.raises(ValueError, match="jsonl"):
         ResultStore(tmp_path / "rows.csv")
 

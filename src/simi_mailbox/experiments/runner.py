@@ -107,7 +107,8 @@ def run(
     Report(written=0, already=0, failures=[])
     """
     report = Report(already=planned.already)
-    store.repair()  # here and not in a worker, so that the caller's store tells of it
+    if planned.units:
+        store.prepare()  # here and not in a worker, so that the caller's store tells of it
     expected = {id(unit): cost for unit, cost in zip(planned.units, planned.seconds, strict=True)}
     # Workers on other machines may not see the store's file, so their rows come back to be written.
     path = None if scheduler else str(store.path)

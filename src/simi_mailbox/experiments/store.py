@@ -11,8 +11,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import logging
 import os
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,9 +22,11 @@ from simi_mailbox._files import whole_file
 
 Row = dict[str, Any]
 
-log = logging.getLogger(__name__)
+_Identity = tuple[int, int, int]
+"""Tells one version of a file from the next, which is another file under its name."""
 
 _TAIL_BLOCK = 1 << 16
+_NOT_THERE = (FileNotFoundError, NotADirectoryError)
 
 
 def row_key(identity: Mapping[str, Any]) -> str:
@@ -53,7 +55,13 @@ class ResultStore:
     Attributes
     ----------
     repairs : list of str
-        What had to be repaired, in words; empty if nothing.
+        What had to be repaired or skipped, in words; empty if nothing. Nothing is printed or
+        logged here: several processes may read one file, and a reader wants to be told once.
+
+    Raises
+    ------
+    ValueError
+        The path is not a ``.jsonl`` file, or the compressed file cannot be read.
 
     Examples
     --------
@@ -73,10 +81,13 @@ class ResultStore:
         self.path = Path(path)
         if self.path.suffix != ".jsonl":
             raise ValueError(f"a result store is a .jsonl file, got {str(self.path)!r}")
+        for path in (self.path, self.packed_path):
+            if path.is_dir():
+                raise ValueError(f"a result store is a file, but {path} is a folder")
         self.repairs: list[str] = []
         self._rows: dict[str, Row] = {}
-        self._offset = 0
-        self._read_packed()
+        self._packed: _Identity | None = None
+        self._start_over()
         self.refresh()
 
     @property
@@ -99,18 +110,20 @@ class ResultStore:
 
     def refresh(self) -> None:
         """Read what has been appended, by anyone, since the last look."""
-        if not self.path.exists():
-            return
-        if self.path.stat().st_size < self._offset:
-            # Packed by another process: what left this file is in the compressed one.
-            self._offset = 0
+        if _identity(self.packed_path) != self._packed:
+            # Packed by another process: what left the plain file is in the compressed one.
+            self._start_over()
             self._read_packed()
-        with self.path.open("rb") as file:
-            file.seek(self._offset)
-            text = file.read()
+        try:
+            text = self._unread()
+        except _NOT_THERE:
+            return
         complete = text.rfind(b"\n") + 1  # a line without its end may still be in the making
-        self._take(text[:complete])
-        self._offset += complete
+        if complete:
+            self._take(text[:complete], self.path.name, self._lines)
+            self._offset += complete
+            self._lines += text.count(b"\n")
+            self._last = text[text.rfind(b"\n", 0, complete - 1) + 1 : complete]
 
     def append(self, row: Row) -> bool:
         """Add one row, unless a row with its key is there already.
@@ -123,6 +136,8 @@ class ResultStore:
         key = row.get("key")
         if not isinstance(key, str) or not key:
             raise ValueError("a row needs a 'key': the name of its run, see row_key")
+        if not isinstance(row.get("metrics"), dict):
+            raise ValueError("a row needs 'metrics': the measured numbers by name")
         line = json.dumps(row, separators=(",", ":"), ensure_ascii=False) + "\n"
         if line.count("\n") != 1:  # pragma: no cover - json escapes line ends
             raise ValueError("a row must be one line")
@@ -143,11 +158,16 @@ class ResultStore:
             self.refresh()
         return True
 
-    def repair(self) -> None:
-        """Remove a torn last line now, instead of at the next append."""
-        if self.path.exists():
-            with self._locked() as file:
-                self._repair(file)
+    def prepare(self) -> None:
+        """Make the file, or remove a torn last line, now instead of at the next append.
+
+        Raises
+        ------
+        OSError
+            Nothing can be appended there. Better known before hours of work than after.
+        """
+        with self._locked() as file:
+            self._repair(file)
 
     def pack(self) -> Path:
         """Move all rows into one compressed file, and empty the plain one.
@@ -157,7 +177,6 @@ class ResultStore:
         """
         with self._locked() as file:
             self._repair(file)
-            self._read_packed()
             self.refresh()
             # No time stamp and no file name: the same rows give the same bytes.
             with (
@@ -169,7 +188,8 @@ class ResultStore:
                     line = json.dumps(row, separators=(",", ":"), ensure_ascii=False)
                     out.write(line.encode() + b"\n")
             os.ftruncate(file, 0)
-            self._offset = 0
+            self._start_over()
+            self._packed = _identity(self.packed_path)
         return self.packed_path
 
     # --- inside --------------------------------------------------------------------------------
@@ -198,23 +218,69 @@ class ResultStore:
             f"{self.path.name}: removed a torn last line of {len(torn)} bytes "
             "(its process was killed while writing; that run is done again)"
         )
-        log.warning(self.repairs[-1])
+
+    def _start_over(self) -> None:
+        """Read the plain file from its beginning at the next look."""
+        self._offset = 0
+        self._lines = 0
+        self._last = b""
+
+    def _unread(self) -> bytes:
+        """What stands in the plain file behind the last line read.
+
+        That line must still stand before it: if not, the file was emptied since, as packing does,
+        and has grown again.
+        """
+        with self.path.open("rb") as file:
+            file.seek(self._offset - len(self._last))
+            text = file.read()
+            if text.startswith(self._last):
+                return text[len(self._last) :]
+            self._start_over()
+            file.seek(0)
+            return file.read()
 
     def _read_packed(self) -> None:
-        if self.packed_path.exists():
-            with gzip.open(self.packed_path, "rb") as file:
-                self._take(file.read())
+        try:
+            with self.packed_path.open("rb") as raw:
+                self._packed = _told_apart(os.fstat(raw.fileno()))
+                text = gzip.GzipFile(fileobj=raw).read()
+        except _NOT_THERE:
+            self._packed = None
+            return
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(
+                f"{self.packed_path} is no whole gzip file ({error}); restore it from a copy, or "
+                "move it away: its rows are then made again"
+            ) from None
+        if text:
+            self._take(text, self.packed_path.name, 0)
 
-    def _take(self, text: bytes) -> None:
-        for line in text.splitlines():
+    def _take(self, text: bytes, name: str, before: int) -> None:
+        """Keep the rows of whole lines; ``before`` counts the lines of the file that precede."""
+        for number, line in enumerate(text.removesuffix(b"\n").split(b"\n"), start=before + 1):
             try:
                 row = json.loads(line)
-                key = row["key"]
+                key, metrics = row["key"], row["metrics"]
             except (ValueError, KeyError, TypeError):
-                self.repairs.append(f"{self.path.name}: skipped an unreadable line: {line[:60]!r}")
-                log.warning(self.repairs[-1])
+                key, metrics = None, None
+            if isinstance(key, str) and isinstance(metrics, dict):
+                self._rows.setdefault(key, row)
                 continue
-            self._rows.setdefault(key, row)
+            told = f"{name}: skipped an unreadable line, number {number}: {line[:60]!r}"
+            if told not in self.repairs:  # a file may be read again
+                self.repairs.append(told)
+
+
+def _identity(path: Path) -> _Identity | None:
+    try:
+        return _told_apart(path.stat())
+    except _NOT_THERE:
+        return None
+
+
+def _told_apart(found: os.stat_result) -> _Identity:
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _end_of_last_line(file: int, size: int) -> int:
