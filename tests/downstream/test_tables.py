@@ -68,7 +68,23 @@ def test_self_training_rows_and_lines(store: ResultStore, monkeypatch: pytest.Mo
     expected = 50 * sum(rows["plain", seed]["metrics"]["accuracy"] for seed in (0, 1))
     assert plain_line.summary is not None
     assert plain_line.summary.mean == pytest.approx(expected)
-    assert any("stage 1: accuracy" in sentence for sentence in result.caption)
+    remark = next(text for text in result.caption if text.startswith("Cora 20, simi-mailbox"))
+    assert remark.startswith(f"Cora 20, simi-mailbox, 2 seeds: {expected:.2f} → +")
+    line = result.line("Cora 20", "gcn", "simi-mailbox")
+    assert line is not None
+    assert line.summary is not None
+    assert remark.endswith(f" → {line.summary.mean:.2f}.")
+
+
+def test_a_seed_that_stopped_early_counts_with_its_last_accuracy() -> None:
+    def stage(accuracy: float, added: int = 0, right: int = 0) -> dict[str, Any]:
+        return {"test_accuracy": accuracy, "added": added, "right": right}
+
+    stopped = [stage(0.70)]
+    went_on = [stage(0.72, 10, 9), stage(0.76, 20, 15), stage(0.80)]
+    assert selftraining._stages([stopped, went_on]) == (
+        "71.00 → +5 nodes (90.0 % right) → 73.00 → +10 nodes (75.0 % right) → 75.00."
+    )
 
 
 @pytest.mark.usefixtures("toy_cora", "quick")

@@ -230,6 +230,9 @@ class SelfTrainingTable(GridTable):
         "Stages and thresholds are those that the authors of CaGCN published for CaGCN; every "
         "calibrator is fitted on the validation nodes in every stage.",
         SEEDS_ARE_UNITS,
+        "From stage to stage, mean over seeds: accuracy → nodes added (share of them rightly "
+        "labelled) → accuracy of the next stage. A seed stops when it adds nothing, and then "
+        "counts with its last accuracy.",
     )
 
     def __init__(self, backbone: str) -> None:
@@ -264,9 +267,8 @@ class SelfTrainingTable(GridTable):
             rows = [store[key] for key in cell.keys.values() if key in store]
             if cell.method in ("uncalibrated", "simi-mailbox") and rows:
                 stages = _stages([row["stage_records"] for row in rows])
-                remarks.append(
-                    f"{cell.dataset}, {cell.method}, mean of {len(rows)} seeds: {stages}"
-                )
+                seeds = "seed" if len(rows) == 1 else "seeds"
+                remarks.append(f"{cell.dataset}, {cell.method}, {len(rows)} {seeds}: {stages}")
         return remarks
 
     def _groups(self, selection: Selection) -> list[list[Run]]:
@@ -281,18 +283,20 @@ class SelfTrainingTable(GridTable):
 
 
 def _stages(records: list[list[dict[str, Any]]]) -> str:
-    """What happened in each stage, averaged over the seeds that reached it."""
-    texts = []
+    """What happened from stage to stage, averaged over all seeds.
+
+    A seed stops where it adds nothing, because a further stage would train the same model again:
+    in the stages behind, it counts with its last accuracy.
+    """
+    parts = []
     for number in range(max(len(stages) for stages in records)):
-        here = [stages[number] for stages in records if len(stages) > number]
-        accuracy = 100 * fmean(stage["test_accuracy"] for stage in here)
-        text = f"stage {number + 1}: accuracy {accuracy:.2f}"
+        here = [stages[min(number, len(stages) - 1)] for stages in records]
+        parts.append(f"{100 * fmean(stage['test_accuracy'] for stage in here):.2f}")
         added = sum(stage["added"] for stage in here)
         if added:
             right = 100 * sum(stage["right"] for stage in here) / added
-            text += f", then {added / len(here):.0f} nodes added, {right:.1f} % of them right"
-        texts.append(text)
-    return "; ".join(texts) + "."
+            parts.append(f"+{added / len(here):.0f} nodes ({right:.1f} % right)")
+    return " → ".join(parts) + "."
 
 
 GCN_TABLE = register(SelfTrainingTable("gcn"))
