@@ -1,5 +1,7 @@
 """Perturbations: what is drawn, and what is kept."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -54,6 +56,24 @@ def test_same_seed_same_graph_other_seed_other_graph() -> None:
     first = ood.random_blocks(graph, 3, seed=5)
     assert first == ood.random_blocks(graph, 3, seed=5)
     assert first != ood.random_blocks(graph, 3, seed=6)
+
+
+def test_blocks_take_any_graph_that_can_be_read() -> None:
+    graph = Graph.from_edges(np.random.default_rng(0).integers(0, 50, (2, 120)), 60)
+    edges = graph.edge_index()
+    expected = ood.random_blocks(graph, 3, seed=0)
+    for given in (edges, edges.numpy(), edges.tolist()):
+        assert ood.random_blocks(given, 3, seed=0, num_nodes=60) == expected
+    matrix = sp.coo_array((np.ones(edges.shape[1]), edges.numpy()), shape=(60, 60))
+    like_pyg = SimpleNamespace(edge_index=edges, num_nodes=60)
+    like_dgl = SimpleNamespace(edges=lambda: edges, num_nodes=lambda: 60)
+    for knows_its_size in (matrix, matrix.tocsr(), like_pyg, like_dgl):
+        assert ood.random_blocks(knows_its_size, 3, seed=0) == expected
+
+
+def test_blocks_do_not_guess_how_many_nodes_an_edge_index_has() -> None:
+    with pytest.raises(TypeError, match="ndarray does not say how many nodes .* pass num_nodes="):
+        ood.random_blocks(np.array([[0, 1], [1, 2]]), 2, seed=0)
 
 
 @pytest.mark.parametrize(

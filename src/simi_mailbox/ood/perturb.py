@@ -11,11 +11,17 @@ import scipy.sparse as sp
 from torch import Tensor
 
 from simi_mailbox.data.split import IntArray, Split
-from simi_mailbox.graph import Graph
+from simi_mailbox.graph import Graph, as_graph
 
 
 def random_blocks(
-    graph: Graph, num_blocks: int, *, seed: int, within: float = 1.5, between: float = 0.5
+    graph: Any,
+    num_blocks: int,
+    *,
+    seed: int,
+    num_nodes: int | None = None,
+    within: float = 1.5,
+    between: float = 0.5,
 ) -> Graph:
     """Structure out of distribution: edges drawn anew by a stochastic block model.
 
@@ -26,11 +32,16 @@ def random_blocks(
     Parameters
     ----------
     graph
-        The graph whose size and density are taken; none of its edges are.
+        The graph whose size and density are taken; none of its edges are. A `Graph`, or anything
+        `as_graph` reads.
     num_blocks
         GNNSafe's protocol takes the number of classes.
     seed
         Of the draw.
+    num_nodes
+        Needed only with an edge index, which does not say how many nodes there are.
+    within, between
+        Densities inside a block and between blocks, as multiples of the graph's own.
 
     Examples
     --------
@@ -39,7 +50,8 @@ def random_blocks(
     >>> made.num_nodes, made == random_blocks(ring, 4, seed=0)
     (100, True)
     """
-    n = graph.num_nodes
+    n = _declared_nodes(graph) if num_nodes is None else num_nodes
+    graph = as_graph(graph, n)
     if not 1 <= num_blocks <= n:
         raise ValueError(f"num_blocks must be in 1..{n} (the number of nodes), got {num_blocks}")
     if within < 0 or between < 0:
@@ -65,6 +77,20 @@ def random_blocks(
                 source, target = np.divmod(pairs, columns)
             parts.append(np.stack([starts[a] + source, starts[b] + target]))
     return Graph.from_edges(np.concatenate(parts, axis=1), n)
+
+
+def _declared_nodes(graph: Any) -> int:
+    """Number of nodes, of a graph that knows it (a PyG ``Data`` may guess it from its edges)."""
+    declared = getattr(graph, "num_nodes", None)
+    if callable(declared):
+        declared = declared()
+    if declared is None and hasattr(graph, "tocoo"):
+        declared = graph.shape[0]
+    if declared is None:
+        raise TypeError(
+            f"{type(graph).__name__} does not say how many nodes the graph has: pass num_nodes=…"
+        )
+    return int(declared)
 
 
 def _draw(rng: np.random.Generator, population: int, probability: float) -> IntArray:
