@@ -43,3 +43,13 @@ def test_the_command_prints_the_table_and_writes_what_it_says(tmp_path, demo):
     written = sorted(p.name for p in (tmp_path / "new" / "folder").iterdir())
     assert written == ["reliability.png", "report.html"]
     assert (tmp_path / "new" / "folder" / "reliability.png").read_bytes()[1:4] == b"PNG"
+
+
+def test_a_bad_folder_is_told_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setattr("simi_mailbox.demo.run_demo", lambda seed: pytest.fail("work was begun"))
+    (tmp_path / "file").touch()
+    for out in ("/proc/demo", tmp_path / "file" / "demo"):
+        result = CliRunner().invoke(cli, ["demo", "--out", str(out)])
+        assert result.exit_code == 1
+        assert result.stderr.startswith(f"Error: cannot write into {out}: ")
+        assert len(result.stderr.splitlines()) == 1

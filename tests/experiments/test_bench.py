@@ -43,6 +43,7 @@ def whole(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
 
 def test_an_uninterrupted_run_has_every_cell(whole: tuple[Path, str]) -> None:
     rows = list(csv.DictReader(io.StringIO(whole[1])))
+    assert not whole[1].endswith("\n\n")
     assert [row["method"] for row in rows] == [
         "uncalibrated", "temperature", "simi-mailbox", "simi-mailbox-paper", "simi-mailbox-oracle",
     ]  # fmt: skip
@@ -90,7 +91,7 @@ def test_a_kill_in_the_middle_and_again_makes_the_same_table(
     result = call(*SMALL, "--store", str(store), "--format", "csv")
     assert result.exit_code == 0
     assert result.stdout == whole[1]
-    assert "torn last line" in result.stderr
+    assert result.stderr.count("torn last line") == 1
 
 
 def test_stored_rows_are_shown_without_running(whole: tuple[Path, str], cache: Path) -> None:
@@ -114,6 +115,18 @@ def test_only_banked_runs(whole: tuple[Path, str], tmp_path: Path) -> None:
     arguments = ["digits", "--backbones", "gcn,mlp", "--store", str(tmp_path / "rows.jsonl")]
     result = call(*arguments, "--banked", "--dry-run")
     assert "would run 15 rows in 3 units" in result.stdout
+    assert "left out: 85 rows whose backbone is not trained yet" in result.stderr
+
+
+def test_nothing_banked_is_told(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIMI_MAILBOX_CACHE", str(tmp_path))
+    store = tmp_path / "rows.jsonl"
+    result = call("digits", "--backbones", "gcn", "--runs", "1", "--store", str(store), "--banked")
+    assert result.exit_code == 0
+    assert "left out: 5 rows whose backbone is not trained yet" in result.stderr
+    assert not store.exists()
 
 
 def test_a_failing_method_is_told_and_the_rest_is_made(
@@ -129,9 +142,25 @@ def test_a_failing_method_is_told_and_the_rest_is_made(
     result = call("digits", "--backbones", "gcn", "--runs", "1", "--store", str(store))
     assert result.exit_code == 1
     assert "temperature: RuntimeError: no fit today" in result.stderr
-    assert "1 runs failed; the others are stored" in result.stderr
+    assert "1 run failed; the others are stored" in result.stderr
     assert len(ResultStore(store)) == 4
     assert "simi-mailbox-oracle" in result.stdout
+    again = call("digits", "--backbones", "gcn", "--runs", "1", "--store", str(store))
+    assert "1 run failed; the others are stored" in again.stderr
+
+
+def test_where_every_run_fails_no_others_are_claimed(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from simi_mailbox.experiments import calibration
+
+    def broken(run: object) -> None:
+        raise RuntimeError("no logits today")
+
+    monkeypatch.setattr(calibration, "load_logits", broken)
+    result = call("digits", "--runs", "1", "--store", str(tmp_path / "rows.jsonl"))
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1] == "2 runs failed"
 
 
 @pytest.mark.parametrize(
@@ -141,7 +170,8 @@ def test_a_failing_method_is_told_and_the_rest_is_made(
         (["table1", "--datasets", "Kora"], "did you mean 'Cora'? choices: Cora, Citeseer"),
         (["table1", "--backbones", "transformer"], "choices: gcn, gat"),
         (["table1", "--methods", "gat"], "did you mean 'gats'? choices: uncalibrated, temperature"),
-        (["table1", "--store", "rows.csv"], "jsonl"),
+        (["table1", "--datasets", ""], "'' names nothing"),
+        (["table1", "--methods", " , "], "' , ' names nothing"),
     ],
 )
 def test_unknown_names_list_the_choices(arguments: list[str], message: str) -> None:
@@ -182,3 +212,117 @@ def test_out_writes_a_file(whole: tuple[Path, str], tmp_path: Path) -> None:
     arguments = [*SMALL, "--store", str(whole[0]), "--format", "latex", "--out", str(out)]
     assert call(*arguments).exit_code == 0
     assert "\\begin{tabular}" in out.read_text()
+
+
+def errors(result: Result) -> list[str]:
+    """Lines of a message that is meant for people: no traceback, no usage."""
+    assert isinstance(result.exception, SystemExit), result.exception
+    return [line for line in result.stderr.splitlines() if line]
+
+
+def never(*arguments: object, **options: object) -> None:
+    raise AssertionError("work was begun")
+
+
+@pytest.mark.parametrize("place", ["/proc/table.md", "{0}", "{0}/file/table.md"])
+def test_a_bad_out_is_told_before_the_work(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setattr("simi_mailbox.experiments.runner.run", never)
+    (tmp_path / "file").touch()
+    out = place.format(tmp_path)
+    result = call(*SMALL, "--store", str(tmp_path / "rows.jsonl"), "--out", out)
+    assert result.exit_code == 1
+    (line,) = errors(result)
+    assert line.startswith("Error: cannot write")
+    assert str(Path(out).parent) in line
+
+
+@pytest.mark.parametrize("place", ["/proc", "{0}/file"])
+def test_a_store_that_cannot_be_written_is_told_before_the_work(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setattr("simi_mailbox.experiments.runner.run", never)
+    (tmp_path / "file").touch()
+    store = f"{place.format(tmp_path)}/rows.jsonl"
+    result = call(*SMALL, "--store", store)
+    assert result.exit_code == 1
+    (line,) = errors(result)
+    assert line.startswith(f"Error: cannot write the store {store}: ")
+
+
+def test_stores_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl.gz").write_bytes(b"no gzip")
+    for arguments in (["digits", "--show"], ["list"], ["write"]):
+        result = call(*arguments, "--store", str(tmp_path / "rows.jsonl"))
+        assert result.exit_code == 1
+        (line,) = errors(result)
+        assert f"Error: {tmp_path / 'rows.jsonl.gz'} is no whole gzip file" in line
+    result = call("digits", "--show", "--store", str(tmp_path / "rows.csv"))
+    assert errors(result)[0].startswith("Error: a result store is a .jsonl file")
+
+
+def test_an_unreadable_line_is_told_once_with_its_number(
+    whole: tuple[Path, str], tmp_path: Path
+) -> None:
+    store = tmp_path / "rows.jsonl"
+    store.write_bytes(b'{"key":"x"}\n' + whole[0].read_bytes())
+    for more in ([], ["--show"]):
+        result = call(*SMALL, "--store", str(store), "--format", "csv", *more)
+        assert result.exit_code == 0
+        assert result.stdout == whole[1]
+        (line,) = errors_of(result)
+        assert line == 'rows.jsonl: skipped an unreadable line, number 1: b\'{"key":"x"}\''
+
+
+def errors_of(result: Result) -> list[str]:
+    return [line for line in result.stderr.splitlines() if "unreadable" in line]
+
+
+def test_an_empty_store_is_named(tmp_path: Path) -> None:
+    store = tmp_path / "rows.jsonl"
+    result = call("digits", "--show", "--store", str(store))
+    assert (result.exit_code, result.stdout) == (1, "")
+    makes = f"in {store}; `simi-mailbox bench digits` makes them"
+    assert errors(result) == [f"Error: no rows of this table {makes}"]
+    result = call("digits", "--show", "--store", str(store), "--runs", "1")
+    assert errors(result) == [f"Error: no rows of this part of the table {makes}"]
+    result = call("write", "--store", str(store), "--out", str(tmp_path / "out"))
+    assert result.exit_code == 1
+    assert f"no table has rows in {store}" in errors(result)[0]
+    assert not (tmp_path / "out").exists()
+
+
+def test_tables_are_written_or_the_folder_is_refused(
+    whole: tuple[Path, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "new" / "tables"
+    result = call("write", "--store", str(whole[0]), "--out", str(out))
+    assert result.exit_code == 0, result.output
+    assert f"wrote {out / 'digits'}.md and .csv: 5 cells" in result.stdout
+    assert sorted(path.name for path in out.iterdir()) == ["digits.csv", "digits.md"]
+    result = call("write", "--store", str(whole[0]), "--out", "/proc/tables")
+    assert result.exit_code == 1
+    (line,) = errors(result)
+    assert line.startswith("Error: cannot write into /proc/tables")
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense", ""])
+def test_a_scheduler_that_does_not_answer_is_one_line(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    pytest.importorskip("distributed", reason="needs simi-mailbox[bench]")
+    monkeypatch.setattr("simi_mailbox.experiments.runner.PATIENCE", 0.2)
+    store = str(tmp_path / "rows.jsonl")
+    result = call(*SMALL, "--store", store, "--scheduler", address)
+    assert result.exit_code == 1
+    line = errors(result)[-1]
+    assert line.startswith(f"Error: no Dask scheduler answers at {address!r} (")
+    assert "start one with `dask scheduler`" in line
+
+
+def test_one_of_a_thing_is_singular(cache: Path, tmp_path: Path) -> None:
+    arguments = ["--methods", "temperature", "--runs", "1", "--backbones", "gcn", "--dry-run"]
+    result = call("digits", *arguments, "--store", str(tmp_path / "rows.jsonl"))
+    assert "would run 1 row in 1 unit, about" in result.stdout
+    assert "sparse 0.0.0: 1 row, " in result.stdout

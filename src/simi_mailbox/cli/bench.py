@@ -13,10 +13,13 @@ from typing import Any
 import click
 
 from simi_mailbox._files import whole_file
+from simi_mailbox.cli.outputs import check_file, check_folder, reason
+from simi_mailbox.cli.running import run_planned, tell
 from simi_mailbox.experiments import runner
 from simi_mailbox.experiments.durations import in_words
 from simi_mailbox.experiments.store import ResultStore
 from simi_mailbox.experiments.tables import Selection, Table, registry
+from simi_mailbox.experiments.words import counted
 
 FORMATS = ("terminal", "markdown", "csv", "latex")
 
@@ -28,6 +31,20 @@ def default_store() -> Path:
     root = os.environ.get("SIMI_MAILBOX_CACHE")
     cache = Path(root) if root else Path.home() / ".cache" / "simi-mailbox"
     return cache / "results" / "rows.jsonl"
+
+
+def open_store(path: Path | None) -> ResultStore:
+    """The store at ``path``, or the default one; what is unreadable in it is told here."""
+    path = path or default_store()
+    try:
+        rows = ResultStore(path)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"cannot read the store {path}: {reason(error)}") from None
+    for message in rows.repairs:
+        click.echo(message, err=True)
+    return rows
 
 
 class TableGroup(click.Group):
@@ -74,7 +91,7 @@ def list_tables(store: Path | None) -> None:
 
     from simi_mailbox.experiments.logits import missing
 
-    rows = ResultStore(store or default_store())
+    rows = open_store(store)
     shown = RichTable("table", "shows", "graphs", "not here", "still to run", "about", box=None)
     for name in registry.names():
         table = registry.get(name)
@@ -101,13 +118,19 @@ def write_tables(store: Path | None, out: Path) -> None:
     """Write every table that has stored rows as Markdown and CSV; nothing is run."""
     from simi_mailbox.experiments import render
 
-    rows = ResultStore(store or default_store())
-    for name in registry.names():
-        result = registry.get(name).result(rows, Selection()).measured()
-        if result.lines:
-            render.write(result, "markdown", out / f"{name}.md")
-            render.write(result, "csv", out / f"{name}.csv")
-            click.echo(f"wrote {out / name}.md and .csv: {len(result.lines)} cells")
+    rows = open_store(store)
+    results = [registry.get(name).result(rows, Selection()).measured() for name in registry.names()]
+    filled = [result for result in results if result.lines]
+    if not filled:
+        raise click.ClickException(
+            f"no table has rows in {rows.path}; `simi-mailbox bench list` shows what can be made"
+        )
+    check_folder(out)
+    for result in filled:
+        name = result.name
+        render.write(result, "markdown", out / f"{name}.md")
+        render.write(result, "csv", out / f"{name}.csv")
+        click.echo(f"wrote {out / name}.md and .csv: {counted(len(result.lines), 'cell')}")
 
 
 @click.command("page")
@@ -124,7 +147,7 @@ def fill_pages(pages: tuple[Path, ...], store: Path | None, check: bool) -> None
     """Make the marked blocks of Markdown pages from stored rows; other text is left alone."""
     from simi_mailbox.experiments import page
 
-    rows = ResultStore(store or default_store())
+    rows = open_store(store)
     results = functools.cache(lambda name: registry.get(name).result(rows, Selection()))
     made = {}
     for path in pages:  # all of them before any is written: one error, and nothing has changed
@@ -150,7 +173,12 @@ _COMMANDS = {"list": list_tables, "write": write_tables, "page": fill_pages}
 
 
 def _split(_ctx: click.Context, _option: click.Parameter, value: str | None) -> Any:
-    return None if value is None else tuple(part.strip() for part in value.split(",") if part)
+    if value is None:
+        return None
+    names = tuple(part.strip() for part in value.split(",") if part.strip())
+    if not names:
+        raise click.BadParameter(f"{value!r} names nothing; leave the option out for all")
+    return names
 
 
 def _table_command(table: Table) -> click.Command:
@@ -197,23 +225,39 @@ def _make(
 
     try:
         selection = table.check(Selection(datasets, backbones, methods, runs))
-        rows = ResultStore(store or default_store())
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    rows = open_store(store)
+    if out is not None and not dry_run:
+        check_file(out)
     failures = 0
     if not show:
         selection = _report_missing(table, selection)
         planned = runner.plan(table.units(selection), rows, only_ready=banked)
+        if planned.left_out:
+            click.echo(
+                f"left out: {counted(planned.left_out, 'row')} whose backbone is not trained yet; "
+                "without --banked it is trained",
+                err=True,
+            )
         if dry_run:
-            _tell(planned, jobs, rows)
+            tell(planned, jobs, rows)
             return
-        failures = _run(planned, rows, jobs, scheduler)
+        failures = run_planned(planned, rows, jobs, scheduler)
     result = table.result(rows, selection)
+    if show and not result.measured().lines:
+        raise click.ClickException(
+            f"no rows of this {'table' if selection == Selection() else 'part of the table'} in "
+            f"{rows.path}; `simi-mailbox bench {table.name}` makes them"
+        )
     if form == "terminal" and out is None and sys.stdout.isatty():
         text = render.terminal(result, shutil.get_terminal_size().columns)
     else:
         text = render.write(result, form, out)
-    click.echo(text if out is None else f"wrote {out}")
+    if out is None:
+        click.echo(text, nl=False)
+    else:
+        click.echo(f"wrote {out}")
     if failures:
         raise SystemExit(1)
 
@@ -232,44 +276,3 @@ def _report_missing(table: Table, selection: Selection) -> Selection:
     for advice in absent.values():
         click.echo(f"left out: {advice}", err=True)
     return _without(table, selection, absent) if absent else selection
-
-
-def _tell(planned: runner.Plan, jobs: int, rows: ResultStore) -> None:
-    click.echo(
-        f"would run {planned.rows} rows in {len(planned.units)} units, "
-        f"about {in_words(planned.total_seconds / jobs)} with {jobs} "
-        f"process{'es' if jobs > 1 else ''}; "
-        f"{planned.already} rows are in {rows.path} already"
-    )
-    for unit, seconds in list(zip(planned.units, planned.seconds, strict=True))[:20]:
-        click.echo(f"  {unit.label}: {len(unit.keys())} rows, {in_words(seconds)}")
-    if len(planned.units) > 20:
-        click.echo(f"  … and {len(planned.units) - 20} more units")
-
-
-def _run(planned: runner.Plan, rows: ResultStore, jobs: int, scheduler: str | None) -> int:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, disable=not planned.units) as progress:
-        total = max(planned.total_seconds, 1e-9)
-        task = progress.add_task(f"{planned.rows} rows", total=total)
-
-        def advance(label: str, seconds: float) -> None:
-            progress.update(task, advance=seconds, description=label)
-
-        report = runner.run(planned, rows, jobs=jobs, scheduler=scheduler, advance=advance)
-    for message in rows.repairs:
-        click.echo(message, err=True)
-    for failure in report.failures:
-        click.echo(f"failed: {failure.label}: {failure.error}", err=True)
-    if report.failures:
-        click.echo(f"{len(report.failures)} runs failed; the others are stored", err=True)
-    return len(report.failures)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from simi_mailbox.cli.outputs import check_folder
+
 
 @click.command()
 @click.option(
@@ -24,6 +26,7 @@ def demo(out: Path, seed: int) -> None:
     """
     from rich.console import Console
 
+    check_folder(out)
     console = Console()
     with console.status("training a GCN on the digits graph, then calibrating it"):
         from simi_mailbox.demo import run_demo
@@ -34,7 +37,6 @@ def demo(out: Path, seed: int) -> None:
         "[dim]ECE: how far confidence is from accuracy. Noise floor: the ECE that a perfectly "
         "calibrated model would show on this many nodes.[/dim]"
     )
-    out.mkdir(parents=True, exist_ok=True)
     console.print(f"reliability picture: {_picture(result, out / 'reliability.png')}")
     console.print(f"report:              {_report(result, out / 'report.html')}")
     console.print("next: simi-mailbox report --help, for a model of your own")

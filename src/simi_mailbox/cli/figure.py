@@ -187,14 +187,13 @@ def _pooled(method: str, runs: Sequence[Any]) -> tuple[Any, Any, Any]:
 def _sensitivity(
     datasets: Sequence[str], backbone: str, methods: Sequence[str], store: Path | None
 ) -> Any:
-    from simi_mailbox.cli.bench import default_store
-    from simi_mailbox.experiments.store import ResultStore
+    from simi_mailbox.cli.bench import open_store
     from simi_mailbox.experiments.tables import Selection, registry
     from simi_mailbox.plots import sensitivity_figure
 
     table = registry.get("sensitivity")
     selection = table.check(Selection(tuple(datasets), (backbone,)))
-    result = table.result(ResultStore(store or default_store()), selection)
+    result = table.result(open_store(store), selection)
     panels = {}
     for dataset in datasets:
         curves = {

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,13 @@ from simi_mailbox.experiments.store import ResultStore
 
 Advance = Callable[[str, float], None]
 """Told after every unit: its label and its expected seconds."""
+
+PATIENCE = 5.0
+"""Seconds that a Dask scheduler has to answer."""
+
+
+class NoSchedulerError(ConnectionError):
+    """No Dask scheduler answers at the address given."""
 
 
 @dataclass
@@ -29,11 +39,15 @@ class Report:
 
 @dataclass(frozen=True)
 class Plan:
-    """What would run: units with something left to do, and their expected seconds on one core."""
+    """What would run: units with something left to do, and their expected seconds on one core.
+
+    ``already`` counts the rows that are stored, ``left_out`` those whose backbone is not trained.
+    """
 
     units: tuple[Unit, ...]
     seconds: tuple[float, ...]
     already: int
+    left_out: int = 0
 
     @property
     def rows(self) -> int:
@@ -61,13 +75,18 @@ def plan(units: Iterable[Unit], store: ResultStore, *, only_ready: bool = False)
     """
     store.refresh()
     durations = Durations(store.rows())
-    left, already = [], 0
+    left, already, left_out = [], 0, 0
     for unit in units:
         rest = unit.pending(store)
         already += len(unit.keys()) - (len(rest.keys()) if rest else 0)
-        if rest is not None and (rest.ready() or not only_ready):
+        if rest is None:
+            continue
+        if rest.ready() or not only_ready:
             left.append(rest)
-    return Plan(tuple(left), tuple(unit.seconds(durations) for unit in left), already)
+        else:
+            left_out += len(rest.keys())
+    seconds = tuple(unit.seconds(durations) for unit in left)
+    return Plan(tuple(left), seconds, already, left_out)
 
 
 def run(
@@ -98,6 +117,11 @@ def run(
     Report
         Failures are listed in it; a failing run does not stop the others.
 
+    Raises
+    ------
+    NoSchedulerError
+        Nothing answers at ``scheduler``.
+
     Examples
     --------
     >>> import tempfile, pathlib
@@ -111,16 +135,18 @@ def run(
         store.prepare()  # here and not in a worker, so that the caller's store tells of it
     expected = {id(unit): cost for unit, cost in zip(planned.units, planned.seconds, strict=True)}
     # Workers on other machines may not see the store's file, so their rows come back to be written.
-    path = None if scheduler else str(store.path)
-    for number, outcomes in _results(planned.units, path, jobs, scheduler):
-        for outcome in outcomes:
-            if isinstance(outcome, Failure):
-                report.failures.append(outcome)
-            elif path is not None or store.append(outcome):
-                report.written += 1
-        if advance is not None:
-            unit = planned.units[number]
-            advance(unit.label, expected[id(unit)])
+    path = None if scheduler is not None else str(store.path)
+    # Closed at once when anything is raised here, because then workers must not go on.
+    with closing(_results(planned.units, path, jobs, scheduler)) as results:
+        for number, outcomes in results:
+            for outcome in outcomes:
+                if isinstance(outcome, Failure):
+                    report.failures.append(outcome)
+                elif path is not None or store.append(outcome):
+                    report.written += 1
+            if advance is not None:
+                unit = planned.units[number]
+                advance(unit.label, expected[id(unit)])
     store.refresh()
     return report
 
@@ -147,7 +173,9 @@ def work(number: int, unit: Unit, path: str | None) -> tuple[int, list[Outcome]]
 
 def _results(
     units: Sequence[Unit], path: str | None, jobs: int, scheduler: str | None
-) -> Iterator[tuple[int, list[Outcome]]]:
+) -> Generator[tuple[int, list[Outcome]], None, None]:
+    if not units:
+        return
     if scheduler is None and jobs == 1:
         for number, unit in enumerate(units):
             yield work(number, unit, path)
@@ -155,7 +183,14 @@ def _results(
     joblib = require("joblib", extra="bench")
     tasks = (joblib.delayed(work)(number, unit, path) for number, unit in enumerate(units))
     with _backend(joblib, jobs, scheduler):
-        yield from joblib.Parallel(return_as="generator_unordered", batch_size=1)(tasks)
+        made = joblib.Parallel(return_as="generator_unordered", batch_size=1)(tasks)
+        try:
+            for result in made:  # noqa: UP028 - `yield from` would close it where it warns
+                yield result
+        finally:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of work left undone: that is what a stop means
+                made.close()
 
 
 @contextmanager
@@ -165,8 +200,25 @@ def _backend(joblib: Any, jobs: int, scheduler: str | None) -> Iterator[None]:
             yield
         return
     distributed = require("distributed", extra="bench")
-    with distributed.Client(scheduler), joblib.parallel_config("dask"):
+    try:
+        with ThreadPoolExecutor(1) as thread:  # a notebook's own thread runs a loop already
+            thread.submit(asyncio.run, _greet(scheduler)).result()
+    except (OSError, ValueError) as error:
+        raise NoSchedulerError(
+            f"no Dask scheduler answers at {scheduler!r} ({error}); start one with "
+            "`dask scheduler`, which prints its address"
+        ) from None
+    with distributed.Client(scheduler, timeout=PATIENCE), joblib.parallel_config("dask"):
         yield
+
+
+async def _greet(scheduler: str) -> None:
+    """Connect and part again; a client that cannot connect would make noise for much longer."""
+    distributed = require("distributed", extra="bench")
+    comm = require("distributed.comm", extra="bench")
+    settings = distributed.Security().get_connection_args("client")
+    connection = await comm.connect(scheduler, timeout=PATIENCE, **settings)
+    await connection.close()
 
 
 @contextmanager

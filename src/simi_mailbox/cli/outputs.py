@@ -1,0 +1,49 @@
+"""Where a command will write: checked before the work, not after it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import click
+
+
+def check_file(path: Path) -> None:
+    """Refuse a path that no file can be written to; makes the folder it lies in.
+
+    Examples
+    --------
+    >>> check_file(Path(tempfile.gettempdir()))
+    Traceback (most recent call last):
+    click.exceptions.ClickException: cannot write ...: it is a folder
+    """
+    if path.is_dir():
+        raise click.ClickException(f"cannot write {path}: it is a folder")
+    if not path.exists():
+        check_folder(path.parent)
+    elif path.is_file():  # neither a pipe nor a device, which opening may disturb
+        try:
+            path.open("ab").close()
+        except OSError as error:
+            raise click.ClickException(f"cannot write {path}: {reason(error)}") from None
+
+
+def check_folder(path: Path) -> None:
+    """Make a folder, if need be, and refuse one that no file can be written into."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise click.ClickException(f"cannot write into {path}: {reason(error)}") from None
+
+
+def reason(error: OSError) -> str:
+    """What the system says, without numbers and paths.
+
+    Examples
+    --------
+    >>> reason(PermissionError(13, "Permission denied", "/root/x"))
+    'Permission denied'
+    """
+    return error.strerror or str(error)

@@ -1,0 +1,60 @@
+"""A command that is stopped ends in order: at once, with its processes, saying how to go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from simi_mailbox.experiments.store import ResultStore
+
+SCRIPT = Path(__file__).with_name("endless.py")
+
+
+def wait_until_gone(group: int, seconds: float) -> bool:
+    """Whether all processes of a group end within some seconds."""
+    for _ in range(int(seconds / 0.05)):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize(
+    ("number", "jobs", "code"), [(signal.SIGTERM, 2, 143), (signal.SIGINT, 1, 130)]
+)
+def test_a_signal_stops_all_processes(tmp_path: Path, number: int, jobs: int, code: int) -> None:
+    store = tmp_path / "rows.jsonl"
+    process = subprocess.Popen(
+        [sys.executable, str(SCRIPT), "--store", str(store), "--jobs", str(jobs)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+    )
+    try:
+        while not store.exists() or len(ResultStore(store)) < 2:
+            assert process.poll() is None, process.communicate()[1]
+            time.sleep(0.05)
+        os.kill(process.pid, number)
+        _, told = process.communicate(timeout=20)
+        assert wait_until_gone(process.pid, 10)
+    finally:
+        if not wait_until_gone(process.pid, 0.1):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == code, told
+    rows = len(ResultStore(store))
+    assert 2 <= rows < 1200
+    words = " ".join(told.split())
+    assert f"stopped; {rows} rows are in {store}; the same command continues" in words
+    assert "Aborted" not in told
+    assert "Traceback" not in told
+    assert "Warning" not in told
