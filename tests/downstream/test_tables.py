@@ -68,7 +68,7 @@ def test_self_training_rows_and_lines(store: ResultStore, monkeypatch: pytest.Mo
     expected = 50 * sum(rows["plain", seed]["metrics"]["accuracy"] for seed in (0, 1))
     assert plain_line.summary is not None
     assert plain_line.summary.mean == pytest.approx(expected)
-    remark = next(text for text in result.caption if text.startswith("Cora 20, simi-mailbox"))
+    remark = next(text for text in result.remarks if text.startswith("Cora 20, simi-mailbox"))
     assert remark.startswith(f"Cora 20, simi-mailbox, 2 seeds: {expected:.2f} → +")
     line = result.line("Cora 20", "gcn", "simi-mailbox")
     assert line is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -83,12 +84,34 @@ def test_csv_keeps_all_digits() -> None:
 def test_latex_is_escaped_and_has_as_many_columns_as_its_head() -> None:
     text = render.latex(RESULT)
     assert "$2.11 \\pm 0.55$" in text
-    assert "95 \\%" in text
     assert "$\\lambda$ = 50 \\& N = 15" in text
     body = [line for line in text.splitlines() if line.endswith("\\\\")]
     assert {line.count(" & ") for line in body} == {3}
     for symbol in "λΔ±×−–":
         assert symbol not in text
+
+
+def test_latex_escapes_all_that_is_special_wherever_it_stands() -> None:
+    name = r"#$^{}\~&%_"
+    escaped = r"\#\$\textasciicircum{}\{\}\textbackslash{}\textasciitilde{}\&\%\_"
+    line = Line(name, name, name, Summary(1.0, 0.1, 1, 1), note=name)
+    text = render.latex(TableResult("t", name, name, 2, None, (line,), (name,)))
+    assert text.count(escaped) == 7  # graph, backbone, method, note, title, unit, caption
+    assert name not in text
+
+
+def test_the_latex_caption_speaks_of_what_the_latex_table_shows() -> None:
+    remarked = replace(RESULT, remarks=("Cora, temperature: " + "stage after stage, " * 100,))
+    text = render.latex(remarked)
+    (caption,) = (line for line in text.splitlines() if line.startswith("\\caption"))
+    assert caption == (
+        "\\caption{test ECE. Unit: percent; mean $\\pm$ population std over runs. "
+        "Below each line, the numbers printed in the paper. 15 runs per cell. "
+        "$\\lambda$ = 50 \\& N = 15.}"
+    )
+    assert "stage after stage" in render.markdown(remarked)
+    told = replace(RESULT, caption=("15 runs per cell; the paper makes 75.",))
+    assert render.latex(told).count("15 runs per cell") == 1
 
 
 @pytest.mark.parametrize("form", render.FORMATS)

@@ -139,6 +139,17 @@ def test_the_caption_says_what_was_measured(
     assert [line.method for line in result.measured().lines] == ["temperature", "simi-mailbox"]
 
 
+def test_of_a_table_that_is_not_in_the_paper_nothing_is_said_about_the_paper(
+    filled: tuple[ResultStore, dict[str, np.ndarray]],
+) -> None:
+    result = get("registry").result(filled[0], Selection(("Cora",), ("gcn",)))
+    assert result.caption[-1] == "10 runs per cell."
+    result = get("registry").result(filled[0], Selection(("Cora",), ("gcn",), runs=1))
+    assert result.caption[-1] == "1 run per cell."
+    result = get("table1").result(filled[0], Selection(("Cora",), ("gcn",), runs=1))
+    assert result.caption[-1] == "1 run per cell; the paper makes 75."
+
+
 def test_a_metric_that_could_not_be_computed_is_left_out(
     filled: tuple[ResultStore, dict[str, np.ndarray]],
 ) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable
 from typing import Any
 
 from simi_mailbox._extras import require
 from simi_mailbox.experiments import standings
-from simi_mailbox.experiments.tables.base import Line, TableResult
+from simi_mailbox.experiments.tables.base import Line, TableResult, runs_per_cell
 
 SPREAD = "mean ± population std over runs."
 DEVIATION = (
@@ -18,6 +19,22 @@ DEVIATION = (
 FLOOR = "floor: the ECE that perfectly calibrated probabilities would show by chance."
 NOTHING = standings.NOTHING
 WIDTH = 132
+_LATEX = str.maketrans(
+    {
+        **{special: f"\\{special}" for special in "#$%&_{}"},
+        "\\": "\\textbackslash{}",
+        "^": "\\textasciicircum{}",
+        "~": "\\textasciitilde{}",
+        "±": "$\\pm$",
+        "λ": "$\\lambda$",
+        "Δ": "$\\Delta$",
+        "σ": "$\\sigma$",
+        "×": "$\\times$",
+        "−": "$-$",
+        "–": "--",
+        "…": "\\ldots{}",
+    }
+)
 CSV_HEADER = (
     "dataset", "backbone", "method", "unit", "mean", "std", "runs", "splits", "printed_mean",
     "printed_std", "deviation", "within_one_std", "noise_floor", "difference", "difference_low",
@@ -40,7 +57,7 @@ def caption(result: TableResult) -> list[str]:
         )
     marked = {line.note: line.method for line in result.lines if line.note}
     sentences += [f"{method}: {note}." for note, method in marked.items()]
-    return [*sentences, *result.caption]
+    return [*sentences, *result.caption, *result.remarks]
 
 
 def terminal(result: TableResult, width: int | None = None) -> str:
@@ -130,11 +147,11 @@ def latex(result: TableResult) -> str:
         lines = [result.line(dataset, backbone, name) for name in names]
         measured = [_latex_number(measured_text(line, result)) for line in lines]
         printed = [_latex_number(printed_text(line, result)) for line in lines]
-        body.append(f"{dataset} & {backbone.upper()} & {' & '.join(measured)} \\\\")
+        place = f"{latex_text(dataset)} & {latex_text(backbone.upper())}"
+        body.append(f"{place} & {' & '.join(measured)} \\\\")
         if _has_printed(result):
             body.append(f" & \\emph{{printed}} & {' & '.join(printed)} \\\\")
-    below = [f"{result.title}.", *caption(result), *standings.sentences(result)]
-    head = " & ".join(["graph", "backbone", *map(_latex_text, titles(result).values())])
+    head = " & ".join(["graph", "backbone", *map(latex_text, titles(result).values())])
     return "\n".join(
         [
             "\\begin{table}",
@@ -145,7 +162,7 @@ def latex(result: TableResult) -> str:
             *body,
             "\\bottomrule",
             "\\end{tabular}",
-            f"\\caption{{{_latex_text(' '.join(below))}}}",
+            f"\\caption{{{latex_text(' '.join(_latex_caption(result)))}}}",
             f"\\label{{tab:{result.name}}}",
             "\\end{table}",
             "",
@@ -169,8 +186,21 @@ def grid(rows: list[list[str]], others: str = "---") -> list[str]:
     >>> grid([["graph", "ECE"], ["Cora", "3.79"]], others="--:")
     ['| graph | ECE |', '|---|--:|', '| Cora | 3.79 |']
     """
-    text = ["| " + " | ".join(row) + " |" for row in rows]
+    # A pipe in a cell would end it, unless it is escaped already.
+    told = [[re.sub(r"(?<!\\)\|", r"\\|", cell) for cell in row] for row in rows]
+    text = ["| " + " | ".join(row) + " |" for row in told]
     return [text[0], "|---|" + f"{others}|" * (len(rows[0]) - 1), *text[1:]]
+
+
+def latex_text(text: str) -> str:
+    r"""Text as LaTeX takes it: special characters escaped, symbols as commands.
+
+    Examples
+    --------
+    >>> latex_text("50 % of {a_b} ± 1")
+    '50 \\% of \\{a\\_b\\} $\\pm$ 1'
+    """
+    return text.translate(_LATEX)
 
 
 def titles(result: TableResult) -> dict[str, str]:
@@ -262,20 +292,15 @@ def _latex_number(text: str) -> str:
     return "--" if text == NOTHING else "$" + text.replace("±", "\\pm") + "$"
 
 
-def _latex_text(text: str) -> str:
-    for plain, escaped in (
-        ("&", "\\&"),
-        ("%", "\\%"),
-        ("±", "$\\pm$"),
-        ("λ", "$\\lambda$"),
-        ("Δ", "$\\Delta$"),
-        ("×", "$\\times$"),
-        ("−", "$-$"),
-        ("–", "--"),
-        ("_", "\\_"),
-    ):
-        text = text.replace(plain, escaped)
-    return text
+def _latex_caption(result: TableResult) -> list[str]:
+    """Sentences on what the LaTeX table shows, which is less than the others do."""
+    sentences = [f"{result.title}.", f"Unit: {result.unit}; {SPREAD}"]
+    if _has_printed(result):
+        sentences.append("Below each line, the numbers printed in the paper.")
+    made = runs_per_cell(result.lines)
+    if made and not any(sentence.startswith(made) for sentence in result.caption):
+        sentences.append(f"{made}.")
+    return [*sentences, *result.caption]
 
 
 def write(result: TableResult, form: str, out: Any = None) -> str:

@@ -83,9 +83,15 @@ class GridTable(Table):
                     note=cell.note,
                 )
             )
-        caption = (*self.caption, *self.remarks(store, selection))
         return TableResult(
-            self.name, self.shows, "percent", 2, self.baseline, tuple(lines), caption
+            self.name,
+            self.shows,
+            "percent",
+            2,
+            self.baseline,
+            tuple(lines),
+            self.caption,
+            remarks=tuple(self.remarks(store, selection)),
         )
 
     def remarks(self, store: ResultStore, selection: Selection) -> list[str]:

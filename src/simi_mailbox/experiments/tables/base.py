@@ -11,6 +11,7 @@ from simi_mailbox.experiments.compare import Paired, Standing, Summary
 from simi_mailbox.experiments.outcome import Unit
 from simi_mailbox.experiments.printed import Printed
 from simi_mailbox.experiments.store import ResultStore
+from simi_mailbox.experiments.words import counted
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class Line:
 class TableResult:
     """A table ready to be rendered.
 
-    ``standings`` holds, for tables that ask, where one method stands by (dataset, backbone).
+    ``standings`` holds, for tables that ask, where one method stands by (dataset, backbone);
+    ``remarks`` are sentences on single cells, too many for a caption.
     """
 
     name: str
@@ -64,6 +66,7 @@ class TableResult:
     lines: tuple[Line, ...]
     caption: tuple[str, ...] = ()
     standings: Mapping[tuple[str, str], Standing] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     def measured(self) -> TableResult:
         """The table without the cells that nothing is known of yet."""
@@ -126,6 +129,22 @@ class Table(ABC):
             choose("method", selection.methods, self.methods),
             selection.runs,
         )
+
+
+def runs_per_cell(lines: Iterable[Line]) -> str:
+    """How many runs the measured cells stand on, in words; "" without any.
+
+    Examples
+    --------
+    >>> cell = Line("Cora", "gcn", "temperature", Summary(3.8, 1.2, 15, 5))
+    >>> runs_per_cell([cell]), runs_per_cell([])
+    ('15 runs per cell', '')
+    """
+    made = [line.summary.runs for line in lines if line.summary]
+    if not made:
+        return ""
+    least, most = min(made), max(made)
+    return f"{'' if least == most else f'{least} to '}{counted(most, 'run')} per cell"
 
 
 def selected(chosen: Sequence[str] | None, everything: Iterable[str]) -> list[str]:

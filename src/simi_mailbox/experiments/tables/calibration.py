@@ -22,7 +22,14 @@ from simi_mailbox.experiments.outcome import Unit
 from simi_mailbox.experiments.printed import Printed
 from simi_mailbox.experiments.protocol import Run, Size, runs, size_of
 from simi_mailbox.experiments.store import ResultStore, Row
-from simi_mailbox.experiments.tables.base import Line, Selection, Table, TableResult, selected
+from simi_mailbox.experiments.tables.base import (
+    Line,
+    Selection,
+    Table,
+    TableResult,
+    runs_per_cell,
+    selected,
+)
 
 FEWEST_RUNS = 15
 """Runs below which no method is called best, tied or behind: five splits of three folds."""
@@ -171,14 +178,11 @@ class CalibrationTable(Table):
         )
 
     def _coverage(self, lines: list[Line]) -> list[str]:
-        """How much of the paper's protocol the shown numbers stand on, in words."""
-        made = [line.summary.runs for line in lines if line.summary]
+        """How many runs the shown numbers stand on, in words, beside those of the paper if any."""
+        made = runs_per_cell(lines)
         whole = {self.sizes.get(name, size_of(self.protocol)).runs for name in self.datasets}
-        sentences = []
-        if made:
-            least, most = min(made), max(made)
-            shown = str(least) if least == most else f"{least} to {most}"
-            sentences.append(f"{shown} runs per cell; the paper makes {max(whole)}.")
+        paper = f"; the paper makes {max(whole)}" if printed.cells(self.name) else ""
+        sentences = [f"{made}{paper}."] if made else []
         measured = {line.dataset for line in lines if line.summary}
         absent = [name for name in dict.fromkeys(x.dataset for x in lines) if name not in measured]
         if absent:
