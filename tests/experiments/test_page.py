@@ -164,8 +164,41 @@ def test_a_page_just_made_is_fresh_until_a_figure_is_touched() -> None:
     assert [block.asks for block in stale] == ["matrix main"]
 
 
-def test_a_page_without_a_block_is_left_alone() -> None:
-    assert page.fill("# Title\n", results) == ("# Title\n", [])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# Title\n",
+        "<!-- end of the section -->\n<!-- begin here -->\n<!-- ending -->\n",
+        "```\n<!-- begin: nothing -->\n<!-- end -->\n```\n",
+        "* ~~~~ md\r\n  ~~~\r\n  <!-- end -->\r\n  ~~~~\r\n",
+        "> 1. ```text\n> <!-- end -->\n> `````\n",
+    ],
+)
+def test_a_page_without_a_block_is_left_alone(text: str) -> None:
+    assert page.fill(text, results) == (text, [])
+
+
+@pytest.mark.parametrize("before", ["```", "```sh ```\n", "```\ncode\n```\n", "~~~\n```\n"])
+def test_what_is_no_fence_around_a_block_hides_nothing(before: str) -> None:
+    """One that is closed before, never, or on its own line."""
+    text = f"{before}\n<!-- begin: misses main methods=temperature -->\n<!-- end -->\n"
+    assert "\n\nNone.\n\n" in page.fill(text, results)[0]
+
+
+def test_a_page_keeps_its_line_ends_and_its_byte_order_mark() -> None:
+    text = "\ufeff<!-- begin: misses main -->\n<!-- end -->\nBy hand.\n"
+    plain, _ = page.fill(text, results)
+    assert plain.startswith("\ufeff<!-- begin: misses main -->\n\n| ")
+    windows, stale = page.fill(text.replace("\n", "\r\n"), results)
+    assert [block.line for block in stale] == [1]
+    assert windows == plain.replace("\n", "\r\n")
+    assert page.fill(windows, results) == (windows, [])
+
+
+def test_a_pipe_in_a_name_stays_in_its_cell() -> None:
+    head, rule, *_ = made('matrix main methods="gats as a|b, oracle as a\\|b"')
+    assert head == r"| graph | backbone | runs | a\|b | a\|b |"
+    assert rule.count("|") == 6
 
 
 @pytest.mark.parametrize(
@@ -206,6 +239,10 @@ def test_broken_markers_are_errors_with_their_line(text: str, words: str) -> Non
         ("verdict main methods=oracle datasets=Photo", "unknown method 'oracle'"),
         ("verdict main methods=gats backbones=gat", "'gats' and the baseline share no setting"),
         ("standings plain", "table 'plain' judges no method"),
+        ('matrix main methods="gats as A, gats as B"', "'gats' is asked for 2 times"),
+        ('matrix main methods="gats, Gats as B"', "'gats' is asked for 2 times"),
+        ('misses "main as A, main as B"', "'main' is asked for 2 times"),
+        ("misses main methods=gats methods=oracle", "'methods' is asked for 2 times"),
         ("standings main methods=gats", "unknown option 'methods' of standings"),
     ],
 )

@@ -9,7 +9,8 @@ A block is what stands between two comments that begin a line::
 First comes the kind (one of `blocks.KINDS`), then the table or tables, then what is shown of them:
 ``methods``, ``datasets``, ``backbones``; all that is measured if nothing is said. ``x as y`` shows
 a table or a method x under the name y. A comment may take several lines. All other text is left
-alone. Nothing is read or written here: tables come from a function, and pages are strings.
+alone, other comments among it, and so are markers inside a fence (three backticks or tildes): a
+page can show one. Nothing is read or written here: tables come from a function, pages are strings.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from simi_mailbox.experiments import render
@@ -29,8 +31,21 @@ Results = Callable[[str], TableResult]
 
 OPTIONS = ("methods", "datasets", "backbones")
 
-_OPENING = re.compile(r"^[ \t]*<!--\s*(?:begin|end)\b", re.MULTILINE)
-_MARKER = re.compile(r"^([ \t]*)<!--\s*(?:begin:(.*?)|end)\s*-->[ \t]*$", re.MULTILINE | re.DOTALL)
+# A marker, or what was meant as one: "begin" without its colon, but before a kind of block.
+_OPENING = re.compile(
+    rf"^\ufeff?[ \t]*<!--\s*(?:begin:|begin\s+(?:{'|'.join(KINDS)})\b|end\s*(?:-->|\Z))",
+    re.MULTILINE,
+)
+_MARKER = re.compile(
+    r"^\ufeff?([ \t]*)<!--\s*(?:begin:(.*?)|end)\s*-->[ \t]*(?=\r?$)", re.MULTILINE | re.DOTALL
+)
+# A fence ends with a line of at least as many of its characters and nothing else. One without an
+# end counts as none: a forgotten line must not hide what comes after it.
+_FENCE = re.compile(
+    r"^[ \t>]*(?:(?:[-*+]|\d+[.)])[ \t]+)*"  # in a quotation or an item of a list
+    r"(?P<mark>`{3,}(?=[^`\n]*$)|~{3,}(?!~)).*?^[ \t>]*(?P=mark)[`~]*[ \t]*\r?$",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
@@ -55,7 +70,10 @@ def find(text: str) -> list[Block]:
     """
     found: list[Block] = []
     begun: re.Match[str] | None = None
+    fences = [fence.span() for fence in _FENCE.finditer(text)]
     for opening in _OPENING.finditer(text):
+        if any(start < opening.start() < stop for start, stop in fences):
+            continue
         marker = _MARKER.match(text, opening.start())
         if marker is None or "<!--" in (marker[2] or ""):
             raise ValueError(
@@ -97,6 +115,8 @@ def fill(text: str, results: Results) -> tuple[str, list[Block]]:
         except ValueError as error:
             raise ValueError(f"line {block.line}: {error}") from None
         body = "\n\n" + textwrap.indent(made, block.indent) + "\n\n"
+        if text.startswith("\r\n", block.start):
+            body = body.replace("\n", "\r\n")
         if text[block.start : block.stop] != body:
             stale.append(block)
         parts += [text[done : block.start], body]
@@ -109,7 +129,9 @@ def make(asks: str, results: Results) -> list[str]:
     kind, *words = shlex.split(asks) or [""]
     if kind not in KINDS:
         raise ValueError(f"unknown kind of block {kind!r}; choices: {', '.join(KINDS)}")
-    options = dict(word.split("=", 1) for word in words if "=" in word)
+    given = [word.split("=", 1) for word in words if "=" in word]
+    _once(name for name, _ in given)
+    options = dict(given)
     known = [name for name in OPTIONS if (kind, name) != ("standings", "methods")]
     for name in options:
         if name not in known:
@@ -117,8 +139,8 @@ def make(asks: str, results: Results) -> list[str]:
     tables = _named(",".join(word for word in words if "=" not in word))
     one = kind in ("matrix", "overview")
     if not tables or (one and len(tables) > 1):
-        given = ", ".join(tables) or "none"
-        raise ValueError(f"{kind} shows {'one table' if one else 'tables'}, got {given}")
+        got = ", ".join(tables) or "none"
+        raise ValueError(f"{kind} shows {'one table' if one else 'tables'}, got {got}")
     return KINDS[kind]([_shown(results(name), title, options) for name, title in tables.items()])
 
 
@@ -140,6 +162,7 @@ def _shown(result: TableResult, title: str, options: Mapping[str, str]) -> Shown
     if "methods" in options:
         wanted = _named(options["methods"])
         spelled = choose("method", tuple(wanted), tuple(names)) or ()
+        _once(spelled)
         chosen = zip(spelled, wanted.values(), strict=True)
         names = {name: called or names[name] for name, called in chosen}
     if not names:
@@ -153,7 +176,16 @@ def _list(listed: str) -> tuple[str, ...]:
 
 def _named(listed: str) -> dict[str, str]:
     """``"a, b as c"`` as {"a": "", "b": "c"}."""
-    return {name: called for name, _, called in (part.partition(" as ") for part in _list(listed))}
+    parts = [part.partition(" as ") for part in _list(listed)]
+    _once(name for name, _, _ in parts)
+    return {name: called for name, _, called in parts}
+
+
+def _once(names: Iterable[str]) -> None:
+    """Refuse what is asked for twice: only one of the two could be shown."""
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise ValueError(f"{name!r} is asked for {times} times")
 
 
 def _line(text: str, match: re.Match[str]) -> int:
