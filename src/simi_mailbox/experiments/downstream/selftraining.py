@@ -6,6 +6,7 @@ import functools
 import hashlib
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -16,6 +17,7 @@ import torch
 
 from simi_mailbox.data import NodeDataset, Split, load, make_split
 from simi_mailbox.data.split import IntArray
+from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.experiments import printed
 from simi_mailbox.experiments.calibration import versions
 from simi_mailbox.experiments.downstream.grid import SEEDS_ARE_UNITS, Cell, GridTable
@@ -146,19 +148,21 @@ class SelfTrainingUnit(Unit):
         stages, threshold = (1, 0.5) if name is None else self._plan
         dataset = _load(self.run.dataset)
         started = time.perf_counter()
-        result = self_train(
-            dataset.x,
-            dataset.graph,
-            dataset.y,
-            make_split(dataset, self.run.protocol),
-            backbone=functools.partial(_train, self.run, self._settings),
-            calibrator=None if name is None else Method.of(name).build(self.run),
-            stages=stages,
-            threshold=threshold,
-            num_classes=dataset.num_classes,
-            seed=self.run.init,
-            truth=dataset.y,
-        )
+        with warnings.catch_warnings():  # the row tells what happened in every stage
+            warnings.filterwarnings("ignore", "self-training: ", CalibrationWarning)
+            result = self_train(
+                dataset.x,
+                dataset.graph,
+                dataset.y,
+                make_split(dataset, self.run.protocol),
+                backbone=functools.partial(_train, self.run, self._settings),
+                calibrator=None if name is None else Method.of(name).build(self.run),
+                stages=stages,
+                threshold=threshold,
+                num_classes=dataset.num_classes,
+                seed=self.run.init,
+                truth=dataset.y,
+            )
         return {
             "metrics": {
                 "accuracy": result.test_accuracy,

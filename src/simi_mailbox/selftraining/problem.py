@@ -1,0 +1,159 @@
+"""The door of self-training: what a user passes is checked and cut down here, once."""
+
+from __future__ import annotations
+
+import numbers
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from simi_mailbox.calibrators.inputs import read_features
+from simi_mailbox.data.split import IntArray, Split
+from simi_mailbox.graph import Graph, as_graph
+
+NO_LABEL = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A graph whose nodes are to be labelled.
+
+    ``y`` is -1 wherever a label may not be read, so that reading one is impossible. ``truth`` is
+    for the record alone.
+    """
+
+    x: Any
+    graph: Graph
+    y: IntArray
+    split: Split
+    num_classes: int
+    truth: IntArray | None
+
+    @property
+    def num_nodes(self) -> int:
+        return int(self.y.size)
+
+
+def read_problem(
+    x: Any,
+    graph: Any,
+    y: Any,
+    split: Split,
+    num_classes: int | None,
+    labels_per_class: int | None,
+    truth: Any,
+) -> Problem:
+    """Check everything that describes the graph, and blank out the labels not to be read."""
+    if not isinstance(split, Split):
+        raise TypeError(f"split must be a simi_mailbox.data.Split, got {type(split).__name__}")
+    features = None if x is None else _features(x)
+    n = len(y) if features is None else int(features.shape[0])
+    split.check(n)
+    neighbourhoods = as_graph(graph, n)
+    labels = np.full(n, NO_LABEL, dtype=np.int64)
+    used = np.concatenate([split.train, split.val])
+    labels[used] = _classes(y, n, "labels", used)
+    read = labels[used]
+    if num_classes is None:
+        num_classes = int(read.max()) + 1
+    elif not isinstance(num_classes, numbers.Integral):
+        raise TypeError(f"num_classes must be a whole number, got {num_classes!r}")
+    if read.min() < 0 or read.max() >= num_classes:
+        raise ValueError(
+            f"labels of training and validation nodes range over {read.min()}..{read.max()}; "
+            f"expected 0..{num_classes - 1}"
+        )
+    known = None if truth is None else _classes(truth, n, "truth", np.arange(n))
+    problem = Problem(features, neighbourhoods, labels, split, int(num_classes), known)
+    return problem if labels_per_class is None else _fewer(problem, labels_per_class)
+
+
+def _features(x: Any) -> Any:
+    """Features [n, d], dense as NumPy or sparse as SciPy."""
+    given = x if sp.issparse(x) or isinstance(x, Tensor) else np.asarray(x)
+    if not isinstance(given, Tensor) and given.dtype.kind not in "fiub":
+        raise TypeError(f"features must be numbers, got an array of {given.dtype}")
+    if given.ndim != 2:
+        raise ValueError(f"features must have shape [nodes, features], got {list(given.shape)}")
+    read = read_features(given, int(given.shape[0]))
+    if not isinstance(given, Tensor):
+        return given
+    if read.layout is torch.strided:
+        return read.numpy()
+    parts = (read.values(), read.col_indices(), read.crow_indices())
+    return sp.csr_array(tuple(part.numpy() for part in parts), shape=tuple(read.shape))
+
+
+def _classes(y: Any, n: int, name: str, nodes: IntArray) -> IntArray:
+    """Class numbers of ``nodes``; what ``y`` holds for other nodes is not looked at."""
+    given = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+    if given.shape == (n, 1):
+        given = given[:, 0]
+    if given.shape != (n,):
+        raise ValueError(
+            f"{name} have shape {list(given.shape)}, expected one for each of {n} nodes"
+        )
+    if given.dtype.kind not in "fiub":
+        raise TypeError(
+            f"{name} must be class numbers 0, 1, …, got an array of {given.dtype}; number the "
+            "classes first, for example by np.unique(names, return_inverse=True)"
+        )
+    chosen = given[nodes]
+    with np.errstate(invalid="ignore"):
+        whole = chosen.astype(np.int64)
+    wrong = np.flatnonzero(whole != chosen)
+    if wrong.size:
+        raise ValueError(
+            f"{name} must be whole numbers, the classes 0, 1, …; node {nodes[wrong[0]]} has "
+            f"{chosen[wrong[0]]}"
+        )
+    return whole
+
+
+def _fewer(problem: Problem, per_class: int) -> Problem:
+    """The same problem with ``per_class`` training nodes of each class; the others are free."""
+    split, y = problem.split, problem.y.copy()
+    chosen = first_per_class(y, split.train, per_class, problem.num_classes)
+    y[np.setdiff1d(split.train, chosen)] = NO_LABEL
+    return replace(problem, y=y, split=Split(chosen, split.val, split.test))
+
+
+def first_per_class(y: Any, nodes: Any, per_class: int, num_classes: int | None = None) -> IntArray:
+    """First ``per_class`` nodes of every class among ``nodes``; too few of a class is an error.
+
+    Parameters
+    ----------
+    y : array [n]
+        Labels; only those of ``nodes`` are read.
+    nodes : array
+        Node numbers, in the order in which they are taken.
+    per_class
+        How many of each class.
+    num_classes
+        Classes are 0..num_classes-1; up to the highest that occurs, by default.
+
+    Examples
+    --------
+    >>> first_per_class([0, 1, 0, 1, 0], [0, 1, 2, 3, 4], per_class=2).tolist()
+    [0, 1, 2, 3]
+    """
+    if not isinstance(per_class, numbers.Integral):
+        raise TypeError(f"labels_per_class must be a whole number, got {per_class!r}")
+    if per_class < 1:
+        raise ValueError(f"labels_per_class must be at least 1, got {per_class}")
+    index = np.asarray(nodes, dtype=np.int64)
+    labels = np.asarray(y)[index]
+    chosen = []
+    for label in range(int(labels.max()) + 1 if num_classes is None else num_classes):
+        members = index[labels == label]
+        if members.size < per_class:
+            raise ValueError(
+                f"labels_per_class={per_class}, but class {label} has only {members.size} labelled "
+                "training nodes; ask for fewer or label more nodes"
+            )
+        chosen.append(members[:per_class])
+    return np.sort(np.concatenate(chosen))
