@@ -4,23 +4,28 @@ import re
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from simi_mailbox import ood
+from simi_mailbox.data import Split
+from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.models import Settings
+from simi_mailbox.selftraining import self_train
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def run_page(name: str) -> dict[str, object]:
+def run_page(name: str, blocks: int | None = None) -> dict[str, object]:
     text = (DOCS / name).read_text(encoding="utf-8")
-    blocks = BLOCK.findall(text)
-    assert len(blocks) >= 2, f"{name} shows no code"
+    found = BLOCK.findall(text)
+    assert len(found) >= 2, f"{name} shows no code"
     names: dict[str, object] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for number, block in enumerate(blocks, start=1):
+        for number, block in enumerate(found[:blocks], start=1):
             exec(compile(block, f"{name}, block {number}", "exec"), names)  # our own page
     return names
 
@@ -29,8 +34,21 @@ def test_self_training_page(capsys: pytest.CaptureFixture[str]) -> None:
     names = run_page("self-training.md")
     assert names["result"].predictions.shape == (1797,)
     assert (names["result"].pseudo_labels >= 0).sum() > 50
+    # The page shows self-training that helps, and says how it comes to harm.
+    first, last = names["result"].stages[0], names["result"].stages[-1]
+    assert last.test_accuracy > first.test_accuracy + 0.02
+    assert names["safe"].kept == 1 + np.argmax([s.val_accuracy for s in names["safe"].stages])
     assert names["mine"].stages[0].added.size > 0
     assert "stage" in capsys.readouterr().out
+
+
+def test_self_training_page_is_right_about_harm() -> None:
+    names = run_page("self-training.md", blocks=1)
+    given = (names[name] for name in ("x", "graph", "y"))
+    split = Split(names["train"], names["val"], names["test"])
+    with pytest.warns(CalibrationWarning, match="self-training: "):
+        result = self_train(*given, split, stages=2, settings=Settings(epochs=80), truth=names["y"])
+    assert result.test_accuracy < result.stages[0].test_accuracy
 
 
 def test_ood_page(capsys: pytest.CaptureFixture[str]) -> None:

@@ -87,7 +87,7 @@ def test_refuses_labels_that_are_not_class_numbers(
         ({"labels_per_class": "3"}, TypeError, "labels_per_class must be a whole number"),
         ({"num_classes": 3.0}, TypeError, r"num_classes must be a whole number, got 3\.0"),
         ({"keep": "first"}, ValueError, "keep must be 'last' or 'best', got 'first'"),
-        ({"truth": np.zeros(5, int)}, ValueError, r"truth have shape \[5\], expected one for each"),
+        ({"truth": np.zeros(5, int)}, ValueError, r"truth of shape \[5\], expected one for each"),
         ({"backbone": 7}, TypeError, "backbone must be the name of one or a function"),
         ({"calibrator": 7}, TypeError, "calibrator must be a name, an unfitted calibrator or None"),
         (
@@ -134,7 +134,7 @@ def test_refuses_masks_in_place_of_a_split() -> None:
 
 def test_features_and_labels_come_in_many_kinds() -> None:
     x, graph, y, split = toy()
-    arguments = {"settings": QUICK, "stages": 1}
+    arguments = {"settings": QUICK, "stages": 1, "calibrator": None}
     expected = self_train(x, graph, y, split, **arguments).logits
     tensor = torch.from_numpy(x)
     for kind in (x.tolist(), sp.csr_array(x), tensor, tensor.to_sparse_csr()):

@@ -94,9 +94,7 @@ def _classes(y: Any, n: int, name: str, nodes: IntArray) -> IntArray:
     if given.shape == (n, 1):
         given = given[:, 0]
     if given.shape != (n,):
-        raise ValueError(
-            f"{name} have shape {list(given.shape)}, expected one for each of {n} nodes"
-        )
+        raise ValueError(f"{name} of shape {list(given.shape)}, expected one for each of {n} nodes")
     if given.dtype.kind not in "fiub":
         raise TypeError(
             f"{name} must be class numbers 0, 1, …, got an array of {given.dtype}; number the "
