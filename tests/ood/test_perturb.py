@@ -103,6 +103,15 @@ def test_features_are_mixtures_of_two_nodes(kind: str) -> None:
     assert (dense.max(axis=1) < 1).mean() > 0.8
 
 
+def test_mixtures_of_whole_numbers_are_not_cut_off() -> None:
+    x = np.eye(40, dtype=np.int64)
+    expected = ood.interpolated_features(x.astype(np.float32), seed=3)
+    for given in (x, x.astype(bool), x.tolist(), torch.from_numpy(x)):
+        np.testing.assert_allclose(ood.interpolated_features(given, seed=3), expected, rtol=1e-6)
+    with pytest.raises(ValueError, match=r"shape \[nodes, features\], got \[3\]"):
+        ood.interpolated_features([1.0, 2.0, 3.0], seed=0)
+
+
 def test_features_depend_on_the_seed_alone() -> None:
     x = np.random.default_rng(0).random((20, 5), dtype=np.float32)
     first = ood.interpolated_features(x, seed=1)

@@ -70,6 +70,14 @@ def test_a_calibrator_fitted_in_distribution_scores_another_graph(name: str) -> 
     assert torch.equal(score, expected)
 
 
+def test_a_calibrator_that_needs_features_is_given_them() -> None:
+    z, x = logits(), np.random.default_rng(0).normal(size=(30, 4))
+    given = {"graph": ring(), "features": x}
+    fitted = calibrators.get("gets")(epochs=3).fit(z, z.argmax(dim=1), mask=np.arange(20), **given)
+    score = ood.calibrated_confidence(fitted, z, ring(), features=x)
+    assert torch.equal(score, fitted.predict_proba(z, **given).amax(dim=1))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [({"steps": -1}, "steps"), ({"keep": 1.5}, "keep"), ({"temperature": 0.0}, "temperature")],

@@ -117,7 +117,7 @@ def interpolated_features(x: Any, *, seed: int) -> Any:
     Parameters
     ----------
     x : array, tensor or SciPy sparse matrix [n, d]
-        Features; the result is of the same kind.
+        Features; the result is of the same kind. Mixtures of whole numbers are float32.
     seed
         Of the draw.
 
@@ -127,6 +127,10 @@ def interpolated_features(x: Any, *, seed: int) -> Any:
     >>> interpolated_features(x, seed=0).sum(axis=1)
     array([1., 1., 1., 1.])
     """
+    if not sp.issparse(x) and not isinstance(x, Tensor):
+        x = np.asarray(x)
+    if x.ndim != 2:
+        raise ValueError(f"features must have shape [nodes, features], got {list(x.shape)}")
     n = x.shape[0]
     rng = np.random.default_rng(seed)
     chosen = rng.integers(0, n, size=(n, 2))
@@ -142,10 +146,11 @@ def interpolated_features(x: Any, *, seed: int) -> Any:
     if isinstance(x, Tensor):
         import torch
 
-        return torch.from_numpy(mixture @ x.detach().cpu().numpy()).to(x.dtype)
+        mixed = torch.from_numpy(mixture @ x.detach().cpu().numpy())
+        return mixed.to(x.dtype if x.is_floating_point() else torch.float32)
     if sp.issparse(x):
         return sp.csr_array(mixture @ x)
-    return np.asarray(mixture @ x, dtype=x.dtype)
+    return np.asarray(mixture @ x, dtype=x.dtype if x.dtype.kind == "f" else np.float32)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.calibrators.inputs import read_logits
+from simi_mailbox.calibrators.inputs import Forward, read_logits
 from simi_mailbox.graph import as_graph
 from simi_mailbox.models.gpn.network import GPNPrediction
 
@@ -78,10 +78,18 @@ def evidence(prediction: GPNPrediction) -> Tensor:
     return prediction.evidence
 
 
-def calibrated_confidence(calibrator: Calibrator, logits: Any, graph: Any = None) -> Tensor:
+def calibrated_confidence(
+    calibrator: Calibrator,
+    logits: Any,
+    graph: Any = None,
+    *,
+    features: Any = None,
+    forward: Forward | None = None,
+) -> Tensor:
     """Largest calibrated probability, by a calibrator fitted in distribution.
 
-    The graph may be another one than the calibrator saw: its nodes are new to it.
+    The graph may be another one than the calibrator saw: its nodes are new to it. ``features`` and
+    ``forward`` are for calibrators that need them, as in their ``predict_proba``.
 
     Examples
     --------
@@ -92,5 +100,5 @@ def calibrated_confidence(calibrator: Calibrator, logits: Any, graph: Any = None
     2
     """
     z = read_logits(logits)
-    probs: Tensor = calibrator.predict_proba(z, graph=graph)
+    probs: Tensor = calibrator.predict_proba(z, graph=graph, features=features, forward=forward)
     return probs.amax(dim=1)
