@@ -316,7 +316,7 @@ def test_a_scheduler_that_does_not_answer_is_one_line(
     store = str(tmp_path / "rows.jsonl")
     result = call(*SMALL, "--store", store, "--scheduler", address)
     assert result.exit_code == 1
-    line = errors(result)[-1]
+    (line,) = errors(result)
     assert line.startswith(f"Error: no Dask scheduler answers at {address!r} (")
     assert "start one with `dask scheduler`" in line
 

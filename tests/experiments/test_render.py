@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from simi_mailbox.experiments import render
 from simi_mailbox.experiments.compare import Paired, Summary
 from simi_mailbox.experiments.printed import Printed
-from simi_mailbox.experiments.tables import Line, TableResult
+from simi_mailbox.experiments.store import ResultStore
+from simi_mailbox.experiments.tables import Line, Selection, TableResult, get, names
 
 RESULT = TableResult(
     name="table1",
@@ -112,6 +114,14 @@ def test_the_latex_caption_speaks_of_what_the_latex_table_shows() -> None:
     assert "stage after stage" in render.markdown(remarked)
     told = replace(RESULT, caption=("15 runs per cell; the paper makes 75.",))
     assert render.latex(told).count("15 runs per cell") == 1
+
+
+def test_every_symbol_of_our_tables_is_known_to_latex(tmp_path: Path) -> None:
+    empty = ResultStore(tmp_path / "rows.jsonl")
+    for name in names():
+        text = render.latex(get(name).result(empty, Selection(runs=1)))
+        assert text.isascii(), {symbol for symbol in text if not symbol.isascii()}
+        assert len(text.split("\\caption{")[1]) < 1000
 
 
 @pytest.mark.parametrize("form", render.FORMATS)

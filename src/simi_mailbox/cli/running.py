@@ -37,6 +37,11 @@ def run_planned(planned: runner.Plan, rows: ResultStore, jobs: int, scheduler: s
         except OSError as error:
             message = f"cannot write the store {rows.path}: {reason(error)}"
             raise click.ClickException(message) from None
+        if scheduler is not None:
+            try:
+                runner.check_scheduler(scheduler)
+            except runner.NoSchedulerError as error:
+                raise click.ClickException(str(error)) from None
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -53,8 +58,6 @@ def run_planned(planned: runner.Plan, rows: ResultStore, jobs: int, scheduler: s
                 shown.update(task, advance=seconds, description=label)
 
             report = runner.run(planned, rows, jobs=jobs, scheduler=scheduler, advance=advance)
-    except runner.NoSchedulerError as error:
-        raise click.ClickException(str(error)) from None
     except KeyboardInterrupt as stop:
         made = planned.rows - runner.plan(planned.units, rows).rows
         stored = _stored(planned.already + made)

@@ -33,6 +33,7 @@ _LATEX = str.maketrans(
         "−": "$-$",
         "–": "--",
         "…": "\\ldots{}",
+        "→": "$\\to$",
     }
 )
 CSV_HEADER = (

@@ -200,16 +200,21 @@ def _backend(joblib: Any, jobs: int, scheduler: str | None) -> Iterator[None]:
             yield
         return
     distributed = require("distributed", extra="bench")
-    try:
-        with ThreadPoolExecutor(1) as thread:  # a notebook's own thread runs a loop already
-            thread.submit(asyncio.run, _greet(scheduler)).result()
-    except (OSError, ValueError) as error:
-        raise NoSchedulerError(
-            f"no Dask scheduler answers at {scheduler!r} ({error}); start one with "
-            "`dask scheduler`, which prints its address"
-        ) from None
+    check_scheduler(scheduler)
     with distributed.Client(scheduler, timeout=PATIENCE), joblib.parallel_config("dask"):
         yield
+
+
+def check_scheduler(address: str) -> None:
+    """Raise `NoSchedulerError` unless a Dask scheduler answers at an address, such as tcp://host:8786."""
+    try:
+        with ThreadPoolExecutor(1) as thread:  # a notebook's own thread runs a loop already
+            thread.submit(asyncio.run, _greet(address)).result()
+    except (OSError, ValueError) as error:
+        raise NoSchedulerError(
+            f"no Dask scheduler answers at {address!r} ({error}); start one with "
+            "`dask scheduler`, which prints its address"
+        ) from None
 
 
 async def _greet(scheduler: str) -> None:

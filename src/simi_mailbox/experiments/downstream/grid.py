@@ -50,11 +50,16 @@ class GridTable(Table):
         Which number of a row is shown, in percent.
     baseline
         Method that the others are compared with.
+    caption
+        Sentences on what is shown.
+    notes
+        Sentences on the comparison with the baseline and on the remarks, for where these stand.
     """
 
     metric: str
     baseline: str | None
     caption: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     @abstractmethod
     def cells(self, selection: Selection) -> list[Cell]:
@@ -91,7 +96,7 @@ class GridTable(Table):
             self.baseline,
             tuple(lines),
             self.caption,
-            remarks=tuple(self.remarks(store, selection)),
+            remarks=(*self.notes, *self.remarks(store, selection)),
         )
 
     def remarks(self, store: ResultStore, selection: Selection) -> list[str]:

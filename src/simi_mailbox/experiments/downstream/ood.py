@@ -161,8 +161,8 @@ class OODTable(GridTable):
         "not say which of them its GPN column is.",
         "temperature, simi-mailbox: largest calibrated probability; the calibrator is fitted on "
         "the validation nodes of the training graph and applied to the foreign nodes.",
-        SEEDS_ARE_UNITS,
     )
+    notes = (SEEDS_ARE_UNITS,)
 
     def __init__(self, name: str, metric: str, shows: str, *, compare: bool = False) -> None:
         self.name, self.metric, self.shows, self.compare = name, metric, shows, compare

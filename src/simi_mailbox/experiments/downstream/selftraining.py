@@ -233,6 +233,8 @@ class SelfTrainingTable(GridTable):
         "plain softmax confidence. The last stage counts, whichever stage was best.",
         "Stages and thresholds are those that the authors of CaGCN published for CaGCN; every "
         "calibrator is fitted on the validation nodes in every stage.",
+    )
+    notes = (
         SEEDS_ARE_UNITS,
         "From stage to stage, mean over seeds: accuracy → nodes added (share of them rightly "
         "labelled) → accuracy of the next stage. A seed stops when it adds nothing, and then "
