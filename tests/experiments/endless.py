@@ -1,14 +1,14 @@
-"""The command `bench endless`: a table whose rows take their time. Run as a script."""
+"""The command `bench endless`: a table whose rows take their time. Run as a module."""
 
 from __future__ import annotations
 
 import sys
 
-from fake import FakeUnit
-
 from simi_mailbox.experiments.outcome import Unit
 from simi_mailbox.experiments.store import ResultStore
 from simi_mailbox.experiments.tables import Selection, Table, TableResult, register
+
+from .fake import FakeUnit
 
 
 class EndlessTable(Table):

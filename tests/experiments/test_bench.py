@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from simi_mailbox.cli.bench import bench, default_store
+from simi_mailbox.experiments.protocol import Run
 from simi_mailbox.experiments.store import ResultStore
 
 DRIVER = Path(__file__).with_name("driver.py")
@@ -92,6 +93,29 @@ def test_a_kill_in_the_middle_and_again_makes_the_same_table(
     assert result.exit_code == 0
     assert result.stdout == whole[1]
     assert result.stderr.count("torn last line") == 1
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_in_order(
+    whole: tuple[Path, str], tmp_path: Path, number: int, code: int
+) -> None:
+    from simi_mailbox.experiments import calibration
+
+    store, load = tmp_path / "rows.jsonl", calibration.load_logits
+
+    def stopped(run: Run) -> object:
+        if run.split == 1:
+            signal.raise_signal(number)
+        return load(run)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calibration, "load_logits", stopped)
+        result = call(*SMALL, "--store", str(store))
+    assert (result.exit_code, result.stdout) == (code, "")
+    told = result.stderr.splitlines()[-1]
+    assert told == f"stopped; 5 rows are in {store}; the same command continues"
+    assert call(*SMALL, "--store", str(store), "--format", "csv").stdout == whole[1]
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 def test_stored_rows_are_shown_without_running(whole: tuple[Path, str], cache: Path) -> None:

@@ -91,7 +91,7 @@ def test_verdicts(result: TableResult) -> None:
     }
 
 
-@pytest.mark.parametrize("form", ["terminal", "markdown", "latex"])
+@pytest.mark.parametrize("form", ["terminal", "markdown"])
 def test_the_sum_and_who_could_not_be_a_rival_are_told_once(result: TableResult, form: str) -> None:
     text = " ".join(render.FORMATS[form](result).split())
     assert text.count("simi-mailbox is best or tied in 2 of 3 settings") == 1
