@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 import warnings
 from collections.abc import Callable
@@ -204,7 +205,8 @@ def _warn_of_classes_left_behind(
 
 
 def _warn_of_harm(first: Stage, kept: Stage, val_nodes: int) -> None:
-    if kept.val_accuracy < first.val_accuracy:
+    chance = math.sqrt(first.val_accuracy * (1 - first.val_accuracy) / val_nodes)
+    if kept.val_accuracy < first.val_accuracy - chance:  # less is told by a node or two
         _warn(
             f"validation accuracy fell from {100 * first.val_accuracy:.2f} % in stage 1 to "
             f"{100 * kept.val_accuracy:.2f} % in stage {kept.number} ("
