@@ -122,7 +122,16 @@ def test_a_failed_judgement_writes_nothing(tmp_path, options, message):
     done = CliRunner().invoke(command, ["judge", str(path), *options, "--out", str(out)])
     assert done.exit_code == 1
     assert message in done.output
-    assert not out.exists()
+    assert not [*out.rglob("*")]
+
+
+@pytest.mark.parametrize("verb", ["fit", "judge"])
+def test_a_place_that_cannot_be_written_is_told_before_the_work(tmp_path, monkeypatch, verb):
+    path = save_run(tmp_path / "run.npz", 0)
+    monkeypatch.setattr(prior, "read_run", lambda path: pytest.fail("work was done"))
+    done = CliRunner().invoke(command, [verb, str(path), "--out", str(path / "x")])
+    assert done.exit_code == 1
+    assert "cannot write" in done.output
 
 
 def test_a_prior_is_not_judged_on_graphs_it_was_learned_on(tmp_path):

@@ -106,7 +106,8 @@ def test_other_files_get_one_line_and_nothing_is_written(tmp_path, run, verb, co
     assert done.exit_code == 1
     assert done.output.startswith(f"Error: {path}: ")
     assert message in done.output
-    assert not out.exists()
+    assert not out.is_file()
+    assert not [*out.rglob("*")]
 
 
 @pytest.mark.parametrize(

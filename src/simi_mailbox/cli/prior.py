@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from simi_mailbox.cli.outputs import check_file, check_folder
+from simi_mailbox.experiments.words import counted
+
 if TYPE_CHECKING:
     from simi_mailbox.prior import Corpus, Prior, Setting
 
@@ -46,6 +49,7 @@ def fit(runs: tuple[Path, ...], out: Path, banked: bool, graphs: str, backbones:
 
     if bool(runs) == banked:
         raise click.UsageError("give either npz files of past runs, or --banked")
+    check_file(out)
     try:
         if banked:
             settings = _banked(graphs, backbones)
@@ -57,7 +61,7 @@ def fit(runs: tuple[Path, ...], out: Path, banked: bool, graphs: str, backbones:
     except (ValueError, OSError) as error:
         raise click.ClickException(str(error)) from error
     total = sum(setting.runs for setting in settings)
-    click.echo(f"{out}: learned from {_many(len(settings), 'setting')}, {_many(total, 'run')}")
+    click.echo(f"{out}: learned from {counted(len(settings), 'setting')}, {counted(total, 'run')}")
 
 
 @prior.command()
@@ -110,6 +114,7 @@ def judge(
     if not runs and name != "learned":
         raise click.UsageError("--prior is for RUNS; banked runs are judged by the shipped prior")
     also = _parts(methods)
+    check_folder(out)
     try:
         check_methods(also)
         if runs:
@@ -118,7 +123,6 @@ def judge(
             rows = list(banked_rows(LogitBank(), _names(graphs), _backbones(backbones), also))
         if not rows:
             raise click.ClickException(_EMPTY)
-        out.mkdir(parents=True, exist_ok=True)
         lines = "".join(json.dumps(row) + "\n" for row in rows)
         (out / "rows.jsonl").write_text(lines, encoding="utf-8")
         text = f"# The prior on graphs it was not learned on\n\nMade by `{_command(runs)}`.\n\n"
@@ -153,6 +157,7 @@ def draw(out: Path, graphs: str, backbones: str) -> None:
     from simi_mailbox.prior.bank import banked_pictures
     from simi_mailbox.prior.picture import draw as figure
 
+    check_file(out)
     try:
         chosen = _names(graphs), _backbones(backbones)
         settings = list(banked_pictures(LogitBank(), *chosen))
@@ -184,10 +189,6 @@ def _family(corpus: Corpus, name: str, shipped: Callable[[str], str] | None) -> 
         graphs = sorted({setting.graph for setting in corpus.settings})
         raise ValueError(f"{name!r} is not in this corpus; it holds {', '.join(graphs)}")
     return family
-
-
-def _many(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _parts(words: str) -> list[str]:

@@ -89,7 +89,7 @@ def self_train(
     -----
     CalibrationWarning
         If a class gets no pseudo-label in the first stage, or if the validation accuracy of the
-        stage that is kept is below that of the first.
+        stage that is kept is below that of the first by more than a standard error.
 
     Examples
     --------
