@@ -139,12 +139,14 @@ def _run_rows(
     from simi_mailbox.prior import read_run
     from simi_mailbox.prior.judge import judged_rows, unlearned
 
-    for path in runs:
-        run = read_run(path)
-        try:
-            yield from judged_rows(run, unlearned(run, name), methods=methods)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
+    quiet = not sys.stderr.isatty()
+    with click.progressbar(runs, label="judging", file=sys.stderr, hidden=quiet) as bar:
+        for path in bar:
+            run = read_run(path)
+            try:
+                yield from judged_rows(run, unlearned(run, name), methods=methods)
+            except ValueError as error:
+                raise ValueError(f"{path}: {error}") from error
 
 
 @prior.command()
