@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from simi_mailbox.data.labels import split_labels
 from simi_mailbox.data.split import Split
 from simi_mailbox.graph import Graph, as_graph
 from simi_mailbox.models.backbones import glorot
@@ -123,6 +123,7 @@ def train_detector(
 
     Examples
     --------
+    >>> import numpy as np
     >>> x, y = np.repeat(np.eye(2), 5, axis=0), np.repeat([0, 1], 5)
     >>> split = Split([0, 1, 5, 6], [2, 7], [3, 8])
     >>> trained = train_detector(x, Graph.empty(10), y, split)
@@ -134,10 +135,10 @@ def train_detector(
     n, in_dim = features.shape
     split.check(n)
     adjacency = _adjacency(as_graph(graph, n))
-    labels = torch.tensor(np.asarray(y), dtype=torch.int64)
+    found, classes = split_labels(y, split, n, num_classes)
+    labels = torch.from_numpy(found)
     train, val = torch.tensor(split.train), torch.tensor(split.val)
     y_train, y_val = labels[train], labels[val]
-    classes = int(torch.cat([y_train, y_val]).max()) + 1 if num_classes is None else num_classes
     model = _Network(in_dim, settings.hidden, classes, seed)
     optimiser = torch.optim.Adam(
         model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from torch import Tensor
 
+from simi_mailbox.data.labels import read_classes
 from simi_mailbox.data.split import IntArray, Split
 from simi_mailbox.graph import Graph, as_graph
 
@@ -198,7 +199,8 @@ def leave_out_classes(
     >>> left.y.tolist(), left.unknown.tolist(), left.split
     ([-1, 0, 1, 1, 0, 1, 0], [0], Split(train=2, val=2, test=2))
     """
-    labels = np.asarray(y, dtype=np.int64)
+    n = len(y)
+    labels = read_classes(y, n, np.arange(n))
     present = set(np.unique(labels).tolist())
     for name, classes in (("unknown", unknown), ("drop", drop)):
         absent = sorted(set(classes) - present)

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from simi_mailbox.calibrators.inputs import read_features
+from simi_mailbox.data.labels import NO_LABEL, read_classes, split_labels
 from simi_mailbox.data.split import IntArray, Split
 from simi_mailbox.graph import Graph, as_graph
-
-NO_LABEL = -1
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,21 +53,9 @@ def read_problem(
     n = len(y) if features is None else int(features.shape[0])
     split.check(n)
     neighbourhoods = as_graph(graph, n)
-    labels = np.full(n, NO_LABEL, dtype=np.int64)
-    used = np.concatenate([split.train, split.val])
-    labels[used] = _classes(y, n, "labels", used)
-    read = labels[used]
-    if num_classes is None:
-        num_classes = int(read.max()) + 1
-    elif not isinstance(num_classes, numbers.Integral):
-        raise TypeError(f"num_classes must be a whole number, got {num_classes!r}")
-    if read.min() < 0 or read.max() >= num_classes:
-        raise ValueError(
-            f"labels of training and validation nodes range over {read.min()}..{read.max()}; "
-            f"expected 0..{num_classes - 1}"
-        )
-    known = None if truth is None else _classes(truth, n, "truth", np.arange(n))
-    problem = Problem(features, neighbourhoods, labels, split, int(num_classes), known)
+    labels, classes = split_labels(y, split, n, num_classes)
+    known = None if truth is None else read_classes(truth, n, np.arange(n), name="truth")
+    problem = Problem(features, neighbourhoods, labels, split, classes, known)
     return problem if labels_per_class is None else _fewer(problem, labels_per_class)
 
 
@@ -86,30 +73,6 @@ def _features(x: Any) -> Any:
         return read.numpy()
     parts = (read.values(), read.col_indices(), read.crow_indices())
     return sp.csr_array(tuple(part.numpy() for part in parts), shape=tuple(read.shape))
-
-
-def _classes(y: Any, n: int, name: str, nodes: IntArray) -> IntArray:
-    """Class numbers of ``nodes``; what ``y`` holds for other nodes is not looked at."""
-    given = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
-    if given.shape == (n, 1):
-        given = given[:, 0]
-    if given.shape != (n,):
-        raise ValueError(f"{name} of shape {list(given.shape)}, expected one for each of {n} nodes")
-    if given.dtype.kind not in "fiub":
-        raise TypeError(
-            f"{name} must be class numbers 0, 1, …, got an array of {given.dtype}; number the "
-            "classes first, for example by np.unique(names, return_inverse=True)"
-        )
-    chosen = given[nodes]
-    with np.errstate(invalid="ignore"):
-        whole = chosen.astype(np.int64)
-    wrong = np.flatnonzero(whole != chosen)
-    if wrong.size:
-        raise ValueError(
-            f"{name} must be whole numbers, the classes 0, 1, …; node {nodes[wrong[0]]} has "
-            f"{chosen[wrong[0]]}"
-        )
-    return whole
 
 
 def _fewer(problem: Problem, per_class: int) -> Problem:

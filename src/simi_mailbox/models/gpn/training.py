@@ -6,11 +6,11 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from simi_mailbox.data.labels import split_labels
 from simi_mailbox.data.split import Split
 from simi_mailbox.graph import as_graph
 from simi_mailbox.models.best_epoch import Progress, keep_best, step
@@ -88,6 +88,7 @@ def train_gpn(
 
     Examples
     --------
+    >>> import numpy as np
     >>> from simi_mailbox.graph import Graph
     >>> x, y = np.repeat(np.eye(2, dtype=np.float32), 5, axis=0), np.repeat([0, 1], 5)
     >>> split = Split(train=[0, 1, 5, 6], val=[2, 7], test=[3, 8])
@@ -99,7 +100,7 @@ def train_gpn(
     x = Features(features, row_normalise=settings.row_normalise)
     neighbourhoods = as_graph(graph, x.shape[0])
     split.check(x.shape[0])
-    y_train, y_val, classes = _labels(y, split, num_classes)
+    y_train, y_val, classes = _labels(y, split, x.shape[0], num_classes)
     train, val = torch.tensor(split.train), torch.tensor(split.val)
     counts = torch.bincount(y_train, minlength=classes).to(torch.float32)
     adjacency = symmetric_adjacency(neighbourhoods)
@@ -139,16 +140,9 @@ def train_gpn(
     return TrainedGPN(model, best.epochs, time.perf_counter() - started, best.loss)
 
 
-def _labels(y: Any, split: Split, num_classes: int | None) -> tuple[Tensor, Tensor, int]:
-    labels = torch.as_tensor(np.array(y), dtype=torch.int64)
-    y_train, y_val = labels[torch.tensor(split.train)], labels[torch.tensor(split.val)]
-    known = torch.cat([y_train, y_val])
-    classes = int(known.max()) + 1 if num_classes is None else num_classes
-    if int(known.min()) < 0 or int(known.max()) >= classes:
-        raise ValueError(
-            f"labels of training and validation nodes range over {int(known.min())}.."
-            f"{int(known.max())}; expected 0..{classes - 1}"
-        )
+def _labels(y: Any, split: Split, n: int, num_classes: int | None) -> tuple[Tensor, Tensor, int]:
+    found, classes = split_labels(y, split, n, num_classes)
+    y_train, y_val = torch.from_numpy(found[split.train]), torch.from_numpy(found[split.val])
     absent = torch.bincount(y_train, minlength=classes) == 0
     if bool(absent.any()):
         raise ValueError(
