@@ -10,6 +10,7 @@ import pytest
 from simi_mailbox.data import NodeDataset, Split
 from simi_mailbox.experiments.downstream import gpn, ood_models, selftraining
 from simi_mailbox.graph import Graph
+from tests.conftest import forget_experiments
 
 N, CLASSES = 300, 6
 
@@ -38,8 +39,5 @@ def toy_cora(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> NodeDataset:
     monkeypatch.setattr(selftraining, "_load", lambda name: dataset)
     monkeypatch.setattr(gpn, "load", lambda name: dataset)
     monkeypatch.setattr(ood_models, "load", lambda name: dataset)
-    for cached in (gpn.gpn_dataset, ood_models.problem):
-        cached.cache_clear()
-    for cached in (ood_models._train_classifier, ood_models._train_posterior):
-        cached.cache_clear()
+    forget_experiments()
     return dataset

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from simi_mailbox.experiments import calibration, logits
 from simi_mailbox.models.settings import PUBLISHED, Settings
+from tests.conftest import forget_experiments
 
 
 @pytest.fixture(scope="session")
@@ -25,15 +25,9 @@ def cache(folder: Path) -> Iterator[Path]:
         patch.setenv("SIMI_MAILBOX_CACHE", str(folder))
         patch.delenv("SIMI_MAILBOX_DATA", raising=False)
         patch.setitem(PUBLISHED, "digits", Settings(epochs=12))
-        forget()
+        forget_experiments()
         yield folder
-    forget()
-
-
-def forget() -> None:
-    """Keys depend on the settings of backbones, which are fixed but for these tests."""
-    logits._digest.cache_clear()
-    calibration._key.cache_clear()
+    forget_experiments()
 
 
 @pytest.fixture

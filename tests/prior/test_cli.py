@@ -16,9 +16,10 @@ from simi_mailbox import prior
 from simi_mailbox.calibrators import TemperatureScaling
 from simi_mailbox.cli.prior import prior as command
 from simi_mailbox.metrics import nll
-from simi_mailbox.prior.judge import METHODS, METRICS, difference_by_split, marks, table
+from simi_mailbox.prior.judge import METHODS, METRICS
 from simi_mailbox.prior.past import look_at
 from simi_mailbox.prior.picture import Seen, draw
+from simi_mailbox.prior.verdict import difference_by_split, marks, table
 from tests.prior.conftest import past_run
 
 

@@ -107,7 +107,8 @@ def judge(
     import json
 
     from simi_mailbox.models.bank import LogitBank
-    from simi_mailbox.prior.judge import banked_rows, check_methods, table
+    from simi_mailbox.prior.judge import banked_rows, check_methods
+    from simi_mailbox.prior.verdict import table
 
     if runs and (graphs or backbones):
         raise click.UsageError("--graphs, --backbones choose banked runs; leave them or RUNS out")
