@@ -30,6 +30,7 @@ from simi_mailbox.experiments.protocol import Run
 from simi_mailbox.experiments.store import ResultStore, row_key
 from simi_mailbox.experiments.tables.base import Selection, selected
 from simi_mailbox.experiments.tables.registry import register
+from simi_mailbox.experiments.words import counted
 from simi_mailbox.models.settings import Settings
 from simi_mailbox.selftraining import SelfTraining, Stage, self_train
 
@@ -273,8 +274,8 @@ class SelfTrainingTable(GridTable):
             rows = [store[key] for key in cell.keys.values() if key in store]
             if cell.method in ("uncalibrated", "simi-mailbox") and rows:
                 stages = _stages([row["stage_records"] for row in rows])
-                seeds = "seed" if len(rows) == 1 else "seeds"
-                remarks.append(f"{cell.dataset}, {cell.method}, {len(rows)} {seeds}: {stages}")
+                made = counted(len(rows), "seed")
+                remarks.append(f"{cell.dataset}, {cell.method}, {made}: {stages}")
         return remarks
 
     def _groups(self, selection: Selection) -> list[list[Run]]:
