@@ -19,7 +19,7 @@ import torch
 
 from simi_mailbox import Graph, SimiMailbox, SimiMailboxPaper, TemperatureScaling
 from simi_mailbox.adam import fit_adam
-from simi_mailbox.calibrators.inputs import Labelled
+from simi_mailbox.inputs import Labelled
 from simi_mailbox.mailbox import mailbox
 
 NODES, EDGES, CLASSES, LABELLED, GROUPS = 169_343, 1_157_799, 40, 29_799, 15

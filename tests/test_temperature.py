@@ -8,7 +8,7 @@ from sklearn.metrics import log_loss
 
 from simi_mailbox import SolverError, temperature
 from simi_mailbox.adam import fit_adam
-from simi_mailbox.calibrators.inputs import Labelled
+from simi_mailbox.inputs import Labelled
 from simi_mailbox.softmax import confidence, scaled_softmax
 from simi_mailbox.temperature import (
     ConfidenceCurve,

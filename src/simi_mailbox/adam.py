@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from simi_mailbox.calibrators.inputs import Labelled
+from simi_mailbox.inputs import Labelled
 
 Floats = npt.NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from simi_mailbox.calibrators.inputs import read_index
+from simi_mailbox.inputs import read_index
 
 DRAWS = 3
 

@@ -82,7 +82,7 @@ def test_training_the_edges_lowers_the_loss_of_the_gnn() -> None:
 
 
 def _inputs(given: dict[str, Any]) -> Any:
-    from simi_mailbox.calibrators.inputs import NodeInputs
+    from simi_mailbox.inputs import NodeInputs
 
     return NodeInputs(given["logits"], given["graph"], forward=given["forward"])
 

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from simi_mailbox.calibrators.gats import GATS
-from simi_mailbox.calibrators.inputs import NodeInputs
 from simi_mailbox.calibrators.parts.gats_attention import (
     TemperatureAttention,
     positive,
@@ -18,6 +17,7 @@ from simi_mailbox.calibrators.parts.training_nodes import TrainingNodes
 from simi_mailbox.calibrators.temperature import TemperatureScaling
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.graph import Graph
+from simi_mailbox.inputs import NodeInputs
 
 from .gather_gats import gather_temperatures
 from .problems import homophilous, problem

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from simi_mailbox.calibrators import io
-from simi_mailbox.calibrators.inputs import (
+from simi_mailbox.exceptions import NotFittedError
+from simi_mailbox.inputs import (
     CalibrationData,
     Forward,
     NodeInputs,
     read_labels,
     read_nodes,
 )
-from simi_mailbox.exceptions import NotFittedError
 from simi_mailbox.temperature import scaled_softmax
 
 

@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simi_mailbox.calibrators.base import TemperatureCalibrator
-from simi_mailbox.calibrators.inputs import CalibrationData, Labelled, NodeInputs
 from simi_mailbox.calibrators.parts.likelihood import Likelihood, Loss, scaled_nll
 from simi_mailbox.calibrators.parts.neighbours import (
     Neighbourhoods,
@@ -19,6 +18,7 @@ from simi_mailbox.calibrators.parts.neighbours import (
 )
 from simi_mailbox.calibrators.parts.training import Schedule, restore, stopping_split, train
 from simi_mailbox.calibrators.registry import register
+from simi_mailbox.inputs import CalibrationData, Labelled, NodeInputs
 
 SMALLEST_SCALE = 1e-6
 

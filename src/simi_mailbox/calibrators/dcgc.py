@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from simi_mailbox.calibrators import registry
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.calibrators.inputs import CalibrationData, Forward, NodeInputs
 from simi_mailbox.calibrators.parts.neighbours import Neighbourhoods, products
 from simi_mailbox.calibrators.parts.training import Schedule, restore, stopping_split, train
 from simi_mailbox.calibrators.registry import register
 from simi_mailbox.graph import Graph
+from simi_mailbox.inputs import CalibrationData, Forward, NodeInputs
 
 
 @register("dcgc")

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.calibrators.inputs import CalibrationData, NodeInputs
 from simi_mailbox.calibrators.parts.per_group import one_temperature
 from simi_mailbox.calibrators.registry import register
 from simi_mailbox.exceptions import SolverError
+from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.softmax import scaled_softmax
 
 Floats = npt.NDArray[np.float64]

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from simi_mailbox.calibrators.base import TemperatureCalibrator
-from simi_mailbox.calibrators.inputs import CalibrationData, NodeInputs
 from simi_mailbox.calibrators.parts.gats_attention import TemperatureAttention
 from simi_mailbox.calibrators.parts.likelihood import scaled_nll
 from simi_mailbox.calibrators.parts.training import Schedule, restore, stopping_split, train
 from simi_mailbox.calibrators.parts.training_nodes import TrainingNodes
 from simi_mailbox.calibrators.registry import register
 from simi_mailbox.exceptions import SolverError
+from simi_mailbox.inputs import CalibrationData, NodeInputs
 
 
 @register("gats")

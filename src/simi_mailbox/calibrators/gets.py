@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.calibrators.inputs import CalibrationData, NodeInputs
 from simi_mailbox.calibrators.parts.gets_experts import EXPERTS, ExpertMixture
 from simi_mailbox.calibrators.parts.training import Schedule, restore, stopping_split, train
 from simi_mailbox.calibrators.registry import register
+from simi_mailbox.inputs import CalibrationData, NodeInputs
 
 LARGEST_DEGREE = 255
 

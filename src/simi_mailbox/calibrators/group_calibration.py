@@ -11,10 +11,10 @@ from torch import Tensor
 
 from simi_mailbox.calibrators.base import Calibrator
 from simi_mailbox.calibrators.ensemble_temperature import ensemble_weights
-from simi_mailbox.calibrators.inputs import CalibrationData, NodeInputs
 from simi_mailbox.calibrators.parts.feature_rows import feature_matrix
 from simi_mailbox.calibrators.parts.per_group import group_temperatures, one_temperature
 from simi_mailbox.calibrators.registry import register
+from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.softmax import scaled_softmax, top_gaps
 
 Floats = npt.NDArray[np.float64]

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from simi_mailbox.calibrators.base import TemperatureCalibrator
-from simi_mailbox.calibrators.inputs import CalibrationData, NodeInputs
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.grouping import Grouping, Scaling, find_groups
+from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.mailbox import mailbox
 from simi_mailbox.softmax import confidence
 

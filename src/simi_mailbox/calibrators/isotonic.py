@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.calibrators.inputs import CalibrationData, NodeInputs
 from simi_mailbox.calibrators.parts.top_label import (
     check_pseudo_labels,
     confidence_and_correct,
     with_confidence,
 )
 from simi_mailbox.calibrators.registry import register
+from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.softmax import confidence
 
 

@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from simi_mailbox.calibrators.base import TemperatureCalibrator
-from simi_mailbox.calibrators.inputs import CalibrationData, NodeInputs
 from simi_mailbox.calibrators.parts.neighbour_support import support
 from simi_mailbox.calibrators.registry import register
+from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.softmax import scaled_softmax
 
 THRESHOLDS = tuple(step / 20 for step in range(2, 19))

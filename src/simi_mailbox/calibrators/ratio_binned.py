@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from simi_mailbox.calibrators.base import TemperatureCalibrator
-from simi_mailbox.calibrators.inputs import CalibrationData, NodeInputs
 from simi_mailbox.calibrators.parts.neighbour_support import support
 from simi_mailbox.calibrators.parts.per_group import group_temperatures
 from simi_mailbox.calibrators.registry import register
+from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.softmax import scaled_softmax
 
 

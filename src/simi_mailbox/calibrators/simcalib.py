@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from simi_mailbox.calibrators.base import TemperatureCalibrator
-from simi_mailbox.calibrators.inputs import CalibrationData, NodeInputs
 from simi_mailbox.calibrators.parts.feature_rows import feature_matrix
 from simi_mailbox.calibrators.parts.likelihood import scaled_nll
 from simi_mailbox.calibrators.parts.per_group import one_temperature
@@ -20,6 +19,7 @@ from simi_mailbox.calibrators.parts.training import Schedule, stopping_split, tr
 from simi_mailbox.calibrators.ratio_binned import mean_support
 from simi_mailbox.calibrators.registry import register
 from simi_mailbox.graph import Graph
+from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.mailbox import row_sums
 from simi_mailbox.softmax import scaled_softmax
 

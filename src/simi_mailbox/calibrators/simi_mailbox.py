@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from simi_mailbox.calibrators.grouped import GroupedTemperature
-from simi_mailbox.calibrators.inputs import CalibrationData, NodeInputs
 from simi_mailbox.calibrators.registry import register
 from simi_mailbox.calibrators.temperature import bound_message, global_temperature
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.grouping import Scaling
+from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.mailbox import mailbox
 from simi_mailbox.prior.baseline import Baseline, blend, degree_terms, error_rate, fit_baseline
 from simi_mailbox.prior.between import between_groups

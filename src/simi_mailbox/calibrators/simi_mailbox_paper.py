@@ -10,9 +10,9 @@ import torch
 
 from simi_mailbox.adam import fit_adam
 from simi_mailbox.calibrators.grouped import GroupedTemperature
-from simi_mailbox.calibrators.inputs import CalibrationData
 from simi_mailbox.calibrators.registry import register
 from simi_mailbox.grouping import Scaling
+from simi_mailbox.inputs import CalibrationData
 from simi_mailbox.temperature import ConfidenceCurve, CrossEntropy, fit_paper_loss, theta_bounds
 
 Floats = npt.NDArray[np.float64]

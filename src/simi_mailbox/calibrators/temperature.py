@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from simi_mailbox.calibrators.base import TemperatureCalibrator
-from simi_mailbox.calibrators.inputs import CalibrationData, NodeInputs
 from simi_mailbox.calibrators.registry import register
 from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.temperature import Solution, fit_cross_entropy, theta_bounds
 
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.calibrators.inputs import CalibrationData, NodeInputs
 from simi_mailbox.calibrators.registry import register
+from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.softmax import scaled_softmax
 
 

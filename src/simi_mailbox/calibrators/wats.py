@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simi_mailbox.calibrators.base import TemperatureCalibrator
-from simi_mailbox.calibrators.inputs import CalibrationData, NodeInputs
 from simi_mailbox.calibrators.parts.likelihood import scaled_nll
 from simi_mailbox.calibrators.parts.neighbours import Neighbourhoods, matmul
 from simi_mailbox.calibrators.parts.training import Schedule, restore, stopping_split, train
 from simi_mailbox.calibrators.registry import register
 from simi_mailbox.graph import Graph
+from simi_mailbox.inputs import CalibrationData, NodeInputs
 
 COLDEST = 1e-6
 """Added to temperatures, as in the released code."""

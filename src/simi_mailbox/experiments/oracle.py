@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from simi_mailbox.calibrators.inputs import CalibrationData
 from simi_mailbox.calibrators.simi_mailbox_paper import SimiMailboxPaper
 from simi_mailbox.grouping import Scaling
+from simi_mailbox.inputs import CalibrationData
 
 ORACLE = "simi-mailbox-oracle"
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.calibrators.inputs import Forward, read_logits
 from simi_mailbox.graph import as_graph
+from simi_mailbox.inputs import Forward, read_logits
 from simi_mailbox.models.gpn.network import GPNPrediction
 
 

@@ -12,14 +12,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from simi_mailbox.calibrators.inputs import (
+from simi_mailbox.grouping import find_groups
+from simi_mailbox.inputs import (
     CalibrationData,
     Labelled,
     read_index,
     read_labels,
     read_nodes,
 )
-from simi_mailbox.grouping import find_groups
 from simi_mailbox.mailbox import mailbox
 from simi_mailbox.prior.baseline import Baseline, degree_terms, error_rate, fit_baseline
 from simi_mailbox.prior.between import between_groups

@@ -10,8 +10,8 @@ import numpy as np
 from torch import Tensor
 
 from simi_mailbox.analysis.judged import IntArray, as_numpy, read_labels, read_nodes
-from simi_mailbox.calibrators.inputs import read_logits
 from simi_mailbox.graph import Graph, as_graph
+from simi_mailbox.inputs import read_logits
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from simi_mailbox import calibrators
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.calibrators.inputs import Forward, read_logits
 from simi_mailbox.data.dataset import NodeDataset
 from simi_mailbox.data.split import IntArray, Split
 from simi_mailbox.graph import Graph
+from simi_mailbox.inputs import Forward, read_logits
 from simi_mailbox.models.settings import Settings
 from simi_mailbox.selftraining.problem import Problem
 from simi_mailbox.selftraining.record import Floats

@@ -11,10 +11,10 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from simi_mailbox.calibrators.inputs import read_features
 from simi_mailbox.data.labels import NO_LABEL, read_classes, split_labels
 from simi_mailbox.data.split import IntArray, Split
 from simi_mailbox.graph import Graph, as_graph
+from simi_mailbox.inputs import read_features
 
 
 @dataclass(frozen=True, eq=False)

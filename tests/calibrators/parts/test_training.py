@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simi_mailbox.calibrators.inputs import CalibrationData, Labelled
 from simi_mailbox.calibrators.parts.training import (
     FEWEST_TO_SPLIT,
     Progress,
@@ -21,6 +20,7 @@ from simi_mailbox.calibrators.parts.training import (
     watch,
 )
 from simi_mailbox.exceptions import SolverError
+from simi_mailbox.inputs import CalibrationData, Labelled
 
 _generator = torch.Generator().manual_seed(1)
 LOGITS = 3 * torch.randn(200, 4, generator=_generator)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from simi_mailbox.calibrators.inputs import NodeInputs
+from simi_mailbox.inputs import NodeInputs
 
 
 def feature_matrix(data: NodeInputs, width: int | None = None) -> Any:

@@ -12,7 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simi_mailbox.calibrators.inputs import NodeInputs
 from simi_mailbox.calibrators.parts.neighbours import (
     Neighbourhoods,
     PerIndex,
@@ -21,6 +20,7 @@ from simi_mailbox.calibrators.parts.neighbours import (
     products,
 )
 from simi_mailbox.calibrators.parts.training_nodes import FURTHER
+from simi_mailbox.inputs import NodeInputs
 from simi_mailbox.softmax import confidence
 
 FLOOR = 0.1

@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simi_mailbox.calibrators.inputs import NodeInputs
 from simi_mailbox.calibrators.parts.neighbours import (
     Neighbourhoods,
     PerIndex,
     matmul,
     normalised_adjacency,
 )
+from simi_mailbox.inputs import NodeInputs
 
 KINDS = ("logits", "features", "degree")
 EXPERTS = [kinds for size in (1, 2, 3) for kinds in combinations(KINDS, size)]

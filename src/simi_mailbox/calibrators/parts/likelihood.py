@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 
-from simi_mailbox.calibrators.inputs import Labelled
+from simi_mailbox.inputs import Labelled
 from simi_mailbox.softmax import row_blocks
 
 Loss = Callable[[Tensor], Tensor]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from simi_mailbox.calibrators.inputs import CalibrationData
+from simi_mailbox.inputs import CalibrationData
 from simi_mailbox.softmax import confidence, top_gaps
 
 

@@ -25,10 +25,10 @@ from typing import Any, Generic, Self, TypeVar
 import torch
 from torch import Tensor, nn
 
-from simi_mailbox.calibrators.inputs import CalibrationData, Labelled
 from simi_mailbox.calibrators.parts.flat_adam import FlatAdam
 from simi_mailbox.calibrators.parts.likelihood import Likelihood, Loss, softmax_nll
 from simi_mailbox.exceptions import SolverError
+from simi_mailbox.inputs import CalibrationData, Labelled
 
 FEWEST_TO_SPLIT = 20
 STOP_SHARE = 5
@@ -90,7 +90,7 @@ def watch(callback: Callable[[Progress], None]) -> Iterator[None]:
 
     Examples
     --------
-    >>> from simi_mailbox.calibrators.inputs import Labelled
+    >>> from simi_mailbox.inputs import Labelled
     >>> class Scale(torch.nn.Module):
     ...     def __init__(self):
     ...         super().__init__()
@@ -133,7 +133,7 @@ def stopping_split(data: CalibrationData, seed: int = 0) -> tuple[Labelled, Labe
 
     Examples
     --------
-    >>> from simi_mailbox.calibrators.inputs import CalibrationData, Labelled
+    >>> from simi_mailbox.inputs import CalibrationData, Labelled
     >>> nodes = Labelled(torch.arange(50), torch.arange(50) % 5)
     >>> fit_on, stop_on = stopping_split(CalibrationData(torch.zeros(50, 5), calibration=nodes))
     >>> len(fit_on), stop_on.y.bincount().tolist()
@@ -194,7 +194,7 @@ def train(
 
     Examples
     --------
-    >>> from simi_mailbox.calibrators.inputs import Labelled
+    >>> from simi_mailbox.inputs import Labelled
     >>> class Scale(torch.nn.Module):
     ...     def __init__(self):
     ...         super().__init__()

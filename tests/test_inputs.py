@@ -6,7 +6,7 @@ import torch
 
 from simi_mailbox import NotFittedError, SimiMailbox, TemperatureScaling
 from simi_mailbox.calibrators.base import Calibrator, keep_argmax
-from simi_mailbox.calibrators.inputs import CalibrationData
+from simi_mailbox.inputs import CalibrationData
 from tests.strategies import make_problem
 
 CASE = make_problem(0)
