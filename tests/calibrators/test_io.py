@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 import simi_mailbox
-from simi_mailbox import FileFormatError, NotFittedError, SimiMailbox
+from simi_mailbox import FileFormatError, NotFittedError, SimiMailbox, states
 from simi_mailbox.calibrators import io
 from tests.strategies import make_problem
 
@@ -49,7 +49,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_scrap(saved, monkeypatch):
     def fail(*args, **kwargs):
         raise OSError("disk full")
 
-    monkeypatch.setattr(io, "save_file", fail)
+    monkeypatch.setattr(states, "save_file", fail)
     with pytest.raises(OSError, match="disk full"):
         calibrator.save(path)
     assert path.read_bytes() == before
@@ -83,7 +83,7 @@ def test_a_missing_file_is_an_ordinary_missing_file(tmp_path):
 
 def rewrite(path, **changes):
     header = {
-        "format": io.FORMAT, "version": 1, "written_by": "9.9", "calibrator": "temperature",
+        "format": io.KIND.format, "version": 1, "written_by": "9.9", "calibrator": "temperature",
         "params": {}, "state": {"temperature_": 2.0, "num_classes_": 3},
     }  # fmt: skip
     header.update(changes)
@@ -124,11 +124,13 @@ def test_all_kinds_of_values_survive(tmp_path):
         "l_": [1, "two", 3.0, True], "p_": (1, (2.5, "x")), "s_": np.float64(0.1),
     }  # fmt: skip
     tensors: dict[str, torch.Tensor] = {}
-    decoded = io._decode(json.loads(json.dumps(io._encode(state, "state", tensors))), tensors)
+    decoded = states._decode(
+        json.loads(json.dumps(states._encode(state, "state", tensors))), tensors
+    )
     assert decoded["p_"] == (1, (2.5, "x"))
     assert decoded["l_"] == [1, "two", 3.0, True]
     assert decoded["s_"] == 0.1
     assert torch.equal(decoded["d_"]["w"], torch.eye(2))
     np.testing.assert_array_equal(decoded["a_"], np.arange(3.0))
     with pytest.raises(TypeError, match=r"state\.f is a function"):
-        io._encode({"f": rewrite}, "state", {})
+        states._encode({"f": rewrite}, "state", {})
