@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from simi_mailbox._arrays import Floats
 from simi_mailbox.inputs import Labelled
-
-Floats = npt.NDArray[np.float64]
 
 
 def fit_adam(

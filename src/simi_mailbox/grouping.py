@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
+from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.exceptions import CalibrationWarning
 
 Scaling = Literal["min-max", "standard"]
-Floats = npt.NDArray[np.float64]
 
 HISTOGRAM_ABOVE = 50_000
 """From this many nodes on, k-means runs on a weighted histogram instead of on the nodes."""
@@ -41,7 +40,7 @@ class Grouping:
         """Points in the coordinates of the centroids."""
         return (points - self.shift) / self.scale
 
-    def assign(self, points: Floats) -> npt.NDArray[np.int64]:
+    def assign(self, points: Floats) -> Ints:
         """Group of every point: the nearest centroid (the first of several)."""
         x = self.scaled(points)
         nearest = np.full(len(x), np.inf)

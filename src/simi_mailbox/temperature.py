@@ -12,14 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from simi_mailbox._arrays import Bools, Floats
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.softmax import confidence, row_blocks, scaled_softmax, top_gaps
 
-Floats = npt.NDArray[np.float64]
 Function = Callable[[Floats], tuple[Floats, Floats]]
 """θ per group -> (value, slope) per group."""
 
@@ -38,6 +37,8 @@ __all__ = [
     "fit_confidence",
     "fit_cross_entropy",
     "fit_paper_loss",
+    "global_temperature",
+    "group_temperatures",
     "scaled_softmax",
     "theta_bounds",
 ]
@@ -48,7 +49,7 @@ class Solution:
     """Temperatures of all groups, and which of them lie on a bound instead of at an optimum."""
 
     temperatures: Floats
-    at_bound: npt.NDArray[np.bool_]
+    at_bound: Bools
 
     @property
     def theta(self) -> Floats:
@@ -153,6 +154,41 @@ def fit_cross_entropy(
     return Solution(np.exp(-theta), at_bound)
 
 
+def global_temperature(logits: Tensor, y: Tensor) -> tuple[float, bool]:
+    """The one temperature of least cross-entropy on labelled nodes, and whether it is on its bound.
+
+    Examples
+    --------
+    >>> z, y = torch.tensor([[2.0, 0.0]] * 4), torch.tensor([0, 0, 0, 1])
+    >>> temperature, at_bound = global_temperature(z, y)
+    >>> round(temperature, 6), at_bound
+    (1.820478, False)
+    """
+    one = torch.zeros(len(y), dtype=torch.int64)
+    solution = fit_cross_entropy(logits, y, one, 1, theta_bounds(logits))
+    return float(solution.temperatures[0]), bool(solution.at_bound[0])
+
+
+def group_temperatures(logits: Tensor, y: Tensor, groups: Tensor, n_groups: int) -> Floats:
+    """Temperature of least cross-entropy in each group; where there is none, the global one.
+
+    A group without labels has no optimum, nor has one whose predictions are all right (colder is
+    always better) or worse than chance (hotter is): the temperature of all nodes together is the
+    best guess for them.
+
+    Examples
+    --------
+    >>> z = torch.tensor([[2.0, 0.0]] * 4)
+    >>> y, groups = torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 0, 2])
+    >>> group_temperatures(z, y, groups, 3).round(6)
+    array([1.820478, 1.820478, 1.820478])
+    """
+    solution = fit_cross_entropy(logits, y, groups, n_groups, theta_bounds(logits))
+    empty = torch.bincount(groups, minlength=n_groups).numpy() == 0
+    unsolved = empty | solution.at_bound
+    return np.where(unsolved, global_temperature(logits, y)[0], solution.temperatures)
+
+
 def fit_confidence(
     curve: ConfidenceCurve, target: Floats, bounds: tuple[float, float], start: Floats | None = None
 ) -> Solution:
@@ -238,7 +274,7 @@ def _root(
     bounds: tuple[float | Floats, float | Floats],
     n: int,
     start: Floats | None = None,
-) -> tuple[Floats, npt.NDArray[np.bool_]]:
+) -> tuple[Floats, Bools]:
     """Roots of ``n`` functions that rise through zero, by Newton's method inside a bracket.
 
     A function without a sign change ends at the bound where it is nearest to zero; one that is zero

@@ -53,7 +53,7 @@ def test_probabilities_are_those_that_the_rows_measure(source: Source, name: str
     assert (probabilities(RUN, Method.of(name), source) == probs).all()
 
 
-@pytest.mark.parametrize("name", ["temperature", "gats", "cagcn", "vector"])
+@pytest.mark.parametrize("name", ["cagcn", "dcgc", "gats", "gets", "simcalib", "wats"])
 def test_methods_that_stop_early_look_at_the_training_nodes(source: Source, name: str) -> None:
     holdout, measured = CalibrationUnit(RUN, ()).nodes(name, source)
     assert holdout is not None
@@ -61,8 +61,8 @@ def test_methods_that_stop_early_look_at_the_training_nodes(source: Source, name
     assert measured.tolist() == source.split.test.tolist()
 
 
-@pytest.mark.parametrize("name", ["simi-mailbox", "simi-mailbox-paper"])
-def test_our_methods_see_validation_labels_only(source: Source, name: str) -> None:
+@pytest.mark.parametrize("name", ["simi-mailbox", "simi-mailbox-paper", "temperature", "vector"])
+def test_methods_without_a_holdout_see_validation_labels_only(source: Source, name: str) -> None:
     assert CalibrationUnit(RUN, ()).nodes(name, source)[0] is None
 
 
@@ -101,7 +101,7 @@ def test_features_are_those_the_backbone_saw(source: Source) -> None:
 
 
 def test_only_the_method_whose_features_changed_has_new_rows() -> None:
-    own = {name: getattr(calibrators.get(name), "revision", 1) for name in calibrators.names()}
+    own = {name: calibrators.get(name).version for name in calibrators.names()}
     revised = {name for name in own if Method.of(name).identity(RUN)["revision"] > own[name]}
     assert revised == {"gets"}
 

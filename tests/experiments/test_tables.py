@@ -73,7 +73,7 @@ def test_settings_and_revisions_tell_rows_apart(monkeypatch: pytest.MonkeyPatch)
     keys = {unit.key(plain), unit.key(other), CalibrationUnit(run, (), "test-90").key(plain)}
     for cached in (methods._identity, calibration._key):
         cached.cache_clear()
-    monkeypatch.setattr(methods.find("simi-mailbox"), "revision", 99, raising=False)
+    monkeypatch.setattr(methods.find("simi-mailbox"), "version", 99)
     keys.add(unit.key(plain))
     for cached in (methods._identity, calibration._key):
         cached.cache_clear()

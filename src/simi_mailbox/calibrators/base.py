@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -21,6 +21,8 @@ from simi_mailbox.inputs import (
     read_nodes,
 )
 from simi_mailbox.temperature import scaled_softmax
+
+Holdout = Literal["training", "separate"] | None
 
 
 class Calibrator(ABC):
@@ -39,11 +41,19 @@ class Calibrator(ABC):
         ``"forward"``.
     preserves_accuracy : bool
         Whether predicted classes are guaranteed to stay as they were.
+    holdout : {"training", "separate"} or None
+        What published tables pass as ``holdout_mask``: the nodes that the GNN was trained on,
+        labelled nodes of the method's own, or nothing.
+    version : int
+        Counts changes of what ``fit`` and ``predict_proba`` compute. Stored results carry it, so
+        that a changed method is measured again.
     """
 
     name: ClassVar[str] = ""
     needs: ClassVar[frozenset[str]] = frozenset()
     preserves_accuracy: ClassVar[bool] = False
+    holdout: ClassVar[Holdout] = None
+    version: ClassVar[int] = 1
 
     num_classes_: int
 

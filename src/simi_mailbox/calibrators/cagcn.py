@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simi_mailbox.calibrators.base import TemperatureCalibrator
+from simi_mailbox.calibrators.base import Holdout, TemperatureCalibrator
 from simi_mailbox.calibrators.parts.likelihood import Likelihood, Loss, scaled_nll
 from simi_mailbox.calibrators.parts.neighbours import (
     Neighbourhoods,
@@ -70,6 +70,7 @@ class CaGCN(TemperatureCalibrator):
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"graph"})
+    holdout: ClassVar[Holdout] = "training"
 
     weights_: dict[str, Tensor]
     epochs_: int

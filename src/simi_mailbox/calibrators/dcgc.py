@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simi_mailbox.calibrators import registry
-from simi_mailbox.calibrators.base import Calibrator
+from simi_mailbox.calibrators.base import Calibrator, Holdout
 from simi_mailbox.calibrators.parts.neighbours import Neighbourhoods, products
 from simi_mailbox.calibrators.parts.training import Schedule, restore, stopping_split, train
 from simi_mailbox.calibrators.registry import register
@@ -82,6 +82,7 @@ class DCGC(Calibrator):
 
     needs: ClassVar[frozenset[str]] = frozenset({"graph", "forward"})
     preserves_accuracy: ClassVar[bool] = False
+    holdout: ClassVar[Holdout] = "training"
 
     weights_: dict[str, Tensor]
     base_state_: dict[str, Any]

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.calibrators.parts.per_group import one_temperature
 from simi_mailbox.calibrators.registry import register
 from simi_mailbox.inputs import CalibrationData, NodeInputs
+from simi_mailbox.temperature import global_temperature
 
-Floats = npt.NDArray[np.float64]
 DIAGONAL_PULL = 1e-6
 """Keeps the diagonal finite where labels do not: far below what any label says."""
 
@@ -76,7 +75,7 @@ class Dirichlet(Calibrator):
 
     def _fit(self, data: CalibrationData) -> None:
         z, y = data.calibration_logits, data.calibration.y
-        temperature = one_temperature(z, y)
+        temperature = global_temperature(z, y)[0]
         x = torch.log_softmax(z.to(torch.float64), dim=1).numpy()
         intercept = self.off_diagonal if self.intercept is None else self.intercept
         self.weights_, self.bias_ = minimise_odir(
@@ -91,7 +90,7 @@ class Dirichlet(Calibrator):
 
 
 def minimise_odir(
-    x: Floats, y: npt.NDArray[np.int64], diagonal: float, off_diagonal: float, intercept: float
+    x: Floats, y: Ints, diagonal: float, off_diagonal: float, intercept: float
 ) -> tuple[Floats, Floats]:
     """W and b of least regularised cross-entropy, for log-probabilities ``x`` and labels ``y``."""
     from scipy.optimize import minimize

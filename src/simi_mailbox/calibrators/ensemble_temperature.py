@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from simi_mailbox._arrays import Floats
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.calibrators.parts.per_group import one_temperature
 from simi_mailbox.calibrators.registry import register
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.softmax import scaled_softmax
-
-Floats = npt.NDArray[np.float64]
+from simi_mailbox.temperature import global_temperature
 
 
 @register("ensemble-temperature")
@@ -59,7 +57,7 @@ class EnsembleTemperatureScaling(Calibrator):
 
     def _fit(self, data: CalibrationData) -> None:
         z, y = data.calibration_logits, data.calibration.y
-        self.temperature_ = one_temperature(z, y)
+        self.temperature_ = global_temperature(z, y)[0]
         self.weights_ = ensemble_weights(z, y, self.temperature_)
 
     def _predict(self, data: NodeInputs) -> Tensor:

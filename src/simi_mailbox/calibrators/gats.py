@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from simi_mailbox.calibrators.base import TemperatureCalibrator
+from simi_mailbox.calibrators.base import Holdout, TemperatureCalibrator
 from simi_mailbox.calibrators.parts.gats_attention import TemperatureAttention
 from simi_mailbox.calibrators.parts.likelihood import scaled_nll
 from simi_mailbox.calibrators.parts.training import Schedule, restore, stopping_split, train
@@ -71,6 +71,7 @@ class GATS(TemperatureCalibrator):
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"graph"})
+    holdout: ClassVar[Holdout] = "training"
 
     weights_: dict[str, Tensor]
     training_nodes_: dict[str, Any] | None

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from simi_mailbox.calibrators.base import Calibrator
+from simi_mailbox.calibrators.base import Calibrator, Holdout
 from simi_mailbox.calibrators.parts.gets_experts import EXPERTS, ExpertMixture
 from simi_mailbox.calibrators.parts.training import Schedule, restore, stopping_split, train
 from simi_mailbox.calibrators.registry import register
@@ -70,6 +70,7 @@ class GETS(Calibrator):
 
     needs: ClassVar[frozenset[str]] = frozenset({"graph", "features"})
     preserves_accuracy: ClassVar[bool] = False
+    holdout: ClassVar[Holdout] = "training"
 
     weights_: dict[str, Tensor]
     epochs_: int

@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from simi_mailbox.calibrators.base import Calibrator
+from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox.calibrators.base import Calibrator, Holdout
 from simi_mailbox.calibrators.ensemble_temperature import ensemble_weights
 from simi_mailbox.calibrators.parts.feature_rows import feature_matrix
-from simi_mailbox.calibrators.parts.per_group import group_temperatures, one_temperature
 from simi_mailbox.calibrators.registry import register
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.softmax import scaled_softmax, top_gaps
-
-Floats = npt.NDArray[np.float64]
+from simi_mailbox.temperature import global_temperature, group_temperatures
 
 START = 1.5
 WIDEST = 7.0
@@ -86,6 +84,7 @@ class GroupCalibration(Calibrator):
 
     needs: ClassVar[frozenset[str]] = frozenset({"features"})
     preserves_accuracy: ClassVar[bool] = True
+    holdout: ClassVar[Holdout] = "separate"
 
     partitions_: Floats
     temperatures_: Floats
@@ -146,21 +145,21 @@ class GroupCalibration(Calibrator):
         width = rows.shape[1]
         bound = 1 / np.sqrt(width)
         start = rng.uniform(-bound, bound, size=(self.groups, width))
-        gaps = top_gaps(z) / one_temperature(z, y)
+        gaps = top_gaps(z) / global_temperature(z, y)[0]
         learned = learn_partition(
             rows / unit, gaps.numpy(), y.numpy(), start, self.penalty, self.steps
         )
         return learned / unit
 
-    def _members(self, rows: Any) -> npt.NDArray[np.int64]:
+    def _members(self, rows: Any) -> Ints:
         """Group of every row in every partition [partitions, rows]."""
         flat = self.partitions_.reshape(-1, self.partitions_.shape[2])
         scores = np.asarray(rows @ flat.T)
-        member: npt.NDArray[np.int64] = scores.reshape(-1, self.partitions, self.groups).argmax(2).T
+        member: Ints = scores.reshape(-1, self.partitions, self.groups).argmax(2).T
         return member
 
-    def _ensemble(self, z: Tensor, y: Tensor, member: npt.NDArray[np.int64]) -> Floats:
-        common = ensemble_weights(z, y, one_temperature(z, y))
+    def _ensemble(self, z: Tensor, y: Tensor, member: Ints) -> Floats:
+        common = ensemble_weights(z, y, global_temperature(z, y)[0])
         weights = np.empty((self.partitions, self.groups, 3))
         for p, g in np.ndindex(self.partitions, self.groups):
             here = torch.from_numpy(member[p] == g)
@@ -186,7 +185,7 @@ class GroupCalibration(Calibrator):
 
 
 def learn_partition(
-    rows: Any, gaps: Floats, y: npt.NDArray[np.int64], start: Floats, penalty: float, steps: int
+    rows: Any, gaps: Floats, y: Ints, start: Floats, penalty: float, steps: int
 ) -> Floats:
     """W of stage 1 (see `GroupCalibration`) for features ``rows`` and logits ``gaps`` ≤ 0."""
     from scipy.optimize import minimize

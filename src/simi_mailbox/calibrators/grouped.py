@@ -5,19 +5,16 @@ from __future__ import annotations
 import warnings
 from typing import ClassVar
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.calibrators.base import TemperatureCalibrator
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.grouping import Grouping, Scaling, find_groups
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.mailbox import mailbox
 from simi_mailbox.softmax import confidence
-
-Floats = npt.NDArray[np.float64]
 
 
 class GroupedTemperature(TemperatureCalibrator):
@@ -39,7 +36,7 @@ class GroupedTemperature(TemperatureCalibrator):
     seed: int
 
     temperatures_: Floats
-    groups_: npt.NDArray[np.int64]
+    groups_: Ints
     centroids_: Floats
     shift_: Floats
     scale_: Floats
@@ -74,7 +71,7 @@ class GroupedTemperature(TemperatureCalibrator):
     def _temperatures(self, data: NodeInputs) -> Tensor:
         return torch.from_numpy(self.temperatures_[self._assign(data)])
 
-    def _assign(self, data: NodeInputs) -> npt.NDArray[np.int64]:
+    def _assign(self, data: NodeInputs) -> Ints:
         return self.grouping_.assign(self._points(data))
 
     def _points(self, data: NodeInputs) -> Floats:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from simi_mailbox._arrays import Bools, Floats
 from simi_mailbox.calibrators.base import Calibrator
 from simi_mailbox.calibrators.parts.top_label import (
     check_pseudo_labels,
@@ -64,8 +64,8 @@ class HistogramBinning(Calibrator):
 
     preserves_accuracy: ClassVar[bool] = True
 
-    edges_: npt.NDArray[np.float64]
-    values_: npt.NDArray[np.float64]
+    edges_: Floats
+    values_: Floats
 
     def __init__(self, *, bins: int = 10, pseudo_labels: float = 1.0) -> None:
         self.bins = bins
@@ -92,7 +92,7 @@ class HistogramBinning(Calibrator):
         return with_confidence(data.logits, torch.from_numpy(self.values_[member]))
 
 
-def equal_mass_edges(values: npt.NDArray[np.float64], bins: int) -> npt.NDArray[np.float64]:
+def equal_mass_edges(values: Floats, bins: int) -> Floats:
     """Inner edges of at most ``bins`` bins of near-equal count, none of them empty.
 
     Examples
@@ -108,5 +108,5 @@ def equal_mass_edges(values: npt.NDArray[np.float64], bins: int) -> npt.NDArray[
     edges = np.unique((ordered[cuts - 1] + ordered[cuts]) / 2)
     # Ties can leave nothing below an edge: that edge separates nothing.
     below = np.searchsorted(ordered, edges, side="left")
-    fresh: npt.NDArray[np.bool_] = np.diff(below, prepend=0) > 0
+    fresh: Bools = np.diff(below, prepend=0) > 0
     return edges[fresh]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from simi_mailbox._arrays import Floats
 from simi_mailbox.calibrators.base import Calibrator
 from simi_mailbox.calibrators.parts.top_label import (
     check_pseudo_labels,
@@ -62,8 +62,8 @@ class Isotonic(Calibrator):
 
     preserves_accuracy: ClassVar[bool] = True
 
-    thresholds_: npt.NDArray[np.float64]
-    values_: npt.NDArray[np.float64]
+    thresholds_: Floats
+    values_: Floats
 
     def __init__(self, *, pseudo_labels: float = 1.0) -> None:
         self.pseudo_labels = pseudo_labels

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from simi_mailbox._arrays import Floats
 from simi_mailbox.calibrators.base import TemperatureCalibrator
 from simi_mailbox.calibrators.parts.neighbour_support import support
-from simi_mailbox.calibrators.parts.per_group import group_temperatures
 from simi_mailbox.calibrators.registry import register
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.softmax import scaled_softmax
+from simi_mailbox.temperature import group_temperatures
 
 
 @register("ratio-binned")
@@ -58,7 +57,7 @@ class RatioBinnedScaling(TemperatureCalibrator):
 
     needs: ClassVar[frozenset[str]] = frozenset({"graph"})
 
-    temperatures_: npt.NDArray[np.float64]
+    temperatures_: Floats
 
     def __init__(self, *, bins: int = 3) -> None:
         self.bins = bins

@@ -6,14 +6,13 @@ import math
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from simi_mailbox.calibrators.base import TemperatureCalibrator
+from simi_mailbox._arrays import Floats
+from simi_mailbox.calibrators.base import Holdout, TemperatureCalibrator
 from simi_mailbox.calibrators.parts.feature_rows import feature_matrix
 from simi_mailbox.calibrators.parts.likelihood import scaled_nll
-from simi_mailbox.calibrators.parts.per_group import one_temperature
 from simi_mailbox.calibrators.parts.prototypes import distances, fit_prototypes
 from simi_mailbox.calibrators.parts.training import Schedule, stopping_split, train
 from simi_mailbox.calibrators.ratio_binned import mean_support
@@ -22,8 +21,7 @@ from simi_mailbox.graph import Graph
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.mailbox import row_sums
 from simi_mailbox.softmax import scaled_softmax
-
-Floats = npt.NDArray[np.float64]
+from simi_mailbox.temperature import global_temperature
 
 FARTHEST = 4.0
 """Inputs further than this many standard deviations from the mean are cut off there."""
@@ -93,6 +91,7 @@ class SimCalib(TemperatureCalibrator):
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"graph", "features"})
+    holdout: ClassVar[Holdout] = "training"
 
     temperature_: float
     prototypes_: Floats
@@ -136,7 +135,7 @@ class SimCalib(TemperatureCalibrator):
         self.centre_ = np.where(known, raw, 0.0).sum(axis=0) / count
         square = np.where(known, (raw - self.centre_) ** 2, 0.0).sum(axis=0) / count
         self.spread_ = np.where(square > 0, np.sqrt(square), 1.0)
-        self.temperature_ = one_temperature(data.calibration_logits, data.calibration.y)
+        self.temperature_ = global_temperature(data.calibration_logits, data.calibration.y)[0]
         inputs = self._standardised(raw)
         trained = train(
             lambda: Response(inputs, self.hidden),

@@ -8,13 +8,13 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from simi_mailbox._arrays import Bools, Floats, Ints
 from simi_mailbox.calibrators.grouped import GroupedTemperature
 from simi_mailbox.calibrators.registry import register
-from simi_mailbox.calibrators.temperature import bound_message, global_temperature
+from simi_mailbox.calibrators.temperature import bound_message
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.grouping import Scaling
 from simi_mailbox.inputs import CalibrationData, NodeInputs
@@ -24,9 +24,12 @@ from simi_mailbox.prior.between import between_groups
 from simi_mailbox.prior.model import Prior
 from simi_mailbox.prior.shipped import LEARNED, resolve
 from simi_mailbox.softmax import confidence
-from simi_mailbox.temperature import ConfidenceCurve, fit_confidence, theta_bounds
-
-Floats = npt.NDArray[np.float64]
+from simi_mailbox.temperature import (
+    ConfidenceCurve,
+    fit_confidence,
+    global_temperature,
+    theta_bounds,
+)
 
 PLAIN_STRENGTH = 100.0
 """Pseudo-labels behind the expectation of no residual, where no prior is used."""
@@ -98,8 +101,8 @@ class SimiMailbox(GroupedTemperature):
     """
 
     temperature_: float
-    counts_: npt.NDArray[np.int64]
-    at_bound_: npt.NDArray[np.bool_]
+    counts_: Ints
+    at_bound_: Bools
     baseline_: dict[str, float]
     prior_means_: Floats
     prior_strength_: float
@@ -126,17 +129,15 @@ class SimiMailbox(GroupedTemperature):
             raise ValueError(f"prior_strength must be positive, got {self.prior_strength}")
 
     def _fit(self, data: CalibrationData) -> None:
-        start = global_temperature(data)
-        if start.at_bound[0]:
-            warnings.warn(
-                bound_message(data, start.temperatures[0]), CalibrationWarning, stacklevel=3
-            )
-        self.temperature_ = float(start.temperatures[0])
+        z, y = data.calibration_logits, data.calibration.y
+        self.temperature_, at_bound = global_temperature(z, y)
+        if at_bound:
+            warnings.warn(bound_message(data, self.temperature_), CalibrationWarning, stacklevel=3)
         prior = None if self.prior is None else resolve(self.prior)
         if len(data.calibration) < self.n_groups:
             prior = None  # too few labels for groups: temperature scaling, and nothing else
         self.prior_ = {} if prior is None else prior.to_dict()
-        baseline = self._fit_baseline(data, prior, bool(start.at_bound[0]))
+        baseline = self._fit_baseline(data, prior, at_bound)
         self.baseline_ = asdict(baseline)
         self._make_groups(data)
         n_groups = len(self.centroids_)
@@ -145,7 +146,8 @@ class SimiMailbox(GroupedTemperature):
         self.prior_means_ = np.zeros(n_groups)
         self.prior_strength_ = self.prior_strength or PLAIN_STRENGTH
         if n_groups == 1:
-            self.temperatures_, self.at_bound_ = np.array([baseline.temperature]), start.at_bound
+            self.temperatures_ = np.array([baseline.temperature])
+            self.at_bound_ = np.array([at_bound])
             return
         scale = None if prior is None else baseline.scale(data.neighbourhoods)
         curve = ConfidenceCurve(data.logits, torch.from_numpy(self.groups_), n_groups, scale)
@@ -174,7 +176,7 @@ class SimiMailbox(GroupedTemperature):
         data: CalibrationData,
         baseline: Baseline,
         mean: Floats,
-        group: npt.NDArray[np.int64],
+        group: Ints,
         prior: Prior | None,
     ) -> Floats:
         """Residual of every group, shrunk toward what is to be expected.

@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from simi_mailbox._arrays import Floats
 from simi_mailbox.adam import fit_adam
 from simi_mailbox.calibrators.grouped import GroupedTemperature
 from simi_mailbox.calibrators.registry import register
 from simi_mailbox.grouping import Scaling
 from simi_mailbox.inputs import CalibrationData
 from simi_mailbox.temperature import ConfidenceCurve, CrossEntropy, fit_paper_loss, theta_bounds
-
-Floats = npt.NDArray[np.float64]
 
 
 @register("simi-mailbox-paper")

@@ -11,7 +11,7 @@ from simi_mailbox.calibrators.base import TemperatureCalibrator
 from simi_mailbox.calibrators.registry import register
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.inputs import CalibrationData, NodeInputs
-from simi_mailbox.temperature import Solution, fit_cross_entropy, theta_bounds
+from simi_mailbox.temperature import global_temperature
 
 
 @register("temperature")
@@ -40,22 +40,13 @@ class TemperatureScaling(TemperatureCalibrator):
     temperature_: float
 
     def _fit(self, data: CalibrationData) -> None:
-        solution = global_temperature(data)
-        if solution.at_bound[0]:
-            warnings.warn(
-                bound_message(data, solution.temperatures[0]), CalibrationWarning, stacklevel=3
-            )
-        self.temperature_ = float(solution.temperatures[0])
+        z, y = data.calibration_logits, data.calibration.y
+        self.temperature_, at_bound = global_temperature(z, y)
+        if at_bound:
+            warnings.warn(bound_message(data, self.temperature_), CalibrationWarning, stacklevel=3)
 
     def _temperatures(self, data: NodeInputs) -> Tensor:
         return torch.full((data.num_nodes,), self.temperature_, dtype=torch.float64)
-
-
-def global_temperature(data: CalibrationData) -> Solution:
-    """The one temperature of lowest cross-entropy on the calibration nodes."""
-    z = data.calibration_logits
-    one_group = torch.zeros(len(data.calibration), dtype=torch.int64)
-    return fit_cross_entropy(z, data.calibration.y, one_group, 1, theta_bounds(z))
 
 
 def bound_message(data: CalibrationData, temperature: float) -> str:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from simi_mailbox._arrays import Floats
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.calibrators.parts.per_group import one_temperature
 from simi_mailbox.calibrators.registry import register
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.inputs import CalibrationData, NodeInputs
+from simi_mailbox.temperature import global_temperature
 
 MAX_STEPS = 200
 
@@ -62,8 +61,8 @@ class VectorScaling(Calibrator):
 
     preserves_accuracy: ClassVar[bool] = False
 
-    scales_: npt.NDArray[np.float64]
-    bias_: npt.NDArray[np.float64]
+    scales_: Floats
+    bias_: Floats
 
     def __init__(self, *, bias: bool = True, penalty: float = 1.0) -> None:
         self.bias = bias
@@ -75,7 +74,7 @@ class VectorScaling(Calibrator):
 
     def _fit(self, data: CalibrationData) -> None:
         z, y = data.calibration_logits.to(torch.float64), data.calibration.y
-        temperature = one_temperature(z, y)
+        temperature = global_temperature(z, y)[0]
         scales, bias = newton(z / temperature, y, self.penalty, self.bias)
         self.scales_ = (scales / temperature).numpy()
         self.bias_ = bias.numpy()

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.experiments import methods
 from simi_mailbox.experiments.durations import Durations
 from simi_mailbox.experiments.logits import backbone_identity, graph_size, is_banked, load_logits
@@ -25,9 +25,6 @@ from simi_mailbox.experiments.store import Row, row_key
 HOLDOUT_SHARE = 0.1
 FLOOR_DRAWS = 200
 _DIGITS = 8
-
-Indices = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -125,7 +122,7 @@ class CalibrationUnit(Unit):
             "versions": versions(),
         }
 
-    def nodes(self, method: str, source: Any) -> tuple[Indices | None, Indices]:
+    def nodes(self, method: str, source: Any) -> tuple[Ints | None, Ints]:
         """Hold-out nodes of a method, and the nodes it is measured on."""
         split = source.split
         rest, part = split.test, None
@@ -133,13 +130,10 @@ class CalibrationUnit(Unit):
             order = np.random.default_rng([7, self.run.split]).permutation(split.test)
             cut = int(HOLDOUT_SHARE * len(order))
             part, rest = np.sort(order[:cut]), np.sort(order[cut:])
-        if getattr(methods.find(method), "reads_test_labels", False):
+        cls = methods.find(method)
+        if getattr(cls, "reads_test_labels", False):
             return np.setdiff1d(np.flatnonzero(source.dataset.labelled), split.val), rest
-        if method.startswith("group-calibration"):
-            return part, rest
-        if method in ("simi-mailbox", "simi-mailbox-paper"):
-            return None, rest
-        return split.train, rest  # the published convention of methods that stop early
+        return {"training": split.train, "separate": part, None: None}[cls.holdout], rest
 
 
 def probabilities(run: Run, method: Method, source: Any = None) -> Floats:
@@ -163,7 +157,7 @@ def probabilities(run: Run, method: Method, source: Any = None) -> Floats:
 
 
 def _apply(
-    calibrator: Any, name: str, source: Any, holdout: Indices | None
+    calibrator: Any, name: str, source: Any, holdout: Ints | None
 ) -> tuple[Floats, dict[str, float]]:
     """Fit on the validation labels and predict all nodes; how long each took."""
     inputs = _inputs(name, calibrator.needs, source)
@@ -191,7 +185,7 @@ def _inputs(method: str, needs: frozenset[str], source: Any) -> dict[str, Any]:
     return given
 
 
-def _metrics(probs: Floats, index: Indices, source: Any) -> Row:
+def _metrics(probs: Floats, index: Ints, source: Any) -> Row:
     from simi_mailbox import metrics
 
     shown = probs[index]
@@ -203,7 +197,7 @@ def _metrics(probs: Floats, index: Indices, source: Any) -> Row:
     }
 
 
-def _variance(probs: Floats, index: Indices, source: Any) -> Row:
+def _variance(probs: Floats, index: Ints, source: Any) -> Row:
     from simi_mailbox import analysis
 
     agreement = analysis.neighbour_agreement(probs, source.dataset.graph)

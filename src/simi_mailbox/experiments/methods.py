@@ -77,7 +77,7 @@ def _identity(method: Method, dataset: str, backbone: str) -> dict[str, Any]:
     """What all runs of a cell share; worked out once, because a table asks thousands of times."""
     calibrator = method._without_seed(Run(dataset, backbone, ""))
     return {
-        "revision": int(getattr(calibrator, "revision", 1)) + published.REVISED.get(method.name, 0),
+        "revision": calibrator.version + published.REVISED.get(method.name, 0),
         "settings": {name: describe(value) for name, value in calibrator.get_params().items()},
         "seeded": _is_seeded(method, calibrator),
     }

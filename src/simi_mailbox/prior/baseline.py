@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from simi_mailbox._arrays import Floats
 from simi_mailbox.graph import Graph
 from simi_mailbox.softmax import confidence, row_blocks, top_gaps
-
-Floats = npt.NDArray[np.float64]
 
 THETA_SPREAD = 3.0
 """In log(1/T), about temperature scaling: far too wide to matter, but nothing runs away."""

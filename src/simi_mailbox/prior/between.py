@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simi_mailbox.prior.model import Floats
+from simi_mailbox._arrays import Floats
 
 SMALLEST_VARIANCE = 1e-3
 """Of one node's residual: a group of certain nodes is not known to infinite precision."""

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from simi_mailbox._arrays import Floats
 from simi_mailbox.prior.baseline import Belief
-from simi_mailbox.prior.model import Floats, Prior
+from simi_mailbox.prior.model import Prior
 
 VAGUE = Belief(many=0.0, many_spread=0.3, few=0.0, few_spread=1.0, blind=-1.2, blind_spread=1.0)
 """What is believed of a graph while a corpus is being made, and where a corpus is too small."""

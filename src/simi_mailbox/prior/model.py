@@ -6,11 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from simi_mailbox._arrays import Floats
 from simi_mailbox.prior.baseline import Belief
-
-Floats = npt.NDArray[np.float64]
 
 SMALLEST_SPREAD = 0.005
 """Between groups: half a point, below which differences would matter to nobody."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from simi_mailbox._arrays import Floats
 from simi_mailbox.grouping import find_groups
 from simi_mailbox.inputs import (
     CalibrationData,
@@ -24,8 +25,8 @@ from simi_mailbox.mailbox import mailbox
 from simi_mailbox.prior.baseline import Baseline, degree_terms, error_rate, fit_baseline
 from simi_mailbox.prior.between import between_groups
 from simi_mailbox.prior.corpus import NUMBERS, VAGUE, Setting
-from simi_mailbox.prior.model import Floats
 from simi_mailbox.softmax import confidence
+from simi_mailbox.temperature import global_temperature
 
 GROUPS = 20
 """As many as `SimiMailbox` makes by default."""
@@ -133,8 +134,6 @@ def look_at(run: PastRun) -> Looked:
     400
     """
     # Imported here: the calibrators import the prior.
-    from simi_mailbox.calibrators.temperature import global_temperature
-
     run = checked(run)
     y, z = run.y, run.logits
     index = torch.from_numpy(run.calibration)
@@ -142,7 +141,7 @@ def look_at(run: PastRun) -> Looked:
     data = CalibrationData(z, run.graph, calibration=labelled)
     judged = unseen(run)
     graph = data.neighbourhoods
-    temperature = float(global_temperature(data).temperatures[0])
+    temperature = global_temperature(data.calibration_logits, labelled.y)[0]
     terms = degree_terms(graph)
     means = terms.mean(dim=0)
     centred = terms - means

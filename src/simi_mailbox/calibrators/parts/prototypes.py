@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from simi_mailbox._arrays import Floats
 
 SHRINKAGE = 0.1
 WIDEST = 512

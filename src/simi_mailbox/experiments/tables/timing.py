@@ -61,7 +61,7 @@ class TimingUnit(Unit):
             "task": "timing",
             "dataset": f"{self.size} size",
             "method": method.name,
-            "revision": int(getattr(calibrator, "revision", 1)),
+            "revision": calibrator.version,
             "settings": {k: describe(v) for k, v in calibrator.get_params().items()},
             "split": 0,
             "fold": 0,
