@@ -1,11 +1,13 @@
 """The command as a person types it."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 from click.testing import CliRunner
 
+import simi_mailbox
 from simi_mailbox import __version__
 from simi_mailbox.cli import COMMANDS
 from simi_mailbox.cli.group import cli
@@ -39,23 +41,97 @@ def test_a_typo_is_answered_with_what_was_meant():
     assert "no command 'repotr'. Did you mean 'report'?" in result.output
 
 
-def test_help_and_version_import_no_heavy_library():
+HEAVY = {"torch", "sklearn", "scipy", "numpy", "matplotlib", "torch_geometric", "dask", "pyarrow"}
+
+
+def heavy_after(code, *arguments, **environment):
+    """Heavy libraries that a fresh process has imported after some code."""
     code = (
-        "import sys; from simi_mailbox.cli.group import cli\n"
-        "try: cli(['--help'])\n"
-        "except SystemExit: pass\n"
-        "print('HEAVY', sorted({'matplotlib', 'torch_geometric', 'dask'} & set(sys.modules)))"
+        f"import sys\ntry:\n    {code}\nexcept SystemExit: pass\n"
+        f"print('HEAVY', *sorted({HEAVY!r} & sys.modules.keys()))"
     )
     output = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **environment},
     ).stdout
-    assert "HEAVY []" in output
+    return output.split("HEAVY")[1].split()
 
 
-def test_a_missing_extra_is_one_line_that_names_it():
-    code = "import sys; sys.modules['click'] = None\nfrom simi_mailbox.cli import main; main()"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert result.returncode == 1
-    assert result.stderr.strip() == (
-        "simi-mailbox: the command needs 'click'; install it with: pip install 'simi-mailbox[cli]'"
+def test_importing_the_package_imports_no_heavy_library():
+    assert heavy_after("import simi_mailbox") == []
+    assert "torch" in heavy_after("import simi_mailbox; simi_mailbox.SimiMailbox")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["repotr"], ["report", "--help"]])
+def test_answers_without_work_import_no_heavy_library(arguments):
+    assert heavy_after("from simi_mailbox.cli import main; main()", *arguments) == []
+
+
+def test_completion_imports_no_heavy_library():
+    environment = {"COMP_WORDS": "simi-mailbox re", "COMP_CWORD": "1"}
+    environment["_SIMI_MAILBOX_COMPLETE"] = "bash_complete"
+    assert heavy_after("from simi_mailbox.cli import main; main()", **environment) == []
+
+
+def test_public_names_come_when_they_are_asked_for():
+    for name in simi_mailbox.__all__:
+        assert name in dir(simi_mailbox)
+        assert getattr(simi_mailbox, name) is not None
+    for room in simi_mailbox._ROOMS:
+        assert getattr(simi_mailbox, room).__name__ == f"simi_mailbox.{room}"
+    assert simi_mailbox.Graph is simi_mailbox.graph.Graph
+    with pytest.raises(AttributeError, match="has no attribute 'SimiMailbx'"):
+        _ = simi_mailbox.SimiMailbx
+
+
+def test_the_package_runs_as_a_module():
+    result = subprocess.run(
+        [sys.executable, "-m", "simi_mailbox", "--version"], capture_output=True, text=True
     )
+    assert result.stdout == f"simi-mailbox, version {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "told"),
+    [
+        (ValueError("two\nlines"), 1, "Error: two lines"),
+        (FileNotFoundError(2, "No such file", "a.csv"), 1, "Error: a.csv: No such file"),
+        (MemoryError("Unable to allocate 8 TiB"), 1, "Error: not enough memory: Unable to"),
+        (ModuleNotFoundError("pip install 'simi-mailbox[x]'"), 1, "Error: pip install"),
+        (KeyError("x"), 70, "Error: this is a defect of simi-mailbox (KeyError: 'x'); the same"),
+        (KeyboardInterrupt(), 130, "stopped"),
+    ],
+)
+def test_every_error_is_one_line_with_its_exit_code(monkeypatch, error, code, told):
+    def fail(**_):
+        raise error
+
+    report = cli.get_command(None, "report")
+    monkeypatch.setattr(report, "callback", fail)
+    result = run("report", "x.npy")
+    assert result.exit_code == code
+    assert result.stderr.startswith(told)
+    assert len(result.stderr.splitlines()) == 1
+    if code != 130:
+        shown = run("report", "x.npy", "--debug")
+        assert shown.exit_code == code
+        assert "Traceback" in shown.stderr
+        assert "in fail" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--bogus"], "Error: No such option '--bogus'. (see simi-mailbox --help)"),
+        (["report"], "Error: Missing argument 'LOGITS.npy|BUNDLE.npz'. (see simi-mailbox report"),
+        (["report", "x.npy", "--seed", "x"], "Error: Invalid value for '--seed': 'x' is not a"),
+    ],
+)
+def test_a_command_written_wrongly_is_one_line_that_leads_to_help(arguments, told):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert result.stderr.startswith(told)
+    assert len(result.stderr.splitlines()) == 1

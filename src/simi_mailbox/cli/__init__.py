@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 # Subcommand -> (module, one line for the overview).
 COMMANDS = {
     "demo": ("simi_mailbox.cli.demo", "Train, calibrate and judge a GNN on a built-in graph."),
@@ -15,19 +13,7 @@ COMMANDS = {
 
 
 def main() -> None:
-    """Run the command; a missing extra is said in one line instead of a traceback."""
-    try:
-        from simi_mailbox.cli.group import cli
-    except ModuleNotFoundError as error:
-        if error.name not in ("click", "rich"):
-            raise
-        sys.exit(
-            f"simi-mailbox: the command needs {error.name!r}; "
-            "install it with: pip install 'simi-mailbox[cli]'"
-        )
-    try:
-        cli()
-    except ModuleNotFoundError as error:
-        if "simi-mailbox[" not in str(error):
-            raise
-        sys.exit(f"simi-mailbox: {error}")
+    """Run the command."""
+    from simi_mailbox.cli.group import cli
+
+    cli(prog_name="simi-mailbox")

@@ -1,14 +1,47 @@
-"""The top-level group: lists its subcommands without importing them."""
+"""The top-level group: lists its subcommands without importing them, and words every error."""
 
 from __future__ import annotations
 
 import difflib
 import importlib
+import traceback
+from typing import Any
 
 import click
 
 from simi_mailbox import __version__
 from simi_mailbox.cli import COMMANDS
+from simi_mailbox.exceptions import SolverError
+
+EXIT_CODES = """\b
+Exit codes:
+  0    done
+  1    what was given cannot be used; the message says what to change
+  2    the command is written wrongly
+  70   a defect of simi-mailbox
+  130  stopped from the keyboard (143: by the system)
+"""
+
+_DEBUG = f"{__name__}.debug"
+
+
+class OneLineError(click.ClickException):
+    """An error told in one line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+class MiswrittenError(OneLineError):
+    """The command is written wrongly."""
+
+    exit_code = 2
+
+
+class DefectError(OneLineError):
+    """It is not the user's fault."""
+
+    exit_code = 70
 
 
 class LazyGroup(click.Group):
@@ -21,6 +54,8 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
+        if all(parameter.name != "debug" for parameter in command.params):
+            command.params.append(debug_option())
         return command
 
     def resolve_command(
@@ -36,8 +71,72 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **extra)
+        except click.UsageError as error:
+            raise _in_one_line(error) from error
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except KeyboardInterrupt as stop:
+            from simi_mailbox.cli.stopping import exit_code
+
+            click.echo("stopped", err=True)
+            raise click.exceptions.Exit(exit_code(stop)) from stop
+        except Exception as error:
+            if ctx.meta.get(_DEBUG):
+                traceback.print_exc()
+            raise _in_one_line(error) from error
+
+
+def _in_one_line(error: Exception) -> click.ClickException:
+    """What went wrong, for the person who typed the command."""
+    if isinstance(error, click.UsageError):
+        path = "simi-mailbox" if error.ctx is None else error.ctx.command_path
+        return MiswrittenError(f"{error.format_message()} (see {path} --help)")
+    if isinstance(error, click.ClickException):
+        return error
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return OneLineError(f"{error.filename}: {error.strerror}")
+    if isinstance(error, MemoryError):
+        return OneLineError(f"not enough memory: {error}")
+    told = isinstance(error, ModuleNotFoundError) and "simi-mailbox[" in str(error)
+    if told or isinstance(error, ValueError | TypeError | OSError | SolverError):
+        return OneLineError(str(error))
+    return DefectError(
+        f"this is a defect of simi-mailbox ({type(error).__name__}: {error}); "
+        "the same command with --debug shows where"
+    )
+
+
+def debug_option() -> click.Option:
+    """``--debug``, for every command: errors show where they came from."""
+
+    def remember(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+        if value:
+            ctx.meta[_DEBUG] = True
+
+    return click.Option(
+        ["--debug"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=remember,
+        help="Show the traceback of an error.",
+    )
+
+
+@click.group(
+    "simi-mailbox",
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=EXIT_CODES,
+    params=[debug_option()],
+)
 @click.version_option(__version__, prog_name="simi-mailbox")
 def cli() -> None:
     """Make the probabilities of graph neural networks mean what they say."""
