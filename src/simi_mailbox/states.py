@@ -16,8 +16,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from simi_mailbox._files import whole_file
 from simi_mailbox.exceptions import FileFormatError
+from simi_mailbox.files import whole_file
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def test_version():
 def test_a_typo_is_answered_with_what_was_meant():
     result = run("repotr")
     assert result.exit_code == 2
-    assert "no command 'repotr'. Did you mean 'report'?" in result.output
+    assert "unknown command 'repotr'; did you mean 'report'?" in result.output
 
 
 HEAVY = {"torch", "sklearn", "scipy", "numpy", "matplotlib", "torch_geometric", "dask", "pyarrow"}

@@ -10,6 +10,7 @@ import pytest
 from simi_mailbox import data
 from simi_mailbox.data import arxiv, catalogue, loading
 from simi_mailbox.data.catalogue import Entry
+from simi_mailbox.files import cache_folder
 
 CONTENT = {
     "raw/edge.csv.gz": "0,1\n2,1\n1,2\n3,0\n",
@@ -75,7 +76,7 @@ def test_a_download_goes_into_the_cache(small: Path, monkeypatch: pytest.MonkeyP
     source = pack(small).rename(small / "elsewhere.zip")
     monkeypatch.setattr(arxiv, "URL", source.as_uri())
     assert data.load("Arxiv").num_nodes == 4
-    kept = {path.name for path in loading.cache_folder().iterdir()}
+    kept = {path.name for path in cache_folder("data").iterdir()}
     assert kept == {"arxiv.zip", "Arxiv.converted.npz", "Arxiv.converted.npz.sha256"}
 
 
@@ -83,7 +84,7 @@ def test_a_broken_download_leaves_nothing(small: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(arxiv, "URL", (small / "nothing.zip").as_uri())
     with pytest.raises(FileNotFoundError, match="did not provide it"):
         data.load("Arxiv")
-    assert list(loading.cache_folder().iterdir()) == []
+    assert list(cache_folder("data").iterdir()) == []
 
 
 @pytest.mark.parametrize("damage", ["truncate", "words", "remove"])

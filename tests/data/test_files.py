@@ -110,7 +110,7 @@ def test_pickled_content_is_refused_and_not_run(tmp_path: Path, tiny_arrays: Arr
             return (os.mkdir, (str(marker),))
 
     tiny_arrays["y"] = np.array([Payload()], dtype=object)
-    with pytest.raises(ValueError, match="pickled Python objects, which are never loaded"):
+    with pytest.raises(ValueError, match="Python objects, which could run code when read"):
         files.read(save(tmp_path / "Tiny.npz", tiny_arrays), TINY)
     assert not marker.exists()
 

@@ -11,6 +11,7 @@ import pytest
 from simi_mailbox import data
 from simi_mailbox.data import catalogue, files, loading, pyg
 from simi_mailbox.data.catalogue import Entry
+from simi_mailbox.files import cache_folder
 
 from .conftest import Arrays
 
@@ -96,7 +97,7 @@ def test_missing_data_say_what_to_do(folder: Path) -> None:
         data.load("Cora", download=False)
     message = str(caught.value)
     assert f"no Cora.npz in {folder}" in message
-    assert str(loading.cache_folder()) in message
+    assert str(cache_folder("data")) in message
     assert catalogue.find("Cora").sha256 in message
     assert "SIMI_MAILBOX_DATA" in message
     assert "simi-mailbox[pyg]" in message
@@ -122,7 +123,7 @@ def test_without_pyg_the_extra_is_named(folder: Path, monkeypatch: pytest.Monkey
 def test_the_data_folder_comes_before_the_cache(
     folder: Path, tiny: Entry, tiny_arrays: Arrays
 ) -> None:
-    files.write(loading.cache_folder() / "Tiny.npz", tiny_arrays)
+    files.write(cache_folder("data") / "Tiny.npz", tiny_arrays)
     assert data.load("tiny").x[0, 0] == 2
     tiny_arrays["x_data"] = np.array([9.0, 3.0, 0.5], dtype=np.float32)
     put(folder, "Tiny", tiny_arrays)
@@ -145,7 +146,7 @@ def test_a_download_is_kept_and_checked_the_next_time(
     assert (first.source, second.source) == ("pyg", "converted")
     assert first.graph == second.graph
     assert not list(folder.iterdir())
-    kept = loading.cache_folder() / "Tiny.converted.npz"
+    kept = cache_folder("data") / "Tiny.converted.npz"
     tiny_arrays["y"] = tiny_arrays["y"][::-1]
     np.savez_compressed(kept, **tiny_arrays)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="wrong checksum"):
@@ -171,7 +172,7 @@ def test_labels_that_do_not_belong_to_the_edges_are_refused_and_not_kept(
     monkeypatch.setattr(pyg, "download", lambda entry, root: tiny_arrays)
     with pytest.raises(ValueError, match=r"1\.000 of its edges join one class, expected 0\.250"):
         data.load("Tiny")
-    assert not loading.cache_folder().exists()
+    assert not cache_folder("data").exists()
 
 
 def test_a_copy_without_the_published_folds_says_so(

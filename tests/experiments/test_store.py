@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from simi_mailbox import _files
+from simi_mailbox import files as file_module
 from simi_mailbox.experiments import store as store_module
 from simi_mailbox.experiments.store import ResultStore, row_key
 
@@ -25,7 +25,7 @@ def load(name, path):
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-load("simi_mailbox._files", sys.argv[6])
+load("simi_mailbox.files", sys.argv[6])
 ResultStore = load("store", sys.argv[5]).ResultStore
 store = ResultStore(sys.argv[1])
 first, last, mark = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
@@ -41,7 +41,7 @@ def row(key: str) -> store_module.Row:
 
 def writer(path: Path, first: int, last: int, mark: str) -> subprocess.Popen[str]:
     numbers = [str(first), str(last)]
-    files = [store_module.__file__, _files.__file__]
+    files = [store_module.__file__, file_module.__file__]
     command = [sys.executable, "-c", WRITER, str(path), *numbers, mark, *files]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 

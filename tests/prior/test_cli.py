@@ -84,7 +84,7 @@ def test_an_incomplete_run_is_refused(tmp_path):
     np.savez(path, logits=np.zeros((3, 2)))
     done = CliRunner().invoke(command, ["fit", str(path), "--out", str(tmp_path / "x.json")])
     assert done.exit_code == 1
-    assert "lacks y, edge_index, calibration" in done.output
+    assert "no array 'labels' or 'y', no 'edges' or 'edge_index', no 'calibration'" in done.output
     assert not (tmp_path / "x.json").exists()
 
 

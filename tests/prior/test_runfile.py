@@ -70,7 +70,7 @@ def test_a_run_comes_back_as_it_was_written(tmp_path, run, directed):
         ({"split": np.array("first")}, "split must be a whole number"),
         ({"split": np.arange(2)}, "split must be a whole number"),
         ({"directed": np.array([True, False])}, "directed must be one truth value"),
-        ({"y": np.array([None] * N)}, "damaged or holds Python objects, which are not read"),
+        ({"y": np.array([None] * N)}, "array 'y' holds Python objects, which could run code"),
     ],
 )
 def test_arrays_that_make_no_sense_are_refused_with_the_file_named(tmp_path, run, changed, message):
@@ -85,10 +85,10 @@ def test_arrays_that_make_no_sense_are_refused_with_the_file_named(tmp_path, run
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "not a whole npz file"),
-        (b"logits, y", "not a whole npz file"),
-        (pickle.dumps({"logits": 1}), "not a whole npz file"),
-        (b"half", "not a whole npz file"),
+        (b"", "it is empty; expected .npy or .npz"),
+        (b"logits, y", "it is not a NumPy file"),
+        (pickle.dumps({"logits": 1}), "it is a pickle, which can run code"),
+        (b"half", "it is damaged"),
         (b"one", "a single array"),
     ],
 )

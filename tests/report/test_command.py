@@ -9,8 +9,6 @@ pytest.importorskip("click", reason="click is an optional extra")
 from click.testing import CliRunner
 
 from simi_mailbox.cli.report import report
-from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.report.files import read_array, read_bundle
 
 
 @pytest.fixture
@@ -122,17 +120,3 @@ def test_targets_are_checked_before_the_work(folder):
         result = CliRunner().invoke(report, [str(folder / "logits.npy"), "--out", str(target)])
         assert result.exit_code == 1
         assert message in result.output
-
-
-def test_arrays_are_found_in_bundles_by_any_of_their_names(folder, model):
-    np.testing.assert_array_equal(read_array(folder / "bundle.npz", "labels"), model.y)
-    assert set(read_bundle(folder / "bundle.npz")) == {
-        "logits",
-        "edges",
-        "labels",
-        "calibration",
-        "test",
-        "classes",
-    }
-    with pytest.raises(FileFormatError, match="is a folder"):
-        read_bundle(folder)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
+
+from simi_mailbox.suggestions import unknown
 
 if TYPE_CHECKING:
     from simi_mailbox.calibrators.base import Calibrator
@@ -51,8 +52,4 @@ def get(name: str) -> type[Calibrator]:
     try:
         return _CLASSES[name]
     except KeyError:
-        close = difflib.get_close_matches(name, _CLASSES, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(
-            f"unknown calibrator {name!r}{hint} Choose from: {', '.join(names())}"
-        ) from None
+        raise ValueError(unknown("calibrator", name, names())) from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 
 import click
 
-from simi_mailbox._files import whole_file
 from simi_mailbox.cli.outputs import check_file, check_folder, reason
 from simi_mailbox.cli.running import run_planned, tell
 from simi_mailbox.experiments import runner
@@ -20,6 +18,7 @@ from simi_mailbox.experiments.durations import in_words
 from simi_mailbox.experiments.store import ResultStore
 from simi_mailbox.experiments.tables import Selection, Table, registry
 from simi_mailbox.experiments.words import counted
+from simi_mailbox.files import cache_folder, whole_file
 
 FORMATS = ("terminal", "markdown", "csv", "latex")
 
@@ -28,9 +27,7 @@ def default_store() -> Path:
     """``results/rows.jsonl`` where there is a folder ``results``, else one in the user's cache."""
     if Path("results").is_dir():
         return Path("results") / "rows.jsonl"
-    root = os.environ.get("SIMI_MAILBOX_CACHE")
-    cache = Path(root) if root else Path.home() / ".cache" / "simi-mailbox"
-    return cache / "results" / "rows.jsonl"
+    return cache_folder("results") / "rows.jsonl"
 
 
 def open_store(path: Path | None) -> ResultStore:

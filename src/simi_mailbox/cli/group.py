@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import traceback
 from typing import Any
@@ -12,6 +11,7 @@ import click
 from simi_mailbox import __version__
 from simi_mailbox.cli import COMMANDS
 from simi_mailbox.exceptions import SolverError
+from simi_mailbox.suggestions import unknown
 
 EXIT_CODES = """\b
 Exit codes:
@@ -62,9 +62,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS:
-            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            ctx.fail(f"no command {args[0]!r}.{hint} Commands: {', '.join(COMMANDS)}")
+            ctx.fail(unknown("command", args[0], COMMANDS))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -83,9 +83,9 @@ def _check_target(out: Path) -> None:
 
 
 def _read(source: Path, given: dict[str, Path | None]) -> dict[str, Any]:
-    from simi_mailbox.report.files import read_array, read_bundle
+    from simi_mailbox.bundles import read_bundle, read_part
 
-    parts: dict[str, Any] = dict(read_bundle(source))
+    parts: dict[str, Any] = dict(read_bundle(source, may=tuple(given)))
     for part, path in given.items():
         if path is None:
             continue
@@ -93,7 +93,7 @@ def _read(source: Path, given: dict[str, Path | None]) -> dict[str, Any]:
             text = path.read_text("utf-8")
             parts[part] = [line.strip() for line in text.splitlines() if line.strip()]
         else:
-            parts[part] = read_array(path, part)
+            parts[part] = read_part(path, part)
     if "classes" in parts:
         parts["classes"] = [str(name) for name in parts["classes"]]
     return parts

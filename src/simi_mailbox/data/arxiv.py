@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from simi_mailbox._files import whole_file
-from simi_mailbox.data.files import Arrays
+from simi_mailbox._arrays import Arrays
 from simi_mailbox.data.pyg import undirected_closure
+from simi_mailbox.files import whole_file
 
 URL = "http://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
 ARCHIVE = "arxiv.zip"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import Literal
+
+from simi_mailbox.suggestions import unknown
 
 
 @dataclass(frozen=True)
@@ -173,9 +174,7 @@ def find(name: str) -> Entry:
     known = by_lower.get(name.strip().lower())
     if known is not None:
         return ENTRIES[known]
-    close = difflib.get_close_matches(name.strip().lower(), by_lower, n=1)
-    hint = f"did you mean {by_lower[close[0]]!r}? " if close else ""
-    raise ValueError(f"unknown dataset {name!r}; {hint}choices: {', '.join(names())}")
+    raise ValueError(unknown("dataset", name, ENTRIES, _ALIASES))
 
 
 def names() -> list[str]:

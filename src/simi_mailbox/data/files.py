@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
-import zlib
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,13 +10,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from simi_mailbox._files import whole_file
+from simi_mailbox._arrays import Arrays, Bools
 from simi_mailbox.data.catalogue import Entry
 from simi_mailbox.data.dataset import NodeDataset
-from simi_mailbox.data.split import BoolArray, Split
+from simi_mailbox.data.split import Split
+from simi_mailbox.exceptions import FileFormatError
+from simi_mailbox.files import open_archive, whole_file
 from simi_mailbox.graph import Graph
-
-Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 def read(path: Path, entry: Entry, *, directed: bool = False, source: str = "file") -> NodeDataset:
@@ -36,14 +34,11 @@ def read(path: Path, entry: Entry, *, directed: bool = False, source: str = "fil
 
 def _read_arrays(path: Path) -> Arrays:
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {key: archive[key] for key in archive.files}
-    except (ValueError, TypeError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        reason = str(error) or type(error).__name__
-        if "allow_pickle" in reason or "pickle" in reason:
-            reason = "it holds pickled Python objects, which are never loaded"
+        with open_archive(path) as archive:
+            return dict(archive)
+    except (FileFormatError, OSError) as error:
         raise ValueError(
-            f"cannot read {path}: {reason}. Replace the file by an intact copy, or delete it."
+            f"cannot read {error}. Replace the file by an intact copy, or delete it."
         ) from error
 
 
@@ -98,7 +93,7 @@ def _features(arrays: Arrays) -> Any:
     return sp.csr_array((data, indices, indptr), shape=(rows, columns))
 
 
-def _unlabelled(arrays: Arrays) -> BoolArray | None:
+def _unlabelled(arrays: Arrays) -> Bools | None:
     if "unlabelled" not in arrays:
         return None
     nodes = arrays["unlabelled"]

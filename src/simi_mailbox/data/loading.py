@@ -11,6 +11,7 @@ from simi_mailbox.data import arxiv, catalogue, files, pyg
 from simi_mailbox.data.catalogue import Entry
 from simi_mailbox.data.dataset import NodeDataset
 from simi_mailbox.data.digits import digits
+from simi_mailbox.files import cache_folder
 
 _HOMOPHILY_TOLERANCE = 0.005
 _PROVIDERS = {"ogb": "OGB's archive", "pyg": "PyG's loader"}
@@ -92,16 +93,10 @@ def is_here(entry: Entry) -> bool:
     return entry.origin == "ogb" and arxiv.find_raw(folders()) is not None
 
 
-def cache_folder() -> Path:
-    """Folder for downloaded and converted datasets."""
-    root = os.environ.get("SIMI_MAILBOX_CACHE")
-    return (Path(root) if root else Path.home() / ".cache" / "simi-mailbox") / "data"
-
-
 def folders() -> list[Path]:
     """Folders searched for dataset files, in order."""
-    chosen = os.environ.get("SIMI_MAILBOX_DATA")
-    return [Path(chosen), cache_folder()] if chosen else [cache_folder()]
+    chosen, cache = os.environ.get("SIMI_MAILBOX_DATA"), cache_folder("data")
+    return [Path(chosen), cache] if chosen else [cache]
 
 
 def locate(entry: Entry) -> Found | None:
@@ -124,7 +119,7 @@ def _converted_path(entry: Entry, folder: Path) -> Path:
 
 def _obtain(entry: Entry, *, directed: bool, download: bool) -> NodeDataset:
     """Read the dataset from its origin, and keep it as a file in the cache folder."""
-    cache = cache_folder()
+    cache = cache_folder("data")
     try:
         if entry.origin == "ogb":
             raw = arxiv.find_raw(folders())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from simi_mailbox.data.draw import (
     stratified_folds,
 )
 from simi_mailbox.data.split import IntArray, Split
+from simi_mailbox.suggestions import unknown
 
 _FOLD_SPLITS, _NUM_FOLDS, _RANDOM_SPLITS = 5, 3, 10
 _RATES = (20, 40, 60)
@@ -55,9 +55,7 @@ def make_split(dataset: NodeDataset, protocol: str, split: int = 0, fold: int = 
     """
     chosen = PROTOCOLS.get(protocol)
     if chosen is None:
-        close = difflib.get_close_matches(str(protocol).lower(), PROTOCOLS, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
-        raise ValueError(f"unknown protocol {protocol!r}; {hint}choices: {', '.join(PROTOCOLS)}")
+        raise ValueError(unknown("protocol", protocol, PROTOCOLS))
     count = chosen.count(dataset)
     if count == 0:
         usable = ", ".join(name for name, p in PROTOCOLS.items() if p.count(dataset))

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from simi_mailbox._arrays import Arrays
 from simi_mailbox._extras import require
 from simi_mailbox.data.catalogue import Entry
-from simi_mailbox.data.files import Arrays
 
 # Their loaders keep the directions of the edges; all others deliver both directions.
 _KEEP_DIRECTIONS = frozenset({"WikipediaNetwork", "Actor", "WebKB"})

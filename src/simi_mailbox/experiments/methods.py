@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import inspect
@@ -11,6 +10,7 @@ from typing import Any
 
 from simi_mailbox.experiments import published
 from simi_mailbox.experiments.protocol import Run
+from simi_mailbox.suggestions import unknown
 
 # Methods whose seed decides about k-means only: the published code fixes it.
 _FIXED_SEED = ("simi-mailbox", "simi-mailbox-paper", "simi-mailbox-oracle")
@@ -111,9 +111,7 @@ def find(name: str) -> Any:
         return SimiMailboxOracle
     if name in calibrators.names():
         return calibrators.get(name)
-    close = difflib.get_close_matches(name, names(), n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    raise ValueError(f"unknown method {name!r}; {hint}choices: {', '.join(names())}")
+    raise ValueError(unknown("method", name, names()))
 
 
 def prior_for(dataset: str) -> Any:

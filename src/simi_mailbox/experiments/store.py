@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from simi_mailbox._files import whole_file
+from simi_mailbox.files import whole_file
 
 Row = dict[str, Any]
 

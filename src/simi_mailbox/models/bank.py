@@ -16,6 +16,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from simi_mailbox.files import cache_folder
 from simi_mailbox.models import bankfile
 from simi_mailbox.models.bankfile import BadFileError
 from simi_mailbox.models.features import Features
@@ -245,8 +246,7 @@ class LogitBank:
 
 def default_root() -> Path:
     """Folder of the bank when none is given."""
-    chosen = os.environ.get("SIMI_MAILBOX_CACHE")
-    return (Path(chosen) if chosen else Path.home() / ".cache" / "simi-mailbox") / "logits"
+    return cache_folder("logits")
 
 
 def _contents(run: TrainedRun) -> tuple[dict[str, Tensor], dict[str, Any]]:

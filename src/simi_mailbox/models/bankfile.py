@@ -12,7 +12,7 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from simi_mailbox._files import whole_file
+from simi_mailbox.files import whole_file
 
 
 class BadFileError(ValueError):

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from simi_mailbox._files import whole_file
 from simi_mailbox.exceptions import FileFormatError
+from simi_mailbox.files import whole_file
 from simi_mailbox.prior.corpus import NUMBERS, Corpus, Setting
 
 FORMAT = "simi-mailbox prior"

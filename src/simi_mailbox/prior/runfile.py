@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import zlib
 from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
-import numpy.typing as npt
 
-from simi_mailbox._files import whole_file
+from simi_mailbox._arrays import Array, Arrays
+from simi_mailbox.bundles import read_bundle
+from simi_mailbox.files import whole_file
 from simi_mailbox.graph import Graph
 from simi_mailbox.prior.past import PastRun, checked
 
-Arrays = dict[str, npt.NDArray[Any]]
-NEEDED = ("logits", "y", "edge_index", "calibration")
+NEEDED = ("logits", "labels", "edges", "calibration")
+OPTIONAL = ("train", "split", "directed", "graph", "backbone", "family")
 
 
 def write_run(run: PastRun, path: str | os.PathLike[str]) -> None:
@@ -52,36 +50,20 @@ def write_run(run: PastRun, path: str | os.PathLike[str]) -> None:
 def read_run(path: str | os.PathLike[str]) -> PastRun:
     """Read a past run from an npz file.
 
-    It holds ``logits``, ``y``, ``edge_index`` and ``calibration``, and may hold ``train``,
+    It holds ``logits``, ``y``, ``edge_index`` and ``calibration`` (or what else `bundles.NAMES`
+    calls them), and may hold ``train``,
     ``split``, ``directed`` (else edges go both ways), and the words ``graph``, ``backbone`` and
     ``family``; the graph's name is by default the file's.
     """
+    arrays = read_bundle(path, NEEDED, OPTIONAL)
     try:
-        return checked(_run(_arrays(path), Path(path).stem))
+        return checked(_run(arrays, Path(path).stem))
     except (ValueError, TypeError) as error:
         raise ValueError(f"{os.fspath(path)}: {error}") from error
 
 
-def _arrays(path: str | os.PathLike[str]) -> Arrays:
-    try:
-        loaded = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, BadZipFile) as error:
-        raise ValueError("this is not a whole npz file") from error
-    if not isinstance(loaded, np.lib.npyio.NpzFile):
-        raise ValueError("this is a single array, not an npz file of several")
-    with loaded as file:
-        try:
-            arrays = {name: file[name] for name in file.files}
-        except (ValueError, EOFError, BadZipFile, zlib.error) as error:
-            raise ValueError("it is damaged or holds Python objects, which are not read") from error
-    missing = [name for name in NEEDED if name not in arrays]
-    if missing:
-        raise ValueError(f"it lacks {', '.join(missing)}; it holds {', '.join(arrays) or 'none'}")
-    return arrays
-
-
 def _run(arrays: Arrays, name: str) -> PastRun:
-    n, edges = len(arrays["logits"]), arrays["edge_index"]
+    n, edges = len(arrays["logits"]), arrays["edges"]
     if arrays.get("directed", np.array(False)).shape:
         raise ValueError("directed must be one truth value")
     directed = bool(arrays.get("directed", False))
@@ -90,7 +72,7 @@ def _run(arrays: Arrays, name: str) -> PastRun:
         backbone=str(arrays.get("backbone", "?")),
         family=str(arrays.get("family", "")),
         logits=arrays["logits"],
-        y=arrays["y"],
+        y=arrays["labels"],
         graph=Graph.from_edges(edges, n, directed=True) if directed else edges,
         calibration=arrays["calibration"],
         train=arrays.get("train"),
@@ -98,7 +80,7 @@ def _run(arrays: Arrays, name: str) -> PastRun:
     )
 
 
-def _whole(number: npt.NDArray[Any]) -> int:
+def _whole(number: Array) -> int:
     if number.shape or number.dtype.kind not in "iu":
         raise ValueError(f"split must be a whole number, got {number!r}")
     return int(number)

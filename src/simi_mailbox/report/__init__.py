@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from simi_mailbox._files import whole_file
+from simi_mailbox.files import whole_file
 from simi_mailbox.report.content import Content, gather
 from simi_mailbox.report.inputs import ReportInputs, read_inputs
 from simi_mailbox.report.methods import Methods

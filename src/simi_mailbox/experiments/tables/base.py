@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from simi_mailbox.experiments.outcome import Unit
 from simi_mailbox.experiments.printed import Printed
 from simi_mailbox.experiments.store import ResultStore
 from simi_mailbox.experiments.words import counted
+from simi_mailbox.suggestions import unknown
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,5 @@ def choose(
     by_lower = {choice.lower(): choice for choice in choices}
     for name in given:
         if name.lower() not in by_lower:
-            close = difflib.get_close_matches(name.lower(), by_lower, n=1)
-            hint = f"did you mean {by_lower[close[0]]!r}? " if close else ""
-            raise ValueError(f"unknown {what} {name!r}; {hint}choices: {', '.join(choices)}")
+            raise ValueError(unknown(what, name, choices))
     return tuple(by_lower[name.lower()] for name in given)

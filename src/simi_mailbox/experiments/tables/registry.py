@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Callable
 
 from simi_mailbox.experiments.tables.base import Table
+from simi_mailbox.suggestions import unknown
 
 _TABLES: dict[str, Table] = {}
 
@@ -51,9 +51,7 @@ def get(name: str) -> Table:
     _load()
     if name in _TABLES:
         return _TABLES[name]
-    close = difflib.get_close_matches(name, _TABLES, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    raise ValueError(f"unknown table {name!r}; {hint}choices: {', '.join(_TABLES)}")
+    raise ValueError(unknown("table", name, _TABLES))
 
 
 def _load(find: Callable[[str], object] = importlib.import_module) -> None:

@@ -1,0 +1,95 @@
+"""Bundles: the arrays of one model in one ``.npz`` file, under one set of names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from simi_mailbox._arrays import Array, Arrays
+from simi_mailbox.exceptions import FileFormatError
+from simi_mailbox.files import Archive, StrPath, is_archive, open_archive, read_npy
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "logits": ("logits",),
+    "edges": ("edges", "edge_index"),
+    "labels": ("labels", "y"),
+    "calibration": ("calibration", "val", "val_mask", "mask"),
+    "test": ("test", "test_mask"),
+    "train": ("train", "train_mask"),
+    "features": ("features", "x"),
+    "classes": ("classes", "class_names"),
+}
+"""What each part may be called; other parts have one name only."""
+
+
+def read_bundle(
+    path: StrPath, need: Sequence[str] = ("logits",), may: Sequence[str] = tuple(NAMES)
+) -> Arrays:
+    """Parts of a ``.npz`` file by their first names in `NAMES`, or the logits of a ``.npy``.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    need, may : sequence of str
+        Parts that must be there, and parts that are read if they are; others are left alone.
+
+    Raises
+    ------
+    FileFormatError
+        If the file is no NumPy file, is damaged, holds Python objects, lacks a part that is
+        needed, or holds one under two names. The message begins with the file's name.
+    FileNotFoundError
+        If it is not there.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/bundle.npz", logits=np.zeros((4, 2)), y=np.zeros(4))
+    ...     sorted(read_bundle(f"{folder}/bundle.npz"))
+    ['labels', 'logits']
+    """
+    if list(need) == ["logits"] and not is_archive(path):
+        return {"logits": read_npy(path)}
+    with open_archive(path) as archive:
+        found = {part: _name(path, archive, part) for part in dict.fromkeys((*need, *may))}
+        missing = [part for part in need if found[part] is None]
+        if missing:
+            raise _lacks(path, archive, missing)
+        return {part: archive[name] for part, name in found.items() if name is not None}
+
+
+def read_part(path: StrPath, part: str) -> Array:
+    """One part: the array of a ``.npy``, or the one of that name (or the only one) of a ``.npz``.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/bundle.npz", logits=np.zeros((4, 2)), y=np.arange(4))
+    ...     read_part(f"{folder}/bundle.npz", "labels").tolist()
+    [0, 1, 2, 3]
+    """
+    if not is_archive(path):
+        return read_npy(path)
+    with open_archive(path) as archive:
+        name = next(iter(archive)) if len(archive) == 1 else _name(path, archive, part)
+        if name is None:
+            raise _lacks(path, archive, [part])
+        return archive[name]
+
+
+def _name(path: StrPath, archive: Archive, part: str) -> str | None:
+    found = [name for name in NAMES.get(part, (part,)) if name in archive]
+    if len(found) > 1:
+        raise FileFormatError(
+            f"{path}: it holds both {found[0]!r} and {found[1]!r}: keep one of them"
+        )
+    return found[0] if found else None
+
+
+def _lacks(path: StrPath, archive: Archive, parts: Sequence[str]) -> FileFormatError:
+    names = [" or ".join(repr(name) for name in NAMES.get(part, (part,))) for part in parts]
+    return FileFormatError(
+        f"{path}: it has no array {', no '.join(names)}; it has: {', '.join(archive) or 'nothing'}"
+    )

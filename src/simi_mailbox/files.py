@@ -1,0 +1,178 @@
+"""Files: written whole or not at all, read without ever running code from them."""
+
+from __future__ import annotations
+
+import os
+import struct
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simi_mailbox._arrays import Array
+from simi_mailbox.exceptions import FileFormatError
+
+StrPath = str | os.PathLike[str]
+
+_NPY, _ZIP, _PICKLE = b"\x93NUMPY", (b"PK\x03\x04", b"PK\x05\x06"), b"\x80"
+# What NumPy and zipfile raise over damaged files; a size that was made up asks for all memory.
+_DAMAGE = (
+    ValueError, TypeError, KeyError, EOFError, OSError, MemoryError, OverflowError, RuntimeError,
+    struct.error, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+
+
+@contextmanager
+def whole_file(path: StrPath) -> Iterator[Path]:
+    """Write under another name in the same folder; the file gets its own at the end of the block.
+
+    After an error or a kill the old file, if any, is as it was.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with whole_file(f"{folder}/a.txt") as unfinished:
+    ...         _ = unfinished.write_text("done")
+    ...     os.listdir(folder)
+    ['a.txt']
+    """
+    target = Path(path)
+    try:
+        # The ending stays, because some writers add the one they expect.
+        handle, name = tempfile.mkstemp(
+            dir=target.parent, prefix=f".{target.stem}.", suffix=target.suffix
+        )
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"there is no folder {target.parent} to write into") from error
+    os.close(handle)
+    unfinished = Path(name)
+    try:
+        yield unfinished
+        umask = os.umask(0)
+        os.umask(umask)
+        unfinished.chmod(0o666 & ~umask)  # mkstemp makes files that only the owner can read
+        with unfinished.open("rb") as file:
+            os.fsync(file.fileno())  # else a power cut could rename a file before its content
+        os.replace(unfinished, target)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def cache_folder(what: str) -> Path:
+    """Where ``what`` is kept between runs: below ``SIMI_MAILBOX_CACHE``, else the user's cache.
+
+    Examples
+    --------
+    >>> cache_folder("data").name
+    'data'
+    """
+    chosen = os.environ.get("SIMI_MAILBOX_CACHE")
+    return (Path(chosen) if chosen else Path.home() / ".cache" / "simi-mailbox") / what
+
+
+class Archive(Mapping[str, Array]):
+    """The arrays of an open ``.npz`` file, each read when it is asked for."""
+
+    def __init__(self, path: StrPath, file: Any) -> None:
+        self._path, self._file = path, file
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._file.files:
+            raise KeyError(name)
+        return _array(self._path, lambda: self._file[name], f"array {name!r}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._file.files)
+
+    def __len__(self) -> int:
+        return len(self._file.files)
+
+
+@contextmanager
+def open_archive(path: StrPath) -> Iterator[Archive]:
+    """Open a ``.npz`` file; nothing in it is ever unpickled.
+
+    Raises
+    ------
+    FileFormatError
+        If it is another kind of file or damaged, or if an array that is asked for holds Python
+        objects. The message begins with the file's name.
+    FileNotFoundError
+        If it is not there.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/a.npz", y=np.arange(3))
+    ...     with open_archive(f"{folder}/a.npz") as archive:
+    ...         dict(archive)
+    {'y': array([0, 1, 2])}
+    """
+    if not is_archive(path):
+        raise FileFormatError(f"{path}: it is a single array, not a .npz file of several")
+    with _open(path) as file:
+        yield Archive(path, file)
+
+
+def read_npy(path: StrPath) -> Array:
+    """The array of a ``.npy`` file, checked as by `open_archive`.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/labels.npy", np.array([0, 1]))
+    ...     read_npy(f"{folder}/labels.npy").tolist()
+    [0, 1]
+    """
+    if is_archive(path):
+        raise FileFormatError(f"{path}: it is a .npz file of several arrays, not a single one")
+    return _array(path, lambda: np.load(path, allow_pickle=False), "it")
+
+
+def is_archive(path: StrPath) -> bool:
+    """Whether a NumPy file is a ``.npz``, by its content; any other kind of file is refused."""
+    if Path(path).is_dir():
+        raise FileFormatError(f"{path}: it is a folder; expected a .npy or .npz file")
+    try:
+        with open(path, "rb") as file:
+            start = file.read(6)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {path}") from None
+    if start.startswith((*_ZIP, _NPY)):
+        return start.startswith(_ZIP)
+    if start.startswith(_PICKLE):
+        raise FileFormatError(
+            f"{path}: it is a pickle, which can run code when it is read; save the array with "
+            "numpy.save instead"
+        )
+    raise FileFormatError(
+        f"{path}: it is {'not a NumPy file' if start else 'empty'}; expected .npy or .npz, as "
+        "written by numpy.save or numpy.savez"
+    )
+
+
+def _open(path: StrPath) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except _DAMAGE as error:
+        raise FileFormatError(f"{path}: it is damaged: {error}") from error
+
+
+def _array(path: StrPath, read: Callable[[], Any], what: str) -> Array:
+    try:
+        array: Array = read()
+    except _DAMAGE as error:
+        if "allow_pickle" in str(error):
+            raise FileFormatError(
+                f"{path}: {what} holds Python objects, which could run code when read; save it as "
+                "an array of numbers (or of text, for names)"
+            ) from error
+        raise FileFormatError(f"{path}: {what} is damaged: {error}") from error
+    if not isinstance(array, np.ndarray):  # a member of the archive that is no .npy
+        raise FileFormatError(f"{path}: {what} is not an array")
+    return array
