@@ -13,20 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from simi_mailbox import files as file_module
+import simi_mailbox
 from simi_mailbox.experiments import store as store_module
 from simi_mailbox.experiments.store import ResultStore, row_key
 
-# The store needs the standard library only; loading its files alone starts a process in no time.
+# A package without its __init__ starts a process in no time: the store needs nothing heavy.
 WRITER = """
-import importlib.util, sys
-def load(name, path):
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-load("simi_mailbox.files", sys.argv[6])
-ResultStore = load("store", sys.argv[5]).ResultStore
+import sys, types
+package = sys.modules["simi_mailbox"] = types.ModuleType("simi_mailbox")
+package.__path__ = [sys.argv[5]]
+from simi_mailbox.experiments.store import ResultStore
 store = ResultStore(sys.argv[1])
 first, last, mark = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 written = sum(store.append({"key": str(i), "metrics": {}, "by": mark, "pad": "x" * 200})
@@ -41,8 +37,8 @@ def row(key: str) -> store_module.Row:
 
 def writer(path: Path, first: int, last: int, mark: str) -> subprocess.Popen[str]:
     numbers = [str(first), str(last)]
-    files = [store_module.__file__, file_module.__file__]
-    command = [sys.executable, "-c", WRITER, str(path), *numbers, mark, *files]
+    package = str(Path(simi_mailbox.__file__).parent)
+    command = [sys.executable, "-c", WRITER, str(path), *numbers, mark, package]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
