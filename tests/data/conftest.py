@@ -42,7 +42,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return chosen
 
 
-TINY = Entry("Tiny", "tiny", 6, 9, 2, 3, ("WebKB", "Tiny"), "official", self_loops=1)
+TINY = Entry("Tiny", 6, 9, 2, 3, ("WebKB", "Tiny"), "official", self_loops=1)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ CONTENT = {
     "split/time/valid.csv.gz": "2\n",
     "split/time/test.csv.gz": "1\n",
 }
-SMALL = Entry("Arxiv", "arxiv", 4, 6, 3, 2, (), "official", origin="ogb")
+SMALL = Entry("Arxiv", 4, 6, 3, 2, (), "official", origin="ogb")
 
 
 @pytest.fixture

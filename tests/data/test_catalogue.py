@@ -46,23 +46,6 @@ def test_every_dataset_of_the_experiments_is_listed() -> None:
     assert data.names() == wanted.split()
 
 
-@pytest.mark.parametrize(
-    "family",
-    [
-        {"Cora", "CoraML", "CoraFull"},
-        {"Computers", "Photo"},
-        {"CS", "Physics"},
-        {"Chameleon", "Squirrel"},
-        {"Texas", "Wisconsin", "Cornell"},
-        {"Amazon-ratings"},
-        {"Pubmed"},
-    ],
-)
-def test_relatives_leave_together(family: set[str]) -> None:
-    for name in family:
-        assert set(data.relatives(name)) == family
-
-
 def test_checksums_are_distinct_and_well_formed() -> None:
     sums = [entry.sha256 for entry in catalogue.ENTRIES.values() if entry.sha256]
     assert len(sums) == len(set(sums)) == 16

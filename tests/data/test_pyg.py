@@ -46,7 +46,7 @@ def test_conversion_of_a_real_graph_gives_the_same_dataset(name: str, real: Any)
 
 
 def test_directed_loaders_get_the_reverse_edges_added() -> None:
-    entry = Entry("Tiny", "tiny", 3, 5, 2, 2, ("WebKB", "Tiny"))
+    entry = Entry("Tiny", 3, 5, 2, 2, ("WebKB", "Tiny"))
     given = Data(
         x=torch.ones(3, 2),
         y=torch.tensor([0, 1, 1]),
@@ -63,7 +63,7 @@ def test_directed_loaders_get_the_reverse_edges_added() -> None:
 
 
 def test_single_masks_of_other_loaders_are_one_official_split() -> None:
-    entry = Entry("Tiny", "tiny", 3, 2, 2, 2, ("Reddit2",))
+    entry = Entry("Tiny", 3, 2, 2, 2, ("Reddit2",))
     eye = torch.eye(3, dtype=torch.bool)
     given = Data(
         x=torch.ones(3, 2),
@@ -95,7 +95,7 @@ def test_pygs_own_loader_reads_a_small_raw_file(tmp_path: Path) -> None:
         test_masks=np.array([part == 2] * 10),
     )
     loader = ("HeterophilousGraphDataset", "Questions")
-    entry = Entry("Questions", "questions", n, 2 * (n - 1), 2, 4, loader, "official")
+    entry = Entry("Questions", n, 2 * (n - 1), 2, 4, loader, "official")
     dataset = files.from_arrays(pyg.download(entry, tmp_path), entry)
     assert dataset.graph.degree.tolist() == [1] + [2] * (n - 2) + [1]
     assert len(dataset.official) == 10
@@ -118,7 +118,7 @@ def test_pygs_own_directed_loader_reads_small_raw_files(tmp_path: Path) -> None:
             val_mask=masks[1],
             test_mask=masks[2],
         )
-    entry = Entry("Texas", "webkb", 4, 7, 2, 2, ("WebKB", "Texas"), "official", self_loops=1)
+    entry = Entry("Texas", 4, 7, 2, 2, ("WebKB", "Texas"), "official", self_loops=1)
     arrays = pyg.download(entry, tmp_path)
     undirected, directed = (files.from_arrays(arrays, entry, directed=d) for d in (False, True))
     assert undirected.graph.degree.tolist() == [1, 2, 2, 1]
@@ -138,7 +138,7 @@ def test_pygs_own_loader_makes_features_binary(tmp_path: Path) -> None:
         for part in ("data", "indices", "indptr", "shape")
     }
     np.savez(raw / "cora.npz", labels=np.array([0, 1, 2, 1, 0]), **parts)
-    entry = Entry("CoraFull", "cora", 5, 8, 3, 80, ("CoraFull",))
+    entry = Entry("CoraFull", 5, 8, 3, 80, ("CoraFull",))
     dataset = files.from_arrays(pyg.download(entry, tmp_path), entry)
     assert sp.issparse(dataset.x)
     assert dataset.x.data.tolist() == [1, 1, 1, 1, 1]

@@ -20,7 +20,7 @@ from simi_mailbox.prior.baseline import (
     fit_baseline,
 )
 from simi_mailbox.softmax import confidence
-from tests.prior.conftest import past_run
+from tests.experiments.prior.conftest import past_run
 
 BELIEF = Belief(0.05, 0.2, -0.5, 0.4, -1.0, 0.8)
 

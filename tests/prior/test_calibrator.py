@@ -20,10 +20,12 @@ from simi_mailbox import (
     prior,
 )
 from simi_mailbox.data.synthetic import calibration_problem
+from simi_mailbox.experiments.prior import gather
 from simi_mailbox.metrics import ece, nll
 from simi_mailbox.prior import Corpus
 from simi_mailbox.prior.baseline import Baseline
-from tests.prior.conftest import past_run, setting
+from tests.experiments.prior.conftest import past_run
+from tests.prior.conftest import setting
 
 
 @pytest.fixture
@@ -57,7 +59,7 @@ def test_few_labels_move_the_baseline_less_than_many(sure):
 def test_a_right_prior_helps_where_labels_are_few(tmp_path):
     train = [past_run(seed, blind=0.15, name=str(seed)) for seed in range(5)]
     path = tmp_path / "own.json"
-    prior.write(Corpus(tuple(prior.gather(train))), path)
+    prior.write(Corpus(tuple(gather(train))), path)
     gains = []
     for seed in range(10, 20):
         run = past_run(seed, blind=0.15, labels=100)

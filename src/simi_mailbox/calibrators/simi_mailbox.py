@@ -20,9 +20,9 @@ from simi_mailbox.grouping import Scaling
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.mailbox import mailbox
 from simi_mailbox.prior.baseline import Baseline, blend, degree_terms, error_rate, fit_baseline
-from simi_mailbox.prior.between import between_groups
+from simi_mailbox.prior.files import LEARNED, resolve
 from simi_mailbox.prior.model import Prior
-from simi_mailbox.prior.shipped import LEARNED, resolve
+from simi_mailbox.prior.random_effects import between_groups
 from simi_mailbox.softmax import confidence
 from simi_mailbox.temperature import (
     ConfidenceCurve,

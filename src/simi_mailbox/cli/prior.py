@@ -45,7 +45,8 @@ def fit(runs: tuple[Path, ...], out: Path, banked: bool, graphs: str, backbones:
     calibration (the nodes that a calibrator would have had), and may hold train and the words
     graph, backbone and family.
     """
-    from simi_mailbox.prior import Corpus, gather, read_run, write
+    from simi_mailbox.experiments.prior import gather, read_run
+    from simi_mailbox.prior import Corpus, write
 
     if bool(runs) == banked:
         raise click.UsageError("give either npz files of past runs, or --banked")
@@ -70,7 +71,7 @@ def fit(runs: tuple[Path, ...], out: Path, banked: bool, graphs: str, backbones:
 def show(name: str, dataset: str | None) -> None:
     """Show a prior in plain numbers: 'learned' (the default) or the path of a prior file."""
     from simi_mailbox import prior as priors
-    from simi_mailbox.prior.shipped import family_of
+    from simi_mailbox.prior.families import family_of
 
     try:
         corpus = priors.corpus() if name == "learned" else priors.read(name)
@@ -106,9 +107,9 @@ def judge(
     """
     import json
 
+    from simi_mailbox.experiments.prior.judge import banked_rows, check_methods
+    from simi_mailbox.experiments.prior.verdict import table
     from simi_mailbox.models.bank import LogitBank
-    from simi_mailbox.prior.judge import banked_rows, check_methods
-    from simi_mailbox.prior.verdict import table
 
     if runs and (graphs or backbones):
         raise click.UsageError("--graphs, --backbones choose banked runs; leave them or RUNS out")
@@ -137,8 +138,8 @@ def judge(
 def _run_rows(
     runs: tuple[Path, ...], name: str, methods: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    from simi_mailbox.prior import read_run
-    from simi_mailbox.prior.judge import judged_rows, unlearned
+    from simi_mailbox.experiments.prior import read_run
+    from simi_mailbox.experiments.prior.judge import judged_rows, unlearned
 
     quiet = not sys.stderr.isatty()
     with click.progressbar(runs, label="judging", file=sys.stderr, hidden=quiet) as bar:
@@ -156,9 +157,9 @@ def _run_rows(
 @click.option("--backbones", default="", help="Banked backbones (default: gcn,gat).")
 def draw(out: Path, graphs: str, backbones: str) -> None:
     """Draw the residuals of banked runs, before and after the baseline."""
+    from simi_mailbox.experiments.prior.learning import banked_pictures
+    from simi_mailbox.experiments.prior.picture import draw as figure
     from simi_mailbox.models.bank import LogitBank
-    from simi_mailbox.prior.bank import banked_pictures
-    from simi_mailbox.prior.picture import draw as figure
 
     check_file(out)
     try:
@@ -199,8 +200,8 @@ def _parts(words: str) -> list[str]:
 
 
 def _banked(graphs: str, backbones: str) -> list[Setting]:
+    from simi_mailbox.experiments.prior.learning import banked_settings
     from simi_mailbox.models.bank import LogitBank
-    from simi_mailbox.prior.bank import banked_settings
 
     made = []
     for setting in banked_settings(LogitBank(), _names(graphs), _backbones(backbones)):

@@ -1,7 +1,7 @@
 """Datasets, splits and synthetic graphs."""
 
 from simi_mailbox.data import synthetic
-from simi_mailbox.data.catalogue import names, relatives
+from simi_mailbox.data.catalogue import names
 from simi_mailbox.data.dataset import NodeDataset
 from simi_mailbox.data.loading import available, load
 from simi_mailbox.data.protocols import PROTOCOLS, make_split, num_splits
@@ -16,6 +16,5 @@ __all__ = [
     "make_split",
     "names",
     "num_splits",
-    "relatives",
     "synthetic",
 ]

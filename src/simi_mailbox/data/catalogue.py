@@ -16,9 +16,6 @@ class Entry:
     ----------
     name : str
         Name as written in tables; look-up ignores case.
-    family : str
-        Datasets of one family share nodes or were cut from one source, so what is learned on one
-        must not be judged on another: relatives leave together.
     nodes, entries, classes, features : int
         Counts; ``entries`` counts both directions of every edge, self-loops (where the source
         has them) once.
@@ -40,7 +37,6 @@ class Entry:
     """
 
     name: str
-    family: str
     nodes: int
     entries: int
     classes: int
@@ -68,90 +64,90 @@ class Entry:
 # are the counts that PyG's and OGB's documentation state.
 _TABLE = (
     Entry(
-        "Cora", "cora", 2708, 10556, 7, 1433, ("Planetoid", "Cora"), "public", True, 0.810,
+        "Cora", 2708, 10556, 7, 1433, ("Planetoid", "Cora"), "public", True, 0.810,
         "7822c66eaa4e71e2ab85c2365c3b9db750cb361106fc0f71e52dedf51da5849a",
     ),
     Entry(
-        "Citeseer", "citeseer", 3327, 9104, 6, 3703, ("Planetoid", "CiteSeer"), "public", True,
+        "Citeseer", 3327, 9104, 6, 3703, ("Planetoid", "CiteSeer"), "public", True,
         0.736, "625bfe798c9da6eec30106db1aa5500b5263fc89e677e173314514013e708b78",
     ),
     Entry(
-        "Pubmed", "pubmed", 19717, 88648, 3, 500, ("Planetoid", "PubMed"), "public", True, 0.802,
+        "Pubmed", 19717, 88648, 3, 500, ("Planetoid", "PubMed"), "public", True, 0.802,
         "c53c2403ffc8d2f399b88fce3a6137f3bc7eb1de7873553fe4223c468c7df5e7",
     ),
-    Entry("CoraFull", "cora", 19793, 126842, 70, 8710, ("CoraFull",)),
+    Entry("CoraFull", 19793, 126842, 70, 8710, ("CoraFull",)),
     Entry(
-        "Computers", "amazon", 13752, 491722, 10, 767, ("Amazon", "Computers"), "", True, 0.777,
+        "Computers", 13752, 491722, 10, 767, ("Amazon", "Computers"), "", True, 0.777,
         "ae0c1778647253777169bd5bf855e5e19e5abe6899d1a6e955f3725e12b59aee",
     ),
     Entry(
-        "Photo", "amazon", 7650, 238162, 8, 745, ("Amazon", "Photo"), "", True, 0.827,
+        "Photo", 7650, 238162, 8, 745, ("Amazon", "Photo"), "", True, 0.827,
         "179a39d62fc5470ad5e7cb16df6ab2377d3ac83bdbf26a7b81a277e81dd3dcdd",
     ),
     Entry(
-        "CS", "coauthor", 18333, 163788, 15, 6805, ("Coauthor", "CS"), "", True, 0.808,
+        "CS", 18333, 163788, 15, 6805, ("Coauthor", "CS"), "", True, 0.808,
         "0e92c5dcf746635071e847ea664c90d38b88827cf6fa7d8aa33f8f7499ac85f5",
     ),
     Entry(
-        "Physics", "coauthor", 34493, 495924, 5, 8415, ("Coauthor", "Physics"), "", True, 0.931,
+        "Physics", 34493, 495924, 5, 8415, ("Coauthor", "Physics"), "", True, 0.931,
         "3349fd3dbaaa4272b0ff68b4308a7610089b9b75a753ffe255619f97d86b27ab",
     ),
     Entry(
-        "CoraML", "cora", 2995, 16316, 7, 2879, ("CitationFull", "Cora_ML"), "", False, 0.789,
+        "CoraML", 2995, 16316, 7, 2879, ("CitationFull", "Cora_ML"), "", False, 0.789,
         "7928a96bbe93fd2ed99030f19b9067065dbabcc7975599faa8751ed4b777c631",
     ),
-    Entry("Arxiv", "arxiv", 169343, 2315598, 40, 128, (), "official", origin="ogb"),
-    Entry("Reddit2", "reddit", 232965, 23213838, 41, 602, ("Reddit2",), "official"),
+    Entry("Arxiv", 169343, 2315598, 40, 128, (), "official", origin="ogb"),
+    Entry("Reddit2", 232965, 23213838, 41, 602, ("Reddit2",), "official"),
     Entry(
-        "Chameleon", "wikipedia", 2277, 62792, 5, 2325, ("WikipediaNetwork", "chameleon"),
+        "Chameleon", 2277, 62792, 5, 2325, ("WikipediaNetwork", "chameleon"),
         "official", False, 0.230,
         "6379a233bee4bc1c18b5d45c15f474b467a761b0e3d66f8c1bb534f5b74973f2", self_loops=50,
     ),
     Entry(
-        "Squirrel", "wikipedia", 5201, 396846, 5, 2089, ("WikipediaNetwork", "squirrel"),
+        "Squirrel", 5201, 396846, 5, 2089, ("WikipediaNetwork", "squirrel"),
         "official", False, 0.222,
         "fcbb0ec23cb1922455e6f5511f8e0d54dd3d601f9b9849a5e61443d57ba15488", self_loops=140,
     ),
     Entry(
-        "Actor", "actor", 7600, 53411, 5, 932, ("Actor",), "official", True, 0.217,
+        "Actor", 7600, 53411, 5, 932, ("Actor",), "official", True, 0.217,
         "5e738acdf1385180037a074871913fd8c1fbe61b96e2ca5073d052842573b67d", self_loops=93,
     ),
     Entry(
-        "Texas", "webkb", 183, 574, 5, 1703, ("WebKB", "Texas"), "official", False, 0.061,
+        "Texas", 183, 574, 5, 1703, ("WebKB", "Texas"), "official", False, 0.061,
         "bf640ce0fffbeacef6d4013c5c082ff85fb79b0eb758b00d390c29aff3a170bf", self_loops=16,
     ),
     Entry(
-        "Wisconsin", "webkb", 251, 916, 5, 1703, ("WebKB", "Wisconsin"), "official", False, 0.178,
+        "Wisconsin", 251, 916, 5, 1703, ("WebKB", "Wisconsin"), "official", False, 0.178,
         "2b6b8cffacc2aa7b67c16d6848d95855f006408b6b52597e3eafb2b285a6e50c", self_loops=16,
     ),
     Entry(
-        "Cornell", "webkb", 183, 557, 5, 1703, ("WebKB", "Cornell"), "official", False, 0.123,
+        "Cornell", 183, 557, 5, 1703, ("WebKB", "Cornell"), "official", False, 0.123,
         "97c0b9c4b62048140e1d72624ae3bd6c4873a5475983c5ba6642b50a8fb1b6f1", self_loops=3,
     ),
     Entry(
-        "Roman-empire", "roman-empire", 22662, 65854, 18, 300,
+        "Roman-empire", 22662, 65854, 18, 300,
         ("HeterophilousGraphDataset", "Roman-empire"), "official",
     ),
     Entry(
-        "Amazon-ratings", "amazon-ratings", 24492, 186100, 5, 300,
+        "Amazon-ratings", 24492, 186100, 5, 300,
         ("HeterophilousGraphDataset", "Amazon-ratings"), "official",
     ),
     Entry(
-        "Minesweeper", "minesweeper", 10000, 78804, 2, 7,
+        "Minesweeper", 10000, 78804, 2, 7,
         ("HeterophilousGraphDataset", "Minesweeper"), "official", False, 0.683,
         "78a78a07c6e98cacabbbdb3722dcc13c485ac6d567667b100cb65dc3b259fdf0",
     ),
     Entry(
-        "Tolokers", "tolokers", 11758, 1038000, 2, 10,
+        "Tolokers", 11758, 1038000, 2, 10,
         ("HeterophilousGraphDataset", "Tolokers"), "official", False, 0.595,
         "dfc543bcdeff2f8efa0985281257981150a5ff929968e0b9c6c85324ddf8adf5",
     ),
     Entry(
-        "Questions", "questions", 48921, 307080, 2, 301,
+        "Questions", 48921, 307080, 2, 301,
         ("HeterophilousGraphDataset", "Questions"), "official",
     ),
     Entry(
-        "Digits", "digits", 1797, 19858, 10, 64, (), "official", False, 0.961,
+        "Digits", 1797, 19858, 10, 64, (), "official", False, 0.961,
         origin="scikit-learn",
     ),
 )  # fmt: skip
@@ -186,17 +182,3 @@ def names() -> list[str]:
     True
     """
     return list(ENTRIES)
-
-
-def relatives(name: str) -> list[str]:
-    """All datasets of the family of ``name``, itself included.
-
-    What is learned on some graphs and judged on another must not have seen a relative of it.
-
-    Examples
-    --------
-    >>> relatives("Cora")
-    ['Cora', 'CoraFull', 'CoraML']
-    """
-    family = find(name).family
-    return [entry.name for entry in ENTRIES.values() if entry.family == family]

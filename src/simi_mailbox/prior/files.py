@@ -1,10 +1,16 @@
-"""Prior files: JSON that a person can read, with everything the prior was learned from."""
+"""Prior files: JSON that a person can read, with everything the prior was learned from.
+
+One comes with the package; a calibrator names it, a part of it, or a file of the user's own.
+"""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
+import re
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +18,14 @@ import numpy as np
 
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import whole_file
-from simi_mailbox.prior.corpus import NUMBERS, Corpus, Setting
+from simi_mailbox.prior.families import family_of
+from simi_mailbox.prior.model import NUMBERS, Corpus, Prior, Setting
 
 FORMAT = "simi-mailbox prior"
 VERSION = 2
 DIGITS = 8
+LEARNED = "learned"
+_NAME = re.compile(r"learned(?:@(?P<digest>[0-9a-f]+))?(?: without (?P<family>.+))?")
 _WORDS = ("graph", "family", "backbone")
 _COUNTS = ("runs", "labels")
 
@@ -121,3 +130,73 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _rounded(v) for key, v in value.items()}
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+
+
+def corpus() -> Corpus:
+    """The corpus behind the shipped prior.
+
+    Examples
+    --------
+    >>> "cora" in corpus().families
+    True
+    """
+    return loads(_text(), "the shipped prior")
+
+
+def learned() -> Prior:
+    """The shipped prior.
+
+    Examples
+    --------
+    >>> learned().few < 0  # nodes with few neighbours are over-confident
+    True
+    """
+    return resolve(LEARNED)
+
+
+def leave_out(dataset: str) -> str:
+    """Name of the shipped prior learned without a dataset and all its relatives.
+
+    What is measured on a graph must not be learned on it: tables use
+    ``SimiMailbox(prior=leave_out("Cora"))``. The name also pins the content of the shipped file,
+    so that results of different priors are never taken for each other.
+
+    Examples
+    --------
+    >>> leave_out("CoraFull").split("without ")[1]
+    'cora'
+    """
+    return f"{LEARNED}@{digest(_text())} without {family_of(dataset)}"
+
+
+def resolve(prior: str | os.PathLike[str]) -> Prior:
+    """The prior that a calibrator's parameter names: the shipped one, a part of it, or a file.
+
+    Examples
+    --------
+    >>> resolve("learned without Cora") == learned()
+    False
+    """
+    if not isinstance(prior, str | os.PathLike):
+        raise TypeError(f"prior must be 'learned', None or the path of a prior file, got {prior!r}")
+    name = _NAME.fullmatch(os.fspath(prior))
+    if name is None:
+        return read(prior).prior()
+    pinned, now = name["digest"], digest(_text())
+    if pinned is not None and pinned != now:
+        raise ValueError(
+            f"{os.fspath(prior)!r} names an older or newer shipped prior than this package's "
+            f"({now}); use {LEARNED!r}, or the package version that made the name"
+        )
+    return _part(None if name["family"] is None else family_of(name["family"]))
+
+
+@functools.cache
+def _part(family: str | None) -> Prior:
+    whole = corpus()
+    return (whole if family is None else whole.without(family)).prior()
+
+
+@functools.cache
+def _text() -> str:
+    return resources.files("simi_mailbox.prior").joinpath("learned.json").read_text("utf-8")

@@ -14,8 +14,8 @@ from simi_mailbox.exceptions import CalibrationWarning
 
 if TYPE_CHECKING:
     from simi_mailbox.calibrators.base import Calibrator
+    from simi_mailbox.experiments.prior.past_runs import PastRun
     from simi_mailbox.models.bank import LogitBank
-    from simi_mailbox.prior.past import PastRun
 
 METRICS = ("ece", "debiased_ece", "kde_ece", "nll", "brier")
 LEARNED = "learned prior"
@@ -31,8 +31,13 @@ def banked_rows(
     methods: Sequence[str] = (),
 ) -> Iterator[Row]:
     """Rows of banked runs, each graph by the shipped prior learned without its family."""
-    from simi_mailbox.prior.bank import FEWEST_RUNS, PROTOCOLS, banked_keys, past_run
-    from simi_mailbox.prior.shipped import leave_out
+    from simi_mailbox.experiments.prior.learning import (
+        FEWEST_RUNS,
+        PROTOCOLS,
+        banked_keys,
+        past_run,
+    )
+    from simi_mailbox.prior import leave_out
 
     for graph in graphs:
         for backbone in backbones:
@@ -79,14 +84,14 @@ def judged_rows(
     Examples
     --------
     >>> from simi_mailbox.data.synthetic import calibration_problem
-    >>> from simi_mailbox.prior import PastRun
+    >>> from simi_mailbox.experiments.prior import PastRun
     >>> p = calibration_problem(500, 3, seed=0)
     >>> run = PastRun("mine", "gcn", p.logits, p.y, p.graph, range(100))
     >>> [row["method"] for row in judged_rows(run, "learned")]
     ['temperature', 'ets', 'plain shrinkage', 'learned prior']
     """
+    from simi_mailbox.experiments.prior.past_runs import checked, unseen
     from simi_mailbox.metrics import evaluate
-    from simi_mailbox.prior.past import checked, unseen
 
     run = checked(run)
     y = run.y
@@ -123,7 +128,7 @@ def unlearned(run: PastRun, prior: str) -> str:
 
     Examples
     --------
-    >>> from simi_mailbox.prior import PastRun
+    >>> from simi_mailbox.experiments.prior import PastRun
     >>> unlearned(PastRun("mine", "gcn", None, None, None, None), "learned")
     'learned'
     >>> unlearned(PastRun("CoraML", "gcn", None, None, None, None), "learned")[-12:]

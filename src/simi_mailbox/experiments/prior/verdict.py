@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from simi_mailbox.prior.judge import LEARNED, METHODS, METRICS
+from simi_mailbox.experiments.prior.judge import LEARNED, METHODS, METRICS
 
 MAIN = ("Cora", "Citeseer", "Pubmed", "Computers", "Photo", "CS", "Physics")
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from simi_mailbox import prior
 from simi_mailbox.cli.prior import prior as command
+from simi_mailbox.experiments.prior import read_run, write_run
 from simi_mailbox.graph import Graph
-from tests.prior.conftest import past_run
+from tests.experiments.prior.conftest import past_run
 
 N = 200
 
@@ -40,8 +40,8 @@ def test_a_run_comes_back_as_it_was_written(tmp_path, run, directed):
     graph = there if directed else run.graph
     path = tmp_path / "run.npz"
     words = {"family": "relatives", "split": 3, "train": np.arange(60, 70)}
-    prior.write_run(replace(run, graph=graph, **words), path)
-    back = prior.read_run(path)
+    write_run(replace(run, graph=graph, **words), path)
+    back = read_run(path)
     assert torch.equal(back.graph.indices, graph.indices)
     assert back.graph.is_directed == directed
     assert (back.graph_name, back.family, back.split) == (run.graph_name, "relatives", 3)
@@ -77,7 +77,7 @@ def test_arrays_that_make_no_sense_are_refused_with_the_file_named(tmp_path, run
     path = tmp_path / "bad.npz"
     np.savez(path, **arrays(run, **changed))
     with pytest.raises(ValueError, match=message) as caught:
-        prior.read_run(path)
+        read_run(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert "allow_pickle" not in str(caught.value)
 
@@ -120,13 +120,13 @@ def test_other_files_get_one_line_and_nothing_is_written(tmp_path, run, verb, co
 )
 def test_what_could_not_be_read_is_not_written(tmp_path, run, changed, message):
     with pytest.raises((ValueError, TypeError), match=message):
-        prior.write_run(replace(run, **changed), tmp_path / "run.npz")
+        write_run(replace(run, **changed), tmp_path / "run.npz")
     assert not list(tmp_path.iterdir())
 
 
 def test_no_training_nodes_and_whole_float_labels_are_fine(tmp_path, run):
     path = tmp_path / "run.npz"
-    prior.write_run(replace(run, train=[], y=run.y.astype(float)), path)
-    back = prior.read_run(path)
+    write_run(replace(run, train=[], y=run.y.astype(float)), path)
+    back = read_run(path)
     assert back.train is None
     assert back.y.dtype == np.int64

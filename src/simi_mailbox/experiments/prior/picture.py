@@ -11,7 +11,7 @@ import numpy as np
 
 from simi_mailbox._arrays import Floats
 from simi_mailbox._extras import require
-from simi_mailbox.prior.past import Looked
+from simi_mailbox.experiments.prior.learning import Looked
 
 CONFIDENCE_EDGES = np.array([0.2, 0.35, 0.5, 0.65, 0.75, 0.85, 0.92, 0.97, 1.0])
 DEGREE_EDGES = np.array([0, 1, 2, 4, 8, 16, 64, np.inf])

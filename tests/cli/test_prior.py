@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from simi_mailbox import prior
 from simi_mailbox.calibrators import TemperatureScaling
 from simi_mailbox.cli.prior import prior as command
+from simi_mailbox.experiments.prior import read_run
+from simi_mailbox.experiments.prior.judge import METHODS, METRICS
+from simi_mailbox.experiments.prior.learning import look_at
+from simi_mailbox.experiments.prior.picture import Seen, draw
+from simi_mailbox.experiments.prior.verdict import difference_by_split, marks, table
 from simi_mailbox.metrics import nll
-from simi_mailbox.prior.judge import METHODS, METRICS
-from simi_mailbox.prior.past import look_at
-from simi_mailbox.prior.picture import Seen, draw
-from simi_mailbox.prior.verdict import difference_by_split, marks, table
-from tests.prior.conftest import past_run
+from tests.experiments.prior.conftest import past_run
 
 
 def save_run(path, seed, **words):
@@ -129,7 +130,9 @@ def test_a_failed_judgement_writes_nothing(tmp_path, options, message):
 @pytest.mark.parametrize("verb", ["fit", "judge"])
 def test_a_place_that_cannot_be_written_is_told_before_the_work(tmp_path, monkeypatch, verb):
     path = save_run(tmp_path / "run.npz", 0)
-    monkeypatch.setattr(prior, "read_run", lambda path: pytest.fail("work was done"))
+    monkeypatch.setattr(
+        "simi_mailbox.experiments.prior.read_run", lambda path: pytest.fail("work was done")
+    )
     done = CliRunner().invoke(command, [verb, str(path), "--out", str(path / "x")])
     assert done.exit_code == 1
     assert "cannot write" in done.output
@@ -177,7 +180,7 @@ def test_the_page_tells_how_to_write_a_run(tmp_path, monkeypatch):
     run = past_run(0, n=200, labels=50)
     given = {name: getattr(run, name) for name in ("logits", "y", "calibration")}
     exec(choices + writing, {**given, "edge_index": run.graph.edge_index(), "train": [190]})
-    assert prior.read_run("clinic-2025-0.npz").graph_name == "clinic-2025"
+    assert read_run("clinic-2025-0.npz").graph_name == "clinic-2025"
 
 
 def test_settings_are_learned_and_judged_from_the_bank(tmp_path, monkeypatch):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,60 +13,30 @@ import torch
 from torch import Tensor
 
 from simi_mailbox._arrays import Floats
+from simi_mailbox.data.catalogue import find
+from simi_mailbox.experiments.prior.past_runs import PastRun, checked, unseen
 from simi_mailbox.grouping import find_groups
-from simi_mailbox.inputs import (
-    CalibrationData,
-    Labelled,
-    read_index,
-    read_labels,
-    read_nodes,
-)
+from simi_mailbox.inputs import CalibrationData, Labelled
 from simi_mailbox.mailbox import mailbox
+from simi_mailbox.models.bank import BankedRun, LogitBank, RunKey
 from simi_mailbox.prior.baseline import Baseline, degree_terms, error_rate, fit_baseline
-from simi_mailbox.prior.between import between_groups
-from simi_mailbox.prior.corpus import NUMBERS, VAGUE, Setting
+from simi_mailbox.prior.families import family_of
+from simi_mailbox.prior.model import NUMBERS, VAGUE, Setting
+from simi_mailbox.prior.random_effects import between_groups
 from simi_mailbox.softmax import confidence
 from simi_mailbox.temperature import global_temperature
+
+if TYPE_CHECKING:
+    from simi_mailbox.experiments.prior.picture import Seen
 
 GROUPS = 20
 """As many as `SimiMailbox` makes by default."""
 VARIANCE_FLOOR = 0.005
 """Added to c(1 − c) where nodes are weighted by their precision: none counts for a thousand."""
-
-
-@dataclass(frozen=True, eq=False)
-class PastRun:
-    """A trained GNN's logits on a graph whose labels have become known since.
-
-    Parameters
-    ----------
-    graph_name, backbone : str
-        What the run is filed under.
-    logits : array [n, K]
-    y : array [n]
-        Labels of all nodes; negative where unknown.
-    graph
-        As `fit` of a calibrator takes it.
-    calibration : array
-        The nodes whose labels a calibrator would have had: boolean or indices.
-    train : array, optional
-        The nodes that the GNN was trained on. They are left out, because a GNN is better on them
-        than on any other node.
-    family : str, optional
-        Graphs of one origin leave a corpus together; by default the graph's own name.
-    split : int
-        Runs of one split share their test nodes, so that they are one observation, not several.
-    """
-
-    graph_name: str
-    backbone: str
-    logits: Any
-    y: Any
-    graph: Any
-    calibration: Any
-    train: Any = None
-    family: str = ""
-    split: int = 0
+FEWEST_RUNS = 3
+FEWEST_NODES = 1000
+"""Smaller graphs leave so few nodes to look at that they would add noise like a large one's."""
+PROTOCOLS = ("folds", "official")
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +103,6 @@ def look_at(run: PastRun) -> Looked:
     >>> len(look_at(PastRun("a", "gcn", p.logits, p.y, p.graph, range(100))).residual)
     400
     """
-    # Imported here: the calibrators import the prior.
     run = checked(run)
     y, z = run.y, run.logits
     index = torch.from_numpy(run.calibration)
@@ -174,71 +143,6 @@ def look_at(run: PastRun) -> Looked:
     )
 
 
-def checked(run: PastRun) -> PastRun:
-    """The same run with tensors, a `Graph` and int64 arrays; what makes no sense is an error.
-
-    Examples
-    --------
-    >>> run = PastRun("a", "gcn", np.zeros((3, 2)), [0, 1, 5], [[0, 1], [1, 2]], [0])
-    >>> checked(run)
-    Traceback (most recent call last):
-    ...
-    ValueError: node 2 of y has label 5, but the logits have classes 0..1
-    """
-    nodes = read_nodes(frozenset({"graph"}), "a past run", run.logits, run.graph)
-    n, k = nodes.num_nodes, nodes.num_classes
-    y = np.asarray(run.y)
-    if y.shape != (n,):
-        raise ValueError(f"labels of all {n} nodes are needed, got shape {list(y.shape)}")
-    if y.dtype.kind not in "iuf":
-        raise TypeError(f"labels must be numbers, got an array of {y.dtype}")
-    known = np.flatnonzero(~(y < 0))  # not a number counts as known, and is refused
-    if len(known):
-        read_labels(y, known, n, k, "y")
-    calibration = read_labels(y, run.calibration, n, k, "calibration").index.numpy()
-    train = None
-    if run.train is not None and len(run.train):
-        train = read_index(run.train, n, "train").numpy()
-        both = np.intersect1d(train, calibration)
-        if len(both):
-            raise ValueError(
-                f"{len(both)} nodes, the first is {both[0]}, are in both train and calibration: "
-                "a GNN is better on nodes it was trained on than on any other"
-            )
-    if np.ndim(run.split) or not float(run.split).is_integer():
-        raise ValueError(f"split must be a whole number, got {run.split!r}")
-    return replace(
-        run,
-        logits=nodes.logits,
-        y=y.astype(np.int64),
-        graph=nodes.graph,
-        calibration=calibration,
-        train=train,
-        split=int(run.split),
-    )
-
-
-def unseen(run: PastRun) -> npt.NDArray[np.bool_]:
-    """Labelled nodes that the GNN was neither trained nor calibrated on.
-
-    Examples
-    --------
-    >>> run = PastRun("a", "gcn", None, [0, 1, 0, -1], None, calibration=[1], train=[0])
-    >>> unseen(run).tolist()
-    [False, False, True, False]
-    """
-    found: npt.NDArray[np.bool_] = np.asarray(run.y) >= 0
-    n = len(found)
-    found[read_index(run.calibration, n, "calibration").numpy()] = False
-    if run.train is not None and len(run.train):
-        found[read_index(run.train, n, "train").numpy()] = False
-    if not found.any():
-        raise ValueError(
-            f"{run.graph_name}: no labelled node is left beside those trained and calibrated on"
-        )
-    return found
-
-
 def gather(runs: Iterable[PastRun], facts: dict[str, Any] | None = None) -> Iterator[Setting]:
     """Settings of a corpus: runs of the same graph and backbone are averaged.
 
@@ -261,3 +165,73 @@ def gather(runs: Iterable[PastRun], facts: dict[str, Any] | None = None) -> Iter
         labels = int(min(part[0] for part in parts))
         numbers = dict(zip(NUMBERS, np.mean(parts, axis=0)[1:].tolist(), strict=True))
         yield Setting(*key, len(parts), labels, **numbers, facts=facts or {})
+
+
+def banked_settings(
+    bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str]
+) -> Iterator[Setting]:
+    """Settings of all graphs and backbones of which the bank holds runs; none is trained."""
+    for keys in _places(bank, graphs, backbones):
+        yield _setting(bank, keys)
+
+
+def banked_pictures(
+    bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str]
+) -> Iterator[Seen]:
+    """What `simi_mailbox.experiments.prior.picture` draws of the same settings."""
+    from simi_mailbox.experiments.prior.picture import Seen
+
+    for keys in _places(bank, graphs, backbones):
+        runs = [past_run(run) for key in keys if (run := bank.find(key)) is not None]
+        yield Seen.of(f"{keys[0].dataset} {keys[0].backbone}", [look_at(run) for run in runs])
+
+
+def _places(
+    bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str]
+) -> Iterator[list[RunKey]]:
+    """A graph is taken under the protocol it is published with: the official splits where it has
+    those only, the folds elsewhere.
+    """
+    for graph in (name for name in graphs if find(name).nodes >= FEWEST_NODES):
+        for backbone in backbones:
+            for protocol in PROTOCOLS:
+                keys = banked_keys(bank, graph, backbone, protocol)
+                if len(keys) >= FEWEST_RUNS:
+                    yield keys
+                    break
+
+
+def banked_keys(bank: LogitBank, graph: str, backbone: str, protocol: str) -> list[RunKey]:
+    """Keys of the banked runs of a setting: published training settings, first initialisation."""
+    places = [(s, f) for f in range(3) for s in range(10)]
+    keys = [RunKey(graph, backbone, protocol, s, f) for s, f in places]
+    return [key for key in keys if key in bank]
+
+
+def past_run(banked: BankedRun) -> PastRun:
+    """A banked run as a past run."""
+    dataset, split = banked.dataset, banked.split
+    y = np.where(dataset.labelled, dataset.y, -1)
+    y[split.val] = dataset.y[split.val]  # Citeseer's folds hold nodes of no known class
+    return PastRun(
+        graph_name=dataset.name,
+        backbone=banked.key.backbone,
+        family=family_of(dataset.name),
+        logits=banked.logits,
+        y=y,
+        graph=dataset.graph,
+        calibration=split.val,
+        train=split.train,
+        split=banked.key.split,
+    )
+
+
+def _setting(bank: LogitBank, keys: Sequence[RunKey]) -> Setting:
+    runs = [past_run(run) for key in keys if (run := bank.find(key)) is not None]
+    facts = {
+        "protocol": keys[0].protocol,
+        "nodes": len(runs[0].y),
+        "training": bank.path(keys[0]).stem.rsplit("-", 1)[1],
+    }
+    (setting,) = gather(runs, facts)
+    return setting

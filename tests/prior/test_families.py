@@ -1,0 +1,63 @@
+"""Relatives leave together, and no dataset is read to know them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from simi_mailbox import data
+from simi_mailbox.prior.families import FAMILIES, family_of, relatives
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        {"Cora", "CoraML", "CoraFull"},
+        {"Computers", "Photo"},
+        {"CS", "Physics"},
+        {"Chameleon", "Squirrel"},
+        {"Texas", "Wisconsin", "Cornell"},
+        {"Amazon-ratings"},
+        {"Pubmed"},
+    ],
+)
+def test_relatives_leave_together(family: set[str]) -> None:
+    for name in family:
+        assert set(relatives(name)) == family
+
+
+def test_every_dataset_has_one_family():
+    assert sorted(name for members in FAMILIES.values() for name in members) == sorted(data.names())
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("ogbn-arxiv", "arxiv"),
+        ("reddit", "reddit"),
+        ("cora_ml", "cora"),
+        ("cora-ml", "cora"),
+        (" coraml ", "cora"),
+        ("roman-empire", "roman-empire"),
+    ],
+)
+def test_a_family_is_found_under_every_name_of_a_dataset(name, family):
+    assert family_of(name) == family
+
+
+def test_a_prior_is_left_out_without_loading_the_datasets():
+    code = """
+import sys, numpy as np
+from simi_mailbox import SimiMailbox
+rng = np.random.default_rng(0)
+z, edges = rng.normal(size=(300, 3)), rng.integers(300, size=(2, 900))
+cal = SimiMailbox(prior="learned without Cora").fit(z, z.argmax(1), graph=edges, mask=range(150))
+assert "Cora" not in cal.prior_["origin"]
+print(*(name for name in sys.modules if name.startswith(("simi_mailbox.data", "simi_mailbox.exp"))))
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []
