@@ -1,12 +1,16 @@
 """The door: what is wrong with an input is said there, and labels are cut there."""
 
+import re
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
 
 from simi_mailbox import NotFittedError, SimiMailbox, TemperatureScaling
 from simi_mailbox.calibrators.base import Calibrator, keep_argmax
-from simi_mailbox.inputs import CalibrationData
+from simi_mailbox.inputs import CalibrationData, read_classes, read_index, read_probabilities
 from tests.strategies import make_problem
 
 CASE = make_problem(0)
@@ -34,12 +38,20 @@ def with_logits(row, value):
         ({"logits": CASE.logits[:, :1]}, ValueError, "at least two classes"),
         ({"logits": CASE.logits > 0}, TypeError, "must be numbers"),
         ({"logits": CASE.logits.astype(str)}, TypeError, "must be numbers"),
-        ({"y": CASE.y[:50]}, ValueError, r"got 50 labels; expected one per node \(120\)"),
+        (
+            {"y": CASE.y[:50]},
+            ValueError,
+            r"shape \[50\]; .* \[120\], or one per node of mask, \[60\]",
+        ),
         ({"y": np.where(np.arange(120) == CASE.mask[3], 9, CASE.y)}, ValueError, "has label 9"),
         ({"y": np.where(np.arange(120) == CASE.mask[3], -1, CASE.y)}, ValueError, "has label -1"),
         ({"y": CASE.y + 0.5}, ValueError, "whole numbers"),
-        ({"y": np.full(120, "cat")}, TypeError, "class indices 0..K-1; got an array of <U3"),
-        ({"y": np.zeros((120, 4))}, ValueError, "one-dimensional"),
+        (
+            {"y": np.full(120, "cat")},
+            TypeError,
+            "got an array of <U3; number the classes first",
+        ),
+        ({"y": np.zeros((120, 4))}, ValueError, r"labels of shape \[120, 4\]; expected one per"),
         ({"mask": np.zeros(120, bool)}, ValueError, "selects no node"),
         ({"mask": []}, ValueError, "selects no node"),
         ({"mask": None}, TypeError, "which nodes' labels may be read"),
@@ -141,3 +153,38 @@ def test_parameters_can_be_read_set_and_refused():
     assert calibrator.n_groups == 3
     with pytest.raises(ValueError, match="no parameter 'groups'"):
         calibrator.set_params(groups=3)
+
+
+def test_metrics_read_their_input_without_torch():
+    code = "import sys, simi_mailbox.metrics; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("value", [1e20, -3, 4.0])
+def test_a_label_out_of_range_is_shown_as_it_was_given(value):
+    with pytest.raises(ValueError, match=rf"node 5 of mask has label {re.escape(f'{value:.15g}')}"):
+        read_classes(np.array([0.0, value]), np.array([2, 5]), 9, 4, of="mask", only_these=True)
+
+
+def test_the_shorter_list_of_labels_must_be_allowed():
+    nodes = np.array([2, 5])
+    assert read_classes([1, 0], nodes, 9, only_these=True).tolist() == [1, 0]
+    with pytest.raises(ValueError, match=r"labels of shape \[2\]; expected one per node, \[9\]$"):
+        read_classes([1, 0], nodes, 9)
+
+
+def test_bad_probabilities_are_named_by_node_not_by_row():
+    probs = np.full((6, 2), 0.5)
+    probs[4] = [0.7, 0.7]
+    with pytest.raises(ValueError, match=r"probs of node 4 sum to 1\.4"):
+        read_probabilities(probs, np.array([0, 4]))
+    probs[4] = [2.0, -1.0]
+    with pytest.raises(ValueError, match=r"probs\[4, 0\] is 2"):
+        read_probabilities(probs, np.array([0, 4]))
+    assert read_probabilities(probs, np.array([3])).tolist() == [[0.5, 0.5]]
+
+
+def test_no_node_is_fine_where_the_caller_says_so():
+    assert read_index([], 5, "nodes", empty=True).size == 0
+    assert read_index(np.zeros(5, bool), 5, "nodes", empty=True).size == 0

@@ -57,7 +57,7 @@ def reads_only(
     allowed = np.zeros(n, dtype=bool)
     for name, nodes in (("mask", mask), ("holdout_mask", holdout_mask)):
         if nodes is not None:
-            allowed[read_index(nodes, n, name).numpy()] = True
+            allowed[read_index(nodes, n, name)] = True
     outside = np.flatnonzero(~allowed)
     if outside.size == 0:
         raise ValueError("every node is in a mask: there is no label to hide")

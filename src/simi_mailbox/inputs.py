@@ -1,23 +1,35 @@
-"""The door: what users pass is checked and cut down here, once, for every method.
+"""The door: what users pass is checked and cut down here, once, for every room.
 
 Behind the door a method sees `CalibrationData`. It holds the labels of the calibration nodes (and
 of the hold-out nodes, if there are any) and no other label, so that reading another label is not
-forbidden but impossible.
+forbidden but impossible. Node numbers, classes and probabilities are read with NumPy alone; torch
+is imported where tensors are made, so that metrics start without it.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import torch
-from torch import Tensor
+import numpy.typing as npt
 
-from simi_mailbox.graph import Graph, as_graph
+from simi_mailbox._arrays import Array, Ints
 
-Forward = Callable[[Tensor], Tensor]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from simi_mailbox.graph import Graph
+
+Forward: TypeAlias = "Callable[[Tensor], Tensor]"
+
+NO_LABEL = -1
+"""Stands where a label is not known or may not be read."""
+
+RANGE_TOLERANCE = 1e-6
+ROW_SUM_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -29,6 +41,12 @@ class Labelled:
 
     def __len__(self) -> int:
         return int(self.index.numel())
+
+
+def _nobody() -> Labelled:
+    import torch
+
+    return Labelled(torch.empty(0, dtype=torch.int64), torch.empty(0))
 
 
 @dataclass(frozen=True)
@@ -59,7 +77,7 @@ class NodeInputs:
 class CalibrationData(NodeInputs):
     """`NodeInputs` and the labels that may be read."""
 
-    calibration: Labelled = Labelled(torch.empty(0, dtype=torch.int64), torch.empty(0))
+    calibration: Labelled = field(default_factory=_nobody)
     holdout: Labelled | None = None
 
     @property
@@ -77,6 +95,8 @@ def read_nodes(
     forward: Forward | None = None,
 ) -> NodeInputs:
     """Check everything that is not a label."""
+    from simi_mailbox.graph import as_graph
+
     z = read_logits(logits)
     given = {"graph": graph, "features": features, "forward": forward}
     missing = sorted(name for name in needs if given[name] is None)
@@ -95,7 +115,9 @@ def read_nodes(
 
 def read_logits(logits: Any) -> Tensor:
     """Check logits [n, K] and return them as float32 or float64 on the CPU."""
-    if isinstance(logits, Tensor):
+    import torch
+
+    if isinstance(logits, torch.Tensor):
         z = logits.detach().cpu()
     else:
         array = np.asarray(logits)
@@ -129,8 +151,10 @@ def read_logits(logits: Any) -> Tensor:
 
 def read_features(features: Any, num_nodes: int) -> Tensor:
     """Check node features [n, d]: dense, or SciPy/torch sparse, which stay sparse."""
+    import torch
+
     x: Tensor
-    if hasattr(features, "tocsr") and not isinstance(features, Tensor):
+    if hasattr(features, "tocsr") and not isinstance(features, torch.Tensor):
         csr = features.tocsr().astype(np.float32)
         x = torch.sparse_csr_tensor(
             torch.tensor(csr.indptr, dtype=torch.int64),
@@ -139,11 +163,11 @@ def read_features(features: Any, num_nodes: int) -> Tensor:
             size=csr.shape,
         )
         values = x.values()
-    elif isinstance(features, Tensor) and features.layout is not torch.strided:
+    elif isinstance(features, torch.Tensor) and features.layout is not torch.strided:
         x = features.detach().cpu().to_sparse_csr().to(torch.float32)
         values = x.values()
     else:
-        if not isinstance(features, Tensor):
+        if not isinstance(features, torch.Tensor):
             # A copy: torch complains about read-only memory, which datasets are made of.
             features = torch.from_numpy(np.array(features, dtype=np.float32))
         x = features.detach().cpu().to(torch.float32)
@@ -157,69 +181,201 @@ def read_features(features: Any, num_nodes: int) -> Tensor:
     return x
 
 
-def read_index(mask: Any, num_nodes: int, name: str) -> Tensor:
-    """Turn a boolean mask or an index array into sorted-as-given indices of distinct nodes."""
-    if mask is None:
+def read_labels(y: Any, mask: Any, num_nodes: int, num_classes: int, name: str) -> Labelled:
+    """Cut ``y`` down to the nodes of ``mask``; labels of other nodes are never looked at."""
+    import torch
+
+    index = read_index(mask, num_nodes, name)
+    labels = read_classes(y, index, num_nodes, num_classes, of=name, only_these=True)
+    return Labelled(torch.from_numpy(index), torch.from_numpy(labels))
+
+
+def read_index(nodes: Any, num_nodes: int, name: str, *, empty: bool = False) -> Ints:
+    """Numbers of distinct nodes, in the order given, from a boolean mask or an index array.
+
+    Parameters
+    ----------
+    nodes : array
+        Boolean [n] or indices.
+    num_nodes : int
+        Nodes are numbered 0..n-1.
+    name : str
+        What the caller's user calls it.
+    empty : bool
+        Whether no node at all is fine.
+
+    Examples
+    --------
+    >>> read_index([True, False, True], 3, "mask").tolist()
+    [0, 2]
+    """
+    if nodes is None:
         raise TypeError(
             f"{name} is missing: say which nodes' labels may be read, as a boolean mask or an "
             "index array (np.arange(n) if it is all of them)"
         )
-    index = _numbers(mask, f"{name} must be boolean or integer")
+    index = as_numpy(nodes)
     if index.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got shape {list(index.shape)}")
-    if index.dtype == torch.bool:
-        if index.numel() != num_nodes:
-            raise ValueError(f"{name} has {index.numel()} entries for {num_nodes} nodes")
-        index = index.nonzero().flatten()
-    elif index.numel() == 0:
-        index = index.to(torch.int64)
-    elif index.is_floating_point():
-        raise TypeError(f"{name} must be boolean or integer, got {index.dtype}")
-    index = index.to(torch.int64)
-    if index.numel() == 0:
-        raise ValueError(f"{name} selects no node: nothing to calibrate on")
+    if index.dtype == np.bool_ and index.size:
+        if index.size != num_nodes:
+            raise ValueError(f"{name} has {index.size} entries for {num_nodes} nodes")
+        index = np.flatnonzero(index)
+    elif index.size and index.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be boolean or integer; got an array of {index.dtype}")
+    if index.size == 0 and not empty:
+        raise ValueError(f"{name} selects no node")
     outside = (index < 0) | (index >= num_nodes)
-    if bool(outside.any()):
+    if outside.any():
         raise ValueError(
-            f"{name} names node {int(index[outside][0])}, but nodes are numbered 0..{num_nodes - 1}"
+            f"{name} names node {index[outside][0]}, but nodes are numbered 0..{num_nodes - 1}"
         )
-    if np.unique(index.numpy()).size != index.numel():
+    if np.unique(index).size != index.size:
         raise ValueError(f"{name} names a node twice")
-    return index
+    return index.astype(np.int64)
 
 
-def _numbers(values: Any, expected: str) -> Tensor:
-    if isinstance(values, Tensor):
-        return values.detach().cpu()
-    array = np.array(values)
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"{expected}; got an array of {array.dtype}")
-    return torch.as_tensor(array)
+def read_classes(
+    y: Any,
+    nodes: Ints,
+    num_nodes: int,
+    num_classes: int | None = None,
+    *,
+    name: str = "labels",
+    of: str = "",
+    only_these: bool = False,
+) -> Ints:
+    """Class numbers of ``nodes``; what ``y`` holds for other nodes is not looked at.
 
+    Parameters
+    ----------
+    y : array [n] or [n, 1]
+        Whole numbers of any type; [m] for ``nodes`` alone, if ``only_these`` allows it.
+    nodes : int64 [m]
+        As of `read_index`.
+    num_nodes : int
+        Number of all nodes.
+    num_classes : int, optional
+        Classes are 0..K-1; any whole number is fine if not given.
+    name, of : str
+        What the caller's user calls the labels, and the nodes.
+    only_these : bool
+        Whether labels may come without those of other nodes.
 
-def read_labels(y: Any, mask: Any, num_nodes: int, num_classes: int, name: str) -> Labelled:
-    """Cut ``y`` down to the nodes of ``mask``; labels of other nodes are never looked at."""
-    index = read_index(mask, num_nodes, name)
-    labels = _numbers(y, "labels must be whole numbers, class indices 0..K-1")
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim != 1:
-        raise ValueError(f"labels must be one-dimensional, got shape {list(labels.shape)}")
-    if labels.numel() == num_nodes:
-        labels = labels[index]
-    elif labels.numel() != index.numel():
+    Examples
+    --------
+    >>> read_classes([0.0, 1.0, 0.5], np.array([0, 1]), 3).tolist()
+    [0, 1]
+    """
+    given = as_numpy(y)
+    if given.ndim == 2 and given.shape[1] == 1:
+        given = given[:, 0]
+    if given.shape != (num_nodes,) and not (only_these and given.shape == nodes.shape):
+        rest = f", or one per node{of and f' of {of}'}, [{nodes.size}]" if only_these else ""
         raise ValueError(
-            f"got {labels.numel()} labels; expected one per node ({num_nodes}) "
-            f"or one per node of {name} ({index.numel()})"
+            f"{name} of shape {list(given.shape)}; expected one per node, [{num_nodes}]{rest}"
         )
-    if labels.is_floating_point() and not bool((labels == labels.round()).all()):
-        raise ValueError("labels must be whole numbers: class indices 0..K-1")
-    labels = labels.to(torch.int64)
-    outside = (labels < 0) | (labels >= num_classes)
-    if bool(outside.any()):
-        k = int(outside.nonzero()[0])
+    if given.dtype.kind not in "biuf":
+        raise TypeError(
+            f"{name} must be class numbers 0, 1, …, got an array of {given.dtype}; number the "
+            "classes first, for example by np.unique(names, return_inverse=True)"
+        )
+    chosen = given[nodes] if given.size == num_nodes else given
+    wrong = np.flatnonzero(chosen != np.rint(chosen)) if chosen.dtype.kind == "f" else nodes[:0]
+    if wrong.size:
         raise ValueError(
-            f"node {int(index[k])} of {name} has label {int(labels[k])}, "
-            f"but the logits have classes 0..{num_classes - 1}"
+            f"{name} must be whole numbers, the classes 0, 1, …; node {nodes[wrong[0]]} has "
+            f"{chosen[wrong[0]]}"
         )
-    return Labelled(index, labels)
+    if num_classes is not None and chosen.size and not _within(chosen, num_classes):
+        k = int(np.flatnonzero((chosen < 0) | (chosen >= num_classes))[0])
+        raise ValueError(
+            f"node {nodes[k]}{of and f' of {of}'} has label {chosen[k]:.15g}, but the classes are "
+            f"0..{num_classes - 1}"
+        )
+    return chosen.astype(np.int64)
+
+
+def _within(classes: Array, num_classes: int) -> bool:
+    return bool(classes.min() >= 0 and classes.max() < num_classes)
+
+
+def read_probabilities(probs: Any, nodes: Ints | None = None) -> npt.NDArray[np.floating[Any]]:
+    """Probabilities [n, K], or the rows of ``nodes``; the dtype is kept: large input is not copied.
+
+    Logits are never recognised and converted: guessing the kind of an input is silently wrong for
+    a user whose logits look like probabilities.
+
+    Examples
+    --------
+    >>> read_probabilities([[0.5, 0.5], [0.9, 0.1]], np.array([1])).tolist()
+    [[0.9, 0.1]]
+    """
+    array = as_numpy(probs)
+    if array.ndim != 2:
+        raise ValueError(
+            f"probs has shape {array.shape}; expected [nodes, classes]. "
+            "For a binary problem give both columns, e.g. np.stack([1 - p, p], axis=1)."
+        )
+    if array.shape[0] == 0:
+        raise ValueError("probs holds no node; a metric over an empty set is undefined.")
+    if array.shape[1] == 0:
+        raise ValueError(f"probs has shape {array.shape}; expected at least one class.")
+    if array.dtype.kind in "iub":
+        array = array.astype(np.float64)
+    if array.dtype.kind != "f":
+        raise TypeError(f"probs has dtype {array.dtype}; expected real numbers.")
+    if nodes is not None:
+        array = array[nodes]
+        if not nodes.size:
+            return array
+    # NaN fails both comparisons, so the common case costs two passes and no temporary.
+    if not (array.min() >= -RANGE_TOLERANCE and array.max() <= 1 + RANGE_TOLERANCE):
+        raise ValueError(_bad_value(array, nodes))
+    sums = array.sum(axis=1, dtype=np.float64)
+    worst = int(np.abs(sums - 1).argmax())
+    if abs(sums[worst] - 1) > ROW_SUM_TOLERANCE:
+        raise ValueError(
+            f"probs of node {worst if nodes is None else nodes[worst]} sum to {sums[worst]:.6g}; "
+            f"expected 1 (within {ROW_SUM_TOLERANCE:g}). If these are logits, apply softmax over "
+            "the classes first (in float32 or wider)."
+        )
+    return array
+
+
+def _bad_value(array: npt.NDArray[np.floating[Any]], nodes: Ints | None) -> str:
+    bad = ~((array >= -RANGE_TOLERANCE) & (array <= 1 + RANGE_TOLERANCE))
+    row, column = (int(i) for i in np.unravel_index(int(bad.argmax()), array.shape))
+    value = float(array[row, column])
+    advice = (
+        "If these are logits, apply softmax over the classes first."
+        if np.isfinite(value)
+        else "Check the model's output for overflow."
+    )
+    return (
+        f"probs[{row if nodes is None else nodes[row]}, {column}] is {value:.6g}; expected a "
+        f"probability within [0, 1]. {advice}"
+    )
+
+
+def is_array(values: Any) -> bool:
+    """Whether something is a NumPy array or a torch tensor, and not only a list of numbers."""
+    # A tensor can only exist once torch was imported, so that this need not import it.
+    torch = sys.modules.get("torch")
+    return isinstance(values, np.ndarray) or (torch is not None and torch.is_tensor(values))
+
+
+def as_numpy(values: Any) -> Array:
+    """View an array, a tensor or a list as a NumPy array.
+
+    Examples
+    --------
+    >>> as_numpy([1, 2]).tolist()
+    [1, 2]
+    """
+    if isinstance(values, np.ndarray) or not is_array(values):
+        return np.asarray(values)
+    tensor = values.detach().cpu()
+    # NumPy has no bfloat16.
+    array: Array = (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+    return array

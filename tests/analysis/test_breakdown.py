@@ -146,9 +146,9 @@ def test_bad_input_is_refused(case):
         by_class(probs, y, class_names=["a", "b"])
     with pytest.raises(ValueError, match="'predicted' or 'true'"):
         by_class(probs, y, of="wrong")
-    with pytest.raises(ValueError, match="need labels"):
+    with pytest.raises(ValueError, match="needs labels: pass y"):
         by_class(probs, None, of="true")
     with pytest.raises(ValueError, match="at least 1"):
         by_distance(probs, y, graph, [0], farthest=0)
-    with pytest.raises(ValueError, match=r"classes 0\.\.3"):
+    with pytest.raises(ValueError, match=r"the classes are 0\.\.3"):
         by_class(probs, y + 1)

@@ -146,12 +146,24 @@ def test_torch_input_gives_the_same_report(given):
         ({"test": np.arange(100, 900)}, ValueError, "both in calibration and in test"),
         ({"train": [250]}, ValueError, "both in train and in test"),
         ({"y": np.zeros(5)}, ValueError, r"expected one per node, \[900\]"),
-        ({"y": np.full(900, 9)}, ValueError, "calibration: node 0 has label 9"),
+        (
+            {"y": np.full(900, 9)},
+            ValueError,
+            "node 0 of calibration has label 9",
+        ),
         ({"y": np.full(900, 0.5)}, ValueError, "whole numbers"),
-        ({"y": np.array(["a"] * 900)}, TypeError, "whole numbers"),
-        ({"test": np.array([], dtype=int)}, ValueError, "test names no node"),
-        ({"test": [900]}, ValueError, "test: node 900 does not exist"),
-        ({"calibration": [0.5]}, TypeError, "calibration: nodes must be boolean or integer"),
+        (
+            {"y": np.array(["a"] * 900)},
+            TypeError,
+            "class numbers 0, 1, …, got an array of <U1",
+        ),
+        ({"test": np.array([], dtype=int)}, ValueError, "test selects no node"),
+        ({"test": [900]}, ValueError, r"test names node 900, but nodes are numbered 0\.\.899"),
+        (
+            {"calibration": [0.5]},
+            TypeError,
+            "calibration must be boolean or integer",
+        ),
         ({"logits": np.zeros(900)}, ValueError, "shape"),
         ({"graph": np.array([[0], [5000]])}, ValueError, "nodes 0 and 5000"),
         ({"class_names": ["a"]}, ValueError, "must hold 4 names"),
@@ -170,7 +182,11 @@ def test_bad_input_is_refused_at_the_door(given, changes, error, message):
         (["temprature"], ValueError, "did you mean 'temperature'"),
         ([np.zeros((900, 4))], TypeError, "cannot use ndarray as a method"),
         ({"x": np.zeros((3, 4))}, ValueError, r"\[3, 4\], expected \[900, 4\]"),
-        ({"x": np.full((900, 4), 0.9)}, ValueError, "not probabilities"),
+        (
+            {"x": np.full((900, 4), 0.9)},
+            ValueError,
+            "'x' are not .*: probs of node 0 sum to 3.6",
+        ),
     ],
 )
 def test_bad_methods_are_refused(given, methods, error, message):

@@ -44,7 +44,7 @@ def test_refuses_a_split_that_leaves_nobody_to_label() -> None:
 
 def test_refuses_labels_of_another_length() -> None:
     x, graph, y, split = toy()
-    with pytest.raises(ValueError, match="expected one for each of 240 nodes"):
+    with pytest.raises(ValueError, match=r"of shape \[239\]; expected one per node, \[240\]"):
         self_train(x, graph, y[:-1], split)
 
 
@@ -87,7 +87,11 @@ def test_refuses_labels_that_are_not_class_numbers(
         ({"labels_per_class": "3"}, TypeError, "labels_per_class must be a whole number"),
         ({"num_classes": 3.0}, TypeError, r"num_classes must be a whole number, got 3\.0"),
         ({"keep": "first"}, ValueError, "keep must be 'last' or 'best', got 'first'"),
-        ({"truth": np.zeros(5, int)}, ValueError, r"truth of shape \[5\], expected one for each"),
+        (
+            {"truth": np.zeros(5, int)},
+            ValueError,
+            r"truth of shape \[5\]; expected one per node",
+        ),
         ({"backbone": 7}, TypeError, "backbone must be the name of one or a function"),
         ({"calibrator": 7}, TypeError, "calibrator must be a name, an unfitted calibrator or None"),
         (

@@ -8,18 +8,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.analysis.cells import accuracy_error, counts_of, ece_of, mean_of, unit_bins
-from simi_mailbox.analysis.judged import (
-    FloatArray,
-    IntArray,
-    Judged,
-    as_numpy,
-    judge,
-    per_node,
-    read_labels,
-)
+from simi_mailbox.analysis.judged import Judged, judge, judged_rows, per_node
 from simi_mailbox.analysis.neighbourhood import distance_to
 from simi_mailbox.graph import as_graph
+from simi_mailbox.inputs import as_numpy
 
 
 @dataclass(frozen=True)
@@ -45,12 +39,12 @@ class Breakdown:
 
     by: str
     labels: tuple[str, ...]
-    counts: IntArray
-    confidence: FloatArray
-    accuracy: FloatArray
-    gap: FloatArray
-    gap_error: FloatArray
-    ece: FloatArray
+    counts: Ints
+    confidence: Floats
+    accuracy: Floats
+    gap: Floats
+    gap_error: Floats
+    ece: Floats
 
 
 def by_degree(probs: Any, y: Any, graph: Any, *, nodes: Any = None, bins: int = 15) -> Breakdown:
@@ -116,9 +110,7 @@ def by_class(
     if of == "predicted":
         slices = judged.predicted
     elif of == "true":
-        if y is None:
-            raise ValueError("slices by true class need labels")
-        slices = read_labels(y, judged.nodes, *shape)
+        slices = judged_rows(probs, y, nodes).known_labels
     else:
         raise ValueError(f"of must be 'predicted' or 'true', got {of!r}")
     return _table(f"{of} class", names, slices, judged, bins)
@@ -198,9 +190,7 @@ def by_agreement(
     return _table("agreement", labels, place, judged, bins)
 
 
-def _table(
-    by: str, labels: Sequence[str], slices: IntArray, judged: Judged, bins: int
-) -> Breakdown:
+def _table(by: str, labels: Sequence[str], slices: Ints, judged: Judged, bins: int) -> Breakdown:
     count = len(labels)
     counts = counts_of(slices, count)
     confidence = mean_of(slices, judged.confidence, count)

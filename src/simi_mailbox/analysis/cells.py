@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from simi_mailbox.analysis.judged import FloatArray, IntArray
+from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.metrics.binning import check_binning, width_index
 
 
-def unit_bins(values: FloatArray, bins: int) -> IntArray:
+def unit_bins(values: Floats, bins: int) -> Ints:
     """Interval of each value of [0, 1]: bin k is [k/M, (k+1)/M) and 1.0 falls into the last."""
     check_binning(bins)
     return width_index(values, bins)
 
 
-def counts_of(cell: IntArray, num_cells: int) -> IntArray:
+def counts_of(cell: Ints, num_cells: int) -> Ints:
     """Number of nodes in each cell."""
     return np.bincount(cell, minlength=num_cells).astype(np.int64)
 
 
-def mean_of(cell: IntArray, values: FloatArray, num_cells: int) -> FloatArray:
+def mean_of(cell: Ints, values: Floats, num_cells: int) -> Floats:
     """Mean of ``values`` in each cell; NaN where a cell is empty."""
     totals = np.bincount(cell, weights=values, minlength=num_cells)
     counts = np.bincount(cell, minlength=num_cells)
@@ -27,7 +27,7 @@ def mean_of(cell: IntArray, values: FloatArray, num_cells: int) -> FloatArray:
         return np.where(counts > 0, totals / counts, np.nan)
 
 
-def variance_of(cell: IntArray, values: FloatArray, num_cells: int) -> FloatArray:
+def variance_of(cell: Ints, values: Floats, num_cells: int) -> Floats:
     """Unbiased variance of ``values`` in each cell; NaN where fewer than two nodes are."""
     counts = np.bincount(cell, minlength=num_cells)
     centre = mean_of(cell, values, num_cells)
@@ -36,7 +36,7 @@ def variance_of(cell: IntArray, values: FloatArray, num_cells: int) -> FloatArra
         return np.where(counts > 1, squares / (counts - 1), np.nan)
 
 
-def accuracy_error(accuracy: FloatArray, counts: IntArray) -> FloatArray:
+def accuracy_error(accuracy: Floats, counts: Ints) -> Floats:
     """Standard error of a share of right nodes; NaN where there are none.
 
     √(p (1 − p) / n) with p of the nodes and of two more right and two more wrong ones (Agresti and
@@ -48,13 +48,13 @@ def accuracy_error(accuracy: FloatArray, counts: IntArray) -> FloatArray:
 
 
 def ece_of(
-    cell: IntArray,
-    confidence: FloatArray,
-    correct: FloatArray,
+    cell: Ints,
+    confidence: Floats,
+    correct: Floats,
     num_cells: int,
     *,
     bins: int = 15,
-) -> FloatArray:
+) -> Floats:
     """Expected calibration error inside each cell (equal-width bins); NaN where it is empty."""
     joint = cell * bins + unit_bins(confidence, bins)
     gaps = np.bincount(joint, weights=correct - confidence, minlength=num_cells * bins)

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from simi_mailbox import metrics
-from simi_mailbox.analysis.judged import FloatArray, as_numpy, read_labels, read_nodes
+from simi_mailbox._arrays import Floats
+from simi_mailbox.analysis.judged import judged_rows
 
 Metric = Literal["ece", "nll", "brier", "accuracy"]
 _METRICS: dict[str, Any] = {
@@ -41,10 +42,10 @@ class MethodComparison:
 
     metric: str
     names: tuple[str, ...]
-    values: FloatArray
-    low: FloatArray
-    high: FloatArray
-    floor: FloatArray
+    values: Floats
+    low: Floats
+    high: Floats
+    floor: Floats
     level: float
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
@@ -95,10 +96,8 @@ def compare_methods(
     measure = _METRICS[metric]
     values, low, high, floor = [], [], [], []
     for given in probs.values():
-        p = as_numpy(given)
-        index = read_nodes(nodes, len(p))
-        labels = read_labels(y, index, *p.shape)
-        chosen = p[index]
+        rows = judged_rows(given, y, nodes)
+        chosen, labels = rows.probs, rows.known_labels
         values.append(measure(chosen, labels))
         interval = metrics.bootstrap_interval(
             measure, chosen, labels, level=level, draws=draws, seed=seed

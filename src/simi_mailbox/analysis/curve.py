@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from simi_mailbox.analysis.judged import as_numpy, judge, read_labels
+from simi_mailbox.analysis.judged import judged_rows
 from simi_mailbox.metrics import Reliability, reliability
 
 
@@ -55,10 +55,8 @@ def reliability_curve(
     >>> bool(curve.low[12] < 0.7 < curve.high[12])
     True
     """
-    judged = judge(probs, y, nodes)
-    p = as_numpy(probs)
-    labels = read_labels(y, judged.nodes, *p.shape)
-    curve = reliability(p[judged.nodes], labels, bins=bins, band=level)
+    rows = judged_rows(probs, y, nodes)
+    curve = reliability(rows.probs, rows.known_labels, bins=bins, band=level)
     right = np.rint(np.nan_to_num(curve.accuracy * curve.counts)).astype(np.int64)
     cells = np.concatenate([right, curve.counts - right])
     total = int(cells.sum())

@@ -7,15 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.analysis.cells import accuracy_error, counts_of, mean_of
-from simi_mailbox.analysis.judged import (
-    FloatArray,
-    IntArray,
-    as_numpy,
-    judge,
-    per_node,
-    read_nodes,
-)
+from simi_mailbox.analysis.judged import judge, per_node
+from simi_mailbox.inputs import as_numpy, read_index
 
 
 @dataclass(frozen=True)
@@ -41,31 +36,31 @@ class GroupMap:
         Standard error of the accuracy, and so of both gaps; NaN without judged nodes.
     """
 
-    confidence: FloatArray
-    similarity: FloatArray
-    sizes: IntArray
-    calibration_labels: IntArray
-    temperatures: FloatArray
-    judged: IntArray
-    said_before: FloatArray
-    said_after: FloatArray
-    accuracy: FloatArray
-    gap_error: FloatArray
+    confidence: Floats
+    similarity: Floats
+    sizes: Ints
+    calibration_labels: Ints
+    temperatures: Floats
+    judged: Ints
+    said_before: Floats
+    said_after: Floats
+    accuracy: Floats
+    gap_error: Floats
 
     @property
-    def gap_before(self) -> FloatArray:
+    def gap_before(self) -> Floats:
         """Accuracy minus confidence before calibration."""
         return self.accuracy - self.said_before
 
     @property
-    def gap_after(self) -> FloatArray:
+    def gap_after(self) -> Floats:
         """Accuracy minus confidence after calibration."""
         return self.accuracy - self.said_after
 
     def __len__(self) -> int:
         return int(self.sizes.size)
 
-    def worst(self, count: int = 3) -> IntArray:
+    def worst(self, count: int = 3) -> Ints:
         """Groups that are farthest off after calibration, worst first.
 
         Ordered by how many judged nodes' worth of error a group holds, |gap| × nodes, so that a
@@ -138,7 +133,7 @@ def group_map(
         raise ValueError(f"got {t.size} temperatures for {count} groups")
     labels = np.zeros(count, dtype=np.int64)
     if calibration is not None:
-        labels = counts_of(g[read_nodes(calibration, n)], count)
+        labels = counts_of(g[read_index(calibration, n, "calibration", empty=True)], count)
     own = g[judged_after.nodes]
     size = counts_of(own, count)
     accuracy = mean_of(own, judged_after.correct, count)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from simi_mailbox.analysis.judged import FloatArray, as_numpy
+from simi_mailbox._arrays import Floats
+from simi_mailbox.inputs import as_numpy
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,9 @@ class Sensitivity:
 
     parameter: str
     metric: str
-    values: FloatArray
-    mean: FloatArray
-    std: FloatArray
+    values: Floats
+    mean: Floats
+    std: Floats
     runs: int
     reference: float
     reference_name: str

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-from torch import Tensor
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from simi_mailbox._arrays import Array, Floats, Ints
+from simi_mailbox.inputs import as_numpy, read_classes, read_index, read_probabilities
 
 
 @dataclass(frozen=True)
@@ -30,10 +28,10 @@ class Judged:
         accuracy drawn from it is then NaN too, and what needs no label is still there.
     """
 
-    nodes: IntArray
-    confidence: FloatArray
-    predicted: IntArray
-    correct: FloatArray
+    nodes: Ints
+    confidence: Floats
+    predicted: Ints
+    correct: Floats
 
     def __len__(self) -> int:
         return int(self.nodes.size)
@@ -58,77 +56,41 @@ def judge(probs: Any, y: Any, nodes: Any = None) -> Judged:
     >>> judged.confidence.tolist(), judged.correct.tolist()
     ([0.9, 0.6], [1.0, 0.0])
     """
+    rows = judged_rows(probs, y, nodes)
+    predicted = rows.probs.argmax(axis=1).astype(np.int64)
+    confidence = np.take_along_axis(rows.probs, predicted[:, None], axis=1)[:, 0]
+    correct = np.full(rows.nodes.size, np.nan)
+    if rows.labels is not None:
+        correct = (rows.labels == predicted).astype(np.float64)
+    return Judged(rows.nodes, np.minimum(confidence.astype(np.float64), 1.0), predicted, correct)
+
+
+class Rows(NamedTuple):
+    """Probabilities and labels (None if not known) of the nodes that are judged."""
+
+    nodes: Ints
+    probs: Array
+    labels: Ints | None
+
+    @property
+    def known_labels(self) -> Ints:
+        """The labels, for what cannot be said without them."""
+        if self.labels is None:
+            raise ValueError("this needs labels: pass y")
+        return self.labels
+
+
+def judged_rows(probs: Any, y: Any, nodes: Any) -> Rows:
+    """Check what `judge` is given and cut it down to ``nodes``."""
     p = as_numpy(probs)
-    if p.ndim != 2 or p.shape[1] < 2:
-        raise ValueError(f"probabilities must have shape [nodes, classes], got {list(p.shape)}")
-    index = read_nodes(nodes, p.shape[0])
-    chosen = p[index]
-    if chosen.size and not (chosen.min() >= 0.0 and chosen.max() <= 1.0 + 1e-6):
-        raise ValueError(
-            "probabilities must lie between 0 and 1, "
-            f"got values from {chosen.min():.4g} to {chosen.max():.4g}; pass softmax(logits)"
-        )
-    predicted = chosen.argmax(axis=1).astype(np.int64)
-    confidence = np.minimum(chosen[np.arange(index.size), predicted].astype(np.float64), 1.0)
-    if y is None:
-        correct = np.full(index.size, np.nan)
-    else:
-        labels = read_labels(y, index, *p.shape)
-        correct = (labels == predicted).astype(np.float64)
-    return Judged(index, confidence, predicted, correct)
+    n = len(p) if p.ndim else 0
+    index = np.arange(n) if nodes is None else read_index(nodes, n, "nodes", empty=True)
+    chosen = read_probabilities(p, index)
+    labels = None if y is None else read_classes(y, index, *p.shape, only_these=True)
+    return Rows(index, chosen, labels)
 
 
-def read_nodes(nodes: Any, n: int) -> IntArray:
-    """Turn a boolean mask or indices into indices of distinct nodes of ``0..n-1``."""
-    if nodes is None:
-        return np.arange(n, dtype=np.int64)
-    index = as_numpy(nodes)
-    if index.ndim != 1:
-        raise ValueError(f"nodes must be one-dimensional, got shape {list(index.shape)}")
-    if index.dtype == bool:
-        if index.size != n:
-            raise ValueError(f"the mask of nodes has {index.size} entries for {n} nodes")
-        return np.flatnonzero(index).astype(np.int64)
-    if index.size and not np.issubdtype(index.dtype, np.integer):
-        raise TypeError(f"nodes must be boolean or integer, got {index.dtype}")
-    index = index.astype(np.int64)
-    if index.size and (index.min() < 0 or index.max() >= n):
-        bad = int(index[(index < 0) | (index >= n)][0])
-        raise ValueError(f"node {bad} does not exist: nodes are numbered 0..{n - 1}")
-    if np.unique(index).size != index.size:
-        raise ValueError("nodes names a node twice")
-    return index
-
-
-def read_labels(y: Any, index: IntArray, n: int, num_classes: int) -> IntArray:
-    """Labels of the nodes of ``index``, checked; other labels are not looked at."""
-    labels = as_numpy(y)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim != 1 or labels.size not in (n, index.size):
-        raise ValueError(
-            f"got labels of shape {list(labels.shape)}; expected one per node ({n}) "
-            f"or one per judged node ({index.size})"
-        )
-    if labels.size == n:
-        labels = labels[index]
-    if labels.size and (labels.min() < 0 or labels.max() >= num_classes):
-        k = int(np.flatnonzero((labels < 0) | (labels >= num_classes))[0])
-        raise ValueError(
-            f"node {int(index[k])} has label {labels[k]}, but there are classes "
-            f"0..{num_classes - 1}"
-        )
-    return labels.astype(np.int64)
-
-
-def as_numpy(array: Any) -> npt.NDArray[Any]:
-    """NumPy view of an array or a tensor."""
-    if isinstance(array, Tensor):
-        return np.asarray(array.detach().cpu().numpy())
-    return np.asarray(array)
-
-
-def per_node(values: Any, judged: Judged, n: int, name: str) -> FloatArray:
+def per_node(values: Any, judged: Judged, n: int, name: str) -> Floats:
     """Values of the judged nodes, given for all nodes or for the judged ones only."""
     array = as_numpy(values).astype(np.float64)
     if array.ndim != 1 or array.size not in (n, len(judged)):

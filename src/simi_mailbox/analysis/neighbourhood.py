@@ -8,12 +8,13 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from simi_mailbox.analysis.judged import FloatArray, IntArray, as_numpy, read_nodes
+from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.graph import Graph, as_graph
+from simi_mailbox.inputs import as_numpy, read_index
 from simi_mailbox.mailbox import agreement
 
 
-def neighbour_agreement(predictions: Any, graph: Any) -> FloatArray:
+def neighbour_agreement(predictions: Any, graph: Any) -> Floats:
     """Share of each node's neighbours that are given the same class, s(i) of the paper.
 
     s(i) = (number of neighbours j of i with ŷ_j = ŷ_i) / (number of neighbours of i)
@@ -38,11 +39,11 @@ def neighbour_agreement(predictions: Any, graph: Any) -> FloatArray:
     if classes.ndim == 2:
         classes = classes.argmax(axis=1)
     g = as_graph(graph, classes.size)
-    share: FloatArray = agreement(torch.tensor(classes), g).numpy()
+    share: Floats = agreement(torch.tensor(classes), g).numpy()
     return np.where(g.degree.numpy() > 0, share, np.nan)
 
 
-def distance_to(graph: Graph, nodes: Any) -> IntArray:
+def distance_to(graph: Graph, nodes: Any) -> Ints:
     """Number of steps from the nearest of ``nodes`` to every node; −1 where none leads there.
 
     Breadth-first search from all of ``nodes`` at once. A step goes from a node to one that lists
@@ -62,7 +63,7 @@ def distance_to(graph: Graph, nodes: Any) -> IntArray:
     [0, 1, 2, 3, -1]
     """
     n = graph.num_nodes
-    start = read_nodes(nodes, n)
+    start = read_index(nodes, n, "nodes", empty=True)
     reach = sp.csr_array(
         (
             np.ones(graph.num_entries, dtype=np.int32),

@@ -7,8 +7,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.analysis.cells import counts_of, mean_of, unit_bins
-from simi_mailbox.analysis.judged import FloatArray, IntArray, as_numpy, judge, per_node
+from simi_mailbox.analysis.judged import judge, per_node
+from simi_mailbox.inputs import as_numpy
 
 Cell = Literal["paper", "own"]
 
@@ -38,12 +40,12 @@ class SimilarityConfidence:
         Judged nodes that have no similarity. They are in no cell, but in acc(B_m).
     """
 
-    confidence_edges: FloatArray
-    similarity_edges: FloatArray
-    counts: IntArray
-    confidence: FloatArray
-    accuracy: FloatArray
-    gap: FloatArray
+    confidence_edges: Floats
+    similarity_edges: Floats
+    counts: Ints
+    confidence: Floats
+    accuracy: Floats
+    gap: Floats
     cell: Cell
     without_neighbours: int
 
@@ -70,11 +72,11 @@ class SimilarityBar:
         Judged nodes that have no similarity and are in no interval.
     """
 
-    edges: FloatArray
-    counts: IntArray
-    confidence: FloatArray
-    accuracy: FloatArray
-    gap: FloatArray
+    edges: Floats
+    counts: Ints
+    confidence: Floats
+    accuracy: Floats
+    gap: Floats
     without_neighbours: int
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
@@ -186,7 +188,7 @@ def similarity_bar(
     )
 
 
-def _check_unit(similarity: FloatArray) -> None:
+def _check_unit(similarity: Floats) -> None:
     outside = (similarity < 0) | (similarity > 1)
     if outside.any():
         raise ValueError(

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from simi_mailbox.analysis.judged import FloatArray, IntArray, as_numpy
+from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox.inputs import as_numpy
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class TemperatureHistogram:
         Of the temperatures themselves.
     """
 
-    edges: FloatArray
-    counts: IntArray
+    edges: Floats
+    counts: Ints
     smallest: float
     median: float
     largest: float

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox.analysis.cells import mean_of, unit_bins, variance_of
-from simi_mailbox.analysis.judged import as_numpy, judge, per_node
+from simi_mailbox.analysis.judged import judge, per_node
+from simi_mailbox.inputs import as_numpy
 
 
 @dataclass(frozen=True)

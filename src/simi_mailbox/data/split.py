@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+from simi_mailbox._arrays import Bools, Ints
+from simi_mailbox.inputs import NO_LABEL, read_classes
+
+IntArray = Ints
+BoolArray = Bools
+
 
 PARTS = ("train", "val", "test")
 
@@ -33,9 +37,9 @@ class Split:
     Split(train=2, val=1, test=2)
     """
 
-    train: IntArray
-    val: IntArray
-    test: IntArray
+    train: Ints
+    val: Ints
+    test: Ints
 
     def __post_init__(self) -> None:
         for part in PARTS:
@@ -79,7 +83,7 @@ class Split:
                 )
         return self
 
-    def masks(self, num_nodes: int) -> tuple[BoolArray, BoolArray, BoolArray]:
+    def masks(self, num_nodes: int) -> tuple[Bools, Bools, Bools]:
         """Boolean masks (train, val, test) of length ``num_nodes``."""
         self.check(num_nodes)
         masks = []
@@ -106,7 +110,7 @@ class Split:
         return f"Split(train={train}, val={val}, test={test})"
 
 
-def _indices(value: Any, part: str) -> IntArray:
+def _indices(value: Any, part: str) -> Ints:
     given = np.asarray(value)
     if given.size == 0:
         raise ValueError(f"the {part} part of the split is empty; every part needs a node")
@@ -122,3 +126,28 @@ def _indices(value: Any, part: str) -> IntArray:
         raise ValueError(f"the {part} part holds the negative node number {unique[0]}")
     unique.flags.writeable = False
     return unique
+
+
+def split_labels(y: Any, split: Split, n: int, num_classes: int | None = None) -> tuple[Ints, int]:
+    """Labels of training and validation nodes, -1 elsewhere, and the number of classes.
+
+    Examples
+    --------
+    >>> labels, classes = split_labels([0, 1, 2, 1], Split([0], [1], [2]), 4)
+    >>> labels.tolist(), classes
+    ([0, 1, -1, -1], 2)
+    """
+    labels = np.full(n, NO_LABEL, dtype=np.int64)
+    used = np.concatenate([split.train, split.val])
+    labels[used] = read_classes(y, used, n)
+    read = labels[used]
+    if num_classes is None:
+        num_classes = int(read.max()) + 1
+    elif not isinstance(num_classes, numbers.Integral):
+        raise TypeError(f"num_classes must be a whole number, got {num_classes!r}")
+    if read.min() < 0 or read.max() >= num_classes:
+        raise ValueError(
+            f"labels of training and validation nodes range over {read.min()}..{read.max()}; "
+            f"expected 0..{num_classes - 1}"
+        )
+    return labels, int(num_classes)

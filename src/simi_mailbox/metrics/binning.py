@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from simi_mailbox.metrics._inputs import Floats, Ints, bin_sum, check, top_label
+from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox.metrics._inputs import bin_sum, check, top_label
 
 if TYPE_CHECKING:
     from simi_mailbox.metrics._inputs import Array

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from simi_mailbox.metrics._inputs import Checked, Floats, Ints, check, to_numpy, top_label
+from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox.metrics._inputs import Checked, check, to_numpy, top_label
 from simi_mailbox.metrics.binning import BinnedCounts, check_binning, width_edges, width_index
 from simi_mailbox.metrics.calibration_error import classwise_ece, ece
 from simi_mailbox.metrics.debiased import debiased_ece, debiased_of

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtri
 
-from simi_mailbox.metrics._inputs import Floats, Ints, check, top_label
+from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox.metrics._inputs import check, top_label
 from simi_mailbox.metrics.binning import BinnedCounts, Binning, bin_outcomes, check_binning
 
 if TYPE_CHECKING:

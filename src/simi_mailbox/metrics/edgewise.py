@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simi_mailbox.metrics._inputs import Checked, Ints, check, to_numpy, top_label
+from simi_mailbox._arrays import Ints
+from simi_mailbox.metrics._inputs import Checked, check, to_numpy, top_label
 from simi_mailbox.metrics.binning import bin_outcomes, check_binning
 from simi_mailbox.metrics.scores import node_nll
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simi_mailbox.metrics._inputs import Floats, check_probs, unit
+from simi_mailbox._arrays import Floats
+from simi_mailbox.metrics._inputs import check_probs, unit
 from simi_mailbox.metrics.binning import check_binning, width_index
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simi_mailbox.metrics._inputs import Checked, Floats, check, top_label
+from simi_mailbox._arrays import Floats
+from simi_mailbox.metrics._inputs import Checked, check, top_label
 
 if TYPE_CHECKING:
     from simi_mailbox.metrics._inputs import Array

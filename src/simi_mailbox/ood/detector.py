@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from simi_mailbox.data.labels import split_labels
-from simi_mailbox.data.split import Split
+from simi_mailbox.data.split import Split, split_labels
 from simi_mailbox.graph import Graph, as_graph
 from simi_mailbox.models.backbones import glorot
 from simi_mailbox.models.best_epoch import Progress, keep_best

@@ -10,9 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 from torch import Tensor
 
-from simi_mailbox.data.labels import read_classes
 from simi_mailbox.data.split import IntArray, Split
 from simi_mailbox.graph import Graph, as_graph
+from simi_mailbox.inputs import read_classes
 
 
 def random_blocks(
@@ -200,7 +200,7 @@ def leave_out_classes(
     ([-1, 0, 1, 1, 0, 1, 0], [0], Split(train=2, val=2, test=2))
     """
     n = len(y)
-    labels = read_classes(y, n, np.arange(n))
+    labels = read_classes(y, np.arange(n), n)
     present = set(np.unique(labels).tolist())
     for name, classes in (("unknown", unknown), ("drop", drop)):
         absent = sorted(set(classes) - present)

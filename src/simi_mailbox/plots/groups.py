@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.analysis import GroupMap
-from simi_mailbox.analysis.judged import FloatArray, IntArray
 from simi_mailbox.plots.style import (
     INK,
     MUTED,
@@ -99,7 +99,7 @@ def group_scatter(
     return ax
 
 
-def _median(values: FloatArray, weights: IntArray) -> float:
+def _median(values: Floats, weights: Ints) -> float:
     order = np.argsort(values)
     reached = np.cumsum(weights[order]) >= weights.sum() / 2
     return float(values[order][np.argmax(reached)])

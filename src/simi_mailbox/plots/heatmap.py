@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from simi_mailbox._arrays import Floats
 from simi_mailbox._extras import require
 from simi_mailbox.analysis import SimilarityBar, SimilarityConfidence
-from simi_mailbox.analysis.judged import FloatArray
 from simi_mailbox.plots.style import (
     INK,
     MUTED,
@@ -135,7 +135,7 @@ def similarity_bar(
     return ax
 
 
-def _write(ax: Any, shown: FloatArray, table: SimilarityConfidence, top: float) -> None:
+def _write(ax: Any, shown: Floats, table: SimilarityConfidence, top: float) -> None:
     middle_y = (table.confidence_edges[1:] + table.confidence_edges[:-1]) / 2
     middle_x = (table.similarity_edges[1:] + table.similarity_edges[:-1]) / 2
     for row, column in np.argwhere(~np.isnan(shown)):

@@ -6,8 +6,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from simi_mailbox._arrays import Floats
 from simi_mailbox._extras import require
-from simi_mailbox.analysis.judged import FloatArray
 
 Palette = Literal["blue-orange", "red-green"]
 
@@ -34,7 +34,7 @@ def diverging(palette: Palette) -> Any:
     return colors.LinearSegmentedColormap.from_list(palette, _DIVERGING[palette])
 
 
-def symmetric_limit(values: FloatArray, limit: float | None) -> float:
+def symmetric_limit(values: Floats, limit: float | None) -> float:
     """Largest absolute value, so that zero is the middle of the colours; ``limit`` if given."""
     if limit is not None:
         if not limit > 0:

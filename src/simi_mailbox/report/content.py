@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from simi_mailbox import __version__, analysis, metrics
+from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.analysis.cells import counts_of, unit_bins
-from simi_mailbox.analysis.judged import FloatArray, IntArray
 from simi_mailbox.mailbox import mailbox
 from simi_mailbox.report.inputs import ReportInputs
 from simi_mailbox.report.methods import Methods, Outcome, node_temperatures, run_methods
@@ -52,7 +52,7 @@ class View:
     settings: str
     warnings: tuple[str, ...]
     said: float
-    histogram: IntArray
+    histogram: Ints
     changed: int
     scores: Scores | None
     curve: metrics.Reliability | None
@@ -107,8 +107,8 @@ def gather(inputs: ReportInputs, methods: Methods, *, title: str, seed: int = 0)
 class _GraphFacts:
     """What the graph says of the nodes; the same for every view."""
 
-    agreement: FloatArray | None
-    mailbox: FloatArray | None
+    agreement: Floats | None
+    mailbox: Floats | None
 
     @classmethod
     def of(cls, inputs: ReportInputs, probs: Any) -> _GraphFacts:
@@ -158,7 +158,7 @@ def _view(
     )
 
 
-def _scores(probs: Any, y: IntArray, seed: int) -> Scores:
+def _scores(probs: Any, y: Ints, seed: int) -> Scores:
     draws = 1000 if len(y) <= FEW_NODES else 200
     ece, nll = (
         metrics.bootstrap_interval(metric, probs, y, draws=draws, seed=seed)
@@ -186,7 +186,7 @@ def _groups(
     first: Outcome,
     inputs: ReportInputs,
     facts: _GraphFacts,
-    temperatures: FloatArray | None,
+    temperatures: Floats | None,
 ) -> analysis.GroupMap | None:
     groups = getattr(outcome.calibrator, "groups_", None)
     if groups is None or temperatures is None or facts.mailbox is None:

@@ -7,21 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
-from simi_mailbox.analysis.judged import IntArray, as_numpy, read_labels, read_nodes
-from simi_mailbox.graph import Graph, as_graph
-from simi_mailbox.inputs import read_logits
+from simi_mailbox._arrays import Ints
+from simi_mailbox.graph import as_graph
+from simi_mailbox.inputs import NO_LABEL, NodeInputs, read_classes, read_index, read_logits
 
 
-@dataclass(frozen=True)
-class ReportInputs:
-    """Checked input; what was not given is None.
+@dataclass(frozen=True, kw_only=True)
+class ReportInputs(NodeInputs):
+    """Checked input: logits and graph of all nodes, and what follows; None if it was not given.
 
     Attributes
     ----------
-    logits : Tensor [n, K]
-    graph : Graph or None
     calibration, test, train : int64 arrays or None
         Node numbers.
     calibration_labels, test_labels : int64 arrays or None
@@ -31,26 +28,16 @@ class ReportInputs:
     class_names : tuple of str
     """
 
-    logits: Tensor
-    graph: Graph | None
-    calibration: IntArray | None
-    calibration_labels: IntArray | None
-    test: IntArray | None
-    test_labels: IntArray | None
-    train: IntArray | None
-    labels: IntArray | None
+    calibration: Ints | None
+    calibration_labels: Ints | None
+    test: Ints | None
+    test_labels: Ints | None
+    train: Ints | None
+    labels: Ints | None
     class_names: tuple[str, ...]
 
     @property
-    def num_nodes(self) -> int:
-        return int(self.logits.shape[0])
-
-    @property
-    def num_classes(self) -> int:
-        return int(self.logits.shape[1])
-
-    @property
-    def shown(self) -> IntArray:
+    def shown(self) -> Ints:
         """Nodes that the pictures are about: those judged on, or all if none were named."""
         return np.arange(self.num_nodes, dtype=np.int64) if self.test is None else self.test
 
@@ -73,10 +60,9 @@ def read_inputs(
     """
     z = read_logits(logits)
     n, k = int(z.shape[0]), int(z.shape[1])
+    given = {"calibration": calibration, "test": test, "train": train}
     nodes = {
-        "calibration": _nodes(calibration, n, "calibration"),
-        "test": _nodes(test, n, "test"),
-        "train": _nodes(train, n, "train"),
+        name: None if index is None else read_index(index, n, name) for name, index in given.items()
     }
     for name in ("calibration", "train"):
         both = _overlap(nodes[name], nodes["test"])
@@ -101,60 +87,31 @@ def read_inputs(
     )
 
 
-def _nodes(given: Any, n: int, name: str) -> IntArray | None:
-    if given is None:
-        return None
-    try:
-        index = read_nodes(given, n)
-    except (ValueError, TypeError) as error:
-        raise type(error)(f"{name}: {error}") from error
-    if index.size == 0:
-        raise ValueError(f"{name} names no node; leave it out if there is none")
-    return index
-
-
-def _overlap(first: IntArray | None, second: IntArray | None) -> IntArray:
+def _overlap(first: Ints | None, second: Ints | None) -> Ints:
     if first is None or second is None:
         return np.empty(0, dtype=np.int64)
     return np.intersect1d(first, second)
 
 
-def _labels(y: Any, nodes: dict[str, IntArray | None], n: int, k: int) -> IntArray | None:
+def _labels(y: Any, nodes: dict[str, Ints | None], n: int, k: int) -> Ints | None:
     if y is None:
         return None
-    given = as_numpy(y)
-    if given.ndim == 2 and given.shape[1] == 1:
-        given = given[:, 0]
-    if given.shape != (n,):
-        raise ValueError(
-            f"labels have shape {list(given.shape)}; expected one per node, [{n}] (labels of "
-            "nodes that are neither calibrated nor judged on may hold anything)"
-        )
-    if given.dtype.kind == "f":
-        whole = np.concatenate([given[index] for index in nodes.values() if index is not None])
-        if not np.array_equal(whole, np.rint(whole)):
-            raise ValueError("labels must be whole numbers: class indices 0..K-1")
-    elif given.dtype.kind not in "iu":
-        raise TypeError(f"labels must be whole numbers, got an array of {given.dtype}")
-    kept = np.full(n, -1, dtype=np.int64)
+    kept = np.full(n, NO_LABEL, dtype=np.int64)
     for name, index in nodes.items():
         if index is not None:
-            try:
-                kept[index] = read_labels(given, index, n, k)
-            except ValueError as error:
-                raise ValueError(f"{name}: {error}") from error
+            kept[index] = read_classes(y, index, n, k, of=name)
     return kept
 
 
-def _hide(labels: IntArray | None, index: IntArray | None) -> IntArray | None:
+def _hide(labels: Ints | None, index: Ints | None) -> Ints | None:
     if labels is None or index is None:
         return labels
     hidden = labels.copy()
-    hidden[index] = -1
+    hidden[index] = NO_LABEL
     return hidden
 
 
-def _cut(labels: IntArray | None, index: IntArray | None) -> IntArray | None:
+def _cut(labels: Ints | None, index: Ints | None) -> Ints | None:
     return None if labels is None or index is None else labels[index]
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox import calibrators
-from simi_mailbox.analysis.judged import FloatArray, as_numpy
+from simi_mailbox._arrays import Floats
 from simi_mailbox.calibrators.base import Calibrator
 from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.inputs import as_numpy, read_probabilities
 from simi_mailbox.report.inputs import ReportInputs
 from simi_mailbox.softmax import scaled_softmax
 
@@ -73,7 +74,7 @@ def run_methods(inputs: ReportInputs, methods: Methods) -> tuple[list[Outcome], 
     return outcomes, missing
 
 
-def node_temperatures(outcome: Outcome, inputs: ReportInputs) -> FloatArray | None:
+def node_temperatures(outcome: Outcome, inputs: ReportInputs) -> Floats | None:
     """Temperature of every node, for methods that have one."""
     if not isinstance(outcome.calibrator, calibrators.TemperatureCalibrator):
         return None
@@ -158,8 +159,7 @@ def _checked(name: str, given: Any, inputs: ReportInputs) -> Any:
         raise ValueError(
             f"probabilities of {name!r} have shape {list(probs.shape)}, expected {list(shape)}"
         )
-    if not np.isfinite(probs).all() or probs.min() < 0 or abs(probs.sum(1) - 1).max() > 1e-3:
-        raise ValueError(
-            f"rows of {name!r} are not probabilities: not in [0, 1] or not adding to 1"
-        )
-    return probs
+    try:
+        return read_probabilities(probs)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"rows of {name!r} are not probabilities: {error}") from error

@@ -4,7 +4,7 @@ How sure it is decides everything, so confidence is calibrated anew in every sta
 validation nodes. Wang et al. (NeurIPS 2021) introduced the scheme for graphs.
 """
 
-from simi_mailbox.data.labels import NO_LABEL
+from simi_mailbox.inputs import NO_LABEL
 from simi_mailbox.selftraining.models import Trainer
 from simi_mailbox.selftraining.problem import first_per_class
 from simi_mailbox.selftraining.record import SelfTraining, Stage

@@ -11,10 +11,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from simi_mailbox.data.labels import NO_LABEL, read_classes, split_labels
-from simi_mailbox.data.split import IntArray, Split
+from simi_mailbox.data.split import IntArray, Split, split_labels
 from simi_mailbox.graph import Graph, as_graph
-from simi_mailbox.inputs import read_features
+from simi_mailbox.inputs import NO_LABEL, read_classes, read_features
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +53,7 @@ def read_problem(
     split.check(n)
     neighbourhoods = as_graph(graph, n)
     labels, classes = split_labels(y, split, n, num_classes)
-    known = None if truth is None else read_classes(truth, n, np.arange(n), name="truth")
+    known = None if truth is None else read_classes(truth, np.arange(n), n, name="truth")
     problem = Problem(features, neighbourhoods, labels, split, classes, known)
     return problem if labels_per_class is None else _fewer(problem, labels_per_class)
 

@@ -11,9 +11,9 @@ from typing import Any, Literal
 import numpy as np
 
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.data.labels import NO_LABEL
 from simi_mailbox.data.split import IntArray, Split
 from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.inputs import NO_LABEL
 from simi_mailbox.models.settings import Settings
 from simi_mailbox.selftraining.models import Trainer, calibrated, trainer, unfitted
 from simi_mailbox.selftraining.problem import Problem, read_problem

@@ -54,7 +54,7 @@ def test_a_run_comes_back_as_it_was_written(tmp_path, run, directed):
     ("changed", "message"),
     [
         ({"y": np.zeros(5, int)}, r"labels of all 200 nodes are needed, got shape \[5\]"),
-        ({"y": np.full(N, 9)}, "node 0 of y has label 9, but the logits have classes 0..3"),
+        ({"y": np.full(N, 9)}, "node 0 of y has label 9, but the classes are 0..3"),
         ({"y": np.full(N, 0.5)}, "labels must be whole numbers"),
         ({"y": np.full(N, np.nan)}, "labels must be whole numbers"),
         ({"y": np.full(N, "cat")}, "labels must be numbers"),

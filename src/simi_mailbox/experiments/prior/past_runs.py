@@ -63,7 +63,7 @@ def checked(run: PastRun) -> PastRun:
     >>> checked(run)
     Traceback (most recent call last):
     ...
-    ValueError: node 2 of y has label 5, but the logits have classes 0..1
+    ValueError: node 2 of y has label 5, but the classes are 0..1
     """
     nodes = read_nodes(frozenset({"graph"}), "a past run", run.logits, run.graph)
     n, k = nodes.num_nodes, nodes.num_classes
@@ -78,7 +78,7 @@ def checked(run: PastRun) -> PastRun:
     calibration = read_labels(y, run.calibration, n, k, "calibration").index.numpy()
     train = None
     if run.train is not None and len(run.train):
-        train = read_index(run.train, n, "train").numpy()
+        train = read_index(run.train, n, "train")
         both = np.intersect1d(train, calibration)
         if len(both):
             raise ValueError(
@@ -109,9 +109,9 @@ def unseen(run: PastRun) -> Bools:
     """
     found: Bools = np.asarray(run.y) >= 0
     n = len(found)
-    found[read_index(run.calibration, n, "calibration").numpy()] = False
+    found[read_index(run.calibration, n, "calibration")] = False
     if run.train is not None and len(run.train):
-        found[read_index(run.train, n, "train").numpy()] = False
+        found[read_index(run.train, n, "train")] = False
     if not found.any():
         raise ValueError(
             f"{run.graph_name}: no labelled node is left beside those trained and calibrated on"

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from simi_mailbox.data.labels import split_labels
-from simi_mailbox.data.split import Split
+from simi_mailbox.data.split import Split, split_labels
 from simi_mailbox.graph import as_graph
 from simi_mailbox.models.best_epoch import Progress, keep_best, step
 from simi_mailbox.models.features import Features

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simi_mailbox.analysis.judged import IntArray
+from simi_mailbox._arrays import Ints
 from simi_mailbox.metrics import Reliability
 from simi_mailbox.report.charts.svg import Svg, join, picture, tag
 from simi_mailbox.report.words import nodes, percent
@@ -33,7 +33,7 @@ def reliability_chart(curve: Reliability, name: str, before: Reliability | None 
     return picture(WIDTH, top + STRIP + 46, label, *parts, class_="reliability")
 
 
-def confidence_chart(counts: IntArray, name: str) -> Svg:
+def confidence_chart(counts: Ints, name: str) -> Svg:
     """How many nodes have which confidence: what is left without labels."""
     bins, parts = len(counts), [_strip(counts, TOP, TALL_STRIP)]
     for b in _occupied(counts):
@@ -53,7 +53,7 @@ def _y(accuracy: float) -> float:
     return TOP + SIDE * (1 - accuracy)
 
 
-def _occupied(counts: IntArray) -> list[int]:
+def _occupied(counts: Ints) -> list[int]:
     return [int(b) for b in np.flatnonzero(counts)]
 
 
@@ -72,7 +72,7 @@ def _accuracy_axis() -> Svg:
     return join(parts)
 
 
-def _strip(counts: IntArray, top: float, height: float) -> Svg:
+def _strip(counts: Ints, top: float, height: float) -> Svg:
     """Bars of counts over the confidence axis."""
     bins, tallest, floor = len(counts), max(int(counts.max()), 1), top + height
     parts = []

@@ -8,8 +8,9 @@ import torch
 
 from simi_mailbox import ood
 from simi_mailbox.data import Split
-from simi_mailbox.data.labels import read_classes, split_labels
+from simi_mailbox.data.split import split_labels
 from simi_mailbox.graph import Graph
+from simi_mailbox.inputs import read_classes
 from simi_mailbox.models.gpn import train_gpn
 
 SPLIT = Split([0, 1, 4, 5], [2, 6], [3, 7])
@@ -33,7 +34,7 @@ def test_labels_of_other_nodes_are_not_looked_at():
     ("y", "error", "message"),
     [
         (Y + 0.5, ValueError, "whole numbers, the classes 0, 1, …; node 0 has 0.5"),
-        (Y[:5], ValueError, r"shape \[5\], expected one for each of 8 nodes"),
+        (Y[:5], ValueError, r"labels of shape \[5\]; expected one per node, \[8\]"),
         (np.full(8, "cat"), TypeError, "number the classes first"),
         (Y - 1, ValueError, "range over -1..0; expected 0..0"),
     ],
@@ -53,4 +54,4 @@ def test_labels_that_make_no_sense_are_refused_everywhere(y, error, message, use
 def test_classes_to_leave_out_are_read_from_whole_numbers_only():
     with pytest.raises(ValueError, match=r"node 1 has 0\.5"):
         ood.leave_out_classes([0, 0.5, 2], Split([0], [1], [2]), unknown=[0])
-    assert read_classes([2, 5], 2, np.array([1]), name="truth").tolist() == [5]
+    assert read_classes([2, 5], np.array([1]), 2, name="truth").tolist() == [5]
