@@ -11,21 +11,27 @@ from simi_mailbox.analysis.breakdown import (
     by_degree,
     by_distance,
 )
-from simi_mailbox.analysis.comparison import MethodComparison, compare_methods
-from simi_mailbox.analysis.curve import reliability_curve
-from simi_mailbox.analysis.groups import GroupMap, group_map
-from simi_mailbox.analysis.hyperparameter import Sensitivity, sensitivity
+from simi_mailbox.analysis.comparison import (
+    MethodComparison,
+    Sensitivity,
+    compare_methods,
+    sensitivity,
+)
+from simi_mailbox.analysis.groups import (
+    GroupMap,
+    TemperatureHistogram,
+    group_map,
+    temperature_histogram,
+)
 from simi_mailbox.analysis.judged import Judged, judge
 from simi_mailbox.analysis.neighbourhood import distance_to, neighbour_agreement
+from simi_mailbox.analysis.reliability import reliability_curve
 from simi_mailbox.analysis.similarity import (
+    CalibrationErrorVariance,
     SimilarityBar,
     SimilarityConfidence,
     similarity_bar,
     similarity_confidence,
-)
-from simi_mailbox.analysis.temperatures import TemperatureHistogram, temperature_histogram
-from simi_mailbox.analysis.variance import (
-    CalibrationErrorVariance,
     variance_of_calibration_error,
 )
 

@@ -68,7 +68,7 @@ def by_degree(probs: Any, y: Any, graph: Any, *, nodes: Any = None, bins: int = 
     (('1', '2'), [2, 1], [-0.25, 0.2])
     """
     judged = judge(probs, y, nodes)
-    degree = as_graph(graph, len(as_numpy(probs))).degree.numpy()[judged.nodes]
+    degree = as_graph(graph, judged.num_nodes).degree.numpy()[judged.nodes]
     octave = np.where(degree > 0, np.ceil(np.log2(np.maximum(degree, 1))).astype(np.int64) + 1, 0)
     present = np.unique(octave)
     labels = [_degree_label(int(k)) for k in present]
@@ -148,7 +148,7 @@ def by_distance(
     if farthest < 1:
         raise ValueError(f"farthest must be at least 1, got {farthest}")
     judged = judge(probs, y, nodes)
-    distance = distance_to(as_graph(graph, len(as_numpy(probs))), labelled)[judged.nodes]
+    distance = distance_to(as_graph(graph, judged.num_nodes), labelled)[judged.nodes]
     capped = np.where(distance < 0, farthest + 1, np.minimum(distance, farthest))
     present = np.unique(capped)
     names = [str(d) for d in range(farthest)] + [f"{farthest} or more", "out of reach"]
@@ -179,7 +179,7 @@ def by_agreement(
     (('0–50 %', '50–100 %', 'no neighbours'), [0, 1, 1])
     """
     judged = judge(probs, y, nodes)
-    s = per_node(similarity, judged, len(as_numpy(probs)), "similarity")
+    s = per_node(similarity, judged, "similarity")
     known = ~np.isnan(s)
     place = np.full(len(judged), slices, dtype=np.int64)
     place[known] = unit_bins(s[known], slices)

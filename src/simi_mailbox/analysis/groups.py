@@ -1,4 +1,4 @@
-"""The groups of a group-wise calibrator: where they lie, what they hold, what was done to them."""
+"""What a calibrator did: its groups, what they hold, and the temperatures of nodes."""
 
 from __future__ import annotations
 
@@ -70,12 +70,6 @@ class GroupMap:
         order = np.argsort(-weight, kind="stable")
         return order[weight[order] > 0][:count].astype(np.int64)
 
-    def plot(self, ax: Any = None, **options: Any) -> Any:
-        """Draw the map; see `simi_mailbox.plots.group_scatter`."""
-        from simi_mailbox.plots import group_scatter
-
-        return group_scatter(self, ax, **options)
-
 
 def group_map(
     groups: Any,
@@ -139,7 +133,7 @@ def group_map(
     accuracy = mean_of(own, judged_after.correct, count)
     return GroupMap(
         confidence=mean_of(g, everyone.confidence, count),
-        similarity=mean_of(g, per_node(similarity, everyone, n, "similarity"), count),
+        similarity=mean_of(g, per_node(similarity, everyone, "similarity"), count),
         sizes=counts_of(g, count),
         calibration_labels=labels,
         temperatures=t,
@@ -148,4 +142,56 @@ def group_map(
         said_after=mean_of(own, judged_after.confidence, count),
         accuracy=accuracy,
         gap_error=accuracy_error(accuracy, size),
+    )
+
+
+@dataclass(frozen=True)
+class TemperatureHistogram:
+    """How many nodes have which temperature.
+
+    Attributes
+    ----------
+    edges : float64 [B + 1]
+        Edges of equal width in log T; T = 1 changes nothing, above 1 lowers confidence.
+    counts : int64 [B]
+        Nodes between the edges.
+    smallest, median, largest : float
+        Of the temperatures themselves.
+    """
+
+    edges: Floats
+    counts: Ints
+    smallest: float
+    median: float
+    largest: float
+
+
+def temperature_histogram(temperatures: Any, *, bins: int = 30) -> TemperatureHistogram:
+    """Count nodes by temperature, in bins of equal width on a logarithmic scale.
+
+    Parameters
+    ----------
+    temperatures : array [n]
+        Positive temperature of every node.
+    bins : int
+        Number of bins.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> table = temperature_histogram(np.array([0.5, 1.0, 2.0]), bins=2)
+    >>> table.edges.round(2).tolist(), table.counts.tolist(), table.median
+    ([0.5, 1.0, 2.0], [1, 2], 1.0)
+    """
+    t = as_numpy(temperatures).astype(np.float64).ravel()
+    if t.size == 0:
+        raise ValueError("no temperature given")
+    if not (np.isfinite(t).all() and t.min() > 0):
+        raise ValueError("temperatures must be positive and finite")
+    low, high = np.log(t.min()), np.log(t.max())
+    if high - low < 1e-9:  # one temperature for all: a bin around it, not of width zero
+        low, high = low - 0.05, high + 0.05
+    counts, edges = np.histogram(np.log(t), bins=bins, range=(low, high))
+    return TemperatureHistogram(
+        np.exp(edges), counts.astype(np.int64), float(t.min()), float(np.median(t)), float(t.max())
     )

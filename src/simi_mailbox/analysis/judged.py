@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simi_mailbox._arrays import Array, Floats, Ints
+from simi_mailbox._arrays import Array, Bools, Floats, Ints
 from simi_mailbox.inputs import as_numpy, read_classes, read_index, read_probabilities
 
 
@@ -26,12 +26,15 @@ class Judged:
     correct : float64 [m]
         1 where the prediction is right, 0 where it is wrong, NaN where no label is known: every
         accuracy drawn from it is then NaN too, and what needs no label is still there.
+    num_nodes : int
+        All nodes of the graph, judged or not.
     """
 
     nodes: Ints
     confidence: Floats
     predicted: Ints
     correct: Floats
+    num_nodes: int
 
     def __len__(self) -> int:
         return int(self.nodes.size)
@@ -62,7 +65,8 @@ def judge(probs: Any, y: Any, nodes: Any = None) -> Judged:
     correct = np.full(rows.nodes.size, np.nan)
     if rows.labels is not None:
         correct = (rows.labels == predicted).astype(np.float64)
-    return Judged(rows.nodes, np.minimum(confidence.astype(np.float64), 1.0), predicted, correct)
+    confidence = np.minimum(confidence.astype(np.float64), 1.0)
+    return Judged(rows.nodes, confidence, predicted, correct, rows.num_nodes)
 
 
 class Rows(NamedTuple):
@@ -71,6 +75,7 @@ class Rows(NamedTuple):
     nodes: Ints
     probs: Array
     labels: Ints | None
+    num_nodes: int
 
     @property
     def known_labels(self) -> Ints:
@@ -87,15 +92,30 @@ def judged_rows(probs: Any, y: Any, nodes: Any) -> Rows:
     index = np.arange(n) if nodes is None else read_index(nodes, n, "nodes", empty=True)
     chosen = read_probabilities(p, index)
     labels = None if y is None else read_classes(y, index, *p.shape, only_these=True)
-    return Rows(index, chosen, labels)
+    return Rows(index, chosen, labels, n)
 
 
-def per_node(values: Any, judged: Judged, n: int, name: str) -> Floats:
+def per_node(values: Any, judged: Judged, name: str) -> Floats:
     """Values of the judged nodes, given for all nodes or for the judged ones only."""
     array = as_numpy(values).astype(np.float64)
-    if array.ndim != 1 or array.size not in (n, len(judged)):
+    if array.ndim != 1 or array.size not in (judged.num_nodes, len(judged)):
         raise ValueError(
-            f"{name} has shape {list(array.shape)}; expected one value per node ({n}) "
-            f"or per judged node ({len(judged)})"
+            f"{name} has shape {list(array.shape)}; expected one value per node "
+            f"({judged.num_nodes}) or per judged node ({len(judged)})"
         )
-    return array[judged.nodes] if array.size == n else array
+    return array[judged.nodes] if array.size == judged.num_nodes else array
+
+
+def judged_similarity(
+    probs: Any, y: Any, similarity: Any, nodes: Any
+) -> tuple[Judged, Floats, Bools]:
+    """The judged nodes, their neighbourhood similarity, and which of them have one."""
+    judged = judge(probs, y, nodes)
+    s = per_node(similarity, judged, "similarity")
+    outside = (s < 0) | (s > 1)
+    if outside.any():
+        raise ValueError(
+            f"similarity must lie between 0 and 1, got {s[outside][0]:.4g}; "
+            "pass the share of agreeing neighbours (neighbour_agreement)"
+        )
+    return judged, s, ~np.isnan(s)

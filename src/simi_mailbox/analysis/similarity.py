@@ -1,4 +1,4 @@
-"""Similarity × confidence: the heat maps of the paper, as arrays."""
+"""Similarity × confidence: the heat maps and the variance table of the paper, as arrays."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.analysis.cells import counts_of, mean_of, unit_bins
-from simi_mailbox.analysis.judged import judge, per_node
-from simi_mailbox.inputs import as_numpy
+from simi_mailbox.analysis.cells import counts_of, mean_of, unit_bins, variance_of
+from simi_mailbox.analysis.judged import judged_similarity
 
 Cell = Literal["paper", "own"]
 
@@ -49,12 +48,6 @@ class SimilarityConfidence:
     cell: Cell
     without_neighbours: int
 
-    def plot(self, ax: Any = None, **options: Any) -> Any:
-        """Draw the heat map; see `simi_mailbox.plots.heat_map`."""
-        from simi_mailbox.plots import heat_map
-
-        return heat_map(self, ax, **options)
-
 
 @dataclass(frozen=True)
 class SimilarityBar:
@@ -78,12 +71,6 @@ class SimilarityBar:
     accuracy: Floats
     gap: Floats
     without_neighbours: int
-
-    def plot(self, ax: Any = None, **options: Any) -> Any:
-        """Draw the bar; see `simi_mailbox.plots.similarity_bar`."""
-        from simi_mailbox.plots import similarity_bar as draw
-
-        return draw(self, ax, **options)
 
 
 def similarity_confidence(
@@ -130,10 +117,7 @@ def similarity_confidence(
     """
     if cell not in get_args(Cell):
         raise ValueError(f"cell must be 'paper' or 'own', got {cell!r}")
-    judged = judge(probs, y, nodes)
-    s = per_node(similarity, judged, len(as_numpy(probs)), "similarity")
-    _check_unit(s)
-    known = ~np.isnan(s)
+    judged, s, known = judged_similarity(probs, y, similarity, nodes)
     row = unit_bins(judged.confidence, bins)
     inside = row[known] * bins + unit_bins(s[known], bins)
     shape = (bins, bins)
@@ -171,10 +155,7 @@ def similarity_bar(
     >>> similarity_bar(p, np.array([0, 1]), [1.0, 0.0], bins=2).gap.round(2).tolist()
     [-0.7, 0.1]
     """
-    judged = judge(probs, y, nodes)
-    s = per_node(similarity, judged, len(as_numpy(probs)), "similarity")
-    _check_unit(s)
-    known = ~np.isnan(s)
+    judged, s, known = judged_similarity(probs, y, similarity, nodes)
     column = unit_bins(s[known], bins)
     confidence = mean_of(column, judged.confidence[known], bins)
     accuracy = mean_of(column, judged.correct[known], bins)
@@ -188,10 +169,68 @@ def similarity_bar(
     )
 
 
-def _check_unit(similarity: Floats) -> None:
-    outside = (similarity < 0) | (similarity > 1)
-    if outside.any():
-        raise ValueError(
-            f"similarity must lie between 0 and 1, got {similarity[outside][0]:.4g}; "
-            "pass the share of agreeing neighbours (neighbour_agreement)"
-        )
+@dataclass(frozen=True)
+class CalibrationErrorVariance:
+    """Variance of the calibration error of nodes, at three degrees of grouping.
+
+    Attributes
+    ----------
+    node_wise : float
+        Variance over all nodes of |acc(B_m) − conf(B_m)|, the error of the interval a node is in.
+    confidence : float
+        Mean over confidence intervals B_m of the variance of D(i) = |acc(B_m) − p̂_i| inside them.
+    similarity : float
+        The same inside cells of equal confidence and equal neighbourhood similarity.
+    confidence_cells, similarity_cells : int
+        How many intervals and cells hold at least two nodes and were averaged over.
+    """
+
+    node_wise: float
+    confidence: float
+    similarity: float
+    confidence_cells: int
+    similarity_cells: int
+
+
+def variance_of_calibration_error(
+    probs: Any, y: Any, similarity: Any, *, nodes: Any = None, bins: int = 10
+) -> CalibrationErrorVariance:
+    """Variance of calibration errors over all nodes, within intervals, and within cells.
+
+    D(i) = |acc(B_m) − p̂_i| for node i of confidence interval B_m;
+    V(B) = Σ_{i in B} (D(i) − mean D)² / (|B| − 1); the table holds unweighted means of V. The paper
+    prints them times 100. Cells with fewer than two nodes have no variance and are left out of
+    the mean; nodes without neighbours are in no cell.
+
+    Parameters are those of `similarity_confidence`; labels are needed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p = np.array([[0.90, 0.10], [0.92, 0.08], [0.96, 0.04], [0.98, 0.02]])
+    >>> table = variance_of_calibration_error(p, np.zeros(4, dtype=int), [1, 1, 0, 0])
+    >>> f"{table.confidence:.6f} {table.similarity:.6f}"
+    '0.001333 0.000200'
+    """
+    if y is None:
+        raise ValueError("the variance of calibration errors needs labels")
+    judged, s, known = judged_similarity(probs, y, similarity, nodes)
+    row = unit_bins(judged.confidence, bins)
+    accuracy = mean_of(row, judged.correct, bins)
+    error = np.abs(accuracy[row] - judged.confidence)
+    of_interval = np.abs(accuracy - mean_of(row, judged.confidence, bins))
+    intervals = variance_of(row, error, bins)
+    cell = row[known] * bins + unit_bins(s[known], bins)
+    cells = variance_of(cell, error[known], bins * bins)
+    return CalibrationErrorVariance(
+        node_wise=float(np.var(of_interval[row], ddof=1)) if len(judged) > 1 else float("nan"),
+        confidence=_mean(intervals),
+        similarity=_mean(cells),
+        confidence_cells=int((~np.isnan(intervals)).sum()),
+        similarity_cells=int((~np.isnan(cells)).sum()),
+    )
+
+
+def _mean(values: Any) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else float("nan")

@@ -4,15 +4,11 @@ Every function takes an analysis object and ``ax=None``, draws, and returns the 
 window and none changes matplotlib's settings. Needs ``pip install 'simi-mailbox[plot]'``.
 """
 
-from simi_mailbox.plots.composed import Column, observation_figure, sensitivity_figure
-from simi_mailbox.plots.groups import group_scatter
-from simi_mailbox.plots.heatmap import heat_map, similarity_bar
-from simi_mailbox.plots.methods import (
-    method_comparison,
-    sensitivity_curve,
-    temperature_histogram,
-)
+from simi_mailbox.plots.comparison import method_comparison, sensitivity_curve
+from simi_mailbox.plots.figures import Column, observation_figure, sensitivity_figure
+from simi_mailbox.plots.groups import group_scatter, temperature_histogram
 from simi_mailbox.plots.reliability import reliability_diagram
+from simi_mailbox.plots.similarity import heat_map, similarity_bar
 
 __all__ = [
     "Column",

@@ -1,4 +1,4 @@
-"""The groups of a calibrator on the map of similarity and confidence."""
+"""What a calibrator did: its groups on the map, and the temperatures of nodes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.analysis import GroupMap
+from simi_mailbox._extras import require
+from simi_mailbox.analysis import GroupMap, TemperatureHistogram
 from simi_mailbox.plots.style import (
+    ACCENT,
     INK,
     MUTED,
-    RULE,
     Palette,
     axes,
     diverging,
     percent,
+    quiet_scale,
     symmetric_limit,
     tidy,
 )
@@ -99,6 +101,44 @@ def group_scatter(
     return ax
 
 
+def temperature_histogram(
+    table: TemperatureHistogram, ax: Any = None, *, color: str = ACCENT
+) -> Any:
+    """Draw how many nodes have which temperature, on a logarithmic scale.
+
+    Takes what `analysis.temperature_histogram` returns, axes as `group_scatter` does, and a colour
+    for the bars.
+
+    Examples
+    --------
+    >>> from simi_mailbox.analysis import temperature_histogram as count
+    >>> temperature_histogram(count([0.5, 1.0, 2.0])).get_xscale()
+    'log'
+    """
+    ax = axes(ax, (5.0, 2.8))
+    ticker = require("matplotlib.ticker", extra="plot")
+    ax.bar(
+        table.edges[:-1],
+        table.counts,
+        width=np.diff(table.edges),
+        align="edge",
+        color=color,
+        linewidth=0,
+    )
+    low, high = table.edges[0] / 1.05, table.edges[-1] * 1.05
+    if low < 1 < high:
+        ax.axvline(1.0, color=MUTED, linestyle=(0, (4, 4)), linewidth=1)
+    ax.set_xscale("log")
+    ax.set_xlim(low, high)
+    ticks = ticker.MaxNLocator(6, steps=[1, 2, 2.5, 5]).tick_values(low, high)
+    ax.set_xticks([tick for tick in ticks if low <= tick <= high])
+    ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.xaxis.set_minor_formatter(ticker.NullFormatter())
+    ax.set(xlabel="temperature (above 1 lowers confidence)", ylabel="nodes")
+    tidy(ax, grid="y")
+    return ax
+
+
 def _median(values: Floats, weights: Ints) -> float:
     order = np.argsort(values)
     reached = np.cumsum(weights[order]) >= weights.sum() / 2
@@ -110,6 +150,4 @@ def _temperature_scale(ax: Any, marks: Any, centre: float, top: float) -> None:
     # Colours run over −log T around the centre; the ticks say T itself.
     ticks = np.linspace(-top, top, 5)
     scale.set_ticks(ticks, labels=[f"{np.exp(centre - tick):.2f}" for tick in ticks])
-    scale.outline.set_edgecolor(RULE)
-    scale.ax.tick_params(colors=MUTED, labelsize=9, length=3)
-    scale.set_label("temperature", color=INK, fontsize=9)
+    quiet_scale(scale, "temperature")

@@ -71,3 +71,10 @@ def percent(ax: Any, *which: str) -> None:
     ticker = require("matplotlib.ticker", extra="plot")
     for name in which:
         getattr(ax, f"{name}axis").set_major_formatter(ticker.PercentFormatter(1.0, decimals=None))
+
+
+def quiet_scale(scale: Any, label: str) -> None:
+    """Frame, ticks and label of a colour bar."""
+    scale.outline.set_edgecolor(RULE)
+    scale.ax.tick_params(colors=MUTED, labelsize=9, length=3)
+    scale.set_label(label, color=INK, fontsize=9)

@@ -1,4 +1,4 @@
-"""Methods held against each other, a hyper-parameter turned, temperatures counted."""
+"""Methods held against each other, and a hyper-parameter turned."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from simi_mailbox.analysis import MethodComparison, Sensitivity, TemperatureHistogram
+from simi_mailbox.analysis import MethodComparison, Sensitivity
 from simi_mailbox.plots.style import ACCENT, INK, MUTED, RULE, axes, percent, tidy
 
 _TITLES = {
@@ -125,53 +125,4 @@ def sensitivity_curve(
     ax.set(xlabel=curve.parameter, ylabel=curve.metric)
     tidy(ax, grid="y")
     ax.legend(frameon=False, fontsize=9, labelcolor=INK)
-    return ax
-
-
-def temperature_histogram(
-    table: TemperatureHistogram, ax: Any = None, *, color: str = ACCENT
-) -> Any:
-    """Draw how many nodes have which temperature, on a logarithmic scale.
-
-    Parameters
-    ----------
-    table : TemperatureHistogram
-        As of `analysis.temperature_histogram`.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure if not given.
-    color : str
-        Colour of the bars.
-
-    Returns
-    -------
-    matplotlib Axes
-
-    Examples
-    --------
-    >>> from simi_mailbox.analysis import temperature_histogram as count
-    >>> temperature_histogram(count([0.5, 1.0, 2.0])).get_xscale()
-    'log'
-    """
-    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
-
-    ax = axes(ax, (5.0, 2.8))
-    ax.bar(
-        table.edges[:-1],
-        table.counts,
-        width=np.diff(table.edges),
-        align="edge",
-        color=color,
-        linewidth=0,
-    )
-    low, high = table.edges[0] / 1.05, table.edges[-1] * 1.05
-    if low < 1 < high:
-        ax.axvline(1.0, color=MUTED, linestyle=(0, (4, 4)), linewidth=1)
-    ax.set_xscale("log")
-    ax.set_xlim(low, high)
-    ticks = MaxNLocator(6, steps=[1, 2, 2.5, 5]).tick_values(low, high)
-    ax.set_xticks([tick for tick in ticks if low <= tick <= high])
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.set(xlabel="temperature (above 1 lowers confidence)", ylabel="nodes")
-    tidy(ax, grid="y")
     return ax

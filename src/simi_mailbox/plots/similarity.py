@@ -11,12 +11,11 @@ from simi_mailbox._extras import require
 from simi_mailbox.analysis import SimilarityBar, SimilarityConfidence
 from simi_mailbox.plots.style import (
     INK,
-    MUTED,
-    RULE,
     Palette,
     axes,
     diverging,
     percent,
+    quiet_scale,
     symmetric_limit,
     tidy,
 )
@@ -71,20 +70,10 @@ def heat_map(
     ax = axes(ax, (5.2, 4.3))
     shown = np.where(table.counts >= fewest, table.gap, np.nan)
     top = symmetric_limit(shown, limit)
-    mesh = ax.pcolormesh(
-        table.similarity_edges,
-        table.confidence_edges,
-        np.ma.masked_invalid(shown),
-        cmap=diverging(palette),
-        vmin=-top,
-        vmax=top,
-        edgecolors="white",
-        linewidth=1.2,
-    )
+    mesh = _mesh(ax, table.similarity_edges, table.confidence_edges, shown, palette, top)
     if numbers:
         _write(ax, shown, table, top)
     ax.set(xlabel="neighbourhood similarity", ylabel="confidence", aspect="equal")
-    ax.set_facecolor("#f1f2f4")
     ax.set_xticks(table.similarity_edges[:: max(1, len(table.similarity_edges) // 5)])
     percent(ax, "x", "y")
     tidy(ax)
@@ -115,24 +104,28 @@ def similarity_bar(
     """
     ax = axes(ax, (5.2, 1.1))
     top = symmetric_limit(bar.gap, limit)
-    mesh = ax.pcolormesh(
-        bar.edges,
-        [0, 1],
-        np.ma.masked_invalid(bar.gap[None, :]),
-        cmap=diverging(palette),
-        vmin=-top,
-        vmax=top,
-        edgecolors="white",
-        linewidth=1.2,
-    )
+    mesh = _mesh(ax, bar.edges, [0, 1], bar.gap[None, :], palette, top)
     ax.set(xlabel="neighbourhood similarity", yticks=[])
-    ax.set_facecolor("#f1f2f4")
     percent(ax, "x")
     tidy(ax)
     ax.spines["left"].set_visible(False)
     if colorbar:
         _scale(ax, mesh)
     return ax
+
+
+def _mesh(ax: Any, x: Any, y: Any, gaps: Floats, palette: Palette, top: float) -> Any:
+    ax.set_facecolor("#f1f2f4")
+    return ax.pcolormesh(
+        x,
+        y,
+        np.ma.masked_invalid(gaps),
+        cmap=diverging(palette),
+        vmin=-top,
+        vmax=top,
+        edgecolors="white",
+        linewidth=1.2,
+    )
 
 
 def _write(ax: Any, shown: Floats, table: SimilarityConfidence, top: float) -> None:
@@ -158,8 +151,6 @@ def _scale(ax: Any, mesh: Any) -> None:
 def label_scale(scale: Any) -> None:
     """Write a colour bar of gaps in percent, and say which end is which."""
     ticker = require("matplotlib.ticker", extra="plot")
-    scale.outline.set_edgecolor(RULE)
-    scale.ax.tick_params(colors=MUTED, labelsize=9, length=3)
     percent_sign = ticker.FuncFormatter(lambda value, _: f"{100 * value:+.0f} %")
     scale.ax.yaxis.set_major_formatter(percent_sign)
-    scale.set_label(LEGEND + "\n← over-confident    under-confident →", color=INK, fontsize=9)
+    quiet_scale(scale, LEGEND + "\n← over-confident    under-confident →")

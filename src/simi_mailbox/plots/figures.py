@@ -11,10 +11,10 @@ import numpy as np
 from simi_mailbox._extras import require
 from simi_mailbox.analysis import Sensitivity, SimilarityBar, SimilarityConfidence
 from simi_mailbox.metrics import Reliability
-from simi_mailbox.plots import heatmap
-from simi_mailbox.plots.methods import sensitivity_curve
+from simi_mailbox.plots import similarity
+from simi_mailbox.plots.comparison import sensitivity_curve
 from simi_mailbox.plots.reliability import reliability_diagram
-from simi_mailbox.plots.style import INK, SERIES, Palette, diverging
+from simi_mailbox.plots.style import INK, SERIES, Palette, diverging, symmetric_limit
 
 # All in inches. A fixed grid, because matplotlib's automatic layouts give up on a row as low as
 # that of the bars; it also puts each bar exactly above its map.
@@ -88,12 +88,12 @@ def observation_figure(
             if row == "curve":
                 reliability_diagram(column.curve, ax)
             elif row == "bar":
-                heatmap.similarity_bar(column.bar, ax, palette=palette, limit=limit)
+                similarity.similarity_bar(column.bar, ax, palette=palette, limit=limit)
                 if row != rows[-1]:  # the map below has the same axis
                     ax.set_xlabel("")
                     ax.tick_params(labelbottom=False)
             else:
-                heatmap.heat_map(
+                similarity.heat_map(
                     column.heat, ax, palette=palette, limit=limit, fewest=fewest, colorbar=False
                 )
             if across:
@@ -200,12 +200,11 @@ def _heading(column: Column, first: str) -> str:
 def _limit(columns: Sequence[Column], fewest: int) -> float:
     values = [np.where(c.heat.counts >= fewest, np.abs(c.heat.gap), np.nan) for c in columns]
     values += [np.abs(c.bar.gap)[None, :] for c in columns]
-    known = np.concatenate([v[~np.isnan(v)] for v in values])
-    return float(max(known.max(), 0.01)) if known.size else 1.0
+    return symmetric_limit(np.concatenate([v.ravel() for v in values]), None)
 
 
 def _shared_scale(ax: Any, limit: float, palette: Palette) -> None:
     colors = require("matplotlib.colors", extra="plot")
     cm = require("matplotlib.cm", extra="plot")
     shades = cm.ScalarMappable(colors.Normalize(-limit, limit), diverging(palette))
-    heatmap.label_scale(ax.figure.colorbar(shades, cax=ax))
+    similarity.label_scale(ax.figure.colorbar(shades, cax=ax))
