@@ -1,63 +1,30 @@
-"""Figures of several pictures, and the command that makes those of the paper."""
-
-from types import SimpleNamespace
+"""Figures of several pictures."""
 
 import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib", reason="matplotlib is an optional extra")
-pytest.importorskip("click", reason="click is an optional extra")
-from click.testing import CliRunner
 from scipy.special import softmax
 
 from simi_mailbox import analysis, plots
-from simi_mailbox.cli.figure import FIGURES, figure
-from simi_mailbox.data import Split
 from simi_mailbox.data.synthetic import calibration_problem
-from simi_mailbox.experiments import methods
 
 
 @pytest.fixture(scope="module")
-def source():
+def column():
     problem = calibration_problem(600, 3, temperature=2.0, seed=1)
-    dataset = SimpleNamespace(
-        graph=problem.graph, y=np.asarray(problem.y), x=None, labelled=np.ones(600, dtype=bool)
-    )
-    split = Split(np.arange(100), np.arange(100, 250), np.arange(250, 600))
-    return SimpleNamespace(
-        dataset=dataset,
-        split=split,
-        logits=np.asarray(problem.logits),
-        seconds=0.0,
-        features=lambda kind: None,
-    )
-
-
-@pytest.fixture
-def banked(monkeypatch, source):
-    """A bank that holds the runs of Cora and of nothing else."""
-    monkeypatch.setattr("simi_mailbox.experiments.logits.load_logits", lambda run: source)
-    monkeypatch.setattr(
-        "simi_mailbox.experiments.logits.is_banked",
-        lambda run: run.dataset == "Cora" and run.split < 2,
-    )
-    monkeypatch.setattr("simi_mailbox.experiments.logits.missing", lambda names: {})
-
-
-def column_of(source, name="one"):
-    probs = softmax(source.logits, axis=1)
-    y, nodes = source.dataset.y, source.split.test
-    similarity = analysis.neighbour_agreement(probs, source.dataset.graph)
+    probs, y, nodes = softmax(np.asarray(problem.logits), axis=1), problem.y, range(250, 600)
+    similarity = analysis.neighbour_agreement(probs, problem.graph)
     return plots.Column(
-        name,
+        "one",
         analysis.reliability_curve(probs, y, nodes=nodes),
         analysis.similarity_bar(probs, y, similarity, nodes=nodes),
         analysis.similarity_confidence(probs, y, similarity, nodes=nodes),
     )
 
 
-def test_maps_of_one_figure_share_their_colours(source):
-    strong = column_of(source)
+def test_maps_of_one_figure_share_their_colours(column):
+    strong = column
     weak = plots.Column(
         "weak",
         strong.curve,
@@ -73,125 +40,13 @@ def test_maps_of_one_figure_share_their_colours(source):
     assert [ax.get_title() for ax in made.axes[:2]] == ["one", "weak"]
 
 
-def test_figures_refuse_nothing_and_nonsense(source):
+def test_figures_refuse_nothing_and_nonsense(column):
     with pytest.raises(ValueError, match="no method"):
         plots.observation_figure([])
     with pytest.raises(ValueError, match="some of curve, bar and heat"):
-        plots.observation_figure([column_of(source)], rows=["pie"])
+        plots.observation_figure([column], rows=["pie"])
     with pytest.raises(ValueError, match="no dataset"):
         plots.sensitivity_figure({})
-
-
-def run(*arguments):
-    return CliRunner().invoke(figure, list(arguments), catch_exceptions=False)
-
-
-@pytest.mark.filterwarnings("error")  # matplotlib only warns when a layout does not work out
-@pytest.mark.parametrize("name", ["observation", "qualitative", "reliability"])
-@pytest.mark.parametrize("suffix", ["pdf", "png"])
-def test_figures_are_written_from_banked_logits(tmp_path, banked, name, suffix):
-    out = tmp_path / f"x.{suffix}"
-    options = ("--methods", "uncalibrated,simi-mailbox", "--banked", "--runs", "3")
-    result = run(name, "--datasets", "Cora", *options, "--out", str(out))
-    assert result.exit_code == 0, result.output
-    assert "1 of 3 runs are not banked" in result.output
-    start = out.read_bytes()[:4]
-    assert start == (b"%PDF" if suffix == "pdf" else b"\x89PNG")
-
-
-def test_what_is_drawn_is_what_the_tables_measure(monkeypatch, banked, source, tmp_path):
-    drawn = []
-    real = plots.observation_figure
-
-    def keep(columns, **options):
-        drawn.extend(columns)
-        return real(columns, **options)
-
-    monkeypatch.setattr(plots, "observation_figure", keep)
-    out = str(tmp_path / "x.png")
-    run(
-        "reliability", "--datasets", "Cora", "--methods", "temperature", "--runs", "2", "--out", out
-    )
-    from simi_mailbox import metrics
-    from simi_mailbox.calibrators import TemperatureScaling
-
-    cal = TemperatureScaling().fit(source.logits, source.dataset.y, mask=source.split.val)
-    test = source.split.test
-    probs = cal.predict_proba(source.logits)[test]
-    expected = metrics.reliability(probs, source.dataset.y[test])
-    assert drawn[0].curve.counts.tolist() == (2 * expected.counts).tolist()
-    assert drawn[0].curve.ece == pytest.approx(expected.ece, abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("observation", "--out", "x.gif"), "must end in .pdf"),
-        (("observation", "--out", "no/such/x.pdf"), "no folder"),
-        (("observation", "--datasets", "Cora,Citeseer"), "draws one graph"),
-        (("observation", "--datasets", "Citeseer", "--banked"), "no logits of Citeseer"),
-        (("observation", "--datasets", "Cora", "--methods", "magic"), "unknown method 'magic'"),
-    ],
-)
-def test_what_cannot_be_drawn_is_told(banked, tmp_path, monkeypatch, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    result = run(*arguments)
-    assert result.exit_code == 1
-    assert message in result.output
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_missing_graph_is_told(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        "simi_mailbox.experiments.logits.missing", lambda names: {"Cora": "put Cora.npz here"}
-    )
-    result = run("observation", "--datasets", "Cora")
-    assert result.exit_code == 1
-    assert "Cora is missing: put Cora.npz here" in result.output
-
-
-def test_sensitivity_without_results_names_the_command_that_makes_them(tmp_path):
-    store, out = str(tmp_path / "rows.jsonl"), str(tmp_path / "x.pdf")
-    result = run("sensitivity", "--datasets", "Cora", "--store", store, "--out", out)
-    assert result.exit_code == 1
-    assert "simi-mailbox bench sensitivity --datasets Cora --backbones gcn" in result.output
-
-
-def test_sensitivity_draws_the_stored_means(tmp_path, monkeypatch):
-    from simi_mailbox.experiments.store import ResultStore
-    from simi_mailbox.experiments.tables import Selection, registry
-
-    store = ResultStore(tmp_path / "rows.jsonl")
-    units = registry.get("sensitivity").units(Selection(("Cora",), ("gcn",), runs=2))
-    for number, unit in enumerate(units):
-        for method in unit.methods:
-            groups = dict(method.overrides).get("n_groups", 1)
-            row = {"key": unit.key(method), "metrics": {"ece": 0.01 * groups + 0.001 * number}}
-            store.append(row)
-    out = tmp_path / "x.png"
-    drawn = {}
-    real = plots.sensitivity_figure
-
-    def keep(panels, **options):
-        drawn.update(panels)
-        return real(panels, **options)
-
-    monkeypatch.setattr(plots, "sensitivity_figure", keep)
-    result = run("sensitivity", "--datasets", "Cora", "--store", str(store.path), "--out", str(out))
-    assert result.exit_code == 0, result.output
-    assert out.exists()
-    named = dict(drawn["Cora"]["N"])
-    assert set(named) == {
-        "simi-mailbox",
-        "simi-mailbox-paper",
-        "simi-mailbox-oracle (reads test labels)",
-    }
-    curve = named["simi-mailbox"]
-    assert curve.values.tolist() == [5, 10, 15, 20, 25, 30]
-    np.testing.assert_allclose(curve.mean, curve.values + 0.05)
-    np.testing.assert_allclose(curve.std, 0.05)
-    assert curve.runs == 2
 
 
 def test_a_method_has_one_colour_in_all_panels_and_one_legend():
@@ -205,9 +60,3 @@ def test_a_method_has_one_colour_in_all_panels_and_one_legend():
     assert top.lines[1].get_color() == bottom.lines[0].get_color()
     assert top.lines[0].get_color() != top.lines[1].get_color()
     assert [text.get_text() for text in made.legends[0].get_texts()] == ["a", "b"]
-
-
-def test_methods_of_the_figures_are_known():
-    known = set(methods.names())
-    for _, chosen in FIGURES.values():
-        assert set(chosen) <= known

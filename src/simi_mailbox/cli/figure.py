@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from simi_mailbox.cli.outputs import check_file
+
 if TYPE_CHECKING:
     from simi_mailbox.analysis import Sensitivity
     from simi_mailbox.experiments.tables import TableResult
@@ -112,8 +114,7 @@ def figure(
 def _check(name: str, datasets: tuple[str, ...], target: Path) -> None:
     if target.suffix not in SUFFIXES:
         raise click.ClickException(f"{target} must end in {', '.join(SUFFIXES)}")
-    if not target.parent.is_dir():
-        raise click.ClickException(f"there is no folder {target.parent} to write into")
+    check_file(target)
     if not datasets:
         raise click.ClickException("--datasets names no graph")
     if name != "sensitivity" and len(datasets) > 1:

@@ -1,4 +1,7 @@
-"""Where a command will write: checked before the work, not after it."""
+"""Where a command will write: checked before the work, not after it.
+
+One rule for every command: folders that are missing are made.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ def check_file(path: Path) -> None:
     --------
     >>> check_file(Path(tempfile.gettempdir()))
     Traceback (most recent call last):
-    click.exceptions.ClickException: cannot write ...: it is a folder
+    click.exceptions.ClickException: cannot write ...: it is a folder; name a file in it
     """
     if path.is_dir():
-        raise click.ClickException(f"cannot write {path}: it is a folder")
+        raise click.ClickException(f"cannot write {path}: it is a folder; name a file in it")
     if not path.exists():
         check_folder(path.parent)
     elif path.is_file():  # neither a pipe nor a device, which opening may disturb

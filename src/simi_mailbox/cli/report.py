@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from simi_mailbox.cli.outputs import check_file
+
 _FILE = click.Path(path_type=Path)
 
 
@@ -53,7 +55,7 @@ def report(
 
     given = {"edges": edges, "labels": labels, "calibration": calibration}
     given |= {"test": test, "train": train, "classes": classes}
-    _check_target(out)
+    check_file(out)
     try:
         parts = _read(source, given)
         written = write_report(
@@ -72,14 +74,6 @@ def report(
     except (ValueError, TypeError, OSError, SolverError) as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"wrote {written} ({written.stat().st_size / 1e6:.1f} MB)")
-
-
-def _check_target(out: Path) -> None:
-    """Fail before the work, not after it."""
-    if out.is_dir():
-        raise click.ClickException(f"{out} is a folder; name a file, such as {out / 'report.html'}")
-    if not out.parent.is_dir():
-        raise click.ClickException(f"there is no folder {out.parent} to write into")
 
 
 def _read(source: Path, given: dict[str, Path | None]) -> dict[str, Any]:

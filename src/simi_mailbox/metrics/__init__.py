@@ -5,8 +5,7 @@ Definitions, conventions and what each metric is for: ``docs/metrics.md``.
 
 from simi_mailbox.metrics.binning import BinnedCounts
 from simi_mailbox.metrics.bootstrap import Interval, bootstrap_interval
-from simi_mailbox.metrics.calibration_error import classwise_ece, ece
-from simi_mailbox.metrics.debiased import debiased_ece, debiased_of
+from simi_mailbox.metrics.calibration_error import classwise_ece, debiased_ece, debiased_of, ece
 from simi_mailbox.metrics.diagram import Reliability, reliability, reliability_of
 from simi_mailbox.metrics.edgewise import edgewise_brier, edgewise_ece, edgewise_nll
 from simi_mailbox.metrics.kde import kde_ece

@@ -13,8 +13,7 @@ import numpy as np
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.metrics._inputs import Checked, check, to_numpy, top_label
 from simi_mailbox.metrics.binning import BinnedCounts, check_binning, width_edges, width_index
-from simi_mailbox.metrics.calibration_error import classwise_ece, ece
-from simi_mailbox.metrics.debiased import debiased_ece, debiased_of
+from simi_mailbox.metrics.calibration_error import classwise_ece, debiased_ece, debiased_of, ece
 from simi_mailbox.metrics.diagram import check_level
 from simi_mailbox.metrics.kde import kde_ece
 from simi_mailbox.metrics.scores import accuracy, brier, nll, node_accuracy, node_brier, node_nll

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from simi_mailbox.metrics._inputs import check, top_label
 from simi_mailbox.metrics.binning import bin_outcomes, check_binning
-from simi_mailbox.metrics.calibration_error import classwise_ece_of
-from simi_mailbox.metrics.debiased import debiased_of
+from simi_mailbox.metrics.calibration_error import classwise_ece_of, debiased_of
 from simi_mailbox.metrics.kde import kde_ece_of
 from simi_mailbox.metrics.scores import node_brier, node_nll
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from simi_mailbox import __version__
 from simi_mailbox._extras import require
-from simi_mailbox.report import charts, reading, words
+from simi_mailbox.report import charts, formatting, sentences
 from simi_mailbox.report.content import Content, View
 
 MOST_CLASSES = 200
@@ -34,7 +34,7 @@ def render(content: Content) -> str:
     html: str = _template().render(
         content=_Shown(content, panels),
         facts=_facts(content),
-        verdict=reading.verdict(content),
+        verdict=sentences.verdict(content),
         figures=_figures(content) if content.has_labels else [],
         judged=len(content.before.judged),
         best=_best(content.views) if content.has_labels else {},
@@ -71,11 +71,11 @@ def _template() -> Any:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters.update(
-        percent=words.percent,
-        points=words.points,
-        count=words.count,
-        nodes=words.nodes,
-        number=words.number,
+        percent=formatting.percent,
+        points=formatting.points,
+        count=formatting.count,
+        nodes=formatting.nodes,
+        number=formatting.number,
         raw=_raw,
     )
     environment.globals.update(gap_bar=charts.gap_bar, score_strip=charts.score_strip)
@@ -134,13 +134,13 @@ def _panel(view: View, content: Content, limit: float) -> SimpleNamespace:
         reliability=charts.confidence_chart(view.histogram, label)
         if view.curve is None
         else charts.reliability_chart(view.curve, label, None if view is first else first.curve),
-        examples=reading.examples(view) if known else [],
-        direction=reading.direction(view) if known else "",
-        standing=reading.standing(view) if known else "",
-        change="" if view is first else reading.change(first, view),
+        examples=sentences.examples(view) if known else [],
+        direction=sentences.direction(view) if known else "",
+        standing=sentences.standing(view) if known else "",
+        change="" if view is first else sentences.change(first, view),
         bins=_bin_rows(view),
         heat_chart=heat,
-        heat_reading=reading.corners(view),
+        heat_reading=sentences.corners(view),
         slice_charts=[
             (_slice_title(table.by, content), charts.slice_chart(table, label))
             for table in view.slices
@@ -156,7 +156,7 @@ def _bin_rows(view: View) -> list[SimpleNamespace]:
     bins = len(view.histogram)
     return [
         SimpleNamespace(
-            range=f"{100 * b / bins:.0f}–{words.percent((b + 1) / bins, 0)}",
+            range=f"{100 * b / bins:.0f}–{formatting.percent((b + 1) / bins, 0)}",
             count=int(view.histogram[b]),
             said=math.nan if view.curve is None else float(view.curve.confidence[b]),
             right=math.nan if view.curve is None else float(view.curve.accuracy[b]),
@@ -167,14 +167,14 @@ def _bin_rows(view: View) -> list[SimpleNamespace]:
 
 def _facts(content: Content) -> list[str]:
     inputs = content.inputs
-    facts = [words.nodes(inputs.num_nodes), f"{words.count(inputs.num_classes)} classes"]
+    facts = [formatting.nodes(inputs.num_nodes), f"{formatting.count(inputs.num_classes)} classes"]
     if inputs.graph is not None:
         share = 1 if inputs.graph.is_directed else 2
-        facts.insert(1, f"{words.count(inputs.graph.num_entries // share)} edges")
+        facts.insert(1, f"{formatting.count(inputs.graph.num_entries // share)} edges")
     if inputs.calibration is not None:
-        facts.append(f"calibrated on {words.count(inputs.calibration.size)}")
+        facts.append(f"calibrated on {formatting.count(inputs.calibration.size)}")
     if content.has_labels:
-        facts.append(f"judged on {words.count(len(content.before.judged))}")
+        facts.append(f"judged on {formatting.count(len(content.before.judged))}")
     return facts
 
 
@@ -190,27 +190,27 @@ def _figures(content: Content) -> list[SimpleNamespace]:
     return [
         SimpleNamespace(
             name="Calibration error",
-            old="" if alone else words.percent(old.values["ece"]),
-            new=words.percent(new.values["ece"]),
-            note=f"{words.percent(new.ece.low)} to {words.percent(new.ece.high)}, "
-            f"{100 * new.ece.level:.0f}{words.THIN}% interval",
+            old="" if alone else formatting.percent(old.values["ece"]),
+            new=formatting.percent(new.values["ece"]),
+            note=f"{formatting.percent(new.ece.low)} to {formatting.percent(new.ece.high)}, "
+            f"{100 * new.ece.level:.0f}{formatting.THIN}% interval",
         ),
         SimpleNamespace(
             name="By chance alone",
             old="",
-            new=words.percent(new.floor.mean),
+            new=formatting.percent(new.floor.mean),
             note="for a perfectly calibrated model",
         ),
         SimpleNamespace(
             name="Log-loss",
-            old="" if alone else words.number(old.values["nll"]),
-            new=words.number(new.values["nll"]),
+            old="" if alone else formatting.number(old.values["nll"]),
+            new=formatting.number(new.values["nll"]),
             note="lower is better",
         ),
         SimpleNamespace(
             name="Accuracy",
-            old="" if unchanged else words.percent(old.values["accuracy"]),
-            new=words.percent(same_accuracy),
+            old="" if unchanged else formatting.percent(old.values["accuracy"]),
+            new=formatting.percent(same_accuracy),
             note=""
             if alone
             else "no predicted class changes"
@@ -268,7 +268,7 @@ def _grouped(content: Content, panels: list[SimpleNamespace]) -> list[SimpleName
                 if first
                 else None,
                 after_chart=charts.group_chart(view.groups, panel.label, after=True, limit=limit),
-                worst=reading.worst_groups(view) if content.has_labels else [],
+                worst=sentences.worst_groups(view) if content.has_labels else [],
                 group_rows=_group_rows(view),
             )
         )
@@ -324,7 +324,7 @@ def _settings(content: Content) -> list[tuple[str, str]]:
     inputs = content.inputs
     rows = [(_label(view, content), view.settings) for view in content.views]
     for name, index in (("Calibration nodes", inputs.calibration), ("Judged on", inputs.test)):
-        rows.append((name, "not given" if index is None else words.nodes(index.size)))
+        rows.append((name, "not given" if index is None else formatting.nodes(index.size)))
     if inputs.graph is not None:
         rows.append(("Graph", f"{inputs.graph!r}, fingerprint {inputs.graph.fingerprint()}"))
     rows.append(("Bins", "15 of equal width for errors and curves, 10 × 10 for the heat map"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from simi_mailbox.analysis import TemperatureHistogram
-from simi_mailbox.report.charts.svg import Svg, picture, tag
-from simi_mailbox.report.words import nodes, number, percent
+from simi_mailbox.report.charts.svg import Svg, picture, tag, text
+from simi_mailbox.report.formatting import nodes, number, percent
 
 
 def score_strip(value: float, low: float, high: float, floor: float, top: float) -> Svg:
@@ -95,16 +95,7 @@ def histogram(table: TemperatureHistogram, name: str) -> Svg:
     parts.append(tag("line", x1=left, x2=left + width, y1=floor, y2=floor, class_="base"))
     for step in range(5):
         value = float(np.exp(low + (high - low) * step / 4))
-        parts.append(
-            tag(
-                "text",
-                number(value, 2),
-                x=x(value),
-                y=floor + 18,
-                class_="tick",
-                text_anchor="middle",
-            )
-        )
+        parts.append(text(number(value, 2), x(value), floor + 18))
     if low < 0 < high:
         parts.append(tag("line", x1=x(1.0), x2=x(1.0), y1=top, y2=floor, class_="diagonal"))
     label = f"Temperatures of nodes, {name}: median {number(table.median, 2)}"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from simi_mailbox.analysis import GroupMap
-from simi_mailbox.report.charts.svg import Svg, picture, tag
-from simi_mailbox.report.charts.ticks import ticks
-from simi_mailbox.report.words import count, nodes, number, percent, points
+from simi_mailbox.report.charts.svg import Svg, picture, tag, text, ticks, upright
+from simi_mailbox.report.formatting import count, nodes, number, percent, points
 
 LEFT, TOP, SIDE_X, SIDE_Y = 46.0, 12.0, 400.0, 300.0
 WIDTH, HEIGHT = LEFT + SIDE_X + 14, TOP + SIDE_Y + 52
@@ -26,21 +25,10 @@ def group_chart(groups: GroupMap, name: str, *, after: bool, limit: float) -> Sv
     for said in ticks(said_low, said_high):
         y = _y((said - said_low) / (said_high - said_low))
         parts.append(tag("line", x1=LEFT, x2=LEFT + SIDE_X, y1=y, y2=y, class_="grid"))
-        parts.append(
-            tag("text", f"{100 * said:.3g}", x=LEFT - 8, y=y + 4, class_="tick", text_anchor="end")
-        )
+        parts.append(text(f"{100 * said:.3g}", LEFT - 8, y + 4, "end"))
     for similarity in ticks(low, high):
         x = _x((similarity - low) / (high - low))
-        parts.append(
-            tag(
-                "text",
-                f"{similarity:g}",
-                x=x,
-                y=TOP + SIDE_Y + 18,
-                class_="tick",
-                text_anchor="middle",
-            )
-        )
+        parts.append(text(f"{similarity:g}", x, TOP + SIDE_Y + 18))
     # Large circles first, so that small ones stay visible and reachable.
     for k in sorted(there.tolist(), key=lambda k: -groups.sizes[k]):
         radius = max(SMALLEST, LARGEST * (groups.sizes[k] / groups.sizes.max()) ** 0.5)
@@ -60,24 +48,9 @@ def group_chart(groups: GroupMap, name: str, *, after: bool, limit: float) -> Sv
             )
         )
     parts.append(
-        tag(
-            "text",
-            "similarity to neighbours (mailbox)",
-            x=LEFT + SIDE_X / 2,
-            y=HEIGHT - 8,
-            class_="axis",
-            text_anchor="middle",
-        )
+        text("similarity to neighbours (mailbox)", LEFT + SIDE_X / 2, HEIGHT - 8, class_="axis")
     )
-    parts.append(
-        tag(
-            "text",
-            "said before, %",
-            transform=f"translate(13 {TOP + SIDE_Y / 2:.0f}) rotate(-90)",
-            class_="axis",
-            text_anchor="middle",
-        )
-    )
+    parts.append(upright("said before, %", TOP + SIDE_Y / 2))
     state = "after" if after else "before"
     label = f"Groups of {name} by similarity and confidence, gap {state} calibration"
     return picture(WIDTH, HEIGHT, label, *parts, class_="groups")

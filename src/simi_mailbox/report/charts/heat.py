@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from simi_mailbox.analysis import SimilarityBar, SimilarityConfidence
-from simi_mailbox.report.charts.svg import Svg, join, picture, tag
-from simi_mailbox.report.words import nodes, percent, points
+from simi_mailbox.report.charts.svg import Svg, join, picture, tag, text, upright
+from simi_mailbox.report.formatting import nodes, percent, points
 
 LEFT, TOP, SIDE = 46.0, 52.0, 400.0
 BAR_TOP, BAR = 12.0, 26.0
@@ -94,48 +94,15 @@ def _frame(rows: int, columns: int) -> Svg:
     parts = []
     for k in range(0, rows + 1, max(1, rows // 5)):
         y = TOP + SIDE * (1 - k / rows)
-        parts.append(
-            tag(
-                "text",
-                f"{100 * k / rows:.0f}",
-                x=LEFT - 8,
-                y=y + 4,
-                class_="tick",
-                text_anchor="end",
-            )
-        )
+        parts.append(text(f"{100 * k / rows:.0f}", LEFT - 8, y + 4, "end"))
     for k in range(0, columns + 1, max(1, columns // 5)):
         x = LEFT + SIDE * k / columns
-        parts.append(
-            tag(
-                "text",
-                f"{100 * k / columns:.0f}",
-                x=x,
-                y=TOP + SIDE + 18,
-                class_="tick",
-                text_anchor="middle",
-            )
-        )
+        parts.append(text(f"{100 * k / columns:.0f}", x, TOP + SIDE + 18))
     parts.append(
-        tag(
-            "text",
-            "neighbours given the same class, %",
-            x=LEFT + SIDE / 2,
-            y=TOP + SIDE + 40,
-            class_="axis",
-            text_anchor="middle",
-        )
+        text("neighbours given the same class, %", LEFT + SIDE / 2, TOP + SIDE + 40, class_="axis")
     )
-    parts.append(
-        tag(
-            "text",
-            "said to be sure, %",
-            transform=f"translate(13 {TOP + SIDE / 2:.0f}) rotate(-90)",
-            class_="axis",
-            text_anchor="middle",
-        )
-    )
-    parts.append(tag("text", "all", x=LEFT - 8, y=BAR_TOP + 17, class_="tick", text_anchor="end"))
+    parts.append(upright("said to be sure, %", TOP + SIDE / 2))
+    parts.append(text("all", LEFT - 8, BAR_TOP + 17, "end"))
     return join(parts)
 
 
@@ -175,16 +142,10 @@ def _cell_tip(table: SimilarityConfidence, row: int, column: int, known: bool) -
 def _scale(limit: float) -> Svg:
     steps, width = 11, 36.0
     start = LEFT + SIDE / 2 - steps * width / 2
+    stop = start + steps * width - 2
     parts = [
         tag("text", f"{points(-limit, 0)} says too much", x=start, y=SCALE_TOP + 28, class_="tick"),
-        tag(
-            "text",
-            f"says too little {points(limit, 0)}",
-            x=start + steps * width - 2,
-            y=SCALE_TOP + 28,
-            class_="tick",
-            text_anchor="end",
-        ),
+        text(f"says too little {points(limit, 0)}", stop, SCALE_TOP + 28, "end"),
     ]
     for k in range(steps):
         gap = limit * (2 * k / (steps - 1) - 1)

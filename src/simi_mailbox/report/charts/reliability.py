@@ -6,13 +6,14 @@ import numpy as np
 
 from simi_mailbox._arrays import Ints
 from simi_mailbox.metrics import Reliability
-from simi_mailbox.report.charts.svg import Svg, join, picture, tag
-from simi_mailbox.report.words import nodes, percent
+from simi_mailbox.report.charts.svg import Svg, join, picture, tag, text, upright
+from simi_mailbox.report.formatting import nodes, percent
 
 LEFT, TOP, SIDE = 46.0, 12.0, 400.0
 STRIP = 58.0
 TALL_STRIP = 170.0
 WIDTH = LEFT + SIDE + 14
+FIFTHS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 FEW = 10
 """Bins of fewer nodes are drawn hollow and not joined."""
 
@@ -59,16 +60,12 @@ def _occupied(counts: Ints) -> list[int]:
 
 def _accuracy_axis() -> Svg:
     parts = []
-    for share in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0):
+    for share in FIFTHS:
         y = _y(share)
         parts.append(tag("line", x1=LEFT, x2=LEFT + SIDE, y1=y, y2=y, class_="grid"))
-        text = f"{100 * share:.0f}"
-        parts.append(tag("text", text, x=LEFT - 8, y=y + 4, class_="tick", text_anchor="end"))
+        parts.append(text(f"{100 * share:.0f}", LEFT - 8, y + 4, "end"))
     parts.append(tag("line", x1=_x(0), y1=_y(0), x2=_x(1), y2=_y(1), class_="diagonal"))
-    middle = f"translate(13 {TOP + SIDE / 2:.0f}) rotate(-90)"
-    parts.append(
-        tag("text", "were right, %", transform=middle, class_="axis", text_anchor="middle")
-    )
+    parts.append(upright("were right, %", TOP + SIDE / 2))
     return join(parts)
 
 
@@ -89,21 +86,8 @@ def _strip(counts: Ints, top: float, height: float) -> Svg:
             )
         )
     parts.append(tag("line", x1=LEFT, x2=LEFT + SIDE, y1=floor, y2=floor, class_="base"))
-    for share in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0):
-        text = f"{100 * share:.0f}"
-        parts.append(
-            tag("text", text, x=_x(share), y=floor + 18, class_="tick", text_anchor="middle")
-        )
-    parts.append(
-        tag(
-            "text",
-            "said to be sure, %",
-            x=LEFT + SIDE / 2,
-            y=floor + 40,
-            class_="axis",
-            text_anchor="middle",
-        )
-    )
+    parts += [text(f"{100 * share:.0f}", _x(share), floor + 18) for share in FIFTHS]
+    parts.append(text("said to be sure, %", LEFT + SIDE / 2, floor + 40, class_="axis"))
     return join(parts)
 
 

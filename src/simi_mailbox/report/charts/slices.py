@@ -7,9 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from simi_mailbox.analysis import Breakdown
-from simi_mailbox.report.charts.svg import Svg, join, picture, tag
-from simi_mailbox.report.charts.ticks import ticks
-from simi_mailbox.report.words import count, nodes, percent, points
+from simi_mailbox.report.charts.svg import Svg, join, picture, tag, text, ticks
+from simi_mailbox.report.formatting import count, nodes, percent, points
 
 LEFT, SIDE, RIGHT, ROW, TOP, BOTTOM = 124.0, 206.0, 62.0, 32.0, 8.0, 28.0
 WIDTH = LEFT + SIDE + RIGHT
@@ -29,16 +28,7 @@ def slice_chart(table: Breakdown, name: str) -> Svg:
         parts.append(
             tag("line", x1=x(share), x2=x(share), y1=TOP, y2=height - BOTTOM, class_="grid")
         )
-        parts.append(
-            tag(
-                "text",
-                f"{100 * share:.3g}{'%' if share == high else ''}",
-                x=x(share),
-                y=height - 8,
-                class_="tick",
-                text_anchor="middle",
-            )
-        )
+        parts.append(text(f"{100 * share:.3g}{'%' if share == high else ''}", x(share), height - 8))
     for row, which in enumerate(shown):
         parts.append(_row(table, int(which), TOP + ROW * (row + 0.5), x))
     return picture(WIDTH, height, f"Said and right by {table.by}, {name}", *parts, class_="slices")
@@ -55,8 +45,8 @@ def _span(
 def _row(table: Breakdown, k: int, y: float, place: Callable[[float], float]) -> Svg:
     said, right = float(table.confidence[k]), float(table.accuracy[k])
     parts = [
-        tag("text", table.labels[k], x=LEFT - 14, y=y + 4, class_="name", text_anchor="end"),
-        tag("text", count(table.counts[k]), x=WIDTH, y=y + 4, class_="tick", text_anchor="end"),
+        text(table.labels[k], LEFT - 14, y + 4, "end", class_="name"),
+        text(count(table.counts[k]), WIDTH, y + 4, "end"),
     ]
     tip = f"{table.labels[k]} · {nodes(table.counts[k])} · said {percent(said)}"
     if not np.isnan(right):
@@ -79,14 +69,6 @@ def _row(table: Breakdown, k: int, y: float, place: Callable[[float], float]) ->
         parts.append(tag("circle", cx=place(right), cy=y, r=5.0, class_="dot"))
     parts.append(tag("circle", cx=place(said), cy=y, r=5.0, class_="dot said"))
     parts.append(
-        tag(
-            "rect",
-            x=0,
-            y=y - ROW / 2,
-            width=WIDTH,
-            height=ROW,
-            class_="mark column",
-            data_tip=tip,
-        )
+        tag("rect", x=0, y=y - ROW / 2, width=WIDTH, height=ROW, class_="mark column", data_tip=tip)
     )
     return join(parts)

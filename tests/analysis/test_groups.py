@@ -1,49 +1,9 @@
-"""Reliability bands, groups, comparisons, temperatures and sensitivity as arrays."""
+"""What a calibrator did: groups and temperatures as arrays."""
 
 import numpy as np
 import pytest
 
-from simi_mailbox import metrics
-from simi_mailbox.analysis import (
-    compare_methods,
-    group_map,
-    reliability_curve,
-    sensitivity,
-    temperature_histogram,
-)
-
-
-def test_band_agrees_with_resampling_the_nodes_themselves(rng):
-    probs = rng.dirichlet([3.0, 1.0], size=500)
-    y = (rng.random(500) > 0.8).astype(int)
-    curve = reliability_curve(probs, y, bins=5, draws=4000, seed=1)
-    resampled = []
-    for _ in range(1500):
-        chosen = rng.integers(0, 500, 500)
-        resampled.append(metrics.reliability(probs[chosen], y[chosen], bins=5).accuracy)
-    full = curve.counts > 20
-    assert full.sum() == 3
-    low, high = np.quantile(np.array(resampled)[:, full], [0.025, 0.975], axis=0)
-    np.testing.assert_allclose(curve.low[full], low, atol=0.02)
-    np.testing.assert_allclose(curve.high[full], high, atol=0.02)
-
-
-def test_band_of_a_bin_that_is_all_right_is_not_a_point():
-    probs = np.tile([0.95, 0.05], (3, 1))
-    curve = reliability_curve(probs, np.zeros(3, dtype=int), bins=10)
-    assert curve.accuracy[9] == 1.0
-    assert curve.low[9] < 0.5
-
-
-def test_curve_is_that_of_the_chosen_nodes(rng):
-    probs = rng.dirichlet([3.0, 1.0], size=100)
-    y = np.zeros(100, dtype=int)
-    curve = reliability_curve(probs, y, nodes=np.arange(40))
-    expected = metrics.reliability(probs[:40], y[:40])
-    np.testing.assert_array_equal(curve.accuracy, expected.accuracy)
-    assert curve.ece == expected.ece
-    same = reliability_curve(probs, y[:40], nodes=np.arange(40))
-    np.testing.assert_array_equal(same.low, curve.low)
+from simi_mailbox.analysis import group_map, temperature_histogram
 
 
 @pytest.fixture
@@ -109,23 +69,6 @@ def test_group_map_refuses_what_does_not_fit(table):
         group_map(groups, before, after, **{**given, "temperatures": [1.0, 2.0]})
 
 
-def test_comparison_holds_the_metrics_of_the_chosen_nodes(rng):
-    probs = {"a": rng.dirichlet([3.0, 1.0], size=120), "b": rng.dirichlet([1.0, 1.0], size=120)}
-    y = rng.integers(0, 2, 120)
-    table = compare_methods(probs, y, nodes=np.arange(100), draws=60)
-    for k, p in enumerate(probs.values()):
-        assert table.values[k] == metrics.ece(p[:100], y[:100])
-        assert table.floor[k] == metrics.noise_floor(p[:100]).mean
-    assert (table.low <= table.high).all()
-    scores = compare_methods(probs, y, metric="nll", draws=60)
-    assert np.isnan(scores.floor).all()
-    assert scores.values[0] == metrics.nll(probs["a"], y)
-    with pytest.raises(ValueError, match="metric must be one of"):
-        compare_methods(probs, y, metric="auc")
-    with pytest.raises(ValueError, match="at least one"):
-        compare_methods({}, y)
-
-
 def test_temperature_histogram_counts_every_node(rng):
     t = np.exp(rng.normal(size=500))
     table = temperature_histogram(t, bins=12)
@@ -145,13 +88,3 @@ def test_one_temperature_for_all_is_one_bin_of_some_width():
 def test_temperatures_must_be_positive(bad):
     with pytest.raises(ValueError, match="temperature"):
         temperature_histogram(np.array(bad))
-
-
-def test_sensitivity_means_over_runs_and_refuses_ragged_input():
-    curve = sensitivity([1, 2], [[1, 3], [2, 2]], parameter="λ", reference=[4.0, 6.0])
-    assert curve.mean.tolist() == [2.0, 2.0]
-    assert curve.std.tolist() == [1.0, 0.0]
-    assert curve.reference == 5.0
-    assert curve.runs == 2
-    with pytest.raises(ValueError, match=r"shape \[values, runs\]"):
-        sensitivity([1, 2, 3], [[1, 3], [2, 2]], parameter="λ")

@@ -116,7 +116,18 @@ def test_bad_files_are_told_in_a_sentence_and_nothing_is_written(folder, argumen
 
 
 def test_targets_are_checked_before_the_work(folder):
-    for target, message in ((folder, "is a folder"), (folder / "no" / "r.html", "no folder")):
+    targets = (
+        (folder, "it is a folder; name a file in it"),
+        (folder / "y.npy" / "r.html", "cannot write into"),
+    )
+    for target, message in targets:
         result = CliRunner().invoke(report, [str(folder / "logits.npy"), "--out", str(target)])
         assert result.exit_code == 1
         assert message in result.output
+
+
+def test_folders_that_are_missing_are_made(folder):
+    target = folder / "new" / "folder" / "r.html"
+    command = [str(folder / "logits.npy"), "--methods", "temperature", "--out", str(target)]
+    assert CliRunner().invoke(report, command).exit_code == 0
+    assert target.is_file()

@@ -8,7 +8,7 @@ import numpy as np
 
 from simi_mailbox.analysis import Judged
 from simi_mailbox.report.content import Content, View
-from simi_mailbox.report.words import count, nodes, percent
+from simi_mailbox.report.formatting import count, nodes, percent
 
 LEVELS = (0.6, 0.7, 0.8, 0.9)
 HALF_WIDTH = 0.05

@@ -3,7 +3,7 @@
 import numpy as np
 
 from simi_mailbox.analysis import judge
-from simi_mailbox.report import gather, read_inputs, reading
+from simi_mailbox.report import gather, read_inputs, sentences
 
 
 def judged(confidence, accuracy, count):
@@ -31,14 +31,14 @@ def words(pieces):
 
 def test_the_sentence_of_the_issue():
     made = content([(0.90, 0.81, 200), (0.99, 0.89, 300)], [(0.81, 200), (0.90, 300)])
-    assert words(reading.verdict(made)) == (
+    assert words(sentences.verdict(made)) == (
         "Among nodes said to be about 90 % sure, 81 % were right. After ours: 89 %."
     )
 
 
 def test_too_few_nodes_make_no_such_sentence():
     made = content([(0.99, 0.5, 100), (0.9, 0.1, 10)])
-    assert words(reading.verdict(made)).startswith("On average this model says it is 98 % sure")
+    assert words(sentences.verdict(made)).startswith("On average this model says it is 98 % sure")
 
 
 def test_level_is_the_one_whose_gap_stands_out_most():
@@ -46,26 +46,26 @@ def test_level_is_the_one_whose_gap_stands_out_most():
         np.concatenate([np.tile([0.8, 0.2], (400, 1)), np.tile([0.6, 0.4], (40, 1))]),
         np.concatenate([np.repeat([0, 1], [200, 200]), np.repeat([0, 1], [22, 18])]),
     )
-    assert reading.telling_level(both, both) == 0.8
-    assert reading.telling_level(judged(0.9, 0.5, 29), judged(0.9, 0.5, 29)) is None
+    assert sentences.telling_level(both, both) == 0.8
+    assert sentences.telling_level(judged(0.9, 0.5, 29), judged(0.9, 0.5, 29)) is None
 
 
 def test_direction_is_named_only_beyond_noise():
     over = content([(0.9, 0.5, 500)]).before
     under = content([(0.6, 0.9, 500)]).before
     fair = content([(0.8, 0.79, 100)]).before
-    assert reading.direction(over).endswith(": over-confident.")
-    assert reading.direction(under).endswith(": under-confident.")
-    assert reading.direction(fair).endswith("what it says holds.")
+    assert sentences.direction(over).endswith(": over-confident.")
+    assert sentences.direction(under).endswith(": under-confident.")
+    assert sentences.direction(fair).endswith("what it says holds.")
 
 
 def test_standing_is_held_against_chance():
-    assert "cannot be told from perfect" in reading.standing(content([(0.8, 0.8, 100)]).before)
-    assert "off by more than chance" in reading.standing(content([(0.9, 0.5, 500)]).before)
+    assert "cannot be told from perfect" in sentences.standing(content([(0.8, 0.8, 100)]).before)
+    assert "off by more than chance" in sentences.standing(content([(0.9, 0.5, 500)]).before)
 
 
 def test_examples_leave_out_levels_with_few_nodes():
-    lines = reading.examples(content([(0.9, 0.8, 100), (0.7, 0.5, 20)]).before)
+    lines = sentences.examples(content([(0.9, 0.8, 100), (0.7, 0.5, 20)]).before)
     assert [line.replace("\u202f", " ") for line in lines] == [
         "Of 100 nodes said to be 90 % sure, 80 % were right."
     ]
@@ -73,9 +73,9 @@ def test_examples_leave_out_levels_with_few_nodes():
 
 def test_change_names_direction_and_changed_classes():
     made = content([(0.9, 0.8, 100)], [(0.7, 100)])
-    text = reading.change(*made.views).replace("\u202f", " ")
+    text = sentences.change(*made.views).replace("\u202f", " ")
     assert text == (
         "It lowers the mean confidence from 90.0 % to 70.0 %. No predicted class changes."
     )
     flipped = content([(0.9, 0.8, 100)], [(0.7, 99), (0.3, 1)])
-    assert "The predicted class of 1 of 100 nodes changes." in reading.change(*flipped.views)
+    assert "The predicted class of 1 of 100 nodes changes." in sentences.change(*flipped.views)

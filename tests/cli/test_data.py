@@ -8,8 +8,7 @@ import pytest
 
 from simi_mailbox.data import catalogue, files
 from simi_mailbox.data.catalogue import Entry
-
-from .conftest import Arrays
+from tests.data.conftest import Arrays
 
 pytest.importorskip("click", reason="the command line is an optional dependency")
 pytest.importorskip("rich", reason="the command line is an optional dependency")
