@@ -53,7 +53,7 @@ def by_degree(probs: Any, y: Any, graph: Any, *, nodes: Any = None, bins: int = 
     Parameters
     ----------
     probs, y, nodes
-        As in `similarity_confidence`.
+        As in `judge`.
     graph
         A `Graph` or anything that `as_graph` reads.
     bins : int

@@ -66,10 +66,8 @@ def compare_methods(
     ----------
     probs : mapping of str to array [n, K]
         Probabilities of all nodes by name of method.
-    y : array [n] or [m]
-        Labels, of all nodes or of the judged ones.
-    nodes : array, optional
-        The nodes to judge; all if not given.
+    y, nodes
+        As in `judge`; labels are needed.
     metric : {"ece", "nll", "brier", "accuracy"}
         What to compare.
     level, draws, seed

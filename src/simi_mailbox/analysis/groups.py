@@ -96,10 +96,8 @@ def group_map(
         Temperature of every group or of every node.
     calibration : array, optional
         Nodes whose labels the calibrator read.
-    y : array [n] or [m], optional
-        Labels, of all nodes or of the judged ones; accuracy is NaN without them.
-    nodes : array, optional
-        The nodes to judge; all if not given.
+    y, nodes
+        As in `judge`; accuracy is NaN without labels.
 
     Examples
     --------

@@ -30,12 +30,8 @@ def reliability_curve(
 
     Parameters
     ----------
-    probs : array [n, K]
-        Probabilities of all nodes.
-    y : array [n] or [m]
-        Labels, of all nodes or of the judged ones.
-    nodes : array, optional
-        The nodes to judge; all if not given.
+    probs, y, nodes
+        As in `judge`; labels are needed.
     bins : int
         Number of bins of equal width.
     level : float

@@ -86,15 +86,11 @@ def similarity_confidence(
 
     Parameters
     ----------
-    probs : array [n, K]
-        Probabilities of all nodes.
-    y : array [n] or [m], or None
-        Labels; without them accuracy and gap are NaN and the counts are still there.
+    probs, y, nodes
+        As in `judge`; without labels accuracy and gap are NaN and the counts are still there.
     similarity : array [n] or [m]
         Neighbourhood similarity in [0, 1], as of `neighbour_agreement`; NaN for a node without
         neighbours.
-    nodes : array, optional
-        The nodes to judge; all if not given.
     bins : int
         Number of intervals on each axis; the paper uses 10.
     cell : {"paper", "own"}

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from simi_mailbox.cli.outputs import check_folder
+
+if TYPE_CHECKING:
+    from simi_mailbox.demo import Demonstration, Outcome
 
 
 @click.command()
@@ -42,19 +46,15 @@ def demo(out: Path, seed: int) -> None:
     console.print("next: simi-mailbox report --help, for a model of your own")
 
 
-def outcome_table(outcomes: object) -> object:
+def outcome_table(outcomes: list[Outcome]) -> Any:
     """The table as a rich renderable."""
     from rich.table import Table
 
-    from simi_mailbox.demo import Outcome
-
-    assert isinstance(outcomes, list)
     table = Table(title="Digits graph, two-layer GCN, test nodes", title_justify="left")
     table.add_column("method")
     for heading in ("accuracy", "ECE", "noise floor", "NLL", "Brier"):
         table.add_column(heading, justify="right")
     for row in outcomes:
-        assert isinstance(row, Outcome)
         table.add_row(
             row.method,
             f"{row.accuracy:.2%}",
@@ -66,13 +66,11 @@ def outcome_table(outcomes: object) -> object:
     return table
 
 
-def _picture(result: object, path: Path) -> Path:
+def _picture(result: Demonstration, path: Path) -> Path:
     from simi_mailbox._extras import require
-    from simi_mailbox.demo import Demonstration
     from simi_mailbox.metrics import ece, reliability
     from simi_mailbox.plots import reliability_diagram
 
-    assert isinstance(result, Demonstration)
     require("matplotlib", extra="plot")
     from matplotlib.figure import Figure
 
@@ -86,11 +84,10 @@ def _picture(result: object, path: Path) -> Path:
     return path
 
 
-def _report(result: object, path: Path) -> Path:
-    from simi_mailbox.demo import METHODS, Demonstration
+def _report(result: Demonstration, path: Path) -> Path:
+    from simi_mailbox.demo import METHODS
     from simi_mailbox.report import write_report
 
-    assert isinstance(result, Demonstration)
     write_report(
         path,
         logits=result.logits,

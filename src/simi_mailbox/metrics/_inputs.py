@@ -13,7 +13,7 @@ from simi_mailbox.inputs import as_numpy, is_array, read_probabilities
 if TYPE_CHECKING:
     import torch
 
-    Array: TypeAlias = NDArray[Any] | torch.Tensor
+Array: TypeAlias = "NDArray[Any] | torch.Tensor"
 
 
 class Checked(NamedTuple):

@@ -7,15 +7,12 @@ so no two of them can disagree about a bin edge.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.metrics._inputs import bin_sum, check, top_label
-
-if TYPE_CHECKING:
-    from simi_mailbox.metrics._inputs import Array
+from simi_mailbox.metrics._inputs import Array, bin_sum, check, top_label
 
 Binning: TypeAlias = Literal["width", "mass"]
 

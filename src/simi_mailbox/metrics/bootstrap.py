@@ -6,20 +6,17 @@ import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.metrics._inputs import Checked, check, to_numpy, top_label
+from simi_mailbox.metrics._inputs import Array, Checked, check, to_numpy, top_label
 from simi_mailbox.metrics.binning import BinnedCounts, check_binning, width_edges, width_index
 from simi_mailbox.metrics.calibration_error import classwise_ece, debiased_ece, debiased_of, ece
 from simi_mailbox.metrics.diagram import check_level
 from simi_mailbox.metrics.kde import kde_ece
 from simi_mailbox.metrics.scores import accuracy, brier, nll, node_accuracy, node_brier, node_nll
-
-if TYPE_CHECKING:
-    from simi_mailbox.metrics._inputs import Array
 
 Metric: TypeAlias = Callable[..., float]
 Method: TypeAlias = Literal["auto", "basic", "percentile"]
@@ -68,10 +65,8 @@ def bootstrap_interval(
         ``metric(probs, y) -> float``: one of this package (options by :func:`functools.partial`) or
         your own. Accuracy, NLL, Brier, equal-width ECE and debiased ECE take a fast path that
         re-weights sums instead of copying probabilities.
-    probs : ndarray or Tensor [n, K]
-        Probabilities; rows sum to 1.
-    y : ndarray or Tensor of int [n]
-        Labels in 0..K-1.
+    probs, y
+        As in :func:`accuracy`.
     level : float
         Nominal coverage.
     draws : int

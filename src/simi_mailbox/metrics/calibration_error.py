@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from scipy.special import erf
 
-from simi_mailbox.metrics._inputs import Checked, check, top_label, unit
+from simi_mailbox.metrics._inputs import Array, Checked, check, top_label, unit
 from simi_mailbox.metrics.binning import BinnedCounts, Binning, bin_outcomes, check_binning
-
-if TYPE_CHECKING:
-    from simi_mailbox.metrics._inputs import Array
 
 Norm: TypeAlias = Literal["l1", "l2"]
 
@@ -63,11 +60,7 @@ def classwise_ece(probs: Array, y: Array, *, bins: int = 15, binning: Binning = 
 
     Parameters
     ----------
-    probs : ndarray or Tensor [n, K]
-        Probabilities; rows sum to 1.
-    y : ndarray or Tensor of int [n]
-        Labels in 0..K-1.
-    bins, binning
+    probs, y, bins, binning
         As in :func:`ece`.
 
     Returns
@@ -130,11 +123,7 @@ def debiased_ece(
 
     Parameters
     ----------
-    probs : ndarray or Tensor [n, K]
-        Probabilities; rows sum to 1.
-    y : ndarray or Tensor of int [n]
-        Labels in 0..K-1.
-    bins, binning
+    probs, y, bins, binning
         As in :func:`ece`.
     norm : {"l1", "l2"}
         Which of the two estimates.

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import ndtri
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.metrics._inputs import check, top_label
+from simi_mailbox.metrics._inputs import Array, check, top_label
 from simi_mailbox.metrics.binning import BinnedCounts, Binning, bin_outcomes, check_binning
-
-if TYPE_CHECKING:
-    from simi_mailbox.metrics._inputs import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +62,8 @@ def reliability(
 
     Parameters
     ----------
-    probs : ndarray or Tensor [n, K]
-        Probabilities; rows sum to 1.
-    y : ndarray or Tensor of int [n]
-        Labels in 0..K-1.
+    probs, y
+        As in :func:`accuracy`.
     bins, binning
         As in :func:`ece`. Equal-mass bins report the confidences at which they were cut as edges.
     band : float

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from simi_mailbox._arrays import Ints
-from simi_mailbox.metrics._inputs import Checked, check, to_numpy, top_label
+from simi_mailbox.metrics._inputs import Array, Checked, check, to_numpy, top_label
 from simi_mailbox.metrics.binning import bin_outcomes, check_binning
 from simi_mailbox.metrics.scores import node_nll
-
-if TYPE_CHECKING:
-    from simi_mailbox.metrics._inputs import Array
 
 
 def edgewise_ece(probs: Array, y: Array, edges: Array, *, bins: int = 15) -> float:
@@ -23,10 +18,8 @@ def edgewise_ece(probs: Array, y: Array, edges: Array, *, bins: int = 15) -> flo
 
     Parameters
     ----------
-    probs : ndarray or Tensor [n, K]
-        Probabilities; rows sum to 1.
-    y : ndarray or Tensor of int [n]
-        Labels in 0..K-1.
+    probs, y
+        As in :func:`accuracy`.
     edges : ndarray or Tensor of int [2, E]
         The edges to evaluate, as rows of ``probs``. Choose those with both ends in the test set;
         listing every edge in both directions does not change the result.

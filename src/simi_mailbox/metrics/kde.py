@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from simi_mailbox._arrays import Floats
-from simi_mailbox.metrics._inputs import bin_sum, check, top_label
-
-if TYPE_CHECKING:
-    from simi_mailbox.metrics._inputs import Array
+from simi_mailbox.metrics._inputs import Array, bin_sum, check, top_label
 
 GRID_SIZE = 2**14
 GRID_LOW, GRID_HIGH = -0.6, 1.6
@@ -37,10 +32,8 @@ def kde_ece(probs: Array, y: Array) -> float:
 
     Parameters
     ----------
-    probs : ndarray or Tensor [n, K]
-        Probabilities; rows sum to 1.
-    y : ndarray or Tensor of int [n]
-        Labels in 0..K-1.
+    probs, y
+        As in :func:`accuracy`.
 
     Returns
     -------

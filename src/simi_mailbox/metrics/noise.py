@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from simi_mailbox._arrays import Floats
-from simi_mailbox.metrics._inputs import check_probs, unit
+from simi_mailbox.metrics._inputs import Array, check_probs, unit
 from simi_mailbox.metrics.binning import check_binning, width_index
-
-if TYPE_CHECKING:
-    from simi_mailbox.metrics._inputs import Array
 
 # Above this variance the number of correct nodes of a bin is drawn from its normal limit; the error
 # of a mean absolute gap is then below 0.1 %. Below it every node is drawn.

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from simi_mailbox._arrays import Floats
-from simi_mailbox.metrics._inputs import Checked, check, top_label
-
-if TYPE_CHECKING:
-    from simi_mailbox.metrics._inputs import Array
+from simi_mailbox.metrics._inputs import Array, Checked, check, top_label
 
 #: Smallest probability the log-likelihood distinguishes from zero (the smallest normal float32).
 #: The same for every dtype, so that float32 and float64 input agree; a zero costs 87.34 nats.
@@ -52,10 +47,8 @@ def nll(probs: Array, y: Array) -> float:
 
     Parameters
     ----------
-    probs : ndarray or Tensor [n, K]
-        Probabilities; rows sum to 1.
-    y : ndarray or Tensor of int [n]
-        Labels in 0..K-1.
+    probs, y
+        As in :func:`accuracy`.
 
     Returns
     -------
@@ -77,10 +70,8 @@ def brier(probs: Array, y: Array) -> float:
 
     Parameters
     ----------
-    probs : ndarray or Tensor [n, K]
-        Probabilities; rows sum to 1.
-    y : ndarray or Tensor of int [n]
-        Labels in 0..K-1.
+    probs, y
+        As in :func:`accuracy`.
 
     Returns
     -------

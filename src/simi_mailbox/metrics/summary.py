@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from simi_mailbox.metrics._inputs import check, top_label
+from simi_mailbox.metrics._inputs import Array, check, top_label
 from simi_mailbox.metrics.binning import bin_outcomes, check_binning
 from simi_mailbox.metrics.calibration_error import classwise_ece_of, debiased_of
 from simi_mailbox.metrics.kde import kde_ece_of
 from simi_mailbox.metrics.scores import node_brier, node_nll
-
-if TYPE_CHECKING:
-    from simi_mailbox.metrics._inputs import Array
 
 
 def evaluate(probs: Array, y: Array, *, bins: int = 15) -> dict[str, float]:
@@ -19,10 +14,8 @@ def evaluate(probs: Array, y: Array, *, bins: int = 15) -> dict[str, float]:
 
     Parameters
     ----------
-    probs : ndarray or Tensor [n, K]
-        Probabilities; rows sum to 1.
-    y : ndarray or Tensor of int [n]
-        Labels in 0..K-1.
+    probs, y
+        As in :func:`accuracy`.
     bins : int
         Number of bins of all binned metrics.
 

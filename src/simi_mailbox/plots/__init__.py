@@ -1,7 +1,8 @@
 """Pictures of what `simi_mailbox.analysis` computes, with matplotlib.
 
-Every function takes an analysis object and ``ax=None``, draws, and returns the axes. None shows a
-window and none changes matplotlib's settings. Needs ``pip install 'simi-mailbox[plot]'``.
+Every function takes an analysis object and the matplotlib axes to draw on (a new figure's if none
+are given), and returns the axes. None shows a window and none changes matplotlib's settings.
+Needs ``pip install 'simi-mailbox[plot]'``.
 """
 
 from simi_mailbox.plots.comparison import method_comparison, sensitivity_curve

@@ -24,14 +24,8 @@ def method_comparison(table: MethodComparison, ax: Any = None, *, color: str = A
     ----------
     table : MethodComparison
         As of `analysis.compare_methods`.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure if not given.
     color : str
         Colour of the marks.
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------
@@ -84,16 +78,10 @@ def sensitivity_curve(
     ----------
     curve : Sensitivity
         As of `analysis.sensitivity`.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure if not given.
     label : str, optional
         Name in the legend; that of the hyper-parameter if not given.
     color : str
         Colour of the curve.
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------

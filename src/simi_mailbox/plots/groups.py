@@ -41,16 +41,10 @@ def group_scatter(
     ----------
     groups : GroupMap
         As of `analysis.group_map`.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure if not given.
     palette : {"blue-orange", "red-green"}
         Colours, as in `heat_map`.
     colorbar, labels : bool
         Whether to draw the scale of temperatures, and the number of labels of each group.
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------

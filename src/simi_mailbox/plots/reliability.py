@@ -32,18 +32,12 @@ def reliability_diagram(
     ----------
     curve : Reliability
         As of `analysis.reliability_curve` or `metrics.reliability`.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure if not given.
     label : str, optional
         Name in the legend; the calibration error is added to it.
     color : str
         Colour of the curve.
     band, counts : bool
         Whether to draw the band around the accuracies and the bars of counts.
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------

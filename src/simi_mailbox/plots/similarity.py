@@ -39,8 +39,6 @@ def heat_map(
     ----------
     table : SimilarityConfidence
         As of `analysis.similarity_confidence`.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure if not given.
     palette : {"blue-orange", "red-green"}
         Blue: under-confident, orange: over-confident; colour-blind readers can tell them apart.
         ``"red-green"`` is the paper's: red: under-confident, green: over-confident.
@@ -53,10 +51,6 @@ def heat_map(
         Write the value, in percent, into each cell.
     colorbar : bool
         Draw the scale of colours.
-
-    Returns
-    -------
-    matplotlib Axes
 
     Examples
     --------

@@ -83,10 +83,7 @@ def write_report(
     from simi_mailbox.report.render import render
 
     inputs = read_inputs(logits, graph, y, calibration, test, train, class_names)
-    return _write(Path(path), render(gather(inputs, methods, title=str(title), seed=seed)))
-
-
-def _write(target: Path, text: str) -> Path:
-    with whole_file(target) as unfinished:
-        unfinished.write_text(text, encoding="utf-8")
-    return target
+    page = render(gather(inputs, methods, title=str(title), seed=seed))
+    with whole_file(path) as unfinished:
+        unfinished.write_text(page, encoding="utf-8")
+    return Path(path)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox import __version__
+from simi_mailbox._arrays import Ints
 from simi_mailbox._extras import require
 from simi_mailbox.report import charts, formatting, sentences
 from simi_mailbox.report.content import Content, View
@@ -32,7 +33,12 @@ def render(content: Content) -> str:
     panels = _panels(content)
     style, script = _asset("report.css"), _asset("report.js")
     html: str = _template().render(
-        content=_Shown(content, panels),
+        content=SimpleNamespace(
+            title=content.title,
+            missing=content.missing,
+            has_labels=content.has_labels,
+            views=panels,
+        ),
         facts=_facts(content),
         verdict=sentences.verdict(content),
         figures=_figures(content) if content.has_labels else [],
@@ -42,7 +48,8 @@ def render(content: Content) -> str:
         opened=content.views[-1].key,
         grouped=_grouped(content, panels),
         gap_limit=_gap_limit(content.views),
-        class_rows=_class_rows(content.views),
+        classes=[view.classes for view in content.views],
+        largest=_largest_classes(content.views),
         class_rest=content.inputs.num_classes
         if content.inputs.num_classes > MOST_CLASSES
         else None,
@@ -55,14 +62,6 @@ def render(content: Content) -> str:
         script_hash=_hash(script),
     )
     return html
-
-
-class _Shown:
-    """The content with its views replaced by what the template shows of them."""
-
-    def __init__(self, content: Content, panels: list[SimpleNamespace]) -> None:
-        self.title, self.missing = content.title, content.missing
-        self.has_labels, self.views = content.has_labels, panels
 
 
 def _template() -> Any:
@@ -184,39 +183,34 @@ def _figures(content: Content) -> list[SimpleNamespace]:
     assert before.scores is not None
     assert after.scores is not None
     alone = after is before
-    old, new = before.scores, after.scores
-    unchanged = alone or after.changed == 0
-    same_accuracy = new.values["accuracy"]
+    old, new = before.scores.values, after.scores.values
+    ece, same = after.scores.ece, alone or after.changed == 0
+    level = f"{100 * ece.level:.0f}{formatting.THIN}% interval"
+    percent, number = formatting.percent, formatting.number
+    kept = "no predicted class changes" if same else "of predicted classes"
+    rows = [
+        (
+            "Calibration error",
+            "" if alone else percent(old["ece"]),
+            percent(new["ece"]),
+            f"{percent(ece.low)} to {percent(ece.high)}, {level}",
+        ),
+        (
+            "By chance alone",
+            "",
+            percent(after.scores.floor.mean),
+            "for a perfectly calibrated model",
+        ),
+        ("Log-loss", "" if alone else number(old["nll"]), number(new["nll"]), "lower is better"),
+        (
+            "Accuracy",
+            "" if same else percent(old["accuracy"]),
+            percent(new["accuracy"]),
+            "" if alone else kept,
+        ),
+    ]
     return [
-        SimpleNamespace(
-            name="Calibration error",
-            old="" if alone else formatting.percent(old.values["ece"]),
-            new=formatting.percent(new.values["ece"]),
-            note=f"{formatting.percent(new.ece.low)} to {formatting.percent(new.ece.high)}, "
-            f"{100 * new.ece.level:.0f}{formatting.THIN}% interval",
-        ),
-        SimpleNamespace(
-            name="By chance alone",
-            old="",
-            new=formatting.percent(new.floor.mean),
-            note="for a perfectly calibrated model",
-        ),
-        SimpleNamespace(
-            name="Log-loss",
-            old="" if alone else formatting.number(old.values["nll"]),
-            new=formatting.number(new.values["nll"]),
-            note="lower is better",
-        ),
-        SimpleNamespace(
-            name="Accuracy",
-            old="" if unchanged else formatting.percent(old.values["accuracy"]),
-            new=formatting.percent(same_accuracy),
-            note=""
-            if alone
-            else "no predicted class changes"
-            if unchanged
-            else "of predicted classes",
-        ),
+        SimpleNamespace(name=name, old=was, new=now, note=note) for name, was, now, note in rows
     ]
 
 
@@ -269,7 +263,8 @@ def _grouped(content: Content, panels: list[SimpleNamespace]) -> list[SimpleName
                 else None,
                 after_chart=charts.group_chart(view.groups, panel.label, after=True, limit=limit),
                 worst=sentences.worst_groups(view) if content.has_labels else [],
-                group_rows=_group_rows(view),
+                groups=view.groups,
+                there=np.flatnonzero(view.groups.sizes),
             )
         )
     return made
@@ -282,42 +277,8 @@ def _group_limit(view: View) -> float:
     return float(min(max(gaps.max(), 0.05), 0.5)) if gaps.size else 0.2
 
 
-def _group_rows(view: View) -> list[SimpleNamespace]:
-    groups = view.groups
-    assert groups is not None
-    return [
-        SimpleNamespace(
-            number=k + 1,
-            size=int(groups.sizes[k]),
-            labels=int(groups.calibration_labels[k]),
-            similarity=float(groups.similarity[k]),
-            temperature=float(groups.temperatures[k]),
-            before=float(groups.said_before[k]),
-            after=float(groups.said_after[k]),
-            right=float(groups.accuracy[k]),
-            gap_before=float(groups.gap_before[k]),
-            gap_after=float(groups.gap_after[k]),
-            noise=2 * float(groups.gap_error[k]),
-        )
-        for k in np.flatnonzero(groups.sizes)
-    ]
-
-
-def _class_rows(views: tuple[View, ...]) -> list[SimpleNamespace]:
-    first = views[0].classes
-    largest = np.argsort(-first.counts, kind="stable")[:MOST_CLASSES]
-    return [
-        SimpleNamespace(
-            name=first.labels[k],
-            count=int(first.counts[k]),
-            right=float(first.accuracy[k]),
-            said=[float(view.classes.confidence[k]) for view in views],
-            gaps=[
-                (float(view.classes.gap[k]), 2 * float(view.classes.gap_error[k])) for view in views
-            ],
-        )
-        for k in np.sort(largest)
-    ]
+def _largest_classes(views: tuple[View, ...]) -> Ints:
+    return np.sort(np.argsort(-views[0].classes.counts, kind="stable")[:MOST_CLASSES])
 
 
 def _settings(content: Content) -> list[tuple[str, str]]:

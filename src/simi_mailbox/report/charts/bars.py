@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from simi_mailbox.analysis import TemperatureHistogram
-from simi_mailbox.report.charts.svg import Svg, picture, tag, text
+from simi_mailbox.report.charts.svg import Svg, picture, rect, tag, text
 from simi_mailbox.report.formatting import nodes, number, percent
 
 
@@ -19,7 +19,7 @@ def score_strip(value: float, low: float, high: float, floor: float, top: float)
     label = f"{percent(value)}, interval {percent(low)} to {percent(high)}"
     return tag(
         "svg",
-        tag("rect", x=room, y=5, width=x(floor) - room, height=height - 10, class_="floor"),
+        rect(room, 5, x(floor) - room, height - 10, class_="floor"),
         tag("line", x1=room, x2=width - room, y1=height / 2, y2=height / 2, class_="grid"),
         tag("line", x1=x(low), x2=x(high), y1=height / 2, y2=height / 2, class_="band"),
         tag("circle", cx=x(value), cy=height / 2, r=5.0, class_="dot"),
@@ -39,12 +39,11 @@ def gap_bar(gap: float, limit: float) -> Svg:
     return tag(
         "svg",
         tag("line", x1=width / 2, x2=width / 2, y1=0, y2=height, class_="base"),
-        tag(
-            "rect",
-            x=width / 2 if gap > 0 else width / 2 - size,
-            y=2,
-            width=size,
-            height=height - 4,
+        rect(
+            width / 2 if gap > 0 else width / 2 - size,
+            2,
+            size,
+            height - 4,
             class_="under" if gap > 0 else "over",
         ),
         viewBox=f"0 0 {width:.0f} {height:.0f}",
@@ -71,26 +70,9 @@ def histogram(table: TemperatureHistogram, name: str) -> Svg:
             f"{number(table.edges[k + 1], 2)}"
         )
         parts.append(
-            tag(
-                "rect",
-                x=start + 0.5,
-                y=top + height - tall,
-                width=max(stop - start - 1, 1.0),
-                height=tall,
-                class_="bar",
-            )
+            rect(start + 0.5, top + height - tall, max(stop - start - 1, 1.0), tall, class_="bar")
         )
-        parts.append(
-            tag(
-                "rect",
-                x=start,
-                y=top,
-                width=stop - start,
-                height=height,
-                class_="mark column",
-                data_tip=tip,
-            )
-        )
+        parts.append(rect(start, top, stop - start, height, class_="mark column", data_tip=tip))
     floor = top + height
     parts.append(tag("line", x1=left, x2=left + width, y1=floor, y2=floor, class_="base"))
     for step in range(5):

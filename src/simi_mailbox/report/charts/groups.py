@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from simi_mailbox.analysis import GroupMap
-from simi_mailbox.report.charts.svg import Svg, picture, tag, text, ticks, upright
+from simi_mailbox.report.charts.svg import Svg, picture, rect, tag, text, ticks, upright
 from simi_mailbox.report.formatting import count, nodes, number, percent, points
 
 LEFT, TOP, SIDE_X, SIDE_Y = 46.0, 12.0, 400.0, 300.0
@@ -21,7 +21,7 @@ def group_chart(groups: GroupMap, name: str, *, after: bool, limit: float) -> Sv
     low, high = _span(groups.similarity[there])
     said_low, said_high = _span(groups.confidence[there])
     gaps = groups.gap_after if after else groups.gap_before
-    parts = [tag("rect", x=LEFT, y=TOP, width=SIDE_X, height=SIDE_Y, class_="field")]
+    parts = [rect(LEFT, TOP, SIDE_X, SIDE_Y, class_="field")]
     for said in ticks(said_low, said_high):
         y = _y((said - said_low) / (said_high - said_low))
         parts.append(tag("line", x1=LEFT, x2=LEFT + SIDE_X, y1=y, y2=y, class_="grid"))

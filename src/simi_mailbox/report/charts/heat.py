@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from simi_mailbox.analysis import SimilarityBar, SimilarityConfidence
-from simi_mailbox.report.charts.svg import Svg, join, picture, tag, text, upright
+from simi_mailbox.report.charts.svg import Svg, join, picture, rect, tag, text, upright
 from simi_mailbox.report.formatting import nodes, percent, points
 
 LEFT, TOP, SIDE = 46.0, 52.0, 400.0
@@ -39,30 +39,26 @@ def heat_chart(table: SimilarityConfidence, bar: SimilarityBar, name: str, limit
     for row in range(rows):
         for column in range(columns):
             x, y = LEFT + column * step_x, TOP + SIDE - (row + 1) * step_y
-            parts.append(
-                tag("rect", x=x + 1, y=y + 1, width=step_x - 2, height=step_y - 2, class_="cell")
-            )
+            parts.append(rect(x + 1, y + 1, step_x - 2, step_y - 2, class_="cell"))
             if table.counts[row, column] == 0:
                 continue
             gap, size = float(table.gap[row, column]), int(table.counts[row, column])
             share = 1.0 if not known else max(SMALLEST, min(1.0, (size / FULL) ** 0.5))
             parts.append(
-                tag(
-                    "rect",
-                    x=x + 1 + (1 - share) * (step_x - 2) / 2,
-                    y=y + 1 + (1 - share) * (step_y - 2) / 2,
-                    width=share * (step_x - 2),
-                    height=share * (step_y - 2),
+                rect(
+                    x + 1 + (1 - share) * (step_x - 2) / 2,
+                    y + 1 + (1 - share) * (step_y - 2) / 2,
+                    share * (step_x - 2),
+                    share * (step_y - 2),
                     **_colour(gap, limit) if known else _amount(size, most),
                 )
             )
             parts.append(
-                tag(
-                    "rect",
-                    x=x,
-                    y=y,
-                    width=step_x,
-                    height=step_y,
+                rect(
+                    x,
+                    y,
+                    step_x,
+                    step_y,
                     class_="mark square",
                     data_tip=_cell_tip(table, row, column, known),
                 )
@@ -112,19 +108,19 @@ def _bar(bar: SimilarityBar, limit: float, known: bool) -> Svg:
     parts = []
     for column in range(columns):
         x = LEFT + column * step
-        box = {"x": x + 1, "y": BAR_TOP, "width": step - 2, "height": BAR}
-        parts.append(tag("rect", **box, class_="cell"))
+        box = (x + 1, BAR_TOP, step - 2, BAR)
+        parts.append(rect(*box, class_="cell"))
         size = int(bar.counts[column])
         if size == 0:
             continue
         colour = _colour(float(bar.gap[column]), limit) if known else _amount(size, most)
-        parts.append(tag("rect", **box, **colour))
+        parts.append(rect(*box, **colour))
         low, high = bar.edges[column], bar.edges[column + 1]
         tip = f"{percent(low, 0)} to {percent(high, 0)} of neighbours agree · {nodes(size)}"
         tip += f" · said {percent(bar.confidence[column])}"
         if known:
             tip += f" · right {percent(bar.accuracy[column])} · gap {points(bar.gap[column])}"
-        parts.append(tag("rect", **box, class_="mark square", data_tip=tip))
+        parts.append(rect(*box, class_="mark square", data_tip=tip))
     return join(parts)
 
 
@@ -149,8 +145,8 @@ def _scale(limit: float) -> Svg:
     ]
     for k in range(steps):
         gap = limit * (2 * k / (steps - 1) - 1)
-        box = {"x": start + k * width, "y": SCALE_TOP, "width": width - 2, "height": 10.0}
-        parts.append(tag("rect", **box, class_="cell"))
+        box = (start + k * width, SCALE_TOP, width - 2, 10.0)
+        parts.append(rect(*box, class_="cell"))
         if gap:
-            parts.append(tag("rect", **box, **_colour(gap, limit)))
+            parts.append(rect(*box, **_colour(gap, limit)))
     return join(parts)

@@ -6,7 +6,7 @@ import numpy as np
 
 from simi_mailbox._arrays import Ints
 from simi_mailbox.metrics import Reliability
-from simi_mailbox.report.charts.svg import Svg, join, picture, tag, text, upright
+from simi_mailbox.report.charts.svg import Svg, join, picture, rect, tag, text, upright
 from simi_mailbox.report.formatting import nodes, percent
 
 LEFT, TOP, SIDE = 46.0, 12.0, 400.0
@@ -76,14 +76,7 @@ def _strip(counts: Ints, top: float, height: float) -> Svg:
     for b in _occupied(counts):
         tall = max(1.0, height * counts[b] / tallest)
         parts.append(
-            tag(
-                "rect",
-                x=LEFT + SIDE * b / bins + 1,
-                y=floor - tall,
-                width=SIDE / bins - 2,
-                height=tall,
-                class_="bar",
-            )
+            rect(LEFT + SIDE * b / bins + 1, floor - tall, SIDE / bins - 2, tall, class_="bar")
         )
     parts.append(tag("line", x1=LEFT, x2=LEFT + SIDE, y1=floor, y2=floor, class_="base"))
     parts += [text(f"{100 * share:.0f}", _x(share), floor + 18) for share in FIFTHS]
@@ -93,14 +86,8 @@ def _strip(counts: Ints, top: float, height: float) -> Svg:
 
 def _column(b: int, bins: int, top: float, floor: float, tip: str) -> Svg:
     """What the pointer hits."""
-    return tag(
-        "rect",
-        x=LEFT + SIDE * b / bins,
-        y=top,
-        width=SIDE / bins,
-        height=floor - top,
-        class_="mark column",
-        data_tip=tip,
+    return rect(
+        LEFT + SIDE * b / bins, top, SIDE / bins, floor - top, class_="mark column", data_tip=tip
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from simi_mailbox.analysis import Breakdown
-from simi_mailbox.report.charts.svg import Svg, join, picture, tag, text, ticks
+from simi_mailbox.report.charts.svg import Svg, join, picture, rect, tag, text, ticks
 from simi_mailbox.report.formatting import count, nodes, percent, points
 
 LEFT, SIDE, RIGHT, ROW, TOP, BOTTOM = 124.0, 206.0, 62.0, 32.0, 8.0, 28.0
@@ -68,7 +68,5 @@ def _row(table: Breakdown, k: int, y: float, place: Callable[[float], float]) ->
         )
         parts.append(tag("circle", cx=place(right), cy=y, r=5.0, class_="dot"))
     parts.append(tag("circle", cx=place(said), cy=y, r=5.0, class_="dot said"))
-    parts.append(
-        tag("rect", x=0, y=y - ROW / 2, width=WIDTH, height=ROW, class_="mark column", data_tip=tip)
-    )
+    parts.append(rect(0, y - ROW / 2, WIDTH, ROW, class_="mark column", data_tip=tip))
     return join(parts)

@@ -64,6 +64,11 @@ def text(words: str, x: float, y: float, anchor: str = "middle", *, class_: str 
     return tag("text", words, x=x, y=y, class_=class_, text_anchor=anchor)
 
 
+def rect(x: float, y: float, width: float, height: float, /, **attributes: object) -> Svg:
+    """A rectangle by its upper left corner; with ``data_tip`` it is what the pointer hits."""
+    return tag("rect", x=x, y=y, width=width, height=height, **attributes)
+
+
 def upright(words: str, middle: float) -> Svg:
     """The name of the vertical axis, written upwards around ``middle``."""
     turned = f"translate(13 {middle:.0f}) rotate(-90)"
