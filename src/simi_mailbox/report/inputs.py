@@ -97,9 +97,10 @@ def _labels(y: Any, nodes: dict[str, Ints | None], n: int, k: int) -> Ints | Non
     if y is None:
         return None
     kept = np.full(n, NO_LABEL, dtype=np.int64)
+    nobody = np.empty(0, dtype=np.int64)  # the shape of labels is checked even if none is read
     for name, index in nodes.items():
-        if index is not None:
-            kept[index] = read_classes(y, index, n, k, of=name)
+        read = nobody if index is None else index
+        kept[read] = read_classes(y, read, n, k, of=name)
     return kept
 
 
