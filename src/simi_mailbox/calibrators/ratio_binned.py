@@ -46,6 +46,7 @@ class RatioBinnedScaling(TemperatureCalibrator):
     Examples
     --------
     >>> from simi_mailbox.graph import Graph
+    >>> import numpy as np
     >>> z = np.array([[3.0, 0.0], [3.0, 0.0], [3.0, 0.0], [0.0, 3.0]] * 25)
     >>> pairs = np.arange(100).reshape(-1, 2).T  # agreeing pairs and disagreeing pairs
     >>> y = np.where(np.arange(100) % 20 == 0, 1, z.argmax(1))

@@ -50,6 +50,7 @@ class VectorScaling(Calibrator):
 
     Examples
     --------
+    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> z = rng.normal(size=(4000, 3))
     >>> p = torch.softmax(torch.from_numpy(z * [1.0, 2.0, 3.0]), dim=1)
