@@ -12,16 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simi_mailbox.calibrators.parts.neighbours import (
-    Neighbourhoods,
-    PerIndex,
-    attend,
-    matmul,
-    products,
-)
 from simi_mailbox.calibrators.parts.training_nodes import FURTHER
 from simi_mailbox.inputs import NodeInputs
 from simi_mailbox.softmax import confidence
+from simi_mailbox.sparse import Csr, PerIndex, attend, matmul, products
 
 FLOOR = 0.1
 SLOPE = 0.2
@@ -31,7 +25,7 @@ SLOPE = 0.2
 class Field:
     """What never changes while training, for some receiving nodes."""
 
-    pattern: Neighbourhoods
+    pattern: Csr
     products: Tensor
     sorted: Tensor
     """Sorted logits of the sending nodes, in [0, 1]."""
@@ -121,7 +115,7 @@ class TemperatureAttention(nn.Module):
 
 def whole_field(data: NodeInputs, distances: Tensor | None) -> Field:
     """All nodes, receiving and sending."""
-    z, pattern = data.logits, Neighbourhoods.closed(data.neighbourhoods)
+    z, pattern = data.logits, Csr.closed(data.neighbourhoods)
     sure = confidence(z).to(z.dtype)
     share = pattern.indptr.diff().to(z.dtype).reciprocal()
     mean = matmul(pattern, share[pattern.rows], sure[:, None]).flatten()
