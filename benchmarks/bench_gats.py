@@ -24,10 +24,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simi_mailbox.calibrators.parts.flat_adam import FlatAdam
-from simi_mailbox.calibrators.parts.gats_attention import TemperatureAttention
+from simi_mailbox.calibrators.parts.gats_attention import TemperatureAttention, training_distances
 from simi_mailbox.calibrators.parts.likelihood import scaled_nll
 from simi_mailbox.calibrators.parts.training import seeded
-from simi_mailbox.calibrators.parts.training_nodes import TrainingNodes
 from simi_mailbox.graph import Graph
 from simi_mailbox.inputs import Labelled, NodeInputs
 
@@ -107,7 +106,7 @@ def main() -> int:
     print(f"{graph}, {args.classes} classes, {args.heads} heads, one thread")
     order = torch.from_numpy(np.random.default_rng(1).permutation(args.nodes))
     training = order[: args.nodes // 2]
-    distances = TrainingNodes.remember(training, logits, graph).distances(logits, graph)
+    distances = training_distances(training, graph)
 
     start = time.process_time()
     with seeded(0):

@@ -4,7 +4,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from simi_mailbox import CalibrationWarning, grouping
-from simi_mailbox.grouping import find_groups, histogram_means
+from simi_mailbox.grouping import Grouping, find_groups, histogram_means
 
 
 def cloud(n: int, seed: int = 0) -> np.ndarray:
@@ -65,6 +65,13 @@ def test_unseen_points_go_to_the_nearest_centroid():
     unseen = np.random.default_rng(5).uniform(-1, 2, (200, 2))
     distance = ((found.scaled(unseen)[:, None] - found.centroids[None]) ** 2).sum(-1)
     np.testing.assert_array_equal(found.assign(unseen), distance.argmin(1))
+
+
+def test_a_point_between_centroids_goes_to_the_first():
+    corners = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    found = Grouping(np.zeros(2), np.ones(2), corners)
+    between = np.array([[0.5, 0.5], [0.5, 1.0], [1.0, 0.5], [0.0, 0.5]])
+    assert found.assign(between).tolist() == [0, 1, 2, 0]
 
 
 @pytest.mark.parametrize("scaling", ["min-max", "standard"])

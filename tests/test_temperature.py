@@ -35,7 +35,7 @@ class Setting:
         gumbel = torch.from_numpy(rng.gumbel(size=(n, k)))
         self.y = (self.logits / true[:, None] + gumbel).argmax(1)
         self.cal = torch.from_numpy(rng.choice(n, int(rng.integers(5, 40)), replace=False))
-        self.lam = float(rng.choice([1.0, 10.0, 50.0]))
+        self.penalty = float(rng.choice([1.0, 10.0, 50.0]))
         right = (self.logits.argmax(1) == self.y)[self.cal].double().numpy()
         group = self.groups[self.cal].numpy()
         with np.errstate(invalid="ignore"):
@@ -57,14 +57,14 @@ class Setting:
         for n in range(GROUPS):
             if not np.isnan(self.accuracy[n]):
                 gap = self.accuracy[n] - probs[group == n].max(1).mean()
-                result[n] += self.lam * gap**2
+                result[n] += self.penalty * gap**2
         return result
 
 
 @given(st.integers(0, 10_000))
 def test_paper_loss_is_minimal_in_every_group(seed):
     case = Setting(seed)
-    solution = fit_paper_loss(case.curve, case.ce, case.accuracy, case.lam, case.bounds)
+    solution = fit_paper_loss(case.curve, case.ce, case.accuracy, case.penalty, case.bounds)
     grid = np.exp(-np.linspace(*case.bounds, 200))
     lowest = np.min([case.loss(np.full(GROUPS, t)) for t in grid], axis=0)
     assert (case.loss(solution.temperatures) <= lowest + 1e-9).all()
@@ -73,24 +73,47 @@ def test_paper_loss_is_minimal_in_every_group(seed):
 @given(st.integers(0, 10_000))
 def test_paper_loss_has_zero_derivative_or_a_reported_bound(seed):
     case = Setting(seed)
-    solution = fit_paper_loss(case.curve, case.ce, case.accuracy, case.lam, case.bounds)
+    solution = fit_paper_loss(case.curve, case.ce, case.accuracy, case.penalty, case.bounds)
     value, d1, _ = case.curve(solution.theta)
     _, ce_d1, _ = case.ce(solution.theta)
     gap = np.where(np.isnan(case.accuracy), 0.0, value - np.nan_to_num(case.accuracy))
-    derivative = ce_d1 + 2 * case.lam * gap * d1
+    derivative = ce_d1 + 2 * case.penalty * gap * d1
     assert (np.abs(derivative)[~solution.at_bound] < 1e-6).all()
+
+
+@pytest.mark.parametrize("seed", [65, 361])
+def test_paper_loss_with_two_minima_is_solved_by_the_lower_one(seed):
+    # Logits of two sizes, a thousand times apart: the mean confidence rises in two steps, and the
+    # loss has a minimum on each side of the plain between them.
+    rng, n = np.random.default_rng(seed), 200
+    size = 10.0 ** rng.choice([-1.5, 1.5], n)
+    z = torch.from_numpy(rng.normal(size=(n, 3)) * size[:, None])
+    truth = z / 10.0 ** rng.uniform(-1, 1)
+    y = (truth + torch.from_numpy(rng.gumbel(size=(n, 3)))).argmax(1)
+    one = torch.zeros(n, dtype=torch.int64)
+    accuracy = np.array([(z.argmax(1) == y)[:20].double().mean().item()])
+    curve, ce = ConfidenceCurve(z, one, 1), CrossEntropy(z[:20], y[:20], one[:20], 1)
+
+    def loss(theta):
+        return float((ce(theta)[0] + 10 * (curve(theta)[0] - accuracy) ** 2)[0])
+
+    grid = np.linspace(*theta_bounds(z), 1000)[:, None]
+    values = np.array([loss(theta) for theta in grid])
+    assert ((values[1:-1] < values[:-2]) & (values[1:-1] < values[2:])).sum() == 2
+    solution = fit_paper_loss(curve, ce, accuracy, 10.0, theta_bounds(z))
+    assert loss(solution.theta) <= values.min() + 1e-9
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_exact_loss_is_never_above_adams(seed):
     case = Setting(seed)
-    exact = fit_paper_loss(case.curve, case.ce, case.accuracy, case.lam, case.bounds)
+    exact = fit_paper_loss(case.curve, case.ce, case.accuracy, case.penalty, case.bounds)
     adam = fit_adam(
         case.logits,
         case.groups,
         Labelled(case.cal, case.y[case.cal]),
         case.accuracy,
-        case.lam,
+        case.penalty,
     )
     inside = np.log(1 / adam)
     comparable = (inside >= case.bounds[0]) & (inside <= case.bounds[1])

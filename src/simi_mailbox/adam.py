@@ -15,7 +15,7 @@ def fit_adam(
     groups: Tensor,
     calibration: Labelled,
     accuracy: Floats,
-    lam: float,
+    penalty: float,
     *,
     holdout: Labelled | None = None,
     learning_rate: float = 0.01,
@@ -43,7 +43,7 @@ def fit_adam(
         top = log_probs.amax(dim=1).exp()
         mean = torch.zeros(n_groups, dtype=logits.dtype).index_add(0, groups, top) / sizes
         ce = torch.nn.functional.nll_loss(log_probs[calibration.index], calibration.y)
-        loss = ce + lam * ((goal - mean)[known] ** 2).sum()
+        loss = ce + penalty * ((goal - mean)[known] ** 2).sum()
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()

@@ -4,6 +4,8 @@
 class NotFittedError(ValueError, AttributeError):
     """A calibrator was used before ``fit``.
 
+    Like scikit-learn's, but not scikit-learn's: to name an error must not load all of that.
+
     Examples
     --------
     >>> issubclass(NotFittedError, ValueError)

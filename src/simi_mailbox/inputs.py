@@ -57,6 +57,8 @@ class NodeInputs:
     graph: Graph | None = None
     features: Tensor | None = None
     forward: Forward | None = None
+    training: Tensor | None = None
+    """The nodes that the GNN was trained on, if they were named."""
 
     @property
     def num_nodes(self) -> int:
@@ -93,8 +95,11 @@ def read_nodes(
     graph: Any = None,
     features: Any = None,
     forward: Forward | None = None,
+    train_mask: Any = None,
 ) -> NodeInputs:
     """Check everything that is not a label."""
+    import torch
+
     from simi_mailbox.graph import as_graph
 
     z = read_logits(logits)
@@ -105,11 +110,15 @@ def read_nodes(
             f"{method} needs {' and '.join(missing)}: "
             f"pass {', '.join(f'{name}=…' for name in missing)}"
         )
+    training = None
+    if train_mask is not None:
+        training = torch.from_numpy(read_index(train_mask, len(z), "train_mask", empty=True))
     return NodeInputs(
         logits=z,
         graph=None if graph is None else as_graph(graph, z.shape[0]),
         features=None if features is None else read_features(features, z.shape[0]),
         forward=forward,
+        training=training,
     )
 
 
@@ -153,12 +162,10 @@ def read_features(features: Any, num_nodes: int) -> Tensor:
     """Check node features [n, d]: dense, or SciPy/torch sparse, which stay sparse."""
     import torch
 
-    from simi_mailbox.sparse import csr_tensor
-
     x: Tensor
     if hasattr(features, "tocsr") and not isinstance(features, torch.Tensor):
         csr = features.tocsr().astype(np.float32)
-        x = csr_tensor(
+        x = torch.sparse_csr_tensor(
             torch.tensor(csr.indptr, dtype=torch.int64),
             torch.tensor(csr.indices, dtype=torch.int64),
             torch.tensor(csr.data),

@@ -210,7 +210,7 @@ def fit_paper_loss(
     curve: ConfidenceCurve,
     ce: CrossEntropy,
     accuracy: Floats,
-    lam: float,
+    penalty: float,
     bounds: tuple[float, float],
 ) -> Solution:
     """Minimise CE + λ Σ_n (a_n − mean confidence of group n)², globally in every group.
@@ -222,16 +222,15 @@ def fit_paper_loss(
     """
     known = ~np.isnan(accuracy)
     goal = np.where(known, accuracy, 0.0)
-    weight = np.where(known, lam, 0.0)
 
     def loss(theta: Floats) -> tuple[Floats, Floats, Floats]:
         value, d1, d2 = curve(theta)
         ce_value, ce_d1, ce_d2 = ce(theta)
         gap = value - goal
         return (
-            ce_value + weight * gap**2,
-            ce_d1 + 2 * weight * gap * d1,
-            ce_d2 + 2 * weight * (d1**2 + gap * d2),
+            ce_value + penalty * gap**2,
+            ce_d1 + 2 * penalty * gap * d1,
+            ce_d2 + 2 * penalty * (d1**2 + gap * d2),
         )
 
     n = curve.n_groups
@@ -241,7 +240,7 @@ def fit_paper_loss(
             _root(_excess(curve, goal), bounds, n)[0],
         ]
     )
-    ends = np.where(known, ends, ends[0])
+    ends = np.where(known, ends, ends[0])  # one point: nowhere for the gap term to lead to
     grid = np.linspace(ends.min(axis=0), ends.max(axis=0), GRID)
     values, slopes, _ = (np.stack(part) for part in zip(*map(loss, grid), strict=True))
     best = values.argmin(axis=0)

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.special import softmax
 from sklearn.base import clone
 
 import simi_mailbox
 from simi_mailbox import Graph, NotFittedError, audit, calibrators
-from simi_mailbox.calibrators import TemperatureCalibrator
+from simi_mailbox.calibrators import NodeTemperatures, TemperatureCalibrator
+from simi_mailbox.calibrators.registry import METHODS
 
 NAMES = calibrators.names()
 QUICK = {"epochs": 10, "patience": 10, "partitions": 2}
@@ -109,8 +111,8 @@ def fitted(name: str) -> Any:
     return fit(name, PROBLEM)
 
 
-def predict(cal: Any, problem: Problem) -> Any:
-    return cal.predict_proba(problem.logits, **problem.inputs(cal.name))
+def predict(cal: Any, problem: Problem, **more: Any) -> Any:
+    return cal.predict_proba(problem.logits, **problem.inputs(cal.name), **more)
 
 
 def assert_probabilities(probs: Any, shape: tuple[int, int], tolerance: float = 1e-9) -> None:
@@ -158,7 +160,9 @@ def test_same_seed_same_bits(name: str) -> None:
 def test_prediction_follows_a_renaming_of_nodes(name: str) -> None:
     order = np.random.default_rng(1).permutation(PROBLEM.n)
     expected = predict(fitted(name), PROBLEM)[order]
-    found = predict(fitted(name), PROBLEM.permuted(order))
+    # On a graph with other names, only the caller knows which nodes the GNN was trained on.
+    renamed = PROBLEM.permuted(order)
+    found = predict(fitted(name), renamed, train_mask=renamed.holdout)
     np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
@@ -196,7 +200,7 @@ def test_saved_and_loaded_gives_the_same_bits(name: str, tmp_path: Any) -> None:
 def test_predicted_classes_stay_where_that_is_promised(name: str) -> None:
     if not calibrators.get(name).preserves_accuracy:
         # The promise must not be withheld from a method that could give it for free.
-        assert not issubclass(calibrators.get(name), TemperatureCalibrator)
+        assert not issubclass(calibrators.get(name), NodeTemperatures)
         return
     rng = np.random.default_rng(3)
     near = PROBLEM.logits.astype(np.float32)
@@ -207,6 +211,21 @@ def test_predicted_classes_stay_where_that_is_promised(name: str) -> None:
         for cal in (fitted(name), fit(name, problem)):
             found = torch.as_tensor(predict(cal, problem)).argmax(dim=1)
             assert torch.equal(found, torch.as_tensor(logits).argmax(dim=1))
+
+
+@every
+def test_temperatures_and_blind_share_say_what_the_probabilities_are(name: str) -> None:
+    cal = fitted(name)
+    assert isinstance(cal, NodeTemperatures) == hasattr(cal, "node_temperatures")
+    if not isinstance(cal, NodeTemperatures):
+        return
+    temperatures = cal.node_temperatures(PROBLEM.logits, **PROBLEM.inputs(name))
+    assert (temperatures > 0).all()
+    expected = softmax(PROBLEM.logits / temperatures[:, None], axis=1)
+    if not isinstance(cal, TemperatureCalibrator):
+        assert 0 < cal.blind_share < 1  # or it should be one
+        expected = (1 - cal.blind_share) * expected + cal.blind_share / PROBLEM.logits.shape[1]
+    np.testing.assert_allclose(predict(cal, PROBLEM), expected, rtol=1e-9, atol=1e-12)
 
 
 @every
@@ -255,7 +274,7 @@ def test_constant_logits(name: str) -> None:
     for cal in (fit(name, problem), fitted(name)):
         probs = predict(cal, problem)
         assert_probabilities(probs, problem.logits.shape)
-        if isinstance(cal, TemperatureCalibrator):
+        if isinstance(cal, NodeTemperatures):
             np.testing.assert_allclose(probs, 1 / problem.logits.shape[1], atol=1e-12)
 
 
@@ -338,6 +357,41 @@ def test_parameters(name: str) -> None:
     for key, value in params.items():
         if value != calibrators.get(name)().get_params()[key]:
             assert f"{key}={value!r}" in repr(cal)
+
+
+@every
+def test_each_parameter_refuses_what_it_is_not(name: str) -> None:
+    for key, default in make(name).get_params().items():
+        wrong: list[Any] = [object(), np.nan, np.inf]
+        if not isinstance(default, str):
+            wrong.append("5")
+        if not isinstance(default, bool):
+            wrong.append(True)
+        for value in wrong:
+            with pytest.raises(ValueError, match=rf"^{key} must be .*, got "):
+                fit(name, PROBLEM, **{key: value})
+
+
+def test_every_method_is_in_the_one_table() -> None:
+    classes = [calibrators.get(name) for name in METHODS]
+    assert [cls.name for cls in classes] == list(METHODS) == sorted(METHODS)
+    bases = {"Calibrator", "NodeTemperatures", "TemperatureCalibrator"}
+    exported = {title for title in calibrators.__all__ if title[0].isupper()} - bases
+    assert exported == {cls.__name__ for cls in classes}
+
+
+def test_a_method_from_outside_can_be_registered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibrators.registry, "_FROM_OUTSIDE", {})
+
+    @calibrators.register("mine")
+    class Mine(calibrators.Uncalibrated):
+        pass
+
+    assert calibrators.get("mine") is Mine
+    assert Mine.name == "mine"
+    for taken in ("mine", "temperature"):
+        with pytest.raises(ValueError, match=f"two calibrators are called '{taken}'"):
+            calibrators.register(taken)(Mine)
 
 
 @every

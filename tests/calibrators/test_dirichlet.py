@@ -21,14 +21,14 @@ def test_recovers_a_known_matrix() -> None:
     weights = np.array([[0.8, 0.2, 0.0], [-0.1, 0.5, 0.1], [0.0, 0.0, 1.2]])
     bias = np.array([0.3, -0.3, 0.0])
     truth = softmax(log_softmax(z, axis=1) @ weights.T + bias, axis=1)
-    cal = Dirichlet(off_diagonal=1e-6).fit(z, draw(np.log(truth)), mask=np.arange(len(z)))
+    cal = Dirichlet(penalty=1e-6).fit(z, draw(np.log(truth)), mask=np.arange(len(z)))
     assert np.abs(cal.predict_proba(z) - truth).mean() < 0.01
 
 
 def test_without_regularisation_it_is_logistic_regression() -> None:
     z = np.random.default_rng(1).normal(size=(400, 3)) * 2
     y = draw(z / 2)
-    found = Dirichlet(off_diagonal=1e-9).fit(z, y, mask=np.arange(400)).predict_proba(z)
+    found = Dirichlet(penalty=1e-9).fit(z, y, mask=np.arange(400)).predict_proba(z)
     x = log_softmax(z, axis=1)
     reference = LogisticRegression(C=1e8, tol=1e-10, max_iter=5000).fit(x, y)
     np.testing.assert_allclose(found, reference.predict_proba(x), atol=2e-4)
@@ -37,7 +37,7 @@ def test_without_regularisation_it_is_logistic_regression() -> None:
 def test_gradient_vanishes_at_the_fit() -> None:
     z = np.random.default_rng(2).normal(size=(80, 4)) * 2
     y = draw(z / 2)
-    cal = Dirichlet(off_diagonal=0.5, intercept=0.2).fit(z, y, mask=np.arange(80))
+    cal = Dirichlet(penalty=0.5, intercept_penalty=0.2).fit(z, y, mask=np.arange(80))
     w = torch.tensor(cal.weights_, requires_grad=True)
     b = torch.tensor(cal.bias_, requires_grad=True)
     x = torch.log_softmax(torch.from_numpy(z), dim=1)
@@ -53,7 +53,7 @@ def test_gradient_vanishes_at_the_fit() -> None:
 def test_strong_regularisation_leaves_class_wise_scales() -> None:
     z = np.random.default_rng(3).normal(size=(2000, 3)) * 2
     y = draw(z * [0.5, 1.0, 1.5])
-    cal = Dirichlet(off_diagonal=1e9).fit(z, y, mask=np.arange(2000))
+    cal = Dirichlet(penalty=1e9).fit(z, y, mask=np.arange(2000))
     assert np.abs(cal.weights_ - np.diag(cal.weights_.diagonal())).max() < 1e-6
     assert np.abs(cal.bias_).max() < 1e-6
     # Vector scaling of log-probabilities is the same family.
@@ -62,7 +62,7 @@ def test_strong_regularisation_leaves_class_wise_scales() -> None:
     np.testing.assert_allclose(cal.weights_.diagonal(), same.scales_, rtol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["off_diagonal", "intercept"])
+@pytest.mark.parametrize("name", ["penalty", "intercept_penalty"])
 def test_strengths_must_be_positive(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         Dirichlet(**{name: 0.0}).fit(np.eye(2), [0, 1], mask=[0, 1])

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
 
+import simi_mailbox
 from simi_mailbox.calibrators.gats import GATS
 from simi_mailbox.calibrators.parts.gats_attention import (
     TemperatureAttention,
     positive,
     sorted_unit,
+    training_distances,
 )
 from simi_mailbox.calibrators.parts.likelihood import scaled_nll
-from simi_mailbox.calibrators.parts.training_nodes import TrainingNodes
 from simi_mailbox.calibrators.temperature import TemperatureScaling
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.graph import Graph
@@ -34,7 +37,7 @@ def random_weights(seed: int = 0) -> dict[str, Tensor]:
 def test_fast_layer_has_values_and_gradients_of_the_layer_with_gathers() -> None:
     logits, graph = homophilous(80)
     logits = logits.double()
-    distances = TrainingNodes.remember(torch.arange(10), logits, graph).distances(logits, graph)
+    distances = training_distances(torch.arange(10), graph)
     assert distances.bincount().min() > 0
     network = TemperatureAttention(NodeInputs(logits, graph), distances, heads=3).double()
     weights = random_weights()
@@ -55,7 +58,7 @@ def test_probabilities_follow_the_formula_from_the_fitted_weights() -> None:
     logits, graph = homophilous(60)
     y, holdout = logits.argmax(1), torch.arange(30, 45)
     cal = GATS(epochs=20).fit(logits, y, graph=graph, mask=torch.arange(30), holdout_mask=holdout)
-    distances = TrainingNodes.remember(holdout, logits, graph).distances(logits, graph)
+    distances = training_distances(holdout, graph)
     expected = gather_temperatures(cal.weights_, logits, graph, distances)
     temperatures = cal.node_temperatures(logits, graph=graph)
     torch.testing.assert_close(temperatures, expected, rtol=1e-4, atol=1e-5)
@@ -113,24 +116,63 @@ def test_strict_and_default_agree_on_usual_temperatures() -> None:
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
 
 
-def test_training_nodes_are_known_again_after_renaming_and_nowhere_else() -> None:
+def fitted_gats(**given: Tensor) -> tuple[GATS, Tensor, Graph]:
     logits, graph = homophilous(200)
-    nodes = TrainingNodes.remember(torch.arange(20), logits, graph)
-    here = nodes.distances(logits, graph)
-    order = torch.randperm(200, generator=torch.Generator().manual_seed(0))
-    assert torch.equal(nodes.distances(logits[order], graph.permute(order)), here[order])
-    assert torch.equal(nodes.distances(logits + 1e-3, graph), here)  # same graph: same places
+    cal = GATS(epochs=20).fit(logits, logits.argmax(1), graph=graph, mask=MASK, **given)
+    return cal, logits, graph
+
+
+MASK, TRAIN = torch.arange(100), torch.arange(100, 140)
+
+
+def test_training_nodes_of_the_fit_are_those_of_its_graph_and_of_no_other() -> None:
+    cal, logits, graph = fitted_gats(holdout_mask=TRAIN)
+    expected = gather_temperatures(cal.weights_, logits, graph, training_distances(TRAIN, graph))
+    torch.testing.assert_close(
+        cal.node_temperatures(logits, graph=graph), expected, rtol=1e-4, atol=1e-5
+    )
     stranger, elsewhere = homophilous(200, seed=7)
-    assert (nodes.distances(stranger, elsewhere) == 2).all()
+    nowhere = training_distances(None, elsewhere)
+    assert (nowhere == 2).all()
+    expected = gather_temperatures(cal.weights_, stranger, elsewhere, nowhere)
+    found = cal.node_temperatures(stranger, graph=elsewhere)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_twins_of_training_nodes_are_not_mistaken_for_them() -> None:
-    logits = torch.zeros(5, 2)
-    graph = Graph.from_edges([[0], [1]], num_nodes=5)  # nodes 2, 3, 4 cannot be told apart
-    nodes = TrainingNodes.remember(torch.tensor([2]), logits, graph)
-    assert nodes.distances(logits, graph).tolist() == [2, 2, 0, 2, 2]
-    elsewhere = Graph.from_edges([[1], [2]], num_nodes=5)
-    assert (nodes.distances(logits, elsewhere) == 2).all()
+def test_training_nodes_can_be_named_at_prediction() -> None:
+    cal, logits, graph = fitted_gats(holdout_mask=TRAIN)
+    order = torch.randperm(200, generator=torch.Generator().manual_seed(0))
+    renamed = order.argsort()[TRAIN]
+    found = cal.node_temperatures(logits[order], graph=graph.permute(order), train_mask=renamed)
+    torch.testing.assert_close(found, cal.node_temperatures(logits, graph=graph)[order])
+    none = torch.zeros(200, dtype=torch.bool)
+    without = cal.predict_proba(logits, graph=graph, train_mask=none)
+    assert not torch.equal(without, cal.predict_proba(logits, graph=graph))
+
+
+def test_named_training_nodes_go_before_the_holdout_and_need_no_labels() -> None:
+    other = torch.arange(150, 170)
+    cal, logits, graph = fitted_gats(holdout_mask=TRAIN, train_mask=other)
+    assert cal.training_nodes_ is not None
+    assert torch.equal(cal.training_nodes_["index"], other)
+    y = logits.argmax(1)
+    y[other] = -1
+    blind = GATS(epochs=20).fit(
+        logits, y, graph=graph, mask=MASK, holdout_mask=TRAIN, train_mask=other
+    )
+    assert torch.equal(
+        blind.predict_proba(logits, graph=graph), cal.predict_proba(logits, graph=graph)
+    )
+
+
+def test_a_file_that_remembers_training_nodes_by_their_logits_still_loads(tmp_path: Path) -> None:
+    cal, logits, graph = fitted_gats(holdout_mask=TRAIN)
+    expected = cal.predict_proba(logits, graph=graph)
+    assert cal.training_nodes_ is not None
+    cal.training_nodes_["keys"] = torch.arange(3)  # what older versions wrote beside the indices
+    cal.save(tmp_path / "old.safetensors")
+    again = simi_mailbox.load(tmp_path / "old.safetensors")
+    assert torch.equal(again.predict_proba(logits, graph=graph), expected)
 
 
 def test_likelihood_goes_down_while_training() -> None:

@@ -114,7 +114,7 @@ def test_features_of_another_width_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [{"base": "vector"}, {"partitions": 0}, {"groups": 0}, {"steps": 0}, {"penalty": -1.0}]
+    "bad", [{"base": "vector"}, {"partitions": 0}, {"n_groups": 0}, {"steps": 0}, {"penalty": -1.0}]
 )
 def test_bad_parameters_are_named(bad: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(bad))):

@@ -29,7 +29,7 @@ def test_recovers_a_step_map() -> None:
 
 def test_value_of_a_bin_by_hand() -> None:
     z = two_classes(np.array([0.6, 0.6, 0.6, 0.9, 0.9, 0.9]))
-    cal = HistogramBinning(bins=2, pseudo_labels=2).fit(z, [0, 0, 1, 0, 0, 0], mask=range(6))
+    cal = HistogramBinning(bins=2, prior_strength=2).fit(z, [0, 0, 1, 0, 0, 0], mask=range(6))
     np.testing.assert_allclose(cal.values_, [(2 + 2 * 0.6) / 5, (3 + 2 * 0.9) / 5])
     np.testing.assert_allclose(cal.edges_, [0.75])
     unseen = cal.predict_proba(two_classes(np.array([0.51, 0.74, 0.76, 0.999])))
@@ -40,7 +40,9 @@ def test_one_bin_gives_everyone_the_accuracy() -> None:
     rng = np.random.default_rng(1)
     z = two_classes(rng.uniform(0.5, 1, 40))
     y = np.array([0] * 30 + [1] * 10)
-    probs = HistogramBinning(bins=1, pseudo_labels=0).fit(z, y, mask=np.arange(40)).predict_proba(z)
+    probs = (
+        HistogramBinning(bins=1, prior_strength=0).fit(z, y, mask=np.arange(40)).predict_proba(z)
+    )
     np.testing.assert_allclose(probs.max(axis=1), 0.75)
 
 

@@ -17,7 +17,7 @@ def test_agrees_with_scikit_learn() -> None:
     rng = np.random.default_rng(0)
     conf = rng.uniform(0.5, 1, size=400)
     right = rng.random(400) < 0.5 + conf / 2.5
-    cal = Isotonic(pseudo_labels=0)
+    cal = Isotonic(prior_strength=0)
     cal.fit(two_classes(conf), np.where(right, 0, 1), mask=np.arange(300))
     reference = IsotonicRegression(out_of_bounds="clip").fit(conf[:300], right[:300])
     expected = np.maximum(reference.predict(conf), 0.5)  # never below the runner-up
@@ -48,7 +48,7 @@ def test_nothing_is_certain_while_the_model_is_not() -> None:
     z = two_classes(np.linspace(0.6, 0.99, 50))
     y = np.zeros(50, dtype=int)  # no error seen
     assert Isotonic().fit(z, y, mask=np.arange(50)).predict_proba(z).max() < 1
-    assert Isotonic(pseudo_labels=0).fit(z, y, mask=np.arange(50)).predict_proba(z).max() == 1
+    assert Isotonic(prior_strength=0).fit(z, y, mask=np.arange(50)).predict_proba(z).max() == 1
 
 
 def test_pseudo_label_is_worth_one_label() -> None:
@@ -59,6 +59,6 @@ def test_pseudo_label_is_worth_one_label() -> None:
 
 
 @pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
-def test_pseudo_labels_must_be_a_number(weight: float) -> None:
-    with pytest.raises(ValueError, match="pseudo_labels"):
-        Isotonic(pseudo_labels=weight).fit(np.eye(2), [0, 1], mask=[0, 1])
+def test_prior_strength_must_be_a_number(weight: float) -> None:
+    with pytest.raises(ValueError, match="prior_strength"):
+        Isotonic(prior_strength=weight).fit(np.eye(2), [0, 1], mask=[0, 1])

@@ -154,11 +154,15 @@ def test_a_group_never_becomes_certain_nor_blind():
 @pytest.mark.parametrize(
     ("cls", "parameters", "message"),
     [
-        (SimiMailbox, {"n_groups": 0}, "n_groups must be at least 1"),
-        (SimiMailbox, {"prior_strength": 0}, "prior_strength must be positive"),
-        (SimiMailbox, {"scaling": "log"}, "scaling must be"),
-        (SimiMailboxPaper, {"lam": -1}, "lam must not be negative"),
-        (SimiMailboxPaper, {"solver": "sgd"}, "solver must be 'exact' or 'adam'"),
+        (SimiMailbox, {"n_groups": 0}, "n_groups must be a whole number ≥ 1, got 0"),
+        (
+            SimiMailbox,
+            {"prior_strength": 0},
+            "prior_strength must be .* > 0 or None, got 0",
+        ),
+        (SimiMailbox, {"scaling": "log"}, "scaling must be .min-max. or .standard., got .log."),
+        (SimiMailboxPaper, {"penalty": -1}, "penalty must be a finite number ≥ 0, got -1"),
+        (SimiMailboxPaper, {"solver": "sgd"}, "solver must be .exact. or .adam., got .sgd."),
     ],
 )
 def test_senseless_parameters_are_refused(cls, parameters, message):
@@ -176,8 +180,8 @@ def test_papers_groups_without_label_keep_temperature_one():
 
 def test_papers_adam_comes_near_the_exact_solution_and_not_below():
     case = make_problem(0, labelled=100)
-    exact = fitted(SimiMailboxPaper, case, n_groups=3, lam=10)
-    adam = fitted(SimiMailboxPaper, case, n_groups=3, lam=10, solver="adam")
+    exact = fitted(SimiMailboxPaper, case, n_groups=3, penalty=10)
+    adam = fitted(SimiMailboxPaper, case, n_groups=3, penalty=10, solver="adam")
     np.testing.assert_allclose(adam.temperatures_, exact.temperatures_, rtol=0.02)
 
 

@@ -118,7 +118,7 @@ def test_one_failure_does_not_stop_the_others(source: Source) -> None:
     unit = CalibrationUnit(RUN, (Method.of("simi-mailbox", n_groups=0), Method.of("uncalibrated")))
     failed, made = rows(unit)
     assert isinstance(failed, Failure)
-    assert "n_groups must be at least 1" in failed.error
+    assert "n_groups must be a whole number ≥ 1, got 0" in failed.error
     assert made["method"] == "uncalibrated"
 
 

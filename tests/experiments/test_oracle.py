@@ -37,7 +37,7 @@ def test_it_reads_labels_outside_the_mask() -> None:
 
 def test_with_a_large_weight_every_group_is_as_confident_as_it_is_accurate() -> None:
     y = np.asarray(PROBLEM.y)
-    oracle = fitted(y, lam=1e6)
+    oracle = fitted(y, penalty=1e6)
     probs = np.asarray(oracle.predict_proba(PROBLEM.logits, graph=PROBLEM.graph))
     right = probs.argmax(axis=1) == y
     for group in range(4):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from dataclasses import asdict
 
@@ -210,19 +209,3 @@ def test_unusual_graphs_are_never_much_worse_than_temperature_scaling(classes, l
         return nll(probs[rest], problem.y[rest])
 
     assert loss(SimiMailbox()) < loss(TemperatureScaling()) + 0.02
-
-
-def test_a_prior_costs_next_to_nothing():
-    problem = calibration_problem(40_000, 10, seed=0)
-
-    def seconds(chosen):
-        started = time.process_time()
-        SimiMailbox(prior=chosen).fit(
-            problem.logits, problem.y, graph=problem.graph, mask=range(8000)
-        )
-        return time.process_time() - started
-
-    seconds("learned")
-    pairs = [(seconds("learned"), seconds(None)) for _ in range(5)]
-    # The bar is 10 %; the test leaves room for a busy machine.
-    assert min(a for a, _ in pairs) < 1.3 * min(b for _, b in pairs)

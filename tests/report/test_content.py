@@ -53,11 +53,13 @@ def test_groups_are_those_of_the_calibrator(given):
     nodes = cal.node_temperatures(given["logits"], graph=given["graph"])
     means = np.bincount(cal.groups_, nodes) / np.bincount(cal.groups_)
     np.testing.assert_allclose(view.groups.temperatures, means)
+    assert view.blind_share == cal.blind_share > 0
     plain = content_of(given, [SimiMailbox(prior=None)]).views[1]
     cal.set_params(prior=None).fit(
         given["logits"], given["y"], graph=given["graph"], mask=given["calibration"]
     )
     np.testing.assert_allclose(plain.groups.temperatures, cal.temperatures_)
+    assert plain.blind_share == 0
 
 
 def test_labels_outside_the_named_nodes_change_nothing(given):

@@ -1,6 +1,6 @@
 """Calibrators: one file per method, one contract (`base.Calibrator`), one registry."""
 
-from simi_mailbox.calibrators.base import Calibrator, TemperatureCalibrator
+from simi_mailbox.calibrators.base import Calibrator, NodeTemperatures, TemperatureCalibrator
 from simi_mailbox.calibrators.cagcn import CaGCN
 from simi_mailbox.calibrators.dcgc import DCGC
 from simi_mailbox.calibrators.dirichlet import Dirichlet
@@ -9,11 +9,10 @@ from simi_mailbox.calibrators.gats import GATS
 from simi_mailbox.calibrators.gets import GETS
 from simi_mailbox.calibrators.group_calibration import GroupCalibration
 from simi_mailbox.calibrators.histogram import HistogramBinning
-from simi_mailbox.calibrators.io import load
 from simi_mailbox.calibrators.isotonic import Isotonic
 from simi_mailbox.calibrators.lccal import LCCal
 from simi_mailbox.calibrators.ratio_binned import RatioBinnedScaling
-from simi_mailbox.calibrators.registry import get, names, register
+from simi_mailbox.calibrators.registry import get, load, names, register
 from simi_mailbox.calibrators.simcalib import SimCalib
 from simi_mailbox.calibrators.simi_mailbox import SimiMailbox
 from simi_mailbox.calibrators.simi_mailbox_paper import SimiMailboxPaper
@@ -35,6 +34,7 @@ __all__ = [
     "HistogramBinning",
     "Isotonic",
     "LCCal",
+    "NodeTemperatures",
     "RatioBinnedScaling",
     "SimCalib",
     "SimiMailbox",

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal, Self
 
-import numpy as np
 import torch
+from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from simi_mailbox.calibrators import io
+from simi_mailbox import states
+from simi_mailbox.calibrators.registry import KIND
 from simi_mailbox.exceptions import NotFittedError
 from simi_mailbox.inputs import (
     CalibrationData,
@@ -20,17 +20,19 @@ from simi_mailbox.inputs import (
     read_labels,
     read_nodes,
 )
-from simi_mailbox.temperature import scaled_softmax
+from simi_mailbox.parameters import check_parameters
+from simi_mailbox.softmax import scaled_softmax
 
 Holdout = Literal["training", "separate"] | None
 
 
-class Calibrator(ABC):
+class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     """Turns the logits of a trained GNN into probabilities that mean what they say.
 
-    Hyper-parameters are keyword-only arguments of the constructor, stored untouched. Fitted values
-    end in an underscore. A method implements `_fit` and `_predict`; everything that can be wrong
-    with what a user passes is dealt with here.
+    Hyper-parameters are keyword-only arguments of the constructor, stored untouched, and declared
+    with what they may be (`simi_mailbox.parameters`). Fitted values end in an underscore. A method
+    implements `_fit` and `_predict`; everything that can be wrong with what a user passes is dealt
+    with here. ``get_params``, ``set_params``, ``repr`` and ``clone`` are scikit-learn's.
 
     Attributes
     ----------
@@ -67,6 +69,7 @@ class Calibrator(ABC):
         holdout_mask: Any = None,
         features: Any = None,
         forward: Forward | None = None,
+        train_mask: Any = None,
     ) -> Self:
         """Fit on the labels of the calibration nodes.
 
@@ -88,12 +91,15 @@ class Calibrator(ABC):
             Node features, for methods that need them.
         forward : callable, optional
             ``forward(edge_weight) -> logits`` of the frozen GNN, for methods that need it.
+        train_mask : array, optional
+            The nodes that the GNN was trained on, for methods that treat them apart (GATS). Which
+            nodes they are is all that is used: no label of theirs is read.
 
         Returns
         -------
         self
         """
-        nodes = read_nodes(self.needs, type(self).__name__, logits, graph, features, forward)
+        nodes = self._read(logits, graph, features, forward, train_mask)
         n, k = nodes.num_nodes, nodes.num_classes
         calibration = read_labels(y, mask, n, k, "mask")
         holdout = None
@@ -102,6 +108,7 @@ class Calibrator(ABC):
                 raise ValueError(f"holdout_mask needs labels of full length {n}, got {len(y)}")
             holdout = read_labels(y, holdout_mask, n, k, "holdout_mask")
         del y  # from here on, no other label exists
+        check_parameters(self)
         self._check_params()
         self._forget()
         try:
@@ -119,12 +126,14 @@ class Calibrator(ABC):
         graph: Any = None,
         features: Any = None,
         forward: Forward | None = None,
+        train_mask: Any = None,
     ) -> Any:
         """Calibrated probabilities [n, K], as NumPy or torch, whichever ``logits`` are.
 
-        The nodes and the graph need not be those that ``fit`` saw.
+        The nodes and the graph need not be those that ``fit`` saw; ``train_mask`` says which of
+        them the GNN was trained on, for methods that treat these apart.
         """
-        nodes = self._read_fitted(logits, graph, features, forward)
+        nodes = self._read_fitted(logits, graph, features, forward, train_mask)
         probs = self._predict(nodes).detach().to(nodes.logits.dtype)
         if self.preserves_accuracy:
             keep_argmax(probs, nodes.logits)
@@ -140,17 +149,15 @@ class Calibrator(ABC):
     def _predict(self, data: NodeInputs) -> Tensor:
         """Probabilities [n, K]."""
 
-    def _check_params(self) -> None:  # noqa: B027
-        """Raise `ValueError` if a hyper-parameter makes no sense."""
+    def _check_params(self) -> None:
+        """Raise `ValueError` if hyper-parameters, each allowed alone, make no sense together."""
 
-    def _read_fitted(
-        self, logits: Any, graph: Any, features: Any, forward: Forward | None
-    ) -> NodeInputs:
-        if not hasattr(self, "num_classes_"):
-            raise NotFittedError(
-                f"this {type(self).__name__} is not fitted yet: call fit(...) first"
-            )
-        nodes = read_nodes(self.needs, type(self).__name__, logits, graph, features, forward)
+    def _read(self, logits: Any, *inputs: Any) -> NodeInputs:
+        return read_nodes(self.needs, type(self).__name__, logits, *inputs)
+
+    def _read_fitted(self, logits: Any, *inputs: Any) -> NodeInputs:
+        self._check_fitted()
+        nodes = self._read(logits, *inputs)
         if nodes.num_classes != self.num_classes_:
             raise ValueError(
                 f"logits have {nodes.num_classes} classes, "
@@ -158,29 +165,14 @@ class Calibrator(ABC):
             )
         return nodes
 
-    # --- parameters, state, files -------------------------------------------------------------
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Hyper-parameters by name (scikit-learn's convention; ``deep`` changes nothing)."""
-        return {name: getattr(self, name) for name in _parameter_names(type(self))}
-
-    def set_params(self, **params: Any) -> Self:
-        """Change hyper-parameters; takes effect at the next ``fit``."""
-        known = _parameter_names(type(self))
-        for name, value in params.items():
-            if name not in known:
-                raise ValueError(
-                    f"{type(self).__name__} has no parameter {name!r}; "
-                    f"it has: {', '.join(known) or 'none'}"
-                )
-            setattr(self, name, value)
-        return self
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "num_classes_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit(...) first")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted calibrator to one file (safetensors; written whole or not at all)."""
-        if not hasattr(self, "num_classes_"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted: nothing to save")
-        io.save(path, self.name, self.get_params(), self._state())
+        self._check_fitted()
+        states.save(path, KIND, self.name, self.get_params(), self._state())
 
     def _state(self) -> dict[str, Any]:
         return {k: v for k, v in vars(self).items() if k.endswith("_") and not k.startswith("_")}
@@ -189,23 +181,21 @@ class Calibrator(ABC):
         for name in self._state():
             delattr(self, name)
 
-    def __repr__(self) -> str:
-        defaults = {
-            name: parameter.default
-            for name, parameter in inspect.signature(type(self)).parameters.items()
-        }
-        changed = [
-            f"{name}={value!r}"
-            for name, value in self.get_params().items()
-            if not _same(value, defaults[name])
-        ]
-        return f"{type(self).__name__}({', '.join(changed)})"
 
+class NodeTemperatures(Calibrator):
+    """A calibrator that gives every node a temperature, and may mix in blind guesses.
 
-class TemperatureCalibrator(Calibrator):
-    """A calibrator that divides each node's logits by a temperature: softmax(z_i / T_i)."""
+        p_i = (1 − blind_share) softmax(z_i / T_i) + blind_share / K
+
+    A temperature alone cannot say that even the surest nodes are wrong now and then.
+    """
 
     preserves_accuracy: ClassVar[bool] = True
+
+    @property
+    def blind_share(self) -> float:
+        """Share of blind guesses in the probabilities; nought unless a method says otherwise."""
+        return 0.0
 
     def node_temperatures(
         self,
@@ -214,18 +204,23 @@ class TemperatureCalibrator(Calibrator):
         graph: Any = None,
         features: Any = None,
         forward: Forward | None = None,
+        train_mask: Any = None,
     ) -> Any:
         """Temperature of every node [n], as NumPy or torch, whichever ``logits`` are."""
-        nodes = self._read_fitted(logits, graph, features, forward)
+        nodes = self._read_fitted(logits, graph, features, forward, train_mask)
         temperatures = self._temperatures(nodes).detach()
         return temperatures if isinstance(logits, Tensor) else temperatures.numpy()
-
-    def _predict(self, data: NodeInputs) -> Tensor:
-        return scaled_softmax(data.logits, self._temperatures(data))
 
     @abstractmethod
     def _temperatures(self, data: NodeInputs) -> Tensor:
         """Positive temperature of every node [n]."""
+
+
+class TemperatureCalibrator(NodeTemperatures):
+    """A calibrator that divides each node's logits by a temperature: softmax(z_i / T_i)."""
+
+    def _predict(self, data: NodeInputs) -> Tensor:
+        return scaled_softmax(data.logits, self._temperatures(data))
 
 
 def keep_argmax(probs: Tensor, logits: Tensor) -> None:
@@ -239,13 +234,3 @@ def keep_argmax(probs: Tensor, logits: Tensor) -> None:
     if lost.numel():
         top = probs[lost].max(dim=1).values
         probs[lost, winner[lost]] = torch.nextafter(top, torch.full_like(top, torch.inf))
-
-
-def _parameter_names(cls: type[Calibrator]) -> list[str]:
-    return list(inspect.signature(cls).parameters)
-
-
-def _same(a: Any, b: Any) -> bool:
-    if isinstance(a, np.ndarray | Tensor) or isinstance(b, np.ndarray | Tensor):
-        return a is b
-    return bool(a == b)

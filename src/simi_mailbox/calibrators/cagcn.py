@@ -8,18 +8,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simi_mailbox.calibrators.base import Holdout, TemperatureCalibrator
+from simi_mailbox.calibrators.network import NetworkTemperatures
 from simi_mailbox.calibrators.parts.likelihood import Likelihood, Loss, scaled_nll
-from simi_mailbox.calibrators.parts.training import Schedule, restore, stopping_split, train
-from simi_mailbox.calibrators.registry import register
+from simi_mailbox.calibrators.parts.neighbours import (
+    Neighbourhoods,
+    PerIndex,
+    matmul,
+    normalised_adjacency,
+)
 from simi_mailbox.inputs import CalibrationData, Labelled, NodeInputs
-from simi_mailbox.sparse import Csr, PerIndex, normalised_adjacency
+from simi_mailbox.parameters import Count, NonNegative, Share, hyperparameters
 
 SMALLEST_SCALE = 1e-6
 
 
-@register("cagcn")
-class CaGCN(TemperatureCalibrator):
+@hyperparameters
+class CaGCN(NetworkTemperatures):
     """q_i = softmax(z_i · t_i) with t = softplus(Â relu(Â Z W₁ + b₁) w₂ + b₂).
 
     Wang et al., "Be Confident! Towards Trustworthy Graph Neural Networks via Confidence
@@ -38,7 +42,7 @@ class CaGCN(TemperatureCalibrator):
         nodes, (1/m) [ Σ_right (1 − p₁ + p₂) + Σ_wrong (p₁ − p₂) ], p₁ and p₂ being the two largest
         probabilities. Original: 0.5; published comparison tables: 0.
     lr, weight_decay, epochs, patience, seed
-        See `training.Schedule`.
+        See `network.NetworkCalibrator`.
 
     Attributes
     ----------
@@ -64,63 +68,24 @@ class CaGCN(TemperatureCalibrator):
     True
     """
 
+    name: ClassVar[str] = "cagcn"
     needs: ClassVar[frozenset[str]] = frozenset({"graph"})
-    holdout: ClassVar[Holdout] = "training"
 
-    weights_: dict[str, Tensor]
-    epochs_: int
-    best_epoch_: int
-
-    def __init__(
-        self,
-        *,
-        hidden: int = 16,
-        dropout: float = 0.5,
-        margin: float = 0.0,
-        lr: float = 0.01,
-        weight_decay: float = 5e-3,
-        epochs: int = 2000,
-        patience: int = 100,
-        seed: int = 0,
-    ) -> None:
-        self.hidden = hidden
-        self.dropout = dropout
-        self.margin = margin
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.epochs = epochs
-        self.patience = patience
-        self.seed = seed
-
-    def _check_params(self) -> None:
-        if self.hidden < 1:
-            raise ValueError(f"hidden must be at least 1, got {self.hidden}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must lie in [0, 1), got {self.dropout}")
-        if self.margin < 0:
-            raise ValueError(f"margin must not be negative, got {self.margin}")
-        Schedule.of(self)
+    hidden: Count = 16
+    dropout: Share = 0.5
+    margin: NonNegative = 0.0
 
     def _fit(self, data: CalibrationData) -> None:
-        likelihood = scaled_nll(data.logits)
-        trained = train(
-            lambda: self._network(data),
-            *stopping_split(data, self.seed),
-            Schedule.of(self),
-            likelihood=likelihood,
-            objective=margin_loss(data.logits, likelihood, self.margin) if self.margin else None,
-            noisy=self.dropout > 0,
-        )
-        self.weights_ = trained.network.state_dict()
-        self.epochs_, self.best_epoch_ = trained.epochs, trained.best_epoch
+        nll = scaled_nll(data.logits)
+        objective = margin_loss(data.logits, nll, self.margin) if self.margin else None
+        self._train(data, likelihood=nll, objective=objective)
 
     def _temperatures(self, data: NodeInputs) -> Tensor:
-        network = restore(lambda: self._network(data), self.weights_)
-        scales: Tensor = network(None)
+        scales: Tensor = self._trained(data)(None)
         return scales.clamp_min_(SMALLEST_SCALE).reciprocal_()
 
     def _network(self, data: NodeInputs) -> ScaleGCN:
-        return ScaleGCN(data, self.hidden, self.dropout).to(data.logits.dtype)
+        return ScaleGCN(data, self.hidden, self.dropout)
 
 
 class ScaleGCN(nn.Module):
@@ -134,22 +99,23 @@ class ScaleGCN(nn.Module):
         for layer in (self.first, self.second):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
-        adjacency = normalised_adjacency(data.neighbourhoods, data.logits.dtype)
-        self._all = adjacency, adjacency @ data.logits
+        pattern, values = normalised_adjacency(data.neighbourhoods, data.logits.dtype)
+        self._all = pattern, values, matmul(pattern, values, data.logits)
         self._some = PerIndex(self._rows)
 
     def forward(self, index: Tensor | None) -> Tensor:
         """Inverse temperatures of the nodes ``index``, or of all nodes."""
-        adjacency, smoothed = self._all if index is None else self._some(index)
+        pattern, values, smoothed = self._all if index is None else self._some(index)
         units = self.first(smoothed).relu()
         units = F.dropout(units, self.dropout, self.training)
         sent = units @ self.second.weight.t()
-        return F.softplus(adjacency @ sent + self.second.bias).flatten()
+        return F.softplus(matmul(pattern, values, sent) + self.second.bias).flatten()
 
-    def _rows(self, index: Tensor) -> tuple[Csr, Tensor]:
-        adjacency, smoothed = self._all
-        rows, columns = adjacency.take(index)[0].compact()
-        return rows, smoothed[columns]
+    def _rows(self, index: Tensor) -> tuple[Neighbourhoods, Tensor, Tensor]:
+        pattern, values, smoothed = self._all
+        rows, entries = pattern.take(index)
+        compact, columns = rows.compact()
+        return compact, values[entries], smoothed[columns]
 
 
 def margin_loss(logits: Tensor, likelihood: Likelihood, weight: float) -> Likelihood:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -9,16 +10,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simi_mailbox.calibrators import registry
-from simi_mailbox.calibrators.base import Calibrator, Holdout
-from simi_mailbox.calibrators.parts.training import Schedule, restore, stopping_split, train
-from simi_mailbox.calibrators.registry import register
+from simi_mailbox.calibrators.base import Calibrator
+from simi_mailbox.calibrators.network import NetworkCalibrator
+from simi_mailbox.calibrators.parts.neighbours import Neighbourhoods, products
 from simi_mailbox.graph import Graph
 from simi_mailbox.inputs import CalibrationData, Forward, NodeInputs
-from simi_mailbox.sparse import Csr, products
+from simi_mailbox.parameters import Count, Positive, Share, check_parameters, hyperparameters
 
 
-@register("dcgc")
-class DCGC(Calibrator):
+@hyperparameters
+class DCGC(NetworkCalibrator):
     """Base calibrator on the logits of the GNN, run on a graph with data-centric edge weights.
 
     Yang et al., "Calibrating Graph Neural Networks from a Data-centric Perspective", WWW 2024.
@@ -40,7 +41,7 @@ class DCGC(Calibrator):
     dropout : float
         Share of the MLP's 4K hidden units dropped while training.
     lr, weight_decay, epochs, patience, seed
-        See `training.Schedule`; they are those of the MLP.
+        See `network.NetworkCalibrator`; they are those of the MLP.
 
     Attributes
     ----------
@@ -80,95 +81,51 @@ class DCGC(Calibrator):
     torch.Size([100, 3])
     """
 
+    name: ClassVar[str] = "dcgc"
     needs: ClassVar[frozenset[str]] = frozenset({"graph", "forward"})
-    preserves_accuracy: ClassVar[bool] = False
-    holdout: ClassVar[Holdout] = "training"
 
-    weights_: dict[str, Tensor]
-    base_state_: dict[str, Any]
-    epochs_: int
-    best_epoch_: int
-
-    def __init__(
-        self,
-        *,
-        base: str = "temperature",
-        base_params: dict[str, Any] | None = None,
-        alpha: float = 0.5,
-        beta: float = 10.0,
-        dropout: float = 0.7,
-        lr: float = 0.01,
-        weight_decay: float = 5e-3,
-        epochs: int = 1000,
-        patience: int = 100,
-        seed: int = 0,
-    ) -> None:
-        self.base = base
-        self.base_params = base_params
-        self.alpha = alpha
-        self.beta = beta
-        self.dropout = dropout
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.epochs = epochs
-        self.patience = patience
-        self.seed = seed
+    base: str = "temperature"
+    base_params: dict[str, Any] | None = None
+    alpha: Positive = 0.5
+    beta: Positive = 10.0
+    dropout: Share = 0.7
+    epochs: Count = 1000
 
     def _check_params(self) -> None:
-        for name in ("alpha", "beta"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} must be a positive number, got {getattr(self, name)}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must lie in [0, 1), got {self.dropout}")
-        Schedule.of(self)
         more = registry.get(self.base).needs - {"graph"}
         if more:
             raise ValueError(
                 f"base {self.base!r} needs {' and '.join(sorted(more))}, which DCGC cannot give; "
                 "choose one that needs at most the graph"
             )
+        check_parameters(self._base())
         self._base()._check_params()
 
     def _fit(self, data: CalibrationData) -> None:
-        fit_on, stop_on = stopping_split(data, self.seed)
-        if data.holdout is not None:
-            fit_on, stop_on = data.holdout, data.calibration
         _check_forward(data)
-        trained = train(
-            lambda: self._network(data), fit_on, stop_on, Schedule.of(self), noisy=self.dropout > 0
-        )
-        self.weights_ = trained.network.state_dict()
-        self.epochs_, self.best_epoch_ = trained.epochs, trained.best_epoch
+        theirs = None if data.holdout is None else (data.holdout, data.calibration)
+        self._train(data, theirs)
         base = self._base()
-        base._fit(
-            CalibrationData(
-                self._new_logits(data),
-                data.graph,
-                calibration=data.calibration,
-                holdout=data.holdout,
-            )
-        )
-        self.base_state_ = base._state()
+        base._fit(replace(data, logits=self._new_logits(data), features=None, forward=None))
+        self.base_state_: dict[str, Any] = base._state()
 
     def _predict(self, data: NodeInputs) -> Tensor:
         base = self._base()
         for name, value in self.base_state_.items():
             setattr(base, name, value)
-        return base._predict(NodeInputs(self._new_logits(data), data.graph))
+        return base._predict(NodeInputs(self._new_logits(data), data.graph, training=data.training))
 
     def _base(self) -> Calibrator:
         return registry.get(self.base)(**(self.base_params or {}))
 
     def _network(self, data: NodeInputs) -> EdgeWeights:
         assert data.forward is not None
-        network = EdgeWeights(data.logits, data.neighbourhoods, data.forward, self.dropout)
-        return network.to(data.logits.dtype)
+        return EdgeWeights(data.logits, data.neighbourhoods, data.forward, self.dropout)
 
     def _new_logits(self, data: NodeInputs) -> Tensor:
         """Logits of the GNN on the graph with the final edge weights."""
         assert data.forward is not None
-        network = restore(lambda: self._network(data), self.weights_)
-        weights = network.edge_weights()
+        weights = self._trained(data).edge_weights()
         with torch.no_grad():
             sharp = (self.beta * data.forward(weights).softmax(dim=1)).softmax(dim=1)
             distance = edge_distances(data.neighbourhoods, sharp).to(weights.dtype)
@@ -212,7 +169,7 @@ def edge_distances(graph: Graph, x: Tensor) -> Tensor:
     >>> edge_distances(Graph.from_edges([[0], [1]]), torch.tensor([[0.0, 3.0], [4.0, 0.0]]))
     tensor([5., 5.], dtype=torch.float64)
     """
-    pattern = Csr.of(graph)
+    pattern = Neighbourhoods(graph.indptr, graph.indices, graph.num_nodes)
     x = x.to(torch.float64)
     square = x.square().sum(dim=1)
     both = square[pattern.rows] + square[pattern.indices] - 2 * products(pattern, x, x)

@@ -10,29 +10,29 @@ from torch import Tensor
 
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.calibrators.registry import register
 from simi_mailbox.inputs import CalibrationData, NodeInputs
+from simi_mailbox.parameters import Positive, hyperparameters
 from simi_mailbox.temperature import global_temperature
 
 DIAGONAL_PULL = 1e-6
 """Keeps the diagonal finite where labels do not: far below what any label says."""
 
 
-@register("dirichlet")
+@hyperparameters
 class Dirichlet(Calibrator):
     """Linear on log-probabilities: q_i = softmax(W log p_i + b) (Kull et al., NeurIPS 2019).
 
     W [K, K] and b [K] minimise, over the calibration nodes, the mean cross-entropy plus ODIR, the
     off-diagonal and intercept regularisation
 
-        off_diagonal · Σ_{j≠k} W_jk² / (K (K − 1))  +  intercept · Σ_k b_k² / K.
+        penalty · Σ_{j≠k} W_jk² / (K (K − 1))  +  intercept_penalty · Σ_k b_k² / K.
 
     Parameters
     ----------
-    off_diagonal : float
+    penalty : float
         ODIR's λ.
-    intercept : float, optional
-        ODIR's μ, positive; equal to ``off_diagonal`` if not given, as in the GATS code.
+    intercept_penalty : float, optional
+        ODIR's μ; equal to ``penalty`` if not given, as in the GATS code.
 
     Attributes
     ----------
@@ -58,28 +58,18 @@ class Dirichlet(Calibrator):
     array([0.5, 0.5, 0.5])
     """
 
-    preserves_accuracy: ClassVar[bool] = False
+    name: ClassVar[str] = "dirichlet"
 
-    weights_: Floats
-    bias_: Floats
-
-    def __init__(self, *, off_diagonal: float = 10.0, intercept: float | None = None) -> None:
-        self.off_diagonal = off_diagonal
-        self.intercept = intercept
-
-    def _check_params(self) -> None:
-        for name in ("off_diagonal", "intercept"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                raise ValueError(f"{name} must be a positive number, got {value!r}")
+    penalty: Positive = 10.0
+    intercept_penalty: Positive | None = None
 
     def _fit(self, data: CalibrationData) -> None:
         z, y = data.calibration_logits, data.calibration.y
         temperature = global_temperature(z, y)[0]
         x = torch.log_softmax(z.to(torch.float64), dim=1).numpy()
-        intercept = self.off_diagonal if self.intercept is None else self.intercept
+        intercept = self.penalty if self.intercept_penalty is None else self.intercept_penalty
         self.weights_, self.bias_ = minimise_odir(
-            x, y.numpy(), 1 / temperature, self.off_diagonal, intercept
+            x, y.numpy(), 1 / temperature, self.penalty, intercept
         )
 
     def _predict(self, data: NodeInputs) -> Tensor:

@@ -10,14 +10,12 @@ from torch import Tensor
 
 from simi_mailbox._arrays import Floats
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.calibrators.registry import register
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.softmax import scaled_softmax
 from simi_mailbox.temperature import global_temperature
 
 
-@register("ensemble-temperature")
 class EnsembleTemperatureScaling(Calibrator):
     """A mixture of temperature scaling, the model itself and knowing nothing.
 
@@ -50,10 +48,8 @@ class EnsembleTemperatureScaling(Calibrator):
     [0.8, 0.1, 0.1]
     """
 
+    name: ClassVar[str] = "ensemble-temperature"
     preserves_accuracy: ClassVar[bool] = True
-
-    temperature_: float
-    weights_: Floats
 
     def _fit(self, data: CalibrationData) -> None:
         z, y = data.calibration_logits, data.calibration.y

@@ -6,18 +6,18 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from simi_mailbox.calibrators.base import Holdout, TemperatureCalibrator
-from simi_mailbox.calibrators.parts.gats_attention import TemperatureAttention
-from simi_mailbox.calibrators.parts.likelihood import scaled_nll
-from simi_mailbox.calibrators.parts.training import Schedule, restore, stopping_split, train
-from simi_mailbox.calibrators.parts.training_nodes import TrainingNodes
-from simi_mailbox.calibrators.registry import register
+from simi_mailbox.calibrators.network import NetworkTemperatures
+from simi_mailbox.calibrators.parts.gats_attention import (
+    TemperatureAttention,
+    training_distances,
+)
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.inputs import CalibrationData, NodeInputs
+from simi_mailbox.parameters import Count, Positive, hyperparameters
 
 
-@register("gats")
-class GATS(TemperatureCalibrator):
+@hyperparameters
+class GATS(NetworkTemperatures):
     """q_i = softmax(z_i / T_i), T_i = T₀ + mean_h softplus(ω δ_i + Σ_j α_ij γ_j τ_jh).
 
     Hsu et al., "What Makes Graph Neural Networks Miscalibrated?", NeurIPS 2022. j runs over the
@@ -29,8 +29,10 @@ class GATS(TemperatureCalibrator):
     * δ_i = confidence of i minus the mean confidence over j.
     * T₀, ω, a₀, a₁, Θ are learned; T₀ starts at ``start``.
 
-    Training nodes are the nodes of ``holdout_mask`` (the published convention); without one, γ = 1
-    everywhere. How they are known again on another graph: `calibrators.parts.training_nodes`.
+    Training nodes are those of ``train_mask``, or else of ``holdout_mask`` (which holds them by the
+    published convention); without either, γ = 1 everywhere. ``predict_proba`` takes ``train_mask``
+    as well. Without it, the graph of the fit has the training nodes of the fit, and any other graph
+    has none.
 
     Parameters
     ----------
@@ -44,12 +46,13 @@ class GATS(TemperatureCalibrator):
         above are left exactly as they are. With ``strict_paper`` nothing is bent, and a
         temperature that is not positive raises `SolverError`.
     lr, weight_decay, epochs, patience, seed
-        See `training.Schedule`. Published weight decays differ from graph to graph.
+        See `network.NetworkCalibrator`. Published weight decays differ from graph to graph.
 
     Attributes
     ----------
     weights_ : dict of Tensor
-    training_nodes_ : dict, or None if there was no ``holdout_mask``
+    training_nodes_ : dict, or None if there was neither ``train_mask`` nor ``holdout_mask``
+        Their indices, and the fingerprint of their graph.
     epochs_, best_epoch_ : int
 
     Notes
@@ -70,58 +73,25 @@ class GATS(TemperatureCalibrator):
     True
     """
 
+    name: ClassVar[str] = "gats"
     needs: ClassVar[frozenset[str]] = frozenset({"graph"})
-    holdout: ClassVar[Holdout] = "training"
 
-    weights_: dict[str, Tensor]
-    training_nodes_: dict[str, Any] | None
-    epochs_: int
-    best_epoch_: int
-
-    def __init__(
-        self,
-        *,
-        heads: int = 8,
-        start: float = 1.0,
-        strict_paper: bool = False,
-        lr: float = 0.01,
-        weight_decay: float = 5e-3,
-        epochs: int = 2000,
-        patience: int = 100,
-        seed: int = 0,
-    ) -> None:
-        self.heads = heads
-        self.start = start
-        self.strict_paper = strict_paper
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.epochs = epochs
-        self.patience = patience
-        self.seed = seed
-
-    def _check_params(self) -> None:
-        if self.heads < 1:
-            raise ValueError(f"heads must be at least 1, got {self.heads}")
-        if not 0 < self.start < float("inf"):
-            raise ValueError(f"start must be a positive temperature, got {self.start}")
-        Schedule.of(self)
+    heads: Count = 8
+    start: Positive = 1.0
+    strict_paper: bool = False
 
     def _fit(self, data: CalibrationData) -> None:
-        self.training_nodes_ = None
-        if data.holdout is not None:
-            nodes = data.holdout.index, data.logits, data.neighbourhoods
-            self.training_nodes_ = TrainingNodes.remember(*nodes).state()
-        trained = train(
-            lambda: self._network(data),
-            *stopping_split(data, self.seed),
-            Schedule.of(self),
-            likelihood=scaled_nll(data.logits),
-        )
-        self.weights_ = trained.network.state_dict()
-        self.epochs_, self.best_epoch_ = trained.epochs, trained.best_epoch
+        index = data.training
+        if index is None and data.holdout is not None:
+            index = data.holdout.index
+        self.training_nodes_: dict[str, Any] | None = None
+        if index is not None:
+            fingerprint = data.neighbourhoods.fingerprint()
+            self.training_nodes_ = {"index": index, "fingerprint": fingerprint}
+        super()._fit(data)
 
     def _temperatures(self, data: NodeInputs) -> Tensor:
-        temperatures = restore(lambda: self._network(data), self.weights_).temperatures(None)
+        temperatures: Tensor = self._trained(data).temperatures(None)
         if self.strict_paper and bool((temperatures <= 0).any()):
             raise SolverError(
                 f"the published formula of GATS gives {int((temperatures <= 0).sum())} nodes a "
@@ -131,10 +101,16 @@ class GATS(TemperatureCalibrator):
         return temperatures
 
     def _network(self, data: NodeInputs) -> TemperatureAttention:
-        distances = None
-        if self.training_nodes_ is not None:
-            nodes = TrainingNodes(**self.training_nodes_)
-            distances = nodes.distances(data.logits, data.neighbourhoods)
-        bent = not self.strict_paper
-        network = TemperatureAttention(data, distances, self.heads, self.start, bent)
-        return network.to(data.logits.dtype)
+        distances = self._distances(data)
+        return TemperatureAttention(
+            data, distances, self.heads, self.start, bent=not self.strict_paper
+        )
+
+    def _distances(self, data: NodeInputs) -> Tensor | None:
+        known, graph = self.training_nodes_, data.neighbourhoods
+        if known is None:
+            return None
+        index = data.training
+        if index is None and graph.fingerprint() == known["fingerprint"]:
+            index = known["index"]
+        return training_distances(index, graph)

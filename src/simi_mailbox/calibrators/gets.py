@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
-from simi_mailbox.calibrators.base import Calibrator, Holdout
+from simi_mailbox.calibrators.network import NetworkCalibrator
+from simi_mailbox.calibrators.parts.features import check_width
 from simi_mailbox.calibrators.parts.gets_experts import EXPERTS, ExpertMixture
-from simi_mailbox.calibrators.parts.training import Schedule, restore, stopping_split, train
-from simi_mailbox.calibrators.registry import register
 from simi_mailbox.inputs import CalibrationData, NodeInputs
+from simi_mailbox.parameters import (
+    Count,
+    NonNegative,
+    Positive,
+    Rule,
+    Share,
+    hyperparameters,
+)
 
 LARGEST_DEGREE = 255
+Selection = Annotated[Count, Rule(f"and ≤ {len(EXPERTS)}", lambda x: x <= len(EXPERTS))]
 
 
-@register("gets")
-class GETS(Calibrator):
+@hyperparameters
+class GETS(NetworkCalibrator):
     """q_i = softmax(z_i ⊙ softplus(Σ_m g_im t_im)): each t_im ∈ R^K comes from expert m's GCN.
 
     Zhuang et al., "GETS: Ensemble Temperature Scaling for Calibration in Graph Neural Networks",
@@ -39,11 +47,13 @@ class GETS(Calibrator):
     balance : float
         Weight of the balance term.
     lr, weight_decay, epochs, patience, seed
-        See `training.Schedule`. Published values differ from graph to graph.
+        See `network.NetworkCalibrator`. Published values differ from graph to graph.
 
     Attributes
     ----------
     weights_ : dict of Tensor
+    degrees_ : int
+        Rows of the degree embeddings.
     epochs_, best_epoch_ : int
 
     Notes
@@ -68,84 +78,33 @@ class GETS(Calibrator):
     (100, 3)
     """
 
+    name: ClassVar[str] = "gets"
     needs: ClassVar[frozenset[str]] = frozenset({"graph", "features"})
-    preserves_accuracy: ClassVar[bool] = False
-    holdout: ClassVar[Holdout] = "training"
 
-    weights_: dict[str, Tensor]
-    epochs_: int
-    best_epoch_: int
-
-    def __init__(
-        self,
-        *,
-        select: int = 2,
-        hidden: int = 16,
-        feature_hidden: int = 64,
-        degree_hidden: int = 32,
-        dropout: float = 0.5,
-        noise: float = 1.0,
-        balance: float = 1.0,
-        lr: float = 0.1,
-        weight_decay: float = 0.0,
-        epochs: int = 1000,
-        patience: int = 50,
-        seed: int = 0,
-    ) -> None:
-        self.select = select
-        self.hidden = hidden
-        self.feature_hidden = feature_hidden
-        self.degree_hidden = degree_hidden
-        self.dropout = dropout
-        self.noise = noise
-        self.balance = balance
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.epochs = epochs
-        self.patience = patience
-        self.seed = seed
-
-    def _check_params(self) -> None:
-        if not 1 <= self.select <= len(EXPERTS):
-            raise ValueError(f"select must lie between 1 and {len(EXPERTS)}, got {self.select}")
-        for name in ("hidden", "feature_hidden", "degree_hidden"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must lie in [0, 1), got {self.dropout}")
-        for name in ("noise", "balance"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
-        Schedule.of(self)
+    select: Selection = 2
+    hidden: Count = 16
+    feature_hidden: Count = 64
+    degree_hidden: Count = 32
+    dropout: Share = 0.5
+    noise: NonNegative = 1.0
+    balance: NonNegative = 1.0
+    lr: Positive = 0.1
+    weight_decay: NonNegative = 0.0
+    epochs: Count = 1000
+    patience: Count = 50
 
     def _fit(self, data: CalibrationData) -> None:
-        degrees = min(int(data.neighbourhoods.degree.max()), LARGEST_DEGREE) + 1
-        trained = train(
-            lambda: self._network(data, degrees),
-            *stopping_split(data, self.seed),
-            Schedule.of(self),
-            penalty=lambda network: self.balance * network.balance,
-            noisy=self.dropout > 0 or self.noise > 0,
-        )
-        self.weights_ = trained.network.state_dict()
-        self.epochs_, self.best_epoch_ = trained.epochs, trained.best_epoch
+        self.degrees_ = min(int(data.neighbourhoods.degree.max()), LARGEST_DEGREE) + 1
+        self._train(data, penalty=lambda network: self.balance * network.balance)
 
     def _predict(self, data: NodeInputs) -> Tensor:
-        assert data.features is not None
-        known = self.weights_["project.weight"].shape[1]
-        if data.features.shape[1] != known:
-            raise ValueError(
-                f"features have {data.features.shape[1]} columns, "
-                f"but this calibrator was fitted on {known}"
-            )
-        degrees = self.weights_["embed"].shape[1]
-        network = restore(lambda: self._network(data, degrees), self.weights_)
-        return torch.softmax(network(None), dim=1)
+        check_width(data, self.weights_["project.weight"].shape[1])
+        return torch.softmax(self._trained(data)(None), dim=1)
 
-    def _network(self, data: NodeInputs, degrees: int) -> ExpertMixture:
-        network = ExpertMixture(
+    def _network(self, data: NodeInputs) -> ExpertMixture:
+        return ExpertMixture(
             data,
-            degrees,
+            self.degrees_,
             select=self.select,
             hidden=self.hidden,
             feature_hidden=self.feature_hidden,
@@ -153,4 +112,3 @@ class GETS(Calibrator):
             dropout=self.dropout,
             noise=self.noise,
         )
-        return network.to(data.logits.dtype)

@@ -11,9 +11,9 @@ from torch import Tensor
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.calibrators.base import Calibrator, Holdout
 from simi_mailbox.calibrators.ensemble_temperature import ensemble_weights
-from simi_mailbox.calibrators.parts.feature_rows import feature_matrix
-from simi_mailbox.calibrators.registry import register
+from simi_mailbox.calibrators.parts.features import feature_matrix
 from simi_mailbox.inputs import CalibrationData, NodeInputs
+from simi_mailbox.parameters import Count, NonNegative, Whole, hyperparameters
 from simi_mailbox.softmax import scaled_softmax, top_gaps
 from simi_mailbox.temperature import global_temperature, group_temperatures
 
@@ -22,7 +22,7 @@ WIDEST = 7.0
 """log τ stays within this of the start: a factor of about 1000 either way."""
 
 
-@register("group-calibration")
+@hyperparameters
 class GroupCalibration(Calibrator):
     """Learned partitions of the nodes, one base calibrator per group, averaged over partitions.
 
@@ -38,7 +38,7 @@ class GroupCalibration(Calibrator):
     ----------
     base : "temperature" or "ensemble-temperature"
         Calibrator of a group.
-    partitions, groups : int
+    partitions, n_groups : int
         Number of partitions, and of groups in each.
     penalty : float
         Strength of mean(W²).
@@ -49,10 +49,10 @@ class GroupCalibration(Calibrator):
 
     Attributes
     ----------
-    partitions_ : float64 array [partitions, groups, features]
+    partitions_ : float64 array [partitions, n_groups, features]
         W of every partition.
-    temperatures_ : float64 array [partitions, groups]
-    weights_ : float64 array [partitions, groups, 3]
+    temperatures_ : float64 array [partitions, n_groups]
+    weights_ : float64 array [partitions, n_groups, 3]
         Ensemble weights; (1, 0, 0) for the base ``"temperature"``.
 
     Notes
@@ -82,41 +82,17 @@ class GroupCalibration(Calibrator):
     [[1.0, 4.0], [1.0, 4.0]]
     """
 
+    name: ClassVar[str] = "group-calibration"
     needs: ClassVar[frozenset[str]] = frozenset({"features"})
     preserves_accuracy: ClassVar[bool] = True
     holdout: ClassVar[Holdout] = "separate"
 
-    partitions_: Floats
-    temperatures_: Floats
-    weights_: Floats
-
-    def __init__(
-        self,
-        *,
-        base: Literal["temperature", "ensemble-temperature"] = "temperature",
-        partitions: int = 20,
-        groups: int = 2,
-        penalty: float = 0.1,
-        steps: int = 100,
-        seed: int = 0,
-    ) -> None:
-        self.base = base
-        self.partitions = partitions
-        self.groups = groups
-        self.penalty = penalty
-        self.steps = steps
-        self.seed = seed
-
-    def _check_params(self) -> None:
-        if self.base not in ("temperature", "ensemble-temperature"):
-            raise ValueError(
-                f"base must be 'temperature' or 'ensemble-temperature', got {self.base!r}"
-            )
-        for name in ("partitions", "groups", "steps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not 0 <= self.penalty < float("inf"):
-            raise ValueError(f"penalty must be a number ≥ 0, got {self.penalty!r}")
+    base: Literal["temperature", "ensemble-temperature"] = "temperature"
+    partitions: Count = 20
+    n_groups: Count = 2
+    penalty: NonNegative = 0.1
+    steps: Count = 100
+    seed: Whole = 0
 
     def _fit(self, data: CalibrationData) -> None:
         features = feature_matrix(data)
@@ -133,9 +109,9 @@ class GroupCalibration(Calibrator):
         member = self._members(features[second.index.numpy()])
         z, y = data.logits[second.index], second.y
         self.temperatures_ = np.stack(
-            [group_temperatures(z, y, torch.from_numpy(g), self.groups) for g in member]
+            [group_temperatures(z, y, torch.from_numpy(g), self.n_groups) for g in member]
         )
-        self.weights_ = np.zeros((self.partitions, self.groups, 3))
+        self.weights_ = np.zeros((self.partitions, self.n_groups, 3))
         self.weights_[..., 0] = 1.0
         if self.base == "ensemble-temperature":
             self.weights_ = self._ensemble(z, y, member)
@@ -144,7 +120,7 @@ class GroupCalibration(Calibrator):
         unit = float(np.sqrt((rows * rows).mean())) or 1.0
         width = rows.shape[1]
         bound = 1 / np.sqrt(width)
-        start = rng.uniform(-bound, bound, size=(self.groups, width))
+        start = rng.uniform(-bound, bound, size=(self.n_groups, width))
         gaps = top_gaps(z) / global_temperature(z, y)[0]
         learned = learn_partition(
             rows / unit, gaps.numpy(), y.numpy(), start, self.penalty, self.steps
@@ -155,13 +131,13 @@ class GroupCalibration(Calibrator):
         """Group of every row in every partition [partitions, rows]."""
         flat = self.partitions_.reshape(-1, self.partitions_.shape[2])
         scores = np.asarray(rows @ flat.T)
-        member: Ints = scores.reshape(-1, self.partitions, self.groups).argmax(2).T
+        member: Ints = scores.reshape(-1, self.partitions, self.n_groups).argmax(2).T
         return member
 
     def _ensemble(self, z: Tensor, y: Tensor, member: Ints) -> Floats:
         common = ensemble_weights(z, y, global_temperature(z, y)[0])
-        weights = np.empty((self.partitions, self.groups, 3))
-        for p, g in np.ndindex(self.partitions, self.groups):
+        weights = np.empty((self.partitions, self.n_groups, 3))
+        for p, g in np.ndindex(self.partitions, self.n_groups):
             here = torch.from_numpy(member[p] == g)
             weights[p, g] = (
                 ensemble_weights(z[here], y[here], float(self.temperatures_[p, g]))

@@ -10,24 +10,20 @@ from torch import Tensor
 
 from simi_mailbox._arrays import Bools, Floats
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.calibrators.parts.top_label import (
-    check_pseudo_labels,
-    confidence_and_correct,
-    with_confidence,
-)
-from simi_mailbox.calibrators.registry import register
+from simi_mailbox.calibrators.parts.top_label import confidence_and_correct, with_confidence
 from simi_mailbox.inputs import CalibrationData, NodeInputs
+from simi_mailbox.parameters import Count, NonNegative, hyperparameters
 from simi_mailbox.softmax import confidence
 
 
-@register("histogram")
+@hyperparameters
 class HistogramBinning(Calibrator):
     """One confidence per bin: the share of its calibration nodes that are right.
 
     The calibration nodes, ordered by confidence, are cut into ``bins`` bins of (almost) equal
     count; nodes of equal confidence stay together. A node whose confidence falls into bin b gets
 
-        c_b = (right_b + s · mean confidence_b) / (count_b + s),   s = ``pseudo_labels``,
+        c_b = (right_b + s · mean confidence_b) / (count_b + s),   s = ``prior_strength``,
 
     and its other classes keep their ratios and share the rest (Zadrozny & Elkan, ICML 2001, for
     two classes; Guo et al., ICML 2017, for the top label).
@@ -36,7 +32,7 @@ class HistogramBinning(Calibrator):
     ----------
     bins : int
         Largest number of bins; fewer if there are fewer calibration nodes or confidences.
-    pseudo_labels : float
+    prior_strength : float
         Labels' worth of belief in the bin's mean confidence; keeps a bin whose few nodes are all
         right from claiming certainty. 0 gives the plain share.
 
@@ -57,24 +53,16 @@ class HistogramBinning(Calibrator):
     --------
     >>> logits = np.array([[4.0, 0.0]] * 10)  # 98 % sure, 7 of 10 right
     >>> y = np.array([0] * 7 + [1] * 3)
-    >>> cal = HistogramBinning(pseudo_labels=0).fit(logits, y, mask=np.arange(10))
+    >>> cal = HistogramBinning(prior_strength=0).fit(logits, y, mask=np.arange(10))
     >>> cal.predict_proba(logits)[0].round(6).tolist()
     [0.7, 0.3]
     """
 
+    name: ClassVar[str] = "histogram"
     preserves_accuracy: ClassVar[bool] = True
 
-    edges_: Floats
-    values_: Floats
-
-    def __init__(self, *, bins: int = 10, pseudo_labels: float = 1.0) -> None:
-        self.bins = bins
-        self.pseudo_labels = pseudo_labels
-
-    def _check_params(self) -> None:
-        if self.bins < 1:
-            raise ValueError(f"bins must be at least 1, got {self.bins}")
-        check_pseudo_labels(self.pseudo_labels)
+    bins: Count = 10
+    prior_strength: NonNegative = 1.0
 
     def _fit(self, data: CalibrationData) -> None:
         conf, correct = (part.numpy() for part in confidence_and_correct(data))
@@ -85,7 +73,7 @@ class HistogramBinning(Calibrator):
             np.bincount(member, weights=part, minlength=bins)
             for part in (np.ones_like(conf), correct, conf)
         )
-        self.values_ = (right + self.pseudo_labels * sure / count) / (count + self.pseudo_labels)
+        self.values_ = (right + self.prior_strength * sure / count) / (count + self.prior_strength)
 
     def _predict(self, data: NodeInputs) -> Tensor:
         member = np.searchsorted(self.edges_, confidence(data.logits).numpy(), side="right")

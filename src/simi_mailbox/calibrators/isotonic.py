@@ -8,19 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simi_mailbox._arrays import Floats
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.calibrators.parts.top_label import (
-    check_pseudo_labels,
-    confidence_and_correct,
-    with_confidence,
-)
-from simi_mailbox.calibrators.registry import register
+from simi_mailbox.calibrators.parts.top_label import confidence_and_correct, with_confidence
 from simi_mailbox.inputs import CalibrationData, NodeInputs
+from simi_mailbox.parameters import NonNegative, hyperparameters
 from simi_mailbox.softmax import confidence
 
 
-@register("isotonic")
+@hyperparameters
 class Isotonic(Calibrator):
     """The best non-decreasing map from confidence to the share of right predictions.
 
@@ -31,9 +26,9 @@ class Isotonic(Calibrator):
 
     Parameters
     ----------
-    pseudo_labels : float
+    prior_strength : float
         Weight of the belief that the model is right about itself, in labels: t_i becomes
-        (t_i + a c_i) / (1 + a) with a = ``pseudo_labels`` / m for m calibration nodes. Plain
+        (t_i + a c_i) / (1 + a) with a = ``prior_strength`` / m for m calibration nodes. Plain
         isotonic regression (0) says "certain" wherever no calibration node was wrong, and one
         wrong test node there makes the log-likelihood infinite.
 
@@ -60,22 +55,16 @@ class Isotonic(Calibrator):
     True
     """
 
+    name: ClassVar[str] = "isotonic"
     preserves_accuracy: ClassVar[bool] = True
 
-    thresholds_: Floats
-    values_: Floats
-
-    def __init__(self, *, pseudo_labels: float = 1.0) -> None:
-        self.pseudo_labels = pseudo_labels
-
-    def _check_params(self) -> None:
-        check_pseudo_labels(self.pseudo_labels)
+    prior_strength: NonNegative = 1.0
 
     def _fit(self, data: CalibrationData) -> None:
         from sklearn.isotonic import IsotonicRegression
 
         conf, correct = confidence_and_correct(data)
-        weight = self.pseudo_labels / len(data.calibration)
+        weight = self.prior_strength / len(data.calibration)
         target = (correct + weight * conf) / (1 + weight)
         fitted = IsotonicRegression().fit(conf.numpy(), target.numpy())
         self.thresholds_ = fitted.X_thresholds_

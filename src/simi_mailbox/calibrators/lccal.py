@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 import torch
@@ -11,8 +10,8 @@ from torch import Tensor
 
 from simi_mailbox.calibrators.base import TemperatureCalibrator
 from simi_mailbox.calibrators.parts.neighbour_support import support
-from simi_mailbox.calibrators.registry import register
 from simi_mailbox.inputs import CalibrationData, NodeInputs
+from simi_mailbox.parameters import hyperparameters
 from simi_mailbox.softmax import scaled_softmax
 
 THRESHOLDS = tuple(step / 20 for step in range(2, 19))
@@ -21,7 +20,7 @@ LOWEST = 0.1
 """Temperatures are never below this (the released code's ``eps``)."""
 
 
-@register("lccal")
+@hyperparameters
 class LCCal(TemperatureCalibrator):
     """Closed-form temperatures from a node's and its neighbours' confidence in its prediction.
 
@@ -63,30 +62,12 @@ class LCCal(TemperatureCalibrator):
     array([0.811, 0.823, 1.51 ])
     """
 
+    name: ClassVar[str] = "lccal"
     needs: ClassVar[frozenset[str]] = frozenset({"graph"})
 
-    threshold_: float
-    over_: float
-    under_: float
-    mean_over_: float
-    mean_under_: float
-
-    def __init__(
-        self,
-        *,
-        threshold: float | None = None,
-        over: float | None = None,
-        under: float | None = None,
-    ) -> None:
-        self.threshold = threshold
-        self.over = over
-        self.under = under
-
-    def _check_params(self) -> None:
-        for name in ("threshold", "over", "under"):
-            value = getattr(self, name)
-            if value is not None and not math.isfinite(value):
-                raise ValueError(f"{name} must be a finite number or None, got {value!r}")
+    threshold: float | None = None
+    over: float | None = None
+    under: float | None = None
 
     def _fit(self, data: CalibrationData) -> None:
         conf, local = local_confidence(data)

@@ -7,16 +7,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from simi_mailbox._arrays import Floats
 from simi_mailbox.calibrators.base import TemperatureCalibrator
 from simi_mailbox.calibrators.parts.neighbour_support import support
-from simi_mailbox.calibrators.registry import register
 from simi_mailbox.inputs import CalibrationData, NodeInputs
+from simi_mailbox.parameters import Count, hyperparameters
 from simi_mailbox.softmax import scaled_softmax
 from simi_mailbox.temperature import group_temperatures
 
 
-@register("ratio-binned")
+@hyperparameters
 class RatioBinnedScaling(TemperatureCalibrator):
     """One temperature for each range of how much the neighbours support the prediction.
 
@@ -56,16 +55,10 @@ class RatioBinnedScaling(TemperatureCalibrator):
     True
     """
 
+    name: ClassVar[str] = "ratio-binned"
     needs: ClassVar[frozenset[str]] = frozenset({"graph"})
 
-    temperatures_: Floats
-
-    def __init__(self, *, bins: int = 3) -> None:
-        self.bins = bins
-
-    def _check_params(self) -> None:
-        if self.bins < 1:
-            raise ValueError(f"bins must be at least 1, got {self.bins}")
+    bins: Count = 3
 
     def _fit(self, data: CalibrationData) -> None:
         index = data.calibration.index

@@ -10,16 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from simi_mailbox._arrays import Floats
-from simi_mailbox.calibrators.base import Holdout, TemperatureCalibrator
-from simi_mailbox.calibrators.parts.feature_rows import feature_matrix
+from simi_mailbox.calibrators.network import NetworkTemperatures
+from simi_mailbox.calibrators.parts.features import distances, feature_matrix, fit_prototypes
 from simi_mailbox.calibrators.parts.likelihood import scaled_nll
-from simi_mailbox.calibrators.parts.prototypes import distances, fit_prototypes
-from simi_mailbox.calibrators.parts.training import Schedule, stopping_split, train
 from simi_mailbox.calibrators.ratio_binned import mean_support
-from simi_mailbox.calibrators.registry import register
 from simi_mailbox.graph import Graph
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.mailbox import row_sums
+from simi_mailbox.parameters import Count, NonNegative, hyperparameters
 from simi_mailbox.softmax import scaled_softmax
 from simi_mailbox.temperature import global_temperature
 
@@ -29,8 +27,8 @@ WIDEST = 3.0
 """log T stays within this of the common temperature's: a factor of about 20 either way."""
 
 
-@register("simcalib")
-class SimCalib(TemperatureCalibrator):
+@hyperparameters
+class SimCalib(NetworkTemperatures):
     """Temperatures from global and local similarity between nodes: **our reading** of SimCalib.
 
         T_i = T · exp(g(φ_i)),   q_i = softmax(z_i / T_i)
@@ -46,7 +44,7 @@ class SimCalib(TemperatureCalibrator):
     hidden : int
         Hidden units of g.
     lr, weight_decay, epochs, patience, seed
-        Of the training: Adam, full batch, early stopping (`calibrators.parts.training`).
+        See `network.NetworkCalibrator`.
 
     Attributes
     ----------
@@ -54,8 +52,9 @@ class SimCalib(TemperatureCalibrator):
         The common T, of temperature scaling.
     prototypes_, precision_, centre_, spread_ : float64 arrays
         Class means, inverse covariance, and the standardisation of φ.
-    network_ : dict of tensors
-        g.
+    weights_ : dict of Tensor
+        Of g.
+    epochs_, best_epoch_ : int
 
     Notes
     -----
@@ -63,7 +62,7 @@ class SimCalib(TemperatureCalibrator):
 
     * ``features`` are the GNN's penultimate representations. The prototypes are class means over
       *all* nodes weighted by predicted probability, with one covariance within classes, shrunk by a
-      tenth (`calibrators.parts.prototypes`). No label enters them: a prototype made of the
+      tenth (`calibrators.parts.features`). No label enters them: a prototype made of the
       calibration nodes would be nearer to these than to any other node, and a class may have none.
     * φ_i has four numbers: the distance to the predicted class's prototype; how much farther the
       nearest other prototype is; homophily, the mean probability that the neighbours give to the
@@ -90,40 +89,11 @@ class SimCalib(TemperatureCalibrator):
     (60,)
     """
 
+    name: ClassVar[str] = "simcalib"
     needs: ClassVar[frozenset[str]] = frozenset({"graph", "features"})
-    holdout: ClassVar[Holdout] = "training"
 
-    temperature_: float
-    prototypes_: Floats
-    precision_: Floats
-    centre_: Floats
-    spread_: Floats
-    network_: dict[str, Tensor]
-
-    def __init__(
-        self,
-        *,
-        hidden: int = 16,
-        lr: float = 0.01,
-        weight_decay: float = 0.05,
-        epochs: int = 2000,
-        patience: int = 100,
-        seed: int = 0,
-    ) -> None:
-        self.hidden = hidden
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.epochs = epochs
-        self.patience = patience
-        self.seed = seed
-
-    def _check_params(self) -> None:
-        if self.hidden < 1:
-            raise ValueError(f"hidden must be at least 1, got {self.hidden}")
-        self._schedule()
-
-    def _schedule(self) -> Schedule:
-        return Schedule(self.lr, self.weight_decay, self.epochs, self.patience, self.seed)
+    hidden: Count = 16
+    weight_decay: NonNegative = 0.05
 
     def _fit(self, data: CalibrationData) -> None:
         probs = scaled_softmax(data.logits.to(torch.float64)).numpy()
@@ -136,21 +106,17 @@ class SimCalib(TemperatureCalibrator):
         square = np.where(known, (raw - self.centre_) ** 2, 0.0).sum(axis=0) / count
         self.spread_ = np.where(square > 0, np.sqrt(square), 1.0)
         self.temperature_ = global_temperature(data.calibration_logits, data.calibration.y)[0]
-        inputs = self._standardised(raw)
-        trained = train(
-            lambda: Response(inputs, self.hidden),
-            *stopping_split(data, self.seed),
-            self._schedule(),
-            likelihood=scaled_nll(data.logits.to(torch.float64) / self.temperature_),
-        )
-        self.network_ = dict(trained.network.state_dict())
+        self._train(data, likelihood=scaled_nll(data.logits.to(torch.float64) / self.temperature_))
 
     def _temperatures(self, data: NodeInputs) -> Tensor:
-        network = Response(self._standardised(self._inputs(data)), self.hidden)
-        network.load_state_dict(self.network_)
-        with torch.no_grad():
-            inverse: Tensor = network(torch.arange(data.num_nodes))
+        inverse: Tensor = self._trained(data)(torch.arange(data.num_nodes))
         return self.temperature_ / inverse
+
+    def _built(self, data: NodeInputs) -> Response:  # in float64, whatever the logits are
+        return self._network(data)
+
+    def _network(self, data: NodeInputs) -> Response:
+        return Response(self._standardised(self._inputs(data)), self.hidden)
 
     def _inputs(self, data: NodeInputs) -> Floats:
         """φ before standardisation; NaN where a node has no neighbours."""

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from simi_mailbox._arrays import Bools, Floats, Ints
-from simi_mailbox.calibrators.grouped import GroupedTemperature
-from simi_mailbox.calibrators.registry import register
+from simi_mailbox.calibrators.base import NodeTemperatures
 from simi_mailbox.calibrators.temperature import bound_message
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.grouping import Scaling
+from simi_mailbox.grouping import Grouping, Scaling, find_groups
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.mailbox import mailbox
+from simi_mailbox.parameters import Count, Positive, Whole, hyperparameters
 from simi_mailbox.prior.baseline import Baseline, blend, degree_terms, error_rate, fit_baseline
 from simi_mailbox.prior.files import LEARNED, resolve
 from simi_mailbox.prior.model import Prior
 from simi_mailbox.prior.random_effects import between_groups
-from simi_mailbox.softmax import confidence
+from simi_mailbox.softmax import confidence, scaled_softmax
 from simi_mailbox.temperature import (
     ConfidenceCurve,
     fit_confidence,
@@ -37,8 +37,61 @@ LARGEST_CHANGE = 4.0
 """A group's distance from certainty, or from a blind guess, changes by at most this factor."""
 
 
-@register("simi-mailbox")
-class SimiMailbox(GroupedTemperature):
+class GroupedTemperatures(NodeTemperatures):
+    """Nodes are grouped by (confidence, mailbox); T_i is the temperature of the node's group.
+
+    Attributes
+    ----------
+    temperatures_ : array [groups]
+    groups_ : array [n]
+        Group of every node that ``fit`` saw.
+    centroids_, shift_, scale_ : arrays
+        What assigns unseen nodes: see `simi_mailbox.grouping.Grouping`.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"graph"})
+
+    n_groups: int
+    scaling: Scaling
+    seed: int
+
+    temperatures_: Floats
+    groups_: Ints
+    centroids_: Floats
+    shift_: Floats
+    scale_: Floats
+
+    @property
+    def grouping_(self) -> Grouping:
+        """The fitted scaling and centroids."""
+        return Grouping(self.shift_, self.scale_, self.centroids_)
+
+    def _make_groups(self, data: CalibrationData, points: Floats) -> None:
+        """Group all nodes by their points (no label is read)."""
+        wanted, labelled = self.n_groups, len(data.calibration)
+        if labelled < wanted:
+            warnings.warn(
+                f"{labelled} calibration nodes cannot support {wanted} groups: "
+                "falling back to one temperature for all nodes",
+                CalibrationWarning,
+                stacklevel=4,
+            )
+            wanted = 1
+        grouping = find_groups(points, wanted, scaling=self.scaling, seed=self.seed)
+        self.shift_, self.scale_ = grouping.shift, grouping.scale
+        self.centroids_ = grouping.centroids
+        self.groups_ = grouping.assign(points)
+
+    def _temperatures(self, data: NodeInputs) -> Tensor:
+        return torch.from_numpy(self.temperatures_[self.grouping_.assign(self._points(data))])
+
+    def _points(self, data: NodeInputs) -> Floats:
+        """What nodes are grouped by, before scaling: (confidence, mailbox)."""
+        return node_points(data)
+
+
+@hyperparameters
+class SimiMailbox(GroupedTemperatures):
     """One temperature per group of nodes alike in confidence and neighbourhood similarity.
 
     First a baseline for all nodes (`simi_mailbox.prior.baseline`): a temperature that depends on
@@ -100,33 +153,18 @@ class SimiMailbox(GroupedTemperature):
     (500, 3)
     """
 
-    temperature_: float
-    counts_: Ints
-    at_bound_: Bools
-    baseline_: dict[str, float]
-    prior_means_: Floats
-    prior_strength_: float
-    prior_: dict[str, Any]
+    name: ClassVar[str] = "simi-mailbox"
 
-    def __init__(
-        self,
-        *,
-        n_groups: int = 20,
-        prior: str | os.PathLike[str] | None = LEARNED,
-        prior_strength: float | None = None,
-        scaling: Scaling = "min-max",
-        seed: int = 0,
-    ) -> None:
-        self.n_groups = n_groups
-        self.prior = prior
-        self.prior_strength = prior_strength
-        self.scaling = scaling
-        self.seed = seed
+    n_groups: Count = 20
+    prior: str | os.PathLike[str] | None = LEARNED
+    prior_strength: Positive | None = None
+    scaling: Scaling = "min-max"
+    seed: Whole = 0
 
-    def _check_params(self) -> None:
-        super()._check_params()
-        if self.prior_strength is not None and not self.prior_strength > 0:
-            raise ValueError(f"prior_strength must be positive, got {self.prior_strength}")
+    @property
+    def blind_share(self) -> float:
+        """Share of blind guesses in the probabilities."""
+        return float(self.baseline_["blind"])
 
     def _fit(self, data: CalibrationData) -> None:
         z, y = data.calibration_logits, data.calibration.y
@@ -136,27 +174,31 @@ class SimiMailbox(GroupedTemperature):
         prior = None if self.prior is None else resolve(self.prior)
         if len(data.calibration) < self.n_groups:
             prior = None  # too few labels for groups: temperature scaling, and nothing else
-        self.prior_ = {} if prior is None else prior.to_dict()
         baseline = self._fit_baseline(data, prior, at_bound)
-        self.baseline_ = asdict(baseline)
-        self._make_groups(data)
+        self.prior_: dict[str, Any] = {} if prior is None else prior.to_dict()
+        self.baseline_: dict[str, float] = asdict(baseline)
+        self._make_groups(data, node_points(data, None if prior is None else baseline))
         n_groups = len(self.centroids_)
         group = self.groups_[data.calibration.index.numpy()]
-        self.counts_ = np.bincount(group, minlength=n_groups)
-        self.prior_means_ = np.zeros(n_groups)
-        self.prior_strength_ = self.prior_strength or PLAIN_STRENGTH
+        self.counts_: Ints = np.bincount(group, minlength=n_groups)
         if n_groups == 1:
+            self.prior_means_, self.prior_strength_ = np.zeros(1), self._plain_strength
             self.temperatures_ = np.array([baseline.temperature])
-            self.at_bound_ = np.array([at_bound])
+            self.at_bound_: Bools = np.array([at_bound])
             return
         scale = None if prior is None else baseline.scale(data.neighbourhoods)
         curve = ConfidenceCurve(data.logits, torch.from_numpy(self.groups_), n_groups, scale)
         theta = np.full(n_groups, -np.log(baseline.temperature))
         mean = curve(theta)[0]
         shift = self._shift(data, baseline, mean, group, prior)
-        target = bounded_target(mean, shift / (1.0 - baseline.blind), data.num_classes)
+        self.prior_means_, self.prior_strength_ = shift.means, shift.strength
+        target = bounded_target(mean, shift.value / (1.0 - baseline.blind), data.num_classes)
         solution = fit_confidence(curve, target, theta_bounds(data.logits), start=theta)
         self.temperatures_, self.at_bound_ = solution.temperatures, solution.at_bound
+
+    @property
+    def _plain_strength(self) -> float:
+        return PLAIN_STRENGTH if self.prior_strength is None else self.prior_strength
 
     def _fit_baseline(self, data: CalibrationData, prior: Prior | None, at_bound: bool) -> Baseline:
         if prior is None:
@@ -178,7 +220,7 @@ class SimiMailbox(GroupedTemperature):
         mean: Floats,
         group: Ints,
         prior: Prior | None,
-    ) -> Floats:
+    ) -> Shift:
         """Residual of every group, shrunk toward what is to be expected.
 
         Only calibration nodes and means of groups are looked at: no further pass over the logits.
@@ -188,33 +230,45 @@ class SimiMailbox(GroupedTemperature):
         c = blend(confidence(z, node), baseline.blind, data.num_classes).numpy()
         residual = (z.argmax(dim=1) == data.calibration.y).numpy() - c
         variance = c * (1.0 - c)
-        total, spread = (
+        total, spread, counts = (
             np.bincount(group, values, minlength=len(mean)).astype(np.float64)
-            for values in (residual, variance)
+            for values in (residual, variance, np.ones_like(c))
         )
+        means, strength = np.zeros(len(mean)), self._plain_strength
         if prior is not None:
             whole = (1.0 - baseline.blind) * mean + baseline.blind / data.num_classes
             error = error_rate(confidence(z, self.temperature_))
-            self.prior_means_ = prior.level(whole, error, len(c))
+            means = prior.level(whole, error, len(c))
             if self.prior_strength is None:
-                between = between_groups(total, spread, self.counts_.astype(np.float64))
-                self.prior_strength_ = prior.strength(*between, float(variance.mean()))
-        s = self.prior_strength_
-        shift: Floats = (total + s * self.prior_means_) / (self.counts_ + s)
-        return shift
+                between = between_groups(total, spread, counts)
+                strength = prior.strength(*between, float(variance.mean()))
+        return Shift((total + strength * means) / (counts + strength), means, strength)
 
     def _points(self, data: NodeInputs) -> Floats:
-        if not self.prior_:
-            return super()._points(data)
-        c = Baseline(**self.baseline_).confidence(data.logits, data.neighbourhoods)
-        similarity = mailbox(data.logits, data.neighbourhoods).double()
-        return torch.stack([c, similarity], dim=1).numpy()
+        return node_points(data, Baseline(**self.baseline_) if self.prior_ else None)
 
     def _temperatures(self, data: NodeInputs) -> Tensor:
         return super()._temperatures(data) / Baseline(**self.baseline_).scale(data.neighbourhoods)
 
     def _predict(self, data: NodeInputs) -> Tensor:
-        return blend(super()._predict(data), self.baseline_["blind"], data.num_classes)
+        probs = scaled_softmax(data.logits, self._temperatures(data))
+        return blend(probs, self.blind_share, data.num_classes)
+
+
+@dataclass(frozen=True)
+class Shift:
+    """By how much the mean confidence of every group moves, and what was expected of it."""
+
+    value: Floats
+    means: Floats
+    strength: float
+
+
+def node_points(data: NodeInputs, baseline: Baseline | None = None) -> Floats:
+    """(confidence, mailbox) of every node, before scaling; confidence as the baseline sees it."""
+    graph = data.neighbourhoods
+    sure = confidence(data.logits) if baseline is None else baseline.confidence(data.logits, graph)
+    return torch.stack([sure, mailbox(data.logits, graph).double()], dim=1).numpy()
 
 
 def bounded_target(mean: Floats, shift: Floats, num_classes: int) -> Floats:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 
 from simi_mailbox._arrays import Floats
 from simi_mailbox.adam import fit_adam
-from simi_mailbox.calibrators.grouped import GroupedTemperature
-from simi_mailbox.calibrators.registry import register
+from simi_mailbox.calibrators.base import TemperatureCalibrator
+from simi_mailbox.calibrators.simi_mailbox import GroupedTemperatures, node_points
 from simi_mailbox.grouping import Scaling
 from simi_mailbox.inputs import CalibrationData
+from simi_mailbox.parameters import Count, NonNegative, Whole, hyperparameters
 from simi_mailbox.temperature import ConfidenceCurve, CrossEntropy, fit_paper_loss, theta_bounds
 
 
-@register("simi-mailbox-paper")
-class SimiMailboxPaper(GroupedTemperature):
+@hyperparameters
+class SimiMailboxPaper(GroupedTemperatures, TemperatureCalibrator):
     """The paper's text to the letter: group accuracies from calibration labels, no shrinkage.
 
     Seo et al., "Towards Precise Prediction Uncertainty in GNNs: Refining GNNs with
@@ -33,8 +34,8 @@ class SimiMailboxPaper(GroupedTemperature):
 
     Parameters
     ----------
-    n_groups, lam
-        The paper searches N in 5..30 and λ in 1..50 and publishes no choice.
+    n_groups, penalty
+        N and λ: the paper searches 5..30 and 1..50 and publishes no choice.
     solver : {"exact", "adam"}
         ``"adam"`` runs the released optimiser and its settings (learning rate 0.01, up to 2,000
         epochs, hold-out ECE with 10 bins for stopping when ``holdout_mask`` is given).
@@ -51,35 +52,21 @@ class SimiMailboxPaper(GroupedTemperature):
     (2,)
     """
 
-    def __init__(
-        self,
-        *,
-        n_groups: int = 15,
-        lam: float = 50.0,
-        scaling: Scaling = "min-max",
-        solver: Literal["exact", "adam"] = "exact",
-        seed: int = 0,
-    ) -> None:
-        self.n_groups = n_groups
-        self.lam = lam
-        self.scaling = scaling
-        self.solver = solver
-        self.seed = seed
+    name: ClassVar[str] = "simi-mailbox-paper"
 
-    def _check_params(self) -> None:
-        super()._check_params()
-        if not self.lam >= 0:
-            raise ValueError(f"lam must not be negative, got {self.lam}")
-        if self.solver not in ("exact", "adam"):
-            raise ValueError(f"solver must be 'exact' or 'adam', got {self.solver!r}")
+    n_groups: Count = 15
+    penalty: NonNegative = 50.0
+    scaling: Scaling = "min-max"
+    solver: Literal["exact", "adam"] = "exact"
+    seed: Whole = 0
 
     def _fit(self, data: CalibrationData) -> None:
-        self._make_groups(data)
+        self._make_groups(data, node_points(data))
         groups = torch.from_numpy(self.groups_)
         accuracy = self._target_accuracy(data)
         if self.solver == "adam":
             self.temperatures_ = fit_adam(
-                data.logits, groups, data.calibration, accuracy, self.lam, holdout=data.holdout
+                data.logits, groups, data.calibration, accuracy, self.penalty, holdout=data.holdout
             )
             self.at_bound_ = np.zeros(len(accuracy), dtype=bool)
             return
@@ -92,7 +79,7 @@ class SimiMailboxPaper(GroupedTemperature):
                 len(accuracy),
             ),
             accuracy,
-            self.lam,
+            self.penalty,
             theta_bounds(data.logits),
         )
         unlabelled = np.isnan(accuracy)

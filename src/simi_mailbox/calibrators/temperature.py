@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from simi_mailbox.calibrators.base import TemperatureCalibrator
-from simi_mailbox.calibrators.registry import register
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.temperature import global_temperature
 
 
-@register("temperature")
 class TemperatureScaling(TemperatureCalibrator):
     """softmax(z / T) with one T that minimises the cross-entropy of the calibration nodes.
 
@@ -37,7 +36,7 @@ class TemperatureScaling(TemperatureCalibrator):
     2.0
     """
 
-    temperature_: float
+    name: ClassVar[str] = "temperature"
 
     def _fit(self, data: CalibrationData) -> None:
         z, y = data.calibration_logits, data.calibration.y

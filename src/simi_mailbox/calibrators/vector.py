@@ -7,17 +7,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from simi_mailbox._arrays import Floats
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.calibrators.registry import register
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.inputs import CalibrationData, NodeInputs
+from simi_mailbox.parameters import Positive, hyperparameters
 from simi_mailbox.temperature import global_temperature
 
 MAX_STEPS = 200
 
 
-@register("vector")
+@hyperparameters
 class VectorScaling(Calibrator):
     """Class-wise scaling of the logits: q_i = softmax(w ⊙ z_i + b) (Guo et al., ICML 2017).
 
@@ -60,18 +59,10 @@ class VectorScaling(Calibrator):
     array([1., 2., 3.])
     """
 
-    preserves_accuracy: ClassVar[bool] = False
+    name: ClassVar[str] = "vector"
 
-    scales_: Floats
-    bias_: Floats
-
-    def __init__(self, *, bias: bool = True, penalty: float = 1.0) -> None:
-        self.bias = bias
-        self.penalty = penalty
-
-    def _check_params(self) -> None:
-        if not 0 < self.penalty < float("inf"):
-            raise ValueError(f"penalty must be a positive number, got {self.penalty!r}")
+    bias: bool = True
+    penalty: Positive = 1.0
 
     def _fit(self, data: CalibrationData) -> None:
         z, y = data.calibration_logits.to(torch.float64), data.calibration.y

@@ -10,20 +10,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simi_mailbox.calibrators.base import Holdout, TemperatureCalibrator
-from simi_mailbox.calibrators.parts.likelihood import scaled_nll
-from simi_mailbox.calibrators.parts.training import Schedule, restore, stopping_split, train
-from simi_mailbox.calibrators.registry import register
+from simi_mailbox.calibrators.network import NetworkTemperatures
+from simi_mailbox.calibrators.parts.neighbours import Neighbourhoods, matmul
 from simi_mailbox.graph import Graph
-from simi_mailbox.inputs import CalibrationData, NodeInputs
-from simi_mailbox.sparse import Csr
+from simi_mailbox.inputs import NodeInputs
+from simi_mailbox.parameters import Count, NonNegative, Share, Whole, hyperparameters
 
 COLDEST = 1e-6
 """Added to temperatures, as in the released code."""
 
 
-@register("wats")
-class WATS(TemperatureCalibrator):
+@hyperparameters
+class WATS(NetworkTemperatures):
     """q_i = softmax(z_i / T_i), T_i = softplus(MLP(f_i)), f_i depending on the graph alone.
 
     Li et al., "WATS: Wavelet-Aware Temperature Scaling", arXiv 2506.23782. With x = log(1 + 2 deg)
@@ -44,7 +42,7 @@ class WATS(TemperatureCalibrator):
     dropout : float
         Share of hidden units dropped while training.
     lr, weight_decay, epochs, patience, seed
-        See `training.Schedule`.
+        See `network.NetworkCalibrator`.
 
     Attributes
     ----------
@@ -69,70 +67,26 @@ class WATS(TemperatureCalibrator):
     True
     """
 
+    name: ClassVar[str] = "wats"
     needs: ClassVar[frozenset[str]] = frozenset({"graph"})
-    holdout: ClassVar[Holdout] = "training"
 
-    weights_: dict[str, Tensor]
-    epochs_: int
-    best_epoch_: int
-
-    def __init__(
-        self,
-        *,
-        order: int = 4,
-        scale: float = 0.4,
-        kernel: Literal["exponential", "heat"] = "exponential",
-        hidden: int = 64,
-        dropout: float = 0.3,
-        lr: float = 0.01,
-        weight_decay: float = 0.0,
-        epochs: int = 1000,
-        patience: int = 50,
-        seed: int = 0,
-    ) -> None:
-        self.order = order
-        self.scale = scale
-        self.kernel = kernel
-        self.hidden = hidden
-        self.dropout = dropout
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.epochs = epochs
-        self.patience = patience
-        self.seed = seed
-
-    def _check_params(self) -> None:
-        if self.order < 0:
-            raise ValueError(f"order must not be negative, got {self.order}")
-        if not 0 <= self.scale < float("inf"):
-            raise ValueError(f"scale must be a number ≥ 0, got {self.scale}")
-        if self.kernel not in ("exponential", "heat"):
-            raise ValueError(f"kernel must be 'exponential' or 'heat', got {self.kernel!r}")
-        if self.hidden < 1:
-            raise ValueError(f"hidden must be at least 1, got {self.hidden}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must lie in [0, 1), got {self.dropout}")
-        Schedule.of(self)
-
-    def _fit(self, data: CalibrationData) -> None:
-        trained = train(
-            lambda: self._network(data),
-            *stopping_split(data, self.seed),
-            Schedule.of(self),
-            likelihood=scaled_nll(data.logits),
-            noisy=self.dropout > 0,
-        )
-        self.weights_ = trained.network.state_dict()
-        self.epochs_, self.best_epoch_ = trained.epochs, trained.best_epoch
+    order: Whole = 4
+    scale: NonNegative = 0.4
+    kernel: Literal["exponential", "heat"] = "exponential"
+    hidden: Count = 64
+    dropout: Share = 0.3
+    weight_decay: NonNegative = 0.0
+    epochs: Count = 1000
+    patience: Count = 50
 
     def _temperatures(self, data: NodeInputs) -> Tensor:
-        network = restore(lambda: self._network(data), self.weights_)
-        return network.temperatures(network.features)
+        network = self._trained(data)
+        temperatures: Tensor = network.temperatures(network.features)
+        return temperatures
 
     def _network(self, data: NodeInputs) -> StructureMLP:
         features = wavelet_features(data.neighbourhoods, self.order, self.scale, self.kernel)
-        dtype = data.logits.dtype
-        return StructureMLP(features.to(dtype), self.hidden, self.dropout).to(dtype)
+        return StructureMLP(features.to(data.logits.dtype), self.hidden, self.dropout)
 
 
 class StructureMLP(nn.Module):
@@ -167,11 +121,11 @@ def wavelet_features(graph: Graph, order: int, scale: float, kernel: str) -> Ten
     degree = graph.degree.to(torch.float64)
     isolated = degree == 0
     root = degree.masked_fill(isolated, 1.0).rsqrt()
-    adjacency = Csr.of(graph)
-    adjacency = adjacency.with_values(-root[adjacency.rows] * root[adjacency.indices])
+    pattern = Neighbourhoods(graph.indptr, graph.indices, graph.num_nodes)
+    values = -root[pattern.rows] * root[pattern.indices]
 
     def laplacian(x: Tensor) -> Tensor:  # L̂ x; L̂ is −1 on isolated nodes
-        return adjacency @ x - x * isolated[:, None]
+        return matmul(pattern, values, x) - x * isolated[:, None]
 
     terms = [torch.log1p((2 * degree).clamp_min(1e-6))[:, None]]
     if order:

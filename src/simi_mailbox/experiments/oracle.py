@@ -35,7 +35,7 @@ class SimiMailboxOracle(SimiMailboxPaper):
     ----------
     n_groups
         Number of groups N.
-    lam
+    penalty
         Weight λ of the gap term.
     scaling
         How the two coordinates are scaled before k-means: "min-max" or "standard".
@@ -62,12 +62,12 @@ class SimiMailboxOracle(SimiMailboxPaper):
         self,
         *,
         n_groups: int = 15,
-        lam: float = 50.0,
+        penalty: float = 50.0,
         scaling: Scaling = "min-max",
         seed: int = 0,
     ) -> None:
         self.n_groups = n_groups
-        self.lam = lam
+        self.penalty = penalty
         self.scaling = scaling
         self.seed = seed
         self.solver: Literal["exact", "adam"] = "exact"

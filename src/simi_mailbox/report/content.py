@@ -45,6 +45,8 @@ class View:
         Nodes by confidence.
     changed : int
         Judged nodes whose predicted class differs from the uncalibrated one.
+    blind_share : float
+        What the method mixes in besides dividing by temperatures: temperatures are not all of it.
     """
 
     key: str
@@ -61,6 +63,7 @@ class View:
     classes: analysis.Breakdown
     slices: tuple[analysis.Breakdown, ...]
     temperatures: analysis.TemperatureHistogram | None
+    blind_share: float
     groups: analysis.GroupMap | None
     judged: analysis.Judged
 
@@ -153,6 +156,7 @@ def _view(
         classes=analysis.by_class(probs, y, nodes=nodes, class_names=inputs.class_names),
         slices=_slices(probs, inputs, facts),
         temperatures=None if temperatures is None else analysis.temperature_histogram(temperatures),
+        blind_share=getattr(outcome.calibrator, "blind_share", 0.0),
         groups=_groups(outcome, first, inputs, facts, temperatures),
         judged=judged,
     )

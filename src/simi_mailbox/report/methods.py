@@ -76,7 +76,7 @@ def run_methods(inputs: ReportInputs, methods: Methods) -> tuple[list[Outcome], 
 
 def node_temperatures(outcome: Outcome, inputs: ReportInputs) -> Floats | None:
     """Temperature of every node, for methods that have one."""
-    if not isinstance(outcome.calibrator, calibrators.TemperatureCalibrator):
+    if not isinstance(outcome.calibrator, calibrators.NodeTemperatures):
         return None
     return as_numpy(outcome.calibrator.node_temperatures(inputs.logits, graph=inputs.graph)).astype(
         np.float64

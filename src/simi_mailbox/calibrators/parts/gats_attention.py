@@ -12,11 +12,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simi_mailbox.calibrators.parts.training_nodes import FURTHER
+from simi_mailbox.calibrators.parts.neighbours import (
+    Neighbourhoods,
+    PerIndex,
+    attend,
+    matmul,
+    products,
+)
+from simi_mailbox.graph import Graph
 from simi_mailbox.inputs import NodeInputs
 from simi_mailbox.softmax import confidence
-from simi_mailbox.sparse import Csr, PerIndex, attend, matmul, products
 
+TRAINING, NEIGHBOUR, FURTHER = 0, 1, 2
+"""How far a node is from the nodes that the GNN was trained on."""
 FLOOR = 0.1
 SLOPE = 0.2
 
@@ -25,14 +33,14 @@ SLOPE = 0.2
 class Field:
     """What never changes while training, for some receiving nodes."""
 
-    pattern: Csr
+    pattern: Neighbourhoods
     products: Tensor
     sorted: Tensor
     """Sorted logits of the sending nodes, in [0, 1]."""
     gaps: Tensor
     """Confidence of the receiving nodes minus that of their neighbourhood."""
     distances: Tensor | None
-    """0, 1 or 2 for every sending node: see `training_nodes`."""
+    """0, 1 or 2 for every sending node: see `training_distances`."""
     pairs: Tensor | None
     """3 · distance of the receiving + distance of the sending node, for every entry."""
 
@@ -55,7 +63,6 @@ class TemperatureAttention(nn.Module):
 
     Examples
     --------
-    >>> from simi_mailbox.graph import Graph
     >>> nodes = NodeInputs(torch.eye(3), Graph.from_edges([[0, 1], [1, 2]]))
     >>> network = TemperatureAttention(nodes, torch.tensor([0, 1, 2]))
     >>> network.temperatures(None).shape, sum(p.numel() for p in network.parameters())
@@ -115,7 +122,7 @@ class TemperatureAttention(nn.Module):
 
 def whole_field(data: NodeInputs, distances: Tensor | None) -> Field:
     """All nodes, receiving and sending."""
-    z, pattern = data.logits, Csr.closed(data.neighbourhoods)
+    z, pattern = data.logits, Neighbourhoods.closed(data.neighbourhoods)
     sure = confidence(z).to(z.dtype)
     share = pattern.indptr.diff().to(z.dtype).reciprocal()
     mean = matmul(pattern, share[pattern.rows], sure[:, None]).flatten()
@@ -123,6 +130,24 @@ def whole_field(data: NodeInputs, distances: Tensor | None) -> Field:
     if distances is not None:
         pairs = 3 * distances[pattern.rows] + distances[pattern.indices]
     return Field(pattern, products(pattern, z, z), sorted_unit(z), sure - mean, distances, pairs)
+
+
+def training_distances(index: Tensor | None, graph: Graph) -> Tensor:
+    """0 for the training nodes ``index``, 1 for their neighbours, 2 for all others.
+
+    Examples
+    --------
+    >>> path = Graph.from_edges([[0, 1], [1, 2]], num_nodes=4)
+    >>> training_distances(torch.tensor([0]), path).tolist()
+    [0, 1, 2, 2]
+    """
+    training = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    if index is not None:
+        training[index] = True
+    result = torch.full((graph.num_nodes,), FURTHER)
+    result[graph.rows()[training[graph.indices]]] = NEIGHBOUR
+    result[training] = TRAINING
+    return result
 
 
 def sorted_unit(logits: Tensor) -> Tensor:

@@ -39,9 +39,3 @@ def confidence_and_correct(data: CalibrationData) -> tuple[Tensor, Tensor]:
     z = data.calibration_logits
     correct = (z.argmax(dim=1) == data.calibration.y).to(torch.float64)
     return confidence(z), correct
-
-
-def check_pseudo_labels(value: float) -> None:
-    """Refuse a negative or non-finite prior weight."""
-    if not 0 <= value < float("inf"):
-        raise ValueError(f"pseudo_labels must be a number ≥ 0, got {value!r}")

@@ -19,8 +19,8 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields
-from typing import Any, Generic, Self, TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -45,21 +45,6 @@ class Schedule:
     epochs: int = 2000
     patience: int = 100
     seed: int = 0
-
-    @classmethod
-    def of(cls, method: Any) -> Self:
-        """Read the schedule off a calibrator that keeps its settings under the same names."""
-        return cls(**{field.name: getattr(method, field.name) for field in fields(cls)})
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.lr) and self.lr > 0):
-            raise ValueError(f"lr must be positive, got {self.lr}")
-        if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
-            raise ValueError(f"weight_decay must not be negative, got {self.weight_decay}")
-        if self.epochs < 1:
-            raise ValueError(f"epochs must be at least 1, got {self.epochs}")
-        if self.patience < 1:
-            raise ValueError(f"patience must be at least 1, got {self.patience}")
 
 
 @dataclass(frozen=True)

@@ -192,7 +192,7 @@ TABLES = (
                 for method in ("simi-mailbox-paper", "simi-mailbox-oracle")
                 for column in (
                     *_curve(method, "n_groups", "N", _GROUPS),
-                    *_curve(method, "lam", "λ", _WEIGHTS),
+                    *_curve(method, "penalty", "λ", _WEIGHTS),
                 )
             ),
             *_curve("simi-mailbox", "n_groups", "N", _GROUPS),

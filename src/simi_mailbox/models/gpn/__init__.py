@@ -6,12 +6,8 @@ personalised PageRank.
 """
 
 from simi_mailbox.models.gpn.flows import RadialFlows
-from simi_mailbox.models.gpn.network import (
-    GPN,
-    GPNPrediction,
-    GPNSettings,
-    personalised_pagerank,
-)
+from simi_mailbox.models.gpn.network import GPN, GPNPrediction, GPNSettings
+from simi_mailbox.models.gpn.propagation import personalised_pagerank, symmetric_adjacency
 from simi_mailbox.models.gpn.training import TrainedGPN, train_gpn
 
 __all__ = [
@@ -21,5 +17,6 @@ __all__ = [
     "RadialFlows",
     "TrainedGPN",
     "personalised_pagerank",
+    "symmetric_adjacency",
     "train_gpn",
 ]

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 import simi_mailbox
 from simi_mailbox import FileFormatError, NotFittedError, SimiMailbox, states
-from simi_mailbox.calibrators import io
+from simi_mailbox.calibrators import registry
 from tests.strategies import make_problem
 
 
@@ -37,7 +37,7 @@ def test_a_loaded_calibrator_is_the_saved_one_to_the_bit(saved):
 
 
 def test_unfitted_calibrators_have_nothing_to_save(tmp_path):
-    with pytest.raises(NotFittedError, match="nothing to save"):
+    with pytest.raises(NotFittedError, match="not fitted"):
         SimiMailbox().save(tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
 
@@ -83,8 +83,9 @@ def test_a_missing_file_is_an_ordinary_missing_file(tmp_path):
 
 def rewrite(path, **changes):
     header = {
-        "format": io.KIND.format, "version": 1, "written_by": "9.9", "calibrator": "temperature",
-        "params": {}, "state": {"temperature_": 2.0, "num_classes_": 3},
+        "format": registry.KIND.format, "version": 1, "written_by": "9.9",
+        "calibrator": "temperature", "params": {},
+        "state": {"temperature_": 2.0, "num_classes_": 3},
     }  # fmt: skip
     header.update(changes)
     save_file({"x": torch.zeros(1)}, path, metadata={"simi_mailbox": json.dumps(header)})
@@ -134,3 +135,16 @@ def test_all_kinds_of_values_survive(tmp_path):
     np.testing.assert_array_equal(decoded["a_"], np.arange(3.0))
     with pytest.raises(TypeError, match=r"state\.f is a function"):
         states._encode({"f": rewrite}, "state", {})
+
+
+def test_files_with_the_names_of_older_versions_still_load(tmp_path):
+    old = {"calibrator": "simi-mailbox-paper", "params": {"n_groups": 3, "lam": 7.0}, "state": {}}
+    assert simi_mailbox.load(rewrite(tmp_path / "f", **old)).penalty == 7.0
+    for name, params in (
+        ("group-calibration", {"groups": 3}),
+        ("histogram", {"pseudo_labels": 2.0}),
+        ("dirichlet", {"off_diagonal": 1.0, "intercept": 2.0}),
+    ):
+        calibrator = simi_mailbox.load(rewrite(tmp_path / name, calibrator=name, params=params))
+        kept = {registry.RENAMED[key]: value for key, value in params.items()}
+        assert kept.items() <= calibrator.get_params().items()

@@ -1,16 +1,51 @@
-"""Mahalanobis distances of node representations to class prototypes."""
+"""Node features: dense or sparse, and their distances to class prototypes."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import torch
+from scipy.sparse import csr_array
 
 from simi_mailbox._arrays import Floats
+from simi_mailbox.inputs import NodeInputs
 
 SHRINKAGE = 0.1
 WIDEST = 512
 """Representations wider than this get a diagonal covariance: a full one would be all noise."""
+
+
+def check_width(data: NodeInputs, width: int) -> None:
+    """Refuse features of another number of columns than a calibrator was fitted on."""
+    assert data.features is not None
+    if data.features.shape[1] != width:
+        raise ValueError(
+            f"features have {data.features.shape[1]} columns, "
+            f"but this calibrator was fitted on {width}"
+        )
+
+
+def feature_matrix(data: NodeInputs, width: int | None = None) -> Any:
+    """Features as a float64 NumPy array, or as a SciPy CSR array if they are sparse.
+
+    ``width`` is the number of columns that a fitted calibrator expects.
+
+    Examples
+    --------
+    >>> nodes = NodeInputs(torch.zeros(2, 3), features=torch.eye(2).to_sparse_csr())
+    >>> feature_matrix(nodes).toarray().tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    features = data.features
+    assert features is not None
+    if width is not None:
+        check_width(data, width)
+    if features.layout == torch.sparse_csr:
+        parts = (features.values(), features.col_indices(), features.crow_indices())
+        values, columns, offsets = (part.numpy() for part in parts)
+        return csr_array((values.astype(np.float64), columns, offsets), shape=features.shape)
+    return features.numpy().astype(np.float64)
 
 
 def fit_prototypes(x: Any, probs: Floats) -> tuple[Floats, Floats]:

@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse
 from scipy.spatial.distance import cdist
 
-import simi_mailbox.calibrators.parts.prototypes as module
-from simi_mailbox.calibrators.parts.prototypes import distances, fit_prototypes
+import simi_mailbox.calibrators.parts.features as module
+from simi_mailbox.calibrators.parts.features import distances, fit_prototypes
 
 
 def problem(n: int = 300, width: int = 5) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,116 @@
+"""What a hyper-parameter may be: declared once, as its type, and checked at ``fit``.
+
+A class under `hyperparameters` declares each of them in one line, with what it may be and its
+default; the constructor, which does nothing but store them, is made from these lines.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What holds for a number besides its type, and the words for it."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+
+Count = Annotated[int, Rule("≥ 1", lambda x: x >= 1)]
+Whole = Annotated[int, Rule("≥ 0", lambda x: x >= 0)]
+Positive = Annotated[float, Rule("> 0", lambda x: x > 0)]
+NonNegative = Annotated[float, Rule("≥ 0", lambda x: x >= 0)]
+Share = Annotated[float, Rule("in [0, 1)", lambda x: 0 <= x < 1)]
+
+_KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
+    bool: ("True or False", lambda x: isinstance(x, bool)),
+    int: ("a whole number", lambda x: isinstance(x, Integral) and not isinstance(x, bool)),
+    float: (
+        "a finite number",
+        lambda x: isinstance(x, Real) and not isinstance(x, bool) and math.isfinite(x),
+    ),
+    types.NoneType: ("None", lambda x: x is None),
+    Any: ("anything", lambda x: True),
+}
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False)
+def hyperparameters(cls: type[C]) -> type[C]:
+    """Class decorator: annotated attributes become keyword-only arguments, stored untouched.
+
+    Examples
+    --------
+    >>> @hyperparameters
+    ... class Method:
+    ...     n_groups: Count = 20
+    >>> Method(n_groups=5).n_groups
+    5
+    """
+    return dataclass(kw_only=True, eq=False, repr=False)(cls)
+
+
+def check_parameters(estimator: Any) -> None:
+    """Raise `ValueError` for the first parameter that is not what its class declares.
+
+    A bool is no number here, and a number is finite.
+
+    Examples
+    --------
+    >>> from simi_mailbox import SimiMailbox
+    >>> check_parameters(SimiMailbox(n_groups=True))
+    Traceback (most recent call last):
+        ...
+    ValueError: n_groups must be a whole number ≥ 1, got True
+    """
+    cls: Any = type(estimator)
+    declared = _declared(cls)
+    for name, value in estimator.get_params(deep=False).items():
+        hint = declared.get(name, Any)
+        if not _fits(value, hint):
+            raise ValueError(f"{name} must be {_words(hint)}, got {value!r}")
+
+
+@functools.cache
+def _declared(cls: Any) -> dict[str, Any]:
+    return get_type_hints(cls, include_extras=True)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    kind, args = get_origin(hint), get_args(hint)
+    if kind is Annotated:
+        return _fits(value, args[0]) and all(rule.holds(value) for rule in args[1:])
+    if kind in (Union, types.UnionType):
+        return any(_fits(value, part) for part in args)
+    if kind is Literal:
+        return any(type(value) is type(choice) and value == choice for choice in args)
+    return _KINDS[hint][1](value) if hint in _KINDS else isinstance(value, kind or hint)
+
+
+def _words(hint: Any) -> str:
+    kind, args = get_origin(hint), get_args(hint)
+    if kind is Annotated:
+        return " ".join([_words(args[0]), *(rule.words for rule in args[1:])])
+    if kind in (Union, types.UnionType):
+        return " or ".join(_words(part) for part in args)
+    if kind is Literal:
+        return " or ".join(repr(choice) for choice in args)
+    return _KINDS[hint][0] if hint in _KINDS else f"a {(kind or hint).__name__}"
