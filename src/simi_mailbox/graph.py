@@ -11,10 +11,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from simi_mailbox._sparse import silence_beta_notice
-
-silence_beta_notice()  # whoever makes a sparse tensor has a graph, and so has been here
-
 
 class Graph:
     """Neighbourhoods of ``num_nodes`` nodes: row ``i`` lists the neighbours of node ``i``.

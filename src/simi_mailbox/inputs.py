@@ -162,10 +162,12 @@ def read_features(features: Any, num_nodes: int) -> Tensor:
     """Check node features [n, d]: dense, or SciPy/torch sparse, which stay sparse."""
     import torch
 
+    from simi_mailbox.sparse import csr_tensor
+
     x: Tensor
     if hasattr(features, "tocsr") and not isinstance(features, torch.Tensor):
         csr = features.tocsr().astype(np.float32)
-        x = torch.sparse_csr_tensor(
+        x = csr_tensor(
             torch.tensor(csr.indptr, dtype=torch.int64),
             torch.tensor(csr.indices, dtype=torch.int64),
             torch.tensor(csr.data),

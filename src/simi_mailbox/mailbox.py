@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from simi_mailbox.graph import Graph
+from simi_mailbox.sparse import csr_tensor
 
 BLOCK_ENTRIES = 1 << 16
 """Neighbour entries looked at together; one number of memory each."""
@@ -34,12 +35,11 @@ def mailbox(logits: Tensor, graph: Graph, *, block_entries: int = BLOCK_ENTRIES)
         if first == last:
             continue
         offsets = graph.indptr[start : stop + 1] - first
-        pattern = torch.sparse_csr_tensor(
+        pattern = csr_tensor(
             offsets,
             graph.indices[first:last],
             torch.zeros(last - first, dtype=logits.dtype),
             size=(stop - start, n),
-            check_invariants=False,
         )
         products = torch.sparse.sampled_addmm(pattern, logits[start:stop], columns, beta=0.0)
         # In float64, because a vectorised float32 sigmoid rounds by a value's place in the block.

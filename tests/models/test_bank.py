@@ -187,28 +187,6 @@ def test_edge_weights_of_the_wrong_length_are_refused(bank: LogitBank) -> None:
         bank.get(KEY, SHORT).forward()(torch.ones(7))
 
 
-def test_fill_trains_what_is_missing_in_several_processes(
-    tmp_path: Path,
-) -> None:
-    keys = [RunKey("Digits", "mlp", "sparse", split) for split in range(3)]
-    LogitBank(tmp_path).get(keys[0], SHORT)
-    done: dict[RunKey, float] = {}
-    LogitBank(tmp_path).fill(
-        keys, processes=2, settings=SHORT, on_done=lambda key, s: done.update({key: s})
-    )
-    assert set(done) == set(keys)
-    assert done[keys[0]] == 0.0
-    assert done[keys[1]] > 0
-    assert all(LogitBank(tmp_path).find(key, SHORT) is not None for key in keys)
-
-
-def test_fill_in_this_process_keeps_the_order(tmp_path: Path) -> None:
-    keys = [RunKey("Digits", "mlp", "sparse", split) for split in (2, 0)]
-    done: list[RunKey] = []
-    LogitBank(tmp_path).fill(keys, settings=SHORT, on_done=lambda key, s: done.append(key))
-    assert done == keys
-
-
 def test_an_unknown_backbone_is_refused_at_the_key() -> None:
     with pytest.raises(ValueError, match="gcn, gat, sage, gin, mlp"):
         RunKey("Cora", "transformer")

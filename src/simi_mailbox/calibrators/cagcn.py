@@ -10,14 +10,9 @@ from torch import Tensor, nn
 
 from simi_mailbox.calibrators.network import NetworkTemperatures
 from simi_mailbox.calibrators.parts.likelihood import Likelihood, Loss, scaled_nll
-from simi_mailbox.calibrators.parts.neighbours import (
-    Neighbourhoods,
-    PerIndex,
-    matmul,
-    normalised_adjacency,
-)
 from simi_mailbox.inputs import CalibrationData, Labelled, NodeInputs
 from simi_mailbox.parameters import Count, NonNegative, Share, hyperparameters
+from simi_mailbox.sparse import Csr, PerIndex, normalised_adjacency
 
 SMALLEST_SCALE = 1e-6
 
@@ -99,23 +94,22 @@ class ScaleGCN(nn.Module):
         for layer in (self.first, self.second):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
-        pattern, values = normalised_adjacency(data.neighbourhoods, data.logits.dtype)
-        self._all = pattern, values, matmul(pattern, values, data.logits)
+        adjacency = normalised_adjacency(data.neighbourhoods, data.logits.dtype)
+        self._all = adjacency, adjacency @ data.logits
         self._some = PerIndex(self._rows)
 
     def forward(self, index: Tensor | None) -> Tensor:
         """Inverse temperatures of the nodes ``index``, or of all nodes."""
-        pattern, values, smoothed = self._all if index is None else self._some(index)
+        adjacency, smoothed = self._all if index is None else self._some(index)
         units = self.first(smoothed).relu()
         units = F.dropout(units, self.dropout, self.training)
         sent = units @ self.second.weight.t()
-        return F.softplus(matmul(pattern, values, sent) + self.second.bias).flatten()
+        return F.softplus(adjacency @ sent + self.second.bias).flatten()
 
-    def _rows(self, index: Tensor) -> tuple[Neighbourhoods, Tensor, Tensor]:
-        pattern, values, smoothed = self._all
-        rows, entries = pattern.take(index)
-        compact, columns = rows.compact()
-        return compact, values[entries], smoothed[columns]
+    def _rows(self, index: Tensor) -> tuple[Csr, Tensor]:
+        adjacency, smoothed = self._all
+        rows, columns = adjacency.take(index)[0].compact()
+        return rows, smoothed[columns]
 
 
 def margin_loss(logits: Tensor, likelihood: Likelihood, weight: float) -> Likelihood:

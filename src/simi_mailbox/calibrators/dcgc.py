@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from simi_mailbox.calibrators import registry
 from simi_mailbox.calibrators.base import Calibrator
 from simi_mailbox.calibrators.network import NetworkCalibrator
-from simi_mailbox.calibrators.parts.neighbours import Neighbourhoods, products
 from simi_mailbox.graph import Graph
 from simi_mailbox.inputs import CalibrationData, Forward, NodeInputs
 from simi_mailbox.parameters import Count, Positive, Share, check_parameters, hyperparameters
+from simi_mailbox.sparse import Csr, products
 
 
 @hyperparameters
@@ -169,7 +169,7 @@ def edge_distances(graph: Graph, x: Tensor) -> Tensor:
     >>> edge_distances(Graph.from_edges([[0], [1]]), torch.tensor([[0.0, 3.0], [4.0, 0.0]]))
     tensor([5., 5.], dtype=torch.float64)
     """
-    pattern = Neighbourhoods(graph.indptr, graph.indices, graph.num_nodes)
+    pattern = Csr.of(graph)
     x = x.to(torch.float64)
     square = x.square().sum(dim=1)
     both = square[pattern.rows] + square[pattern.indices] - 2 * products(pattern, x, x)

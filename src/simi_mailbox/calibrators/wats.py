@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simi_mailbox.calibrators.network import NetworkTemperatures
-from simi_mailbox.calibrators.parts.neighbours import Neighbourhoods, matmul
 from simi_mailbox.graph import Graph
 from simi_mailbox.inputs import NodeInputs
 from simi_mailbox.parameters import Count, NonNegative, Share, Whole, hyperparameters
+from simi_mailbox.sparse import Csr
 
 COLDEST = 1e-6
 """Added to temperatures, as in the released code."""
@@ -121,11 +121,11 @@ def wavelet_features(graph: Graph, order: int, scale: float, kernel: str) -> Ten
     degree = graph.degree.to(torch.float64)
     isolated = degree == 0
     root = degree.masked_fill(isolated, 1.0).rsqrt()
-    pattern = Neighbourhoods(graph.indptr, graph.indices, graph.num_nodes)
-    values = -root[pattern.rows] * root[pattern.indices]
+    adjacency = Csr.of(graph)
+    adjacency = adjacency.with_values(-root[adjacency.rows] * root[adjacency.indices])
 
     def laplacian(x: Tensor) -> Tensor:  # L̂ x; L̂ is −1 on isolated nodes
-        return matmul(pattern, values, x) - x * isolated[:, None]
+        return adjacency @ x - x * isolated[:, None]
 
     terms = [torch.log1p((2 * degree).clamp_min(1e-6))[:, None]]
     if order:

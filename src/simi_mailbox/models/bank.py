@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -216,32 +216,6 @@ class LogitBank:
         facts |= {"key": asdict(key), "settings": asdict(settings), "data": _identity(key)}
         bankfile.write(self.path(key, settings), tensors, facts)
         return _banked(key, settings, tensors, facts)
-
-    def fill(
-        self,
-        keys: Iterable[RunKey],
-        *,
-        processes: int = 1,
-        settings: Settings | None = None,
-        on_done: Callable[[RunKey, float], None] | None = None,
-    ) -> None:
-        """Train what is missing, in several processes with one thread each.
-
-        Parameters
-        ----------
-        keys : iterable of RunKey
-            Runs, in the order in which they are to be started.
-        processes : int
-            How many at a time; 1 trains in this process.
-        settings : Settings, optional
-            For all of them; each dataset's published ones when left out.
-        on_done : callable, optional
-            Called in this process after each run with its key and seconds (0 if it was there).
-        """
-        from simi_mailbox.models.workers import run_all
-
-        report = on_done or (lambda key, seconds: None)
-        run_all(self.root, list(keys), processes, settings, report)
 
 
 def default_root() -> Path:

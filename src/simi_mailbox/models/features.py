@@ -10,7 +10,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from simi_mailbox.models.ops import Csr, dropout_mask, spmm, weighted_spmm
+from simi_mailbox.models.dropout import dropout_mask
+from simi_mailbox.sparse import Csr, matmul
 
 # Above this share of non-zeros a dense product is faster on one thread. Measured with 64 hidden
 # units, forward + backward: Pubmed (10 % stored) 16 ms sparse against 38 dense, Computers (35 %)
@@ -73,7 +74,7 @@ class Features:
     def __matmul__(self, weight: Tensor) -> Tensor:
         if self.is_dense:
             return self._dense @ weight
-        return spmm(self._sparse, weight)
+        return self._sparse @ weight
 
     def propagated(self, matrix: Csr) -> Tensor:
         """Dense features already multiplied by a layer's matrix; computed once for each matrix.
@@ -108,7 +109,7 @@ class Features:
             )
             return mask.view_as(self._dense).mul_(self._dense) @ weight
         mask = dropout_mask(self._sparse.num_entries, rate, generator, dtype=weight.dtype)
-        return weighted_spmm(self._sparse, mask.mul_(self._sparse.values), weight)
+        return matmul(self._sparse, mask.mul_(self._sparse.values), weight)
 
 
 def row_normalised(x: Any) -> Any:

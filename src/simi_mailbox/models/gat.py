@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from simi_mailbox.graph import Graph
-from simi_mailbox.models import plan as planning
-from simi_mailbox.models.attention import attend
-from simi_mailbox.models.backbones import Backbone, drop, glorot
+from simi_mailbox.models.backbones import Backbone, Input, Noise, Weights, glorot
+from simi_mailbox.models.dropout import random_choice
 from simi_mailbox.models.features import Features
-from simi_mailbox.models.ops import random_choice
-from simi_mailbox.models.plan import Layer, Plan
+from simi_mailbox.models.plan import Layer
+from simi_mailbox.sparse import Csr, attend_additively
 
 # Four megabytes of float32. On Computers (505,474 entries, 8 heads) all heads at once took 1.6
 # times as long as two at a time; on Cora, where everything fits, one call is faster than four.
@@ -37,57 +34,40 @@ class GAT(Backbone):
 
     name = "gat"
     shares_stem = False
-    _symmetric = False  # the pattern is, the attention is not
 
-    def reset(self, generator: torch.Generator) -> None:
+    def _initial(self, depth: int, wide: int, narrow: int, random: Generator) -> Weights:
         if self.settings.hidden % self.settings.heads:
             raise ValueError(
                 f"gat: hidden={self.settings.hidden} must be a multiple of "
                 f"heads={self.settings.heads}, each head has hidden / heads units"
             )
-        for depth, (wide, narrow) in enumerate(zip(self.widths, self.widths[1:], strict=False)):
-            heads = self._heads(depth)
-            self._parameter(f"weight{depth}", glorot((wide, narrow), generator))
-            for side in ("source", "target"):
-                self._parameter(f"{side}{depth}", glorot((heads, narrow // heads), generator))
-            self._parameter(f"bias{depth}", torch.zeros(narrow))
+        heads = self._heads(depth)
+        return {
+            f"weight{depth}": glorot((wide, narrow), random),
+            f"source{depth}": glorot((heads, narrow // heads), random),
+            f"target{depth}": glorot((heads, narrow // heads), random),
+            f"bias{depth}": torch.zeros(narrow),
+        }
 
     def _heads(self, depth: int) -> int:
         return 1 if depth == self.settings.layers - 1 else self.settings.heads
 
-    def _matrix(self, graph: Graph) -> Any:
-        return planning.with_self_loops(graph)
+    def _matrix(self, graph: Graph) -> Csr:
+        return Csr.closed(graph)
 
-    def stem(
-        self, features: Features, steps: Plan, generator: torch.Generator | None = None
-    ) -> Tensor:
-        weight = self.get_parameter("weight0")
-        if generator is None:
-            product = features @ weight
+    @staticmethod
+    def activation(x: Tensor) -> Tensor:
+        return F.elu(x)
+
+    def _layer(self, depth: int, x: Input, layer: Layer, noise: Noise = None) -> Tensor:
+        weight = self.get_parameter(f"weight{depth}")
+        if noise is not None and isinstance(x, Features):
+            product = x.dropped(weight, self.settings.dropout, noise)
         else:
-            product = features.dropped(weight, self.settings.dropout, generator)
-        return F.elu(self._attend(0, product, steps.layers[0], generator))
+            product = x @ weight
+        return self._attend(depth, product, layer, noise)
 
-    def finish(
-        self, hidden: Tensor, steps: Plan, generator: torch.Generator | None = None
-    ) -> Tensor:
-        for depth in range(1, self.settings.layers):
-            if depth > 1:
-                hidden = F.elu(hidden)
-            hidden = drop(hidden, self.settings.dropout, generator)
-            product = hidden @ self.get_parameter(f"weight{depth}")
-            hidden = self._attend(depth, product, steps.layers[depth], generator)
-        return hidden
-
-    def penultimate(self, hidden: Tensor, steps: Plan) -> Tensor:
-        for depth in range(1, self.settings.layers - 1):
-            product = hidden @ self.get_parameter(f"weight{depth}")
-            hidden = F.elu(self._attend(depth, product, steps.layers[depth], None))
-        return hidden
-
-    def _attend(
-        self, depth: int, product: Tensor, layer: Layer, generator: torch.Generator | None
-    ) -> Tensor:
+    def _attend(self, depth: int, product: Tensor, layer: Layer, noise: Noise) -> Tensor:
         heads = self._heads(depth)
         width = product.shape[1] // heads
         # Head-major: each head's rows lie together, where its sparse product finds them in cache.
@@ -98,18 +78,18 @@ class GAT(Backbone):
             target = target.index_select(1, layer.own)
         rate, signs, scale = self.settings.attention_dropout, None, 1.0
         together = _heads_together(heads, layer.matrix.num_entries)
-        pattern = layer.stacked(together)
+        pattern = layer.matrix.stacked(together)
         parts = []
         # chunk() and not slices: its backward pass is one concatenation.
         count = heads // together
         groups = zip(hidden.chunk(count), source.chunk(count), target.chunk(count), strict=True)
         for some_hidden, some_source, some_target in groups:
-            if generator is not None and rate > 0:
+            if noise is not None and rate > 0:
                 scale = 1.0 / (1.0 - rate)
                 signs = random_choice(
-                    pattern.num_entries, rate, generator, drop=-1.0, keep=1.0, dtype=product.dtype
+                    pattern.num_entries, rate, noise, drop=-1.0, keep=1.0, dtype=product.dtype
                 )
-            part = attend(
+            part = attend_additively(
                 pattern,
                 some_hidden.reshape(-1, width),
                 some_source.flatten(),

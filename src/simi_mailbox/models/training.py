@@ -202,26 +202,36 @@ def train(
     return TrainedRun(logits, hidden, kept, epoch, best_epoch, seconds, *scores)
 
 
-class _SharedStem:
+@dataclass
+class _Steps:
+    """What an epoch asks for: logits to train on, and logits to watch."""
+
+    model: Backbone
+    features: Features
+    graph: Graph
+    train_nodes: Tensor
+    val_nodes: Tensor
+    generator: torch.Generator
+
+    def training_logits(self) -> Tensor:
+        raise NotImplementedError
+
+    def validation_logits(self) -> Tensor:
+        raise NotImplementedError
+
+
+@dataclass
+class _SharedStem(_Steps):
     """Logits for backbones whose first layer is free of dropout.
 
     The first layer that evaluates one epoch is the one the next epoch trains on: the weights are
     the same. It is computed once, at the rows that either of the two needs.
     """
 
-    def __init__(
-        self,
-        model: Backbone,
-        features: Features,
-        graph: Graph,
-        train_nodes: Tensor,
-        val_nodes: Tensor,
-        generator: torch.Generator,
-    ) -> None:
-        both = model.plan(graph, torch.cat([train_nodes, val_nodes]))
-        self.training, self.validation = split_targets(both, train_nodes.numel())
-        self.model, self.generator = model, generator
-        self.features = features.rows(both.inputs)
+    def __post_init__(self) -> None:
+        both = self.model.plan(self.graph, torch.cat([self.train_nodes, self.val_nodes]))
+        self.training, self.validation = split_targets(both, self.train_nodes.numel())
+        self.features = self.features.rows(both.inputs)
         self.stem: Tensor | None = None
 
     def training_logits(self) -> Tensor:
@@ -236,23 +246,15 @@ class _SharedStem:
             return self.model.finish(self.stem, self.validation)
 
 
-class _Separate:
+@dataclass
+class _Separate(_Steps):
     """Logits for backbones that drop features: training and evaluation have nothing in common."""
 
-    def __init__(
-        self,
-        model: Backbone,
-        features: Features,
-        graph: Graph,
-        train_nodes: Tensor,
-        val_nodes: Tensor,
-        generator: torch.Generator,
-    ) -> None:
-        self.model, self.generator = model, generator
-        self.training = model.plan(graph, train_nodes)
-        self.validation = model.plan(graph, val_nodes)
-        self.training_features = features.rows(self.training.inputs)
-        self.validation_features = features.rows(self.validation.inputs)
+    def __post_init__(self) -> None:
+        self.training = self.model.plan(self.graph, self.train_nodes)
+        self.validation = self.model.plan(self.graph, self.val_nodes)
+        self.training_features = self.features.rows(self.training.inputs)
+        self.validation_features = self.features.rows(self.validation.inputs)
 
     def training_logits(self) -> Tensor:
         stem = self.model.stem(self.training_features, self.training, self.generator)

@@ -13,13 +13,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from simi_mailbox.data.split import Split, split_labels
-from simi_mailbox.graph import Graph, as_graph
+from simi_mailbox.data.split import Split
+from simi_mailbox.inputs import Labelled
 from simi_mailbox.models.backbones import glorot
-from simi_mailbox.models.best_epoch import Progress, keep_best
 from simi_mailbox.models.features import Features
-from simi_mailbox.models.ops import Csr, spmm
-from simi_mailbox.models.plan import symmetric_normalised
+from simi_mailbox.models.full_batch import (
+    Progress,
+    check_width,
+    keep_best,
+    read_graph,
+    read_labels,
+)
+from simi_mailbox.sparse import Csr
 
 
 @dataclass(frozen=True)
@@ -56,9 +61,9 @@ class _Network(nn.Module):
         self.bias1 = nn.Parameter(torch.zeros(classes))
 
     def forward(self, x: Features, adjacency: Csr) -> Tensor:
-        hidden = spmm(adjacency, x @ self.weight0) + self.bias0
+        hidden = adjacency @ (x @ self.weight0) + self.bias0
         hidden = F.relu(self.norm(hidden))
-        return spmm(adjacency, hidden @ self.weight1) + self.bias1
+        return adjacency @ (hidden @ self.weight1) + self.bias1
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,13 +87,9 @@ class TrainedDetector:
     @torch.no_grad()
     def logits(self, x: Any, graph: Any) -> Tensor:
         """Logits [n, K] of every node of a graph whose features mean the same."""
-        features = Features(x, row_normalise=self.settings.row_normalise)
-        if features.shape[1] != self.in_dim:
-            raise ValueError(
-                f"the graph has {features.shape[1]} features per node, but the classifier was "
-                f"trained on {self.in_dim}; features must mean the same, column by column"
-            )
-        result: Tensor = self.model(features, _adjacency(as_graph(graph, features.shape[0])))
+        features, adjacency = read_graph(x, graph, row_normalise=self.settings.row_normalise)
+        check_width(features, self.in_dim, "classifier")
+        result: Tensor = self.model(features, adjacency)
         return result
 
 
@@ -123,6 +124,7 @@ def train_detector(
     Examples
     --------
     >>> import numpy as np
+    >>> from simi_mailbox.graph import Graph
     >>> x, y = np.repeat(np.eye(2), 5, axis=0), np.repeat([0, 1], 5)
     >>> split = Split([0, 1, 5, 6], [2, 7], [3, 8])
     >>> trained = train_detector(x, Graph.empty(10), y, split)
@@ -130,32 +132,23 @@ def train_detector(
     [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
     """
     settings = settings or DetectorSettings()
-    features = Features(x, row_normalise=settings.row_normalise)
+    features, adjacency = read_graph(x, graph, row_normalise=settings.row_normalise)
     n, in_dim = features.shape
-    split.check(n)
-    adjacency = _adjacency(as_graph(graph, n))
-    found, classes = split_labels(y, split, n, num_classes)
-    labels = torch.from_numpy(found)
-    train, val = torch.tensor(split.train), torch.tensor(split.val)
-    y_train, y_val = labels[train], labels[val]
+    train, val, classes = read_labels(y, split, n, num_classes)
     model = _Network(in_dim, settings.hidden, classes, seed)
     optimiser = torch.optim.Adam(
         model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay
     )
 
-    def loss(nodes: Tensor, y: Tensor) -> Tensor:
-        return F.cross_entropy(model(features, adjacency)[nodes], y)
+    def loss(nodes: Labelled) -> Tensor:
+        return F.cross_entropy(model(features, adjacency)[nodes.index], nodes.y)
 
     best = keep_best(
         model,
         optimiser,
-        lambda: loss(train, y_train),
-        lambda: loss(val, y_val),
+        lambda: loss(train),
+        lambda: loss(val),
         epochs=settings.epochs,
         progress=progress,
     )
     return TrainedDetector(model, settings, in_dim, best.epoch, best.loss)
-
-
-def _adjacency(graph: Graph) -> Csr:
-    return Csr.from_scipy(symmetric_normalised(graph), symmetric=not graph.is_directed)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 from torch import Tensor
 
 Floats = npt.NDArray[np.float64]
@@ -27,8 +28,8 @@ class Detection:
 
     Examples
     --------
-    >>> evaluate([0.9, 0.8, 0.7], [0.1, 0.75])
-    Detection(auroc=0.8333333333333334, aupr=0.9166666666666666, fpr95=0.5)
+    >>> evaluate([4, 1], [3, 2])
+    Detection(auroc=0.5, aupr=0.75, fpr95=1.0)
     """
 
     auroc: float
@@ -45,35 +46,14 @@ def evaluate(known: Any, unknown: Any) -> Detection:
         Scores, higher for nodes that look more like the training data. NumPy or torch.
     """
     positive, negative = _scores(known, "known"), _scores(unknown, "unknown")
-    true_positives, false_positives = _curve(positive, negative)
-    recall = true_positives / positive.size
-    precision = true_positives / (true_positives + false_positives)
-    steps = np.diff(recall, prepend=0.0)
-    enough = int(np.searchsorted(recall, 0.95))
-    return Detection(
-        auroc=_auroc(positive, negative),
-        aupr=float(np.sum(steps * precision)),
-        fpr95=float(false_positives[enough] / negative.size),
-    )
-
-
-def _auroc(positive: Floats, negative: Floats) -> float:
-    # Rank statistic of Mann and Whitney, ties counting one half.
-    ordered = np.sort(negative)
-    below = np.searchsorted(ordered, positive, side="left")
-    not_above = np.searchsorted(ordered, positive, side="right")
-    return float((below + not_above).sum() / (2.0 * positive.size * negative.size))
-
-
-def _curve(positive: Floats, negative: Floats) -> tuple[Floats, Floats]:
-    """Known and unknown nodes at or above every distinct score, from the highest down."""
     scores = np.concatenate([positive, negative])
-    order = np.argsort(-scores, kind="stable")
     is_known = np.arange(scores.size) < positive.size
-    last_of_tie = np.append(np.diff(scores[order]) != 0, True)
-    hits = np.cumsum(is_known[order])[last_of_tie].astype(np.float64)
-    taken = (np.flatnonzero(last_of_tie) + 1).astype(np.float64)
-    return hits, taken - hits
+    passed_unknown, passed_known, _ = roc_curve(is_known, scores, drop_intermediate=False)
+    return Detection(
+        auroc=float(roc_auc_score(is_known, scores)),
+        aupr=float(average_precision_score(is_known, scores)),
+        fpr95=float(passed_unknown[np.searchsorted(passed_known, 0.95)]),
+    )
 
 
 def _scores(values: Any, name: str) -> Floats:

@@ -12,16 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simi_mailbox.calibrators.parts.neighbours import (
-    Neighbourhoods,
-    PerIndex,
-    attend,
-    matmul,
-    products,
-)
 from simi_mailbox.graph import Graph
 from simi_mailbox.inputs import NodeInputs
 from simi_mailbox.softmax import confidence
+from simi_mailbox.sparse import Csr, PerIndex, attend, matmul, products
 
 TRAINING, NEIGHBOUR, FURTHER = 0, 1, 2
 """How far a node is from the nodes that the GNN was trained on."""
@@ -33,7 +27,7 @@ SLOPE = 0.2
 class Field:
     """What never changes while training, for some receiving nodes."""
 
-    pattern: Neighbourhoods
+    pattern: Csr
     products: Tensor
     sorted: Tensor
     """Sorted logits of the sending nodes, in [0, 1]."""
@@ -122,7 +116,7 @@ class TemperatureAttention(nn.Module):
 
 def whole_field(data: NodeInputs, distances: Tensor | None) -> Field:
     """All nodes, receiving and sending."""
-    z, pattern = data.logits, Neighbourhoods.closed(data.neighbourhoods)
+    z, pattern = data.logits, Csr.closed(data.neighbourhoods)
     sure = confidence(z).to(z.dtype)
     share = pattern.indptr.diff().to(z.dtype).reciprocal()
     mean = matmul(pattern, share[pattern.rows], sure[:, None]).flatten()

@@ -8,13 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simi_mailbox.calibrators.parts.neighbours import (
-    Neighbourhoods,
-    PerIndex,
-    matmul,
-    normalised_adjacency,
-)
 from simi_mailbox.inputs import NodeInputs
+from simi_mailbox.sparse import Csr, PerIndex, normalised_adjacency
 
 KINDS = ("logits", "features", "degree")
 EXPERTS = [kinds for size in (1, 2, 3) for kinds in combinations(KINDS, size)]
@@ -60,9 +55,8 @@ class ExpertMixture(nn.Module):
         self.logits = data.logits
         self.features = FeatureProduct(data, dtype)
         self.degree = data.neighbourhoods.degree.clamp_max(degrees - 1)
-        pattern, values = normalised_adjacency(data.neighbourhoods, dtype)
-        self.adjacency = pattern, values
-        self._rows = PerIndex(self._take)
+        self.adjacency = normalised_adjacency(data.neighbourhoods, dtype)
+        self._rows = PerIndex(lambda index: self.adjacency.take(index)[0])
 
         width = {"logits": classes, "features": feature_hidden, "degree": degree_hidden}
         seers = [sum(kind in kinds for kinds in EXPERTS) for kind in KINDS]
@@ -86,10 +80,10 @@ class ExpertMixture(nn.Module):
         parts = list(torch.split(projected, self._splits[1], dim=1))
         gates = self._gates(torch.cat([parts.pop(), self.logits], dim=1))
         sent = torch.cat(self._first_layer(parts), dim=1)
-        units = (matmul(*self.adjacency, sent) + self.first_bias).relu()
+        units = (self.adjacency @ sent + self.first_bias).relu()
         units = F.dropout(units, self.dropout, self.training)
-        rows, values = self.adjacency if index is None else self._rows(index)
-        heard = matmul(rows, values, units).view(-1, len(EXPERTS), self.hidden)
+        rows = self.adjacency if index is None else self._rows(index)
+        heard = (rows @ units).view(-1, len(EXPERTS), self.hidden)
         opinions = torch.einsum("nmh,mhk->nmk", heard, self.second) + self.second_bias
         chosen = slice(None) if index is None else index
         scale = torch.einsum("nmk,nm->nk", opinions, gates[chosen])
@@ -126,10 +120,6 @@ class ExpertMixture(nn.Module):
         self.balance = variation(gates.sum(dim=0)) + variation(load)
         return gates
 
-    def _take(self, index: Tensor) -> tuple[Neighbourhoods, Tensor]:
-        rows, entries = self.adjacency[0].take(index)
-        return rows, self.adjacency[1][entries]
-
 
 class FeatureProduct:
     """features @ weights, differentiable in the weights, for dense and sparse features."""
@@ -138,18 +128,17 @@ class FeatureProduct:
         features = data.features
         assert features is not None
         self.width = int(features.shape[1])
-        self._dense: Tensor | None = None
+        self._matrix: Csr | Tensor
         if features.layout == torch.sparse_csr:
             offsets, columns = features.crow_indices(), features.col_indices()
-            self._sparse = Neighbourhoods(offsets, columns, self.width), features.values().to(dtype)
+            shape = (int(features.shape[0]), self.width)
+            self._matrix = Csr(offsets, columns, shape, features.values().to(dtype))
         else:
-            self._dense = features.to(dtype)
+            self._matrix = features.to(dtype)
 
     def __call__(self, weights: Tensor) -> Tensor:
         """The product [n, h]."""
-        if self._dense is not None:
-            return self._dense @ weights
-        return matmul(*self._sparse, weights)
+        return self._matrix @ weights
 
 
 def chance_of_selection(

@@ -6,8 +6,12 @@ personalised PageRank.
 """
 
 from simi_mailbox.models.gpn.flows import RadialFlows
-from simi_mailbox.models.gpn.network import GPN, GPNPrediction, GPNSettings
-from simi_mailbox.models.gpn.propagation import personalised_pagerank, symmetric_adjacency
+from simi_mailbox.models.gpn.network import (
+    GPN,
+    GPNPrediction,
+    GPNSettings,
+    personalised_pagerank,
+)
 from simi_mailbox.models.gpn.training import TrainedGPN, train_gpn
 
 __all__ = [
@@ -17,6 +21,5 @@ __all__ = [
     "RadialFlows",
     "TrainedGPN",
     "personalised_pagerank",
-    "symmetric_adjacency",
     "train_gpn",
 ]

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from simi_mailbox.models.backbones import drop, fan_in_uniform
+from simi_mailbox.models.backbones import fan_in_uniform
+from simi_mailbox.models.dropout import drop
 from simi_mailbox.models.features import Features
 from simi_mailbox.models.gpn.flows import RadialFlows
-from simi_mailbox.models.gpn.propagation import personalised_pagerank
-from simi_mailbox.models.ops import Csr
+from simi_mailbox.sparse import Csr
 
 _LOG_EVIDENCE_LIMIT = 30.0  # keeps exp() and digamma() inside what float32 can hold
 
@@ -129,10 +129,10 @@ class GPN(nn.Module):
     Examples
     --------
     >>> from simi_mailbox.graph import Graph
-    >>> from simi_mailbox.models.gpn.propagation import symmetric_adjacency
+    >>> from simi_mailbox.sparse import normalised_adjacency
     >>> settings = GPNSettings(latent_dim=2)
     >>> model = GPN(3, torch.tensor([0.5, 0.5]).log(), settings, seed=0).eval()
-    >>> model(torch.eye(3), symmetric_adjacency(Graph.empty(3))).probs.shape
+    >>> model(torch.eye(3), normalised_adjacency(Graph.empty(3))).probs.shape
     torch.Size([3, 2])
     """
 
@@ -172,6 +172,28 @@ class GPN(nn.Module):
             own, adjacency, teleport=self.settings.teleport, steps=self.settings.steps
         )
         return GPNPrediction(alpha=1.0 + spread, feature_evidence=own.sum(dim=1))
+
+
+def personalised_pagerank(values: Tensor, adjacency: Csr, *, teleport: float, steps: int) -> Tensor:
+    """``steps`` rounds of x ← (1 - teleport) Â x + teleport · values, started at ``values``.
+
+    Examples
+    --------
+    >>> from simi_mailbox.graph import Graph
+    >>> from simi_mailbox.sparse import normalised_adjacency
+    >>> adjacency = normalised_adjacency(Graph.from_edges([[0], [1]]))
+    >>> personalised_pagerank(torch.tensor([[1.0], [0.0]]), adjacency, teleport=0.5, steps=1)
+    tensor([[0.7500],
+            [0.2500]])
+    """
+    if not 0.0 < teleport <= 1.0:
+        raise ValueError(f"teleport must be in (0, 1], got {teleport}")
+    if steps < 0:
+        raise ValueError(f"steps must not be negative, got {steps}")
+    current = values
+    for _ in range(steps):
+        current = torch.add(teleport * values, adjacency @ current, alpha=1.0 - teleport)
+    return current
 
 
 def posterior_loss(alpha: Tensor, y: Tensor, entropy_weight: float) -> Tensor:

@@ -10,12 +10,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from simi_mailbox.data.split import Split, split_labels
-from simi_mailbox.graph import as_graph
-from simi_mailbox.models.best_epoch import Progress, keep_best, step
-from simi_mailbox.models.features import Features
+from simi_mailbox.data.split import Split
+from simi_mailbox.inputs import Labelled
+from simi_mailbox.models.full_batch import (
+    Progress,
+    check_width,
+    keep_best,
+    read_graph,
+    read_labels,
+    step,
+)
 from simi_mailbox.models.gpn.network import GPN, GPNPrediction, GPNSettings, posterior_loss
-from simi_mailbox.models.gpn.propagation import symmetric_adjacency
 
 
 @dataclass(frozen=True)
@@ -42,14 +47,9 @@ class TrainedGPN:
     @torch.no_grad()
     def predict(self, features: Any, graph: Any) -> GPNPrediction:
         """Predict every node of a graph; features must be as wide as those trained on."""
-        x = Features(features, row_normalise=self.model.settings.row_normalise)
-        expected = self.model.weight1.shape[0]
-        if x.shape[1] != expected:
-            raise ValueError(
-                f"the graph has {x.shape[1]} features per node, but the GPN was trained on "
-                f"{expected}; features must mean the same, column by column"
-            )
-        prediction: GPNPrediction = self.model(x, symmetric_adjacency(as_graph(graph, x.shape[0])))
+        x, adjacency = read_graph(features, graph, row_normalise=self.model.settings.row_normalise)
+        check_width(x, self.model.weight1.shape[0], "GPN")
+        prediction: GPNPrediction = self.model(x, adjacency)
         return prediction
 
 
@@ -96,13 +96,9 @@ def train_gpn(
     [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
     """
     settings = settings or GPNSettings()
-    x = Features(features, row_normalise=settings.row_normalise)
-    neighbourhoods = as_graph(graph, x.shape[0])
-    split.check(x.shape[0])
-    y_train, y_val, classes = _labels(y, split, x.shape[0], num_classes)
-    train, val = torch.tensor(split.train), torch.tensor(split.val)
-    counts = torch.bincount(y_train, minlength=classes).to(torch.float32)
-    adjacency = symmetric_adjacency(neighbourhoods)
+    x, adjacency = read_graph(features, graph, row_normalise=settings.row_normalise)
+    train, val, classes = read_labels(y, split, x.shape[0], num_classes)
+    counts = _class_counts(train, classes)
     model = GPN(x.shape[1], (counts / counts.sum()).log(), settings, seed)
 
     started = time.perf_counter()
@@ -119,11 +115,11 @@ def train_gpn(
 
     def loss() -> Tensor:
         prediction: GPNPrediction = model(x, adjacency)
-        return posterior_loss(prediction.alpha[train], y_train, settings.entropy_weight)
+        return posterior_loss(prediction.alpha[train.index], train.y, settings.entropy_weight)
 
     def validation() -> Tensor:
         prediction: GPNPrediction = model(x, adjacency)
-        return F.nll_loss(prediction.log_probs[val], y_val)
+        return F.nll_loss(prediction.log_probs[val.index], val.y)
 
     for _ in range(settings.warmup_epochs):
         step(model, warmup, loss)
@@ -139,14 +135,12 @@ def train_gpn(
     return TrainedGPN(model, best.epochs, time.perf_counter() - started, best.loss)
 
 
-def _labels(y: Any, split: Split, n: int, num_classes: int | None) -> tuple[Tensor, Tensor, int]:
-    found, classes = split_labels(y, split, n, num_classes)
-    y_train, y_val = torch.from_numpy(found[split.train]), torch.from_numpy(found[split.val])
-    absent = torch.bincount(y_train, minlength=classes) == 0
-    if bool(absent.any()):
+def _class_counts(train: Labelled, classes: int) -> Tensor:
+    counts = torch.bincount(train.y, minlength=classes).to(torch.float32)
+    absent = (counts == 0).nonzero()
+    if absent.numel():
         raise ValueError(
-            f"class {int(absent.nonzero()[0])} has no training node; a GPN fits one density to "
-            "each class and "
-            "needs at least one node of every class in split.train"
+            f"class {int(absent[0])} has no training node; a GPN fits one density to each class "
+            "and needs at least one node of every class in split.train"
         )
-    return y_train, y_val, classes
+    return counts

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from simi_mailbox.models.best_epoch import Best, keep_best, step
+from simi_mailbox.models.full_batch import Best, keep_best, step
 
 
 class Counter(nn.Module):

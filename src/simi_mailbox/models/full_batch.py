@@ -1,15 +1,54 @@
-"""Full-batch training that keeps the weights of the epoch with the lowest validation loss."""
+"""Full-batch training of a node classifier that is no backbone: what goes in, and the loop.
+
+The graph posterior network and the classifier of the detection table are trained by it. The loop
+keeps the weights of the epoch with the lowest validation loss.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from simi_mailbox.data.split import Split, split_labels
+from simi_mailbox.graph import as_graph
+from simi_mailbox.inputs import Labelled
+from simi_mailbox.models.features import Features
+from simi_mailbox.models.plan import symmetric_normalised
+from simi_mailbox.sparse import Csr
+
 Progress = Callable[[int, float], None]
 """Told after every epoch: its number and the validation loss."""
+
+
+def read_graph(x: Any, graph: Any, *, row_normalise: bool) -> tuple[Features, Csr]:
+    """Features and normalised adjacency of a graph as a user passes them."""
+    features = Features(x, row_normalise=row_normalise)
+    return features, symmetric_normalised(as_graph(graph, features.shape[0]))
+
+
+def check_width(features: Features, width: int, model: str) -> None:
+    """Refuse a graph whose features cannot mean what the trained ones meant."""
+    if features.shape[1] != width:
+        raise ValueError(
+            f"the graph has {features.shape[1]} features per node, but the {model} was trained on "
+            f"{width}; features must mean the same, column by column"
+        )
+
+
+def read_labels(
+    y: Any, split: Split, n: int, num_classes: int | None
+) -> tuple[Labelled, Labelled, int]:
+    """Labels of the training and the validation nodes, no others, and the number of classes."""
+    labels, classes = split_labels(y, split.check(n), n, num_classes)
+    train, val = (
+        Labelled(torch.tensor(nodes), torch.from_numpy(labels[nodes]))
+        for nodes in (split.train, split.val)
+    )
+    return train, val, classes
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Feature matrices in both kinds, settings, and plans that compute some rows only."""
+"""Feature matrices in both kinds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from simi_mailbox.graph import Graph
-from simi_mailbox.models import plan as planning
 from simi_mailbox.models.features import Features, row_normalised
-from simi_mailbox.models.ops import spmm
-from simi_mailbox.models.settings import PUBLISHED, Settings, settings_for
 
 
 @pytest.mark.parametrize("density", [0.05, 0.9], ids=["sparse", "dense"])
@@ -60,52 +56,6 @@ def test_features_with_holes_are_refused() -> None:
         Features(np.array([[1.0, np.nan]]))
     with pytest.raises(ValueError, match="must be a matrix"):
         Features(np.ones(3))
-
-
-@pytest.mark.parametrize("directed", [False, True])
-@pytest.mark.parametrize("layers", [1, 2, 3])
-def test_a_plan_computes_exactly_the_rows_of_the_whole_product(layers: int, directed: bool) -> None:
-    rng = np.random.default_rng(0)
-    graph = Graph.from_edges(rng.integers(0, 80, (2, 90)), 80, directed=directed)
-    matrix = planning.mean_normalised(graph, np.float64)
-    x = torch.from_numpy(rng.normal(size=(80, 4)))
-    expected = x
-    for _ in range(layers):
-        expected = torch.from_numpy(matrix @ expected.numpy())
-    targets = torch.tensor([5, 3, 79, 0])
-    steps = planning.plan(matrix, layers, targets, symmetric=False)
-    assert steps.inputs is not None
-    got, own = x[steps.inputs], steps.inputs
-    for layer in steps.layers:
-        got, own = spmm(layer.matrix, got), layer.at_targets(own)
-    torch.testing.assert_close(got, expected[targets])
-    assert own.tolist() == targets.tolist()
-    assert steps.inputs.numel() < 80
-
-
-def test_published_weight_decay_and_depth() -> None:
-    assert {settings_for(n).weight_decay for n in ("Cora", "Citeseer", "Pubmed")} == {5e-4}
-    no_decay = ("Computers", "Photo", "CS", "Physics", "CoraFull", "Arxiv", "Reddit2")
-    assert {settings_for(n).weight_decay for n in no_decay} == {0.0}
-    assert (settings_for("Arxiv").layers, settings_for("Reddit2").layers) == (3, 2)
-    assert settings_for("Arxiv").hidden == settings_for("Reddit2").hidden == 256
-    assert all(name == name.lower() for name in PUBLISHED)
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("hidden", 0),
-        ("layers", 2.5),
-        ("layers", 1),
-        ("dropout", 1.0),
-        ("lr", 0.0),
-        ("weight_decay", -1.0),
-    ],
-)
-def test_impossible_settings_are_refused(field: str, value: float) -> None:
-    with pytest.raises(ValueError, match=field):
-        Settings(**{field: value})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, sp.coo_array])

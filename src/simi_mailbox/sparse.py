@@ -1,0 +1,473 @@
+"""Sparse matrices in compressed rows (CSR): products and attention with their gradients.
+
+Whatever multiplies with a graph or with sparse features does it here. Nothing gathers node vectors
+over the entries, so memory is that of one number per entry and a few per node: O(E + V·K), never
+O(E·K). Two habits make it fast on one thread: indices are int32, what MKL takes without a
+conversion, and a transpose is found once instead of in every backward pass.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.nn import functional as F
+
+from simi_mailbox.graph import Graph
+
+csr_tensor = partial(torch.sparse_csr_tensor, check_invariants=False)
+"""PyTorch's CSR tensor, without checks of what was built here and without the notices below."""
+
+with warnings.catch_warnings():
+    # PyTorch announces once per process that CSR tensors are "in beta" and that it does not check
+    # them: drawn here, where nobody has to read it, instead of changing the caller's filters.
+    warnings.simplefilter("ignore")
+    torch.sparse_csr_tensor([0, 1], [0], [1.0], size=(1, 1))
+
+
+class Csr:
+    """Where the entries of a sparse matrix lie, row by row, and what they are.
+
+    Parameters
+    ----------
+    indptr, indices : Tensor
+        Offsets of the rows, and the column of every entry; kept as int32.
+    shape : (int, int)
+        Rows and columns.
+    values : Tensor, optional
+        One number for each entry; ones when left out, for those who need the pattern alone.
+    symmetric : bool
+        Promise that the matrix equals its transpose, values included.
+
+    Examples
+    --------
+    >>> graph = Graph.from_edges([[0, 1], [1, 2]])
+    >>> closed = Csr.closed(graph)  # every node also looks at itself
+    >>> closed.indices.tolist()
+    [0, 1, 0, 1, 2, 1, 2]
+    >>> (closed @ torch.eye(3)).tolist()
+    [[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]]
+    """
+
+    def __init__(
+        self,
+        indptr: Tensor,
+        indices: Tensor,
+        shape: tuple[int, int],
+        values: Tensor | None = None,
+        *,
+        symmetric: bool = False,
+    ) -> None:
+        self.indptr, self.indices = indptr.to(torch.int32), indices.to(torch.int32)
+        self.shape, self.symmetric, self._given = shape, symmetric, values
+        self._stacks: dict[int, Csr] = {}
+
+    @classmethod
+    def of(cls, graph: Graph) -> Csr:
+        """The adjacency of a graph, row = receiving node."""
+        shape = (graph.num_nodes, graph.num_nodes)
+        return cls(graph.indptr, graph.indices, shape, symmetric=not graph.is_directed)
+
+    @classmethod
+    def closed(cls, graph: Graph) -> Csr:
+        """A + I: the neighbours of every node and the node itself, sorted."""
+        n, rows = graph.num_nodes, graph.rows()
+        after = graph.indices > rows
+        before = graph.degree - rows[after].bincount(minlength=n)
+        nodes = torch.arange(n)
+        indices = torch.empty(graph.num_entries + n, dtype=torch.int32)
+        # Each row grew by one, and its later neighbours moved behind the node itself.
+        indices[torch.arange(graph.num_entries) + rows + after] = graph.indices.to(torch.int32)
+        indices[graph.indptr[:-1] + nodes + before] = nodes.to(torch.int32)
+        indptr = graph.indptr + torch.arange(n + 1)
+        return cls(indptr, indices, (n, n), symmetric=not graph.is_directed)
+
+    @classmethod
+    def from_scipy(cls, matrix: Any) -> Csr:
+        """Take over a SciPy CSR matrix."""
+        return cls(
+            torch.from_numpy(matrix.indptr),
+            torch.from_numpy(matrix.indices),
+            (int(matrix.shape[0]), int(matrix.shape[1])),
+            torch.from_numpy(np.ascontiguousarray(matrix.data)),
+        )
+
+    @property
+    def num_entries(self) -> int:
+        """Number of stored entries."""
+        return int(self.indices.numel())
+
+    @cached_property
+    def values(self) -> Tensor:
+        """Value of every entry."""
+        return torch.ones(self.num_entries) if self._given is None else self._given
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """Row of every entry."""
+        rows = torch.arange(self.shape[0], dtype=torch.int32)
+        return rows.repeat_interleave(self.indptr.diff(), output_size=self.num_entries)
+
+    def filled(self, values: Tensor) -> Tensor:
+        """PyTorch's CSR tensor with these entries."""
+        return csr_tensor(self.indptr, self.indices, values, self.shape)
+
+    @cached_property
+    def tensor(self) -> Tensor:
+        """PyTorch's CSR tensor of the matrix (no copy)."""
+        return self.filled(self.values)
+
+    def with_values(self, values: Tensor, *, symmetric: bool = False) -> Csr:
+        """The same entries with other values."""
+        return Csr(self.indptr, self.indices, self.shape, values, symmetric=symmetric)
+
+    @cached_property
+    def transposed(self) -> tuple[Csr, Tensor]:
+        """Pattern of the transpose, and the entry of this matrix behind each entry of that."""
+        entries = np.arange(self.num_entries, dtype=np.int32)
+        csr = scipy.sparse.csr_array(
+            (entries, self.indices.numpy(), self.indptr.numpy()), self.shape
+        )
+        csc = csr.tocsc()
+        indptr, indices = torch.from_numpy(csc.indptr), torch.from_numpy(csc.indices)
+        return Csr(indptr, indices, self.shape[::-1]), torch.from_numpy(csc.data)
+
+    @cached_property
+    def T(self) -> Csr:
+        """The transpose."""
+        if self.symmetric:
+            return self
+        pattern, order = self.transposed
+        return pattern.with_values(self.values[order])
+
+    def take(self, rows: Tensor) -> tuple[Csr, Tensor]:
+        """Some rows, in the order given; also the numbers of their entries, in their order."""
+        counts = self.indptr.diff()[rows]
+        indptr = torch.zeros(rows.numel() + 1, dtype=torch.int32)
+        indptr[1:] = counts.cumsum(0)
+        shift = torch.repeat_interleave(self.indptr[rows] - indptr[:-1], counts)
+        entries = shift.add_(torch.arange(shift.numel(), dtype=torch.int32))
+        values = None if self._given is None else self._given.index_select(0, entries)
+        shape = (int(rows.numel()), self.shape[1])
+        return Csr(indptr, self.indices.index_select(0, entries), shape, values), entries
+
+    def compact(self, keep: Tensor | None = None) -> tuple[Csr, Tensor]:
+        """Only the columns with an entry, and those in ``keep``; also which columns these are."""
+        used = torch.zeros(self.shape[1], dtype=torch.bool)
+        used[self.indices] = True
+        if keep is not None:
+            used[keep] = True
+        columns = used.nonzero().flatten()
+        indices = (used.cumsum(0) - 1)[self.indices]
+        return Csr(self.indptr, indices, (self.shape[0], columns.numel()), self._given), columns
+
+    def stacked(self, count: int) -> Csr:
+        """Block-diagonal matrix of ``count`` copies (kept for the next call)."""
+        if count == 1:
+            return self
+        if count not in self._stacks:
+            copy = torch.arange(count, dtype=torch.int32).unsqueeze(1)
+            starts = (self.indptr[:-1] + copy * self.num_entries).flatten()
+            self._stacks[count] = Csr(
+                torch.cat([starts, starts.new_tensor([count * self.num_entries])]),
+                (self.indices + copy * self.shape[1]).flatten(),
+                (count * self.shape[0], count * self.shape[1]),
+                None if self._given is None else self._given.repeat(count),
+            )
+        return self._stacks[count]
+
+    def row_sums(self, values: Tensor) -> Tensor:
+        """Sum of ``values``, one for each entry, in every row."""
+        return torch.mv(self.filled(values), values.new_ones(self.shape[1]))
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        """Product with a dense matrix, differentiable in it and in the values."""
+        return matmul(self, self.values, x)
+
+
+T = TypeVar("T")
+
+
+class PerIndex(Generic[T]):
+    """``build(index)``, done once for every index tensor.
+
+    Training asks for the same few nodes in every epoch. What it takes to answer for them, such as
+    their rows of a sparse matrix, is cut out at the first question.
+
+    Examples
+    --------
+    >>> doubled = PerIndex(lambda index: 2 * index)
+    >>> nodes = torch.tensor([1, 2])
+    >>> doubled(nodes) is doubled(nodes)
+    True
+    """
+
+    def __init__(self, build: Callable[[Tensor], T]) -> None:
+        self._build = build
+        self._known: list[tuple[Tensor, T]] = []
+
+    def __call__(self, index: Tensor) -> T:
+        """Answer for the nodes ``index``."""
+        for known, answer in self._known:
+            if known is index:
+                return answer
+        self._known.append((index, self._build(index)))
+        return self._known[-1][1]
+
+
+def normalised_adjacency(graph: Graph, dtype: torch.dtype = torch.float32) -> Csr:
+    """D^-1/2 (A + I) D^-1/2 of the GCN, D counting the self-loop.
+
+    Degrees are those of the receiving rows, which for undirected graphs is the usual definition.
+
+    Examples
+    --------
+    >>> normalised_adjacency(Graph.from_edges([[0], [1]], num_nodes=3)) @ torch.eye(3)
+    tensor([[0.5000, 0.5000, 0.0000],
+            [0.5000, 0.5000, 0.0000],
+            [0.0000, 0.0000, 1.0000]])
+    """
+    closed = Csr.closed(graph)
+    root = closed.indptr.diff().to(dtype).rsqrt()
+    values = root[closed.rows] * root[closed.indices]
+    return closed.with_values(values, symmetric=closed.symmetric)
+
+
+def products(pattern: Csr, a: Tensor, b: Tensor) -> Tensor:
+    """a_i · b_j of every entry (i, j); no gradient.
+
+    Examples
+    --------
+    >>> closed = Csr.closed(Graph.from_edges([[0], [1]]))
+    >>> z = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> products(closed, z, z).tolist()
+    [5.0, 11.0, 11.0, 25.0]
+    """
+    zeros = pattern.filled(torch.zeros(pattern.num_entries, dtype=a.dtype))
+    result: Tensor = torch.sparse.sampled_addmm(zeros, a.detach(), b.detach().t(), beta=0.0)
+    return result.values()
+
+
+def matmul(pattern: Csr, values: Tensor, x: Tensor) -> Tensor:
+    """Σ_j values_ij x_j of every row, differentiable in the values and in ``x`` [n, h].
+
+    Examples
+    --------
+    >>> pattern = Csr(torch.tensor([0, 2]), torch.tensor([0, 1]), (1, 2))
+    >>> values = torch.tensor([2.0, 3.0], requires_grad=True)
+    >>> matmul(pattern, values, torch.tensor([[1.0], [10.0]])).sum().backward()
+    >>> values.grad.tolist()
+    [1.0, 10.0]
+    """
+    result: Tensor = _Product.apply(pattern, values, x)  # type: ignore[no-untyped-call]
+    return result
+
+
+def attend(pattern: Csr, scores: Tensor, x: Tensor) -> Tensor:
+    """Σ_j α_ij x_j, where α_i is the softmax of row i's scores; differentiable in both.
+
+    Examples
+    --------
+    >>> closed = Csr.closed(Graph.from_edges([[0], [1]]))
+    >>> scores = torch.tensor([0.0, 0.0, -1e4, 1e4])
+    >>> attend(closed, scores, torch.tensor([[2.0], [4.0]])).tolist()
+    [[3.0], [4.0]]
+    """
+    result: Tensor = _Attention.apply(pattern, scores, x)  # type: ignore[no-untyped-call]
+    return result
+
+
+def attend_additively(
+    pattern: Csr,
+    x: Tensor,
+    source: Tensor,
+    target: Tensor,
+    *,
+    slope: float = 0.2,
+    signs: Tensor | None = None,
+    scale: float = 1.0,
+) -> Tensor:
+    """Attention of a GAT, whose scores are leaky_relu(source_j + target_i).
+
+    Parameters
+    ----------
+    pattern : Csr
+        Who listens to whom, each row with at least one entry; `Csr.stacked` for several heads.
+    x : Tensor [columns, d]
+        What neighbours say.
+    source, target : Tensor [columns], Tensor [rows]
+        The two halves of the score.
+    slope : float
+        Negative slope of the leaky ReLU.
+    signs : Tensor [entries], optional
+        Dropout of the coefficients: +1 keeps one, -1 drops it.
+    scale : float
+        What kept coefficients are multiplied by.
+
+    Examples
+    --------
+    >>> pattern = Csr(torch.tensor([0, 2]), torch.tensor([0, 1]), (1, 2))
+    >>> x = torch.tensor([[0.0], [4.0]])
+    >>> attend_additively(pattern, x, torch.zeros(2), torch.zeros(1)).tolist()
+    [[2.0]]
+    """
+    result: Tensor = _AdditiveAttention.apply(  # type: ignore[no-untyped-call]
+        pattern, x, source, target, slope, signs, scale
+    )
+    return result
+
+
+class _Product(Function):
+    @staticmethod
+    def forward(ctx: Any, pattern: Csr, values: Tensor, x: Tensor) -> Tensor:
+        ctx.pattern, ctx.own = pattern, values is pattern.values
+        ctx.save_for_backward(values, x if ctx.needs_input_grad[1] else None)
+        return torch.mm(pattern.tensor if ctx.own else pattern.filled(values), x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
+        values, x = ctx.saved_tensors
+        pattern, gradient = ctx.pattern, gradients[0].contiguous()
+        to_values = to_x = None
+        if ctx.needs_input_grad[1]:
+            to_values = products(pattern, gradient, x)
+        if ctx.needs_input_grad[2]:
+            back = pattern.T.tensor if ctx.own else _transpose(pattern, values)
+            to_x = torch.mm(back, gradient)
+        return None, to_values, to_x
+
+
+class _Attention(Function):
+    @staticmethod
+    def forward(ctx: Any, pattern: Csr, scores: Tensor, x: Tensor) -> Tensor:
+        weights = _shifted(pattern, scores).exp_()
+        result, total, padded = _weighted_mean(pattern, weights, x)
+        ctx.save_for_backward(weights, padded, total, result)
+        ctx.pattern = pattern
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
+        weights, padded, total, result = ctx.saved_tensors
+        part = gradients[0] / total
+        to_scores = to_x = None
+        if ctx.needs_input_grad[1]:
+            both = torch.cat([part, -(part * result).sum(dim=1, keepdim=True)], dim=1)
+            to_scores = products(ctx.pattern, both, padded) * weights
+        if ctx.needs_input_grad[2]:
+            to_x = torch.mm(_transpose(ctx.pattern, weights), part)
+        return None, to_scores, to_x
+
+
+# exp() of a score within ±40 and sums of 10^9 of them stay far inside float32: then the usual
+# shift by the row maximum changes nothing but the last bit, and is left out.
+_SAFE_SCORE = 40.0
+
+
+class _AdditiveAttention(Function):
+    """One product forward, four backward, and a single reordering of the entries.
+
+    Written out, node *i* gets, with m the dropout mask and e_ij = exp(leaky_relu(a_j + b_i)),
+
+        out_i = Σ_j m_ij e_ij x_j / Σ_j e_ij.
+
+    Both sums are products of a sparse matrix with a dense one. So is the whole backward pass: the
+    only entry-wise gradient, that of e_ij, is needed just summed over rows (for b) and over columns
+    (for a), and Σ_j λ_ij m_ij e_ij (g_i · x_j) = g_i · Σ_j (λ_ij m_ij e_ij) x_j is such a product.
+
+    Reordering into the transpose's entry order is a random gather, the dearest step of all. One
+    array serves for all that is needed there: the weight with the sign of the dropout mask
+    (negative: dropped). And since ``exp(s) > 1`` exactly where ``s > 0``, the slope of the leaky
+    ReLU can be read off it as well, unless the scores had to be shifted.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        pattern: Csr,
+        x: Tensor,
+        source: Tensor,
+        target: Tensor,
+        slope: float,
+        signs: Tensor | None,
+        scale: float,
+    ) -> Tensor:
+        scores = source.index_select(0, pattern.indices).add_(target.index_select(0, pattern.rows))
+        positive = None
+        if _needs_shift(source, target):
+            positive = scores > 0
+            scores = _shifted(pattern, F.leaky_relu_(scores, slope))
+        else:
+            F.leaky_relu_(scores, slope)
+        weights = scores.exp_()
+        if signs is None:
+            out, total, _ = _weighted_mean(pattern, weights, x)
+        else:
+            total = pattern.row_sums(weights).unsqueeze(1)
+            weights.mul_(signs)
+            out = torch.mm(pattern.filled(weights.relu()), x).mul_(scale / total)
+        ctx.pattern, ctx.slope, ctx.scale = pattern, slope, scale
+        ctx.save_for_backward(x, weights, positive, total, out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor, Tensor, None, None, None]:
+        x, weights, positive, total, out = ctx.saved_tensors
+        pattern: Csr = ctx.pattern
+        back, order = pattern.transposed
+        grad = grad / total
+        centre = (grad * out).sum(1)
+        grad = grad.mul_(ctx.scale)
+        steep = _steep(weights, positive, ctx.slope)
+        weights_t = weights.index_select(0, order)
+        if positive is None:
+            steep_t = _steep(weights_t, None, ctx.slope)
+        else:
+            steep_t = steep.index_select(0, order)
+        to_x = torch.mm(back.filled(weights_t.relu_()), grad)
+        to_target = (grad * torch.mm(pattern.filled(steep.relu()), x)).sum(1)
+        to_target -= centre * pattern.row_sums(steep.abs_())
+        to_source = (x * torch.mm(back.filled(steep_t.relu()), grad)).sum(1)
+        to_source -= torch.mv(back.filled(steep_t.abs_()), centre)
+        return None, to_x, to_source, to_target, None, None, None
+
+
+def _transpose(pattern: Csr, values: Tensor) -> Tensor:
+    back, order = pattern.transposed
+    return back.filled(values.index_select(0, order))
+
+
+def _shifted(pattern: Csr, scores: Tensor) -> Tensor:
+    """Scores minus the largest of their row."""
+    largest = torch.segment_reduce(
+        scores, "max", offsets=pattern.indptr, unsafe=True, initial=float("-inf")
+    )
+    return scores - largest.index_select(0, pattern.rows)
+
+
+def _weighted_mean(pattern: Csr, weights: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Σ w x / Σ w of every row, Σ w, and x with the column of ones that makes it one product."""
+    padded = torch.cat([x, x.new_ones(x.shape[0], 1)], dim=1)
+    sums = torch.mm(pattern.filled(weights), padded)
+    total = sums[:, -1:].masked_fill(sums[:, -1:] == 0, 1.0)  # a row that looks at nobody
+    return sums[:, :-1] / total, total, padded
+
+
+def _needs_shift(source: Tensor, target: Tensor) -> bool:
+    if not source.numel() or not target.numel():
+        return False
+    bound = source.detach().abs().max() + target.detach().abs().max()
+    return bool(bound > _SAFE_SCORE)
+
+
+def _steep(weights: Tensor, positive: Tensor | None, slope: float) -> Tensor:
+    """Weights times the leaky ReLU's derivative, their signs kept."""
+    above_one = F.hardshrink(weights, 1.0) if positive is None else weights * positive
+    return above_one.mul_(1.0 - slope).add_(weights, alpha=slope)

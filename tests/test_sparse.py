@@ -1,0 +1,236 @@
+"""The sparse kernel: values against dense algebra, gradients by differences."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from simi_mailbox import sparse
+from simi_mailbox.graph import Graph
+from simi_mailbox.models.dropout import random_choice
+from simi_mailbox.sparse import (
+    Csr,
+    PerIndex,
+    attend,
+    attend_additively,
+    matmul,
+    normalised_adjacency,
+    products,
+)
+
+
+def random_graph(n: int = 12, edges: int = 25, seed: int = 0, *, directed: bool = False) -> Graph:
+    pairs = np.random.default_rng(seed).integers(0, n - 1, size=(2, edges))  # the last is isolated
+    return Graph.from_edges(pairs, n, directed=directed)
+
+
+def dense(pattern: Csr, values: Tensor) -> Tensor:
+    result = torch.zeros(pattern.shape, dtype=values.dtype)
+    result[pattern.rows, pattern.indices] = values
+    return result
+
+
+def random_matrix(rows: int, columns: int, seed: int = 0) -> Csr:
+    matrix = sp.random_array((rows, columns), density=0.4, rng=seed, format="csr")
+    matrix = sp.csr_array(matrix + sp.eye_array(rows, columns))  # no empty row
+    return Csr.from_scipy(matrix)
+
+
+def leaf(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    value = scale * torch.randn(*shape, generator=generator, dtype=torch.float64)
+    return value.requires_grad_()
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def test_closed_neighbourhoods_are_the_adjacency_and_the_identity_sorted() -> None:
+    graph = random_graph()
+    closed = Csr.closed(graph)
+    adjacency = torch.zeros(12, 12)
+    adjacency[graph.rows(), graph.indices] = 1
+    assert torch.equal(dense(closed, torch.ones(closed.indices.numel())), adjacency + torch.eye(12))
+    keys = closed.rows * 12 + closed.indices
+    assert (keys.diff() > 0).all()
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_closed_neighbourhoods_without_any_edge_are_the_identity(n: int) -> None:
+    closed = Csr.closed(Graph.empty(n))
+    assert torch.equal(dense(closed, torch.ones(n)), torch.eye(n))
+
+
+def test_taking_rows_and_dropping_columns_gives_the_submatrix() -> None:
+    closed = Csr.closed(random_graph())
+    values = normal(closed.indices.numel())
+    rows = torch.tensor([7, 2, 11])
+    part, entries = closed.take(rows)
+    assert torch.equal(dense(part, values[entries]), dense(closed, values)[rows])
+    small, columns = part.compact()
+    assert torch.equal(dense(small, values[entries]), dense(closed, values)[rows][:, columns])
+    assert small.shape == (3, columns.numel())
+    assert columns.numel() < 12
+
+
+def test_transposed_entries_are_those_of_the_transposed_matrix() -> None:
+    pattern, _ = Csr.closed(random_graph(directed=True)).take(torch.tensor([3, 0, 5, 1]))
+    values = normal(pattern.indices.numel())
+    transposed, order = pattern.transposed
+    assert torch.equal(dense(transposed, values[order]), dense(pattern, values).T)
+
+
+def test_normalised_adjacency_is_the_gcn_matrix() -> None:
+    graph = random_graph()
+    adjacency = normalised_adjacency(graph)
+    with_loops = dense(Csr.closed(graph), torch.ones(adjacency.num_entries))
+    scale = with_loops.sum(1).rsqrt()
+    torch.testing.assert_close(
+        dense(adjacency, adjacency.values), scale[:, None] * with_loops * scale
+    )
+
+
+def test_products_are_the_entries_of_the_dense_product() -> None:
+    closed = Csr.closed(random_graph())
+    a, b = normal(12, 5), normal(12, 5, seed=1)
+    expected = (a @ b.T)[closed.rows, closed.indices]
+    torch.testing.assert_close(products(closed, a, b), expected)
+
+
+def test_attend_is_the_masked_softmax_times_the_vectors_also_for_huge_scores() -> None:
+    closed = Csr.closed(random_graph())
+    scores, x = 300 * normal(closed.indices.numel()), normal(12, 3)
+    masked = torch.full((12, 12), -torch.inf, dtype=torch.float64)
+    masked[closed.rows, closed.indices] = scores
+    torch.testing.assert_close(attend(closed, scores, x), masked.softmax(1) @ x)
+
+
+def test_attend_gives_zero_where_nobody_is_looked_at() -> None:
+    graph = random_graph()
+    open_rows = Csr.of(graph)
+    result = attend(open_rows, normal(graph.num_entries), normal(12, 2))
+    assert torch.equal(result[11], torch.zeros(2, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("operation", [matmul, attend])
+@pytest.mark.parametrize("directed", [False, True])
+def test_gradients_agree_with_differences(operation: object, directed: bool) -> None:
+    assert callable(operation)
+    closed = Csr.closed(random_graph(directed=directed))
+    pattern, _ = closed.take(torch.tensor([4, 9, 0, 11, 6]))
+    values = normal(pattern.indices.numel()).requires_grad_()
+    x = normal(12, 3, seed=2).requires_grad_()
+    assert torch.autograd.gradcheck(lambda v, u: operation(pattern, v, u), (values, x))
+
+
+def test_per_index_builds_once_for_each_tensor() -> None:
+    built: list[Tensor] = []
+
+    def build(index: Tensor) -> int:
+        built.append(index)
+        return len(built)
+
+    answers = PerIndex(build)
+    a, b = torch.arange(3), torch.arange(3)
+    assert [answers(a), answers(b), answers(a), answers(b)] == [1, 2, 1, 2]
+
+
+def test_transpose_of_a_rectangular_matrix() -> None:
+    matrix = random_matrix(5, 7)
+    torch.testing.assert_close(matrix.T.tensor.to_dense(), matrix.tensor.to_dense().T)
+
+
+def test_product_gradient() -> None:
+    matrix = random_matrix(5, 7)
+    assert torch.autograd.gradcheck(lambda d: matrix @ d, (leaf(7, 3),))
+
+
+def test_symmetric_product_gradient_uses_the_matrix_itself() -> None:
+    square = random_matrix(6, 6).tensor.to_dense().numpy()
+    made = Csr.from_scipy(sp.csr_array(square + square.T))
+    matrix = made.with_values(made.values, symmetric=True)
+    assert matrix.T is matrix
+    assert torch.autograd.gradcheck(lambda d: matrix @ d, (leaf(6, 2),))
+
+
+# The scale of 60 sends exp() out of its safe range, so the shifted branch runs.
+@pytest.mark.parametrize("scale", [1.0, 60.0], ids=["plain", "shifted"])
+@pytest.mark.parametrize("dropout", [False, True])
+@pytest.mark.parametrize("heads", [1, 3])
+def test_additive_attention_value_and_gradient(scale: float, dropout: bool, heads: int) -> None:
+    pattern = random_matrix(4, 6)
+    stacked = pattern.stacked(heads)
+    hidden = leaf(6 * heads, 2)
+    source, target = leaf(6 * heads, seed=1, scale=scale), leaf(4 * heads, seed=2, scale=scale)
+    signs = None
+    if dropout:
+        signs = random_choice(
+            stacked.num_entries,
+            0.5,
+            torch.Generator().manual_seed(0),
+            drop=-1.0,
+            keep=1.0,
+            dtype=torch.float64,
+        )
+    assert sparse._needs_shift(source, target) == (scale > 1)
+
+    def ours(h: Tensor, s: Tensor, t: Tensor) -> Tensor:
+        return attend_additively(stacked, h, s, t, signs=signs, scale=1.0 if signs is None else 1.5)
+
+    kept = torch.ones(stacked.num_entries, dtype=torch.float64)
+    if signs is not None:
+        kept = 1.5 * (signs > 0).double()
+    scores = torch.nn.functional.leaky_relu(target.unsqueeze(1) + source.unsqueeze(0), 0.2)
+    present = stacked.filled(torch.ones_like(kept)).to_dense() > 0
+    alpha = torch.softmax(scores.masked_fill(~present, -torch.inf), dim=1)
+    expected = (alpha * stacked.filled(kept).to_dense()) @ hidden
+    torch.testing.assert_close(ours(hidden, source, target), expected)
+    assert torch.autograd.gradcheck(ours, (hidden, source, target), atol=1e-4)
+
+
+def test_stacked_copies_are_block_diagonal() -> None:
+    pattern = random_matrix(3, 5)
+    expected = torch.block_diag(*[pattern.tensor.to_dense()] * 4)
+    torch.testing.assert_close(pattern.stacked(4).tensor.to_dense(), expected)
+
+
+def test_a_product_follows_values_that_carry_a_gradient() -> None:
+    values = normal(5).requires_grad_()
+    pattern = Csr(torch.tensor([0, 2, 5]), torch.tensor([0, 2, 0, 1, 2]), (2, 3), values)
+    x = normal(3, 2, seed=1)
+    (slope,) = torch.autograd.grad((pattern @ x).square().sum(), values)
+    expected = products(pattern, 2 * (dense(pattern, values.detach()) @ x), x)
+    torch.testing.assert_close(slope, expected)
+
+
+def test_a_pattern_without_values_is_a_matrix_of_ones() -> None:
+    graph = random_graph(directed=True)
+    adjacency = torch.zeros(12, 12)
+    adjacency[graph.rows(), graph.indices] = 1
+    assert torch.equal(Csr.of(graph) @ torch.eye(12), adjacency)
+    assert torch.equal(Csr.of(graph).T @ torch.eye(12), adjacency.T)
+
+
+def test_kept_columns_stay_without_an_entry() -> None:
+    pattern = Csr(torch.tensor([0, 1]), torch.tensor([4]), (1, 6), torch.tensor([2.0]))
+    small, columns = pattern.compact(keep=torch.tensor([5, 0]))
+    assert columns.tolist() == [0, 4, 5]
+    assert small.tensor.to_dense().tolist() == [[0.0, 2.0, 0.0]]
+
+
+def test_the_notice_that_sparse_tensors_are_new_reaches_nobody() -> None:
+    code = (
+        "import torch, simi_mailbox.sparse as s\n"
+        "s.csr_tensor([0, 1], [0], [1.0], size=(1, 1)); torch.eye(2).to_sparse_csr()\n"
+        "torch.sparse_coo_tensor([[0], [0]], [1.0], (1, 1)).to_sparse_csr()"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
