@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from simi_mailbox.analysis import (
-    neighbour_agreement,
     similarity_bar,
     similarity_confidence,
     variance_of_calibration_error,
@@ -110,13 +109,6 @@ def test_bad_input_is_refused(change, message):
     given = {"probs": PROBS, "y": Y, "similarity": SIMILARITY, "bins": 2, **change}
     with pytest.raises(ValueError, match=message):
         similarity_confidence(**given)
-
-
-def test_agreement_counts_neighbours_of_the_same_predicted_class():
-    edges = np.array([[0, 0, 1, 2], [1, 2, 2, 3]])
-    share = neighbour_agreement(np.array([1, 1, 0, 0, 5]), edges)
-    np.testing.assert_allclose(share[:4], [1 / 2, 1 / 2, 1 / 3, 1.0])
-    assert np.isnan(share[4])
 
 
 def test_variance_table_against_loops(rng):
