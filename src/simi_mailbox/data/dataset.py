@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from simi_mailbox.data.split import BoolArray, IntArray, Split
+from simi_mailbox._arrays import Bools, Ints
+from simi_mailbox.data.split import Split
 from simi_mailbox.graph import Graph
 
 Features = Any  # scipy.sparse.csr_array or npt.NDArray[np.float32]; SciPy ships no types
@@ -52,12 +53,12 @@ class NodeDataset:
     name: str
     graph: Graph
     x: Features
-    y: IntArray
+    y: Ints
     num_classes: int
     folds: npt.NDArray[np.int8] | None = None
     public: Split | None = None
     official: tuple[Split, ...] = ()
-    unlabelled: BoolArray | None = None
+    unlabelled: Bools | None = None
     source: str = "memory"
 
     def __post_init__(self) -> None:
@@ -87,7 +88,7 @@ class NodeDataset:
         return int(self.x.shape[1])
 
     @property
-    def labelled(self) -> BoolArray:
+    def labelled(self) -> Bools:
         """Mask of the nodes whose class is known."""
         if self.unlabelled is None:
             return np.ones(self.num_nodes, dtype=np.bool_)
@@ -124,7 +125,7 @@ def _features(x: Any, n: int) -> Features:
     return x
 
 
-def _labels(y: Any, n: int, num_classes: int) -> IntArray:
+def _labels(y: Any, n: int, num_classes: int) -> Ints:
     labels = np.array(y)
     if not np.issubdtype(labels.dtype, np.integer):
         raise TypeError(f"labels must be integers, got {labels.dtype}")

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from simi_mailbox._arrays import Ints
 from simi_mailbox.data.dataset import NodeDataset
 from simi_mailbox.data.draw import class_members, generator
-from simi_mailbox.data.split import IntArray, Split
+from simi_mailbox.data.split import Split
 from simi_mailbox.graph import Graph
 
 NEIGHBOURS, PER_CLASS, CALIBRATION, SPLITS = 8, 20, 500, 10
@@ -46,7 +47,7 @@ def digits() -> NodeDataset:
     )
 
 
-def _nearest(x: Any) -> IntArray:
+def _nearest(x: Any) -> Ints:
     # Pixel values are integers, so squared distances are exact; with the node number as the last
     # digits of the key, ties fall to the lower number on every machine, where a library's
     # neighbour search would leave them open.
@@ -60,7 +61,7 @@ def _nearest(x: Any) -> IntArray:
     return np.stack([nearest.reshape(-1), target])
 
 
-def _split(y: IntArray, number: int) -> Split:
+def _split(y: Ints, number: int) -> Split:
     rng = generator("Digits", "official", number)
     train = np.concatenate([rng.permutation(nodes)[:PER_CLASS] for nodes in class_members(y)])
     rest = rng.permutation(np.setdiff1d(np.arange(y.size), train))

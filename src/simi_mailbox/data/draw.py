@@ -7,7 +7,8 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-from simi_mailbox.data.split import BoolArray, IntArray, Split
+from simi_mailbox._arrays import Bools, Ints
+from simi_mailbox.data.split import Split
 
 TEST, NO_PART = 3, -1
 
@@ -26,10 +27,10 @@ def generator(*key: object) -> np.random.Generator:
 
 
 def stratified_folds(
-    y: IntArray,
+    y: Ints,
     rng: np.random.Generator,
     *,
-    labelled: BoolArray | None = None,
+    labelled: Bools | None = None,
     share: float = 0.15,
     test_share: float = 0.85,
     num_folds: int = 3,
@@ -46,7 +47,7 @@ def stratified_folds(
     >>> np.unique(folds, return_counts=True)[1].tolist()  # -1, 0, 1, 2, test
     [26, 10, 10, 10, 144]
     """
-    drawn: list[IntArray] = []
+    drawn: list[Ints] = []
     folds = np.full(y.size, NO_PART, dtype=np.int8)
     for members in class_members(y, labelled):
         order = rng.permutation(members)
@@ -68,7 +69,7 @@ def split_from_folds(folds: npt.NDArray[np.int8], fold: int) -> Split:
     )
 
 
-def class_members(y: IntArray, labelled: BoolArray | None = None) -> list[IntArray]:
+def class_members(y: Ints, labelled: Bools | None = None) -> list[Ints]:
     """Nodes of every class that occurs, without those whose label is unknown."""
     known = np.arange(y.size) if labelled is None else np.flatnonzero(labelled)
     return [known[y[known] == c] for c in np.unique(y[known])]

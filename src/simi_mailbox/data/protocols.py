@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simi_mailbox._arrays import Ints
 from simi_mailbox.data.dataset import NodeDataset
 from simi_mailbox.data.draw import (
     class_members,
@@ -14,7 +15,7 @@ from simi_mailbox.data.draw import (
     split_from_folds,
     stratified_folds,
 )
-from simi_mailbox.data.split import IntArray, Split
+from simi_mailbox.data.split import Split
 from simi_mailbox.suggestions import unknown
 
 _FOLD_SPLITS, _NUM_FOLDS, _RANDOM_SPLITS = 5, 3, 10
@@ -137,7 +138,7 @@ def _rate(per_class: int) -> Callable[[NodeDataset, int, int], Split]:
         public = dataset.public
         extra = (per_class - _SPARSE_PER_CLASS) * dataset.num_classes
         first = int(public.val[-1]) + 1
-        added: IntArray = np.arange(first, first + extra)
+        added: Ints = np.arange(first, first + extra)
         # CaGCN adds the nodes that follow the last validation node, whatever their class.
         return Split(np.concatenate([public.train, added]), public.val, public.test)
 
@@ -150,7 +151,7 @@ def _count_rates(dataset: NodeDataset) -> int:
 
 def _gpn(dataset: NodeDataset, split: int, fold: int) -> Split:
     rng = generator(dataset.name, "gpn", split)
-    parts: tuple[list[IntArray], ...] = ([], [], [])
+    parts: tuple[list[Ints], ...] = ([], [], [])
     for members in class_members(dataset.y, dataset.labelled):
         left = rng.permutation(members)
         for part, share in zip(parts, (0.05, 0.15, 0.80), strict=True):

@@ -12,10 +12,6 @@ import numpy as np
 from simi_mailbox._arrays import Bools, Ints
 from simi_mailbox.inputs import NO_LABEL, read_classes
 
-IntArray = Ints
-BoolArray = Bools
-
-
 PARTS = ("train", "val", "test")
 
 

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 from torch import Tensor
 
-Floats = npt.NDArray[np.float64]
+from simi_mailbox._arrays import Floats
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 from torch import Tensor
 
-from simi_mailbox.data.split import IntArray, Split
+from simi_mailbox._arrays import Ints
+from simi_mailbox.data.split import Split
 from simi_mailbox.graph import Graph, as_graph
 from simi_mailbox.inputs import read_classes
 
@@ -66,7 +67,7 @@ def random_blocks(
     size = n // num_blocks
     starts = np.arange(num_blocks) * size
     ends = np.append(starts[1:], n)
-    parts: list[IntArray] = []
+    parts: list[Ints] = []
     for a in range(num_blocks):
         for b in range(a, num_blocks):
             rows, columns = int(ends[a] - starts[a]), int(ends[b] - starts[b])
@@ -94,16 +95,16 @@ def _declared_nodes(graph: Any) -> int:
     return int(declared)
 
 
-def _draw(rng: np.random.Generator, population: int, probability: float) -> IntArray:
+def _draw(rng: np.random.Generator, population: int, probability: float) -> Ints:
     """Numbers 0..population-1, each kept on its own with this probability."""
     if population == 0:
         return np.empty(0, dtype=np.int64)
     count = rng.binomial(population, probability)
-    drawn: IntArray = rng.choice(population, size=count, replace=False)
+    drawn: Ints = rng.choice(population, size=count, replace=False)
     return drawn
 
 
-def _unrank(pairs: IntArray) -> tuple[IntArray, IntArray]:
+def _unrank(pairs: Ints) -> tuple[Ints, Ints]:
     """Turn the number j (j - 1) / 2 + i of a pair i < j into the pair."""
     upper = ((1 + np.sqrt(1 + 8 * pairs.astype(np.float64))) / 2).astype(np.int64)
     lower = pairs - upper * (upper - 1) // 2
@@ -170,9 +171,9 @@ class LeftOut:
         Which classes stay, in the order of their new labels.
     """
 
-    y: IntArray
+    y: Ints
     split: Split
-    unknown: IntArray
+    unknown: Ints
     classes: tuple[int, ...]
 
 

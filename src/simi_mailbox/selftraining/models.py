@@ -12,16 +12,16 @@ import torch
 from torch import Tensor
 
 from simi_mailbox import calibrators
+from simi_mailbox._arrays import Array, Ints
 from simi_mailbox.calibrators.base import Calibrator
 from simi_mailbox.data.dataset import NodeDataset
-from simi_mailbox.data.split import IntArray, Split
+from simi_mailbox.data.split import Split
 from simi_mailbox.graph import Graph
 from simi_mailbox.inputs import Forward, read_logits
 from simi_mailbox.models.settings import Settings
 from simi_mailbox.selftraining.problem import Problem
-from simi_mailbox.selftraining.record import Floats
 
-Trainer = Callable[[IntArray, Split, int], Any]
+Trainer = Callable[[Ints, Split, int], Any]
 """``train(y, split, seed) -> logits``: ``y`` is -1 wherever the label may not be used."""
 
 
@@ -29,13 +29,13 @@ Trainer = Callable[[IntArray, Split, int], Any]
 class Trained:
     """Logits of one stage's GNN; ``forward()`` is the GNN as a function of edge weights."""
 
-    logits: Floats
+    logits: Array
     forward: Callable[[], Forward] | None = None
 
 
 def trainer(
     backbone: str | Trainer, problem: Problem, settings: Settings | None
-) -> Callable[[IntArray, Split, int], Trained]:
+) -> Callable[[Ints, Split, int], Trained]:
     """The training of one stage, by a backbone of this package or a function of the user's."""
     if isinstance(backbone, str):
         return _named(backbone, problem, settings or Settings())
@@ -45,7 +45,7 @@ def trainer(
             f"got {type(backbone).__name__}"
         )
 
-    def fit(y: IntArray, split: Split, seed: int) -> Trained:
+    def fit(y: Ints, split: Split, seed: int) -> Trained:
         logits = read_logits(backbone(y, split, seed)).numpy()
         if logits.shape[0] != problem.num_nodes:
             raise ValueError(
@@ -59,7 +59,7 @@ def trainer(
 
 def _named(
     name: str, problem: Problem, settings: Settings
-) -> Callable[[IntArray, Split, int], Trained]:
+) -> Callable[[Ints, Split, int], Trained]:
     from simi_mailbox.models.features import Features
     from simi_mailbox.models.training import build, train
 
@@ -68,7 +68,7 @@ def _named(
     in_dim, num_classes = int(problem.x.shape[1]), problem.num_classes
     build(name, in_dim, num_classes, settings)  # an unknown name is refused before any training
 
-    def fit(y: IntArray, split: Split, seed: int) -> Trained:
+    def fit(y: Ints, split: Split, seed: int) -> Trained:
         # Where there is no label a class is needed to fill the array; training never reads it.
         filled = np.where(y >= 0, y, 0)
         dataset = NodeDataset("self-training", problem.graph, problem.x, filled, num_classes)
@@ -127,7 +127,7 @@ def _try_edge_weights(backbone: str | Trainer) -> None:
     build(backbone, 1, 2)(Features(np.ones((1, 1))), Graph.empty(1), torch.ones(0))
 
 
-def calibrated(calibrator: Calibrator, trained: Trained, problem: Problem) -> Floats:
+def calibrated(calibrator: Calibrator, trained: Trained, problem: Problem) -> Array:
     """Probabilities [n, K], by a fresh fit on the validation nodes."""
     fresh = copy.copy(calibrator)  # each stage has its own fit; the caller's stays unfitted
     inputs: dict[str, Any] = {"graph": problem.graph}

@@ -11,7 +11,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from simi_mailbox.data.split import IntArray, Split, split_labels
+from simi_mailbox._arrays import Ints
+from simi_mailbox.data.split import Split, split_labels
 from simi_mailbox.graph import Graph, as_graph
 from simi_mailbox.inputs import NO_LABEL, read_classes, read_features
 
@@ -26,10 +27,10 @@ class Problem:
 
     x: Any
     graph: Graph
-    y: IntArray
+    y: Ints
     split: Split
     num_classes: int
-    truth: IntArray | None
+    truth: Ints | None
 
     @property
     def num_nodes(self) -> int:
@@ -82,7 +83,7 @@ def _fewer(problem: Problem, per_class: int) -> Problem:
     return replace(problem, y=y, split=Split(chosen, split.val, split.test))
 
 
-def first_per_class(y: Any, nodes: Any, per_class: int, num_classes: int | None = None) -> IntArray:
+def first_per_class(y: Any, nodes: Any, per_class: int, num_classes: int | None = None) -> Ints:
     """First ``per_class`` nodes of every class among ``nodes``; too few of a class is an error.
 
     Parameters

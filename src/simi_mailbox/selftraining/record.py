@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from simi_mailbox.data.split import IntArray
-
-Floats = npt.NDArray[np.floating[Any]]
+from simi_mailbox._arrays import Array, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +40,8 @@ class Stage:
     number: int
     train_nodes: int
     val_accuracy: float
-    added: IntArray
-    labels: IntArray
+    added: Ints
+    labels: Ints
     right: int | None = None
     test_accuracy: float | None = None
 
@@ -76,13 +72,13 @@ class SelfTraining:
     """
 
     stages: tuple[Stage, ...]
-    logits: Floats
-    probs: Floats
-    pseudo_labels: IntArray
+    logits: Array
+    probs: Array
+    pseudo_labels: Ints
     kept: int
 
     @property
-    def predictions(self) -> IntArray:
+    def predictions(self) -> Ints:
         """Predicted class of every node."""
         return np.asarray(self.logits.argmax(axis=1), dtype=np.int64)
 

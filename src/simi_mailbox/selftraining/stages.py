@@ -10,14 +10,15 @@ from typing import Any, Literal
 
 import numpy as np
 
+from simi_mailbox._arrays import Array, Ints
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.data.split import IntArray, Split
+from simi_mailbox.data.split import Split
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.inputs import NO_LABEL
 from simi_mailbox.models.settings import Settings
 from simi_mailbox.selftraining.models import Trainer, calibrated, trainer, unfitted
 from simi_mailbox.selftraining.problem import Problem, read_problem
-from simi_mailbox.selftraining.record import Floats, SelfTraining, Stage
+from simi_mailbox.selftraining.record import SelfTraining, Stage
 
 
 def self_train(
@@ -169,9 +170,9 @@ def _free(problem: Problem) -> Any:
 def _record(
     number: int,
     nodes: Split,
-    logits: Floats,
-    added: IntArray,
-    labels: IntArray,
+    logits: Array,
+    added: Ints,
+    labels: Ints,
     problem: Problem,
 ) -> Stage:
     predicted = logits.argmax(axis=1)
@@ -185,7 +186,7 @@ def _record(
 
 
 def _warn_of_classes_left_behind(
-    probs: Floats, added: IntArray, threshold: float, problem: Problem
+    probs: Array, added: Ints, threshold: float, problem: Problem
 ) -> None:
     if not added.size:
         _warn(

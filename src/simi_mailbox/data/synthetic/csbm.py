@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from scipy.special import log_softmax
 
+from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.data.dataset import NodeDataset
-from simi_mailbox.data.split import IntArray
 from simi_mailbox.data.synthetic.edges import stream_edges
-from simi_mailbox.data.synthetic.model import BlockModel, FloatArray
+from simi_mailbox.data.synthetic.model import BlockModel
 from simi_mailbox.graph import Graph
 
 
@@ -42,9 +42,9 @@ class SyntheticGraph:
 
     dataset: NodeDataset
     model: BlockModel
-    propensities: FloatArray
-    given_features: FloatArray
-    given_rest: FloatArray
+    propensities: Floats
+    given_features: Floats
+    given_rest: Floats
 
 
 def csbm(n: int, classes: int = 4, **parameters: Any) -> SyntheticGraph:
@@ -83,22 +83,20 @@ def csbm(n: int, classes: int = 4, **parameters: Any) -> SyntheticGraph:
     return SyntheticGraph(dataset, model, theta, _normalise(evidence), _normalise(rest))
 
 
-def _normalise(evidence: FloatArray) -> FloatArray:
+def _normalise(evidence: Floats) -> Floats:
     posterior = np.exp(log_softmax(evidence, axis=1))
     posterior.flags.writeable = False
     return np.asarray(posterior)
 
 
-def _feature_evidence(model: BlockModel, x: Any) -> FloatArray:
+def _feature_evidence(model: BlockModel, x: Any) -> Floats:
     # log π_k - |x - μ_k|² / 2σ², without the |x|² that all classes share.
     means = model.means()
     scores = x.astype(np.float64) @ means.T - (means**2).sum(axis=1) / 2
     return np.asarray(np.log(model.class_probabilities) + scores / model.noise**2)
 
 
-def _edge_evidence(
-    model: BlockModel, graph: Graph, labels: IntArray, theta: FloatArray
-) -> FloatArray:
+def _edge_evidence(model: BlockModel, graph: Graph, labels: Ints, theta: Floats) -> Floats:
     """Log-likelihood, up to a constant, of a node's edges and non-edges for each class of it.
 
     An edge contributes log(1 - exp(-λ)), a missing one -λ; so the sum is that of
@@ -113,12 +111,12 @@ def _edge_evidence(
     gain = np.bincount(
         rows * classes + labels[columns], weights=agree - differ, minlength=n * classes
     ).reshape(n, classes)
-    weight: FloatArray = np.bincount(labels, weights=theta, minlength=classes).astype(np.float64)
+    weight: Floats = np.bincount(labels, weights=theta, minlength=classes).astype(np.float64)
     others = np.tile(weight, (n, 1))
     others[np.arange(n), labels] -= theta
     return np.asarray(gain - theta[:, None] * (within - between) * others)
 
 
-def _log_expm1(rate: FloatArray) -> FloatArray:
+def _log_expm1(rate: Floats) -> Floats:
     # The floor stands for the logarithm of 0 where a kind of edge is impossible.
     return np.asarray(np.log(np.maximum(np.expm1(rate), np.finfo(np.float64).tiny)))

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from simi_mailbox.data.split import IntArray
-from simi_mailbox.data.synthetic.model import COUNTS, EDGES, BlockModel, FloatArray
+from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox.data.synthetic.model import COUNTS, EDGES, BlockModel
 
 # Edges drawn from one generator. Part of the definition of a graph: changing it changes graphs.
 _CHUNK = 1 << 18
@@ -17,9 +17,9 @@ def stream_edges(
     model: BlockModel,
     *,
     block: int = 1 << 20,
-    labels: IntArray | None = None,
-    propensities: FloatArray | None = None,
-) -> Iterator[IntArray]:
+    labels: Ints | None = None,
+    propensities: Floats | None = None,
+) -> Iterator[Ints]:
     """Yield the edges of ``model`` in arrays [2, ≤ block], each edge in one direction.
 
     The edges do not depend on ``block``. They have no self-loops, are not shuffled (they come
@@ -52,7 +52,7 @@ def stream_edges(
 class _Classes:
     """Draws nodes of one class with probability proportional to their propensity."""
 
-    def __init__(self, labels: IntArray, theta: FloatArray, model: BlockModel) -> None:
+    def __init__(self, labels: Ints, theta: Floats, model: BlockModel) -> None:
         self._order = np.argsort(labels, kind="stable")
         ends = np.cumsum(np.bincount(labels, minlength=model.classes))
         self._start = np.concatenate([[0], ends])
@@ -63,7 +63,7 @@ class _Classes:
         ]
         self.weight = np.array([float(c[-1]) if c.size else 0.0 for c in self._cumulative])
 
-    def draw(self, rng: np.random.Generator, which: int, count: int) -> IntArray:
+    def draw(self, rng: np.random.Generator, which: int, count: int) -> Ints:
         cumulative = self._cumulative[which]
         if self._uniform:
             place = rng.integers(cumulative.size, size=count)
@@ -79,7 +79,7 @@ class _Classes:
         return np.asarray(self._order[self._start[which] + place])
 
 
-def _chunks(model: BlockModel, classes: _Classes) -> Iterator[IntArray]:
+def _chunks(model: BlockModel, classes: _Classes) -> Iterator[Ints]:
     # A Poisson number of edges for every pair of classes, with ends drawn independently within
     # the classes, gives every pair of nodes an independent Poisson number of edges: the model.
     within, between = model.rates
@@ -97,8 +97,8 @@ def _chunks(model: BlockModel, classes: _Classes) -> Iterator[IntArray]:
             yield edges[:, edges[0] != edges[1]] if a == b else edges
 
 
-def _reblock(chunks: Iterator[IntArray], block: int) -> Iterator[IntArray]:
-    waiting: list[IntArray] = []
+def _reblock(chunks: Iterator[Ints], block: int) -> Iterator[Ints]:
+    waiting: list[Ints] = []
     size = 0
     for chunk in chunks:
         while size + chunk.shape[1] >= block:

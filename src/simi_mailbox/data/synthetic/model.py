@@ -9,9 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from simi_mailbox.data.split import IntArray
-
-FloatArray = npt.NDArray[np.float64]
+from simi_mailbox._arrays import Floats, Ints
 
 # One stream of random numbers for each kind of draw, so that changing, say, the number of
 # features leaves labels and edges as they were.
@@ -105,7 +103,7 @@ class BlockModel:
         return np.random.default_rng([self.seed, *key])
 
     @property
-    def class_probabilities(self) -> FloatArray:
+    def class_probabilities(self) -> Floats:
         """The prior π."""
         if self.prior is None:
             return np.full(self.classes, 1 / self.classes)
@@ -119,12 +117,12 @@ class BlockModel:
         density = self.mean_degree / self.n
         return self.homophily * density / same, (1 - self.homophily) * density / (1 - same)
 
-    def labels(self) -> IntArray:
+    def labels(self) -> Ints:
         """Classes of all nodes."""
         edges = np.cumsum(self.class_probabilities)[:-1]
         return np.searchsorted(edges, self.rng(LABELS).random(self.n), side="right")
 
-    def propensities(self) -> FloatArray:
+    def propensities(self) -> Floats:
         """θ of all nodes, with mean 1; drawn independently of the classes."""
         if self.degree_law == "constant":
             return np.ones(self.n)
@@ -132,13 +130,13 @@ class BlockModel:
         theta = np.minimum(uniform ** (-1 / (self.exponent - 1)), np.sqrt(self.n))
         return np.asarray(theta / theta.mean())
 
-    def means(self) -> FloatArray:
+    def means(self) -> Floats:
         """Class means μ, [classes, features]: random directions of length ``separation``."""
         directions = self.rng(MEANS).standard_normal((self.classes, self.features))
         length = np.linalg.norm(directions, axis=1, keepdims=True)
         return np.asarray(self.separation * directions / length)
 
-    def node_features(self, labels: IntArray) -> npt.NDArray[np.float32]:
+    def node_features(self, labels: Ints) -> npt.NDArray[np.float32]:
         """Features of all nodes, [n, features]."""
         noise = self.rng(NOISE).standard_normal((self.n, self.features), dtype=np.float32)
         noise *= np.float32(self.noise)

@@ -11,12 +11,12 @@ import numpy.typing as npt
 import torch
 from scipy.special import softmax
 
-from simi_mailbox.data.split import IntArray
+from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.data.synthetic.edges import stream_edges
-from simi_mailbox.data.synthetic.model import BlockModel, FloatArray
+from simi_mailbox.data.synthetic.model import BlockModel
 from simi_mailbox.graph import Graph
 
-Temperature = float | Callable[[FloatArray, FloatArray], Any]
+Temperature = float | Callable[[Floats, Floats], Any]
 _LOGITS, _Y = 100, 101
 
 
@@ -45,12 +45,12 @@ class CalibrationProblem:
     """
 
     logits: npt.NDArray[np.float32]
-    y: IntArray
+    y: Ints
     graph: Graph
-    probs: FloatArray
-    temperature: FloatArray
-    confidence: FloatArray
-    similarity: FloatArray
+    probs: Floats
+    temperature: Floats
+    confidence: Floats
+    similarity: Floats
 
 
 def calibration_problem(
@@ -113,9 +113,7 @@ def calibration_problem(
     return CalibrationProblem(logits, y, graph, probs, nodes, confidence, similarity)
 
 
-def _node_temperatures(
-    temperature: Temperature, confidence: FloatArray, similarity: FloatArray
-) -> FloatArray:
+def _node_temperatures(temperature: Temperature, confidence: Floats, similarity: Floats) -> Floats:
     given = temperature(confidence, similarity) if callable(temperature) else temperature
     nodes = np.array(np.broadcast_to(np.asarray(given, dtype=np.float64), confidence.shape))
     if not (np.isfinite(nodes).all() and (nodes > 0).all()):

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from simi_mailbox import ood
+from simi_mailbox._arrays import Ints
 from simi_mailbox.data import Split, load, make_split
-from simi_mailbox.data.split import IntArray
 from simi_mailbox.experiments.downstream.keep import kept
 from simi_mailbox.experiments.protocol import Run
 from simi_mailbox.graph import Graph
@@ -42,12 +42,12 @@ class Problem:
 
     x: Any
     graph: Graph
-    y: IntArray
+    y: Ints
     split: Split
     num_classes: int
     foreign_x: Any
     foreign_graph: Graph
-    foreign: IntArray
+    foreign: Ints
 
 
 def kinds_of(dataset: str) -> tuple[str, ...]:

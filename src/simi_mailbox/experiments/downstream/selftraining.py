@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from simi_mailbox._arrays import Ints
 from simi_mailbox.data import NodeDataset, Split, load, make_split
-from simi_mailbox.data.split import IntArray
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.experiments import printed
 from simi_mailbox.experiments.calibration import versions
@@ -204,7 +204,7 @@ def _load(name: str) -> NodeDataset:
     return load(name)
 
 
-def _train(run: Run, settings: Settings, y: IntArray, split: Split, seed: int) -> torch.Tensor:
+def _train(run: Run, settings: Settings, y: Ints, split: Split, seed: int) -> torch.Tensor:
     """Train one stage; stages that several columns share are trained once and kept."""
     from simi_mailbox.models.training import train
 
