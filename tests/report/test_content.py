@@ -8,7 +8,7 @@ from scipy.special import softmax
 from simi_mailbox import metrics
 from simi_mailbox.calibrators import SimiMailbox, TemperatureScaling
 from simi_mailbox.report import gather, read_inputs
-from simi_mailbox.report.methods import run_methods
+from simi_mailbox.report.methods import node_temperatures, run_methods
 
 
 def content_of(given, methods=("temperature", "simi-mailbox"), **changes):
@@ -194,3 +194,16 @@ def test_bad_input_is_refused_at_the_door(given, changes, error, message):
 def test_bad_methods_are_refused(given, methods, error, message):
     with pytest.raises(error, match=message):
         run_methods(read_inputs(**given), methods)
+
+
+def test_the_temperatures_shown_and_the_blind_share_make_the_probabilities(given):
+    inputs, names = read_inputs(**given), ["temperature", "simi-mailbox"]
+    outcomes, _ = run_methods(inputs, names)
+    views = gather(inputs, names, title="t").views
+    for outcome, view in zip(outcomes[1:], views[1:], strict=True):
+        temperatures, blind = node_temperatures(outcome, inputs), view.blind_share
+        made = softmax(given["logits"] / temperatures[:, None], axis=1)
+        made = (1 - blind) * made + blind / inputs.num_classes
+        np.testing.assert_allclose(outcome.probs, made, atol=1e-6)
+        assert view.temperatures.median == np.median(temperatures)
+    assert views[0].blind_share == views[1].blind_share == 0.0 < views[2].blind_share
