@@ -7,7 +7,7 @@ import struct
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,11 @@ class Archive(Mapping[str, Array]):
     def __getitem__(self, name: str) -> Array:
         if name not in self._file.files:
             raise KeyError(name)
-        return _array(self._path, lambda: self._file[name], f"array {name!r}")
+        with _told(self._path, f"array {name!r}"):
+            array = self._file[name]
+        if not isinstance(array, np.ndarray):  # a member of the archive that is no .npy
+            raise FileFormatError(f"{self._path}: {name!r} is not an array")
+        return array
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._file.files)
@@ -115,7 +119,9 @@ def open_archive(path: StrPath) -> Iterator[Archive]:
     """
     if not is_archive(path):
         raise FileFormatError(f"{path}: it is a single array, not a .npz file of several")
-    with _open(path) as file:
+    with _told(path, "it"):
+        file = np.load(path, allow_pickle=False)
+    with file:
         yield Archive(path, file)
 
 
@@ -131,7 +137,9 @@ def read_npy(path: StrPath) -> Array:
     """
     if is_archive(path):
         raise FileFormatError(f"{path}: it is a .npz file of several arrays, not a single one")
-    return _array(path, lambda: np.load(path, allow_pickle=False), "it")
+    with _told(path, "it"):
+        array: Array = np.load(path, allow_pickle=False)
+    return array
 
 
 def is_archive(path: StrPath) -> bool:
@@ -156,23 +164,16 @@ def is_archive(path: StrPath) -> bool:
     )
 
 
-def _open(path: StrPath) -> Any:
+@contextmanager
+def _told(path: StrPath, what: str) -> Iterator[None]:
+    """Damage, and objects that would have to be unpickled, in words for the file's owner."""
     try:
-        return np.load(path, allow_pickle=False)
+        yield
     except _DAMAGE as error:
-        raise FileFormatError(f"{path}: it is damaged: {error}") from error
-
-
-def _array(path: StrPath, read: Callable[[], Any], what: str) -> Array:
-    try:
-        array: Array = read()
-    except _DAMAGE as error:
+        reason = f"is damaged: {error}"
         if "allow_pickle" in str(error):
-            raise FileFormatError(
-                f"{path}: {what} holds Python objects, which could run code when read; save it as "
-                "an array of numbers (or of text, for names)"
-            ) from error
-        raise FileFormatError(f"{path}: {what} is damaged: {error}") from error
-    if not isinstance(array, np.ndarray):  # a member of the archive that is no .npy
-        raise FileFormatError(f"{path}: {what} is not an array")
-    return array
+            reason = (
+                "holds Python objects, which could run code when read; save it as an array of "
+                "numbers (or of text, for names)"
+            )
+        raise FileFormatError(f"{path}: {what} {reason}") from error

@@ -298,17 +298,13 @@ def read_classes(
             f"{name} must be whole numbers, the classes 0, 1, …; node {nodes[wrong[0]]} has "
             f"{chosen[wrong[0]]}"
         )
-    if num_classes is not None and chosen.size and not _within(chosen, num_classes):
+    if num_classes and chosen.size and not 0 <= chosen.min() <= chosen.max() < num_classes:
         k = int(np.flatnonzero((chosen < 0) | (chosen >= num_classes))[0])
         raise ValueError(
             f"node {nodes[k]}{of and f' of {of}'} has label {chosen[k]:.15g}, but the classes are "
             f"0..{num_classes - 1}"
         )
     return chosen.astype(np.int64)
-
-
-def _within(classes: Array, num_classes: int) -> bool:
-    return bool(classes.min() >= 0 and classes.max() < num_classes)
 
 
 def read_probabilities(probs: Any, nodes: Ints | None = None) -> npt.NDArray[np.floating[Any]]:

@@ -12,14 +12,18 @@ from simi_mailbox.cli.outputs import check_file
 _FILE = click.Path(path_type=Path)
 
 
-@click.command()
+FILES = {
+    "edges": "Edge index [2, E].",
+    "labels": "Labels [n]; only those of named nodes are read.",
+    "calibration": "Nodes to calibrate with: mask [n] or indices.",
+    "test": "Nodes to judge on: mask [n] or indices.",
+    "train": "Nodes the model was trained on: mask [n] or indices.",
+    "classes": "Names of the classes: .npy, or text, one per line.",
+}
+
+
+@click.command(params=[click.Option([f"--{part}"], type=_FILE, help=FILES[part]) for part in FILES])
 @click.argument("source", metavar="LOGITS.npy|BUNDLE.npz", type=_FILE)
-@click.option("--edges", type=_FILE, help="Edge index [2, E].")
-@click.option("--labels", type=_FILE, help="Labels [n]; only those of named nodes are read.")
-@click.option("--calibration", type=_FILE, help="Nodes to calibrate with: mask [n] or indices.")
-@click.option("--test", type=_FILE, help="Nodes to judge on: mask [n] or indices.")
-@click.option("--train", type=_FILE, help="Nodes the model was trained on: mask [n] or indices.")
-@click.option("--classes", type=_FILE, help="Names of the classes: .npy, or text, one per line.")
 @click.option(
     "--methods",
     default="temperature,simi-mailbox",
@@ -32,17 +36,7 @@ _FILE = click.Path(path_type=Path)
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the intervals.")
 def report(
-    source: Path,
-    edges: Path | None,
-    labels: Path | None,
-    calibration: Path | None,
-    test: Path | None,
-    train: Path | None,
-    classes: Path | None,
-    methods: str,
-    title: str | None,
-    out: Path,
-    seed: int,
+    source: Path, methods: str, title: str | None, out: Path, seed: int, **given: Path | None
 ) -> None:
     """Write an HTML report: can this model be trusted, where not, and what calibration changes.
 
@@ -53,8 +47,6 @@ def report(
     from simi_mailbox.exceptions import SolverError
     from simi_mailbox.report import write_report
 
-    given = {"edges": edges, "labels": labels, "calibration": calibration}
-    given |= {"test": test, "train": train, "classes": classes}
     check_file(out)
     try:
         parts = _read(source, given)
@@ -79,7 +71,7 @@ def report(
 def _read(source: Path, given: dict[str, Path | None]) -> dict[str, Any]:
     from simi_mailbox.bundles import read_bundle, read_part
 
-    parts: dict[str, Any] = dict(read_bundle(source, may=tuple(given)))
+    parts: dict[str, Any] = dict(read_bundle(source, may=tuple(FILES)))
     for part, path in given.items():
         if path is None:
             continue

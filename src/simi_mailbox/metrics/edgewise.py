@@ -7,7 +7,7 @@ import numpy as np
 from simi_mailbox._arrays import Ints
 from simi_mailbox.metrics._inputs import Array, Checked, check, to_numpy, top_label
 from simi_mailbox.metrics.binning import bin_outcomes, check_binning
-from simi_mailbox.metrics.scores import node_nll
+from simi_mailbox.metrics.scores import node_nll, true_class
 
 
 def edgewise_ece(probs: Array, y: Array, edges: Array, *, bins: int = 15) -> float:
@@ -97,7 +97,7 @@ def edgewise_brier(probs: Array, y: Array, edges: Array) -> float:
     """
     checked, (left, right) = _check_edges(probs, y, edges)
     squares = np.einsum("nk,nk->n", checked.probs, checked.probs, dtype=np.float64)
-    true = checked.probs[np.arange(len(checked.y)), checked.y].astype(np.float64)
+    true = true_class(checked)
     score = squares[left] * squares[right] - 2 * true[left] * true[right] + 1
     return float(np.clip(score, 0.0, 2.0).mean())
 

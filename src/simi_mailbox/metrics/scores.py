@@ -95,18 +95,19 @@ def node_accuracy(checked: Checked) -> Floats:
 
 def node_nll(checked: Checked) -> Floats:
     """Negative log-likelihood of each node."""
-    return -np.log(np.clip(_true_class(checked), NLL_FLOOR, 1.0))
+    return -np.log(np.clip(true_class(checked), NLL_FLOOR, 1.0))
 
 
 def node_brier(checked: Checked) -> Floats:
     """Brier score of each node."""
     # einsum casts in small buffers: no float64 copy of the whole matrix.
     squares = np.einsum("nk,nk->n", checked.probs, checked.probs, dtype=np.float64)
-    score: Floats = squares - 2 * _true_class(checked) + 1
+    score: Floats = squares - 2 * true_class(checked) + 1
     # A row sum up to 1e-3 off, or rounding, must not leave the documented range.
     return np.clip(score, 0.0, 2.0)
 
 
-def _true_class(checked: Checked) -> Floats:
+def true_class(checked: Checked) -> Floats:
+    """Probability of the label of each node."""
     rows = np.arange(len(checked.y))
     return checked.probs[rows, checked.y].astype(np.float64)

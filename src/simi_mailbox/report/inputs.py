@@ -21,15 +21,14 @@ class ReportInputs(NodeInputs):
     ----------
     calibration, test, train : int64 arrays or None
         Node numbers.
-    calibration_labels, test_labels : int64 arrays or None
-        Labels of just those nodes; no other label is kept.
+    test_labels : int64 array or None
+        Labels of just those nodes.
     labels : int64 [n] or None
         Labels that methods may be fitted with: of calibration and training nodes, −1 elsewhere.
     class_names : tuple of str
     """
 
     calibration: Ints | None
-    calibration_labels: Ints | None
     test: Ints | None
     test_labels: Ints | None
     train: Ints | None
@@ -60,60 +59,37 @@ def read_inputs(
     """
     z = read_logits(logits)
     n, k = int(z.shape[0]), int(z.shape[1])
-    given = {"calibration": calibration, "test": test, "train": train}
+    nobody = np.empty(0, dtype=np.int64)
+    given = {"calibration": calibration, "train": train, "test": test}
     nodes = {
-        name: None if index is None else read_index(index, n, name) for name, index in given.items()
+        name: nobody if index is None else read_index(index, n, name)
+        for name, index in given.items()
     }
     for name in ("calibration", "train"):
-        both = _overlap(nodes[name], nodes["test"])
+        both = np.intersect1d(nodes[name], nodes["test"])
         if both.size:
             raise ValueError(
                 f"{both.size} nodes are both in {name} and in test (node {both[0]} is the first); "
                 "a model looks better than it is on nodes it was fitted to: take them out of one "
                 "of the two"
             )
-    labels = _labels(y, nodes, n, k)
-    names = _class_names(class_names, k)
+    labels, test_labels = None, None
+    if y is not None:
+        # The shape of labels is checked even if nobody's is read.
+        read = {name: read_classes(y, index, n, k, of=name) for name, index in nodes.items()}
+        labels, test_labels = np.full(n, NO_LABEL, dtype=np.int64), read.pop("test")
+        for name, classes in read.items():
+            labels[nodes[name]] = classes
     return ReportInputs(
         logits=z,
         graph=None if graph is None else as_graph(graph, n),
-        calibration=nodes["calibration"],
-        calibration_labels=_cut(labels, nodes["calibration"]),
-        test=nodes["test"],
-        test_labels=_cut(labels, nodes["test"]),
-        train=nodes["train"],
-        labels=_hide(labels, nodes["test"]),
-        class_names=names,
+        calibration=None if calibration is None else nodes["calibration"],
+        test=None if test is None else nodes["test"],
+        test_labels=None if test is None else test_labels,
+        train=None if train is None else nodes["train"],
+        labels=labels,
+        class_names=_class_names(class_names, k),
     )
-
-
-def _overlap(first: Ints | None, second: Ints | None) -> Ints:
-    if first is None or second is None:
-        return np.empty(0, dtype=np.int64)
-    return np.intersect1d(first, second)
-
-
-def _labels(y: Any, nodes: dict[str, Ints | None], n: int, k: int) -> Ints | None:
-    if y is None:
-        return None
-    kept = np.full(n, NO_LABEL, dtype=np.int64)
-    nobody = np.empty(0, dtype=np.int64)  # the shape of labels is checked even if none is read
-    for name, index in nodes.items():
-        read = nobody if index is None else index
-        kept[read] = read_classes(y, read, n, k, of=name)
-    return kept
-
-
-def _hide(labels: Ints | None, index: Ints | None) -> Ints | None:
-    if labels is None or index is None:
-        return labels
-    hidden = labels.copy()
-    hidden[index] = NO_LABEL
-    return hidden
-
-
-def _cut(labels: Ints | None, index: Ints | None) -> Ints | None:
-    return None if labels is None or index is None else labels[index]
 
 
 def _class_names(given: Sequence[str] | None, k: int) -> tuple[str, ...]:

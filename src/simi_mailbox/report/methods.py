@@ -123,7 +123,7 @@ def _lacks(calibrator: Calibrator, inputs: ReportInputs) -> str:
     if not _is_fitted(calibrator):
         if inputs.calibration is None:
             return "no calibration nodes were named"
-        if inputs.calibration_labels is None:
+        if inputs.labels is None:
             return "no labels were given to calibrate with"
     return ""
 

@@ -30,7 +30,7 @@ _SLICE_TITLES = {
 
 def render(content: Content) -> str:
     """The whole page; every name that users give is escaped by the template."""
-    panels = _panels(content)
+    panels, classes = _panels(content), [view.classes for view in content.views]
     style, script = _asset("report.css"), _asset("report.js")
     html: str = _template().render(
         content=SimpleNamespace(
@@ -47,8 +47,8 @@ def render(content: Content) -> str:
         strip_top=_strip_top(content.views) if content.has_labels else 1.0,
         opened=content.views[-1].key,
         grouped=_grouped(content, panels),
-        gap_limit=_gap_limit(content.views),
-        classes=[view.classes for view in content.views],
+        gap_limit=charts.gap_limit(((c.gap, c.counts) for c in classes), 0.05, otherwise=0.1),
+        classes=classes,
         largest=_largest_classes(content.views),
         class_rest=content.inputs.num_classes
         if content.inputs.num_classes > MOST_CLASSES
@@ -104,7 +104,7 @@ def _label(view: View, content: Content) -> str:
 
 def _panels(content: Content) -> list[SimpleNamespace]:
     heats = [view.heat for view in content.views if view.heat is not None]
-    limit = charts.heat_limit(heats)
+    limit = charts.gap_limit(((heat.gap, heat.counts) for heat in heats), 0.1, 0.5)
     return [_panel(view, content, limit) for view in content.views]
 
 
@@ -236,13 +236,6 @@ def _strip_top(views: Iterable[View]) -> float:
     )
 
 
-def _gap_limit(views: Iterable[View]) -> float:
-    gaps = [np.abs(v.classes.gap[v.classes.counts >= charts.heat.FULL]) for v in views]
-    known = np.concatenate(gaps)
-    known = known[~np.isnan(known)]
-    return float(max(known.max(), 0.05)) if known.size else 0.1
-
-
 def _grouped(content: Content, panels: list[SimpleNamespace]) -> list[SimpleNamespace]:
     """Groups of every method that has them; the first stands in for views without groups."""
     owners = [view.key for view in content.views if view.groups is not None]
@@ -252,7 +245,8 @@ def _grouped(content: Content, panels: list[SimpleNamespace]) -> list[SimpleName
         if view.groups is None:
             continue
         first = view.key == owners[0]
-        limit = _group_limit(view)
+        judged = [(view.groups.gap_before, view.groups.judged)]
+        limit = charts.gap_limit(judged, 0.05, 0.5, otherwise=0.2)
         after = [view.key, *(key for key in others if first and key != content.before.key)]
         made.append(
             SimpleNamespace(
@@ -269,13 +263,6 @@ def _grouped(content: Content, panels: list[SimpleNamespace]) -> list[SimpleName
             )
         )
     return made
-
-
-def _group_limit(view: View) -> float:
-    assert view.groups is not None
-    gaps = np.abs(view.groups.gap_before[view.groups.judged >= charts.heat.FULL])
-    gaps = gaps[~np.isnan(gaps)]
-    return float(min(max(gaps.max(), 0.05), 0.5)) if gaps.size else 0.2
 
 
 def _largest_classes(views: tuple[View, ...]) -> Ints:

@@ -2,7 +2,7 @@
 
 from simi_mailbox.report.charts.bars import gap_bar, histogram, score_strip
 from simi_mailbox.report.charts.groups import group_chart
-from simi_mailbox.report.charts.heat import heat_chart, heat_limit
+from simi_mailbox.report.charts.heat import gap_limit, heat_chart
 from simi_mailbox.report.charts.reliability import confidence_chart, reliability_chart
 from simi_mailbox.report.charts.slices import slice_chart
 from simi_mailbox.report.charts.svg import Svg
@@ -11,9 +11,9 @@ __all__ = [
     "Svg",
     "confidence_chart",
     "gap_bar",
+    "gap_limit",
     "group_chart",
     "heat_chart",
-    "heat_limit",
     "histogram",
     "reliability_chart",
     "score_strip",

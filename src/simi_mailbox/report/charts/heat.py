@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.analysis import SimilarityBar, SimilarityConfidence
 from simi_mailbox.report.charts.svg import Svg, join, picture, rect, tag, text, upright
 from simi_mailbox.report.formatting import nodes, percent, points
@@ -19,14 +20,16 @@ FULL = 30
 SMALLEST = 0.28
 
 
-def heat_limit(tables: Iterable[SimilarityConfidence]) -> float:
-    """The gap of the deepest colour, the same for every view: the largest of cells that count."""
-    largest = 0.1
-    for table in tables:
-        gaps = np.abs(table.gap[(table.counts >= FULL) & ~np.isnan(table.gap)])
-        if gaps.size:
-            largest = max(largest, float(gaps.max()))
-    return min(largest, 0.5)
+def gap_limit(
+    gaps: Iterable[tuple[Floats, Ints]], least: float, most: float = 1.0, otherwise: float = 0.0
+) -> float:
+    """The gap of the deepest colour: the largest of those that enough nodes stand behind.
+
+    It lies between ``least`` and ``most``; where no gap is known it is ``otherwise``.
+    """
+    sure = [np.abs(gap[(counts >= FULL) & ~np.isnan(gap)]) for gap, counts in gaps]
+    known = np.concatenate([*sure, np.empty(0)])
+    return float(min(max(known.max(), least), most)) if known.size else otherwise or least
 
 
 def heat_chart(table: SimilarityConfidence, bar: SimilarityBar, name: str, limit: float) -> Svg:
