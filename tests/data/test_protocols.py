@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simi_mailbox import data
-from simi_mailbox.data.draw import stratified_folds
+from simi_mailbox.data.protocols import stratified_folds
 from simi_mailbox.graph import Graph
 
 GATS = ("Cora", "Citeseer", "Pubmed", "Photo", "Computers", "CS", "Physics", "Actor")

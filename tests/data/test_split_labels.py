@@ -44,7 +44,7 @@ def test_labels_that_make_no_sense_are_refused_everywhere(y, error, message, use
     x, graph = np.eye(8), Graph.empty(8)
     calls = {
         "split_labels": lambda: split_labels(y, SPLIT, 8),
-        "detector": lambda: ood.train_detector(x, graph, y, SPLIT),
+        "detector": lambda: ood.train_classifier(x, graph, y, SPLIT),
         "gpn": lambda: train_gpn(x, graph, y, SPLIT),
     }
     with pytest.raises(error, match=message):

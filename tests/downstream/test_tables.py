@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> ResultStore:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selftraining, "backbone_settings", lambda *_: Settings(hidden=8, epochs=30))
     monkeypatch.setattr(gpn, "settings_of", lambda run: SHORT_GPN)
-    monkeypatch.setattr(ood_models, "CLASSIFIER", detection.DetectorSettings(epochs=30))
+    monkeypatch.setattr(ood_models, "CLASSIFIER", detection.ClassifierSettings(epochs=30))
     monkeypatch.setattr(ood_models, "GPN", SHORT_GPN)
 
 

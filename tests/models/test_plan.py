@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from simi_mailbox.graph import Graph
-from simi_mailbox.models.plan import mean_normalised, plan
+from simi_mailbox.models.plan import mean_normalised, plan, symmetric_normalised
 
 
 @pytest.mark.parametrize("directed", [False, True])
@@ -30,3 +30,17 @@ def test_a_plan_computes_exactly_the_rows_of_the_whole_product(layers: int, dire
     torch.testing.assert_close(got, expected[targets])
     assert own.tolist() == targets.tolist()
     assert steps.inputs.numel() < 80
+
+
+def test_matrices_are_rounded_once_from_double_precision() -> None:
+    # Banked logits hang on the last bit of these.
+    graph = Graph.from_edges(np.random.default_rng(0).integers(0, 80, (2, 300)), 80)
+    source, target = graph.edge_index().numpy()
+    adjacency = np.zeros((80, 80))
+    adjacency[target, source] = 1.0
+    closed = adjacency + np.eye(80)
+    scale = 1 / np.sqrt(closed.sum(axis=1))
+    gcn = (scale[:, None] * scale[None, :] * closed).astype(np.float32)
+    assert np.array_equal(symmetric_normalised(graph).tensor.to_dense().numpy(), gcn)
+    mean = (adjacency / adjacency.sum(axis=1, keepdims=True).clip(1)).astype(np.float32)
+    assert np.array_equal(mean_normalised(graph).tensor.to_dense().numpy(), mean)

@@ -8,7 +8,7 @@ import numpy as np
 
 from simi_mailbox._arrays import Ints
 from simi_mailbox.data.dataset import NodeDataset
-from simi_mailbox.data.draw import class_members, generator
+from simi_mailbox.data.protocols import class_members, generator
 from simi_mailbox.data.split import Split
 from simi_mailbox.graph import Graph
 

@@ -8,8 +8,9 @@ the same weights share it, the dear part.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Generator, Tensor, nn
@@ -22,6 +23,9 @@ from simi_mailbox.models.features import Features
 from simi_mailbox.models.plan import Layer, Plan
 from simi_mailbox.models.settings import Settings
 from simi_mailbox.sparse import Csr
+
+if TYPE_CHECKING:
+    from simi_mailbox.data import NodeDataset
 
 Input = Features | Tensor
 Noise = Generator | None
@@ -112,6 +116,15 @@ class Backbone(nn.Module):
         """
         steps = self.plan(graph) if edge_weight is None else self._weighted(graph, edge_weight)
         return self.finish(self.stem(features, steps), steps)
+
+    def on(self, dataset: NodeDataset) -> Callable[..., Tensor]:
+        """:meth:`forward` on a dataset, as a function of edge weights alone (none: all ones)."""
+        features = Features(dataset.x, row_normalise=self.settings.row_normalise)
+
+        def forward(edge_weight: Tensor | None = None) -> Tensor:
+            return self.forward(features, dataset.graph, edge_weight)
+
+        return forward
 
     def _weighted(self, graph: Graph, edge_weight: Tensor) -> Plan:
         if tuple(edge_weight.shape) != (graph.num_entries,):

@@ -21,7 +21,7 @@ from simi_mailbox.models import bankfile
 from simi_mailbox.models.bankfile import BadFileError
 from simi_mailbox.models.features import Features
 from simi_mailbox.models.settings import Settings, settings_for
-from simi_mailbox.models.training import BACKBONES, TrainedRun, build, train
+from simi_mailbox.models.training import BACKBONES, TrainedRun, restore, train
 
 if TYPE_CHECKING:
     from simi_mailbox.data import NodeDataset, Split
@@ -115,10 +115,7 @@ class BankedRun:
 
     def model(self, dataset: NodeDataset | None = None) -> Backbone:
         """The backbone itself, frozen."""
-        dataset = dataset or self.dataset
-        model = build(self.key.backbone, dataset.x.shape[1], dataset.num_classes, self.settings)
-        model.load_state_dict(self.weights)
-        return model.requires_grad_(False)
+        return restore(self.key.backbone, self.weights, dataset or self.dataset, self.settings)
 
     def forward(self, dataset: NodeDataset | None = None) -> Callable[..., Tensor]:
         """Frozen backbone as a function of edge weights: ``forward(edge_weight) -> logits``.
@@ -127,14 +124,7 @@ class BankedRun:
         differentiable in the weights.
         """
         dataset = dataset or self.dataset
-        model = self.model(dataset)
-        features = Features(dataset.x, row_normalise=self.settings.row_normalise)
-
-        def frozen(edge_weight: Tensor | None = None) -> Tensor:
-            logits: Tensor = model(features, dataset.graph, edge_weight)
-            return logits
-
-        return frozen
+        return self.model(dataset).on(dataset)
 
     @cached_property
     def hidden(self) -> Tensor:

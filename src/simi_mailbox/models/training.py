@@ -127,6 +127,15 @@ def build(
     return BACKBONES[backbone](in_dim, num_classes, settings or Settings(), generator)
 
 
+def restore(
+    backbone: str, weights: dict[str, Tensor], dataset: NodeDataset, settings: Settings
+) -> Backbone:
+    """The backbone that a training on ``dataset`` left behind, frozen."""
+    model = build(backbone, dataset.x.shape[1], dataset.num_classes, settings)
+    model.load_state_dict(weights)
+    return model.requires_grad_(False)
+
+
 def train(
     dataset: NodeDataset,
     split: Split,

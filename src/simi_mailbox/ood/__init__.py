@@ -4,7 +4,7 @@ Scores turn a model's outputs into one number per node, `evaluate` says how well
 known from unknown nodes, and the perturbations make unknown nodes to test with.
 """
 
-from simi_mailbox.ood.detector import DetectorSettings, TrainedDetector, train_detector
+from simi_mailbox.ood.classifier import ClassifierSettings, TrainedClassifier, train_classifier
 from simi_mailbox.ood.metrics import Detection, evaluate
 from simi_mailbox.ood.perturb import (
     LeftOut,
@@ -21,10 +21,10 @@ from simi_mailbox.ood.scores import (
 )
 
 __all__ = [
+    "ClassifierSettings",
     "Detection",
-    "DetectorSettings",
     "LeftOut",
-    "TrainedDetector",
+    "TrainedClassifier",
     "calibrated_confidence",
     "energy",
     "evaluate",
@@ -34,5 +34,5 @@ __all__ = [
     "max_probability",
     "propagated_energy",
     "random_blocks",
-    "train_detector",
+    "train_classifier",
 ]

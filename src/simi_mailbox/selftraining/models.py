@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from simi_mailbox import calibrators
 from simi_mailbox._arrays import Array, Ints
@@ -60,8 +59,7 @@ def trainer(
 def _named(
     name: str, problem: Problem, settings: Settings
 ) -> Callable[[Ints, Split, int], Trained]:
-    from simi_mailbox.models.features import Features
-    from simi_mailbox.models.training import build, train
+    from simi_mailbox.models.training import build, restore, train
 
     if problem.x is None:
         raise TypeError(f"backbone {name!r} needs features: pass x, an array [nodes, features]")
@@ -73,19 +71,8 @@ def _named(
         filled = np.where(y >= 0, y, 0)
         dataset = NodeDataset("self-training", problem.graph, problem.x, filled, num_classes)
         run = train(dataset, split, name, seed=seed, settings=settings)
-
-        def forward() -> Forward:
-            model = build(name, in_dim, num_classes, settings).requires_grad_(False)
-            model.load_state_dict(run.weights)
-            features = Features(dataset.x, row_normalise=settings.row_normalise)
-
-            def frozen(edge_weight: Tensor) -> Tensor:
-                logits: Tensor = model(features, dataset.graph, edge_weight)
-                return logits
-
-            return frozen
-
-        return Trained(run.logits.numpy(), forward)
+        restored = restore(name, run.weights, dataset, settings)
+        return Trained(run.logits.numpy(), lambda: restored.on(dataset))
 
     return fit
 

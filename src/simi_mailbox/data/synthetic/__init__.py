@@ -1,8 +1,7 @@
 """Synthetic graphs and calibration problems whose truth is known."""
 
+from simi_mailbox.data.synthetic.block_model import BlockModel, stream_edges
 from simi_mailbox.data.synthetic.csbm import SyntheticGraph, csbm
-from simi_mailbox.data.synthetic.edges import stream_edges
-from simi_mailbox.data.synthetic.model import BlockModel
 from simi_mailbox.data.synthetic.problem import CalibrationProblem, calibration_problem
 
 __all__ = [

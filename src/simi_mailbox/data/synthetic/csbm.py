@@ -10,8 +10,7 @@ from scipy.special import log_softmax
 
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.data.dataset import NodeDataset
-from simi_mailbox.data.synthetic.edges import stream_edges
-from simi_mailbox.data.synthetic.model import BlockModel
+from simi_mailbox.data.synthetic.block_model import BlockModel, draw_graph
 from simi_mailbox.graph import Graph
 
 
@@ -68,11 +67,9 @@ def csbm(n: int, classes: int = 4, **parameters: Any) -> SyntheticGraph:
     """
     model = BlockModel(n, classes, **parameters)
     labels, theta = model.labels(), model.propensities()
-    blocks = list(stream_edges(model, labels=labels, propensities=theta))
-    edges = np.concatenate(blocks, axis=1) if blocks else np.empty((2, 0), dtype=np.int64)
     dataset = NodeDataset(
         name=f"csbm-{n}-{classes}-{model.seed}",
-        graph=Graph.from_edges(edges, n),
+        graph=draw_graph(model, labels, theta),
         x=model.node_features(labels),
         y=labels,
         num_classes=classes,

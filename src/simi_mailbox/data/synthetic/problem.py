@@ -12,9 +12,9 @@ import torch
 from scipy.special import softmax
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.data.synthetic.edges import stream_edges
-from simi_mailbox.data.synthetic.model import BlockModel
+from simi_mailbox.data.synthetic.block_model import BlockModel, draw_graph
 from simi_mailbox.graph import Graph
+from simi_mailbox.mailbox import mailbox
 
 Temperature = float | Callable[[Floats, Floats], Any]
 _LOGITS, _Y = 100, 101
@@ -89,13 +89,9 @@ def calibration_problem(
     >>> problem.probs.shape, bool(problem.temperature.min() > 1)
     ((1000, 5), True)
     """
-    from simi_mailbox.mailbox import mailbox
-
     model = BlockModel(n, classes, mean_degree=mean_degree, homophily=homophily, seed=seed)
     favoured = model.labels()
-    blocks = list(stream_edges(model, labels=favoured))
-    edges = np.concatenate(blocks, axis=1) if blocks else np.empty((2, 0), dtype=np.int64)
-    graph = Graph.from_edges(edges, n)
+    graph = draw_graph(model, favoured)
     rng = model.rng(_LOGITS)
     values = rng.standard_normal((n, classes))
     values[np.arange(n), favoured] += 3 * rng.lognormal(0.0, 0.5, size=n)

@@ -28,7 +28,7 @@ PERTURBATION_SEED = 123
 # Raised when the code changes what the same settings compute.
 CODE_VERSION = 1
 
-CLASSIFIER = ood.DetectorSettings()
+CLASSIFIER = ood.ClassifierSettings()
 GPN = GPNSettings.latent16()
 
 
@@ -114,9 +114,9 @@ def _trained_on(kind: str) -> str:
 
 
 @functools.lru_cache(maxsize=2)
-def _train_classifier(run: Run, kind: str) -> ood.TrainedDetector:
+def _train_classifier(run: Run, kind: str) -> ood.TrainedClassifier:
     given = problem(run.dataset, kind)
-    return ood.train_detector(
+    return ood.train_classifier(
         given.x,
         given.graph,
         given.y,

@@ -19,12 +19,12 @@ def toy(seed: int = 0) -> tuple[np.ndarray, Graph, np.ndarray, Split]:
     return x, Graph.from_edges(edges, 120), y, Split(order[:30], order[30:60], order[60:])
 
 
-SHORT = ood.DetectorSettings(epochs=40)
+SHORT = ood.ClassifierSettings(epochs=40)
 
 
 def test_knows_its_own_graph_better_than_a_perturbed_one() -> None:
     x, graph, y, split = toy()
-    trained = ood.train_detector(x, graph, y, split, settings=SHORT, seed=0)
+    trained = ood.train_classifier(x, graph, y, split, settings=SHORT, seed=0)
     own = trained.logits(x, graph)
     assert (own.argmax(dim=1).numpy() == y)[split.test].mean() > 0.95
     mixed = ood.interpolated_features(x, seed=0)
@@ -36,7 +36,7 @@ def test_knows_its_own_graph_better_than_a_perturbed_one() -> None:
 def test_keeps_the_epoch_of_lowest_validation_loss() -> None:
     x, graph, y, split = toy()
     losses: list[float] = []
-    trained = ood.train_detector(
+    trained = ood.train_classifier(
         x, graph, y, split, settings=SHORT, progress=lambda _, loss: losses.append(loss)
     )
     assert len(losses) == 40
@@ -51,7 +51,7 @@ def test_reads_no_label_of_a_test_node_and_repeats_itself() -> None:
     spoiled = y.copy()
     spoiled[split.test] = -1
     outputs = [
-        ood.train_detector(x, graph, labels, split, settings=SHORT, seed=1).logits(x, graph)
+        ood.train_classifier(x, graph, labels, split, settings=SHORT, seed=1).logits(x, graph)
         for labels in (y, spoiled)
     ]
     assert torch.equal(*outputs)
@@ -59,13 +59,13 @@ def test_reads_no_label_of_a_test_node_and_repeats_itself() -> None:
 
 def test_sparse_features_give_the_same() -> None:
     x, graph, y, split = toy()
-    trained = ood.train_detector(x, graph, y, split, settings=SHORT)
+    trained = ood.train_classifier(x, graph, y, split, settings=SHORT)
     torch.testing.assert_close(trained.logits(sp.csr_array(x), graph), trained.logits(x, graph))
 
 
 def test_refuses_a_graph_with_another_feature_width() -> None:
     x, graph, y, split = toy()
-    trained = ood.train_detector(x, graph, y, split, settings=SHORT)
+    trained = ood.train_classifier(x, graph, y, split, settings=SHORT)
     with pytest.raises(
         ValueError, match="5 features per node, but the classifier was trained on 6"
     ):
@@ -74,4 +74,4 @@ def test_refuses_a_graph_with_another_feature_width() -> None:
 
 def test_settings_are_checked() -> None:
     with pytest.raises(ValueError, match="epochs"):
-        ood.DetectorSettings(epochs=0)
+        ood.ClassifierSettings(epochs=0)

@@ -28,12 +28,12 @@ from simi_mailbox.sparse import Csr
 
 
 @dataclass(frozen=True)
-class DetectorSettings:
+class ClassifierSettings:
     """Training of the classifier; the defaults are GNNSafe's.
 
     Examples
     --------
-    >>> DetectorSettings().epochs
+    >>> ClassifierSettings().epochs
     200
     """
 
@@ -67,7 +67,7 @@ class _Network(nn.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class TrainedDetector:
+class TrainedClassifier:
     """A trained classifier that can be asked about its own graph or another one.
 
     Attributes
@@ -79,7 +79,7 @@ class TrainedDetector:
     """
 
     model: nn.Module
-    settings: DetectorSettings
+    settings: ClassifierSettings
     in_dim: int
     best_epoch: int
     val_loss: float
@@ -93,17 +93,17 @@ class TrainedDetector:
         return result
 
 
-def train_detector(
+def train_classifier(
     x: Any,
     graph: Any,
     y: Any,
     split: Split,
     *,
     num_classes: int | None = None,
-    settings: DetectorSettings | None = None,
+    settings: ClassifierSettings | None = None,
     seed: int = 0,
     progress: Progress | None = None,
-) -> TrainedDetector:
+) -> TrainedClassifier:
     """Train the classifier on the training nodes; the validation loss chooses the epoch.
 
     Parameters
@@ -127,11 +127,11 @@ def train_detector(
     >>> from simi_mailbox.graph import Graph
     >>> x, y = np.repeat(np.eye(2), 5, axis=0), np.repeat([0, 1], 5)
     >>> split = Split([0, 1, 5, 6], [2, 7], [3, 8])
-    >>> trained = train_detector(x, Graph.empty(10), y, split)
+    >>> trained = train_classifier(x, Graph.empty(10), y, split)
     >>> trained.logits(x, Graph.empty(10)).argmax(dim=1).tolist()
     [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
     """
-    settings = settings or DetectorSettings()
+    settings = settings or ClassifierSettings()
     features, adjacency = read_graph(x, graph, row_normalise=settings.row_normalise)
     n, in_dim = features.shape
     train, val, classes = read_labels(y, split, n, num_classes)
@@ -151,4 +151,4 @@ def train_detector(
         epochs=settings.epochs,
         progress=progress,
     )
-    return TrainedDetector(model, settings, in_dim, best.epoch, best.loss)
+    return TrainedClassifier(model, settings, in_dim, best.epoch, best.loss)
