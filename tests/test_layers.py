@@ -1,0 +1,145 @@
+"""The table of levels in CONTRIBUTING.md is true: no arrow in the code that is not in it.
+
+Imports inside functions, imports for type checkers and modules named in strings (for importing them
+late) count like any other.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = "simi_mailbox"
+SOURCE = ROOT / "src" / PACKAGE
+MODULE_NAME = re.compile(rf"{PACKAGE}(\.\w+)+(:\w+)?")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Level of every room, rooms that see level 0 only, and arrows within a level."""
+
+    levels: dict[str, int]
+    apart: set[str]
+    arrows: set[tuple[str, str]]
+
+    def allows(self, room: str, other: str) -> bool:
+        if (room, other) in self.arrows:
+            return True
+        if room in self.apart or self.levels[room] == 0:
+            return self.levels[other] == 0
+        return self.levels[other] < self.levels[room]
+
+
+def table() -> Table:
+    """The table of CONTRIBUTING.md."""
+    levels: dict[str, int] = {}
+    apart, arrows = set(), set()
+    for line in (ROOT / "CONTRIBUTING.md").read_text("utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) != 4 or not re.fullmatch(r"\d", cells[0]):
+            continue
+        rooms = re.findall(r"`(\w+)`", cells[1])
+        assert not set(rooms) & set(levels), "a room is in the table twice"
+        levels |= dict.fromkeys(rooms, int(cells[0]))
+        if cells[2].startswith("level 0"):
+            apart |= set(rooms)
+        arrows |= set(re.findall(r"`(\w+)` → `(\w+)`", cells[2]))
+    return Table(levels, apart, arrows)
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """Dotted names of everything of this package that a module imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute here"
+            if node.module == PACKAGE:
+                yield from (f"{PACKAGE}.{alias.name}" for alias in node.names)
+            elif node.module and node.module.startswith(f"{PACKAGE}."):
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (a.name for a in node.names if a.name.startswith(f"{PACKAGE}."))
+        elif isinstance(node, ast.Constant) and MODULE_NAME.fullmatch(str(node.value)):
+            yield str(node.value).split(":")[0]
+
+
+def modules(source: Path) -> dict[str, ast.AST]:
+    """All modules of the package by their path below it."""
+    return {
+        str(path.relative_to(source)): ast.parse(path.read_text("utf-8"))
+        for path in sorted(source.rglob("*.py"))
+    }
+
+
+def room_of(path: str) -> str:
+    return path.split("/")[0].removesuffix(".py")
+
+
+def wrong_arrows(source: Path) -> list[str]:
+    """Every import that the table does not allow, in words."""
+    rules = table()
+    wrong = []
+    for path, tree in modules(source).items():
+        room = room_of(path)
+        if room in ("__init__", "__main__"):
+            continue  # the front door shows what is behind it
+        if room not in rules.levels:
+            wrong.append(f"{path}: the room {room} is not in the table")
+            continue
+        for name in imports(tree):
+            other = name.split(".")[1]
+            if other in (room, "__version__"):
+                continue
+            if other not in rules.levels:
+                wrong.append(f"{path} imports {name} through the front door")
+            elif not rules.allows(room, other):
+                wrong.append(f"{path} imports {name}")
+    return wrong
+
+
+def test_the_table_names_the_rooms_that_there_are() -> None:
+    rules = table()
+    rooms = {room_of(path) for path in modules(SOURCE)} - {"__init__", "__main__"}
+    assert set(rules.levels) == rooms
+    assert {room for arrow in rules.arrows for room in arrow} <= rooms
+
+
+def test_a_room_imports_from_lower_levels_only() -> None:
+    assert wrong_arrows(SOURCE) == []
+
+
+def test_no_rooms_go_round_in_a_circle() -> None:
+    graph: dict[str, set[str]] = {}
+    for path, tree in modules(SOURCE).items():
+        if room_of(path) not in ("__init__", "__main__"):
+            found = {name.split(".")[1] for name in imports(tree)}
+            graph.setdefault(room_of(path), set()).update(found - {room_of(path), "__version__"})
+    assert len(list(TopologicalSorter(graph).static_order())) >= len(graph)
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("metrics/scores.py", "from simi_mailbox.calibrators import get"),
+        ("graph.py", "def f():\n    import simi_mailbox.calibrators.base"),
+        ("prior/model.py", "from simi_mailbox.data.catalogue import find"),
+        ("analysis/curve.py", "def f():\n    from simi_mailbox import plots"),
+        ("calibrators/base.py", 'LATE = "simi_mailbox.experiments.store:ResultStore"'),
+        ("data/dataset.py", "from simi_mailbox.models.bank import LogitBank"),
+        ("models/bank.py", "from simi_mailbox.calibrators import get"),
+        ("plots/style.py", "from simi_mailbox.report import render"),
+        ("softmax.py", "from simi_mailbox import SimiMailbox"),
+        ("surprise.py", "import math"),
+    ],
+)
+def test_an_added_arrow_is_found(tmp_path: Path, path: str, line: str) -> None:
+    target = tmp_path / path
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(line + "\n", "utf-8")
+    assert len(wrong_arrows(tmp_path)) == 1
