@@ -36,8 +36,8 @@ def banked(monkeypatch, source):
     """A bank that holds the runs of Cora and of nothing else."""
     monkeypatch.setattr("simi_mailbox.experiments.logits.load_logits", lambda run: source)
     monkeypatch.setattr(
-        "simi_mailbox.experiments.logits.is_banked",
-        lambda run: run.dataset == "Cora" and run.split < 2,
+        "simi_mailbox.models.bank.LogitBank.__contains__",
+        lambda bank, run: run.dataset == "Cora" and run.split < 2,
     )
     monkeypatch.setattr("simi_mailbox.experiments.logits.missing", lambda names: {})
 
@@ -121,12 +121,12 @@ def test_sensitivity_without_results_names_the_command_that_makes_them(tmp_path)
 
 def test_sensitivity_draws_the_stored_means(tmp_path, monkeypatch):
     from simi_mailbox.experiments.store import ResultStore
-    from simi_mailbox.experiments.tables import Selection, registry
+    from simi_mailbox.experiments.tables import Selection, get
 
     store = ResultStore(tmp_path / "rows.jsonl")
-    units = registry.get("sensitivity").units(Selection(("Cora",), ("gcn",), runs=2))
+    units = get("sensitivity").units(Selection(("Cora",), ("gcn",), runs=2))
     for number, unit in enumerate(units):
-        for method in unit.methods:
+        for method in unit.items:
             groups = dict(method.overrides).get("n_groups", 1)
             row = {"key": unit.key(method), "metrics": {"ece": 0.01 * groups + 0.001 * number}}
             store.append(row)

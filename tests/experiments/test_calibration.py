@@ -14,11 +14,11 @@ from simi_mailbox.calibrators import Uncalibrated
 from simi_mailbox.experiments.calibration import CalibrationUnit, probabilities
 from simi_mailbox.experiments.logits import Source, load_logits
 from simi_mailbox.experiments.methods import Method
-from simi_mailbox.experiments.outcome import Failure
-from simi_mailbox.experiments.protocol import Run
+from simi_mailbox.experiments.unit import Failure
+from simi_mailbox.models.bank import RunKey
 from simi_mailbox.models.settings import Settings
 
-RUN = Run("Digits", "gcn", "sparse")
+RUN = RunKey("Digits", "gcn", "sparse")
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_group_calibration_holds_out_a_tenth_that_nobody_is_measured_on(source: 
     assert sorted([*holdout, *measured]) == source.split.test.tolist()
     for other in ("temperature", "simi-mailbox", "simi-mailbox-oracle"):
         assert unit.nodes(other, source)[1].tolist() == measured.tolist()
-    again = CalibrationUnit(Run("Digits", "gcn", "sparse", init=3), (), "test-90")
+    again = CalibrationUnit(RunKey("Digits", "gcn", "sparse", init=3), (), "test-90")
     assert again.nodes("group-calibration", source)[1].tolist() == measured.tolist()
 
 
@@ -107,7 +107,7 @@ def test_only_the_method_whose_features_changed_has_new_rows() -> None:
 
 
 def test_variance_rows(source: Source) -> None:
-    (row,) = rows(CalibrationUnit(RUN, (Method.of("uncalibrated"),), measure="variance"))
+    (row,) = rows(CalibrationUnit(RUN, (Method.of("uncalibrated"),), quantity="variance"))
     assert set(row["metrics"]) == {
         "variance_nodes", "variance_confidence", "variance_similarity",
     }  # fmt: skip
@@ -123,7 +123,7 @@ def test_one_failure_does_not_stop_the_others(source: Source) -> None:
 
 
 def test_logits_that_cannot_be_had_are_one_failure(cache: Path) -> None:
-    unit = CalibrationUnit(Run("Digits", "gcn", "public"), (Method.of("uncalibrated"),))
+    unit = CalibrationUnit(RunKey("Digits", "gcn", "public"), (Method.of("uncalibrated"),))
     (failed,) = rows(unit)
     assert isinstance(failed, Failure)
     assert "no 'public' split" in failed.error

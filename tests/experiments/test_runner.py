@@ -18,7 +18,7 @@ def keys_in(path: Path) -> list[str]:
 
 
 def expected(units: list[FakeUnit]) -> list[str]:
-    return sorted(unit.key(part) for unit in units for part in unit.parts)
+    return sorted(unit.key(part) for unit in units for part in unit.items)
 
 
 def test_plan_leaves_out_what_is_stored(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_failing_run_stops_nothing_else(tmp_path: Path) -> None:
     store = ResultStore(tmp_path / "rows.jsonl")
     units = [FakeUnit(0, broken="b"), FakeUnit(1)]
     report = runner.run(runner.plan(units, store), store)
-    assert [failure.label for failure in report.failures] == ["unit 0 b"]
+    assert [failure.label for failure in report.failures] == ["unit 0: b"]
     assert report.written == len(store) == 5
     assert runner.plan(units, store).rows == 1
 

@@ -187,6 +187,6 @@ def test_edge_weights_of_the_wrong_length_are_refused(bank: LogitBank) -> None:
         bank.get(KEY, SHORT).forward()(torch.ones(7))
 
 
-def test_an_unknown_backbone_is_refused_at_the_key() -> None:
+def test_an_unknown_backbone_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="gcn, gat, sage, gin, mlp"):
-        RunKey("Cora", "transformer")
+        LogitBank(tmp_path).get(RunKey("Cora", "transformer"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import shutil
 import sys
 from pathlib import Path
@@ -11,64 +10,30 @@ from typing import Any
 
 import click
 
-from simi_mailbox.cli.outputs import check_file, check_folder, reason
-from simi_mailbox.cli.running import run_planned, tell
-from simi_mailbox.experiments import runner
+from simi_mailbox.cli.figure import figure
+from simi_mailbox.cli.outputs import check_file, check_folder
+from simi_mailbox.cli.running import listed, open_store, run_planned, tell
+from simi_mailbox.experiments import runner, tables
 from simi_mailbox.experiments.durations import in_words
-from simi_mailbox.experiments.store import ResultStore
-from simi_mailbox.experiments.tables import Selection, Table, registry
-from simi_mailbox.experiments.words import counted
-from simi_mailbox.files import cache_folder, whole_file
+from simi_mailbox.experiments.tables.base import Selection, Table, counted
+from simi_mailbox.files import whole_file
 
 FORMATS = ("terminal", "markdown", "csv", "latex")
-
-
-def default_store() -> Path:
-    """``results/rows.jsonl`` where there is a folder ``results``, else one in the user's cache."""
-    if Path("results").is_dir():
-        return Path("results") / "rows.jsonl"
-    return cache_folder("results") / "rows.jsonl"
-
-
-def open_store(path: Path | None) -> ResultStore:
-    """The store at ``path``, or the default one; what is unreadable in it is told here."""
-    path = path or default_store()
-    try:
-        rows = ResultStore(path)
-    except ValueError as error:
-        raise click.ClickException(str(error)) from None
-    except OSError as error:
-        raise click.ClickException(f"cannot read the store {path}: {reason(error)}") from None
-    for message in rows.repairs:
-        click.echo(message, err=True)
-    return rows
 
 
 class TableGroup(click.Group):
     """A command for every table; tables are looked up late, so that the help is quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        extra = ["figure"] if _figure_command() is not None else []
-        return [*_COMMANDS, *extra, *registry.names()]
+        return [*_COMMANDS, *tables.names()]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name in _COMMANDS:
             return _COMMANDS[name]
-        if name == "figure":
-            return _figure_command()
         try:
-            return _table_command(registry.get(name))
+            return _table_command(tables.get(name))
         except ValueError as error:
             raise click.UsageError(str(error)) from None
-
-
-def _figure_command() -> click.Command | None:
-    try:
-        module = importlib.import_module("simi_mailbox.cli.figure")
-    except ModuleNotFoundError:
-        return None
-    command: click.Command = module.figure
-    return command
 
 
 @click.command(cls=TableGroup)
@@ -90,8 +55,8 @@ def list_tables(store: Path | None) -> None:
 
     rows = open_store(store)
     shown = RichTable("table", "shows", "graphs", "not here", "still to run", "about", box=None)
-    for name in registry.names():
-        table = registry.get(name)
+    for name in tables.names():
+        table = tables.get(name)
         absent = missing(list(table.needs()))
         planned = runner.plan(table.units(Selection()), rows)
         shown.add_row(
@@ -116,7 +81,7 @@ def write_tables(store: Path | None, out: Path) -> None:
     from simi_mailbox.experiments import render
 
     rows = open_store(store)
-    results = [registry.get(name).result(rows, Selection()).measured() for name in registry.names()]
+    results = [tables.get(name).result(rows, Selection()).measured() for name in tables.names()]
     filled = [result for result in results if result.lines]
     if not filled:
         raise click.ClickException(
@@ -145,7 +110,7 @@ def fill_pages(pages: tuple[Path, ...], store: Path | None, check: bool) -> None
     from simi_mailbox.experiments import page
 
     rows = open_store(store)
-    results = functools.cache(lambda name: registry.get(name).result(rows, Selection()))
+    results = functools.cache(lambda name: tables.get(name).result(rows, Selection()))
     made = {}
     for path in pages:  # all of them before any is written: one error, and nothing has changed
         try:
@@ -166,23 +131,14 @@ def fill_pages(pages: tuple[Path, ...], store: Path | None, check: bool) -> None
         raise SystemExit(1)
 
 
-_COMMANDS = {"list": list_tables, "write": write_tables, "page": fill_pages}
-
-
-def _split(_ctx: click.Context, _option: click.Parameter, value: str | None) -> Any:
-    if value is None:
-        return None
-    names = tuple(part.strip() for part in value.split(",") if part.strip())
-    if not names:
-        raise click.BadParameter(f"{value!r} names nothing; leave the option out for all")
-    return names
+_COMMANDS = {"list": list_tables, "write": write_tables, "page": fill_pages, "figure": figure}
 
 
 def _table_command(table: Table) -> click.Command:
     @click.command(table.name, help=f"Make the table: {table.shows}.")
-    @click.option("--datasets", callback=_split, help="Graphs, separated by commas.")
-    @click.option("--backbones", callback=_split, help="Backbones, separated by commas.")
-    @click.option("--methods", callback=_split, help="Methods, separated by commas.")
+    @click.option("--datasets", callback=listed, help="Graphs, separated by commas.")
+    @click.option("--backbones", callback=listed, help="Backbones, separated by commas.")
+    @click.option("--methods", callback=listed, help="Methods, separated by commas.")
     @click.option("--runs", type=click.IntRange(1), help="Runs per cell, over splits first.")
     @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True)
     @click.option("--scheduler", help="Address of a Dask scheduler to run on.")

@@ -10,6 +10,7 @@ import click
 import numpy as np
 
 from simi_mailbox.cli.outputs import check_file
+from simi_mailbox.cli.running import listed, open_store
 
 if TYPE_CHECKING:
     from simi_mailbox.analysis import Sensitivity
@@ -24,26 +25,24 @@ FIGURES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "sensitivity": ((), ("simi-mailbox", "simi-mailbox-paper", "simi-mailbox-oracle")),
 }
 SUFFIXES = (".pdf", ".png", ".svg")
+# Parameter of a method -> (symbol, words) in the figure.
+PARAMETERS = {"n_groups": ("N", "number of groups N"), "penalty": ("λ", "weight λ")}
 FEWEST = 5
 """Cells of fewer nodes, over all runs, stay blank."""
-
-
-def _split(_ctx: click.Context, _option: click.Parameter, value: str | None) -> Any:
-    return None if value is None else tuple(part.strip() for part in value.split(",") if part)
 
 
 @click.command()
 @click.argument("name", type=click.Choice(list(FIGURES)))
 @click.option(
     "--datasets",
-    callback=_split,
+    callback=listed,
     default="Citeseer",
     show_default=True,
     help="Graphs, separated by commas (several: sensitivity only).",
 )
 @click.option("--backbone", type=click.Choice(["gcn", "gat"]), default="gcn", show_default=True)
 @click.option(
-    "--methods", callback=_split, help="Methods; those of the paper's figure if not given."
+    "--methods", callback=listed, help="Methods; those of the paper's figure if not given."
 )
 @click.option(
     "--runs",
@@ -115,8 +114,6 @@ def _check(name: str, datasets: tuple[str, ...], target: Path) -> None:
     if target.suffix not in SUFFIXES:
         raise click.ClickException(f"{target} must end in {', '.join(SUFFIXES)}")
     check_file(target)
-    if not datasets:
-        raise click.ClickException("--datasets names no graph")
     if name != "sensitivity" and len(datasets) > 1:
         raise click.ClickException(f"{name} draws one graph: call it once for each")
 
@@ -127,8 +124,9 @@ def _columns(
     """One column for each method, over the test nodes of several runs; and how many runs."""
     from simi_mailbox import analysis
     from simi_mailbox.data.catalogue import find
-    from simi_mailbox.experiments.logits import is_banked, missing
+    from simi_mailbox.experiments.logits import missing
     from simi_mailbox.experiments.protocol import runs as runs_of
+    from simi_mailbox.models.bank import LogitBank
     from simi_mailbox.plots import Column
 
     absent = missing([dataset])
@@ -137,7 +135,7 @@ def _columns(
     protocol = "folds" if find(dataset).folds else "official"
     runs = runs_of(dataset, backbone, protocol, limit)
     if banked:
-        here = [run for run in runs if is_banked(run)]
+        here = [run for run in runs if run in LogitBank()]
         if not here:
             raise FileNotFoundError(
                 f"no logits of {dataset} with {backbone} are banked; leave out --banked to train "
@@ -188,22 +186,21 @@ def _pooled(method: str, runs: Sequence[Any]) -> tuple[Any, Any, Any]:
 def _sensitivity(
     datasets: Sequence[str], backbone: str, methods: Sequence[str], store: Path | None
 ) -> Any:
-    from simi_mailbox.cli.bench import open_store
-    from simi_mailbox.experiments.tables import Selection, registry
+    from simi_mailbox.experiments.tables import Selection
+    from simi_mailbox.experiments.tables.paper import SENSITIVITY
     from simi_mailbox.plots import sensitivity_figure
 
-    table = registry.get("sensitivity")
-    selection = table.check(Selection(tuple(datasets), (backbone,)))
-    result = table.result(open_store(store), selection)
+    selection = SENSITIVITY.check(Selection(tuple(datasets), (backbone,)))
+    result = SENSITIVITY.result(open_store(store), selection)
     panels = {}
     for dataset in datasets:
         curves = {
-            parameter: [
+            symbol: [
                 (_title(method), curve)
                 for method in methods
                 if (curve := _curve(result, dataset, backbone, method, parameter)) is not None
             ]
-            for parameter in ("N", "λ")
+            for parameter, (symbol, _) in PARAMETERS.items()
         }
         if not any(curves.values()):
             raise FileNotFoundError(
@@ -219,27 +216,31 @@ def _curve(
 ) -> Sensitivity | None:
     """Mean ECE over the values of one parameter that are stored."""
     from simi_mailbox.analysis import Sensitivity
+    from simi_mailbox.experiments.tables.paper import SENSITIVITY
 
-    start = f"{method} {parameter}="
-    points = sorted(
-        (float(line.method.removeprefix(start)), line.summary)
+    means = {
+        line.method: line.summary
         for line in result.lines
-        if line.dataset == dataset
-        and line.backbone == backbone
-        and line.method.startswith(start)
-        and line.summary is not None
-    )
+        if (line.dataset, line.backbone) == (dataset, backbone)
+    }
+    points = {
+        float(value): summary
+        for column in SENSITIVITY.columns
+        if column.method.name == method and (summary := means.get(column.label))
+        for name, value in column.method.overrides
+        if name == parameter
+    }
     if len(points) < 2:
         return None
-    base = result.line(dataset, backbone, "temperature")
-    known = base is not None and base.summary is not None
+    base = means.get("temperature")
+    values = sorted(points)
     return Sensitivity(
-        parameter={"N": "number of groups N", "λ": "weight λ"}[parameter],
+        parameter=PARAMETERS[parameter][1],
         metric="ECE, %",
-        values=np.array([value for value, _ in points]),
-        mean=np.array([summary.mean for _, summary in points]),
-        std=np.array([summary.std for _, summary in points]),
-        runs=min(summary.runs for _, summary in points),
-        reference=base.summary.mean if known and base and base.summary else float("nan"),
+        values=np.array(values),
+        mean=np.array([points[value].mean for value in values]),
+        std=np.array([points[value].std for value in values]),
+        runs=min(summary.runs for summary in points.values()),
+        reference=base.mean if base else float("nan"),
         reference_name="temperature",
     )

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from simi_mailbox.cli.outputs import check_file, check_folder
-from simi_mailbox.experiments.words import counted
+from simi_mailbox.cli.running import open_store, run_planned
+from simi_mailbox.experiments import runner
+from simi_mailbox.experiments.tables.base import counted
 
 if TYPE_CHECKING:
     from simi_mailbox.prior import Corpus, Prior, Setting
@@ -103,12 +105,9 @@ def judge(
     Without RUNS, the shipped prior is judged on banked runs, each graph by the prior learned
     without its family.
 
-    Writes rows.jsonl and table.md into the folder OUT.
+    Writes rows.jsonl and table.md into the folder OUT; rows that are there are not made again.
     """
-    import json
-
-    from simi_mailbox.experiments.prior.judge import banked_rows, check_methods
-    from simi_mailbox.experiments.prior.verdict import table
+    from simi_mailbox.experiments.prior.judging import JudgedUnit, banked_units, file_units, table
     from simi_mailbox.models.bank import LogitBank
 
     if runs and (graphs or backbones):
@@ -117,38 +116,25 @@ def judge(
         raise click.UsageError("--prior is for RUNS; banked runs are judged by the shipped prior")
     also = _parts(methods)
     check_folder(out)
+    rows = open_store(out / "rows.jsonl")
     try:
-        check_methods(also)
         if runs:
-            rows = list(_run_rows(runs, name, also))
+            units = list(file_units(runs, name, also))
         else:
-            rows = list(banked_rows(LogitBank(), _names(graphs), _backbones(backbones), also))
-        if not rows:
-            raise click.ClickException(_EMPTY)
-        lines = "".join(json.dumps(row) + "\n" for row in rows)
-        (out / "rows.jsonl").write_text(lines, encoding="utf-8")
-        text = f"# The prior on graphs it was not learned on\n\nMade by `{_command(runs)}`.\n\n"
-        shown = table(rows, ()) if runs else table(rows)
-        (out / "table.md").write_text(text + shown, encoding="utf-8")
+            units = list(banked_units(LogitBank(), _names(graphs), _backbones(backbones), also))
     except (ValueError, OSError) as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"{out}: {len(rows)} rows")
-
-
-def _run_rows(
-    runs: tuple[Path, ...], name: str, methods: Sequence[str]
-) -> Iterator[dict[str, Any]]:
-    from simi_mailbox.experiments.prior import read_run
-    from simi_mailbox.experiments.prior.judge import judged_rows, unlearned
-
-    quiet = not sys.stderr.isatty()
-    with click.progressbar(runs, label="judging", file=sys.stderr, hidden=quiet) as bar:
-        for path in bar:
-            run = read_run(path)
-            try:
-                yield from judged_rows(run, unlearned(run, name), methods=methods)
-            except ValueError as error:
-                raise ValueError(f"{path}: {error}") from error
+    if not units:
+        raise click.ClickException(_EMPTY)
+    failures = run_planned(runner.plan(units, rows), rows, jobs=1, scheduler=None)
+    keys = [key for keys in map(JudgedUnit.keys, units) for key in keys if key in rows]
+    if keys:
+        text = f"# The prior on graphs it was not learned on\n\nMade by `{_command(runs)}`.\n\n"
+        shown = table(rows, keys, ()) if runs else table(rows, keys)
+        (out / "table.md").write_text(text + shown, encoding="utf-8")
+    click.echo(f"{out}: {len(keys)} rows")
+    if failures:
+        raise SystemExit(1)
 
 
 @prior.command()

@@ -1,6 +1,8 @@
-"""The work behind a table: told beforehand, shown while it is done, stopped in order."""
+"""The work behind a command: its store and options, told beforehand, shown, stopped in order."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import click
 
@@ -9,7 +11,41 @@ from simi_mailbox.cli.stopping import exit_code, terminable
 from simi_mailbox.experiments import runner
 from simi_mailbox.experiments.durations import in_words
 from simi_mailbox.experiments.store import ResultStore
-from simi_mailbox.experiments.words import counted
+from simi_mailbox.experiments.tables.base import counted
+from simi_mailbox.files import cache_folder
+
+
+def listed(
+    _ctx: click.Context, _option: click.Parameter, value: str | None
+) -> tuple[str, ...] | None:
+    """Names separated by commas, as an option gives them; a list of nothing is a mistake."""
+    if value is None:
+        return None
+    names = tuple(part.strip() for part in value.split(",") if part.strip())
+    if not names:
+        raise click.BadParameter(f"{value!r} names nothing; leave the option out for all")
+    return names
+
+
+def default_store() -> Path:
+    """``results/rows.jsonl`` where there is a folder ``results``, else one in the user's cache."""
+    if Path("results").is_dir():
+        return Path("results") / "rows.jsonl"
+    return cache_folder("results") / "rows.jsonl"
+
+
+def open_store(path: Path | None) -> ResultStore:
+    """The store at ``path``, or the default one; what is unreadable in it is told here."""
+    path = path or default_store()
+    try:
+        rows = ResultStore(path)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    except OSError as error:
+        raise click.ClickException(f"cannot read the store {path}: {reason(error)}") from None
+    for message in rows.repairs:
+        click.echo(message, err=True)
+    return rows
 
 
 def tell(planned: runner.Plan, jobs: int, rows: ResultStore) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-import traceback
-from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -15,12 +13,13 @@ import numpy as np
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.experiments import methods
 from simi_mailbox.experiments.durations import Durations
-from simi_mailbox.experiments.logits import backbone_identity, graph_size, is_banked, load_logits
+from simi_mailbox.experiments.logits import digest, graph_size, load_logits
 from simi_mailbox.experiments.methods import Method
-from simi_mailbox.experiments.outcome import Failure, Outcome, Unit
-from simi_mailbox.experiments.protocol import Run
 from simi_mailbox.experiments.published import FEATURES
-from simi_mailbox.experiments.store import Row, row_key
+from simi_mailbox.experiments.store import Row
+from simi_mailbox.experiments.unit import Unit
+from simi_mailbox.models.bank import LogitBank, RunKey
+from simi_mailbox.models.settings import settings_for
 
 HOLDOUT_SHARE = 0.1
 FLOOR_DRAWS = 200
@@ -35,92 +34,78 @@ class CalibrationUnit(Unit):
     ----------
     run
         Which logits.
-    methods
-        What to apply.
+    items
+        Methods to apply.
     evaluation
         "test": on all test nodes. "test-90": a tenth of the test nodes, drawn by split, is a
         hold-out for methods that take one; all methods are measured on the other nine.
-    measure
+    quantity
         "metrics", or "variance" (of the calibration error, over all nodes and within cells).
 
     Examples
     --------
     >>> method = Method.of("temperature")
-    >>> unit = CalibrationUnit(Run("Digits", "gcn", "sparse"), (method,))
+    >>> unit = CalibrationUnit(RunKey("Digits", "gcn", "sparse"), (method,))
     >>> unit.label, len(unit.keys())
-    ('Digits/gcn sparse 0.0.0', 1)
+    ('digits/gcn/sparse/s0-f0-i0', 1)
     >>> unit.pending(done=unit.keys()) is None
     True
     """
 
-    run: Run
-    methods: tuple[Method, ...]
+    run: RunKey
+    items: tuple[Method, ...]
     evaluation: str = "test"
-    measure: str = "metrics"
+    quantity: str = "metrics"
 
     @property
     def label(self) -> str:
         return str(self.run)
 
-    def identity(self, method: Method) -> dict[str, Any]:
-        """Everything that decides about the row of one method."""
+    def identity(self, item: Method) -> dict[str, Any]:
         return {
-            **self.run.identity(),
-            "backbone_settings": backbone_identity(self.run),
-            **method.identity(self.run),
+            **asdict(self.run),
+            "backbone_settings": self.backbone_identity(),
+            **item.identity(self.run),
             "evaluation": self.evaluation,
-            "measure": self.measure,
+            "measure": self.quantity,
         }
 
-    def key(self, method: Method) -> str:
-        """Key of the row of one method."""
-        return _key(replace(self, methods=()), method)
-
-    def keys(self) -> list[str]:
-        return [self.key(method) for method in self.methods]
-
-    def pending(self, done: Container[str]) -> CalibrationUnit | None:
-        left = tuple(m for m in self.methods if self.key(m) not in done)
-        return replace(self, methods=left) if left else None
+    def backbone_identity(self) -> str:
+        """Digest of the settings that the run's backbone is trained with."""
+        return settings_for(self.run.dataset).digest()
 
     def seconds(self, durations: Durations) -> float:
         where = self.run.dataset, self.run.backbone
         size = graph_size(self.run.dataset)
-        total = sum(durations.fit(m.name, *where, size) for m in self.methods)
-        return total if is_banked(self.run) else total + durations.training(*where, size)
+        total = sum(durations.fit(method.name, *where, size) for method in self.items)
+        return total if self.ready() else total + durations.training(*where, size)
 
     def ready(self) -> bool:
-        return is_banked(self.run)
+        return self.run in LogitBank()
 
-    def execute(self, skip: Callable[[str], bool]) -> Iterator[Outcome]:
-        try:
-            source = load_logits(self.run)
-        except Exception as error:
-            yield Failure(f"{self.run}: logits", _in_words(error), traceback.format_exc())
-            return
-        for method in self.methods:
-            try:
-                key = self.key(method)
-                if not skip(key):
-                    yield {"key": key, **self.identity(method), **self._measure(method, source)}
-            except Exception as error:
-                label = f"{self.run}: {method.name}"
-                yield Failure(label, _in_words(error), traceback.format_exc())
+    def prepare(self) -> Any:
+        return load_logits(self.run)
 
-    def _measure(self, method: Method, source: Any) -> Row:
-        calibrator = method.build(self.run)
-        holdout, evaluated = self.nodes(method.name, source)
-        probs, seconds = _apply(calibrator, method.name, source, holdout)
+    def measure(self, item: Method, prepared: Any) -> Row:
+        calibrator = item.build(self.run)
+        holdout, evaluated = self.nodes(item.name, prepared)
+        probs, seconds = _apply(calibrator, item.name, prepared, holdout)
         started = time.perf_counter()
-        measured = _MEASURES[self.measure](probs, evaluated, source)
-        seconds |= {"metrics": time.perf_counter() - started, "backbone": source.seconds}
+        measured = _QUANTITIES[self.quantity](probs, evaluated, prepared)
+        seconds |= {"metrics": time.perf_counter() - started, "backbone": prepared.seconds}
         return {
             **measured,
+            **self.facts(calibrator),
             "seconds": {name: _rounded(value) for name, value in seconds.items()},
             "seed": int(calibrator.get_params().get("seed", 0)),
-            "nodes": {"calibration": len(source.split.val), "evaluated": len(evaluated)},
+            "nodes": {"calibration": len(prepared.split.val), "evaluated": len(evaluated)},
+            "logits": digest(prepared.logits),
             "versions": versions(),
         }
+
+    def facts(self, calibrator: Any) -> Row:
+        """What a row tells of the fitted calibrator, besides what it was worth."""
+        return {}
 
     def nodes(self, method: str, source: Any) -> tuple[Ints | None, Ints]:
         """Hold-out nodes of a method, and the nodes it is measured on."""
@@ -136,7 +121,7 @@ class CalibrationUnit(Unit):
         return {"training": split.train, "separate": part, None: None}[cls.holdout], rest
 
 
-def probabilities(run: Run, method: Method, source: Any = None) -> Floats:
+def probabilities(run: RunKey, method: Method, source: Any = None) -> Floats:
     """Calibrated probabilities [n, K] of all nodes, the method fitted as the tables do it.
 
     ``source`` is what `load_logits` gives for the run, for callers who have it already.
@@ -147,7 +132,7 @@ def probabilities(run: Run, method: Method, source: Any = None) -> Floats:
     >>> source = SimpleNamespace(logits=np.array([[2.0, 0.0]] * 4))
     >>> source.dataset = SimpleNamespace(y=np.array([0, 0, 1, 0]))
     >>> source.split = SimpleNamespace(train=np.arange(1), val=np.arange(4), test=np.arange(4))
-    >>> run = Run("mine", "gcn", "folds")
+    >>> run = RunKey("mine", "gcn", "folds")
     >>> probabilities(run, Method.of("temperature"), source)[0].round(2).tolist()
     [0.75, 0.25]
     """
@@ -167,11 +152,6 @@ def _apply(
     fitted = time.perf_counter()
     probs = np.asarray(calibrator.predict_proba(source.logits, **inputs), dtype=np.float64)
     return probs, {"fit": fitted - started, "predict": time.perf_counter() - fitted}
-
-
-@functools.cache
-def _key(unit: CalibrationUnit, method: Method) -> str:
-    return row_key(unit.identity(method))
 
 
 def _inputs(method: str, needs: frozenset[str], source: Any) -> dict[str, Any]:
@@ -210,7 +190,7 @@ def _variance(probs: Floats, index: Ints, source: Any) -> Row:
     return {"metrics": {name: _rounded(value) for name, value in values.items()}}
 
 
-_MEASURES = {"metrics": _metrics, "variance": _variance}
+_QUANTITIES = {"metrics": _metrics, "variance": _variance}
 
 
 @functools.cache
@@ -234,7 +214,3 @@ def versions() -> dict[str, str]:
 def _rounded(value: float) -> float | None:
     """Eight digits: more than any comparison needs; JSON has no NaN."""
     return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
-
-
-def _in_words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 # (split, fold, init) of a run: what two methods must share to be compared on the same logits.
 Place = tuple[int, int, int]
+Logits = Mapping[Place, str]
+"""Digest of the logits that each run was measured on, as far as it is known."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Paired:
         Number of splits, the sample size.
     lower
         In how many splits the method has the lower value.
+    error
+        Standard error of the difference.
     """
 
     difference: float
@@ -46,6 +50,7 @@ class Paired:
     p_value: float
     splits: int
     lower: int
+    error: float = math.nan
 
     @property
     def clear(self) -> bool:
@@ -69,11 +74,27 @@ def summarise(values: Mapping[Place, float]) -> Summary | None:
     return Summary(float(numbers.mean()), float(numbers.std()), len(numbers), splits)
 
 
-def paired(method: Mapping[Place, float], baseline: Mapping[Place, float]) -> Paired | None:
+def differing(method: Logits, baseline: Logits) -> set[Place]:
+    """Runs of two methods that are known to have been measured on different logits.
+
+    Examples
+    --------
+    >>> differing({(0, 0, 0): "a", (1, 0, 0): "a"}, {(0, 0, 0): "b"})
+    {(0, 0, 0)}
+    """
+    return {place for place in method if baseline.get(place, method[place]) != method[place]}
+
+
+def paired(
+    method: Mapping[Place, float],
+    baseline: Mapping[Place, float],
+    apart: Collection[Place] = (),
+) -> Paired | None:
     """Compare two methods over the runs both have, with the split as the unit.
 
     Runs of one split share a test set, and runs of one fold share nearly all else, so they are
-    first averaged within their split; the test is then over the (few) splits.
+    first averaged within their split; the test is then over the (few) splits. Runs that stand
+    ``apart``, because they were measured on different logits, are no pairs.
 
     Returns
     -------
@@ -91,7 +112,10 @@ def paired(method: Mapping[Place, float], baseline: Mapping[Place, float]) -> Pa
     shared = [
         place
         for place in method
-        if place in baseline and math.isfinite(method[place]) and math.isfinite(baseline[place])
+        if place in baseline
+        and place not in apart
+        and math.isfinite(method[place])
+        and math.isfinite(baseline[place])
     ]
     by_split: dict[int, list[float]] = {}
     for place in shared:
@@ -136,7 +160,13 @@ class Standing:
         return self.method if self.verdict == "best" else self.rival
 
 
-def standing(method: str, values: Mapping[str, Mapping[Place, float]], *, least: int) -> Standing:
+def standing(
+    method: str,
+    values: Mapping[str, Mapping[Place, float]],
+    *,
+    least: int,
+    logits: Mapping[str, Logits] | None = None,
+) -> Standing:
     """Hold a method against the best of the others.
 
     Parameters
@@ -147,6 +177,8 @@ def standing(method: str, values: Mapping[str, Mapping[Place, float]], *, least:
         Its values and those of all others, by name: the lower the better.
     least
         Finite values that a method must have to be compared: half a sample may be lucky.
+    logits
+        What each was measured on, as far as it is known.
 
     Examples
     --------
@@ -164,7 +196,11 @@ def standing(method: str, values: Mapping[str, Mapping[Place, float]], *, least:
     own = known[method]
     rivals = [name for name in means if name != method]
     rival = min(rivals, key=means.__getitem__, default="")
-    against = paired(values[method], values[rival]) if rival and method in means else None
+    against = None
+    if rival and method in means:
+        known_logits = logits or {}
+        apart = differing(known_logits.get(method, {}), known_logits.get(rival, {}))
+        against = paired(values[method], values[rival], apart)
     return Standing(
         method=method,
         mean=own.mean if own else math.nan,
@@ -191,10 +227,10 @@ def _t_test(units: np.ndarray) -> Paired:
     error = float(units.std(ddof=1)) / math.sqrt(n)
     lower = int((units < 0).sum())
     if error == 0.0:
-        return Paired(mean, mean, mean, 1.0 if mean == 0 else 0.0, n, lower)
+        return Paired(mean, mean, mean, 1.0 if mean == 0 else 0.0, n, lower, error)
     half = float(stats.t.ppf(0.975, n - 1)) * error
     p_value = float(2 * stats.t.sf(abs(mean) / error, n - 1))
-    return Paired(mean, mean - half, mean + half, p_value, n, lower)
+    return Paired(mean, mean - half, mean + half, p_value, n, lower, error)
 
 
 def pooled(values: Iterable[float]) -> float:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import functools
-import importlib
-import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
+from simi_mailbox import calibrators
 from simi_mailbox.experiments import published
-from simi_mailbox.experiments.protocol import Run
+from simi_mailbox.experiments.oracle import ORACLE, SimiMailboxOracle
+from simi_mailbox.models.bank import RunKey
+from simi_mailbox.prior import leave_out
 from simi_mailbox.suggestions import unknown
 
 # Methods whose seed decides about k-means only: the published code fixes it.
-_FIXED_SEED = ("simi-mailbox", "simi-mailbox-paper", "simi-mailbox-oracle")
+_FIXED_SEED = ("simi-mailbox", "simi-mailbox-paper", ORACLE)
 
 NOTES = {
-    "simi-mailbox-oracle": "reads test labels",
+    ORACLE: "reads test labels",
     "simcalib": "our reading",
 }
 
@@ -39,51 +42,47 @@ class Method:
         """A method with overrides given as keywords."""
         return cls(name, tuple(sorted(overrides.items())))
 
-    def build(self, run: Run) -> Any:
-        """The unfitted calibrator for one run."""
-        calibrator = self._without_seed(run)
-        if _is_seeded(self, calibrator):
-            calibrator.set_params(seed=seed_of(run))
-        return calibrator
+    @classmethod
+    def as_shipped(cls, name: str, **overrides: Any) -> Method:
+        """A method with the defaults of its class, as users meet it, whatever was published."""
+        return cls.of(name, **{**_defaults(find(name)), **overrides})
 
-    def identity(self, run: Run) -> dict[str, Any]:
+    def __str__(self) -> str:
+        return self.name
+
+    def settings(self, run: RunKey) -> dict[str, Any]:
+        """All parameters on a run: defaults, published settings, then the overrides.
+
+        Whoever takes a prior gets the one learned without the run's graph and its relatives.
+        """
+        chosen = _defaults(find(self.name))
+        given = published.settings(self.name, run.dataset, run.backbone) | dict(self.overrides)
+        if "prior" in chosen and "prior" not in given:
+            given["prior"] = leave_out(run.dataset)
+        if "seed" in chosen and self.name not in _FIXED_SEED:
+            given.setdefault("seed", seed_of(run))
+        return {**chosen, **given}
+
+    def build(self, run: RunKey) -> Any:
+        """The unfitted calibrator for one run."""
+        return find(self.name)(**self.settings(run))
+
+    def identity(self, run: RunKey) -> dict[str, Any]:
         """What decides about this method's result on a run, in plain words and numbers."""
-        known = _identity(self, run.dataset, run.backbone)
-        seeded = {"seed": seed_of(run)} if known["seeded"] else {}
         return {
             "method": self.name,
-            "revision": known["revision"],
-            "settings": {**known["settings"], **seeded},
+            "revision": find(self.name).version + published.REVISED.get(self.name, 0),
+            "settings": {name: describe(value) for name, value in self.settings(run).items()},
         }
-
-    def _without_seed(self, run: Run) -> Any:
-        cls = find(self.name)
-        chosen = published.settings(self.name, run.dataset, run.backbone)
-        if "prior" in inspect.signature(cls).parameters:
-            prior = prior_for(run.dataset)
-            if prior is not None:
-                chosen["prior"] = prior
-        return cls(**{**chosen, **dict(self.overrides)})
-
-
-def _is_seeded(method: Method, calibrator: Any) -> bool:
-    if method.name in _FIXED_SEED or "seed" in dict(method.overrides):
-        return False
-    return "seed" in calibrator.get_params()
 
 
 @functools.cache
-def _identity(method: Method, dataset: str, backbone: str) -> dict[str, Any]:
-    """What all runs of a cell share; worked out once, because a table asks thousands of times."""
-    calibrator = method._without_seed(Run(dataset, backbone, ""))
-    return {
-        "revision": calibrator.version + published.REVISED.get(method.name, 0),
-        "settings": {name: describe(value) for name, value in calibrator.get_params().items()},
-        "seeded": _is_seeded(method, calibrator),
-    }
+def _defaults(cls: Any) -> Mapping[str, Any]:
+    """Worked out once for each class, because a table asks thousands of times."""
+    return MappingProxyType(cls().get_params())
 
 
-def seed_of(run: Run) -> int:
+def seed_of(run: RunKey) -> int:
     """Seed of whatever a method draws on a run: different for every run, the same for ever."""
     return run.init + 10 * (run.fold + 10 * run.split)
 
@@ -96,35 +95,16 @@ def names() -> list[str]:
     >>> "simi-mailbox-oracle" in names()
     True
     """
-    from simi_mailbox import calibrators
-    from simi_mailbox.experiments.oracle import ORACLE
-
     return [*calibrators.names(), ORACLE]
 
 
 def find(name: str) -> Any:
     """Class of a method by its name; an unknown name lists the choices."""
-    from simi_mailbox import calibrators
-    from simi_mailbox.experiments.oracle import ORACLE, SimiMailboxOracle
-
     if name == ORACLE:
         return SimiMailboxOracle
     if name in calibrators.names():
         return calibrators.get(name)
     raise ValueError(unknown("method", name, names()))
-
-
-def prior_for(dataset: str) -> Any:
-    """The prior learned without this graph and its relatives; None while there is none.
-
-    Every table leaves the graph it measures on, and all graphs of its family, out of the prior.
-    """
-    try:
-        prior = importlib.import_module("simi_mailbox.prior")
-    except ModuleNotFoundError:
-        return None
-    leave_out = getattr(prior, "leave_out", None)
-    return None if leave_out is None else leave_out(dataset)
 
 
 def describe(value: Any) -> Any:
@@ -133,8 +113,4 @@ def describe(value: Any) -> Any:
         return value
     if isinstance(value, list | tuple):
         return [describe(item) for item in value]
-    fingerprint = getattr(value, "fingerprint", None)
-    if fingerprint is not None:
-        text = fingerprint() if callable(fingerprint) else fingerprint
-        return f"{type(value).__name__}:{text}"
     return repr(value)

@@ -6,11 +6,11 @@ A block is what stands between two comments that begin a line::
     this is made, and lost when it is made again
     <!-- end -->
 
-First comes the kind (one of `blocks.KINDS`), then the table or tables, then what is shown of them:
-``methods``, ``datasets``, ``backbones``; all that is measured if nothing is said. ``x as y`` shows
-a table or a method x under the name y. A comment may take several lines. All other text is left
-alone, other comments among it, and so are markers inside a fence (three backticks or tildes): a
-page can show one. Nothing is read or written here: tables come from a function, pages are strings.
+First comes the kind (one of `page_blocks.KINDS`), then the table or tables, then what is shown of
+them: ``methods``, ``datasets``, ``backbones``; all that is measured if nothing is said. ``x as y``
+shows a table or a method x under the name y. A comment may take several lines. All other text is
+left alone, other comments among it, and so are markers inside a fence (three backticks or tildes):
+a page can show one. Nothing is read or written here: tables come from a function, pages are text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from simi_mailbox.experiments import render
-from simi_mailbox.experiments.blocks import KINDS, Shown
+from simi_mailbox.experiments.page_blocks import KINDS, Shown
 from simi_mailbox.experiments.tables.base import TableResult, choose
 
 Results = Callable[[str], TableResult]

@@ -4,27 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
-
-@dataclass(frozen=True, order=True)
-class Run:
-    """One trained backbone: the logits that all methods of a table are applied to."""
-
-    dataset: str
-    backbone: str
-    protocol: str
-    split: int = 0
-    fold: int = 0
-    init: int = 0
-
-    def identity(self) -> dict[str, Any]:
-        """The fields, as a part of a row's identity."""
-        return dict(vars(self))
-
-    def __str__(self) -> str:
-        where = f"{self.protocol} {self.split}.{self.fold}.{self.init}"
-        return f"{self.dataset}/{self.backbone} {where}"
+from simi_mailbox.models.bank import RunKey
 
 
 @dataclass(frozen=True)
@@ -71,7 +52,7 @@ def size_of(protocol: str, num_splits: int | None = None) -> Size:
 
 def runs(
     dataset: str, backbone: str, protocol: str, limit: int | None = None, size: Size | None = None
-) -> list[Run]:
+) -> list[RunKey]:
     """Runs of one cell of a table, in an order that spreads over splits first.
 
     Any number of first runs is then as good a sample as its number allows: runs of one split share
@@ -86,5 +67,5 @@ def runs(
         raise ValueError(f"runs={limit}: at least one run is needed")
     size = size or size_of(protocol)
     order = product(range(size.inits), range(size.folds), range(size.splits))
-    made = [Run(dataset, backbone, protocol, split, fold, init) for init, fold, split in order]
+    made = [RunKey(dataset, backbone, protocol, split, fold, init) for init, fold, split in order]
     return made[:limit]

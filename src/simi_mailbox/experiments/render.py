@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from simi_mailbox._extras import require
-from simi_mailbox.experiments import standings
+from simi_mailbox.experiments import ranking
 from simi_mailbox.experiments.tables.base import Line, TableResult, runs_per_cell
 
 SPREAD = "mean ± population std over runs."
@@ -17,7 +17,7 @@ DEVIATION = (
     "Δ: (measured − printed) in printed standard deviations; within ±1 the difference is noise."
 )
 FLOOR = "floor: the ECE that perfectly calibrated probabilities would show by chance."
-NOTHING = standings.NOTHING
+NOTHING = ranking.NOTHING
 WIDTH = 132
 _LATEX = str.maketrans(
     {
@@ -79,13 +79,13 @@ def terminal(result: TableResult, width: int | None = None) -> str:
     console = console_module.Console(file=stream, width=width or WIDTH, highlight=False)
     console.print(table)
     if result.standings:
-        judged = table_module.Table(title=standings.title(result), box=box.SIMPLE_HEAD)
-        for name in standings.HEADER:
+        judged = table_module.Table(title=ranking.title(result), box=box.SIMPLE_HEAD)
+        for name in ranking.HEADER:
             judged.add_column(name, overflow="fold")
-        for row in standings.cells(result):
+        for row in ranking.cells(result):
             judged.add_row(*(cell.replace("[", "\\[") for cell in row))
         console.print(judged)
-    for sentence in [*caption(result), *standings.sentences(result)]:
+    for sentence in [*caption(result), *ranking.sentences(result)]:
         console.print(sentence, markup=False)
     return stream.getvalue()
 
@@ -97,9 +97,9 @@ def markdown(result: TableResult) -> str:
     text += [f"Measured mean ± std{brackets}.", ""]
     text += grid([["graph", "backbone", *titles(result).values()], *_matrix(result)])
     if result.standings:
-        text += ["", f"## {standings.title(result)}", ""]
-        text += grid([list(standings.HEADER), *standings.cells(result)])
-        text += ["", *(f"* {sentence}" for sentence in standings.sentences(result))]
+        text += ["", f"## {ranking.title(result)}", ""]
+        text += grid([list(ranking.HEADER), *ranking.cells(result)])
+        text += ["", *(f"* {sentence}" for sentence in ranking.sentences(result))]
     text += ["", "## Cell by cell", ""]
     lines = [[line.dataset, line.backbone.upper(), *_cells(line, result)] for line in result.lines]
     text += grid([["graph", "backbone", *_header(result)], *lines])
@@ -282,7 +282,7 @@ def _against(line: Line, digits: int) -> str:
     if line.paired is None:
         return NOTHING
     found = line.paired
-    return f"{standings.difference(found, digits, star=True)} {found.lower}/{found.splits}"
+    return f"{ranking.difference(found, digits, star=True)} {found.lower}/{found.splits}"
 
 
 def _number(value: float | None, digits: int) -> str:

@@ -14,8 +14,8 @@ from typing import Any
 
 from simi_mailbox._extras import require
 from simi_mailbox.experiments.durations import Durations
-from simi_mailbox.experiments.outcome import Failure, Outcome, Unit
 from simi_mailbox.experiments.store import ResultStore
+from simi_mailbox.experiments.unit import Failure, Outcome, Unit
 
 Advance = Callable[[str, float], None]
 """Told after every unit: its label and its expected seconds."""

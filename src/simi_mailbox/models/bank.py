@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunKey:
-    """Which training is meant.
+    """Which training is meant: the logits that all methods of a table are applied to.
 
     Examples
     --------
@@ -47,12 +47,6 @@ class RunKey:
     split: int = 0
     fold: int = 0
     init: int = 0
-
-    def __post_init__(self) -> None:
-        if self.backbone not in BACKBONES:
-            raise ValueError(
-                f"unknown backbone {self.backbone!r}; choose one of {', '.join(BACKBONES)}"
-            )
 
     def __str__(self) -> str:
         place = f"s{self.split}-f{self.fold}-i{self.init}"
@@ -166,7 +160,11 @@ class LogitBank:
         self.root = Path(root) if root is not None else default_root()
 
     def path(self, key: RunKey, settings: Settings | None = None) -> Path:
-        """File of a run."""
+        """File of a run; an unknown backbone is an error."""
+        if key.backbone not in BACKBONES:
+            raise ValueError(
+                f"unknown backbone {key.backbone!r}; choose one of {', '.join(BACKBONES)}"
+            )
         settings = settings or settings_for(key.dataset)
         return self.root / f"{key}-{settings.digest()}.safetensors"
 

@@ -27,6 +27,16 @@ FAMILIES = {
 }
 
 
+def _plain(name: str) -> str:
+    kept = "".join(letter for letter in name.lower() if letter.isalnum())
+    return kept.removeprefix("ogbn")
+
+
+_GRAPHS = {graph: family for family, members in FAMILIES.items() for graph in members}
+_KNOWN = {_plain(name): family for name, family in _GRAPHS.items()}
+_KNOWN |= {_plain(family): family for family in FAMILIES}
+
+
 def family_of(name: str) -> str:
     """Family of a known dataset, or the family of that name; case, "-" and "_" do not matter.
 
@@ -37,12 +47,10 @@ def family_of(name: str) -> str:
     >>> family_of("Photo"), family_of("coauthor"), family_of("cora_ml")
     ('amazon', 'coauthor', 'cora')
     """
-    graphs = {graph: family for family, members in FAMILIES.items() for graph in members}
-    known = {_plain(graph): family for graph, family in graphs.items()}
-    known |= {_plain(family): family for family in FAMILIES}
-    if _plain(name) in known:
-        return known[_plain(name)]
-    raise ValueError(unknown("dataset", name, graphs))
+    family = _KNOWN.get(_plain(name))
+    if family is None:
+        raise ValueError(unknown("dataset", name, _GRAPHS))
+    return family
 
 
 def relatives(name: str) -> tuple[str, ...]:
@@ -54,8 +62,3 @@ def relatives(name: str) -> tuple[str, ...]:
     ('Cora', 'CoraFull', 'CoraML')
     """
     return FAMILIES[family_of(name)]
-
-
-def _plain(name: str) -> str:
-    kept = "".join(letter for letter in name.lower() if letter.isalnum())
-    return kept.removeprefix("ogbn")

@@ -166,7 +166,7 @@ def leave_out(dataset: str) -> str:
     >>> leave_out("CoraFull").split("without ")[1]
     'cora'
     """
-    return f"{LEARNED}@{digest(_text())} without {family_of(dataset)}"
+    return f"{LEARNED}@{_shipped()} without {family_of(dataset)}"
 
 
 def resolve(prior: str | os.PathLike[str]) -> Prior:
@@ -182,7 +182,7 @@ def resolve(prior: str | os.PathLike[str]) -> Prior:
     name = _NAME.fullmatch(os.fspath(prior))
     if name is None:
         return read(prior).prior()
-    pinned, now = name["digest"], digest(_text())
+    pinned, now = name["digest"], _shipped()
     if pinned is not None and pinned != now:
         raise ValueError(
             f"{os.fspath(prior)!r} names an older or newer shipped prior than this package's "
@@ -195,6 +195,11 @@ def resolve(prior: str | os.PathLike[str]) -> Prior:
 def _part(family: str | None) -> Prior:
     whole = corpus()
     return (whole if family is None else whole.without(family)).prior()
+
+
+@functools.cache
+def _shipped() -> str:
+    return digest(_text())
 
 
 @functools.cache

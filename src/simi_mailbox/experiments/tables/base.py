@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from simi_mailbox.experiments.compare import Paired, Standing, Summary
-from simi_mailbox.experiments.outcome import Unit
+from simi_mailbox.experiments.compare import (
+    Paired,
+    Place,
+    Standing,
+    Summary,
+    differing,
+    paired,
+    pooled,
+    standing,
+    summarise,
+)
 from simi_mailbox.experiments.printed import Printed
 from simi_mailbox.experiments.store import ResultStore
-from simi_mailbox.experiments.words import counted
+from simi_mailbox.experiments.unit import Unit
 from simi_mailbox.suggestions import unknown
+
+FEWEST_RUNS = 15
+"""Runs below which no method is called best, tied or behind: five splits of three folds."""
+
+SEEDS_ARE_UNITS = (
+    "All runs of a cell share one split and differ in their seed; the unit of the comparison "
+    "against the baseline is here the seed, so its interval says nothing about other splits."
+)
 
 
 @dataclass(frozen=True)
@@ -88,8 +106,35 @@ class TableResult:
         return None
 
 
+@dataclass(frozen=True)
+class Cell:
+    """One line of a table and the rows it is the mean of.
+
+    Parameters
+    ----------
+    dataset, backbone, method
+        As shown.
+    keys
+        Key of the row of every run.
+    printed
+        The paper's number, if it has one.
+    note
+        Shown beside the method.
+    metric
+        Which number of a row, where it is not the table's.
+    """
+
+    dataset: str
+    backbone: str
+    method: str
+    keys: Mapping[Place, str]
+    printed: Printed | None = None
+    note: str = ""
+    metric: str | None = None
+
+
 class Table(ABC):
-    """A table of the paper.
+    """A table of the paper: work to be done, and cells made of the rows that are there.
 
     Attributes
     ----------
@@ -97,12 +142,29 @@ class Table(ABC):
         Name on the command line, and what it shows in a few words.
     datasets, backbones, methods
         What it can be restricted to.
+    metric, unit, digits
+        Which number of a row; "percent" multiplies by 100.
+    baseline
+        Method that the others are compared with.
+    judged
+        Method that is held against all others, setting by setting; None for none.
+    caption
+        Sentences on what is shown.
+    notes
+        Sentences on the comparison with the baseline and on the remarks, for where these stand.
     """
 
     name: str
     shows: str
     datasets: tuple[str, ...]
     backbones: tuple[str, ...]
+    metric: str = "ece"
+    unit: str = "percent"
+    digits: int = 2
+    baseline: str | None = None
+    judged: str | None = None
+    caption: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     @abstractmethod
@@ -118,8 +180,50 @@ class Table(ABC):
         """The work behind the selected part of the table."""
 
     @abstractmethod
+    def cells(self, selection: Selection) -> list[Cell]:
+        """Lines of the selected part of the table."""
+
     def result(self, store: ResultStore, selection: Selection) -> TableResult:
         """The selected part of the table, as far as its rows are in the store."""
+        settings: dict[tuple[str, str], dict[str, _Sample]] = {}
+        for cell in self.cells(selection):
+            setting = settings.setdefault((cell.dataset, cell.backbone), {})
+            setting[cell.method] = self._sample(store, cell)
+        lines = [line for samples in settings.values() for line in self._lines(samples)]
+        standings = {
+            place: self._standing(samples)
+            for place, samples in settings.items()
+            if self.judged in samples
+        }
+        apart = [
+            f"{name} on {dataset} {backbone.upper()} ({counted(len(places), 'run')})"
+            for (dataset, backbone), samples in settings.items()
+            for name, places in self._apart(samples).items()
+        ]
+        others = f"Measured on other logits than {self.baseline}, and not compared: "
+        return TableResult(
+            self.name,
+            self.shows,
+            self.unit,
+            self.digits,
+            self.baseline,
+            tuple(lines),
+            self.captions(lines),
+            standings,
+            remarks=(
+                *([f"{others}{'; '.join(apart)}."] if apart else []),
+                *self.notes,
+                *self.remarks(store, selection),
+            ),
+        )
+
+    def captions(self, lines: Sequence[Line]) -> tuple[str, ...]:
+        """Sentences below the table."""
+        return self.caption
+
+    def remarks(self, store: ResultStore, selection: Selection) -> list[str]:
+        """Sentences on single cells that depend on what was measured."""
+        return []
 
     def check(self, selection: Selection) -> Selection:
         """The selection with names as the table spells them; unknown names list the choices."""
@@ -129,6 +233,82 @@ class Table(ABC):
             choose("method", selection.methods, self.methods),
             selection.runs,
         )
+
+    def _sample(self, store: ResultStore, cell: Cell) -> _Sample:
+        rows = {place: store[key] for place, key in cell.keys.items() if key in store}
+        metric = cell.metric or self.metric
+        scale = 100.0 if self.unit in ("percent", "x100") else 1.0
+        floors = [_number(row.get("noise_floor", {}).get("mean")) for row in rows.values()]
+        floor = scale * pooled(floors) if metric == "ece" else math.nan
+        return _Sample(
+            cell,
+            {place: scale * _number(row["metrics"].get(metric)) for place, row in rows.items()},
+            {place: row["logits"] for place, row in rows.items() if "logits" in row},
+            None if math.isnan(floor) else floor,
+        )
+
+    def _lines(self, samples: Mapping[str, _Sample]) -> list[Line]:
+        base = samples.get(self.baseline or "")
+        apart = self._apart(samples)
+        return [
+            Line(
+                sample.cell.dataset,
+                sample.cell.backbone,
+                name,
+                summarise(sample.values),
+                sample.cell.printed,
+                sample.floor,
+                None
+                if base is None or sample is base
+                else paired(sample.values, base.values, apart.get(name, ())),
+                sample.cell.note,
+            )
+            for name, sample in samples.items()
+        ]
+
+    def _apart(self, samples: Mapping[str, _Sample]) -> dict[str, set[Place]]:
+        """By method, its runs that were measured on other logits than the baseline's."""
+        base = samples.get(self.baseline or "")
+        found = {
+            name: differing(sample.logits, base.logits) if base else set()
+            for name, sample in samples.items()
+        }
+        return {name: places for name, places in found.items() if places}
+
+    def _standing(self, samples: Mapping[str, _Sample]) -> Standing:
+        """Of the judged method among those shown; a method must have all runs to be a rival."""
+        assert self.judged is not None
+        return standing(
+            self.judged,
+            {name: sample.values for name, sample in samples.items()},
+            least=max(len(samples[self.judged].cell.keys), FEWEST_RUNS),
+            logits={name: sample.logits for name, sample in samples.items()},
+        )
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """What the rows of a cell say, by run."""
+
+    cell: Cell
+    values: Mapping[Place, float]
+    logits: Mapping[Place, str]
+    floor: float | None
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things, in words.
+
+    Examples
+    --------
+    >>> counted(1, "run"), counted(2, "run"), counted(0, "run")
+    ('1 run', '2 runs', '0 runs')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def runs_per_cell(lines: Iterable[Line]) -> str:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from simi_mailbox.experiments.methods import Method
 from simi_mailbox.experiments.protocol import Size
 from simi_mailbox.experiments.tables.calibration import CalibrationTable, Column
-from simi_mailbox.experiments.tables.registry import register
 
 HOMOPHILOUS = (
     "Cora", "Citeseer", "Pubmed", "Computers", "Photo", "CS", "Physics", "CoraFull",
@@ -97,6 +96,27 @@ def _curve(method: str, parameter: str, symbol: str, values: tuple[int, ...]) ->
     ]
 
 
+SENSITIVITY = CalibrationTable(
+    name="sensitivity",
+    shows="ECE over the number of groups N and the weight λ",
+    datasets=HOMOPHILOUS[:4],
+    backbones=("gcn",),
+    columns=(
+        PLAIN[1],
+        *(
+            column
+            for method in ("simi-mailbox-paper", "simi-mailbox-oracle")
+            for column in (
+                *_curve(method, "n_groups", "N", _GROUPS),
+                *_curve(method, "penalty", "λ", _WEIGHTS),
+            )
+        ),
+        *_curve("simi-mailbox", "n_groups", "N", _GROUPS),
+    ),
+    default_runs=FEW_RUNS,
+    caption=("λ = 50 where N varies, N = 15 where λ varies.",),
+)
+
 TABLES = (
     TABLE1,
     CalibrationTable(
@@ -108,7 +128,7 @@ TABLES = (
         unit="x100",
         digits=3,
         default_runs=FEW_RUNS,
-        measure="variance",
+        quantity="variance",
         baseline="confidence",
         caption=("Variance × 100 of the uncalibrated model's calibration error; 10 × 10 bins.",),
     ),
@@ -180,26 +200,7 @@ TABLES = (
         default_runs=FEW_RUNS,
         caption=(FIXED,),
     ),
-    CalibrationTable(
-        name="sensitivity",
-        shows="ECE over the number of groups N and the weight λ",
-        datasets=HOMOPHILOUS[:4],
-        backbones=("gcn",),
-        columns=(
-            PLAIN[1],
-            *(
-                column
-                for method in ("simi-mailbox-paper", "simi-mailbox-oracle")
-                for column in (
-                    *_curve(method, "n_groups", "N", _GROUPS),
-                    *_curve(method, "penalty", "λ", _WEIGHTS),
-                )
-            ),
-            *_curve("simi-mailbox", "n_groups", "N", _GROUPS),
-        ),
-        default_runs=FEW_RUNS,
-        caption=("λ = 50 where N varies, N = 15 where λ varies.",),
-    ),
+    SENSITIVITY,
     _heterophilous(
         "het1",
         "the heterophilous graphs of Geom-GCN",
@@ -227,6 +228,3 @@ TABLES = (
     _other_metric("nll", "nll", "negative log-likelihood", "nats", 4),
     _other_metric("brier", "brier", "Brier score", "raw", 4),
 )
-
-for _table in TABLES:
-    register(_table)

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import functools
 import time
-import traceback
-from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from simi_mailbox._arrays import Ints
 from simi_mailbox.experiments import printed
 from simi_mailbox.experiments.calibration import versions
-from simi_mailbox.experiments.compare import summarise
 from simi_mailbox.experiments.durations import Durations
-from simi_mailbox.experiments.large import SIZES, LargeProblem, make_large
-from simi_mailbox.experiments.methods import Method, describe, find, names
-from simi_mailbox.experiments.outcome import Failure, Outcome, Unit
-from simi_mailbox.experiments.store import ResultStore, Row, row_key
-from simi_mailbox.experiments.tables.base import Line, Selection, Table, TableResult, selected
-from simi_mailbox.experiments.tables.registry import register
+from simi_mailbox.experiments.logits import digest
+from simi_mailbox.experiments.methods import Method, describe, find
+from simi_mailbox.experiments.printed import Printed
+from simi_mailbox.experiments.store import Row
+from simi_mailbox.experiments.tables.base import Cell, Selection, Table, selected
+from simi_mailbox.experiments.unit import Unit
+from simi_mailbox.graph import Graph
 
 # Methods that stop after 100 epochs without progress cannot stop before epoch 101. Their first
 # epochs are timed, and the least time of a whole fit follows from them.
@@ -38,24 +39,92 @@ _EXPECTED = {"temperature": 1.0, "simi-mailbox": 3.0, "simi-mailbox-paper": 4.0,
 
 
 @dataclass(frozen=True)
+class LargeSize:
+    """Counts of a graph; ``entries`` counts both directions of every edge."""
+
+    nodes: int
+    entries: int
+    classes: int
+    train: int
+    val: int
+
+
+# Nodes, entries and classes as published; splits of OGB and of GraphSAINT.
+SIZES = {
+    "Arxiv": LargeSize(169_343, 2_315_598, 40, 90_941, 29_799),
+    "Reddit2": LargeSize(232_965, 23_213_838, 41, 153_932, 23_699),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class LargeProblem:
+    """Logits and labels on a random graph with communities."""
+
+    graph: Graph
+    logits: npt.NDArray[np.float32]
+    y: Ints
+    train: Ints
+    val: Ints
+
+
+def make_large(size: LargeSize, *, seed: int = 0, homophily: float = 0.7) -> LargeProblem:
+    """Draw a graph of exactly this size, with logits of about 70 % accuracy.
+
+    Values do not matter for time, but neighbours that mostly agree and confidences that spread do
+    a little, because they decide how groups and temperatures come out.
+
+    Examples
+    --------
+    >>> problem = make_large(LargeSize(200, 1000, 5, 100, 50))
+    >>> problem.graph.num_entries, problem.logits.shape, len(problem.val)
+    (1000, (200, 5), 50)
+    """
+    rng = np.random.default_rng(seed)
+    y = rng.integers(size.classes, size=size.nodes)
+    graph = Graph.from_edges(_edges(size, y, homophily, rng), num_nodes=size.nodes)
+    logits = rng.standard_normal((size.nodes, size.classes), dtype=np.float32)
+    logits[np.arange(size.nodes), y] += rng.gamma(3.0, 1.2, size.nodes).astype(np.float32)
+    order = rng.permutation(size.nodes)
+    train = np.sort(order[: size.train])
+    val = np.sort(order[size.train : size.train + size.val])
+    return LargeProblem(graph, logits, y, train, val)
+
+
+def _edges(size: LargeSize, y: Ints, homophily: float, rng: np.random.Generator) -> Ints:
+    wanted = size.entries // 2
+    by_class = np.argsort(y, kind="stable")
+    start = np.searchsorted(y[by_class], np.arange(size.classes + 1))
+    codes = np.empty(0, dtype=np.int64)
+    while codes.size < wanted:
+        count = int((wanted - codes.size) * 1.1) + 100
+        a = rng.integers(size.nodes, size=count)
+        low, high = start[y[a]], start[y[a] + 1]
+        mates = by_class[low + (rng.random(count) * (high - low)).astype(np.int64)]
+        b = np.where(rng.random(count) < homophily, mates, rng.integers(size.nodes, size=count))
+        new = np.minimum(a, b) * size.nodes + np.maximum(a, b)
+        codes = np.unique(np.concatenate([codes, new[a != b]]))
+    codes = rng.permutation(codes)[:wanted]
+    return np.stack([codes // size.nodes, codes % size.nodes])
+
+
+@dataclass(frozen=True)
 class TimingUnit(Unit):
-    """Fit one method on a synthetic graph and take the time.
+    """Fit methods on a synthetic graph and take the time; an item is a method and its repeat.
 
     Processor time is taken: with one thread it is the wall-clock time of an idle machine, and other
     work on the machine does not disturb it.
     """
 
     size: str
-    method: str
-    repeat: int = 0
+    items: tuple[tuple[str, int], ...]
 
     @property
     def label(self) -> str:
-        return f"{self.size} size: {self.method}, repeat {self.repeat}"
+        return f"{self.size} size"
 
-    def identity(self) -> dict[str, Any]:
-        """Everything that decides about the row."""
-        method = _METHODS[self.method][0]
+    def identity(self, item: tuple[str, int]) -> dict[str, Any]:
+        label, repeat = item
+        method = _METHODS[label][0]
         calibrator = find(method.name)(**dict(method.overrides))
         return {
             "task": "timing",
@@ -65,112 +134,97 @@ class TimingUnit(Unit):
             "settings": {k: describe(v) for k, v in calibrator.get_params().items()},
             "split": 0,
             "fold": 0,
-            "init": self.repeat,
+            "init": repeat,
         }
 
-    def keys(self) -> list[str]:
-        return [row_key(self.identity())]
-
-    def pending(self, done: Container[str]) -> TimingUnit | None:
-        return None if self.keys()[0] in done else self
-
     def seconds(self, durations: Durations) -> float:
-        scale = SIZES[self.size].entries / SIZES["Arxiv"].entries
-        return 5.0 + _EXPECTED.get(self.method, 180.0) * max(1.0, scale / 2)
+        scale = max(1.0, SIZES[self.size].entries / SIZES["Arxiv"].entries / 2)
+        return 5.0 + sum(_EXPECTED.get(label, 180.0) * scale for label, _ in self.items)
 
-    def execute(self, skip: Callable[[str], bool]) -> Iterator[Outcome]:
-        identity = self.identity()
-        if skip(row_key(identity)):
-            return
-        try:
-            yield {"key": row_key(identity), **identity, **self._measure(problem(self.size))}
-        except Exception as error:
-            words = f"{type(error).__name__}: {error}"
-            yield Failure(self.label, words, traceback.format_exc())
+    def prepare(self) -> LargeProblem:
+        return make_large(SIZES[self.size])
 
-    def _measure(self, given: LargeProblem) -> Row:
-        method = _METHODS[self.method][0]
+    def measure(self, item: tuple[str, int], prepared: LargeProblem) -> Row:
+        method = _METHODS[item[0]][0]
+        metrics = {}
         if method.name in _BY_EPOCH:
-            few, more = (self._fit(method, given, epochs) for epochs in (1, 1 + TIMED_EPOCHS))
+            few, more = (_fit(method, prepared, epochs) for epochs in (1, 1 + TIMED_EPOCHS))
             epoch = (more - few) / TIMED_EPOCHS
             if epoch <= 0:  # too small a graph to tell: count the preparation as epochs
                 epoch = more / (1 + TIMED_EPOCHS)
             seconds = few + (FEWEST_EPOCHS - 1) * epoch
-            return self._row(seconds, {"epoch": epoch, "epochs": float(FEWEST_EPOCHS)})
-        return self._row(self._fit(method, given, None), {})
-
-    def _fit(self, method: Method, given: LargeProblem, epochs: int | None) -> float:
-        overrides = dict(method.overrides) | ({} if epochs is None else {"epochs": epochs})
-        calibrator = find(method.name)(**overrides)
-        inputs = {"graph": given.graph} if "graph" in calibrator.needs else {}
-        stops = epochs is not None or overrides.get("solver") == "adam"
-        holdout = given.train if stops else None
-        started = time.process_time()
-        calibrator.fit(given.logits, given.y, mask=given.val, holdout_mask=holdout, **inputs)
-        return time.process_time() - started
-
-    def _row(self, seconds: float, extra: dict[str, float]) -> Row:
-        metrics = {"seconds": round(seconds, 4), **{k: round(v, 4) for k, v in extra.items()}}
-        return {"metrics": metrics, "seconds": {"fit": round(seconds, 4)}, "versions": versions()}
+            metrics = {"epoch": round(epoch, 4), "epochs": float(FEWEST_EPOCHS)}
+        else:
+            seconds = _fit(method, prepared, None)
+        return {
+            "metrics": {"seconds": round(seconds, 4), **metrics},
+            "seconds": {"fit": round(seconds, 4)},
+            "logits": digest(prepared.logits),
+            "versions": versions(),
+        }
 
 
-@dataclass(frozen=True)
+def _fit(method: Method, given: LargeProblem, epochs: int | None) -> float:
+    overrides = dict(method.overrides) | ({} if epochs is None else {"epochs": epochs})
+    calibrator = find(method.name)(**overrides)
+    inputs = {"graph": given.graph} if "graph" in calibrator.needs else {}
+    stops = epochs is not None or overrides.get("solver") == "adam"
+    holdout = given.train if stops else None
+    started = time.process_time()
+    calibrator.fit(given.logits, given.y, mask=given.val, holdout_mask=holdout, **inputs)
+    return time.process_time() - started
+
+
 class TimingTable(Table):
     """Fitting time of calibrators, in seconds on one core of this machine."""
 
-    name: str = "t2b"
-    shows: str = "large graphs: fitting time, on synthetic graphs of exactly their size"
-    datasets: tuple[str, ...] = tuple(SIZES)
-    backbones: tuple[str, ...] = ("synthetic",)
-    default_runs: int = 3
+    name = "t2b"
+    shows = "large graphs: fitting time, on synthetic graphs of exactly their size"
+    datasets = tuple(SIZES)
+    backbones = ("synthetic",)
+    metric = unit = "seconds"
+    default_runs = 3
+    caption = (
+        "Measured: processor time with one torch thread, random logits on a random graph with "
+        "communities. Printed: the paper's GCN rows, on a GPU (RTX 2080 Ti or 3090 Ti); not the "
+        "same machine, so only the order can be compared.",
+        f"CaGCN and GATS: the time of one epoch is measured over {TIMED_EPOCHS} epochs; no fit "
+        f"can stop before epoch {FEWEST_EPOCHS} (patience 100), and the time of that many epochs "
+        "is shown.",
+    )
 
     @property
     def methods(self) -> tuple[str, ...]:
-        known = names()
-        return tuple(label for label, (method, _) in _METHODS.items() if method.name in known)
+        return tuple(_METHODS)
 
     def needs(self) -> tuple[str, ...]:
         return ()
 
     def units(self, selection: Selection) -> list[Unit]:
-        return [
-            TimingUnit(size, method, repeat)
-            for size in selected(selection.datasets, self.datasets)
-            for repeat in range(selection.runs or self.default_runs)
-            for method in selected(selection.methods, self.methods)
-        ]
+        repeats = range(selection.runs or self.default_runs)
+        chosen = selected(selection.methods, self.methods)
+        items = tuple((method, repeat) for repeat in repeats for method in chosen)
+        return [TimingUnit(size, items) for size in selected(selection.datasets, self.datasets)]
 
-    def result(self, store: ResultStore, selection: Selection) -> TableResult:
-        cells = printed.cells(self.name)
-        rows: dict[tuple[str, str], dict[tuple[int, int, int], float]] = {}
+    def cells(self, selection: Selection) -> list[Cell]:
+        numbers = printed.cells(self.name)
+        cells = []
         for unit in self.units(selection):
             assert isinstance(unit, TimingUnit)
-            values = rows.setdefault((unit.size, unit.method), {})
-            key = unit.keys()[0]
-            if key in store:
-                values[0, 0, unit.repeat] = float(store[key]["metrics"]["seconds"])
-        lines = []
-        for (size, method), values in rows.items():
-            line = Line(f"{size} size", "synthetic", method, summarise(values))
-            shown = cells.get((size, "gcn", _METHODS[method][1] or ""))
-            note = "least possible" if method in _BY_EPOCH else ""
-            lines.append(replace(line, printed=shown and replace(shown, std=None), note=note))
-        return TableResult(self.name, self.shows, "seconds", 2, None, tuple(lines), _CAPTION)
+            for method in selected(selection.methods, self.methods):
+                keys = {(0, 0, item[1]): unit.key(item) for item in unit.items if item[0] == method}
+                shown = numbers.get((unit.size, "gcn", _METHODS[method][1] or ""))
+                cells.append(
+                    Cell(
+                        unit.label,
+                        "synthetic",
+                        method,
+                        keys,
+                        shown and Printed(shown.mean, None),
+                        "least possible" if method in _BY_EPOCH else "",
+                    )
+                )
+        return cells
 
 
-_CAPTION = (
-    "Measured: processor time with one torch thread, random logits on a random graph with "
-    "communities. Printed: the paper's GCN rows, on a GPU (RTX 2080 Ti or 3090 Ti); not the same "
-    "machine, so only the order can be compared.",
-    f"CaGCN and GATS: the time of one epoch is measured over {TIMED_EPOCHS} epochs; no fit can "
-    f"stop before epoch {FEWEST_EPOCHS} (patience 100), and the time of that many epochs is shown.",
-)
-
-
-@functools.lru_cache(maxsize=1)
-def problem(size: str) -> LargeProblem:
-    """The synthetic graph of one size; the last one stays in memory."""
-    return make_large(SIZES[size])
-
-
-register(TimingTable())
+TABLES = (TimingTable(),)

@@ -14,7 +14,7 @@ from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.models import Settings
 from simi_mailbox.selftraining import self_train
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[1] / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import time
-import traceback
 import warnings
-from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 import torch
 
+from simi_mailbox import metrics
 from simi_mailbox._arrays import Ints
 from simi_mailbox.data import NodeDataset, Split, load, make_split
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.experiments import printed
 from simi_mailbox.experiments.calibration import versions
-from simi_mailbox.experiments.downstream.grid import SEEDS_ARE_UNITS, Cell, GridTable
-from simi_mailbox.experiments.downstream.keep import kept
 from simi_mailbox.experiments.durations import Durations
-from simi_mailbox.experiments.logits import graph_size
+from simi_mailbox.experiments.logits import digest, graph_size
 from simi_mailbox.experiments.methods import Method
-from simi_mailbox.experiments.outcome import Failure, Outcome, Unit
-from simi_mailbox.experiments.protocol import Run
-from simi_mailbox.experiments.store import ResultStore, row_key
-from simi_mailbox.experiments.tables.base import Selection, selected
-from simi_mailbox.experiments.tables.registry import register
-from simi_mailbox.experiments.words import counted
+from simi_mailbox.experiments.model_cache import kept
+from simi_mailbox.experiments.store import ResultStore, Row
+from simi_mailbox.experiments.tables.base import (
+    SEEDS_ARE_UNITS,
+    Cell,
+    Selection,
+    Table,
+    counted,
+    selected,
+)
+from simi_mailbox.experiments.unit import Unit
+from simi_mailbox.models.bank import RunKey
 from simi_mailbox.models.settings import Settings
-from simi_mailbox.selftraining import SelfTraining, Stage, self_train
+from simi_mailbox.models.training import train
+from simi_mailbox.selftraining import Stage, self_train
 
 # (stages, threshold) by backbone, labels per class and graph: those of BUPT-GAMMA/CaGCN @6c42db0,
 # which its authors tuned for CaGCN. They are not tuned again for any other method.
@@ -81,21 +84,20 @@ def backbone_settings(backbone: str, dataset: str) -> Settings:
 class SelfTrainingUnit(Unit):
     """Self-training of one backbone with one seed, once for each way of measuring confidence."""
 
-    run: Run
-    columns: tuple[str, ...]
+    run: RunKey
+    items: tuple[str, ...]
 
     @property
     def label(self) -> str:
         return f"self-training {self.run}"
 
-    def identity(self, column: str) -> dict[str, Any]:
-        """Everything that decides about one row."""
+    def identity(self, item: str) -> dict[str, Any]:
         base = {
             "experiment": "self-training",
-            **self.run.identity(),
+            **asdict(self.run),
             "backbone_settings": self._settings.digest(),
         }
-        name, _ = COLUMNS[column]
+        name, _ = COLUMNS[item]
         if name is None:
             return {**base, "method": "plain"}
         stages, threshold = self._plan
@@ -106,35 +108,16 @@ class SelfTrainingUnit(Unit):
             "threshold": threshold,
         }
 
-    def key(self, column: str) -> str:
-        """Key of one row."""
-        return row_key(self.identity(column))
-
-    def keys(self) -> list[str]:
-        return [self.key(column) for column in self.columns]
-
-    def pending(self, done: Container[str]) -> SelfTrainingUnit | None:
-        left = tuple(column for column in self.columns if self.key(column) not in done)
-        return replace(self, columns=left) if left else None
-
     def seconds(self, durations: Durations) -> float:
         once = durations.training(self.run.dataset, self.run.backbone, graph_size(self.run.dataset))
-        stages = sum(1 if COLUMNS[c][0] is None else self._plan[0] - 1 for c in self.columns)
+        stages = sum(1 if COLUMNS[item][0] is None else self._plan[0] - 1 for item in self.items)
         return once * max(1, stages)
 
     def ready(self) -> bool:
         return False
 
-    def execute(self, skip: Callable[[str], bool]) -> Iterator[Outcome]:
-        for column in self.columns:
-            identity = self.identity(column)
-            if skip(row_key(identity)):
-                continue
-            try:
-                yield {"key": row_key(identity), **identity, **self._measure(column)}
-            except Exception as error:
-                label = f"{self.label}: {column}"
-                yield Failure(label, f"{type(error).__name__}: {error}", traceback.format_exc())
+    def prepare(self) -> NodeDataset:
+        return load(self.run.dataset)
 
     @property
     def _settings(self) -> Settings:
@@ -144,40 +127,48 @@ class SelfTrainingUnit(Unit):
     def _plan(self) -> tuple[int, float]:
         return PLANS[self.run.backbone, rate_of(self.run)][self.run.dataset]
 
-    def _measure(self, column: str) -> dict[str, Any]:
-        name, _ = COLUMNS[column]
+    def measure(self, item: str, prepared: NodeDataset) -> Row:
+        name, _ = COLUMNS[item]
         stages, threshold = (1, 0.5) if name is None else self._plan
-        dataset = _load(self.run.dataset)
+        split = make_split(prepared, self.run.protocol)
+        trained: list[torch.Tensor] = []
+
+        def backbone(y: Ints, split: Split, seed: int) -> torch.Tensor:
+            trained.append(_train(self.run, self._settings, prepared, y, split, seed))
+            return trained[-1]
+
         started = time.perf_counter()
         with warnings.catch_warnings():  # the row tells what happened in every stage
             warnings.filterwarnings("ignore", "self-training: ", CalibrationWarning)
             result = self_train(
-                dataset.x,
-                dataset.graph,
-                dataset.y,
-                make_split(dataset, self.run.protocol),
-                backbone=functools.partial(_train, self.run, self._settings),
+                prepared.x,
+                prepared.graph,
+                prepared.y,
+                split,
+                backbone=backbone,
                 calibrator=None if name is None else Method.of(name).build(self.run),
                 stages=stages,
                 threshold=threshold,
-                num_classes=dataset.num_classes,
+                num_classes=prepared.num_classes,
                 seed=self.run.init,
-                truth=dataset.y,
+                truth=prepared.y,
             )
+        error = metrics.ece(result.probs[split.test], prepared.y[split.test])
         return {
             "metrics": {
                 "accuracy": result.test_accuracy,
                 "val_accuracy": result.stages[-1].val_accuracy,
             },
             "stage_records": [_plain(stage) for stage in result.stages],
-            "probs": _calibration(result, dataset, make_split(dataset, self.run.protocol)),
+            "probs": {"ece": round(error, 8)},  # of the last stage
             "seconds": {"total": round(time.perf_counter() - started, 3)},
             "seed": self.run.init,
+            "logits": digest(trained[0]),  # of the first stage, which all columns share
             "versions": versions(),
         }
 
 
-def rate_of(run: Run) -> int:
+def rate_of(run: RunKey) -> int:
     """Labels per class of a run's protocol ("rate20" → 20)."""
     return int(run.protocol.removeprefix("rate"))
 
@@ -192,26 +183,13 @@ def _plain(stage: Stage) -> dict[str, Any]:
     }
 
 
-def _calibration(result: SelfTraining, dataset: NodeDataset, split: Split) -> dict[str, float]:
-    """ECE of the last stage's probabilities on the test nodes."""
-    from simi_mailbox import metrics
-
-    return {"ece": round(metrics.ece(result.probs[split.test], dataset.y[split.test]), 8)}
-
-
-@functools.lru_cache(maxsize=2)
-def _load(name: str) -> NodeDataset:
-    return load(name)
-
-
-def _train(run: Run, settings: Settings, y: Ints, split: Split, seed: int) -> torch.Tensor:
+def _train(
+    run: RunKey, settings: Settings, dataset: NodeDataset, y: Ints, split: Split, seed: int
+) -> torch.Tensor:
     """Train one stage; stages that several columns share are trained once and kept."""
-    from simi_mailbox.models.training import train
-
-    dataset = _load(run.dataset)
     labels = np.where(y >= 0, y, 0)
-    digest = hashlib.sha256(split.train.tobytes() + labels[split.train].tobytes()).hexdigest()
-    identity = {**run.identity(), "settings": settings.digest(), "seed": seed, "labels": digest}
+    seen = hashlib.sha256(split.train.tobytes() + labels[split.train].tobytes()).hexdigest()
+    identity = {**asdict(run), "settings": settings.digest(), "seed": seed, "labels": seen}
 
     def make() -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         blind = replace(dataset, y=labels)
@@ -222,7 +200,7 @@ def _train(run: Run, settings: Settings, y: Ints, split: Split, seed: int) -> to
     return tensors["logits"]
 
 
-class SelfTrainingTable(GridTable):
+class SelfTrainingTable(Table):
     """Test accuracy after self-training, by label rate and by how confidence was measured."""
 
     metric = "accuracy"
@@ -261,9 +239,7 @@ class SelfTrainingTable(GridTable):
         for runs in self._groups(selection):
             dataset, backbone, rate = runs[0].dataset, runs[0].backbone, rate_of(runs[0])
             for column in selected(selection.methods, self.methods):
-                keys = {
-                    (run.init, 0, 0): SelfTrainingUnit(run, (column,)).key(column) for run in runs
-                }
+                keys = {(run.init, 0, 0): SelfTrainingUnit(run, ()).key(column) for run in runs}
                 shown = numbers.get((dataset, backbone, COLUMNS[column][1] or "", str(rate)))
                 cells.append(Cell(f"{dataset} {rate}", backbone, column, keys, shown))
         return cells
@@ -278,11 +254,11 @@ class SelfTrainingTable(GridTable):
                 remarks.append(f"{cell.dataset}, {cell.method}, {made}: {stages}")
         return remarks
 
-    def _groups(self, selection: Selection) -> list[list[Run]]:
+    def _groups(self, selection: Selection) -> list[list[RunKey]]:
         """Runs of every (rate, graph); low rates first, so that the first rows tell most."""
         count = SEEDS if selection.runs is None else selection.runs
         return [
-            [Run(dataset, backbone, f"rate{rate}", init=seed) for seed in range(count)]
+            [RunKey(dataset, backbone, f"rate{rate}", init=seed) for seed in range(count)]
             for rate in RATES
             for dataset in selected(selection.datasets, self.datasets)
             for backbone in selected(selection.backbones, self.backbones)
@@ -306,5 +282,4 @@ def _stages(records: list[list[dict[str, Any]]]) -> str:
     return " → ".join(parts) + "."
 
 
-GCN_TABLE = register(SelfTrainingTable("gcn"))
-GAT_TABLE = register(SelfTrainingTable("gat"))
+TABLES = (SelfTrainingTable("gcn"), SelfTrainingTable("gat"))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import traceback
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -14,16 +11,11 @@ import torch
 
 from simi_mailbox.data import NodeDataset, Split, load, make_split
 from simi_mailbox.experiments.calibration import CalibrationUnit
-from simi_mailbox.experiments.downstream.keep import kept, place
-from simi_mailbox.experiments.durations import Durations
-from simi_mailbox.experiments.logits import graph_size
 from simi_mailbox.experiments.methods import Method
-from simi_mailbox.experiments.outcome import Failure, Outcome
-from simi_mailbox.experiments.protocol import Run
+from simi_mailbox.experiments.model_cache import kept, place
 from simi_mailbox.experiments.store import row_key
 from simi_mailbox.experiments.tables.calibration import CalibrationTable, Column
-from simi_mailbox.experiments.tables.registry import register
-from simi_mailbox.models.features import row_normalised
+from simi_mailbox.models.bank import RunKey
 from simi_mailbox.models.gpn import GPNSettings, train_gpn
 
 DATASETS = ("CoraML", "Cora", "Citeseer", "Pubmed", "Computers", "Photo", "CS", "Physics")
@@ -40,28 +32,24 @@ class GPNSource:
     logits: torch.Tensor
     seconds: float
 
-    def features(self, kind: str) -> Any:
-        """Node features as the GPN saw them."""
-        return row_normalised(self.dataset.x)
 
-
-def settings_of(run: Run) -> GPNSettings:
+def settings_of(run: RunKey) -> GPNSettings:
     """Settings of the GPN of a run, the same for all graphs.
 
     Examples
     --------
-    >>> settings_of(Run("Cora", "gpn", "gpn")).latent_dim
+    >>> settings_of(RunKey("Cora", "gpn", "gpn")).latent_dim
     16
     """
     return GPNSettings.latent16()
 
 
-def gpn_identity(run: Run) -> dict[str, Any]:
+def gpn_identity(run: RunKey) -> dict[str, Any]:
     """Everything that decides about the outputs of a run's GPN."""
-    return {**run.identity(), "version": CODE_VERSION, **asdict(settings_of(run))}
+    return {**asdict(run), "version": CODE_VERSION, **asdict(settings_of(run))}
 
 
-def load_gpn(run: Run) -> GPNSource:
+def load_gpn(run: RunKey) -> GPNSource:
     """Log-probabilities of a run's GPN, trained now unless they were kept."""
     dataset = gpn_dataset(run.dataset)
     split = make_split(dataset, run.protocol, run.split, run.fold)
@@ -86,7 +74,6 @@ def load_gpn(run: Run) -> GPNSource:
     return GPNSource(dataset, split, log_probs, facts["seconds"])
 
 
-@functools.lru_cache(maxsize=2)
 def gpn_dataset(name: str) -> NodeDataset:
     """A graph with the features that the GPN's authors use: Pubmed's are made binary."""
     dataset = load(name)
@@ -101,42 +88,24 @@ def gpn_dataset(name: str) -> NodeDataset:
 class GPNUnit(CalibrationUnit):
     """Some methods on the log-probabilities of one GPN."""
 
-    def identity(self, method: Method) -> dict[str, Any]:
-        return {**super().identity(method), "backbone_settings": row_key(gpn_identity(self.run))}
-
-    def seconds(self, durations: Durations) -> float:
-        where = self.run.dataset, self.run.backbone
-        size = graph_size(self.run.dataset)
-        fits = sum(durations.fit(m.name, *where, size) for m in self.methods)
-        return fits if self.ready() else fits + durations.training(*where, size)
+    def backbone_identity(self) -> str:
+        return row_key(gpn_identity(self.run))
 
     def ready(self) -> bool:
         return place("gpn", gpn_identity(self.run)).is_file()
 
-    def execute(self, skip: Callable[[str], bool]) -> Iterator[Outcome]:
-        try:
-            source = load_gpn(self.run)
-        except Exception as error:
-            yield Failure(self.label, f"{type(error).__name__}: {error}", traceback.format_exc())
-            return
-        for method in self.methods:
-            try:
-                identity = self.identity(method)
-                if not skip(row_key(identity)):
-                    yield {"key": row_key(identity), **identity, **self._measure(method, source)}
-            except Exception as error:
-                label = f"{self.label}: {method.name}"
-                yield Failure(label, f"{type(error).__name__}: {error}", traceback.format_exc())
+    def prepare(self) -> GPNSource:
+        return load_gpn(self.run)
 
 
 class GPNTable(CalibrationTable):
     """A calibration table whose backbone is a GPN."""
 
-    def _unit(self, run: Run, wanted: tuple[Method, ...]) -> GPNUnit:
-        return GPNUnit(run, wanted, self.evaluation, self.measure)
+    def unit_of(self, run: RunKey, wanted: tuple[Method, ...] = ()) -> GPNUnit:
+        return GPNUnit(run, wanted, self.evaluation, self.quantity)
 
 
-TABLE = register(
+TABLES = (
     GPNTable(
         name="gpn",
         shows="test ECE of graph posterior networks",
@@ -158,5 +127,5 @@ TABLE = register(
             "A GPN costs minutes on the larger graphs; the column of runs tells how many of the "
             "ten splits were made.",
         ),
-    )
+    ),
 )

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from simi_mailbox.cli.bench import bench, default_store
-from simi_mailbox.experiments.protocol import Run
+from simi_mailbox.cli.bench import bench
+from simi_mailbox.cli.running import default_store
 from simi_mailbox.experiments.store import ResultStore
+from simi_mailbox.models.bank import RunKey
 
 DRIVER = Path(__file__).with_name("driver.py")
 SMALL = ["digits", "--backbones", "gcn", "--runs", "3"]
@@ -103,7 +104,7 @@ def test_a_signal_stops_in_order(
 
     store, load = tmp_path / "rows.jsonl", calibration.load_logits
 
-    def stopped(run: Run) -> object:
+    def stopped(run: RunKey) -> object:
         if run.split == 1:
             signal.raise_signal(number)
         return load(run)
@@ -131,7 +132,7 @@ def test_dry_run_tells_and_runs_nothing(cache: Path, tmp_path: Path) -> None:
     result = call(*SMALL, "--store", str(store), "--dry-run")
     assert result.exit_code == 0
     assert "would run 15 rows in 3 units" in result.stdout
-    assert "Digits/gcn sparse 0.0.0: 5 rows" in result.stdout
+    assert "digits/gcn/sparse/s0-f0-i0: 5 rows" in result.stdout
     assert not store.exists()
 
 
@@ -349,4 +350,4 @@ def test_one_of_a_thing_is_singular(cache: Path, tmp_path: Path) -> None:
     arguments = ["--methods", "temperature", "--runs", "1", "--backbones", "gcn", "--dry-run"]
     result = call("digits", *arguments, "--store", str(tmp_path / "rows.jsonl"))
     assert "would run 1 row in 1 unit, about" in result.stdout
-    assert "sparse 0.0.0: 1 row, " in result.stdout
+    assert "sparse/s0-f0-i0: 1 row, " in result.stdout

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from simi_mailbox.data import NodeDataset, Split
-from simi_mailbox.experiments.downstream import gpn, ood_models, selftraining
+from simi_mailbox.experiments.tables import gpn, ood_models, selftraining
 from simi_mailbox.graph import Graph
-from tests.conftest import forget_experiments
 
 N, CLASSES = 300, 6
 
@@ -36,8 +35,6 @@ def toy() -> NodeDataset:
 def toy_cora(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> NodeDataset:
     dataset = toy()
     monkeypatch.setenv("SIMI_MAILBOX_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(selftraining, "_load", lambda name: dataset)
-    monkeypatch.setattr(gpn, "load", lambda name: dataset)
-    monkeypatch.setattr(ood_models, "load", lambda name: dataset)
-    forget_experiments()
+    for module in (selftraining, gpn, ood_models):
+        monkeypatch.setattr(module, "load", lambda name: dataset)
     return dataset

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-import traceback
-from collections.abc import Callable, Container, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 
 import torch
@@ -14,16 +13,15 @@ from torch import Tensor
 from simi_mailbox import ood
 from simi_mailbox.experiments import printed
 from simi_mailbox.experiments.calibration import versions
-from simi_mailbox.experiments.downstream import ood_models
-from simi_mailbox.experiments.downstream.grid import SEEDS_ARE_UNITS, Cell, GridTable
 from simi_mailbox.experiments.durations import Durations
-from simi_mailbox.experiments.logits import graph_size
+from simi_mailbox.experiments.logits import digest, graph_size
 from simi_mailbox.experiments.methods import Method
-from simi_mailbox.experiments.outcome import Failure, Outcome, Unit
-from simi_mailbox.experiments.protocol import Run
-from simi_mailbox.experiments.store import row_key
-from simi_mailbox.experiments.tables.base import Selection, selected
-from simi_mailbox.experiments.tables.registry import register
+from simi_mailbox.experiments.store import Row
+from simi_mailbox.experiments.tables import ood_models
+from simi_mailbox.experiments.tables.base import SEEDS_ARE_UNITS, Cell, Selection, Table, selected
+from simi_mailbox.experiments.unit import Unit
+from simi_mailbox.models.bank import RunKey
+from simi_mailbox.models.gpn import GPNPrediction
 
 DATASETS = ("Cora", "Photo", "Physics")
 SEEDS = {"Cora": 5, "Photo": 5, "Physics": 2}
@@ -44,23 +42,22 @@ SCORES: dict[str, str | None] = {
 
 @dataclass(frozen=True)
 class OODUnit(Unit):
-    """All scores of one trained classifier (and one GPN) on one kind of foreign nodes."""
+    """Scores of one trained classifier (and one GPN); an item is a kind of nodes and a score."""
 
-    run: Run
-    kind: str
-    scores: tuple[str, ...]
+    run: RunKey
+    items: tuple[tuple[str, str], ...]
 
     @property
     def label(self) -> str:
-        return f"ood {self.run.dataset} {self.kind} seed {self.run.init}"
+        return f"ood {self.run.dataset} seed {self.run.init}"
 
-    def identity(self, score: str) -> dict[str, Any]:
-        """Everything that decides about one row."""
+    def identity(self, item: tuple[str, str]) -> dict[str, Any]:
+        kind, score = item
         base = {
             "experiment": "ood",
-            "kind": self.kind,
+            "kind": kind,
             "perturbation_seed": ood_models.PERTURBATION_SEED,
-            **self.run.identity(),
+            **asdict(self.run),
             "model": asdict(ood_models.GPN if score in OF_GPN else ood_models.CLASSIFIER),
             "version": ood_models.CODE_VERSION,
         }
@@ -68,38 +65,28 @@ class OODUnit(Unit):
             return {**base, **Method.of(score).identity(self.run)}
         return {**base, "method": score}
 
-    def key(self, score: str) -> str:
-        """Key of one row."""
-        return row_key(self.identity(score))
-
-    def keys(self) -> list[str]:
-        return [self.key(score) for score in self.scores]
-
-    def pending(self, done: Container[str]) -> OODUnit | None:
-        left = tuple(score for score in self.scores if self.key(score) not in done)
-        return replace(self, scores=left) if left else None
-
     def seconds(self, durations: Durations) -> float:
-        return durations.training(self.run.dataset, "gcn", graph_size(self.run.dataset))
+        once = durations.training(self.run.dataset, "gcn", graph_size(self.run.dataset))
+        return once * len({kind for kind, _ in self.items})
 
     def ready(self) -> bool:
         return False
 
-    def execute(self, skip: Callable[[str], bool]) -> Iterator[Outcome]:
-        for score in self.scores:
-            identity = self.identity(score)
-            if skip(row_key(identity)):
-                continue
-            try:
-                yield {"key": row_key(identity), **identity, **self._measure(score)}
-            except Exception as error:
-                label = f"{self.label}: {score}"
-                yield Failure(label, f"{type(error).__name__}: {error}", traceback.format_exc())
+    def prepare(self) -> ood_models.Models:
+        return ood_models.Models(self.run)
 
-    def _measure(self, score: str) -> dict[str, Any]:
-        given = ood_models.problem(self.run.dataset, self.kind)
+    def measure(self, item: tuple[str, str], prepared: ood_models.Models) -> Row:
+        kind, score = item
+        given = prepared.problem(kind)
         started = time.perf_counter()
-        own, foreign, accuracy = _score(score, self.run, self.kind, given)
+        if score in OF_GPN:
+            own, foreign, accuracy = _of_gpn(score, *prepared.posteriors(kind), given)
+            seen = {}  # a GPN is another model than the one behind the other scores
+        else:
+            logits = prepared.logits(kind)
+            own, foreign = _of_logits(score, self.run, *logits, given)
+            accuracy = ood_models.accuracy(logits[0], given)
+            seen = {"logits": digest(logits[0])}
         found = ood.evaluate(
             own[torch.tensor(given.split.test)], foreign[torch.tensor(given.foreign)]
         )
@@ -112,41 +99,41 @@ class OODUnit(Unit):
             },
             "seconds": {"total": round(time.perf_counter() - started, 3)},
             "seed": self.run.init,
+            **seen,
             "versions": versions(),
         }
 
 
-def _score(
-    score: str, run: Run, kind: str, given: ood_models.Problem
+def _of_gpn(
+    score: str, known: GPNPrediction, strange: GPNPrediction, given: ood_models.Problem
 ) -> tuple[Tensor, Tensor, float]:
-    if score in OF_GPN:
-        known, strange = ood_models.posteriors(run, kind, given)
-        accuracy = ood_models.accuracy(known.alpha, given)
-        if score == "gpn-evidence":
-            return ood.evidence(known), ood.evidence(strange), accuracy
-        return known.probs.amax(dim=1), strange.probs.amax(dim=1), accuracy
-    own, foreign = ood_models.logits(run, kind, given)
-    accuracy = ood_models.accuracy(own, given)
+    accuracy = ood_models.accuracy(known.alpha, given)
+    if score == "gpn-evidence":
+        return ood.evidence(known), ood.evidence(strange), accuracy
+    return known.probs.amax(dim=1), strange.probs.amax(dim=1), accuracy
+
+
+def _of_logits(
+    score: str, run: RunKey, own: Tensor, foreign: Tensor, given: ood_models.Problem
+) -> tuple[Tensor, Tensor]:
     if score == "max-probability":
-        return ood.max_probability(own), ood.max_probability(foreign), accuracy
+        return ood.max_probability(own), ood.max_probability(foreign)
     if score == "energy":
-        return ood.energy(own), ood.energy(foreign), accuracy
+        return ood.energy(own), ood.energy(foreign)
     if score == "gnnsafe":
         return (
             ood.propagated_energy(own, given.graph),
             ood.propagated_energy(foreign, given.foreign_graph),
-            accuracy,
         )
     calibrator = Method.of(score).build(run)
     calibrator.fit(own, given.y, mask=given.split.val, graph=given.graph)
     return (
         ood.calibrated_confidence(calibrator, own, given.graph),
         ood.calibrated_confidence(calibrator, foreign, given.foreign_graph),
-        accuracy,
     )
 
 
-class OODTable(GridTable):
+class OODTable(Table):
     """One metric of detection, by graph and kind of foreign nodes."""
 
     baseline = "max-probability"
@@ -172,36 +159,36 @@ class OODTable(GridTable):
         return tuple(SCORES)
 
     def units(self, selection: Selection) -> list[Unit]:
-        scores = tuple(selected(selection.methods, self.methods))
-        # Kinds of one seed follow each other: they share a trained model, which is kept meanwhile.
         return [
-            OODUnit(run, kind, scores)
+            OODUnit(run, self._items(dataset, selection))
             for dataset in selected(selection.datasets, self.datasets)
             for run in self._runs(dataset, selection)
-            for kind in ood_models.kinds_of(dataset)
         ]
 
     def cells(self, selection: Selection) -> list[Cell]:
         numbers = printed.cells(self.name) if self.compare else {}
         cells = []
         for dataset in selected(selection.datasets, self.datasets):
-            for kind in ood_models.kinds_of(dataset):
-                for score in selected(selection.methods, self.methods):
-                    keys = {
-                        (run.init, 0, 0): OODUnit(run, kind, (score,)).key(score)
-                        for run in self._runs(dataset, selection)
-                    }
-                    shown = numbers.get((dataset, "gcn", SCORES[score] or "", kind.capitalize()))
-                    cells.append(Cell(f"{dataset} {kind}", "gcn", score, keys, shown))
+            for kind, score in self._items(dataset, selection):
+                keys = {
+                    (run.init, 0, 0): OODUnit(run, ()).key((kind, score))
+                    for run in self._runs(dataset, selection)
+                }
+                shown = numbers.get((dataset, "gcn", SCORES[score] or "", kind.capitalize()))
+                cells.append(Cell(f"{dataset} {kind}", "gcn", score, keys, shown))
         return cells
 
-    def _runs(self, dataset: str, selection: Selection) -> list[Run]:
+    def _items(self, dataset: str, selection: Selection) -> tuple[tuple[str, str], ...]:
+        scores = selected(selection.methods, self.methods)
+        return tuple(product(ood_models.kinds_of(dataset), scores))
+
+    def _runs(self, dataset: str, selection: Selection) -> list[RunKey]:
         count = SEEDS[dataset] if selection.runs is None else selection.runs
-        return [Run(dataset, "gcn", "gnnsafe", init=seed) for seed in range(count)]
+        return [RunKey(dataset, "gcn", "gnnsafe", init=seed) for seed in range(count)]
 
 
-AUROC = register(OODTable("ood", "auroc", "detection of foreign nodes: AUROC", compare=True))
-AUPR = register(OODTable("ood-aupr", "aupr", "AUPR, on the rows of ood (higher is better)"))
-FPR95 = register(
-    OODTable("ood-fpr95", "fpr95", "false positives at 95 % recall, on the rows of ood (lower)")
+TABLES = (
+    OODTable("ood", "auroc", "detection of foreign nodes: AUROC", compare=True),
+    OODTable("ood-aupr", "aupr", "AUPR, on the rows of ood (higher is better)"),
+    OODTable("ood-fpr95", "fpr95", "false positives at 95 % recall, on the rows of ood (lower)"),
 )

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from simi_mailbox import calibrators
 from simi_mailbox.cli.bench import bench
-from simi_mailbox.experiments import render, standings
+from simi_mailbox.experiments import ranking, render
 from simi_mailbox.experiments.calibration import CalibrationUnit
 from simi_mailbox.experiments.methods import Method
 from simi_mailbox.experiments.protocol import runs
@@ -73,7 +73,7 @@ def test_no_run_is_made_twice() -> None:
 def test_what_cannot_be_run_is_not_asked_for() -> None:
     """A GAT takes no edge weights: DCGC on it would fail in every run."""
     units = get("registry").units(Selection(("Cora",), methods=("dcgc", "gets"), runs=1))
-    asked = {(unit.run.backbone, method.name) for unit in units for method in unit.methods}
+    asked = {(unit.run.backbone, method.name) for unit in units for method in unit.items}
     assert asked == {("gcn", "dcgc"), ("gcn", "gets"), ("gat", "gets")}
 
 
@@ -121,7 +121,7 @@ def test_only_the_shown_methods_are_rivals(store: ResultStore) -> None:
     assert shown.standings["Photo", "gcn"].verdict == "best"
     without = get("registry").result(store, Selection(("Photo",), ("gcn",), ("temperature",)))
     assert not without.standings
-    assert not standings.sentences(without)
+    assert not ranking.sentences(without)
     assert "stands" not in render.terminal(without).splitlines()[-1]
 
 

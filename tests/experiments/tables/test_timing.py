@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from simi_mailbox.experiments import runner
-from simi_mailbox.experiments.large import SIZES, LargeSize, make_large
 from simi_mailbox.experiments.store import ResultStore
 from simi_mailbox.experiments.tables import Selection, get, timing
+from simi_mailbox.experiments.tables.timing import SIZES, LargeSize, make_large
 
 SMALL = LargeSize(300, 2000, 4, 150, 100)
 
@@ -41,11 +41,9 @@ def test_a_synthetic_graph_has_exactly_its_size() -> None:
 
 def test_every_method_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(timing.SIZES, "Arxiv", SMALL)
-    timing.problem.cache_clear()
     store = ResultStore(tmp_path / "rows.jsonl")
     table, selection = get("t2b"), Selection(datasets=("Arxiv",), runs=1)
     report = runner.run(runner.plan(table.units(selection), store), store)
-    timing.problem.cache_clear()
     assert report.failures == []
     result = table.result(store, selection)
     assert result.methods() == list(table.methods)

@@ -10,10 +10,9 @@ import pytest
 from simi_mailbox import ood as detection
 from simi_mailbox.data import NodeDataset
 from simi_mailbox.experiments import printed, runner
-from simi_mailbox.experiments.downstream import gpn, ood, ood_models, selftraining
-from simi_mailbox.experiments.outcome import Failure
 from simi_mailbox.experiments.store import ResultStore
-from simi_mailbox.experiments.tables import Selection, get
+from simi_mailbox.experiments.tables import Selection, get, gpn, ood, ood_models, selftraining
+from simi_mailbox.experiments.unit import Failure
 from simi_mailbox.models.gpn import GPNSettings
 from simi_mailbox.models.settings import Settings
 
@@ -96,7 +95,7 @@ def test_self_training_resumes_without_training_shared_stages_again(
     first = Selection(datasets=("Cora",), methods=("temperature",), runs=1)
     do(table, first, store)
     assert runner.plan(table.units(first), store).rows == 0
-    monkeypatch.setattr("simi_mailbox.models.training.train", no_training)
+    monkeypatch.setattr(selftraining, "train", no_training)
     both = Selection(datasets=("Cora",), methods=(selftraining.PLAIN, "temperature"), runs=1)
     assert do(table, both, store).written == 1  # the plain GNN is the other's kept first stage
 

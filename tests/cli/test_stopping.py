@@ -17,7 +17,7 @@ from simi_mailbox.experiments.store import ResultStore
 psutil = pytest.importorskip("psutil", reason="needs simi-mailbox[bench], whose Dask needs it")
 
 ROOT = Path(__file__).parents[2]
-MODULE = "tests.experiments.endless"
+MODULE = "tests.cli.endless"
 
 
 def alive(group: int) -> list[Any]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import math
+import importlib
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from simi_mailbox import data
-from simi_mailbox.experiments import calibration, methods, printed
+from simi_mailbox.experiments import methods, printed, tables
 from simi_mailbox.experiments.calibration import CalibrationUnit
-from simi_mailbox.experiments.protocol import Run
 from simi_mailbox.experiments.store import ResultStore
-from simi_mailbox.experiments.tables import Selection, get, names, register
+from simi_mailbox.experiments.tables import Selection, get, names
 from simi_mailbox.experiments.tables.calibration import CalibrationTable, counts
+from simi_mailbox.models.bank import RunKey
 
 GRIDS = [table for table in map(get, names()) if isinstance(table, CalibrationTable)]
 
@@ -46,7 +48,7 @@ def test_every_setting_can_be_built(table: CalibrationTable) -> None:
     for column in table.columns:
         backbone = (column.backbones or table.backbones)[0]
         for dataset in table.datasets:
-            run = Run(dataset, backbone, table.protocol, 1, 0, 1)
+            run = RunKey(dataset, backbone, table.protocol, 1, 0, 1)
             built = column.method.build(run).get_params()
             assert column.method.identity(run)["settings"].keys() == built.keys()
 
@@ -67,25 +69,21 @@ def test_the_other_metrics_come_from_the_same_rows() -> None:
 
 
 def test_settings_and_revisions_tell_rows_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Run("Cora", "gcn", "folds")
+    run = RunKey("Cora", "gcn", "folds")
     plain, other = methods.Method.of("simi-mailbox"), methods.Method.of("simi-mailbox", n_groups=3)
     unit = CalibrationUnit(run, (plain,))
     keys = {unit.key(plain), unit.key(other), CalibrationUnit(run, (), "test-90").key(plain)}
-    for cached in (methods._identity, calibration._key):
-        cached.cache_clear()
     monkeypatch.setattr(methods.find("simi-mailbox"), "version", 99)
     keys.add(unit.key(plain))
-    for cached in (methods._identity, calibration._key):
-        cached.cache_clear()
     assert len(keys) == 4
 
 
 def test_seeds_differ_between_runs_of_methods_that_draw() -> None:
     gats = methods.Method.of("gats")
-    seeds = {gats.build(Run("Cora", "gcn", "folds", s, f, i)).seed
+    seeds = {gats.build(RunKey("Cora", "gcn", "folds", s, f, i)).seed
              for s in range(5) for f in range(3) for i in range(5)}  # fmt: skip
     assert len(seeds) == 75
-    assert methods.Method.of("simi-mailbox").build(Run("Cora", "gcn", "folds", 3)).seed == 0
+    assert methods.Method.of("simi-mailbox").build(RunKey("Cora", "gcn", "folds", 3)).seed == 0
 
 
 @pytest.fixture
@@ -97,7 +95,7 @@ def filled(tmp_path: Path) -> tuple[ResultStore, dict[str, np.ndarray]]:
     for name, array in values.items():
         method = methods.Method.of(name)
         for (split, fold), value in np.ndenumerate(array):
-            run = Run("Cora", "gcn", "folds", split, fold)
+            run = RunKey("Cora", "gcn", "folds", split, fold)
             store.append(
                 {
                     "key": CalibrationUnit(run, (method,)).key(method),
@@ -158,9 +156,38 @@ def test_a_metric_that_could_not_be_computed_is_left_out(
     assert line.floor is None
 
 
-def test_no_two_tables_share_a_name() -> None:
-    with pytest.raises(ValueError, match="two tables"):
-        register(get("table1"))
+def test_every_table_is_listed_once_and_found_where_it_is_listed() -> None:
+    assert len(set(names())) == len(names())
+    homes = {home for home, _ in tables.HOMES}
+    there = [
+        table.name
+        for home in homes
+        for table in importlib.import_module(f"simi_mailbox.experiments.tables.{home}").TABLES
+    ]
+    assert sorted(there) == sorted(names())
+    assert [get(name).name for name in names()] == names()
+
+
+def test_one_table_is_shown_without_loading_what_others_need(tmp_path: Path) -> None:
+    """No posterior networks, detectors, self-training or synthetic graphs for a cell of table1."""
+    method = methods.Method.of("temperature")
+    run = RunKey("Cora", "gcn", "folds")
+    store = ResultStore(tmp_path / "rows.jsonl")
+    store.append({"key": CalibrationUnit(run, ()).key(method), "metrics": {"ece": 0.03}})
+    code = """
+import sys
+from simi_mailbox.cli.bench import bench
+cell = ["--datasets", "Cora", "--backbones", "gcn", "--methods", "temperature"]
+bench(["table1", "--show", *cell, "--store", sys.argv[1]], standalone_mode=False)
+print(*sorted(name for name in sys.modules if name.startswith("simi_mailbox.")))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(store.path)], capture_output=True, text=True, check=True
+    )
+    assert "3.00" in done.stdout
+    loaded = {part for name in done.stdout.splitlines()[-1].split() for part in name.split(".")}
+    assert "paper" in loaded
+    assert not loaded & {"gpn", "ood", "selftraining", "synthetic", "timing"}
 
 
 def test_expected_runs_of_the_main_table() -> None:
@@ -169,4 +196,3 @@ def test_expected_runs_of_the_main_table() -> None:
     assert [len(table.runs_of(name, "gcn", None)) for name in ("Cora", "Citeseer", "CS")] == [
         75, 75, 15,
     ]  # fmt: skip
-    assert not math.isnan(table.scale)
