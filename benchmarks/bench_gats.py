@@ -23,10 +23,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simi_mailbox.calibrators.parts.flat_adam import FlatAdam
 from simi_mailbox.calibrators.parts.gats_attention import TemperatureAttention, training_distances
 from simi_mailbox.calibrators.parts.likelihood import scaled_nll
-from simi_mailbox.calibrators.parts.training import seeded
+from simi_mailbox.calibrators.parts.training import FlatAdam, seeded
 from simi_mailbox.graph import Graph
 from simi_mailbox.inputs import Labelled, NodeInputs
 

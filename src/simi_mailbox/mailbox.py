@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from simi_mailbox.graph import Graph
-from simi_mailbox.sparse import csr_tensor
+from simi_mailbox.sparse import Csr, csr_tensor, products
 
 BLOCK_ENTRIES = 1 << 16
 """Neighbour entries looked at together; one number of memory each."""
@@ -59,6 +59,27 @@ def agreement(predictions: Tensor, graph: Graph) -> Tensor:
     """
     same = (predictions[graph.indices] == predictions[graph.rows()]).to(torch.float64)
     return row_sums(same, graph.indptr) / graph.degree.clamp(min=1)
+
+
+def support(probs: Tensor, predicted: Tensor, graph: Graph, *, cosine: bool = False) -> Tensor:
+    """Sum over neighbours j of p_j[ŷ_i], the probability they give to i's predicted class.
+
+    With ``cosine`` each term is weighted by the cosine similarity of p_i and p_j. Needs one number
+    per neighbour entry: classes × entries are never held in memory at once.
+
+    Examples
+    --------
+    >>> graph = Graph.from_edges([[0], [1]], num_nodes=3)
+    >>> p = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]], dtype=torch.float64)
+    >>> support(p, p.argmax(1), graph).tolist()
+    [0.2, 0.1, 0.0]
+    """
+    rows = graph.rows()
+    terms = probs[graph.indices, predicted[rows]]
+    if cosine and graph.num_entries:
+        direction = probs / probs.norm(dim=1, keepdim=True)
+        terms = terms * products(Csr.of(graph), direction, direction)
+    return row_sums(terms, graph.indptr)
 
 
 def row_sums(values: Tensor, offsets: Tensor) -> Tensor:

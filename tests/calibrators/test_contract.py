@@ -417,7 +417,9 @@ def test_documentation_says_what_the_class_declares(name: str) -> None:
     page = Path(__file__).parents[2] / "docs" / "methods.md"
     lines = page.read_text(encoding="utf-8").splitlines()
     (row,) = [line for line in lines if line.startswith(f"| `{name}`")]
-    needs, keeps = (cell.strip() for cell in row.split("|")[4:6])
+    needs, keeps, holdout = (cell.strip() for cell in row.split("|")[4:7])
     cls = calibrators.get(name)
     assert cls.needs == (frozenset() if needs == "–" else frozenset(needs.split(", ")))
     assert keeps == ("yes" if cls.preserves_accuracy else "no")
+    uses = {"training": ("stops on it", "trains on it"), "separate": ("second stage",)}
+    assert holdout in uses.get(cls.holdout or "", ("unused",))

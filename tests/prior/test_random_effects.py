@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simi_mailbox.prior.random_effects import between_groups
+from simi_mailbox.prior.model import between_groups
 
 
 def test_variance_between_groups_is_found_and_chance_is_not():

@@ -99,7 +99,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         -------
         self
         """
-        nodes = self._read(logits, graph, features, forward, train_mask)
+        method = type(self).__name__
+        nodes = read_nodes(self.needs, method, logits, graph, features, forward, train_mask)
         n, k = nodes.num_nodes, nodes.num_classes
         calibration = read_labels(y, mask, n, k, "mask")
         holdout = None
@@ -133,7 +134,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         The nodes and the graph need not be those that ``fit`` saw; ``train_mask`` says which of
         them the GNN was trained on, for methods that treat these apart.
         """
-        nodes = self._read_fitted(logits, graph, features, forward, train_mask)
+        given = {"features": features, "forward": forward, "train_mask": train_mask}
+        nodes = self._read_fitted(logits, graph=graph, **given)
         probs = self._predict(nodes).detach().to(nodes.logits.dtype)
         if self.preserves_accuracy:
             keep_argmax(probs, nodes.logits)
@@ -152,12 +154,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     def _check_params(self) -> None:
         """Raise `ValueError` if hyper-parameters, each allowed alone, make no sense together."""
 
-    def _read(self, logits: Any, *inputs: Any) -> NodeInputs:
-        return read_nodes(self.needs, type(self).__name__, logits, *inputs)
-
-    def _read_fitted(self, logits: Any, *inputs: Any) -> NodeInputs:
+    def _read_fitted(self, logits: Any, **inputs: Any) -> NodeInputs:
         self._check_fitted()
-        nodes = self._read(logits, *inputs)
+        nodes = read_nodes(self.needs, type(self).__name__, logits, **inputs)
         if nodes.num_classes != self.num_classes_:
             raise ValueError(
                 f"logits have {nodes.num_classes} classes, "
@@ -197,18 +196,12 @@ class NodeTemperatures(Calibrator):
         """Share of blind guesses in the probabilities; nought unless a method says otherwise."""
         return 0.0
 
-    def node_temperatures(
-        self,
-        logits: Any,
-        *,
-        graph: Any = None,
-        features: Any = None,
-        forward: Forward | None = None,
-        train_mask: Any = None,
-    ) -> Any:
-        """Temperature of every node [n], as NumPy or torch, whichever ``logits`` are."""
-        nodes = self._read_fitted(logits, graph, features, forward, train_mask)
-        temperatures = self._temperatures(nodes).detach()
+    def node_temperatures(self, logits: Any, **inputs: Any) -> Any:
+        """Temperature of every node [n], as NumPy or torch, whichever ``logits`` are.
+
+        ``inputs`` are those of ``predict_proba``: ``graph=…`` and whatever else the method needs.
+        """
+        temperatures = self._temperatures(self._read_fitted(logits, **inputs)).detach()
         return temperatures if isinstance(logits, Tensor) else temperatures.numpy()
 
     @abstractmethod

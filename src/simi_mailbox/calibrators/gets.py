@@ -52,8 +52,6 @@ class GETS(NetworkCalibrator):
     Attributes
     ----------
     weights_ : dict of Tensor
-    degrees_ : int
-        Rows of the degree embeddings.
     epochs_, best_epoch_ : int
 
     Notes
@@ -94,7 +92,6 @@ class GETS(NetworkCalibrator):
     patience: Count = 50
 
     def _fit(self, data: CalibrationData) -> None:
-        self.degrees_ = min(int(data.neighbourhoods.degree.max()), LARGEST_DEGREE) + 1
         self._train(data, penalty=lambda network: self.balance * network.balance)
 
     def _predict(self, data: NodeInputs) -> Tensor:
@@ -102,9 +99,12 @@ class GETS(NetworkCalibrator):
         return torch.softmax(self._trained(data)(None), dim=1)
 
     def _network(self, data: NodeInputs) -> ExpertMixture:
+        degrees = min(int(data.neighbourhoods.degree.max()), LARGEST_DEGREE) + 1
+        if hasattr(self, "weights_"):  # nodes of larger degree than the fit has seen share a row
+            degrees = self.weights_["embed"].shape[1]
         return ExpertMixture(
             data,
-            self.degrees_,
+            degrees,
             select=self.select,
             hidden=self.hidden,
             feature_hidden=self.feature_hidden,

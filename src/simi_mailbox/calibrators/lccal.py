@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from simi_mailbox.calibrators.base import TemperatureCalibrator
-from simi_mailbox.calibrators.parts.neighbour_support import support
 from simi_mailbox.inputs import CalibrationData, NodeInputs
+from simi_mailbox.mailbox import support
 from simi_mailbox.parameters import hyperparameters
 from simi_mailbox.softmax import scaled_softmax
 

@@ -21,8 +21,7 @@ from simi_mailbox.mailbox import mailbox
 from simi_mailbox.parameters import Count, Positive, Whole, hyperparameters
 from simi_mailbox.prior.baseline import Baseline, blend, degree_terms, error_rate, fit_baseline
 from simi_mailbox.prior.files import LEARNED, resolve
-from simi_mailbox.prior.model import Prior
-from simi_mailbox.prior.random_effects import between_groups
+from simi_mailbox.prior.model import Prior, between_groups
 from simi_mailbox.softmax import confidence, scaled_softmax
 from simi_mailbox.temperature import (
     ConfidenceCurve,

@@ -23,6 +23,9 @@ VAGUE = Belief(many=0.0, many_spread=0.3, few=0.0, few_spread=1.0, blind=-1.2, b
 NARROWEST = {"many": 0.025, "few": 0.1, "blind": 0.3}
 """Spreads over graphs: a few of them cannot tell these to be smaller."""
 SMALLEST_BETWEEN = 1e-5
+SMALLEST_VARIANCE = 1e-3
+"""Of one node's residual: a group of certain nodes is not known to infinite precision."""
+
 NUMBERS = ("many", "few", "blind", "luck", "luck_weight", "between", "variance")
 """What a setting is reduced to."""
 
@@ -79,7 +82,7 @@ class Prior(Belief):
         """Pseudo-labels behind the expectation, by how much the groups differ on this graph.
 
         ``found`` and ``error`` are an estimate of the variance between groups and its standard
-        error (`random_effects.between_groups`), ``variance`` is that of one node's residual. The
+        error (`between_groups`), ``variance`` is that of one node's residual. The
         corpus expects a variance between groups that is worth ``pseudo_labels``, as uncertain as
         it is large.
 
@@ -214,3 +217,42 @@ def weighted_median(values: Floats, weights: Floats) -> float:
     order = values.argsort()
     reached = weights[order].cumsum()
     return float(values[order][np.searchsorted(reached, reached[-1] / 2)])
+
+
+def between_groups(total: Floats, variance: Floats, count: Floats) -> tuple[float, float]:
+    """Variance of the groups' true residuals, and its standard error if there were none.
+
+    The moment estimate of a random-effects model (DerSimonian and Laird, 1986): what the weighted
+    scatter of the groups' mean residuals exceeds its expectation under chance. It may come out
+    negative.
+
+    Parameters
+    ----------
+    total, variance : array [groups]
+        Sum of the residuals of a group's nodes, and of their variances c(1 − c).
+    count : array [groups]
+        Number of nodes.
+
+    Examples
+    --------
+    >>> count, total = np.full(20, 100.0), np.tile([8.0, -8.0], 10)
+    >>> found, error = between_groups(total, 0.16 * count, count)
+    >>> round(found, 4), round(error, 4)
+    (0.0051, 0.0005)
+    """
+    seen = count > 0
+    if seen.sum() < 3:
+        return 0.0, np.inf
+    n = count[seen]
+    noise = np.maximum(variance[seen], SMALLEST_VARIANCE * n)
+    weight = n**2 / noise
+    mean = total[seen] / n
+    scatter = float(weight @ (mean - weight @ mean / weight.sum()) ** 2)
+    chance = len(n) - 1
+    scale = float(weight.sum() - (weight**2).sum() / weight.sum())
+    if not scale > 0:
+        return 0.0, np.inf
+    # Of a standardised sum of coin throws the square has variance 2 + about 1 / noise: a group
+    # that expects less than one error is no normal variable.
+    error = float(np.sqrt(2 * chance + (1.0 / noise).sum())) / scale
+    return (scatter - chance) / scale, error

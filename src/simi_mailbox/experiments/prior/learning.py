@@ -21,8 +21,7 @@ from simi_mailbox.mailbox import mailbox
 from simi_mailbox.models.bank import BankedRun, LogitBank, RunKey
 from simi_mailbox.prior.baseline import Baseline, degree_terms, error_rate, fit_baseline
 from simi_mailbox.prior.families import family_of
-from simi_mailbox.prior.model import NUMBERS, VAGUE, Setting
-from simi_mailbox.prior.random_effects import between_groups
+from simi_mailbox.prior.model import NUMBERS, VAGUE, Setting, between_groups
 from simi_mailbox.softmax import confidence
 from simi_mailbox.temperature import global_temperature
 
