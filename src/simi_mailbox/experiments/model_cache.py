@@ -9,15 +9,15 @@ from typing import Any
 from torch import Tensor
 
 from simi_mailbox.experiments.store import row_key
+from simi_mailbox.files import cache_folder
 from simi_mailbox.models import bankfile
-from simi_mailbox.models.bank import default_root
 
 Made = tuple[dict[str, Tensor], dict[str, Any]]
 
 
 def place(kind: str, identity: Mapping[str, Any]) -> Path:
     """File of one model's outputs, in the folder beside the logit bank."""
-    return default_root().parent / "downstream" / kind / f"{row_key(identity)}.safetensors"
+    return cache_folder("downstream") / kind / f"{row_key(identity)}.safetensors"
 
 
 def kept(kind: str, identity: Mapping[str, Any], make: Callable[[], Made]) -> Made:

@@ -157,7 +157,7 @@ class LogitBank:
     """
 
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
-        self.root = Path(root) if root is not None else default_root()
+        self.root = Path(root) if root is not None else cache_folder("logits")
 
     def path(self, key: RunKey, settings: Settings | None = None) -> Path:
         """File of a run; an unknown backbone is an error."""
@@ -206,16 +206,13 @@ class LogitBank:
         return _banked(key, settings, tensors, facts)
 
 
-def default_root() -> Path:
-    """Folder of the bank when none is given."""
-    return cache_folder("logits")
+_FACTS = ("epochs", "best_epoch", "seconds", "val_accuracy", "val_nll")
 
 
 def _contents(run: TrainedRun) -> tuple[dict[str, Tensor], dict[str, Any]]:
     tensors = {"logits": run.logits.to(torch.float32).contiguous()}
     tensors |= {f"weights.{name}": value for name, value in run.weights.items()}
-    names = ("epochs", "best_epoch", "seconds", "val_accuracy", "val_nll")
-    return tensors, {name: getattr(run, name) for name in names}
+    return tensors, {name: getattr(run, name) for name in _FACTS}
 
 
 def _banked(
@@ -227,11 +224,7 @@ def _banked(
         settings=settings,
         logits=tensors["logits"],
         weights={k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)},
-        epochs=int(facts["epochs"]),
-        best_epoch=int(facts["best_epoch"]),
-        seconds=float(facts["seconds"]),
-        val_accuracy=float(facts["val_accuracy"]),
-        val_nll=float(facts["val_nll"]),
+        **{name: facts[name] for name in _FACTS},
     )
 
 

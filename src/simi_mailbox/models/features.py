@@ -140,7 +140,7 @@ def _row_scale(x: Any) -> Any:
 
 def _as_csr(x: Any, dtype: type) -> Any:
     if isinstance(x, Tensor):
-        x = _from_torch(x)
+        x = from_torch(x)
     if not sp.issparse(x):
         x = np.asarray(x)
     if x.ndim != 2:
@@ -150,7 +150,8 @@ def _as_csr(x: Any, dtype: type) -> Any:
     return matrix
 
 
-def _from_torch(x: Tensor) -> Any:
+def from_torch(x: Tensor) -> Any:
+    """Features of a dense or sparse tensor, dense as NumPy or sparse as SciPy."""
     x = x.detach().cpu()
     if x.layout == torch.sparse_csr:
         return sp.csr_array(

@@ -183,8 +183,8 @@ def train(
     labels = torch.from_numpy(np.array(dataset.y, dtype=np.int64))
     generator = torch.Generator().manual_seed(seed + 1)
     start = time.perf_counter()
-    loop = _SharedStem if model.shares_stem else _Separate
-    steps = loop(model, features, dataset.graph, train_nodes, val_nodes, generator)
+    given = (model, features, dataset.graph, train_nodes, val_nodes, generator)
+    steps = _SharedStem(*given) if model.shares_stem else _Separate(*given)
     optimiser = torch.optim.Adam(
         model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
     )
@@ -213,7 +213,7 @@ def train(
 
 @dataclass
 class _Steps:
-    """What an epoch asks for: logits to train on, and logits to watch."""
+    """What logits to train on and logits to watch are made of."""
 
     model: Backbone
     features: Features
@@ -221,12 +221,6 @@ class _Steps:
     train_nodes: Tensor
     val_nodes: Tensor
     generator: torch.Generator
-
-    def training_logits(self) -> Tensor:
-        raise NotImplementedError
-
-    def validation_logits(self) -> Tensor:
-        raise NotImplementedError
 
 
 @dataclass

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
-from torch import Tensor
 
 from simi_mailbox._arrays import Floats
+from simi_mailbox.inputs import as_numpy
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,7 @@ def evaluate(known: Any, unknown: Any) -> Detection:
 
 
 def _scores(values: Any, name: str) -> Floats:
-    if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
-    scores = np.asarray(values, dtype=np.float64)
+    scores = as_numpy(values).astype(np.float64)
     if scores.ndim != 1 or scores.size == 0:
         raise ValueError(
             f"{name} must be a non-empty list of scores, one per node, got shape "

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-import torch
 from torch import Tensor
 
 from simi_mailbox._arrays import Ints
 from simi_mailbox.data.split import Split, split_labels
 from simi_mailbox.graph import Graph, as_graph
 from simi_mailbox.inputs import NO_LABEL, read_classes, read_features
+from simi_mailbox.models.features import from_torch
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +67,7 @@ def _features(x: Any) -> Any:
     if given.ndim != 2:
         raise ValueError(f"features must have shape [nodes, features], got {list(given.shape)}")
     read = read_features(given, int(given.shape[0]))
-    if not isinstance(given, Tensor):
-        return given
-    if read.layout is torch.strided:
-        return read.numpy()
-    parts = (read.values(), read.col_indices(), read.crow_indices())
-    return sp.csr_array(tuple(part.numpy() for part in parts), shape=tuple(read.shape))
+    return from_torch(read) if isinstance(given, Tensor) else given
 
 
 def _fewer(problem: Problem, per_class: int) -> Problem:
