@@ -120,7 +120,7 @@ def test_unseen_nodes_get_their_group_from_the_stored_centroids(prior):
 
     expected = calibrator.temperatures_[calibrator.groups_]
     np.testing.assert_allclose(of_groups(case), expected, rtol=1e-12)
-    assert (calibrator.baseline_["few"] == 0) == (prior is None)
+    assert (calibrator.baseline_["inverse_degree"] == 0) == (prior is None)
     known = calibrator.temperatures_
     for temperature in of_groups(make_problem(3, n=50, edges=100)):
         assert np.abs(known / temperature - 1).min() < 1e-12

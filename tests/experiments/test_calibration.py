@@ -12,7 +12,7 @@ import pytest
 from simi_mailbox import calibrators, metrics
 from simi_mailbox.calibrators import Uncalibrated
 from simi_mailbox.experiments.calibration import CalibrationUnit, probabilities
-from simi_mailbox.experiments.logits import Source, load_logits
+from simi_mailbox.experiments.logits import Source, digest, load_logits
 from simi_mailbox.experiments.methods import Method
 from simi_mailbox.experiments.unit import Failure
 from simi_mailbox.models.bank import RunKey
@@ -112,6 +112,26 @@ def test_variance_rows(source: Source) -> None:
         "variance_nodes", "variance_confidence", "variance_similarity",
     }  # fmt: skip
     assert all(0 < value < 0.25 for value in row["metrics"].values())
+
+
+def test_a_row_names_the_logits_it_was_measured_on(source: Source) -> None:
+    unit = CalibrationUnit(RUN, (Method.of("uncalibrated"),))
+    (row,) = rows(unit)
+    assert row["logits"] == digest(source.logits)
+    assert "logits" not in unit.identity(unit.items[0])
+    other = source.logits.clone()
+    other[3, 2] = np.nextafter(float(other[3, 2]), np.float32(np.inf), dtype=np.float32).item()
+    assert digest(other) != row["logits"]
+
+
+def test_a_changed_method_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = CalibrationUnit(RUN, (Method.of("uncalibrated"), Method.of("temperature")))
+    done = unit.keys()
+    assert unit.pending(done) is None
+    monkeypatch.setattr(calibrators.get("temperature"), "version", 2)
+    left = unit.pending(done)
+    assert left is not None
+    assert left.items == (Method.of("temperature"),)
 
 
 def test_one_failure_does_not_stop_the_others(source: Source) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from simi_mailbox.experiments.compare import paired, standing, summarise
+from simi_mailbox.experiments.compare import differing, paired, standing, summarise
 
 
 def grid(values: np.ndarray) -> dict[tuple[int, int, int], float]:
@@ -52,6 +52,22 @@ def test_folds_of_one_split_are_one_unit() -> None:
     assert many is not None
     assert many.p_value == pytest.approx(once.p_value)
     assert many.low == pytest.approx(once.low)
+
+
+def test_runs_on_different_logits_are_no_pairs() -> None:
+    ours = {(s, 0, 0): float(s) for s in range(4)}
+    theirs = {(s, 0, 0): s + 1.0 + s % 2 for s in range(4)}
+    here = {place: "aaa" for place in ours}
+    there = {(0, 0, 0): "aaa", (1, 0, 0): "bbb", (2, 0, 0): "aaa"}  # of the last nothing is known
+    assert differing(here, there) == differing(there, here) == {(1, 0, 0)}
+    found = paired(ours, theirs, differing(here, there))
+    assert found is not None
+    assert (found.splits, found.difference) == (3, pytest.approx(-4 / 3))
+    values = {"ours": ours, "theirs": theirs}
+    elsewhere = {place: "bbb" for place in ours}
+    judged = standing("ours", values, least=4, logits={"ours": here, "theirs": elsewhere})
+    assert (judged.verdict, judged.paired) == ("", None)
+    assert standing("ours", values, least=4, logits={"ours": here}).verdict == "best"
 
 
 def test_one_split_gives_no_comparison() -> None:

@@ -85,6 +85,31 @@ def test_an_unreadable_line_in_the_middle_is_skipped_and_reported(tmp_path: Path
     assert store.repairs == ["rows.jsonl: skipped an unreadable line, number 2: b'<<<<<<< HEAD'"]
 
 
+@pytest.mark.parametrize("told", [True, False], ids=["an error", "fewer bytes"])
+def test_a_failed_write_leaves_the_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool
+) -> None:
+    """Others must not read half a row: not even until the next append repairs it."""
+    store = ResultStore(tmp_path / "rows.jsonl")
+    store.append(row("a"))
+    before = store.path.read_bytes()
+    write = os.write
+
+    def full(file: int, data: bytes) -> int:
+        written = write(file, data[:7])
+        if told:
+            raise OSError(28, "No space left on device")
+        return written
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with pytest.raises(OSError, match=r"No space left|disk full"):
+            store.append(row("b"))
+    assert store.path.read_bytes() == before
+    assert store.append(row("b"))
+    assert store.repairs == []
+
+
 def test_two_processes_lose_and_double_nothing(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     processes = [writer(path, 0, 300, "one"), writer(path, 100, 400, "two")]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from simi_mailbox.metrics import debiased_ece, ece, noise_floor
+from simi_mailbox.metrics.noise import calibrated_ece
 
 from .samples import binary, dirichlet
 
@@ -45,6 +46,13 @@ def test_one_bin_has_the_known_mean():
     sigma = np.sqrt(c * (1 - c) / n)
     assert floor.mean == pytest.approx(sigma * np.sqrt(2 / np.pi), rel=0.02)
     assert floor.std == pytest.approx(sigma * np.sqrt(1 - 2 / np.pi), rel=0.02)
+
+
+def test_few_nodes_are_drawn_one_by_one():
+    """Eight nodes are right or wrong: a normal number would fall between the whole ones."""
+    gaps = 8 * calibrated_ece(np.full(8, 0.9), 15, 500, np.random.default_rng(0))
+    possible = np.abs(np.arange(9) - 7.2)
+    assert np.abs(gaps[:, None] - possible).min(axis=1).max() < 1e-9
 
 
 def test_sure_predictions_have_no_noise():

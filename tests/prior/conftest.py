@@ -7,11 +7,11 @@ import pytest
 from simi_mailbox.prior import Corpus, Setting
 
 
-def setting(graph, blind=-1.0, few=0.0, luck=2.0, *, family="", labels=100, worth=200.0):
+def setting(graph, blind=-1.0, inverse=0.0, luck=2.0, *, family="", labels=100, worth=200.0):
     """A setting that speaks for exactly these numbers."""
     weight = (0.9 / labels) ** 2
     return Setting(
-        graph, family or graph, "gcn", 15, labels, 0.05, few, blind, -luck * weight, weight,
+        graph, family or graph, "gcn", 15, labels, 0.05, inverse, blind, -luck * weight, weight,
         0.1 / worth, 0.1, {"note": "x"},
     )  # fmt: skip
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from simi_mailbox import Graph
+from simi_mailbox import CalibrationWarning, Graph
 from simi_mailbox.prior.baseline import (
     Baseline,
     Belief,
@@ -36,8 +39,10 @@ def problem(seed, n=200, k=4):
 def brute(z, y, x, temperature, belief):
     """The same minimum by a general optimiser on the formula as it is written."""
     unit = 2 * np.log(error_rate(confidence(z, temperature)))
-    middle = [-np.log(temperature), belief.many, belief.few, belief.blind + unit]
-    spread = np.array([3.0, belief.many_spread, belief.few_spread, belief.blind_spread])
+    middle = [-np.log(temperature), belief.log_degree, belief.inverse_degree, belief.blind + unit]
+    spread = np.array(
+        [3.0, belief.log_degree_spread, belief.inverse_degree_spread, belief.blind_spread]
+    )
 
     def loss(at):
         blind = 1 / (1 + np.exp(-at[3]))
@@ -57,7 +62,7 @@ def test_the_fit_is_the_minimum_that_brute_force_finds(seed):
     found, _ = fit_baseline(z, y, x, 1.3, BELIEF)
     expected, _ = brute(z, y, x, 1.3, BELIEF)
     assert -np.log(found.temperature) == pytest.approx(expected[0], abs=1e-5)
-    assert [found.many, found.few] == pytest.approx(expected[1:3], abs=1e-5)
+    assert [found.log_degree, found.inverse_degree] == pytest.approx(expected[1:3], abs=1e-5)
     assert found.blind == pytest.approx(1 / (1 + np.exp(-expected[3])), rel=1e-4)
 
 
@@ -70,7 +75,7 @@ def test_no_step_away_from_the_fit_is_downhill(seed, temperature, n, k):
     found, _ = fit_baseline(z, y, x, temperature, BELIEF)
     _, loss = brute(z, y, x, temperature, BELIEF)
     odds = np.log(found.blind) - np.log1p(-found.blind)
-    at = np.array([-np.log(found.temperature), found.many, found.few, odds])
+    at = np.array([-np.log(found.temperature), found.log_degree, found.inverse_degree, odds])
     here = loss(at)
     for step in np.vstack([np.eye(4), -np.eye(4)]) * 1e-3:
         assert loss(at + step) >= here - 1e-9 * abs(here)
@@ -89,13 +94,13 @@ def test_gradient_and_hessian_agree_with_differences():
 
 
 def test_known_numbers_are_recovered_from_many_labels():
-    run = past_run(0, blind=0.1, few=-5.0, n=20_000)
+    run = past_run(0, blind=0.1, inverse_degree=-5.0, n=20_000)
     terms = degree_terms(run.graph)
     wide = Belief(0.0, 0.01, 0.0, 20.0, 0.0, 10.0)
     z, y = torch.from_numpy(run.logits), torch.from_numpy(run.y)
     found, _ = fit_baseline(z, y, terms - terms.mean(dim=0), 1.0, wide)
     assert found.temperature == pytest.approx(1.0, abs=0.06)
-    assert found.few == pytest.approx(-5.0, abs=1.0)
+    assert found.inverse_degree == pytest.approx(-5.0, abs=1.0)
     assert found.blind == pytest.approx(0.1, abs=0.015)
 
 
@@ -106,7 +111,7 @@ def test_a_firm_belief_beats_few_labels_and_yields_to_many():
     for belief, expected in ((firm, True), (loose, False)):
         found, own = fit_baseline(z, y, x, 1.0, belief)
         assert (abs(own) < 0.1) == expected
-        assert (abs(found.many) + abs(found.few) < 0.004) == expected
+        assert (abs(found.log_degree) + abs(found.inverse_degree) < 0.004) == expected
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -114,9 +119,28 @@ def test_labels_that_are_all_right_or_all_wrong_give_finite_numbers(right):
     z, _, x = problem(2)
     y = z.argmax(dim=1) if right else z.argmin(dim=1)
     found, own = fit_baseline(z, y, x, 1.0, BELIEF)
-    assert np.isfinite([found.temperature, found.many, found.few, found.blind, own]).all()
+    assert np.isfinite(
+        [found.temperature, found.log_degree, found.inverse_degree, found.blind, own]
+    ).all()
     assert found.temperature > 0
     assert 0 < found.blind < 1
+
+
+def test_a_fit_that_does_not_settle_says_so(monkeypatch):
+    z, y, x = problem(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit_baseline(z, y, x, 1.0, BELIEF)
+    monkeypatch.setattr("simi_mailbox.prior.baseline.PASSES", 1)
+    with pytest.warns(CalibrationWarning, match="baseline did not settle"):
+        fit_baseline(z, y, x, 1.0, BELIEF)
+
+
+def test_older_names_are_read():
+    now = Baseline(1.5, 0.1, -0.5, 0.02, 1.2, 0.3)
+    assert Baseline.read(asdict(now)) == now
+    older = {"temperature": 1.5, "many": 0.1, "few": -0.5, "blind": 0.02}
+    assert Baseline.read({**older, "mean_many": 1.2, "mean_few": 0.3}) == now
 
 
 def test_blind_guesses_keep_the_order_and_bound_the_confidence():
@@ -130,9 +154,9 @@ def test_blind_guesses_keep_the_order_and_bound_the_confidence():
 
 def test_scale_follows_the_degree():
     star = Graph.from_edges([[0, 0, 0], [1, 2, 3]])
-    many = Baseline(1.0, many=1.0, mean_many=float(np.log(2))).scale(star)
+    many = Baseline(1.0, log_degree=1.0, mean_log_degree=float(np.log(2))).scale(star)
     np.testing.assert_allclose(many, [2.0, 1.0, 1.0, 1.0])
-    few = Baseline(1.0, few=-1.0, mean_few=0.25).scale(star)
+    few = Baseline(1.0, inverse_degree=-1.0, mean_inverse_degree=0.25).scale(star)
     np.testing.assert_allclose(few, np.exp([0.0, -0.25, -0.25, -0.25]))
 
 

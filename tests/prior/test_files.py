@@ -36,7 +36,7 @@ def test_a_file_is_readable_and_says_where_it_comes_from(corpus):
     ("change", "message"),
     [
         ({"format": "other"}, "not a prior file: its format is 'other'"),
-        ({"version": 99}, "has format version 99, this library reads up to 2"),
+        ({"version": 99}, "has format version 99, this library reads up to 3"),
         ({"version": 1}, "its format version 1 is of an older form of the prior"),
         ({"settings": []}, "it holds no setting"),
         ({"settings": [{"graph": "a"}]}, "damaged or not a prior file"),
@@ -46,6 +46,13 @@ def test_what_is_wrong_with_a_file_is_said(corpus, change, message):
     head = {**json.loads(files.dumps(corpus)), **change}
     with pytest.raises(FileFormatError, match=message):
         files.loads(json.dumps(head))
+
+
+def test_older_names_of_the_numbers_are_read(corpus):
+    head = json.loads(files.dumps(corpus))
+    for setting in head["settings"]:
+        setting["many"], setting["few"] = setting.pop("log_degree"), setting.pop("inverse_degree")
+    assert files.loads(json.dumps({**head, "version": 2})) == files.loads(files.dumps(corpus))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe\x00", b'"text"', b"null"])

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simi_mailbox.prior import Corpus
-from simi_mailbox.prior.model import NARROWEST, VAGUE, weighted_median
+from simi_mailbox.prior import Corpus, Prior
+from simi_mailbox.prior.model import NARROWEST, VAGUE, between_groups, weighted_median
 from tests.prior.conftest import setting
 
 
@@ -16,10 +16,10 @@ def test_a_prior_is_the_mean_of_its_settings(corpus):
     prior = corpus.prior()
     assert prior.blind == pytest.approx(-1.5)
     assert prior.blind_spread == pytest.approx(np.std([-1.0, -2.0, -1.5]))
-    assert prior.few == pytest.approx(-0.7)
-    assert prior.few_spread == pytest.approx(np.std([-0.5, -0.9, -0.7]))
-    assert prior.many == pytest.approx(0.05)
-    assert prior.many_spread == NARROWEST["many"]
+    assert prior.inverse_degree == pytest.approx(-0.7)
+    assert prior.inverse_degree_spread == pytest.approx(np.std([-0.5, -0.9, -0.7]))
+    assert prior.log_degree == pytest.approx(0.05)
+    assert prior.log_degree_spread == NARROWEST["log_degree"]
     assert prior.luck == pytest.approx(2.0)
     assert prior.pseudo_labels == pytest.approx(200)
     assert prior.fewest_labels == 100
@@ -58,4 +58,40 @@ def test_graphs_that_contradict_each_other_say_less():
 
 def test_one_family_says_nothing_about_how_others_differ():
     prior = Corpus((setting("a", -1.0), setting("b", -2.0, family="a"))).prior()
-    assert (prior.few_spread, prior.blind_spread) == (VAGUE.few_spread, VAGUE.blind_spread)
+    assert prior.inverse_degree_spread == VAGUE.inverse_degree_spread
+    assert prior.blind_spread == VAGUE.blind_spread
+
+
+def test_some_pseudo_labels_always_stand_behind_the_prior():
+    """However much the groups seem to differ, a few labels must not decide alone."""
+    prior = Prior(0.0, 0.1, -1.0, 0.5, -1.0, 0.5, luck=0, pseudo_labels=200)
+    assert prior.strength(found=1.0, error=1e-6, variance=0.1) == 10.0
+    assert prior.strength(found=1e-3, error=1e-9, variance=0.1) == pytest.approx(100.0)
+
+
+def test_variance_between_groups_is_found_and_chance_is_not():
+    rng = np.random.default_rng(0)
+    count = np.full(400, 200.0)
+    noise = rng.normal(size=400) * np.sqrt(0.16 * count)
+    truth = 0.05 * rng.normal(size=400)
+    found, _ = between_groups(noise + count * truth, 0.16 * count, count)
+    none, error = between_groups(noise, 0.16 * count, count)
+    assert found == pytest.approx(0.05**2, rel=0.15)
+    assert abs(none) < 3 * error
+
+
+@pytest.mark.parametrize(("n", "confidence"), [(20, 0.99), (500, 0.8)])
+def test_the_error_is_the_spread_of_the_estimate_also_where_errors_are_rare(n, confidence):
+    """Groups that expect less than one error scatter by far more than normal variables would."""
+    rng = np.random.default_rng(0)
+    count = np.full(20, float(n))
+    variance = confidence * (1 - confidence) * count
+    wrong = rng.binomial(n, 1 - confidence, size=(4000, 20))
+    found = [between_groups((1 - confidence) * n - row, variance, count) for row in wrong]
+    estimates, errors = zip(*found, strict=True)
+    assert np.std(estimates) == pytest.approx(errors[0], rel=0.1)
+    assert abs(np.mean(estimates)) < 0.1 * errors[0]
+
+
+def test_too_few_groups_say_nothing():
+    assert between_groups(np.ones(2), np.ones(2), np.ones(2)) == (0.0, np.inf)

@@ -210,7 +210,8 @@ class SimiMailbox(GroupedTemperatures):
         z, y = data.calibration_logits, data.calibration.y
         centred = terms[data.calibration.index] - means
         found, _ = fit_baseline(z, y, centred, self.temperature_, prior)
-        return replace(found, mean_many=float(means[0]), mean_few=float(means[1]))
+        mean_log, mean_inverse = means.tolist()
+        return replace(found, mean_log_degree=mean_log, mean_inverse_degree=mean_inverse)
 
     def _shift(
         self,
@@ -244,10 +245,12 @@ class SimiMailbox(GroupedTemperatures):
         return Shift((total + strength * means) / (counts + strength), means, strength)
 
     def _points(self, data: NodeInputs) -> Floats:
-        return node_points(data, Baseline(**self.baseline_) if self.prior_ else None)
+        return node_points(data, Baseline.read(self.baseline_) if self.prior_ else None)
 
     def _temperatures(self, data: NodeInputs) -> Tensor:
-        return super()._temperatures(data) / Baseline(**self.baseline_).scale(data.neighbourhoods)
+        return super()._temperatures(data) / Baseline.read(self.baseline_).scale(
+            data.neighbourhoods
+        )
 
     def _predict(self, data: NodeInputs) -> Tensor:
         probs = scaled_softmax(data.logits, self._temperatures(data))

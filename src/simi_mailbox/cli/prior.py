@@ -227,8 +227,8 @@ def _hotter(learned: Prior, degree: int) -> float:
     """Temperature of a node relative to one with the usual number of neighbours."""
     import math
 
-    rise = learned.many * math.log((1 + degree) / (1 + USUAL))
-    return math.exp(-rise - learned.few * (1 / (1 + degree) - 1 / (1 + USUAL)))
+    rise = learned.log_degree * math.log((1 + degree) / (1 + USUAL))
+    return math.exp(-rise - learned.inverse_degree * (1 / (1 + degree) - 1 / (1 + USUAL)))
 
 
 def _sources(corpus: Corpus) -> list[str]:

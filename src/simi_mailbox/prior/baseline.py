@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,12 +11,20 @@ import torch
 from torch import Tensor
 
 from simi_mailbox._arrays import Floats
+from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.graph import Graph
 from simi_mailbox.softmax import confidence, row_blocks, top_gaps
 
 THETA_SPREAD = 3.0
 """In log(1/T), about temperature scaling: far too wide to matter, but nothing runs away."""
 PASSES = 60
+OLDER_NAMES = {
+    "many": "log_degree",
+    "few": "inverse_degree",
+    "mean_many": "mean_log_degree",
+    "mean_few": "mean_inverse_degree",
+}
+"""What older files of priors and calibrators call the effects of the degree."""
 SETTLED = 1e-4
 """A Newton step below this leaves an error of about its square: no further look is needed."""
 
@@ -24,33 +34,41 @@ class Baseline:
     """One temperature that depends on the degree, and a share of blind guesses.
 
         p_i = (1 − blind) softmax(z_i / T_i) + blind / K
-        log T_i = log T − many · log(1 + degree_i) − few / (1 + degree_i), relative to the mean node
+        log T_i = log T − log_degree · log(1 + degree_i) − inverse_degree / (1 + degree_i)
 
-    Temperature scaling is ``many = few = blind = 0``. Where ``few`` is negative, nodes with hardly
-    a neighbour are less sure. The blind share is the part of nodes on which even a sure model is
-    wrong: a temperature cannot say that, because it lets sure nodes become certain.
+    relative to the mean node. Temperature scaling is ``log_degree = inverse_degree = blind = 0``.
+    Where ``inverse_degree`` is negative, nodes with hardly a neighbour are less sure. The blind
+    share is the part of nodes on which even a sure model is wrong: a temperature cannot say that,
+    because it lets sure nodes become certain.
 
     Examples
     --------
     >>> path = Graph.from_edges([[0, 1], [1, 2]])
     >>> z = torch.tensor([[9.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
-    >>> Baseline(temperature=1.0, few=-1.0, mean_few=0.5).scale(path).round(decimals=2).tolist()
+    >>> lonely = Baseline(temperature=1.0, inverse_degree=-1.0, mean_inverse_degree=0.5)
+    >>> lonely.scale(path).round(decimals=2).tolist()
     [1.0, 1.18, 1.0]
     >>> Baseline(temperature=1.0, blind=0.1).confidence(z, path).round(decimals=2).tolist()
     [0.95, 0.71, 0.71]
     """
 
     temperature: float
-    many: float = 0.0
-    few: float = 0.0
+    log_degree: float = 0.0
+    inverse_degree: float = 0.0
     blind: float = 0.0
-    mean_many: float = 0.0
-    mean_few: float = 0.0
+    mean_log_degree: float = 0.0
+    mean_inverse_degree: float = 0.0
+
+    @classmethod
+    def read(cls, fields: Mapping[str, float]) -> Baseline:
+        """From the fields of a saved calibrator."""
+        return cls(**{OLDER_NAMES.get(name, name): value for name, value in fields.items()})
 
     def scale(self, graph: Graph) -> Tensor:
         """What every node's logits are multiplied by, besides 1/T."""
-        terms = degree_terms(graph) - torch.tensor([self.mean_many, self.mean_few])
-        return torch.exp(terms @ torch.tensor([self.many, self.few], dtype=torch.float64))
+        terms = degree_terms(graph) - torch.tensor([self.mean_log_degree, self.mean_inverse_degree])
+        effects = torch.tensor([self.log_degree, self.inverse_degree], dtype=torch.float64)
+        return torch.exp(terms @ effects)
 
     def confidence(self, logits: Tensor, graph: Graph) -> Tensor:
         """Largest probability of every node."""
@@ -77,10 +95,10 @@ class Belief:
     the errors has about a quarter of the blind guesses.
     """
 
-    many: float
-    many_spread: float
-    few: float
-    few_spread: float
+    log_degree: float
+    log_degree_spread: float
+    inverse_degree: float
+    inverse_degree_spread: float
     blind: float
     blind_spread: float
 
@@ -112,11 +130,13 @@ def fit_baseline(
     (0.09, 1.1)
     """
     unit = 2.0 * float(np.log(error_rate(confidence(logits, temperature))))
-    middle = np.array([-np.log(temperature), belief.many, belief.few, belief.blind + unit])
-    spreads = [THETA_SPREAD, belief.many_spread, belief.few_spread, belief.blind_spread]
-    objective = _Objective(logits, y, terms, middle, np.array(spreads) ** -2.0)
-    theta, many, few, odds = _minimum(objective, middle).tolist()
-    baseline = Baseline(float(np.exp(-theta)), many, few, float(1.0 / (1.0 + np.exp(-odds))))
+    believed = belief.log_degree, belief.inverse_degree, belief.blind + unit
+    spreads = belief.log_degree_spread, belief.inverse_degree_spread, belief.blind_spread
+    middle = np.array([-np.log(temperature), *believed])
+    objective = _Objective(logits, y, terms, middle, np.array([THETA_SPREAD, *spreads]) ** -2.0)
+    theta, log_degree, inverse_degree, odds = _minimum(objective, middle).tolist()
+    blind = float(1.0 / (1.0 + np.exp(-odds)))
+    baseline = Baseline(float(np.exp(-theta)), log_degree, inverse_degree, blind)
     return baseline, odds - unit
 
 
@@ -170,8 +190,12 @@ class _Objective:
 
 
 def _minimum(objective: _Objective, start: Floats) -> Floats:
-    """Newton's method, damped until the value falls; curvature is made positive."""
-    at = start
+    """Newton's method, damped until the value falls; curvature is made positive.
+
+    By hand, because value, slope and Hessian come from one pass over the nodes, while SciPy's
+    minimisers ask for each in turn.
+    """
+    at, step = start, np.full_like(start, np.inf)
     value, slope, hessian = objective(at)
     for _ in range(PASSES):
         curvature, axes = np.linalg.eigh(hessian)
@@ -187,4 +211,10 @@ def _minimum(objective: _Objective, start: Floats) -> Floats:
         else:
             break
         at, (value, slope, hessian) = at + step, following
+    warnings.warn(
+        f"the baseline did not settle (its last step was {np.abs(step).max():.1g}); look at logits "
+        "and labels, or use prior=None",
+        CalibrationWarning,
+        stacklevel=2,
+    )
     return at

@@ -18,11 +18,13 @@ import numpy as np
 
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import whole_file
+from simi_mailbox.prior.baseline import OLDER_NAMES
 from simi_mailbox.prior.families import family_of
 from simi_mailbox.prior.model import NUMBERS, Corpus, Prior, Setting
 
 FORMAT = "simi-mailbox prior"
-VERSION = 2
+VERSION = 3
+OLDEST = 2
 DIGITS = 8
 LEARNED = "learned"
 _NAME = re.compile(r"learned(?:@(?P<digest>[0-9a-f]+))?(?: without (?P<family>.+))?")
@@ -88,9 +90,9 @@ def loads(text: str, source: str = "this text") -> Corpus:
         if head["format"] != FORMAT:
             raise ValueError(f"its format is {head['format']!r}, not {FORMAT!r}")
         version = int(head["version"])
-        if version < VERSION:
+        if version < OLDEST:
             raise ValueError(f"its format version {version} is of an older form of the prior")
-        if version == VERSION:
+        if version <= VERSION:
             settings = tuple(_setting(entry) for entry in head["settings"])
             if not settings:
                 raise ValueError("it holds no setting")
@@ -113,7 +115,8 @@ def _setting_line(setting: Setting) -> str:
     return json.dumps(_rounded(entry | setting.facts), ensure_ascii=False)
 
 
-def _setting(entry: dict[str, Any]) -> Setting:
+def _setting(given: dict[str, Any]) -> Setting:
+    entry = {OLDER_NAMES.get(name, name): value for name, value in given.items()}
     words = {name: str(entry[name]) for name in _WORDS}
     counts = {name: int(entry[name]) for name in _COUNTS}
     numbers = {name: float(entry[name]) for name in NUMBERS}
@@ -148,7 +151,7 @@ def learned() -> Prior:
 
     Examples
     --------
-    >>> learned().few < 0  # nodes with few neighbours are over-confident
+    >>> learned().inverse_degree < 0  # nodes with few neighbours are over-confident
     True
     """
     return resolve(LEARNED)

@@ -18,15 +18,24 @@ SMALLEST_SPREAD = 0.005
 """Between groups: half a point, below which differences would matter to nobody."""
 LEAST_STRENGTH = 10.0
 """Pseudo-labels that always stand behind the prior, however much the groups seem to differ."""
-VAGUE = Belief(many=0.0, many_spread=0.3, few=0.0, few_spread=1.0, blind=-1.2, blind_spread=1.0)
+VAGUE = Belief(
+    log_degree=0.0,
+    log_degree_spread=0.3,
+    inverse_degree=0.0,
+    inverse_degree_spread=1.0,
+    blind=-1.2,
+    blind_spread=1.0,
+)
 """What is believed of a graph while a corpus is being made, and where a corpus is too small."""
-NARROWEST = {"many": 0.025, "few": 0.1, "blind": 0.3}
+NARROWEST = {"log_degree": 0.025, "inverse_degree": 0.1, "blind": 0.3}
 """Spreads over graphs: a few of them cannot tell these to be smaller."""
 SMALLEST_BETWEEN = 1e-5
 SMALLEST_VARIANCE = 1e-3
-"""Of one node's residual: a group of certain nodes is not known to infinite precision."""
+"""Of one node\'s residual: a group of certain nodes is not known to infinite precision."""
 
-NUMBERS = ("many", "few", "blind", "luck", "luck_weight", "between", "variance")
+NUMBERS = (
+    "log_degree", "inverse_degree", "blind", "luck", "luck_weight", "between", "variance",
+)  # fmt: skip
 """What a setting is reduced to."""
 
 
@@ -36,7 +45,7 @@ class Prior(Belief):
 
     Parameters
     ----------
-    many, many_spread, few, few_spread : float
+    log_degree, log_degree_spread, inverse_degree, inverse_degree_spread : float
         Means and standard deviations over graphs of the effects of the degree; see `Baseline`.
     blind, blind_spread : float
         The same of the blind share, as the logarithm of its ratio to the squared error rate.
@@ -68,7 +77,8 @@ class Prior(Belief):
         numbers = [v for v in asdict(self).values() if not isinstance(v, str)]
         if not np.isfinite(numbers).all():
             raise ValueError(f"a prior's numbers must be finite, got {self}")
-        if not min(self.many_spread, self.few_spread, self.blind_spread, self.pseudo_labels) > 0:
+        spreads = self.log_degree_spread, self.inverse_degree_spread, self.blind_spread
+        if not min(*spreads, self.pseudo_labels) > 0:
             raise ValueError(f"a prior's spreads must be positive, got {self}")
 
     def level(self, confidence: Floats, error: float, labels: int) -> Floats:
@@ -112,7 +122,7 @@ class Setting:
         What it is, and how many runs it is the mean of.
     labels : int
         Number of calibration nodes.
-    many, few, blind : float
+    log_degree, inverse_degree, blind : float
         Of the baseline that fits the nodes that were neither trained nor calibrated on.
     luck : float
         Weighted mean over these nodes of the residual × e c / n, after the baseline that the n
@@ -128,8 +138,8 @@ class Setting:
     backbone: str
     runs: int
     labels: int
-    many: float
-    few: float
+    log_degree: float
+    inverse_degree: float
     blind: float
     luck: float
     luck_weight: float

@@ -8,12 +8,12 @@ from simi_mailbox.data.synthetic import calibration_problem
 from simi_mailbox.experiments.prior import PastRun
 
 
-def past_run(seed, *, blind=0.0, few=0.0, n=3000, labels=300, name="graph"):
+def past_run(seed, *, blind=0.0, inverse_degree=0.0, n=3000, labels=300, name="graph"):
     """A run whose labels are drawn from a baseline with these numbers."""
     problem = calibration_problem(n, 4, seed=seed)
     rng = np.random.default_rng(seed)
     term = 1 / (1 + problem.graph.degree.numpy())
-    scale = np.exp(few * (term - term.mean()))
+    scale = np.exp(inverse_degree * (term - term.mean()))
     y = (problem.logits * scale[:, None] + rng.gumbel(size=problem.logits.shape)).argmax(1)
     guess = rng.random(n) < blind
     y[guess] = rng.integers(4, size=guess.sum())

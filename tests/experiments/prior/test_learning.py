@@ -5,17 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simi_mailbox.experiments.prior.learning import gather, look_at
+from simi_mailbox.experiments.prior.learning import gather, residuals_of
 from simi_mailbox.prior import Corpus
+from simi_mailbox.prior.model import NUMBERS
 from tests.experiments.prior.conftest import past_run
 
 
 def test_known_numbers_are_recovered_from_graphs():
-    runs = [past_run(seed, blind=0.1, few=-4.0, name=str(seed)) for seed in range(6)]
+    runs = [past_run(seed, blind=0.1, inverse_degree=-4.0, name=str(seed)) for seed in range(6)]
     blind = Corpus(tuple(gather(runs))).prior()
     none = Corpus(tuple(gather(past_run(seed, name=str(seed)) for seed in range(6)))).prior()
-    assert blind.few < none.few - 1
-    assert abs(none.many) < 0.2
+    assert blind.inverse_degree < none.inverse_degree - 1
+    assert abs(none.log_degree) < 0.2
     assert blind.blind > none.blind + 1
 
 
@@ -24,13 +25,13 @@ def test_runs_of_one_setting_are_averaged():
     (both,) = gather([one, two])
     parts = [next(iter(gather([run]))) for run in (one, two)]
     assert both.runs == 2
-    for name in ("many", "few", "blind", "luck", "luck_weight", "between", "variance"):
+    for name in NUMBERS:
         expected = np.mean([getattr(part, name) for part in parts])
         assert getattr(both, name) == pytest.approx(expected)
 
 
 def test_luck_is_weighted_least_squares():
-    seen = look_at(past_run(0))
+    seen = residuals_of(past_run(0))
     right, weight = seen.luck()
     c = seen.confidence
     root = 1 / np.sqrt(c * (1 - c) + 0.005)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simi_mailbox.experiments.prior.learning import look_at
-from simi_mailbox.experiments.prior.picture import Seen, draw
+from simi_mailbox.experiments.prior.learning import residuals_of
+from simi_mailbox.experiments.prior.picture import ResidualSums, draw
 from tests.experiments.prior.conftest import past_run
 
 
 def test_the_picture_shows_sums_over_runs():
-    looked = look_at(past_run(0, blind=0.15))
-    one, two = Seen.of("a", [looked]), Seen.of("a", [looked, looked])
+    looked = residuals_of(past_run(0, blind=0.15))
+    one, two = ResidualSums.of("a", [looked]), ResidualSums.of("a", [looked, looked])
     seen = (looked.plain_confidence >= 0.2).sum()
     for name in ("plain", "mailbox", "degree"):
         np.testing.assert_allclose(getattr(two, name), 2 * getattr(one, name))

@@ -126,6 +126,24 @@ def test_a_cell_against_brute_force(filled: tuple[ResultStore, dict[str, np.ndar
     assert counts(result, ("temperature", "simi-mailbox")) == (sum(map(bool, judged)), 2)
 
 
+def test_a_run_on_other_logits_is_not_compared_and_a_remark_says_so(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path / "rows.jsonl")
+    for number, name in enumerate(("temperature", "gats", "vector")):
+        method = methods.Method.of(name)
+        for split in range(3):
+            run = RunKey("Cora", "gcn", "folds", split)
+            logits = "other" if (name, split) == ("gats", 2) else "these"
+            told = {} if name == "vector" else {"logits": logits}  # as older rows are
+            key = CalibrationUnit(run, ()).key(method)
+            store.append({"key": key, "metrics": {"ece": 0.01 * (number + split)}, **told})
+    result = get("table1").result(store, Selection(("Cora",), ("gcn",)))
+    pairs = {line.method: line.paired for line in result.lines if line.paired}
+    assert {name: pair.splits for name, pair in pairs.items()} == {"gats": 2, "vector": 3}
+    assert result.remarks == (
+        "Measured on other logits than temperature, and not compared: gats on Cora GCN (1 run).",
+    )
+
+
 def test_the_caption_says_what_was_measured(
     filled: tuple[ResultStore, dict[str, np.ndarray]],
 ) -> None:

@@ -26,7 +26,7 @@ from simi_mailbox.softmax import confidence
 from simi_mailbox.temperature import global_temperature
 
 if TYPE_CHECKING:
-    from simi_mailbox.experiments.prior.picture import Seen
+    from simi_mailbox.experiments.prior.picture import ResidualSums
 
 GROUPS = 20
 """As many as `SimiMailbox` makes by default."""
@@ -39,7 +39,7 @@ PROTOCOLS = ("folds", "official")
 
 
 @dataclass(frozen=True, eq=False)
-class Looked:
+class Residuals:
     """What went wrong on the nodes of a past run that were neither trained nor calibrated on.
 
     Attributes
@@ -57,7 +57,7 @@ class Looked:
         Number of calibration nodes.
     error : float
         Their error rate, as expected after temperature scaling.
-    many, few, blind : float
+    log_degree, inverse_degree, blind : float
         Of the baseline that fits these nodes themselves.
     """
 
@@ -70,8 +70,8 @@ class Looked:
     degree: npt.NDArray[np.int64]
     labels: int
     error: float
-    many: float
-    few: float
+    log_degree: float
+    inverse_degree: float
     blind: float
 
     def luck(self) -> tuple[float, float]:
@@ -92,14 +92,14 @@ class Looked:
         return between_groups(total, spread, count)[0], float(variance.mean())
 
 
-def look_at(run: PastRun) -> Looked:
+def residuals_of(run: PastRun) -> Residuals:
     """What one run teaches.
 
     Examples
     --------
     >>> from simi_mailbox.data.synthetic import calibration_problem
     >>> p = calibration_problem(500, 3, seed=0)
-    >>> len(look_at(PastRun("a", "gcn", p.logits, p.y, p.graph, range(100))).residual)
+    >>> len(residuals_of(PastRun("a", "gcn", p.logits, p.y, p.graph, range(100))).residual)
     400
     """
     run = checked(run)
@@ -120,13 +120,14 @@ def look_at(run: PastRun) -> Looked:
     theirs, _ = fitted(labelled.index, labelled.y)
     others = torch.from_numpy(np.flatnonzero(judged))
     own, blind = fitted(others, torch.from_numpy(y[judged].astype(np.int64)))
-    baseline = replace(theirs, mean_many=float(means[0]), mean_few=float(means[1]))
+    mean_log, mean_inverse = means.tolist()
+    baseline = replace(theirs, mean_log_degree=mean_log, mean_inverse_degree=mean_inverse)
     c = baseline.confidence(z, graph).numpy()
     plain = confidence(z, temperature).numpy()
     right = z.argmax(dim=1).numpy() == y
     points = np.stack([c, mailbox(z, graph).double().numpy()], axis=1)
     group = find_groups(points, min(GROUPS, len(y))).assign(points)
-    return Looked(
+    return Residuals(
         confidence=c[judged],
         residual=(right - c)[judged],
         group=group[judged],
@@ -136,8 +137,8 @@ def look_at(run: PastRun) -> Looked:
         degree=graph.degree.numpy()[judged],
         labels=len(labelled),
         error=error_rate(torch.from_numpy(plain[labelled.index.numpy()])),
-        many=own.many,
-        few=own.few,
+        log_degree=own.log_degree,
+        inverse_degree=own.inverse_degree,
         blind=blind,
     )
 
@@ -155,10 +156,17 @@ def gather(runs: Iterable[PastRun], facts: dict[str, Any] | None = None) -> Iter
     """
     found: dict[tuple[str, str, str], list[tuple[float, ...]]] = defaultdict(list)
     for run in runs:
-        seen = look_at(run)
+        seen = residuals_of(run)
         key = (run.graph_name, run.family or run.graph_name, run.backbone)
         found[key].append(
-            (seen.labels, seen.many, seen.few, seen.blind, *seen.luck(), *seen.between())
+            (
+                seen.labels,
+                seen.log_degree,
+                seen.inverse_degree,
+                seen.blind,
+                *seen.luck(),
+                *seen.between(),
+            )
         )
     for key, parts in found.items():
         labels = int(min(part[0] for part in parts))
@@ -176,13 +184,15 @@ def banked_settings(
 
 def banked_pictures(
     bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str]
-) -> Iterator[Seen]:
+) -> Iterator[ResidualSums]:
     """What `simi_mailbox.experiments.prior.picture` draws of the same settings."""
-    from simi_mailbox.experiments.prior.picture import Seen
+    from simi_mailbox.experiments.prior.picture import ResidualSums
 
     for keys in _places(bank, graphs, backbones):
         runs = [past_run(run) for key in keys if (run := bank.find(key)) is not None]
-        yield Seen.of(f"{keys[0].dataset} {keys[0].backbone}", [look_at(run) for run in runs])
+        yield ResidualSums.of(
+            f"{keys[0].dataset} {keys[0].backbone}", [residuals_of(run) for run in runs]
+        )
 
 
 def _places(

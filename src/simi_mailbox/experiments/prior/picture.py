@@ -11,7 +11,7 @@ import numpy as np
 
 from simi_mailbox._arrays import Floats
 from simi_mailbox._extras import require
-from simi_mailbox.experiments.prior.learning import Looked
+from simi_mailbox.experiments.prior.learning import Residuals
 
 CONFIDENCE_EDGES = np.array([0.2, 0.35, 0.5, 0.65, 0.75, 0.85, 0.92, 0.97, 1.0])
 DEGREE_EDGES = np.array([0, 1, 2, 4, 8, 16, 64, np.inf])
@@ -21,7 +21,7 @@ FEWEST = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class ResidualSums:
     """Residuals of one setting, all runs together: sums and counts [2, …] of bins.
 
     ``plain`` and ``baseline`` are along confidence, after temperature scaling and after the
@@ -35,7 +35,7 @@ class Seen:
     degree: Floats
 
     @classmethod
-    def of(cls, name: str, runs: Sequence[Looked]) -> Seen:
+    def of(cls, name: str, runs: Sequence[Residuals]) -> ResidualSums:
         """Sum up runs."""
         ranks = np.linspace(0, 1, MAILBOX_CELLS + 1)
         parts: list[list[Floats]] = []
@@ -63,7 +63,7 @@ def _sums(
     return np.stack([np.histogramdd(points, grid, weights=w)[0] for w in weights])
 
 
-def draw(settings: Iterable[Seen]) -> Any:
+def draw(settings: Iterable[ResidualSums]) -> Any:
     """A figure: residuals by confidence before and after the baseline, and over two coordinates.
 
     Settings count alike; places with fewer than 100 nodes are left empty.

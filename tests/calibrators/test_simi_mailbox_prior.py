@@ -22,7 +22,7 @@ from simi_mailbox.data.synthetic import calibration_problem
 from simi_mailbox.experiments.prior import gather
 from simi_mailbox.metrics import ece, nll
 from simi_mailbox.prior import Corpus
-from simi_mailbox.prior.baseline import Baseline
+from simi_mailbox.prior.baseline import OLDER_NAMES, Baseline
 from tests.experiments.prior.conftest import past_run
 from tests.prior.conftest import setting
 
@@ -42,10 +42,10 @@ def fit(run, **parameters):
 def test_the_baseline_follows_the_evidence():
     many = {"n": 6000, "labels": 4000}
     blind = fit(past_run(0, blind=0.15, **many)).baseline_
-    lonely = fit(past_run(0, few=-5.0, **many)).baseline_
+    lonely = fit(past_run(0, inverse_degree=-5.0, **many)).baseline_
     neither = fit(past_run(0, **many)).baseline_
     assert blind["blind"] > 0.08 > 4 * neither["blind"]
-    assert lonely["few"] < neither["few"] - 0.5
+    assert lonely["inverse_degree"] < neither["inverse_degree"] - 0.5
 
 
 def test_few_labels_move_the_baseline_less_than_many(sure):
@@ -158,6 +158,18 @@ def test_saved_calibrators_do_not_need_the_prior_file(sure, tmp_path):
         again.predict_proba(run.logits, graph=run.graph),
         cal.predict_proba(run.logits, graph=run.graph),
     )
+
+
+def test_calibrators_saved_under_older_names_are_read(tmp_path):
+    run = past_run(0)
+    cal = fit(run)
+    before = cal.predict_proba(run.logits, graph=run.graph)
+    older = {name: old for old, name in OLDER_NAMES.items()}
+    cal.baseline_ = {older.get(name, name): value for name, value in cal.baseline_.items()}
+    assert "few" in cal.baseline_
+    cal.save(tmp_path / "cal.safetensors")
+    again = simi_mailbox.load(tmp_path / "cal.safetensors")
+    np.testing.assert_array_equal(again.predict_proba(run.logits, graph=run.graph), before)
 
 
 def test_priors_by_name_survive_saving(tmp_path):
