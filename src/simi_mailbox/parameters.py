@@ -71,7 +71,8 @@ def hyperparameters(cls: type[C]) -> type[C]:
 def check_parameters(estimator: Any) -> None:
     """Raise `ValueError` for the first parameter that is not what its class declares.
 
-    A bool is no number here, and a number is finite.
+    ``estimator`` is a calibrator or a dataclass of settings. A
+    bool is no number here, and a number is finite.
 
     Examples
     --------
@@ -83,7 +84,8 @@ def check_parameters(estimator: Any) -> None:
     """
     cls: Any = type(estimator)
     declared = _declared(cls)
-    for name, value in estimator.get_params(deep=False).items():
+    given = estimator.get_params(deep=False) if hasattr(cls, "get_params") else vars(estimator)
+    for name, value in given.items():
         hint = declared.get(name, Any)
         if not _fits(value, hint):
             raise ValueError(f"{name} must be {_words(hint)}, got {value!r}")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, fields, replace
+from typing import Annotated
+
+from simi_mailbox.parameters import Count, NonNegative, Positive, Rule, Share, check_parameters
 
 # Raised when the code changes what the same settings compute, so that banked logits of an older
 # version are never mistaken for the new ones.
@@ -41,33 +44,19 @@ class Settings:
     0.0
     """
 
-    hidden: int = 64
-    layers: int = 2
-    heads: int = 8
-    dropout: float = 0.5
-    attention_dropout: float = 0.5
-    lr: float = 0.01
-    weight_decay: float = 5e-4
-    epochs: int = 2000
-    patience: int = 100
+    hidden: Count = 64
+    layers: Annotated[int, Rule("≥ 2", lambda x: x >= 2)] = 2
+    heads: Count = 8
+    dropout: Share = 0.5
+    attention_dropout: Share = 0.5
+    lr: Positive = 0.01
+    weight_decay: NonNegative = 5e-4
+    epochs: Count = 2000
+    patience: Count = 100
     row_normalise: bool = True
 
     def __post_init__(self) -> None:
-        least = {"hidden": 1, "heads": 1, "epochs": 1, "patience": 1, "layers": 2}
-        for name, bound in least.items():
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < bound:
-                raise ValueError(
-                    f"settings: {name} must be a whole number ≥ {bound}, got {value!r}"
-                )
-        for name in ("dropout", "attention_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"settings: {name} must be in [0, 1), got {getattr(self, name)!r}")
-        if self.lr <= 0 or self.weight_decay < 0:
-            raise ValueError(
-                "settings: lr must be > 0 and weight_decay ≥ 0, "
-                f"got lr={self.lr!r}, weight_decay={self.weight_decay!r}"
-            )
+        check_parameters(self)
 
     def digest(self) -> str:
         """Twelve hex digits naming these settings and the version of the training code.

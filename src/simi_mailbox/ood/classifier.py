@@ -24,6 +24,7 @@ from simi_mailbox.models.full_batch import (
     read_graph,
     read_labels,
 )
+from simi_mailbox.parameters import Count, NonNegative, Positive, check_parameters
 from simi_mailbox.sparse import Csr
 
 
@@ -37,17 +38,14 @@ class ClassifierSettings:
     200
     """
 
-    hidden: int = 64
-    lr: float = 0.01
-    weight_decay: float = 1e-2
-    epochs: int = 200
+    hidden: Count = 64
+    lr: Positive = 0.01
+    weight_decay: NonNegative = 1e-2
+    epochs: Count = 200
     row_normalise: bool = True
 
     def __post_init__(self) -> None:
-        if self.hidden < 1 or self.epochs < 1:
-            raise ValueError(
-                f"hidden and epochs must be at least 1, got {self.hidden} and {self.epochs}"
-            )
+        check_parameters(self)
 
 
 class _Network(nn.Module):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,15 @@ from simi_mailbox.models.backbones import fan_in_uniform
 from simi_mailbox.models.dropout import drop
 from simi_mailbox.models.features import Features
 from simi_mailbox.models.gpn.flows import RadialFlows
+from simi_mailbox.parameters import (
+    Count,
+    NonNegative,
+    Positive,
+    Rule,
+    Share,
+    Whole,
+    check_parameters,
+)
 from simi_mailbox.sparse import Csr
 
 _LOG_EVIDENCE_LIMIT = 30.0  # keeps exp() and digamma() inside what float32 can hold
@@ -48,29 +58,23 @@ class GPNSettings:
     (10, 16)
     """
 
-    latent_dim: int = 10
-    hidden_dim: int = 64
-    flow_layers: int = 10
-    dropout: float = 0.5
-    teleport: float = 0.2
-    steps: int = 10
+    latent_dim: Count = 10
+    hidden_dim: Count = 64
+    flow_layers: Count = 10
+    dropout: Share = 0.5
+    teleport: Annotated[float, Rule("in (0, 1]", lambda x: 0 < x <= 1)] = 0.2
+    steps: Whole = 10
     entropy_weight: float = 1e-5
     class_budget: bool = True
-    lr: float = 0.01
-    weight_decay: float = 5e-4
-    warmup_epochs: int = 5
-    max_epochs: int = 10_000
-    patience: int = 50
+    lr: Positive = 0.01
+    weight_decay: NonNegative = 5e-4
+    warmup_epochs: Whole = 5
+    max_epochs: Count = 10_000
+    patience: Count = 50
     row_normalise: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("latent_dim", "hidden_dim", "flow_layers", "max_epochs", "patience"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not 0.0 <= self.dropout < 1.0:
-            raise ValueError(f"dropout must be in [0, 1), got {self.dropout}")
-        if not 0.0 < self.teleport <= 1.0:
-            raise ValueError(f"teleport must be in (0, 1], got {self.teleport}")
+        check_parameters(self)
 
     @classmethod
     def latent16(cls) -> GPNSettings:
