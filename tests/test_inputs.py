@@ -36,8 +36,8 @@ def with_logits(row, value):
         ({"logits": CASE.logits[0]}, ValueError, r"\[nodes, classes\], got \[4\]"),
         ({"logits": CASE.logits[:0]}, ValueError, "no node"),
         ({"logits": CASE.logits[:, :1]}, ValueError, "at least two classes"),
-        ({"logits": CASE.logits > 0}, TypeError, "must be numbers"),
-        ({"logits": CASE.logits.astype(str)}, TypeError, "must be numbers"),
+        ({"logits": CASE.logits > 0}, TypeError, "must be real numbers"),
+        ({"logits": CASE.logits.astype(str)}, TypeError, "must be real numbers"),
         (
             {"y": CASE.y[:50]},
             ValueError,

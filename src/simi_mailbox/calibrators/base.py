@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import warnings
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
+import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from simi_mailbox import states
+from simi_mailbox._arrays import Bools, Ints
 from simi_mailbox.calibrators.registry import KIND
-from simi_mailbox.exceptions import NotFittedError
+from simi_mailbox.exceptions import CalibrationWarning, NotFittedError
 from simi_mailbox.inputs import (
     CalibrationData,
     Forward,
+    Limits,
     NodeInputs,
     read_labels,
     read_nodes,
@@ -58,6 +63,10 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     version: ClassVar[int] = 1
 
     num_classes_: int
+    classes_: Ints
+    widest_: float
+    groups_: Ints
+    at_bound_: Bools
 
     def fit(
         self,
@@ -112,12 +121,18 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         check_parameters(self)
         self._check_params()
         self._forget()
+        named = calibration.y if holdout is None else torch.cat([calibration.y, holdout.y])
+        limits = Limits.of(nodes.logits, named)
+        inputs = vars(within(nodes, limits))
+        calibration, held = limits.number(calibration), holdout and limits.number(holdout)
         try:
-            self._fit(CalibrationData(**vars(nodes), calibration=calibration, holdout=holdout))
+            self._fit(CalibrationData(**inputs, calibration=calibration, holdout=held))
         except BaseException:
             self._forget()  # a failed fit leaves an unfitted calibrator, not half of one
             raise
         self.num_classes_ = k
+        self.classes_, self.widest_ = limits.classes, limits.widest
+        self._tell_bounds()
         return self
 
     def predict_proba(
@@ -139,6 +154,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         probs = self._predict(nodes).detach().to(nodes.logits.dtype)
         if self.preserves_accuracy:
             keep_argmax(probs, nodes.logits)
+        probs = self._limits.restore(probs)
         if isinstance(logits, Tensor):
             return probs.to(logits.device)
         return probs.numpy()
@@ -154,6 +170,20 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     def _check_params(self) -> None:
         """Raise `ValueError` if hyper-parameters, each allowed alone, make no sense together."""
 
+    def _tell_bounds(self) -> None:
+        """Warn of temperatures on a bound: there, labels have not chosen them."""
+        stuck = np.flatnonzero(getattr(self, "at_bound_", []))
+        if len(stuck) and len(self.at_bound_) > 1:
+            nodes = int(np.isin(self.groups_, stuck).sum())
+            warnings.warn(
+                f"{len(stuck)} of {len(self.at_bound_)} groups, with {nodes} of "
+                f"{len(self.groups_)} nodes, have their temperature on a bound: the calibration "
+                "labels in them are all right, or no better than a guess, and probabilities there "
+                "say 0 and 1, or nothing; use fewer groups or more labels",
+                CalibrationWarning,
+                stacklevel=3,
+            )
+
     def _read_fitted(self, logits: Any, **inputs: Any) -> NodeInputs:
         self._check_fitted()
         nodes = read_nodes(self.needs, type(self).__name__, logits, **inputs)
@@ -162,7 +192,14 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
                 f"logits have {nodes.num_classes} classes, "
                 f"but this calibrator was fitted on {self.num_classes_}"
             )
-        return nodes
+        return within(nodes, self._limits)
+
+    @property
+    def _limits(self) -> Limits:
+        """What ``fit`` found; files of older versions know of none."""
+        every = np.arange(self.num_classes_)
+        widest = float(getattr(self, "widest_", np.inf))
+        return Limits(self.num_classes_, getattr(self, "classes_", every), widest)
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "num_classes_"):
@@ -214,6 +251,14 @@ class TemperatureCalibrator(NodeTemperatures):
 
     def _predict(self, data: NodeInputs) -> Tensor:
         return scaled_softmax(data.logits, self._temperatures(data))
+
+
+def within(nodes: NodeInputs, limits: Limits) -> NodeInputs:
+    """The same nodes as a method sees them."""
+    cut = limits.cut(nodes.logits)
+    if cut is nodes.logits:
+        return nodes
+    return replace(nodes, logits=cut, forward=limits.cut_forward(nodes.forward))
 
 
 def keep_argmax(probs: Tensor, logits: Tensor) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import math
 import time
+import warnings
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.experiments import methods
 from simi_mailbox.experiments.durations import Durations
 from simi_mailbox.experiments.logits import digest, graph_size, load_logits
@@ -148,7 +150,9 @@ def _apply(
     inputs = _inputs(name, calibrator.needs, source)
     y, mask = source.dataset.y, source.split.val
     started = time.perf_counter()
-    calibrator.fit(source.logits, y, mask=mask, holdout_mask=holdout, **inputs)
+    with warnings.catch_warnings():  # the metrics judge, where a fit would warn
+        warnings.simplefilter("ignore", CalibrationWarning)
+        calibrator.fit(source.logits, y, mask=mask, holdout_mask=holdout, **inputs)
     fitted = time.perf_counter()
     probs = np.asarray(calibrator.predict_proba(source.logits, **inputs), dtype=np.float64)
     return probs, {"fit": fitted - started, "predict": time.perf_counter() - fitted}
