@@ -9,7 +9,8 @@ pytest.importorskip("matplotlib", reason="matplotlib is an optional extra")
 from click.testing import CliRunner
 
 from simi_mailbox import plots
-from simi_mailbox.cli.figure import FIGURES, figure
+from simi_mailbox.cli.figure import FIGURES
+from simi_mailbox.cli.group import cli
 from simi_mailbox.data import Split
 from simi_mailbox.data.synthetic import calibration_problem
 from simi_mailbox.experiments import methods
@@ -43,7 +44,7 @@ def banked(monkeypatch, source):
 
 
 def run(*arguments):
-    return CliRunner().invoke(figure, list(arguments), catch_exceptions=False)
+    return CliRunner().invoke(cli, ["bench", "figure", *arguments])
 
 
 @pytest.mark.filterwarnings("error")  # matplotlib only warns when a layout does not work out

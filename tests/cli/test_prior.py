@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from simi_mailbox import prior
 from simi_mailbox.calibrators import TemperatureScaling
-from simi_mailbox.cli.prior import prior as command
+from simi_mailbox.cli.group import cli
 from simi_mailbox.experiments.prior import read_run
 from simi_mailbox.experiments.prior.judging import METHODS
 from simi_mailbox.metrics import nll
@@ -36,7 +36,7 @@ def test_a_user_learns_a_prior_from_past_graphs(tmp_path):
     one = save_run(tmp_path / "shop-2023.npz", 0, family="shop", backbone="sage")
     two = save_run(tmp_path / "forum.npz", 1, train=np.arange(200, 300))
     out = tmp_path / "own.json"
-    done = CliRunner().invoke(command, ["fit", str(one), str(two), "--out", str(out)])
+    done = CliRunner().invoke(cli, ["prior", "fit", str(one), str(two), "--out", str(out)])
     assert done.exit_code == 0, done.output
     assert "2 settings, 2 runs" in done.output
     learned = prior.read(out)
@@ -44,13 +44,13 @@ def test_a_user_learns_a_prior_from_past_graphs(tmp_path):
         ("shop-2023", "shop", "sage"),
         ("forum", "forum", "?"),
     ]
-    shown = CliRunner().invoke(command, ["show", str(out)])
+    shown = CliRunner().invoke(cli, ["prior", "show", str(out)])
     assert "shop-2023 sage: 1 runs, 100 labels" in shown.output
 
 
 def test_the_shipped_prior_is_shown_whole_and_in_part():
-    whole = CliRunner().invoke(command, ["show"]).output
-    part = CliRunner().invoke(command, ["show", "--without", "CoraFull"]).output
+    whole = CliRunner().invoke(cli, ["prior", "show"]).output
+    part = CliRunner().invoke(cli, ["prior", "show", "--without", "CoraFull"]).output
     assert "Cora gcn" in whole
     assert "Cora gcn" not in part
     assert "CoraML gcn" not in part
@@ -70,7 +70,7 @@ def test_the_shipped_prior_is_shown_whole_and_in_part():
     ],
 )
 def test_mistakes_are_explained(arguments, message):
-    done = CliRunner().invoke(command, arguments)
+    done = CliRunner().invoke(cli, ["prior", *arguments])
     assert done.exit_code != 0
     assert message in done.output
 
@@ -78,7 +78,7 @@ def test_mistakes_are_explained(arguments, message):
 def test_an_incomplete_run_is_refused(tmp_path):
     path = tmp_path / "half.npz"
     np.savez(path, logits=np.zeros((3, 2)))
-    done = CliRunner().invoke(command, ["fit", str(path), "--out", str(tmp_path / "x.json")])
+    done = CliRunner().invoke(cli, ["prior", "fit", str(path), "--out", str(tmp_path / "x.json")])
     assert done.exit_code == 1
     assert "no array 'labels' or 'y', no 'edges' or 'edge_index', no 'calibration'" in done.output
     assert not (tmp_path / "x.json").exists()
@@ -92,7 +92,7 @@ def test_a_prior_is_judged_on_past_runs_of_ones_own(tmp_path):
     ]
     out = tmp_path / "judged"
     options = ["--methods", "vector", "--out", str(out)]
-    done = CliRunner().invoke(command, ["judge", *map(str, paths), *options])
+    done = CliRunner().invoke(cli, ["prior", "judge", *map(str, paths), *options])
     assert done.exit_code == 0, done.output
     rows = [json.loads(line) for line in (out / "rows.jsonl").open()]
     assert [row["method"] for row in rows[:5]] == [
@@ -118,7 +118,7 @@ def test_a_prior_is_judged_on_past_runs_of_ones_own(tmp_path):
 )
 def test_a_failed_judgement_writes_nothing(tmp_path, options, message):
     path, out = save_run(tmp_path / "run.npz", 0), tmp_path / "judged"
-    done = CliRunner().invoke(command, ["judge", str(path), *options, "--out", str(out)])
+    done = CliRunner().invoke(cli, ["prior", "judge", str(path), *options, "--out", str(out)])
     assert done.exit_code == 1
     assert message in done.output
     assert not [*out.rglob("*")]
@@ -130,26 +130,28 @@ def test_a_place_that_cannot_be_written_is_told_before_the_work(tmp_path, monkey
     monkeypatch.setattr(
         "simi_mailbox.experiments.prior.read_run", lambda path: pytest.fail("work was done")
     )
-    done = CliRunner().invoke(command, [verb, str(path), "--out", str(path / "x")])
+    done = CliRunner().invoke(cli, ["prior", verb, str(path), "--out", str(path / "x")])
     assert done.exit_code == 1
     assert "cannot write" in done.output
 
 
 def test_a_prior_is_not_judged_on_graphs_it_was_learned_on(tmp_path):
     path, own = save_run(tmp_path / "mine.npz", 0), tmp_path / "own.json"
-    done = CliRunner().invoke(command, ["fit", str(path), "--out", str(own)])
+    done = CliRunner().invoke(cli, ["prior", "fit", str(path), "--out", str(own)])
     assert done.exit_code == 0, done.output
     assert done.output.endswith("learned from 1 setting, 1 run\n")
     options = ["--prior", str(own), "--out", str(tmp_path / "judged")]
-    done = CliRunner().invoke(command, ["judge", str(path), *options])
+    done = CliRunner().invoke(cli, ["prior", "judge", str(path), *options])
     assert done.exit_code == 1
     assert "was learned on 'mine'" in done.output
     other = save_run(tmp_path / "other.npz", 1)
-    done = CliRunner().invoke(command, ["judge", str(other), *options])
+    done = CliRunner().invoke(cli, ["prior", "judge", str(other), *options])
     assert done.exit_code == 0, done.output
     # The shipped prior leaves a relative of the graph out by itself.
     named = save_run(tmp_path / "named.npz", 1, graph="CoraML")
-    done = CliRunner().invoke(command, ["judge", str(named), "--out", str(tmp_path / "judged")])
+    done = CliRunner().invoke(
+        cli, ["prior", "judge", str(named), "--out", str(tmp_path / "judged")]
+    )
     assert done.exit_code == 0, done.output
     rows = [json.loads(line) for line in (tmp_path / "judged/rows.jsonl").open()]
     assert rows[-1]["settings"]["prior"].endswith("without cora")
@@ -161,11 +163,11 @@ def test_a_prior_is_not_judged_on_graphs_it_was_learned_on(tmp_path):
 def test_a_family_of_ones_own_is_left_out_and_an_unknown_one_refused(tmp_path):
     paths = [save_run(tmp_path / f"{name}.npz", n) for n, name in enumerate("ab")]
     own = tmp_path / "own.json"
-    CliRunner().invoke(command, ["fit", *map(str, paths), "--out", str(own)])
-    shown = CliRunner().invoke(command, ["show", str(own), "--without", "A"]).output
+    CliRunner().invoke(cli, ["prior", "fit", *map(str, paths), "--out", str(own)])
+    shown = CliRunner().invoke(cli, ["prior", "show", str(own), "--without", "A"]).output
     assert "b ?: 1 runs" in shown
     assert "a ?: 1 runs" not in shown
-    done = CliRunner().invoke(command, ["show", str(own), "--without", "Cora"])
+    done = CliRunner().invoke(cli, ["prior", "show", str(own), "--without", "Cora"])
     assert done.exit_code == 1
     assert "'Cora' is not in this corpus; it holds a, b" in done.output
 
@@ -192,23 +194,23 @@ def test_settings_are_learned_and_judged_from_the_bank(tmp_path, monkeypatch):
         bank.get(RunKey("Digits", "mlp", split=split), quick)
     out = tmp_path / "own.json"
     options = ["--graphs", "Digits", "--backbones", "mlp"]
-    done = CliRunner().invoke(command, ["fit", "--banked", *options, "--out", str(out)])
+    done = CliRunner().invoke(cli, ["prior", "fit", "--banked", *options, "--out", str(out)])
     assert done.exit_code == 0, done.output
     (setting,) = prior.read(out).settings
     assert (setting.runs, setting.facts["protocol"], setting.family) == (3, "folds", "digits")
-    done = CliRunner().invoke(command, ["judge", *options, "--out", str(tmp_path / "judged")])
+    done = CliRunner().invoke(cli, ["prior", "judge", *options, "--out", str(tmp_path / "judged")])
     assert done.exit_code == 0, done.output
     rows = [json.loads(line) for line in (tmp_path / "judged/rows.jsonl").open()]
     assert len(rows) == 3 * len(METHODS)
     assert "Digits MLP | 3 |" in (tmp_path / "judged/table.md").read_text()
     picture = tmp_path / "prior.png"
-    done = CliRunner().invoke(command, ["draw", *options, "--out", str(picture)])
+    done = CliRunner().invoke(cli, ["prior", "draw", *options, "--out", str(picture)])
     assert done.exit_code == 0, done.output
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_words_are_the_numbers():
-    shown = CliRunner().invoke(command, ["show"]).output
+    shown = CliRunner().invoke(cli, ["prior", "show"]).output
     learned = prior.learned()
     assert f"{100 * 0.04 * np.exp(learned.blind):.1f} % at 20 %" in shown
     assert f"against {learned.pseudo_labels:.0f} pseudo-labels" in shown

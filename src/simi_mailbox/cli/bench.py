@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from simi_mailbox.experiments.durations import in_words
 from simi_mailbox.experiments.tables.base import Selection, Table, counted
 from simi_mailbox.files import whole_file
 
+Names = tuple[str, ...] | None
 FORMATS = ("terminal", "markdown", "csv", "latex")
 
 
@@ -152,19 +154,22 @@ def _table_command(table: Table) -> click.Command:
         type=click.Path(path_type=Path),
         help="Result store; default: results/rows.jsonl here, or in the user's cache folder.",
     )
-    def command(**options: Any) -> None:
-        _make(table, **options)
+    def command(
+        datasets: Names, backbones: Names, methods: Names, runs: int | None, **how: Any
+    ) -> None:
+        try:
+            selection = table.check(Selection(datasets, backbones, methods, runs))
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+        _make(table, selection, **how)
 
     return command
 
 
 def _make(
     table: Table,
+    selection: Selection,
     *,
-    datasets: tuple[str, ...] | None,
-    backbones: tuple[str, ...] | None,
-    methods: tuple[str, ...] | None,
-    runs: int | None,
     jobs: int,
     scheduler: str | None,
     dry_run: bool,
@@ -176,10 +181,6 @@ def _make(
 ) -> None:
     from simi_mailbox.experiments import render
 
-    try:
-        selection = table.check(Selection(datasets, backbones, methods, runs))
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
     rows = open_store(store)
     if out is not None and not dry_run:
         check_file(out)
@@ -215,17 +216,13 @@ def _make(
         raise SystemExit(1)
 
 
-def _without(table: Table, selection: Selection, absent: Any) -> Selection:
-    wanted = selection.datasets or table.datasets
-    left = tuple(name for name in wanted if name not in absent)
-    return Selection(left, selection.backbones, selection.methods, selection.runs)
-
-
 def _report_missing(table: Table, selection: Selection) -> Selection:
     from simi_mailbox.experiments.logits import missing
 
-    needed = [n for n in table.needs() if selection.datasets is None or n in selection.datasets]
-    absent = missing(needed)
+    wanted = selection.datasets or table.datasets
+    absent = missing([name for name in table.needs() if name in wanted])
     for advice in absent.values():
         click.echo(f"left out: {advice}", err=True)
-    return _without(table, selection, absent) if absent else selection
+    if not absent:
+        return selection
+    return replace(selection, datasets=tuple(name for name in wanted if name not in absent))

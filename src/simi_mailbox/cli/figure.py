@@ -89,23 +89,15 @@ def figure(
     target = out or Path(f"{name}-{'-'.join(datasets).lower()}-{backbone}.pdf")
     _check(name, datasets, target)
     rows, chosen = FIGURES[name][0], methods or FIGURES[name][1]
-    try:
-        if name == "sensitivity":
-            made = _sensitivity(datasets, backbone, chosen, store)
-        else:
-            columns, pooled = _columns(datasets[0], backbone, chosen, runs, cell, banked)
-            from simi_mailbox.plots import observation_figure
+    if name == "sensitivity":
+        made = _sensitivity(datasets, backbone, chosen, store)
+    else:
+        from simi_mailbox.plots import observation_figure
 
-            nodes = "test nodes" if pooled == 1 else f"test nodes of {pooled} runs together"
-            made = observation_figure(
-                columns,
-                title=f"{datasets[0]}, {backbone.upper()}, {nodes}",
-                palette=palette,
-                fewest=FEWEST,
-                rows=rows,
-            )
-    except (ValueError, FileNotFoundError) as error:
-        raise click.ClickException(str(error)) from error
+        columns, pooled = _columns(datasets[0], backbone, chosen, runs, cell, banked)
+        nodes = "test nodes" if pooled == 1 else f"test nodes of {pooled} runs together"
+        title = f"{datasets[0]}, {backbone.upper()}, {nodes}"
+        made = observation_figure(columns, title=title, palette=palette, fewest=FEWEST, rows=rows)
     made.savefig(target, dpi=200)
     click.echo(f"wrote {target}")
 

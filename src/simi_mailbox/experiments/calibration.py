@@ -21,6 +21,7 @@ from simi_mailbox.experiments.published import FEATURES
 from simi_mailbox.experiments.store import Row
 from simi_mailbox.experiments.unit import Unit
 from simi_mailbox.models.bank import LogitBank, RunKey
+from simi_mailbox.models.features import row_normalised
 from simi_mailbox.models.settings import settings_for
 
 HOLDOUT_SHARE = 0.1
@@ -163,10 +164,18 @@ def _inputs(method: str, needs: frozenset[str], source: Any) -> dict[str, Any]:
     if "graph" in needs:
         given["graph"] = source.dataset.graph
     if "features" in needs:
-        given["features"] = source.features(FEATURES.get(method, "nodes"))
+        given["features"] = features(source, FEATURES.get(method, "nodes"))
     if "forward" in needs:
         given["forward"] = source.forward()
     return given
+
+
+def features(source: Any, kind: str) -> Any:
+    """Node features as the backbone saw them ("nodes"), or its hidden representation."""
+    if kind == "hidden":
+        return source.hidden
+    x = source.dataset.x
+    return row_normalised(x) if source.settings.row_normalise else x
 
 
 def _metrics(probs: Floats, index: Ints, source: Any) -> Row:

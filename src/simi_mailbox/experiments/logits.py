@@ -3,51 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from simi_mailbox.data import NodeDataset, Split, available, load
+from simi_mailbox.data import available, load
 from simi_mailbox.data.catalogue import find
 from simi_mailbox.models.bank import BankedRun, LogitBank, RunKey
-from simi_mailbox.models.features import row_normalised
 
 
-@dataclass(frozen=True, eq=False)
-class Source:
-    """A trained backbone's outputs beside the graph they belong to."""
-
-    dataset: NodeDataset
-    split: Split
-    banked: BankedRun
-
-    @property
-    def logits(self) -> Any:
-        """Logits [n, K] of all nodes."""
-        return self.banked.logits
-
-    @property
-    def seconds(self) -> float:
-        """How long the backbone was trained."""
-        return self.banked.seconds
-
-    def features(self, kind: str) -> Any:
-        """Node features as the backbone saw them ("nodes"), or its hidden representation."""
-        if kind == "hidden":
-            return self.banked.hidden
-        x = self.dataset.x
-        return row_normalised(x) if self.banked.settings.row_normalise else x
-
-    def forward(self) -> Any:
-        """The frozen backbone as a function of edge weights."""
-        return self.banked.forward(self.dataset)
-
-
-def load_logits(run: RunKey) -> Source:
+def load_logits(run: RunKey) -> BankedRun:
     """Logits of a run, trained now if the bank does not have them."""
-    banked = LogitBank().get(run)
-    return Source(banked.dataset, banked.split, banked)
+    return LogitBank().get(run)
 
 
 def digest(logits: Any) -> str:

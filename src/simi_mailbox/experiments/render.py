@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from simi_mailbox._extras import require
@@ -66,24 +66,30 @@ def terminal(result: TableResult, width: int | None = None) -> str:
     console_module = require("rich.console", extra="cli")
     table_module = require("rich.table", extra="cli")
     box = require("rich.box", extra="cli")
-    table = table_module.Table(title=f"{result.name}: {result.title}", box=box.SIMPLE_HEAD)
-    for name in _header(result):
-        table.add_column(name, justify="left" if name == "method" else "right", overflow="fold")
-    for group in result.groups():
-        table.add_section()
-        table.add_row(f"[bold]{group[0]} {group[1].upper()}[/bold]")
-        for line in result.lines:
-            if (line.dataset, line.backbone) == group:
-                table.add_row(*(cell.replace("[", "\\[") for cell in _cells(line, result)))
     stream = io.StringIO()
     console = console_module.Console(file=stream, width=width or WIDTH, highlight=False)
-    console.print(table)
+
+    def table(title: str, header: Sequence[str], side: str) -> Any:
+        made = table_module.Table(title=title, box=box.SIMPLE_HEAD)
+        for name in header:
+            made.add_column(name, justify="left" if name == "method" else side, overflow="fold")
+        return made
+
+    def add(made: Any, cells: list[str]) -> None:
+        made.add_row(*(cell.replace("[", "\\[") for cell in cells))
+
+    shown = table(f"{result.name}: {result.title}", _header(result), "right")
+    for group in result.groups():
+        shown.add_section()
+        shown.add_row(f"[bold]{group[0]} {group[1].upper()}[/bold]")
+        for line in result.lines:
+            if (line.dataset, line.backbone) == group:
+                add(shown, _cells(line, result))
+    console.print(shown)
     if result.standings:
-        judged = table_module.Table(title=ranking.title(result), box=box.SIMPLE_HEAD)
-        for name in ranking.HEADER:
-            judged.add_column(name, overflow="fold")
+        judged = table(ranking.title(result), ranking.HEADER, "left")
         for row in ranking.cells(result):
-            judged.add_row(*(cell.replace("[", "\\[") for cell in row))
+            add(judged, row)
         console.print(judged)
     for sentence in [*caption(result), *ranking.sentences(result)]:
         console.print(sentence, markup=False)
@@ -113,30 +119,16 @@ def csv_text(result: TableResult) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(CSV_HEADER)
     for line in result.lines:
-        summary, printed, paired = line.summary, line.printed, line.paired
-        writer.writerow(
-            [
-                line.dataset,
-                line.backbone,
-                line.method,
-                result.unit,
-                *(
-                    (summary.mean, summary.std, summary.runs, summary.splits)
-                    if summary
-                    else [""] * 4
-                ),
-                *((printed.mean, printed.std) if printed else [""] * 2),
-                line.deviation if line.deviation is not None else "",
-                line.within if line.within is not None else "",
-                line.floor if line.floor is not None else "",
-                *(
-                    (paired.difference, paired.low, paired.high, paired.p_value, paired.lower)
-                    if paired
-                    else [""] * 5
-                ),
-                line.note,
-            ]
+        parts = (
+            (line.summary, ("mean", "std", "runs", "splits")),
+            (line.printed, ("mean", "std")),
+            (line, ("deviation", "within", "floor")),
+            (line.paired, ("difference", "low", "high", "p_value", "lower")),
         )
+        numbers = [getattr(part, name, None) for part, names in parts for name in names]
+        told = ("" if number is None else number for number in numbers)
+        place = line.dataset, line.backbone, line.method, result.unit
+        writer.writerow([*place, *told, line.note])
     return out.getvalue()
 
 

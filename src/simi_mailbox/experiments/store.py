@@ -25,7 +25,6 @@ Row = dict[str, Any]
 _Identity = tuple[int, int, int]
 """Tells one version of a file from the next, which is another file under its name."""
 
-_TAIL_BLOCK = 1 << 16
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
 
 
@@ -211,11 +210,10 @@ class ResultStore:
         size = os.lseek(file, 0, os.SEEK_END)
         if size == 0 or os.pread(file, 1, size - 1) == b"\n":
             return
-        keep = _end_of_last_line(file, size)
-        torn = os.pread(file, size - keep, keep)
+        keep = self.path.read_bytes().rfind(b"\n") + 1
         os.ftruncate(file, keep)
         self.repairs.append(
-            f"{self.path.name}: removed a torn last line of {len(torn)} bytes "
+            f"{self.path.name}: removed a torn last line of {size - keep} bytes "
             "(its process was killed while writing; that run is done again)"
         )
 
@@ -281,15 +279,3 @@ def _identity(path: Path) -> _Identity | None:
 
 def _told_apart(found: os.stat_result) -> _Identity:
     return found.st_ino, found.st_mtime_ns, found.st_size
-
-
-def _end_of_last_line(file: int, size: int) -> int:
-    """Offset just behind the last line end before ``size``; 0 if there is none."""
-    end = size
-    while end > 0:
-        start = max(0, end - _TAIL_BLOCK)
-        found = os.pread(file, end - start, start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
-        end = start
-    return 0

@@ -10,7 +10,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from simi_mailbox.cli.prior import prior as command
+from simi_mailbox.cli.group import cli
 from simi_mailbox.experiments.prior import read_run, write_run
 from simi_mailbox.graph import Graph
 from tests.experiments.prior.conftest import past_run
@@ -102,7 +102,7 @@ def test_other_files_get_one_line_and_nothing_is_written(tmp_path, run, verb, co
         np.save(tmp_path / "one.npy", np.zeros(3))
         content = (tmp_path / "one.npy").read_bytes()
     path.write_bytes(content)
-    done = CliRunner().invoke(command, [verb, str(path), "--out", str(out)])
+    done = CliRunner().invoke(cli, ["prior", verb, str(path), "--out", str(out)])
     assert done.exit_code == 1
     assert done.output.startswith(f"Error: {path}: ")
     assert message in done.output

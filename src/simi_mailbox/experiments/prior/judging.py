@@ -19,7 +19,7 @@ from simi_mailbox.experiments.calibration import CalibrationUnit
 from simi_mailbox.experiments.durations import Durations
 from simi_mailbox.experiments.logits import digest
 from simi_mailbox.experiments.methods import Method
-from simi_mailbox.experiments.prior.learning import FEWEST_RUNS, PROTOCOLS, banked_keys
+from simi_mailbox.experiments.prior.learning import banked_keys
 from simi_mailbox.experiments.prior.past_runs import PastRun, read_run, unseen
 from simi_mailbox.experiments.store import ResultStore, Row, row_key
 from simi_mailbox.experiments.tables.base import Cell, Selection, Table, TableResult
@@ -121,12 +121,9 @@ def banked_units(
     bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str], others: Sequence[str] = ()
 ) -> Iterator[JudgedUnit]:
     """Banked runs, each graph judged by the shipped prior learned without its family."""
-    for graph in graphs:
-        for backbone in backbones:
-            found = (banked_keys(bank, graph, backbone, protocol) for protocol in PROTOCOLS)
-            keys = next((keys for keys in found if len(keys) >= FEWEST_RUNS), [])
-            methods = judged_methods(leave_out(graph), others)
-            yield from (JudgedUnit(key, methods) for key in keys)
+    for keys in banked_keys(bank, graphs, backbones):
+        methods = judged_methods(leave_out(keys[0].dataset), others)
+        yield from (JudgedUnit(key, methods) for key in keys)
 
 
 def file_units(

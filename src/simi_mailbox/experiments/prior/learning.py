@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from itertools import product
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from simi_mailbox._arrays import Floats
+from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.data.catalogue import find
 from simi_mailbox.experiments.prior.past_runs import PastRun, checked, unseen
 from simi_mailbox.grouping import find_groups
@@ -24,9 +24,6 @@ from simi_mailbox.prior.families import family_of
 from simi_mailbox.prior.model import NUMBERS, VAGUE, Setting, between_groups
 from simi_mailbox.softmax import confidence
 from simi_mailbox.temperature import global_temperature
-
-if TYPE_CHECKING:
-    from simi_mailbox.experiments.prior.picture import ResidualSums
 
 GROUPS = 20
 """As many as `SimiMailbox` makes by default."""
@@ -57,21 +54,22 @@ class Residuals:
         Number of calibration nodes.
     error : float
         Their error rate, as expected after temperature scaling.
-    log_degree, inverse_degree, blind : float
-        Of the baseline that fits these nodes themselves.
+    own : Baseline
+        The one that fits these nodes themselves.
+    blind : float
+        Its blind share, as `Belief` counts it.
     """
 
     confidence: Floats
     residual: Floats
-    group: npt.NDArray[np.int64]
+    group: Ints
     plain_confidence: Floats
     plain_residual: Floats
     similarity: Floats
-    degree: npt.NDArray[np.int64]
+    degree: Ints
     labels: int
     error: float
-    log_degree: float
-    inverse_degree: float
+    own: Baseline
     blind: float
 
     def luck(self) -> tuple[float, float]:
@@ -137,8 +135,7 @@ def residuals_of(run: PastRun) -> Residuals:
         degree=graph.degree.numpy()[judged],
         labels=len(labelled),
         error=error_rate(torch.from_numpy(plain[labelled.index.numpy()])),
-        log_degree=own.log_degree,
-        inverse_degree=own.inverse_degree,
+        own=own,
         blind=blind,
     )
 
@@ -158,16 +155,8 @@ def gather(runs: Iterable[PastRun], facts: dict[str, Any] | None = None) -> Iter
     for run in runs:
         seen = residuals_of(run)
         key = (run.graph_name, run.family or run.graph_name, run.backbone)
-        found[key].append(
-            (
-                seen.labels,
-                seen.log_degree,
-                seen.inverse_degree,
-                seen.blind,
-                *seen.luck(),
-                *seen.between(),
-            )
-        )
+        effects = seen.own.log_degree, seen.own.inverse_degree, seen.blind
+        found[key].append((seen.labels, *effects, *seen.luck(), *seen.between()))
     for key, parts in found.items():
         labels = int(min(part[0] for part in parts))
         numbers = dict(zip(NUMBERS, np.mean(parts, axis=0)[1:].tolist(), strict=True))
@@ -178,43 +167,39 @@ def banked_settings(
     bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str]
 ) -> Iterator[Setting]:
     """Settings of all graphs and backbones of which the bank holds runs; none is trained."""
-    for keys in _places(bank, graphs, backbones):
-        yield _setting(bank, keys)
+    for keys in banked_keys(bank, graphs, backbones, FEWEST_NODES):
+        runs = past_runs(bank, keys)
+        facts = {
+            "protocol": keys[0].protocol,
+            "nodes": len(runs[0].y),
+            "training": bank.path(keys[0]).stem.rsplit("-", 1)[1],
+        }
+        yield from gather(runs, facts)
 
 
-def banked_pictures(
-    bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str]
-) -> Iterator[ResidualSums]:
-    """What `simi_mailbox.experiments.prior.picture` draws of the same settings."""
-    from simi_mailbox.experiments.prior.picture import ResidualSums
-
-    for keys in _places(bank, graphs, backbones):
-        runs = [past_run(run) for key in keys if (run := bank.find(key)) is not None]
-        yield ResidualSums.of(
-            f"{keys[0].dataset} {keys[0].backbone}", [residuals_of(run) for run in runs]
-        )
-
-
-def _places(
-    bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str]
+def banked_keys(
+    bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str], least_nodes: int = 0
 ) -> Iterator[list[RunKey]]:
-    """A graph is taken under the protocol it is published with: the official splits where it has
+    """Banked runs of every setting: published training settings, first initialisation.
+
+    A graph is taken under the protocol it is published with: the official splits where it has
     those only, the folds elsewhere.
     """
-    for graph in (name for name in graphs if find(name).nodes >= FEWEST_NODES):
-        for backbone in backbones:
-            for protocol in PROTOCOLS:
-                keys = banked_keys(bank, graph, backbone, protocol)
-                if len(keys) >= FEWEST_RUNS:
-                    yield keys
-                    break
+    for graph, backbone in product(graphs, backbones):
+        if find(graph).nodes < least_nodes:
+            continue
+        for protocol in PROTOCOLS:
+            places = product(range(3), range(10))
+            keys = [RunKey(graph, backbone, protocol, s, f) for f, s in places]
+            here = [key for key in keys if key in bank]
+            if len(here) >= FEWEST_RUNS:
+                yield here
+                break
 
 
-def banked_keys(bank: LogitBank, graph: str, backbone: str, protocol: str) -> list[RunKey]:
-    """Keys of the banked runs of a setting: published training settings, first initialisation."""
-    places = [(s, f) for f in range(3) for s in range(10)]
-    keys = [RunKey(graph, backbone, protocol, s, f) for s, f in places]
-    return [key for key in keys if key in bank]
+def past_runs(bank: LogitBank, keys: Sequence[RunKey]) -> list[PastRun]:
+    """Banked runs as past runs."""
+    return [past_run(run) for key in keys if (run := bank.find(key)) is not None]
 
 
 def past_run(banked: BankedRun) -> PastRun:
@@ -233,14 +218,3 @@ def past_run(banked: BankedRun) -> PastRun:
         train=split.train,
         split=banked.key.split,
     )
-
-
-def _setting(bank: LogitBank, keys: Sequence[RunKey]) -> Setting:
-    runs = [past_run(run) for key in keys if (run := bank.find(key)) is not None]
-    facts = {
-        "protocol": keys[0].protocol,
-        "nodes": len(runs[0].y),
-        "training": bank.path(keys[0]).stem.rsplit("-", 1)[1],
-    }
-    (setting,) = gather(runs, facts)
-    return setting

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -11,7 +11,14 @@ import numpy as np
 
 from simi_mailbox._arrays import Floats
 from simi_mailbox._extras import require
-from simi_mailbox.experiments.prior.learning import Residuals
+from simi_mailbox.experiments.prior.learning import (
+    FEWEST_NODES,
+    Residuals,
+    banked_keys,
+    past_runs,
+    residuals_of,
+)
+from simi_mailbox.models.bank import LogitBank
 
 CONFIDENCE_EDGES = np.array([0.2, 0.35, 0.5, 0.65, 0.75, 0.85, 0.92, 0.97, 1.0])
 DEGREE_EDGES = np.array([0, 1, 2, 4, 8, 16, 64, np.inf])
@@ -52,6 +59,15 @@ class ResidualSums:
                 ]
             )
         return cls(name, *(np.sum(part, axis=0) for part in zip(*parts, strict=True)))
+
+
+def banked_sums(
+    bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str]
+) -> Iterator[ResidualSums]:
+    """Of the settings that a prior is learned from."""
+    for keys in banked_keys(bank, graphs, backbones, FEWEST_NODES):
+        looked_at = [residuals_of(run) for run in past_runs(bank, keys)]
+        yield ResidualSums.of(f"{keys[0].dataset} {keys[0].backbone}", looked_at)
 
 
 def _sums(

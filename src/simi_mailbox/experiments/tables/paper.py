@@ -28,11 +28,20 @@ FIXED = (
 MAIN_RUNS = {"Cora": 75, "Citeseer": 75, "": 15}
 FEW_RUNS = 15
 
-TABLE1 = CalibrationTable(
-    name="table1",
-    shows="main comparison: test ECE, GCN and GAT",
+BASE = CalibrationTable(
+    name="",
+    shows="",
     datasets=HOMOPHILOUS,
     backbones=("gcn", "gat"),
+    columns=(*PLAIN, GATS, *THREE_READINGS),
+    default_runs=FEW_RUNS,
+    caption=(FIXED,),
+)
+
+TABLE1 = replace(
+    BASE,
+    name="table1",
+    shows="main comparison: test ECE, GCN and GAT",
     columns=(
         *PLAIN,
         Column.of("vector", "VS"),
@@ -42,7 +51,6 @@ TABLE1 = CalibrationTable(
         *THREE_READINGS,
     ),
     default_runs=MAIN_RUNS,
-    caption=(FIXED,),
 )
 
 
@@ -52,41 +60,20 @@ def _other_metric(name: str, metric: str, what: str, unit: str, digits: int) -> 
 
 
 def _backbone(name: str, what: str) -> CalibrationTable:
-    return CalibrationTable(
-        name=name,
-        shows=f"test ECE with {what} as the backbone",
-        datasets=HOMOPHILOUS,
-        backbones=(name,),
-        columns=(*PLAIN, GATS, *THREE_READINGS),
-        default_runs=FEW_RUNS,
-        caption=(FIXED,),
-    )
+    shows = f"test ECE with {what} as the backbone"
+    return replace(BASE, name=name, shows=shows, backbones=(name,))
 
 
-def _heterophilous(name: str, what: str, datasets: tuple[str, ...]) -> CalibrationTable:
-    return CalibrationTable(
+def _heterophilous(name: str, what: str, *datasets: str) -> CalibrationTable:
+    return replace(
+        BASE,
         name=name,
         shows=f"test ECE on {what}",
         datasets=datasets,
-        backbones=("gcn", "gat"),
-        columns=(*PLAIN, GATS, *THREE_READINGS),
         protocol="official",
         default_runs=10,
         caption=(FIXED, "Ten official splits; one initialisation unless more runs are asked for."),
     )
-
-
-_OBS_COLUMNS = tuple(
-    Column(label, Method.of("uncalibrated"), as_printed, metric)
-    for label, as_printed, metric in (
-        ("all nodes", "Node-wise", "variance_nodes"),
-        ("confidence", "Conf.", "variance_confidence"),
-        ("confidence and similarity", "Neig. Sim.", "variance_similarity"),
-    )
-)
-
-_GROUPS = (5, 10, 15, 20, 25, 30)
-_WEIGHTS = (1, 5, 10, 15, 20, 25, 30, 50)
 
 
 def _curve(method: str, parameter: str, symbol: str, values: tuple[int, ...]) -> list[Column]:
@@ -96,7 +83,11 @@ def _curve(method: str, parameter: str, symbol: str, values: tuple[int, ...]) ->
     ]
 
 
-SENSITIVITY = CalibrationTable(
+_GROUPS = (5, 10, 15, 20, 25, 30)
+_WEIGHTS = (1, 5, 10, 15, 20, 25, 30, 50)
+
+SENSITIVITY = replace(
+    BASE,
     name="sensitivity",
     shows="ECE over the number of groups N and the weight λ",
     datasets=HOMOPHILOUS[:4],
@@ -113,26 +104,31 @@ SENSITIVITY = CalibrationTable(
         ),
         *_curve("simi-mailbox", "n_groups", "N", _GROUPS),
     ),
-    default_runs=FEW_RUNS,
     caption=("λ = 50 where N varies, N = 15 where λ varies.",),
 )
 
 TABLES = (
     TABLE1,
-    CalibrationTable(
+    replace(
+        BASE,
         name="obs",
         shows="variance of the calibration error: over all nodes, in confidence bins, in cells",
-        datasets=HOMOPHILOUS,
-        backbones=("gcn", "gat"),
-        columns=_OBS_COLUMNS,
+        columns=tuple(
+            Column(label, Method.of("uncalibrated"), as_printed, metric)
+            for label, as_printed, metric in (
+                ("all nodes", "Node-wise", "variance_nodes"),
+                ("confidence", "Conf.", "variance_confidence"),
+                ("confidence and similarity", "Neig. Sim.", "variance_similarity"),
+            )
+        ),
         unit="x100",
         digits=3,
-        default_runs=FEW_RUNS,
         quantity="variance",
         baseline="confidence",
         caption=("Variance × 100 of the uncalibrated model's calibration error; 10 × 10 bins.",),
     ),
-    CalibrationTable(
+    replace(
+        BASE,
         name="t2a",
         shows="large graphs: test ECE on Arxiv and Reddit2",
         datasets=("Arxiv", "Reddit2"),
@@ -140,16 +136,16 @@ TABLES = (
         columns=(*PLAIN, Column.of("cagcn", "CaGCN"), GATS, *THREE_READINGS),
         protocol="official",
         sizes={"Arxiv": Size(1, 1, 10), "Reddit2": Size(1, 1, 10)},
+        default_runs=None,
         caption=(
             FIXED,
             "One split and ten initialisations: there is no second split to compare over.",
         ),
     ),
-    CalibrationTable(
+    replace(
+        BASE,
         name="gc",
         shows="against group calibration, with a tenth of the test nodes held out for it",
-        datasets=HOMOPHILOUS,
-        backbones=("gcn", "gat"),
         columns=(
             *PLAIN,
             Column("gc+ts", Method.of("group-calibration", base="temperature"), "GC+TS w/ HO"),
@@ -160,14 +156,13 @@ TABLES = (
             ),
             *THREE_READINGS,
         ),
-        default_runs=FEW_RUNS,
         evaluation="test-90",
         caption=(FIXED, "All methods are measured on the other nine tenths of the test nodes."),
     ),
-    CalibrationTable(
+    replace(
+        BASE,
         name="recent",
         shows="against SimCalib, GETS and DCGC",
-        datasets=HOMOPHILOUS,
         backbones=("gcn", "gat", "sage"),
         columns=(
             *PLAIN,
@@ -176,14 +171,11 @@ TABLES = (
             Column("dcgc", Method.of("dcgc"), "DCGC", None, ("gcn", "sage")),
             *THREE_READINGS,
         ),
-        default_runs=FEW_RUNS,
-        caption=(FIXED,),
     ),
-    CalibrationTable(
+    replace(
+        BASE,
         name="scaling",
         shows="min-max or standard scaling before grouping",
-        datasets=HOMOPHILOUS,
-        backbones=("gcn", "gat"),
         columns=(
             PLAIN[1],
             GATS,
@@ -197,28 +189,24 @@ TABLES = (
                 for column in THREE_READINGS
             ),
         ),
-        default_runs=FEW_RUNS,
-        caption=(FIXED,),
     ),
     SENSITIVITY,
     _heterophilous(
         "het1",
         "the heterophilous graphs of Geom-GCN",
-        ("Chameleon", "Squirrel", "Actor", "Texas", "Wisconsin", "Cornell"),
+        *("Chameleon", "Squirrel", "Actor", "Texas", "Wisconsin", "Cornell"),
     ),
     _heterophilous(
         "het2",
         "the heterophilous graphs of Platonov et al.",
-        ("Roman-empire", "Amazon-ratings", "Minesweeper", "Tolokers", "Questions"),
+        *("Roman-empire", "Amazon-ratings", "Minesweeper", "Tolokers", "Questions"),
     ),
-    CalibrationTable(
+    replace(
+        BASE,
         name="sparse",
         shows="test ECE with 20 labels per class for training",
-        datasets=HOMOPHILOUS,
-        backbones=("gcn", "gat"),
-        columns=(*PLAIN, GATS, *THREE_READINGS),
         protocol="sparse",
-        caption=(FIXED,),
+        default_runs=None,
     ),
     _backbone("mlp", "an MLP"),
     _backbone("sage", "GraphSAGE"),
