@@ -20,11 +20,12 @@ from simi_mailbox.exceptions import FileFormatError
 StrPath = str | os.PathLike[str]
 
 _NPY, _ZIP, _PICKLE = b"\x93NUMPY", (b"PK\x03\x04", b"PK\x05\x06"), b"\x80"
-# What NumPy and zipfile raise over damaged files; a size that was made up asks for all memory.
-_DAMAGE = (
-    ValueError, TypeError, KeyError, EOFError, OSError, MemoryError, OverflowError, RuntimeError,
-    struct.error, zipfile.BadZipFile, zlib.error,
+DAMAGE = (
+    ValueError, TypeError, LookupError, AttributeError, EOFError, OSError, ArithmeticError,
+    MemoryError, RuntimeError, struct.error, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
+"""What readers raise over damaged files: a size that was made up asks for all memory, brackets
+without end for all of the stack."""
 
 
 @contextmanager
@@ -169,7 +170,7 @@ def _told(path: StrPath, what: str) -> Iterator[None]:
     """Damage, and objects that would have to be unpickled, in words for the file's owner."""
     try:
         yield
-    except _DAMAGE as error:
+    except DAMAGE as error:
         reason = f"is damaged: {error}"
         if "allow_pickle" in str(error):
             reason = (

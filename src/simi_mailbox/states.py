@@ -5,7 +5,9 @@ Calibrators and decision rules are written and read here; what their files hold 
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +19,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.files import whole_file
+from simi_mailbox.files import DAMAGE, whole_file
+
+CHECKSUM = "sha256"
+PARTS = ("params", "state")
 
 
 @dataclass(frozen=True)
@@ -48,12 +53,15 @@ def save(
         "format": kind.format,
         "version": kind.version,
         "written_by": __version__,
+        "checksum": CHECKSUM,  # a file that says so has one; those of older versions do not
         kind.word: name,
         "params": _encode(params, "params", tensors),
         "state": _encode(state, "state", tensors),
     }
+    text = json.dumps(header)
+    metadata = {"simi_mailbox": text, CHECKSUM: _checksum(text, tensors)}
     with whole_file(path) as unfinished:
-        save_file(tensors, unfinished, metadata={"simi_mailbox": json.dumps(header)})
+        save_file(tensors, unfinished, metadata=metadata)
 
 
 def load(path: str | os.PathLike[str], kind: Kind) -> tuple[str, dict[str, Any], dict[str, Any]]:
@@ -64,27 +72,76 @@ def load(path: str | os.PathLike[str], kind: Kind) -> tuple[str, dict[str, Any],
     FileFormatError
         If the file is damaged, holds something else, or was written in a newer format.
     """
+    if os.path.isdir(path):
+        raise FileFormatError(f"{path} is a folder, not a safetensors file")
+    with open(path, "rb"):  # a file that is not there, or not to be read, is not damaged
+        pass
     try:
         with safe_open(os.fspath(path), framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except (SafetensorError, EOFError) as error:
+    except (SafetensorError, EOFError, *DAMAGE) as error:
         raise FileFormatError(f"{path} is damaged or not a safetensors file: {error}") from error
     header = _header(path, kind, metadata)
+    promised, found = header.get("checksum"), metadata.get(CHECKSUM)
+    if promised is not None and found != _checksum(metadata["simi_mailbox"], tensors):
+        raise FileFormatError(f"{path} is damaged: its content does not match its checksum")
     try:
-        params, state = (dict(_decode(header[part], tensors)) for part in ("params", "state"))
-        return str(header[kind.word]), params, state
-    except (KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(f"{path} does not describe a {kind.word}: {error}") from error
+        name, parts = header[kind.word], [_decode(header[part], tensors) for part in PARTS]
+        if not (isinstance(name, str) and all(isinstance(part, dict) for part in parts)):
+            raise TypeError(f"{kind.word}, params and state must be a name and two tables")
+        return name, *parts
+    except DAMAGE as error:
+        raise FileFormatError(f"{path} does not describe a {kind.word}: {_why(error)}") from error
+
+
+def check_numbers(state: dict[str, Any], endless: frozenset[str] = frozenset()) -> None:
+    """Raise `ValueError` if a number of ``state`` is NaN or, unless ``endless``, infinite.
+
+    Examples
+    --------
+    >>> check_numbers({"temperature_": float("nan")})
+    Traceback (most recent call last):
+        ...
+    ValueError: temperature_ is not finite
+    """
+    for name, value in state.items():
+        fine = _no_nan if name in endless else _finite
+        if not fine(value):
+            raise ValueError(f"{name} is not {'a number' if name in endless else 'finite'}")
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, dict | list | tuple):
+        return all(_finite(v) for v in (value.values() if isinstance(value, dict) else value))
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, Tensor):
+        return bool(torch.isfinite(value).all())
+    return not isinstance(value, np.ndarray) or bool(np.isfinite(value).all())
+
+
+def _no_nan(value: Any) -> bool:
+    return not bool(np.isnan(value).any())
+
+
+def _checksum(text: str, tensors: dict[str, Tensor]) -> str:
+    """Of the header's text, and of every tensor's name, type, shape and bytes."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        digest.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _header(path: str | os.PathLike[str], kind: Kind, metadata: dict[str, str]) -> dict[str, Any]:
     try:
         header = json.loads(metadata["simi_mailbox"])
-        if header["format"] != kind.format:
+        version = header["version"]
+        if header["format"] != kind.format or type(version) is not int or version < 1:
             raise KeyError
-        version = int(header["version"])
-    except (KeyError, TypeError, ValueError):
+    except DAMAGE:
         raise FileFormatError(f"{path} is a safetensors file but not a {kind.format}") from None
     if version > kind.version:
         raise FileFormatError(
@@ -92,6 +149,10 @@ def _header(path: str | os.PathLike[str], kind: Kind, metadata: dict[str, str]) 
             f"it was written by simi-mailbox {header.get('written_by', '?')}; upgrade to read it"
         )
     return dict(header)
+
+
+def _why(error: BaseException) -> str:
+    return "it is nested too deep" if isinstance(error, RecursionError) else str(error)
 
 
 def _encode(value: Any, key: str, tensors: dict[str, Tensor]) -> Any:

@@ -135,16 +135,3 @@ def test_all_kinds_of_values_survive(tmp_path):
     np.testing.assert_array_equal(decoded["a_"], np.arange(3.0))
     with pytest.raises(TypeError, match=r"state\.f is a function"):
         states._encode({"f": rewrite}, "state", {})
-
-
-def test_files_with_the_names_of_older_versions_still_load(tmp_path):
-    old = {"calibrator": "simi-mailbox-paper", "params": {"n_groups": 3, "lam": 7.0}, "state": {}}
-    assert simi_mailbox.load(rewrite(tmp_path / "f", **old)).penalty == 7.0
-    for name, params in (
-        ("group-calibration", {"groups": 3}),
-        ("histogram", {"pseudo_labels": 2.0}),
-        ("dirichlet", {"off_diagonal": 1.0, "intercept": 2.0}),
-    ):
-        calibrator = simi_mailbox.load(rewrite(tmp_path / name, calibrator=name, params=params))
-        kept = {registry.RENAMED[key]: value for key, value in params.items()}
-        assert kept.items() <= calibrator.get_params().items()

@@ -50,6 +50,7 @@ def test_what_is_wrong_with_a_file_is_said(corpus, change, message):
 
 def test_older_names_of_the_numbers_are_read(corpus):
     head = json.loads(files.dumps(corpus))
+    del head["checksum"]  # which those files do not have
     for setting in head["settings"]:
         setting["many"], setting["few"] = setting.pop("log_degree"), setting.pop("inverse_degree")
     assert files.loads(json.dumps({**head, "version": 2})) == files.loads(files.dumps(corpus))
@@ -105,3 +106,59 @@ def test_unknown_priors_are_refused():
         prior.resolve("learned without Coraa")
     with pytest.raises(TypeError, match="prior must be 'learned', None or the path"):
         prior.resolve(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": float("inf")}, "format version is inf, not a whole number"),
+        ({"version": True}, "not a whole number"),
+        ({"version": "3"}, "not a whole number"),
+        ({"settings": {"a": 1}}, "damaged or not a prior file"),
+        ({"settings": 7}, "damaged or not a prior file"),
+        ({"settings": [[1]]}, "damaged or not a prior file"),
+        ({"command": "another"}, "does not match its checksum"),
+        ({"checksum": None}, "does not match its checksum"),
+    ],
+)
+def test_damage_is_one_sentence(corpus, change, message):
+    head = {**json.loads(files.dumps(corpus)), **change}
+    with pytest.raises(FileFormatError, match=message):
+        files.loads(json.dumps(head))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("log_degree", 1e6), ("inverse_degree", -1e300), ("blind", 1e9), ("runs", 1e400),
+        ("luck_weight", 0.0), ("labels", -5), ("variance", "x"), ("luck", None),
+    ],
+)  # fmt: skip
+def test_numbers_beyond_all_measure_are_refused(corpus, name, value):
+    head = json.loads(files.dumps(corpus))
+    del head["checksum"]
+    head["settings"][0][name] = value
+    with pytest.raises(FileFormatError, match="damaged or not a prior file"):
+        files.loads(json.dumps(head))
+
+
+def test_json_without_bottom_is_refused():
+    with pytest.raises(FileFormatError, match="nested too deep"):
+        files.loads("[" * 100_000 + "]" * 100_000)
+
+
+def test_flipped_bits_never_change_a_prior(corpus, tmp_path):
+    path = tmp_path / "prior.json"
+    prior.write(corpus, path)
+    whole, expected = path.read_bytes(), prior.read(path).prior()
+    rng = np.random.default_rng(0)
+    refused = 0
+    for bit in rng.integers(8 * len(whole), size=150):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(bytes(flipped))
+        try:
+            assert prior.read(path).prior() == expected
+        except FileFormatError:
+            refused += 1
+    assert refused > 100

@@ -29,6 +29,12 @@ from simi_mailbox.parameters import check_parameters
 from simi_mailbox.softmax import scaled_softmax
 
 Holdout = Literal["training", "separate"] | None
+Shapes = dict[str, tuple[str | int, ...]]
+
+POSITIVE = frozenset({"temperature_", "temperatures_", "scale_", "spread_"})
+BELOW_ONE = 1.0 - 1e-9
+ENDLESS = frozenset({"widest_"})
+"""Fitted values that may be infinite."""
 
 
 class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
@@ -61,6 +67,10 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     preserves_accuracy: ClassVar[bool] = False
     holdout: ClassVar[Holdout] = None
     version: ClassVar[int] = 1
+
+    fitted: ClassVar[Shapes] = {}
+    """Fitted values that prediction needs, and their shapes: numbers, or names that stand for the
+    same number everywhere, ``"classes"`` for that of the classes; ``()`` is a single number."""
 
     num_classes_: int
     classes_: Ints
@@ -210,6 +220,28 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         self._check_fitted()
         states.save(path, KIND, self.name, self.get_params(), self._state())
 
+    def _restore(self, state: dict[str, Any]) -> None:
+        """Take the fitted values of a file, or raise `ValueError` if no fit can have left them."""
+        check_parameters(self)
+        self._check_params()
+        wrong = [name for name in state if not name.endswith("_") or name.startswith("_")]
+        if wrong:
+            raise ValueError(f"{wrong[0]!r} is no fitted value")
+        classes = state.get("num_classes_")
+        if type(classes) is not int or classes < 2:
+            raise ValueError(f"num_classes_ must be a whole number ≥ 2, got {classes!r}")
+        states.check_numbers(state, ENDLESS)
+        check_shapes(self.fitted, state, len(state.get("classes_", range(classes))))
+        for name in POSITIVE & set(state):
+            if not np.min(state[name], initial=np.inf) > 0:
+                raise ValueError(f"{name} must be positive, got {np.min(state[name]):.6g}")
+        for name, value in state.items():
+            setattr(self, name, value)
+        self._check_state()
+
+    def _check_state(self) -> None:
+        """Raise `ValueError` for values, just read from a file, that this method cannot leave."""
+
     def _state(self) -> dict[str, Any]:
         return {k: v for k, v in vars(self).items() if k.endswith("_") and not k.startswith("_")}
 
@@ -259,6 +291,49 @@ def within(nodes: NodeInputs, limits: Limits) -> NodeInputs:
     if cut is nodes.logits:
         return nodes
     return replace(nodes, logits=cut, forward=limits.cut_forward(nodes.forward))
+
+
+def check_within(name: str, values: Any, low: float, high: float) -> None:
+    """Raise `ValueError` unless all ``values`` lie in [low, high].
+
+    Examples
+    --------
+    >>> check_within("weights_", [0.5, 1.5], 0, 1)
+    Traceback (most recent call last):
+        ...
+    ValueError: weights_ must lie in [0, 1], got 1.5
+    """
+    array = np.ravel(np.asarray(values, dtype=np.float64))
+    wrong = array[~((array >= low) & (array <= high))]
+    if len(wrong):
+        raise ValueError(f"{name} must lie in [{low:g}, {high:g}], got {wrong[0]:.6g}")
+
+
+def check_shapes(shapes: Shapes, state: dict[str, Any], classes: int) -> None:
+    """Raise `ValueError` if a value is missing, or of a shape that does not fit the others.
+
+    Examples
+    --------
+    >>> check_shapes({"bias_": ("classes",)}, {"bias_": np.zeros(4)}, classes=3)
+    Traceback (most recent call last):
+        ...
+    ValueError: bias_ has shape [4], expected [3]
+    """
+    sizes: dict[str | int, int] = {"classes": classes}
+    for name, shape in shapes.items():
+        if name not in state:
+            raise ValueError(f"{name} is missing")
+        value = state[name]
+        if not shape and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise ValueError(f"{name} must be a number, got {type(value).__name__}")
+        if shape and not (isinstance(value, np.ndarray) and value.ndim == len(shape)):
+            raise ValueError(f"{name} must be an array of {len(shape)} dimensions")
+        found = np.shape(value)
+        for side, length in zip(shape, found, strict=True):
+            sizes.setdefault(side, length if isinstance(side, str) else side)
+        expected = [sizes[side] for side in shape]
+        if list(found) != expected:
+            raise ValueError(f"{name} has shape {list(found)}, expected {expected}")
 
 
 def keep_argmax(probs: Tensor, logits: Tensor) -> None:

@@ -109,6 +109,13 @@ class DCGC(NetworkCalibrator):
         base._fit(replace(data, logits=self._new_logits(data), features=None, forward=None))
         self.base_state_: dict[str, Any] = base._state()
 
+    def _check_state(self) -> None:
+        super()._check_state()
+        if not isinstance(self.base_state_, dict):
+            raise ValueError("base_state_ must be a table of fitted values")
+        classes = getattr(self, "classes_", range(self.num_classes_))
+        self._base()._restore({**self.base_state_, "num_classes_": len(classes)})
+
     def _predict(self, data: NodeInputs) -> Tensor:
         base = self._base()
         for name, value in self.base_state_.items():

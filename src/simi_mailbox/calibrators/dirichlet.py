@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.calibrators.base import Calibrator
+from simi_mailbox.calibrators.base import Calibrator, Shapes
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.parameters import Positive, hyperparameters
 from simi_mailbox.temperature import global_temperature
@@ -59,6 +59,7 @@ class Dirichlet(Calibrator):
     """
 
     name: ClassVar[str] = "dirichlet"
+    fitted: ClassVar[Shapes] = {"weights_": ("classes", "classes"), "bias_": ("classes",)}
 
     penalty: Positive = 10.0
     intercept_penalty: Positive | None = None

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from simi_mailbox._arrays import Floats
-from simi_mailbox.calibrators.base import Calibrator
+from simi_mailbox.calibrators.base import Calibrator, Shapes, check_within
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.softmax import scaled_softmax
@@ -49,12 +49,17 @@ class EnsembleTemperatureScaling(Calibrator):
     """
 
     name: ClassVar[str] = "ensemble-temperature"
+    fitted: ClassVar[Shapes] = {"temperature_": (), "weights_": (3,)}
     preserves_accuracy: ClassVar[bool] = True
 
     def _fit(self, data: CalibrationData) -> None:
         z, y = data.calibration_logits, data.calibration.y
         self.temperature_ = global_temperature(z, y)[0]
         self.weights_ = ensemble_weights(z, y, self.temperature_)
+
+    def _check_state(self) -> None:
+        check_within("weights_", self.weights_, 0.0, 1.0)
+        check_within("the sum of weights_", self.weights_.sum(), 1 - 1e-6, 1 + 1e-6)
 
     def _predict(self, data: NodeInputs) -> Tensor:
         return ensemble_softmax(data.logits, self.temperature_, self.weights_)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.calibrators.base import Calibrator, Holdout
+from simi_mailbox.calibrators.base import Calibrator, Holdout, Shapes, check_within
 from simi_mailbox.calibrators.ensemble_temperature import ensemble_weights
 from simi_mailbox.calibrators.parts.features import feature_matrix
 from simi_mailbox.inputs import CalibrationData, NodeInputs
@@ -83,6 +83,11 @@ class GroupCalibration(Calibrator):
     """
 
     name: ClassVar[str] = "group-calibration"
+    fitted: ClassVar[Shapes] = {
+        "partitions_": ("partitions", "groups", "features"),
+        "temperatures_": ("partitions", "groups"),
+        "weights_": ("partitions", "groups", 3),
+    }
     needs: ClassVar[frozenset[str]] = frozenset({"features"})
     preserves_accuracy: ClassVar[bool] = True
     holdout: ClassVar[Holdout] = "separate"
@@ -115,6 +120,12 @@ class GroupCalibration(Calibrator):
         self.weights_[..., 0] = 1.0
         if self.base == "ensemble-temperature":
             self.weights_ = self._ensemble(z, y, member)
+
+    def _check_state(self) -> None:
+        check_within("weights_", self.weights_, 0.0, 1.0)
+        check_within("sums of weights_", self.weights_.sum(axis=-1), 1 - 1e-6, 1 + 1e-6)
+        if self.temperatures_.shape != (self.partitions, self.n_groups):
+            raise ValueError(f"temperatures_ has shape {list(self.temperatures_.shape)}")
 
     def _learn(self, rows: Any, z: Tensor, y: Tensor, rng: np.random.Generator) -> Floats:
         unit = float(np.sqrt((rows * rows).mean())) or 1.0

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from simi_mailbox._arrays import Bools, Floats
-from simi_mailbox.calibrators.base import Calibrator
+from simi_mailbox.calibrators.base import Calibrator, Shapes, check_within
 from simi_mailbox.calibrators.parts.top_label import confidence_and_correct, with_confidence
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.parameters import Count, NonNegative, hyperparameters
@@ -59,6 +59,7 @@ class HistogramBinning(Calibrator):
     """
 
     name: ClassVar[str] = "histogram"
+    fitted: ClassVar[Shapes] = {"edges_": ("edges",), "values_": ("bins",)}
     preserves_accuracy: ClassVar[bool] = True
 
     bins: Count = 10
@@ -74,6 +75,11 @@ class HistogramBinning(Calibrator):
             for part in (np.ones_like(conf), correct, conf)
         )
         self.values_ = (right + self.prior_strength * sure / count) / (count + self.prior_strength)
+
+    def _check_state(self) -> None:
+        check_within("values_", self.values_, 0.0, 1.0)
+        if len(self.values_) != len(self.edges_) + 1 or (np.diff(self.edges_) < 0).any():
+            raise ValueError("edges_ do not rise, or there is not one value between every two")
 
     def _predict(self, data: NodeInputs) -> Tensor:
         member = np.searchsorted(self.edges_, confidence(data.logits).numpy(), side="right")

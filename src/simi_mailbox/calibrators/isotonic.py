@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simi_mailbox.calibrators.base import Calibrator
+from simi_mailbox.calibrators.base import Calibrator, Shapes, check_within
 from simi_mailbox.calibrators.parts.top_label import confidence_and_correct, with_confidence
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.parameters import NonNegative, hyperparameters
@@ -56,6 +56,7 @@ class Isotonic(Calibrator):
     """
 
     name: ClassVar[str] = "isotonic"
+    fitted: ClassVar[Shapes] = {"thresholds_": ("steps",), "values_": ("steps",)}
     preserves_accuracy: ClassVar[bool] = True
 
     prior_strength: NonNegative = 1.0
@@ -69,6 +70,11 @@ class Isotonic(Calibrator):
         fitted = IsotonicRegression().fit(conf.numpy(), target.numpy())
         self.thresholds_ = fitted.X_thresholds_
         self.values_ = fitted.y_thresholds_
+
+    def _check_state(self) -> None:
+        check_within("values_", self.values_, 0.0, 1.0)
+        if not len(self.thresholds_) or (np.diff(self.thresholds_) < 0).any():
+            raise ValueError("thresholds_ do not rise")
 
     def _predict(self, data: NodeInputs) -> Tensor:
         mapped = np.interp(confidence(data.logits).numpy(), self.thresholds_, self.values_)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from simi_mailbox.calibrators.base import TemperatureCalibrator
+from simi_mailbox.calibrators.base import Shapes, TemperatureCalibrator
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.mailbox import support
 from simi_mailbox.parameters import hyperparameters
@@ -63,6 +63,9 @@ class LCCal(TemperatureCalibrator):
     """
 
     name: ClassVar[str] = "lccal"
+    fitted: ClassVar[Shapes] = dict.fromkeys(
+        ("threshold_", "over_", "mean_over_", "under_", "mean_under_"), ()
+    )
     needs: ClassVar[frozenset[str]] = frozenset({"graph"})
 
     threshold: float | None = None

@@ -61,6 +61,13 @@ class NetworkCalibrator(Calibrator):
         self.weights_: dict[str, Tensor] = trained.network.state_dict()
         self.epochs_, self.best_epoch_ = trained.epochs, trained.best_epoch
 
+    def _check_state(self) -> None:
+        weights = self.weights_
+        if not isinstance(weights, dict) or not all(
+            isinstance(w, Tensor) for w in weights.values()
+        ):
+            raise ValueError("weights_ must be a table of tensors")
+
     def _trained(self, data: NodeInputs) -> Any:
         """The network for these nodes, with the fitted weights."""
         return restore(lambda: self._built(data), self.weights_)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from simi_mailbox.calibrators.base import TemperatureCalibrator
+from simi_mailbox.calibrators.base import Shapes, TemperatureCalibrator
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.mailbox import support
 from simi_mailbox.parameters import Count, hyperparameters
@@ -56,6 +56,7 @@ class RatioBinnedScaling(TemperatureCalibrator):
     """
 
     name: ClassVar[str] = "ratio-binned"
+    fitted: ClassVar[Shapes] = {"temperatures_": ("bins",)}
     needs: ClassVar[frozenset[str]] = frozenset({"graph"})
 
     bins: Count = 3
@@ -68,6 +69,10 @@ class RatioBinnedScaling(TemperatureCalibrator):
             self._bin(data)[index],
             self.bins,
         )
+
+    def _check_state(self) -> None:
+        if len(self.temperatures_) != self.bins:
+            raise ValueError(f"{len(self.temperatures_)} temperatures for {self.bins} bins")
 
     def _temperatures(self, data: NodeInputs) -> Tensor:
         return torch.from_numpy(self.temperatures_)[self._bin(data)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from simi_mailbox import states
 from simi_mailbox.exceptions import FileFormatError
+from simi_mailbox.files import DAMAGE
 from simi_mailbox.suggestions import unknown
 
 if TYPE_CHECKING:
@@ -119,8 +120,7 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
     params, state = ({RENAMED.get(key, key): part[key] for key in part} for part in parts)
     try:
         calibrator = get(name)(**params)
-    except (TypeError, ValueError) as error:
+        calibrator._restore(state)
+    except DAMAGE as error:
         raise FileFormatError(f"{path} does not describe a calibrator: {error}") from error
-    for attribute, value in state.items():
-        setattr(calibrator, attribute, value)
     return calibrator

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from simi_mailbox._arrays import Floats
+from simi_mailbox.calibrators.base import Shapes
 from simi_mailbox.calibrators.network import NetworkTemperatures
 from simi_mailbox.calibrators.parts.features import distances, feature_matrix, fit_prototypes
 from simi_mailbox.calibrators.parts.likelihood import scaled_nll
@@ -90,6 +91,13 @@ class SimCalib(NetworkTemperatures):
     """
 
     name: ClassVar[str] = "simcalib"
+    fitted: ClassVar[Shapes] = {
+        "prototypes_": ("classes", "features"),
+        "precision_": ("features", "features"),
+        "centre_": (4,),
+        "spread_": (4,),
+        "temperature_": (),
+    }
     needs: ClassVar[frozenset[str]] = frozenset({"graph", "features"})
 
     hidden: Count = 16

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from simi_mailbox._arrays import Bools, Floats, Ints
-from simi_mailbox.calibrators.base import NodeTemperatures
+from simi_mailbox.calibrators.base import BELOW_ONE, NodeTemperatures, Shapes, check_within
 from simi_mailbox.calibrators.temperature import bound_message
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.grouping import Grouping, Scaling, find_groups
@@ -49,6 +49,12 @@ class GroupedTemperatures(NodeTemperatures):
     """
 
     needs: ClassVar[frozenset[str]] = frozenset({"graph"})
+    fitted: ClassVar[Shapes] = {
+        "temperatures_": ("groups",),
+        "centroids_": ("groups", 2),
+        "shift_": (2,),
+        "scale_": (2,),
+    }
 
     n_groups: int
     scaling: Scaling
@@ -212,6 +218,14 @@ class SimiMailbox(GroupedTemperatures):
         found, _ = fit_baseline(z, y, centred, self.temperature_, prior)
         mean_log, mean_inverse = means.tolist()
         return replace(found, mean_log_degree=mean_log, mean_inverse_degree=mean_inverse)
+
+    def _check_state(self) -> None:
+        if not isinstance(self.baseline_, dict) or not isinstance(self.prior_, dict):
+            raise ValueError("baseline_ and prior_ must be tables of numbers")
+        baseline = Baseline.read(self.baseline_)
+        check_within("the temperature of baseline_", baseline.temperature, 1e-300, 1e300)
+        check_within("the blind share of baseline_", baseline.blind, 0.0, BELOW_ONE)
+        check_within("the effects of baseline_", list(asdict(baseline).values())[1:], -1e3, 1e3)
 
     def _shift(
         self,

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from simi_mailbox.calibrators.base import TemperatureCalibrator
+from simi_mailbox.calibrators.base import Shapes, TemperatureCalibrator
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.temperature import global_temperature
@@ -37,6 +37,7 @@ class TemperatureScaling(TemperatureCalibrator):
     """
 
     name: ClassVar[str] = "temperature"
+    fitted: ClassVar[Shapes] = {"temperature_": ()}
 
     def _fit(self, data: CalibrationData) -> None:
         z, y = data.calibration_logits, data.calibration.y

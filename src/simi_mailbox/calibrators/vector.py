@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from simi_mailbox.calibrators.base import Calibrator
+from simi_mailbox.calibrators.base import Calibrator, Shapes
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.parameters import Positive, hyperparameters
@@ -60,6 +60,7 @@ class VectorScaling(Calibrator):
     """
 
     name: ClassVar[str] = "vector"
+    fitted: ClassVar[Shapes] = {"scales_": ("classes",), "bias_": ("classes",)}
 
     bias: bool = True
     penalty: Positive = 1.0

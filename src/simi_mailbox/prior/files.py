@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.files import whole_file
+from simi_mailbox.files import DAMAGE, whole_file
 from simi_mailbox.prior.baseline import OLDER_NAMES
 from simi_mailbox.prior.families import family_of
 from simi_mailbox.prior.model import NUMBERS, Corpus, Prior, Setting
@@ -30,6 +30,9 @@ LEARNED = "learned"
 _NAME = re.compile(r"learned(?:@(?P<digest>[0-9a-f]+))?(?: without (?P<family>.+))?")
 _WORDS = ("graph", "family", "backbone")
 _COUNTS = ("runs", "labels")
+_EFFECTS = ("log_degree", "inverse_degree", "blind")
+LARGEST_EFFECT = 50.0
+"""On a logarithm: no graph is known to come near, and beyond nothing can be solved for."""
 
 
 def write(corpus: Corpus, path: str | os.PathLike[str]) -> None:
@@ -74,12 +77,15 @@ def dumps(corpus: Corpus) -> str:
         "version": VERSION,
         "written_by": __version__,
         "command": corpus.command,
+        "checksum": "",
         # For the reader; it is made anew from the settings below whenever it is used.
         "prior": _rounded(corpus.prior().to_dict()),
         "settings": [],
     }
+    settings = [_setting_line(setting) for setting in corpus.settings]
+    head["checksum"] = _checksum({**head, "settings": [json.loads(line) for line in settings]})
     text = json.dumps(head, indent=1, ensure_ascii=False)
-    lines = ",\n".join("  " + _setting_line(setting) for setting in corpus.settings)
+    lines = ",\n".join("  " + line for line in settings)
     return text.replace('"settings": []', f'"settings": [\n{lines}\n ]') + "\n"
 
 
@@ -89,16 +95,26 @@ def loads(text: str, source: str = "this text") -> Corpus:
         head = json.loads(text)
         if head["format"] != FORMAT:
             raise ValueError(f"its format is {head['format']!r}, not {FORMAT!r}")
-        version = int(head["version"])
+        version = head["version"]
+        if type(version) is not int:
+            raise ValueError(f"its format version is {version!r}, not a whole number")
         if version < OLDEST:
             raise ValueError(f"its format version {version} is of an older form of the prior")
         if version <= VERSION:
             settings = tuple(_setting(entry) for entry in head["settings"])
             if not settings:
                 raise ValueError("it holds no setting")
-            return Corpus(settings, str(head["command"]))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FileFormatError(f"{source} is damaged or not a prior file: {error}") from error
+            if "checksum" in head and head["checksum"] != _checksum(head):
+                raise ValueError(
+                    "its content does not match its checksum (if it was changed on purpose, take "
+                    "the line with the checksum out)"
+                )
+            found = Corpus(settings, str(head["command"]))
+            found.prior()  # raises where numbers, each fine alone, make no prior
+            return found
+    except DAMAGE as error:
+        why = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+        raise FileFormatError(f"{source} is damaged or not a prior file: {why}") from error
     raise FileFormatError(
         f"{source} has format version {version}, this library reads up to {VERSION}: "
         f"it was written by simi-mailbox {head.get('written_by', '?')}; upgrade to read it"
@@ -108,6 +124,11 @@ def loads(text: str, source: str = "this text") -> Corpus:
 def digest(text: str) -> str:
     """Eight hex digits naming the content of a prior file."""
     return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _checksum(head: dict[str, Any]) -> str:
+    rest = {name: value for name, value in head.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def _setting_line(setting: Setting) -> str:
@@ -121,7 +142,8 @@ def _setting(given: dict[str, Any]) -> Setting:
     counts = {name: int(entry[name]) for name in _COUNTS}
     numbers = {name: float(entry[name]) for name in NUMBERS}
     sensible = min(*counts.values(), numbers["variance"], numbers["luck_weight"]) > 0
-    if not (sensible and np.isfinite(list(numbers.values())).all()):
+    moderate = all(abs(numbers[name]) <= LARGEST_EFFECT for name in _EFFECTS)
+    if not (sensible and moderate and np.isfinite(list(numbers.values())).all()):
         raise ValueError(f"the numbers of {entry['graph']} make no sense")
     facts = {k: v for k, v in entry.items() if k not in (*_WORDS, *_COUNTS, *NUMBERS)}
     return Setting(**words, **counts, **numbers, facts=facts)  # type: ignore[arg-type]
