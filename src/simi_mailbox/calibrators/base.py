@@ -230,8 +230,11 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         classes = state.get("num_classes_")
         if type(classes) is not int or classes < 2:
             raise ValueError(f"num_classes_ must be a whole number ≥ 2, got {classes!r}")
+        possible = np.asarray(state.get("classes_", np.arange(classes)))
+        if possible.ndim != 1 or not np.isin(possible, np.arange(classes)).all():
+            raise ValueError(f"classes_ must be some of 0..{classes - 1}")
         states.check_numbers(state, ENDLESS)
-        check_shapes(self.fitted, state, len(state.get("classes_", range(classes))))
+        check_shapes(self.fitted, state, len(np.unique(possible)))
         for name in POSITIVE & set(state):
             if not np.min(state[name], initial=np.inf) > 0:
                 raise ValueError(f"{name} must be positive, got {np.min(state[name]):.6g}")
