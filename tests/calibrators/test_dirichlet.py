@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from scipy.special import log_softmax, softmax
 from sklearn.linear_model import LogisticRegression
 
+from simi_mailbox import CalibrationWarning
 from simi_mailbox.calibrators import Dirichlet, VectorScaling
 
 
@@ -66,3 +69,36 @@ def test_strong_regularisation_leaves_class_wise_scales() -> None:
 def test_strengths_must_be_positive(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         Dirichlet(**{name: 0.0}).fit(np.eye(2), [0, 1], mask=[0, 1])
+
+
+def cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let L-BFGS stop after three iterations."""
+    import scipy.optimize
+
+    original = scipy.optimize.minimize
+
+    def hasty(*args: Any, **options: Any) -> Any:
+        return original(*args, **options | {"options": options["options"] | {"maxiter": 3}})
+
+    monkeypatch.setattr(scipy.optimize, "minimize", hasty)
+
+
+@pytest.mark.parametrize("size", [0.1, 3.0, 300.0])
+def test_where_l_bfgs_gives_up_newton_goes_on(size: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    z = rng.normal(size=(70, 8)) * size
+    y = (z / size + rng.gumbel(size=z.shape)).argmax(1)
+    whole = Dirichlet().fit(z, y, mask=np.arange(70)).predict_proba(z)
+    cut_short(monkeypatch)
+    short = Dirichlet().fit(z, y, mask=np.arange(70)).predict_proba(z)
+    np.testing.assert_allclose(short, whole, atol=1e-5)
+
+
+def test_what_does_not_settle_says_by_how_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    from simi_mailbox.calibrators import dirichlet
+
+    z = np.random.default_rng(3).normal(size=(70, 8))
+    cut_short(monkeypatch)
+    monkeypatch.setattr(dirichlet, "NEWTON_STEPS", 1)
+    with pytest.warns(CalibrationWarning, match=r"the loss could still fall by about \d"):
+        Dirichlet().fit(z, draw(z), mask=np.arange(70))

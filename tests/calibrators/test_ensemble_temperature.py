@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from scipy.special import softmax
 
@@ -69,3 +70,17 @@ def test_enormous_logits_do_not_overflow() -> None:
     y[::4] = (y[::4] + 1) % 3
     probs = EnsembleTemperatureScaling().fit(z, y, mask=np.arange(100)).predict_proba(z)
     assert abs(probs.max(axis=1).mean() - 0.75) < 0.05
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_member_alone_could_do_better(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    k = int(rng.integers(2, 9))
+    z = rng.normal(size=(60, k)) * 10 ** rng.uniform(-2, 3)
+    y = (z / z.std() + rng.gumbel(size=z.shape)).argmax(1)
+    cal = EnsembleTemperatureScaling().fit(z, y, mask=np.arange(60))
+    rows, t = np.arange(60), cal.temperature_
+    members = np.stack([softmax(z / t, axis=1)[rows, y], softmax(z, axis=1)[rows, y]])
+    members = np.concatenate([members, np.full((1, 60), 1 / k)])
+    mixed = cal.weights_ @ members
+    assert ((members / mixed).mean(axis=1) <= 1 + 2e-5).all()

@@ -9,6 +9,7 @@ from scipy.optimize import approx_fprime
 from scipy.special import log_softmax
 
 import simi_mailbox.calibrators.group_calibration as module
+from simi_mailbox import CalibrationWarning
 from simi_mailbox.calibrators import GroupCalibration, TemperatureScaling
 
 
@@ -119,3 +120,13 @@ def test_features_of_another_width_are_refused() -> None:
 def test_bad_parameters_are_named(bad: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(bad))):
         GroupCalibration(**bad).fit(np.eye(2), [0, 1], features=np.eye(2), mask=[0, 1])  # type: ignore[arg-type]
+
+
+def test_partitions_that_ran_out_of_steps_are_counted() -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(200, 3)) * 3
+    y = (z / 2 + rng.gumbel(size=z.shape)).argmax(1)
+    features = rng.normal(size=(200, 4))
+    cal = GroupCalibration(partitions=3, steps=1)
+    with pytest.warns(CalibrationWarning, match=r"3 of 3 partitions .* after 1 steps \(largest"):
+        cal.fit(z, y, features=features, mask=np.arange(100))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import ClassVar
 
 import numpy as np
@@ -10,10 +11,14 @@ from torch import Tensor
 
 from simi_mailbox._arrays import Floats
 from simi_mailbox.calibrators.base import Calibrator, Shapes, check_within
-from simi_mailbox.exceptions import SolverError
+from simi_mailbox.exceptions import CalibrationWarning, SolverError
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.softmax import scaled_softmax
 from simi_mailbox.temperature import global_temperature
+
+STEPS = 10_000
+UNSETTLED = 1e-5
+"""What the loss can still fall by, at most, before a word is said of it."""
 
 
 class EnsembleTemperatureScaling(Calibrator):
@@ -118,4 +123,20 @@ def ensemble_weights(logits: Tensor, y: Tensor, temperature: float) -> Floats:
     if weights.sum() == 0:
         raise SolverError(f"the ensemble's weights could not be found: {found.message}")
     total: Floats = weights / weights.sum()
+    for _ in range(STEPS):
+        # How much better each member alone would do: the largest less one bounds what is left of
+        # the loss, and multiplying by it (expectation-maximisation) never makes the loss worse.
+        better = (given / np.maximum(given @ total, np.finfo(np.float64).tiny)[:, None]).mean(
+            axis=0
+        )
+        left = float(better.max()) - 1
+        if left < UNSETTLED:
+            break
+        total = total * better / (total @ better)
+    else:
+        warnings.warn(
+            f"the ensemble's weights did not settle: the loss could still fall by {left:.2g}",
+            CalibrationWarning,
+            stacklevel=4,
+        )
     return total

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -12,12 +13,15 @@ from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.calibrators.base import Calibrator, Holdout, Shapes, check_within
 from simi_mailbox.calibrators.ensemble_temperature import ensemble_weights
 from simi_mailbox.calibrators.parts.features import feature_matrix
+from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.parameters import Count, NonNegative, Whole, hyperparameters
 from simi_mailbox.softmax import scaled_softmax, top_gaps
 from simi_mailbox.temperature import global_temperature, group_temperatures
 
 START = 1.5
+UNSETTLED = 1e-4
+"""Slope of the loss that is worth a word."""
 WIDEST = 7.0
 """log τ stays within this of the start: a factor of about 1000 either way."""
 
@@ -104,12 +108,19 @@ class GroupCalibration(Calibrator):
         first = data.calibration
         rng = np.random.default_rng(self.seed)
         rows = features[first.index.numpy()]
-        self.partitions_ = np.stack(
-            [
-                self._learn(rows, data.calibration_logits, first.y, rng)
-                for _ in range(self.partitions)
-            ]
-        )
+        learned = [
+            self._learn(rows, data.calibration_logits, first.y, rng) for _ in range(self.partitions)
+        ]
+        self.partitions_ = np.stack([weights for weights, _ in learned])
+        slopes = [slope for _, slope in learned if slope > UNSETTLED]
+        if slopes:
+            warnings.warn(
+                f"{len(slopes)} of {self.partitions} partitions were still being learned after "
+                f"{self.steps} steps (largest slope of the loss: {max(slopes):.2g}); more steps "
+                "let them settle",
+                CalibrationWarning,
+                stacklevel=3,
+            )
         second = first if data.holdout is None else data.holdout
         member = self._members(features[second.index.numpy()])
         z, y = data.logits[second.index], second.y
@@ -127,16 +138,18 @@ class GroupCalibration(Calibrator):
         if self.temperatures_.shape != (self.partitions, self.n_groups):
             raise ValueError(f"temperatures_ has shape {list(self.temperatures_.shape)}")
 
-    def _learn(self, rows: Any, z: Tensor, y: Tensor, rng: np.random.Generator) -> Floats:
+    def _learn(
+        self, rows: Any, z: Tensor, y: Tensor, rng: np.random.Generator
+    ) -> tuple[Floats, float]:
         unit = float(np.sqrt((rows * rows).mean())) or 1.0
         width = rows.shape[1]
         bound = 1 / np.sqrt(width)
         start = rng.uniform(-bound, bound, size=(self.n_groups, width))
         gaps = top_gaps(z) / global_temperature(z, y)[0]
-        learned = learn_partition(
+        learned, slope = learn_partition(
             rows / unit, gaps.numpy(), y.numpy(), start, self.penalty, self.steps
         )
-        return learned / unit
+        return learned / unit, slope
 
     def _members(self, rows: Any) -> Ints:
         """Group of every row in every partition [partitions, rows]."""
@@ -173,8 +186,13 @@ class GroupCalibration(Calibrator):
 
 def learn_partition(
     rows: Any, gaps: Floats, y: Ints, start: Floats, penalty: float, steps: int
-) -> Floats:
-    """W of stage 1 (see `GroupCalibration`) for features ``rows`` and logits ``gaps`` ≤ 0."""
+) -> tuple[Floats, float]:
+    """W of stage 1 (see `GroupCalibration`) for features ``rows`` and logits ``gaps`` ≤ 0.
+
+    Returns
+    -------
+    W, and the largest slope of the loss that is left where the steps ran out, else 0.
+    """
     from scipy.optimize import minimize
 
     (groups, width), m = start.shape, len(y)
@@ -207,7 +225,7 @@ def learn_partition(
         options={"maxiter": steps},
     )
     learned: Floats = found.x[groups:].reshape(groups, width)
-    return learned
+    return learned, 0.0 if found.success else float(np.abs(loss(found.x)[1]).max())
 
 
 def _log_sum_exp(x: Floats) -> Floats:
