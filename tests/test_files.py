@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -128,3 +131,82 @@ def test_an_archive_is_not_an_array_and_an_array_no_archive(tmp_path):
         read_npy(tmp_path / "a.npz")
     with pytest.raises(FileFormatError, match=r"a single array, not a \.npz file"):
         read_all(tmp_path / "a.npy")
+
+
+def put(path: Path, text: str = "new") -> None:
+    with whole_file(path) as unfinished:
+        unfinished.write_text(text)
+
+
+def test_a_link_is_followed_and_stays_one(tmp_path):
+    (tmp_path / "folder").mkdir()
+    real, link = tmp_path / "folder" / "real.txt", tmp_path / "link.txt"
+    link.symlink_to(real)
+    put(link, "first")  # what it points to need not be there yet
+    put(link, "second")
+    assert link.is_symlink()
+    assert real.read_text() == "second"
+    assert sorted(os.listdir(tmp_path)) == ["folder", "link.txt"]
+
+
+def test_a_device_is_written_into_and_not_replaced(tmp_path):
+    put(Path("/dev/null"))
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_pipe_is_written_into(tmp_path):
+    pipe, heard = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: heard.append(pipe.read_text()))
+    reader.start()
+    put(pipe)
+    reader.join()
+    assert heard == ["new"]
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755, 0o444])
+def test_the_mode_of_an_existing_file_is_kept(mode, tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    path.chmod(mode)
+    put(path)
+    assert path.read_text() == "new"
+    assert path.stat().st_mode & 0o777 == mode
+
+
+def test_a_folder_is_not_replaced(tmp_path):
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        put(tmp_path)
+
+
+KILLED = """
+import os, signal, sys
+from simi_mailbox.files import whole_file
+with whole_file(sys.argv[1]) as unfinished:
+    unfinished.write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next_one(tmp_path):
+    path = tmp_path / "a[1].txt"
+    path.write_text("old")
+    subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+    assert path.read_text() == "old"
+    assert len(os.listdir(tmp_path)) == 2
+    other = tmp_path / ".b.txt"
+    other.write_text("mine")
+    put(path)
+    assert sorted(os.listdir(tmp_path)) == [".b.txt", "a[1].txt"]
+    assert path.read_text() == "new"
+
+
+def test_what_a_living_writer_is_at_is_left_alone(tmp_path):
+    path = tmp_path / "a.txt"
+    with whole_file(path) as first:
+        first.write_text("first")
+        put(path, "second")
+        assert path.read_text() == "second"
+    assert path.read_text() == "first"
+    assert os.listdir(tmp_path) == ["a.txt"]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import platform
+import secrets
+import shutil
 import struct
 import tempfile
 import zipfile
@@ -32,7 +36,9 @@ without end for all of the stack."""
 def whole_file(path: StrPath) -> Iterator[Path]:
     """Write under another name in the same folder; the file gets its own at the end of the block.
 
-    After an error or a kill the old file, if any, is as it was.
+    After an error or a kill the old file, if any, is as it was; what a killed writer has left is
+    removed by the next one. A link is followed, an existing file keeps its mode, and a pipe or a
+    device is written into.
 
     Examples
     --------
@@ -42,26 +48,74 @@ def whole_file(path: StrPath) -> Iterator[Path]:
     ...     os.listdir(folder)
     ['a.txt']
     """
-    target = Path(path)
+    target = Path(os.path.realpath(path))  # a link stays one, and what it points to is written
+    if target.exists() and not target.is_file():
+        with _passed_on(target) as unfinished:
+            yield unfinished
+        return
+    kept = target.stat().st_mode & 0o7777 if target.exists() else None
+    _sweep(target)
     try:
-        # The ending stays, because some writers add the one they expect.
-        handle, name = tempfile.mkstemp(
-            dir=target.parent, prefix=f".{target.stem}.", suffix=target.suffix
-        )
+        unfinished = _unfinished(target, 0o666 if kept is None else kept | 0o600)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"there is no folder {target.parent} to write into") from error
-    os.close(handle)
-    unfinished = Path(name)
     try:
         yield unfinished
-        umask = os.umask(0)
-        os.umask(umask)
-        unfinished.chmod(0o666 & ~umask)  # mkstemp makes files that only the owner can read
+        if kept is not None:
+            unfinished.chmod(kept)
         with unfinished.open("rb") as file:
             os.fsync(file.fileno())  # else a power cut could rename a file before its content
         os.replace(unfinished, target)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+@contextmanager
+def _passed_on(target: Path) -> Iterator[Path]:
+    """For a pipe or a device, which must not be replaced: what was written is copied into it."""
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder; name a file in it")
+    with tempfile.TemporaryDirectory() as folder:
+        unfinished = Path(folder) / f"unfinished{target.suffix}"
+        unfinished.touch()
+        yield unfinished
+        with unfinished.open("rb") as source, target.open("wb") as sink:
+            shutil.copyfileobj(source, sink)
+
+
+def _unfinished(target: Path, mode: int) -> Path:
+    """Make an empty file beside ``target`` whose name says who writes it.
+
+    The ending stays, because some writers add the one they expect. The system applies the umask.
+    """
+    name = f"{_begins(target)}{os.getpid()}-{secrets.token_hex(4)}{target.suffix}"
+    os.close(os.open(target.parent / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
+    return target.parent / name
+
+
+def _begins(target: Path) -> str:
+    """Beginning of the names under which this machine writes ``target``; process ids follow."""
+    machine = zlib.crc32(platform.node().encode())
+    return f".{target.stem[:100]}.unfinished-{machine:08x}-"
+
+
+def _sweep(target: Path) -> None:
+    """Remove what killed writers of ``target`` on this machine have left."""
+    begins = _begins(target)
+    for left in target.parent.glob(f"{glob.escape(begins)}*{glob.escape(target.suffix)}"):
+        process = left.name[len(begins) :].partition("-")[0]
+        if process.isdigit() and not _alive(int(process)):
+            left.unlink(missing_ok=True)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)  # sends nothing
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # somebody else's, which is alive
+        pass
+    return True
 
 
 def cache_folder(what: str) -> Path:

@@ -15,6 +15,7 @@ from simi_mailbox.cli.outputs import check_file, check_folder
 from simi_mailbox.cli.running import listed, open_store, run_planned
 from simi_mailbox.experiments import runner
 from simi_mailbox.experiments.tables.base import counted
+from simi_mailbox.files import whole_file
 
 if TYPE_CHECKING:
     from simi_mailbox.prior import Corpus, Prior
@@ -127,7 +128,8 @@ def judge(
     if keys:
         text = f"# The prior on graphs it was not learned on\n\nMade by `{_command(runs)}`.\n\n"
         shown = judging.table(rows, keys, () if runs else judging.MAIN)
-        (out / "table.md").write_text(text + shown, encoding="utf-8")
+        with whole_file(out / "table.md") as unfinished:
+            unfinished.write_text(text + shown, encoding="utf-8")
     click.echo(f"{out}: {len(keys)} rows")
     if failures:
         raise SystemExit(1)

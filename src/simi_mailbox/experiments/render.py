@@ -11,6 +11,7 @@ from typing import Any
 from simi_mailbox._extras import require
 from simi_mailbox.experiments import ranking
 from simi_mailbox.experiments.tables.base import Line, TableResult, runs_per_cell
+from simi_mailbox.files import whole_file
 
 SPREAD = "mean ± population std over runs."
 DEVIATION = (
@@ -304,5 +305,6 @@ def write(result: TableResult, form: str, out: Any = None) -> str:
 
         path = Path(out)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        with whole_file(path) as unfinished:
+            unfinished.write_text(text, encoding="utf-8")
     return text
