@@ -9,7 +9,6 @@ is imported where tensors are made, so that metrics start without it.
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,8 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from simi_mailbox._arrays import Array, Floats, Ints
-from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox._arrays import Array, Ints
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -29,15 +27,6 @@ Forward: TypeAlias = "Callable[[Tensor], Tensor]"
 
 NO_LABEL = -1
 """Stands where a label is not known or may not be read."""
-
-WIDEST = 100.0
-"""Times the usual spread of a node's logits: what spreads further is cut down to this."""
-IMPOSSIBLE = 10.0
-"""Times the usual spread: a class that lies at least so far below the top on every node, and at
-least `VANISHING`, is one that no node can have."""
-VANISHING = 20.0
-HUGE = 1e15
-"""Beyond this, squares and sums of logits mean nothing any more."""
 
 RANGE_TOLERANCE = 1e-6
 ROW_SUM_TOLERANCE = 1e-3
@@ -97,148 +86,6 @@ class CalibrationData(NodeInputs):
     def calibration_logits(self) -> Tensor:
         """Logits of the calibration nodes."""
         return self.logits[self.calibration.index]
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What is left of logits before a method sees them: found by ``fit``, kept for prediction.
-
-    A class masked with −1e9 or −inf on every node, and a single node with a logit of 1e9, carry no
-    information, and would drown that of all others. The class is taken out and gets probability 0;
-    the node is cut down to a spread at which it is still certain. Ordinary logits stay as they are.
-
-    Attributes
-    ----------
-    num_classes : int
-        Number of all classes.
-    classes : int64 array
-        The possible ones.
-    widest : float
-        Largest distance of a logit to the top one of its node.
-
-    Examples
-    --------
-    >>> import torch
-    >>> z = torch.tensor([[1.0, 0.0, -1e9], [0.0, 2.0, -1e9], [0.5, 0.0, -1e9]])
-    >>> limits = Limits.of(z)
-    >>> limits.classes.tolist(), limits.cut(z).shape
-    ([0, 1], torch.Size([3, 2]))
-    >>> limits.restore(torch.tensor([[0.7, 0.3]])).tolist()
-    [[0.699999988079071, 0.30000001192092896, 0.0]]
-    """
-
-    num_classes: int
-    classes: Ints
-    widest: float
-
-    @classmethod
-    def of(cls, logits: Tensor, labels: Tensor | None = None) -> Limits:
-        """Limits of these logits; a class that one of the ``labels`` names is possible."""
-        k = int(logits.shape[1])
-        best, spread, _ = _gaps(logits)
-        every = np.arange(k)
-        named = every[:0] if labels is None else np.unique(labels.numpy())
-        doubtful = np.setdiff1d(every[best <= -VANISHING], named)
-        kept = np.setdiff1d(every, doubtful)
-        if len(doubtful) and len(kept) >= 2:
-            _, spread, _ = _gaps(logits[:, kept])
-            impossible = best[doubtful] <= -IMPOSSIBLE * float(np.median(spread))
-            kept = np.setdiff1d(every, doubtful[impossible])
-        else:
-            kept = every
-        if not np.isfinite(best[kept]).all():
-            lost = kept[~np.isfinite(best[kept])][0]
-            raise ValueError(
-                f"the logits of class {lost} are −inf on every node, but a label names this class "
-                "or no two others are left: give it finite logits"
-            )
-        usual = float(np.median(spread))
-        return cls(k, kept, WIDEST * usual if usual > 0 else np.inf)
-
-    def cut(self, logits: Tensor) -> Tensor:
-        """Logits [n, possible classes] within these limits; the same tensor if nothing is cut."""
-        z = logits
-        if len(self.classes) < self.num_classes:
-            masked = np.setdiff1d(np.arange(self.num_classes), self.classes)
-            depth = logits[:, masked] - logits.amax(dim=1, keepdim=True)
-            back = (depth > -VANISHING).nonzero()
-            if len(back):
-                node, column = back[0].tolist()
-                raise ValueError(
-                    f"node {node} gives class {masked[column]} a logit near its others, but the "
-                    "class was masked on every node when this calibrator was fitted"
-                )
-            z = logits[:, self.classes].contiguous()
-        low, high = (float(end) for end in z.aminmax())
-        if high - low > self.widest:  # else no node can: offsets between nodes only add to it
-            z = self._narrow(z)
-            low, high = (float(end) for end in z.aminmax())
-        if max(-low, high) > HUGE:
-            node = int(z.abs().amax(dim=1).argmax())
-            raise ValueError(
-                f"node {node} has a logit of size {max(-low, high):.3g}; calibration works up to "
-                f"{HUGE:g}: divide all logits by the same number"
-            )
-        return z
-
-    def _narrow(self, z: Tensor) -> Tensor:
-        """Cut down the nodes that spread too far; the top class stays on top."""
-        _, _, reach = _gaps(z)
-        far = np.flatnonzero(reach > self.widest)
-        if len(far):
-            warnings.warn(
-                f"the logits of {len(far)} {'node' if len(far) == 1 else 'nodes'} spread more than "
-                f"{WIDEST:g} times as far as usual; the first is node {far[0]}, by "
-                f"{reach[far[0]]:.3g}: cut down to {self.widest:.3g}",
-                CalibrationWarning,
-                stacklevel=6,
-            )
-            ordinary = np.setdiff1d(np.arange(len(z)), far)
-            offset = z[ordinary].mean(dim=1).median() if len(ordinary) else z.new_zeros(())
-            gaps = (z[far] - z[far].amax(dim=1, keepdim=True)).clamp(min=-self.widest)
-            z = z.clone()
-            z[far] = gaps - gaps.mean(dim=1, keepdim=True) + offset
-        return z
-
-    def cut_forward(self, forward: Forward | None) -> Forward | None:
-        """The model without the classes that are not possible."""
-        if forward is None or len(self.classes) == self.num_classes:
-            return forward
-        return lambda edge_weight: forward(edge_weight)[:, self.classes]
-
-    def restore(self, probs: Tensor) -> Tensor:
-        """Probabilities of all classes: nought for those that were taken out."""
-        if len(self.classes) == self.num_classes:
-            return probs
-        whole = probs.new_zeros(len(probs), self.num_classes)
-        whole[:, self.classes] = probs
-        return whole
-
-    def number(self, labels: Labelled) -> Labelled:
-        """The same labels, counted among the possible classes."""
-        import torch
-
-        if len(self.classes) == self.num_classes:
-            return labels
-        place = np.full(self.num_classes, NO_LABEL)
-        place[self.classes] = np.arange(len(self.classes))
-        return Labelled(labels.index, torch.from_numpy(place)[labels.y])
-
-
-def _gaps(logits: Tensor) -> tuple[Floats, Floats, Floats]:
-    """Per class the least distance to the top; per node the mean and the largest distance."""
-    import torch
-
-    from simi_mailbox.softmax import row_blocks, top_gaps
-
-    n, k = logits.shape
-    best = torch.full((k,), -torch.inf, dtype=torch.float64)
-    mean, largest = torch.empty(n, dtype=torch.float64), torch.empty(n, dtype=torch.float64)
-    for rows in row_blocks(n, k):
-        gaps = top_gaps(logits[rows])
-        best = torch.maximum(best, gaps.amax(dim=0))
-        mean[rows], largest[rows] = -gaps.mean(dim=1), -gaps.amin(dim=1)
-    return best.numpy(), mean.numpy(), largest.numpy()
 
 
 def read_nodes(

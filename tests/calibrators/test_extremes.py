@@ -13,9 +13,9 @@ import torch
 import simi_mailbox
 from simi_mailbox import CalibrationWarning, calibrators
 from simi_mailbox.data import available, load, make_split
-from simi_mailbox.inputs import Limits
 from simi_mailbox.metrics import ece
 from simi_mailbox.models import Settings, train
+from simi_mailbox.softmax import Limits
 
 NAMES = calibrators.names()
 UNSTEADY = {name for name in NAMES if "epochs" in calibrators.get(name)().get_params()} | {

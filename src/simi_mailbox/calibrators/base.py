@@ -20,13 +20,13 @@ from simi_mailbox.exceptions import CalibrationWarning, NotFittedError
 from simi_mailbox.inputs import (
     CalibrationData,
     Forward,
-    Limits,
+    Labelled,
     NodeInputs,
     read_labels,
     read_nodes,
 )
 from simi_mailbox.parameters import check_parameters
-from simi_mailbox.softmax import scaled_softmax
+from simi_mailbox.softmax import Limits, scaled_softmax
 
 Holdout = Literal["training", "separate"] | None
 Shapes = dict[str, tuple[str | int, ...]]
@@ -134,9 +134,12 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         named = calibration.y if holdout is None else torch.cat([calibration.y, holdout.y])
         limits = Limits.of(nodes.logits, named)
         inputs = vars(within(nodes, limits))
-        calibration, held = limits.number(calibration), holdout and limits.number(holdout)
+        calibration, holdout = (
+            nodes and Labelled(nodes.index, limits.number(nodes.y))
+            for nodes in (calibration, holdout)
+        )
         try:
-            self._fit(CalibrationData(**inputs, calibration=calibration, holdout=held))
+            self._fit(CalibrationData(**inputs, calibration=calibration, holdout=holdout))
         except BaseException:
             self._forget()  # a failed fit leaves an unfitted calibrator, not half of one
             raise
@@ -290,10 +293,10 @@ class TemperatureCalibrator(NodeTemperatures):
 
 def within(nodes: NodeInputs, limits: Limits) -> NodeInputs:
     """The same nodes as a method sees them."""
-    cut = limits.cut(nodes.logits)
-    if cut is nodes.logits:
-        return nodes
-    return replace(nodes, logits=cut, forward=limits.cut_forward(nodes.forward))
+    cut, forward = limits.cut(nodes.logits), nodes.forward
+    if forward is None or len(limits.classes) == limits.num_classes:
+        return replace(nodes, logits=cut)
+    return replace(nodes, logits=cut, forward=lambda weight: forward(weight)[:, limits.classes])
 
 
 def check_within(name: str, values: Any, low: float, high: float) -> None:
