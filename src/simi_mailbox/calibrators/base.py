@@ -134,12 +134,10 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         named = calibration.y if holdout is None else torch.cat([calibration.y, holdout.y])
         limits = Limits.of(nodes.logits, named)
         inputs = vars(within(nodes, limits))
-        calibration, holdout = (
-            nodes and Labelled(nodes.index, limits.number(nodes.y))
-            for nodes in (calibration, holdout)
-        )
+        calibration = Labelled(calibration.index, limits.number(calibration.y))
+        held = holdout and Labelled(holdout.index, limits.number(holdout.y))
         try:
-            self._fit(CalibrationData(**inputs, calibration=calibration, holdout=holdout))
+            self._fit(CalibrationData(**inputs, calibration=calibration, holdout=held))
         except BaseException:
             self._forget()  # a failed fit leaves an unfitted calibrator, not half of one
             raise
