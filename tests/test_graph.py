@@ -128,3 +128,18 @@ def test_a_pyg_graph_of_another_size_is_refused():
 def test_no_edges_and_no_nodes_are_graphs_too():
     assert Graph.empty(3).degree.tolist() == [0, 0, 0]
     assert Graph.from_edges(np.empty((2, 0), dtype=int)).num_nodes == 0
+
+
+def test_a_dgl_graph_is_read_by_its_documented_interface():
+    class DGLGraph:
+        """Of DGL: edges in the order in which they were added, and methods that count."""
+
+        def edges(self):
+            return torch.tensor([0, 1, 2]), torch.tensor([1, 2, 2])
+
+        def num_nodes(self):
+            return 4
+
+    assert as_graph(DGLGraph(), 4) == Graph.from_edges([[0, 1], [1, 2]], 4)
+    with pytest.raises(ValueError, match="4 nodes but the logits have 3"):
+        as_graph(DGLGraph(), 3)

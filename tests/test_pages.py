@@ -13,6 +13,7 @@ from simi_mailbox.data import Split
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.models import Settings
 from simi_mailbox.selftraining import self_train
+from tests.pyg.loaders import AllNeighbours
 
 DOCS = Path(__file__).parents[1] / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -63,3 +64,28 @@ def test_gpn_page() -> None:
     probabilities = names["probabilities"]
     torch.testing.assert_close(probabilities.sum(dim=1), torch.ones(1797))
     assert bool((names["prediction"].evidence > 0).any())
+
+
+def test_pyg_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch_geometric.loader
+    import torch_geometric.nn.models.basic_gnn
+    from torch_geometric.typing import WITH_PYG_LIB, WITH_TORCH_SPARSE
+
+    if not (WITH_PYG_LIB or WITH_TORCH_SPARSE):  # PyG's own sampler is compiled
+        monkeypatch.setattr(torch_geometric.loader, "NeighborLoader", AllNeighbours)
+        monkeypatch.setattr(torch_geometric.nn.models.basic_gnn, "NeighborLoader", AllNeighbours)
+    names = run_page("pyg.md")
+    data, log_probs, test = names["data"], names["log_probs"], names["data"].test_mask
+    loss = torch.nn.functional.nll_loss
+    before = names["model"].eval()(data.x, data.edge_index).log_softmax(dim=1).detach()
+    assert loss(log_probs[test], data.y[test]) < loss(before[test], data.y[test])
+    assert torch.equal(log_probs.argmax(dim=1), before.argmax(dim=1))
+    assert names["calibrated"].num_hops == 4
+    torch.testing.assert_close(names["again"](data.x, data.edge_index), log_probs, rtol=0, atol=0)
+    torch.testing.assert_close(data.prob, log_probs.exp())
+    last = test.nonzero().flatten()[-names["batch"].batch_size :]
+    torch.testing.assert_close(names["batch_log_probs"], log_probs[last], rtol=0, atol=1e-5)
+    some = log_probs[names["nodes"]]
+    torch.testing.assert_close(names["some_log_probs"], some, rtol=0, atol=1e-5)
+    whole = names["large"](data.x, data.edge_index)
+    torch.testing.assert_close(names["large_log_probs"], whole, rtol=0, atol=1e-5)

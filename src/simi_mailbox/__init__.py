@@ -44,7 +44,7 @@ _HOMES = {
 
 _ROOMS = (
     *("analysis", "audit", "calibrators", "data", "metrics", "models", "ood", "plots", "prior"),
-    *("report", "selftraining"),
+    *("pyg", "report", "selftraining"),
 )
 """Rooms that are there as attributes without an import of their own: ``simi_mailbox.metrics``."""
 

@@ -1,0 +1,146 @@
+"""How a model is called, and what of its call a calibrator must see."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+GRAPHS = ("edge_index", "adj_t", "adj")
+"""Names under which models take their graph."""
+FEATURES = ("x", "input")
+"""Names under which they take the nodes' features."""
+OPTIONAL = ("edge_weight", "edge_attr")
+"""What a model may be called with or without: only its user knows."""
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients; afterwards every part is in the mode it was in before.
+
+    Examples
+    --------
+    >>> model = nn.Dropout().train()
+    >>> with evaluating(model):
+    ...     inside = model.training
+    >>> inside, model.training
+    (False, True)
+    """
+    modes = [(part, part.training) for part in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for part, training in modes:
+            part.training = training
+
+
+def call(model: nn.Module, data: Any) -> Any:
+    """Call a model on a ``Data`` by the names of its own arguments.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> class Double(nn.Module):
+    ...     def forward(self, x, edge_index):
+    ...         return 2 * x
+    >>> call(Double(), SimpleNamespace(x=torch.ones(1, 2), edge_index=torch.empty(2, 0)))
+    tensor([[2., 2.]])
+    """
+    parameters = _parameters(model)
+    if not parameters:
+        return model(data.x, _attribute(data, "edge_index"))
+    required = [p.name for p in parameters if p.default is inspect.Parameter.empty]
+    if len(required) == 1:
+        return model(data.x if required[0] in FEATURES else data)
+    missing = [name for name in required if _attribute(data, name) is None]
+    if missing:
+        raise TypeError(
+            f"{type(model).__name__} takes {', '.join(required)}, but data has no {missing[0]}; "
+            "say how to call it: call=lambda model, data: model(…)"
+        )
+    unsure = [p.name for p in parameters if p.name in OPTIONAL and p.name not in required]
+    for name in unsure:
+        if _attribute(data, name) is not None:
+            raise TypeError(
+                f"data has {name}, which {type(model).__name__} may be called with or without; say "
+                f"how you call it: call=lambda model, data: model({_example(required, name)})"
+            )
+    return model(**{name: _attribute(data, name) for name in required})
+
+
+def graph_of(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The graph among the arguments of a call; None if there is none.
+
+    Examples
+    --------
+    >>> graph_of(nn.Identity(), (), {"edge_index": "the edges"})
+    'the edges'
+    """
+    given = _named(model, args, kwargs)
+    for name in GRAPHS:
+        if given.get(name) is not None:
+            return given[name]
+    for value in given.values():
+        if any(getattr(value, name, None) is not None for name in GRAPHS):
+            return value
+    return args[1] if len(args) > 1 and not _parameters(model) else None
+
+
+def features_of(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The node features among the arguments of a call; None if there are none.
+
+    Examples
+    --------
+    >>> features_of(nn.Identity(), (), {"x": "features"})
+    'features'
+    """
+    given = _named(model, args, kwargs)
+    if given.get("x") is not None:
+        return given["x"]
+    first = args[0] if args else next(iter(given.values()), None)
+    return first if isinstance(first, Tensor) else getattr(first, "x", None)
+
+
+def takes_graph(model: nn.Module) -> bool:
+    """Whether a model may look at a graph, as far as its call tells."""
+    names = [p.name for p in _parameters(model)]
+    return names not in [[name] for name in FEATURES]
+
+
+def as_logits(output: Any, model: nn.Module) -> Tensor:
+    """What a model returned, or a word on what was expected."""
+    if not isinstance(output, Tensor):
+        raise TypeError(
+            f"{type(model).__name__} returned a {type(output).__name__}; expected a tensor of "
+            "logits [nodes, classes]: wrap the part of the model that returns them"
+        )
+    return output
+
+
+def _parameters(model: nn.Module) -> list[inspect.Parameter]:
+    """Arguments that have a name; none for models that take whatever comes (``*args``)."""
+    signature = inspect.signature(model.forward)
+    loose = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [p for p in signature.parameters.values() if p.kind not in loose]
+
+
+def _named(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    names = [p.name for p in _parameters(model)]
+    return {**dict(zip(names, args, strict=False)), **kwargs}
+
+
+def _attribute(data: Any, name: str) -> Any:
+    value = getattr(data, name, None)
+    if value is None and name == "edge_index":  # models take PyG's adj_t in its place
+        return getattr(data, "adj_t", None)
+    return value
+
+
+def _example(required: list[str], name: str) -> str:
+    return ", ".join(f"data.{part}" for part in [*required, name])

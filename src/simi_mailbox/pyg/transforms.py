@@ -1,0 +1,66 @@
+"""What PyG's pipelines take: transforms of a ``Data``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simi_mailbox._extras import require
+from simi_mailbox.graph import as_graph
+from simi_mailbox.pyg.wrapper import Calibrated
+
+_BASE: Any = require("torch_geometric.transforms", extra="pyg").BaseTransform
+
+
+class WriteProbabilities(_BASE):  # type: ignore[misc]
+    """Write calibrated probabilities [n, K] of all nodes of a graph into ``data.prob``.
+
+    Parameters
+    ----------
+    calibrated : Calibrated
+        As of `simi_mailbox.pyg.calibrate`.
+    attr : str
+        Where to write them.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch_geometric.data import Data
+    >>> from simi_mailbox import TemperatureScaling
+    >>> x = torch.tensor([[2.0, 0.0], [0.0, 2.0], [2.0, 0.0]] * 20)
+    >>> cal = TemperatureScaling().fit(x, [0, 1, 1] * 20, mask=range(60))
+    >>> data = WriteProbabilities(Calibrated(torch.nn.Identity(), cal))(Data(x=x))
+    >>> data.prob.shape
+    torch.Size([60, 2])
+    """
+
+    def __init__(self, calibrated: Calibrated, attr: str = "prob") -> None:
+        self.calibrated, self.attr = calibrated, attr
+
+    def forward(self, data: Any) -> Any:
+        """Write into a shallow copy, as PyG's transforms do."""
+        data[self.attr] = self.calibrated.on(data).exp()
+        return data
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(attr={self.attr!r})"
+
+
+class CountNeighbours(_BASE):  # type: ignore[misc]
+    """Write every node's number of neighbours into ``data.num_neighbours``.
+
+    Loaders cut this out with the nodes, so that a mini-batch can be checked for missing neighbours.
+    Neighbours are counted as calibrators do: edges in either direction, without self-loops.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from torch_geometric.data import Data
+    >>> data = Data(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+    >>> CountNeighbours()(data).num_neighbours.tolist()
+    [1, 2, 1]
+    """
+
+    def forward(self, data: Any) -> Any:
+        """Write into a shallow copy, as PyG's transforms do."""
+        data.num_neighbours = as_graph(data, data.num_nodes).degree
+        return data

@@ -1,0 +1,48 @@
+"""PyG's ``NeighborLoader`` needs a compiled sampler; this works without, for all neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch_geometric.utils import k_hop_subgraph, mask_to_index
+
+
+class AllNeighbours:
+    """The documented interface of ``NeighborLoader``, for ``num_neighbors=[-1, …]``.
+
+    Seeds come first in a batch, attributes of nodes are cut out with them, and of the edges those
+    that a walk of so many hops toward the seeds goes along.
+    """
+
+    def __init__(
+        self, data: Any, num_neighbors: list[int], batch_size: int = 1, input_nodes: Any = None
+    ) -> None:
+        assert set(num_neighbors) == {-1}
+        self.data, self.batch_size = data, batch_size
+        self.node_sampler = SimpleNamespace(num_neighbors=num_neighbors)
+        everyone = torch.ones(data.num_nodes, dtype=torch.bool)
+        self.dataset = mask_to_index(everyone if input_nodes is None else input_nodes)
+
+    def __len__(self) -> int:
+        return -(-len(self.dataset) // self.batch_size)
+
+    def __iter__(self) -> Iterator[Any]:
+        hops, edges = len(self.node_sampler.num_neighbors), self.data.edge_index
+        for seeds in self.dataset.split(self.batch_size):
+            inner = k_hop_subgraph(seeds, hops - 1, edges)[0]
+            outer = k_hop_subgraph(seeds, hops, edges)[0]
+            rest = outer[~torch.isin(outer, seeds)]
+            n_id = torch.cat([seeds, rest])
+            place = torch.full((self.data.num_nodes,), -1)
+            place[n_id] = torch.arange(len(n_id))
+            walked = torch.isin(edges[1], inner)
+            batch = self.data.clone()
+            for name, value in self.data.items():
+                if self.data.is_node_attr(name):
+                    batch[name] = value[n_id]
+            batch.edge_index = place[edges[:, walked]]
+            batch.n_id, batch.batch_size = n_id, len(seeds)
+            yield batch
