@@ -25,7 +25,8 @@ from torch import Tensor, nn
 
 from simi_mailbox.calibrators.parts.gats_attention import TemperatureAttention, training_distances
 from simi_mailbox.calibrators.parts.likelihood import scaled_nll
-from simi_mailbox.calibrators.parts.training import FlatAdam, seeded
+from simi_mailbox.calibrators.parts.randomness import built, seeded
+from simi_mailbox.calibrators.parts.training import FlatAdam
 from simi_mailbox.graph import Graph
 from simi_mailbox.inputs import Labelled, NodeInputs
 
@@ -109,7 +110,7 @@ def main() -> int:
 
     start = time.process_time()
     with seeded(0):
-        ours = TemperatureAttention(NodeInputs(logits, graph), distances, args.heads)
+        ours = built(lambda: TemperatureAttention(NodeInputs(logits, graph), distances, args.heads))
     print(f"ours, once before training    {time.process_time() - start:8.3f} s")
     slow = GatherGATS(logits, graph, distances, args.heads)
     slow.load_state_dict(ours.state_dict())

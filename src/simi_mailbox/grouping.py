@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from dataclasses import dataclass
 from typing import Literal
@@ -18,6 +19,9 @@ Scaling = Literal["min-max", "standard"]
 HISTOGRAM_ABOVE = 50_000
 """From this many nodes on, k-means runs on a weighted histogram instead of on the nodes."""
 HISTOGRAM_CELLS = 256
+
+_FILTERS = threading.Lock()
+"""Warning filters belong to the whole process: two threads must not put them back crosswise."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ def _scaling(points: Floats, scaling: Scaling) -> tuple[Floats, Floats]:
 
 def _kmeans(x: Floats, weight: Floats, n_groups: int, seed: int) -> Floats:
     kmeans = KMeans(n_groups, init="k-means++", n_init=1, random_state=seed)
-    with warnings.catch_warnings():
+    with _FILTERS, warnings.catch_warnings():
         # Fewer distinct points than groups is dealt with above; near-ties may still merge.
         warnings.simplefilter("ignore", ConvergenceWarning)
         kmeans.fit(x, sample_weight=weight)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from simi_mailbox.calibrators.network import NetworkTemperatures
 from simi_mailbox.calibrators.parts.likelihood import Likelihood, Loss, scaled_nll
+from simi_mailbox.calibrators.parts.randomness import dropout
 from simi_mailbox.inputs import CalibrationData, Labelled, NodeInputs
 from simi_mailbox.parameters import Count, NonNegative, Share, hyperparameters
 from simi_mailbox.sparse import Csr, PerIndex, normalised_adjacency
@@ -102,7 +103,7 @@ class ScaleGCN(nn.Module):
         """Inverse temperatures of the nodes ``index``, or of all nodes."""
         adjacency, smoothed = self._all if index is None else self._some(index)
         units = self.first(smoothed).relu()
-        units = F.dropout(units, self.dropout, self.training)
+        units = dropout(units, self.dropout, self.training)
         sent = units @ self.second.weight.t()
         return F.softplus(adjacency @ sent + self.second.bias).flatten()
 

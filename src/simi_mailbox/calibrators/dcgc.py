@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simi_mailbox.calibrators import registry
 from simi_mailbox.calibrators.base import Calibrator
 from simi_mailbox.calibrators.network import NetworkCalibrator
+from simi_mailbox.calibrators.parts.randomness import dropout
 from simi_mailbox.graph import Graph
 from simi_mailbox.inputs import CalibrationData, Forward, NodeInputs
 from simi_mailbox.parameters import Count, Positive, Share, check_parameters, hyperparameters
@@ -163,7 +163,7 @@ class EdgeWeights(nn.Module):
         """One weight for each entry of the graph."""
         units = self.sender(self.logits).index_select(0, self.senders)
         units = (units + self.receiver(self.logits).index_select(0, self.receivers)).relu()
-        units = F.dropout(units, self.dropout, self.training)
+        units = dropout(units, self.dropout, self.training)
         weights: Tensor = self.last(units).relu().flatten()
         return weights
 

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simi_mailbox.calibrators.network import NetworkTemperatures
+from simi_mailbox.calibrators.parts.randomness import dropout
 from simi_mailbox.graph import Graph
 from simi_mailbox.inputs import NodeInputs
 from simi_mailbox.parameters import Count, NonNegative, Share, Whole, hyperparameters
@@ -104,7 +105,7 @@ class StructureMLP(nn.Module):
 
     def temperatures(self, features: Tensor) -> Tensor:
         """Temperatures for given features."""
-        units = F.dropout(self.first(features).relu(), self.dropout, self.training)
+        units = dropout(self.first(features).relu(), self.dropout, self.training)
         return F.softplus(self.second(units)).flatten() + COLDEST
 
 

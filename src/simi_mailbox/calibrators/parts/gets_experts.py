@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from simi_mailbox.calibrators.parts.randomness import dropout, normal_like
 from simi_mailbox.inputs import NodeInputs
 from simi_mailbox.sparse import Csr, PerIndex, normalised_adjacency
 
@@ -81,7 +82,7 @@ class ExpertMixture(nn.Module):
         gates = self._gates(torch.cat([parts.pop(), self.logits], dim=1))
         sent = torch.cat(self._first_layer(parts), dim=1)
         units = (self.adjacency @ sent + self.first_bias).relu()
-        units = F.dropout(units, self.dropout, self.training)
+        units = dropout(units, self.dropout, self.training)
         rows = self.adjacency if index is None else self._rows(index)
         heard = (rows @ units).view(-1, len(EXPERTS), self.hidden)
         opinions = torch.einsum("nmh,mhk->nmk", heard, self.second) + self.second_bias
@@ -109,7 +110,7 @@ class ExpertMixture(nn.Module):
         clean = x @ self.gate
         noisy = self.training and self.noise > 0
         spread = self.noise * (F.softplus(x @ self.gate_noise) + SMALLEST_NOISE)
-        scores = clean + spread * torch.randn_like(clean) if noisy else clean
+        scores = clean + spread * normal_like(clean) if noisy else clean
         top = scores.topk(min(self.select + 1, len(EXPERTS)), dim=1)
         best = top.values[:, : self.select].softmax(dim=1)
         gates = torch.zeros_like(scores).scatter(1, top.indices[:, : self.select], best)

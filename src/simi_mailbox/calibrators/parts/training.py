@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from simi_mailbox.calibrators.parts.likelihood import Likelihood, Loss, softmax_nll
+from simi_mailbox.calibrators.parts.randomness import built, seeded
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.inputs import CalibrationData, Labelled
 
@@ -95,23 +96,6 @@ def watch(callback: Callable[[Progress], None]) -> Iterator[None]:
         _watcher.reset(token)
 
 
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Draw from a stream of its own inside the ``with`` block; the global one is left as it was.
-
-    Examples
-    --------
-    >>> with seeded(0):
-    ...     first = torch.rand(1)
-    >>> with seeded(0):
-    ...     bool(torch.rand(1) == first)
-    True
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield
-
-
 def stopping_split(data: CalibrationData, seed: int = 0) -> tuple[Labelled, Labelled | None]:
     """Nodes to train on and nodes to stop on: see the rule at the top of this module.
 
@@ -168,8 +152,9 @@ def train(
     penalty : callable, optional
         ``penalty(network)`` is added to the objective, after the forward pass that it belongs to.
     noisy : bool
-        Whether the network behaves differently in training mode (dropout, noise). If not, one
-        forward pass serves both the loss and the hold-out NLL.
+        Whether the network behaves differently in training mode (dropout, noise, both drawn with
+        `parts.randomness`, so that threads do not disturb each other). If not, one forward pass
+        serves both the loss and the hold-out NLL.
 
     Raises
     ------
@@ -191,7 +176,7 @@ def train(
     1.1
     """
     with seeded(schedule.seed):
-        loop = _Loop(build(), fit_on, stop_on, schedule, noisy)
+        loop = _Loop(built(build), fit_on, stop_on, schedule, noisy)
         loop.objective, loop.penalty = (objective or likelihood)(fit_on), penalty
         if stop_on is not None:
             loop.nll = likelihood(stop_on)
@@ -201,7 +186,7 @@ def train(
 def restore(build: Callable[[], N], weights: dict[str, Tensor]) -> N:
     """Make the network again with weights that `train` found, ready to predict."""
     with seeded(0):  # `build` draws initial weights, which are overwritten
-        network = build()
+        network = built(build)
     network.load_state_dict(weights)
     return network.eval().requires_grad_(False)
 

@@ -1,0 +1,39 @@
+"""A stream of one's own gives the numbers of the common one, and leaves that alone."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from simi_mailbox.calibrators.parts.randomness import built, dropout, normal_like, seeded
+
+
+def weights() -> list[Tensor]:
+    first, second = nn.Linear(3, 4, dtype=torch.float64), nn.Linear(3, 4)
+    nn.init.xavier_uniform_(second.weight)
+    return [first.weight, first.bias, second.weight, second.bias, torch.randn(2, 3), torch.rand(5)]
+
+
+def test_the_numbers_are_those_of_the_common_generator() -> None:
+    x = torch.ones(50, 7)
+    with torch.random.fork_rng():
+        torch.manual_seed(9)
+        expected = [*weights(), nn.functional.dropout(x, 0.3), torch.randn_like(x)]
+    with seeded(9):
+        found = [*built(weights), dropout(x, 0.3, training=True), normal_like(x)]
+    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def test_the_common_generator_is_not_touched() -> None:
+    before = torch.get_rng_state()
+    with seeded(9):
+        built(weights)
+        dropout(torch.ones(50), 0.3, training=True)
+        normal_like(torch.ones(50))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_dropout_is_nothing_at_prediction_and_with_probability_zero() -> None:
+    x = torch.ones(50)
+    assert dropout(x, 0.3, training=False) is x
+    assert dropout(x, 0.0, training=True) is x
