@@ -11,27 +11,53 @@ from simi_mailbox.metrics.edgewise import edgewise_brier, edgewise_ece, edgewise
 from simi_mailbox.metrics.kde import kde_ece
 from simi_mailbox.metrics.noise import NoiseFloor, noise_floor
 from simi_mailbox.metrics.scores import accuracy, brier, nll
+from simi_mailbox.metrics.selective import (
+    RiskCoverage,
+    aurc,
+    error_at_share,
+    excess_aurc,
+    risk_coverage,
+)
+from simi_mailbox.metrics.sets import (
+    GroupCoverage,
+    coverage,
+    coverage_by_group,
+    mean_set_size,
+    set_sizes,
+    singleton_share,
+)
 from simi_mailbox.metrics.summary import evaluate
 
 __all__ = [
     "BinnedCounts",
+    "GroupCoverage",
     "Interval",
     "NoiseFloor",
     "Reliability",
+    "RiskCoverage",
     "accuracy",
+    "aurc",
     "bootstrap_interval",
     "brier",
     "classwise_ece",
+    "coverage",
+    "coverage_by_group",
     "debiased_ece",
     "debiased_of",
     "ece",
     "edgewise_brier",
     "edgewise_ece",
     "edgewise_nll",
+    "error_at_share",
     "evaluate",
+    "excess_aurc",
     "kde_ece",
+    "mean_set_size",
     "nll",
     "noise_floor",
     "reliability",
     "reliability_of",
+    "risk_coverage",
+    "set_sizes",
+    "singleton_share",
 ]

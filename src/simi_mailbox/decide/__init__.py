@@ -1,0 +1,23 @@
+"""Decide with probabilities: prediction sets, acceptance rules and costs that keep their promise.
+
+What each promises, and how well it was kept where it was measured: ``docs/decide.md``.
+"""
+
+from simi_mailbox.decide.accept import Accept
+from simi_mailbox.decide.base import load_rule
+from simi_mailbox.decide.costs import Costs
+from simi_mailbox.decide.scores import APS, DAPS, LAC, RAPS, SNAPS, Score
+from simi_mailbox.decide.sets import PredictionSets
+
+__all__ = [
+    "APS",
+    "DAPS",
+    "LAC",
+    "RAPS",
+    "SNAPS",
+    "Accept",
+    "Costs",
+    "PredictionSets",
+    "Score",
+    "load_rule",
+]

@@ -1,0 +1,210 @@
+"""Acceptance: which predictions can be acted on with few errors, and which go to a person."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import binom
+
+from simi_mailbox.decide.base import Rule, check_share, like, read_calibration, read_nodes
+from simi_mailbox.exceptions import CalibrationWarning
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+STEPS = 200
+"""Shares of nodes that are tried as the accepted part."""
+MOST_STARTS = 3
+
+
+class Accept(Rule):
+    """Accept the surest predictions, as many as possible with at most ``max_error`` wrong.
+
+    With probability ``confidence`` over the draw of the calibration nodes, at most the share
+    ``max_error`` of the accepted predictions is wrong. Thresholds on the largest probability are
+    tried from strict to loose; each is tested by the exact binomial distribution of errors among
+    the calibration nodes it accepts. The tests share what may go wrong by the fallback procedure
+    (Wiens, 2003; Learn then Test, Angelopoulos et al., 2021): a part of 1 − confidence waits at a
+    few strictnesses, each with twice the labels of the one before, and whatever a passed test had
+    moves on to the next one, so that nothing is lost if all pass.
+
+    With too few labels nothing is accepted, and a warning says how many are needed.
+
+    Parameters
+    ----------
+    max_error : float
+        Largest share of wrong predictions among the accepted.
+    confidence : float
+        How sure that shall be.
+
+    Attributes
+    ----------
+    threshold_ : float
+        Accepted are probabilities of the predicted class from here on; infinite: none.
+    expected_share_ : float
+        Share of nodes accepted, among those outside the mask (all, if there are none).
+    accepted_labels_, errors_ : int
+        Calibration nodes at or above the threshold, and how many of them are wrong.
+    labels_needed_ : int
+        Calibration nodes that must be accepted without an error for the promise to be possible.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> sure = rng.uniform(0.5, 1.0, 4000)
+    >>> probs = np.stack([sure, 1 - sure], axis=1)
+    >>> y = (rng.random(4000) > sure).astype(int)
+    >>> rule = Accept(max_error=0.1, confidence=0.9)
+    >>> rule = rule.fit(probs, y, mask=range(1000), fresh=True)
+    >>> accepted = rule.accepts(probs)[1000:]
+    >>> bool(y[1000:][accepted].mean() < 0.1), 0.2 < rule.expected_share_ < 0.45
+    (True, True)
+    """
+
+    name = "accept"
+
+    threshold_: float
+    expected_share_: float
+    accepted_labels_: int
+    errors_: int
+    labels_needed_: int
+
+    def __init__(self, *, max_error: float = 0.05, confidence: float = 0.9) -> None:
+        self.max_error = max_error
+        self.confidence = confidence
+
+    def fit(self, probs: Any, y: Any, *, mask: Any, fresh: bool = False) -> Self:
+        """Find the threshold on the labels of the calibration nodes.
+
+        Parameters
+        ----------
+        probs, y, mask
+            As `PredictionSets.fit` takes them.
+        fresh : bool
+            Whether these nodes had no part in training or choosing the model.
+        """
+        self._forget()
+        check_share(self.max_error, "max_error")
+        check_share(self.confidence, "confidence")
+        p = read_nodes(probs, None, None).probs
+        calibration = read_calibration(y, mask, p)
+        del y  # from here on, no other label exists
+        index = calibration.index.numpy()
+        top = p.max(axis=1).astype(np.float64)
+        wrong = p[index].argmax(axis=1) != calibration.y.numpy()
+        others = np.delete(top, index)
+        pool = others if others.size else top
+        limits = candidate_thresholds(pool)
+        accepted, errors = count_errors(top[index], wrong, limits)
+        risk = 1.0 - self.confidence
+        self.labels_needed_ = labels_without_error(self.max_error, risk)
+        starts = start_positions(accepted, self.max_error, risk)
+        best = fallback(binom.cdf(errors, accepted, self.max_error), starts, risk)
+        self.threshold_ = math.inf if best is None else float(limits[best])
+        self.accepted_labels_ = 0 if best is None else int(accepted[best])
+        self.errors_ = 0 if best is None else int(errors[best])
+        self.expected_share_ = float((pool >= self.threshold_).mean())
+        self.num_classes_ = int(p.shape[1])
+        if len(index) < self.labels_needed_:
+            warnings.warn(
+                f"{len(index)} calibration labels are too few to promise at most "
+                f"{self.max_error:.2%} errors with {self.confidence:.0%} confidence: nothing is "
+                f"accepted; at least {self.labels_needed_} are needed, more if any is wrong",
+                CalibrationWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def accepts(self, probs: Any) -> Any:
+        """Whether each node's prediction is accepted [n]; NumPy or torch as given."""
+        p = self._read_again(probs)
+        return like(probs, p.max(axis=1).astype(np.float64) >= self.threshold_)
+
+
+def candidate_thresholds(confidence: Floats, steps: int = STEPS) -> Floats:
+    """Thresholds that accept 1/steps, 2/steps, … of the nodes, strictest first.
+
+    Examples
+    --------
+    >>> candidate_thresholds(np.array([0.5, 0.6, 0.7, 0.8, 0.9, 1.0]), steps=3).tolist()
+    [0.9, 0.7, 0.5]
+    """
+    ordered = np.sort(confidence)[::-1]
+    places = np.unique(np.ceil(np.arange(1, steps + 1) / steps * len(ordered)).astype(int) - 1)
+    return np.unique(ordered[places])[::-1]
+
+
+def count_errors(
+    confidence: Floats, wrong: npt.NDArray[np.bool_], limits: Floats
+) -> tuple[Ints, Ints]:
+    """Labelled nodes at or above each threshold, and how many of them are wrong.
+
+    Examples
+    --------
+    >>> count_errors(np.array([0.9, 0.8, 0.7]), np.array([False, True, True]), np.array([0.8, 0.1]))
+    (array([2, 3]), array([1, 2]))
+    """
+    order = np.argsort(-confidence, kind="stable")
+    accepted = np.searchsorted(-confidence[order], -limits, side="right")
+    errors = np.concatenate([[0], np.cumsum(wrong[order])])
+    return accepted, errors[accepted]
+
+
+def labels_without_error(max_error: float, risk: float) -> int:
+    """Accepted labels, none of them wrong, that make an error rate above ``max_error`` unlikely.
+
+    Examples
+    --------
+    >>> labels_without_error(0.05, 0.1)
+    45
+    """
+    return math.ceil(math.log(risk) / math.log1p(-max_error))
+
+
+def start_positions(accepted: Ints, max_error: float, risk: float) -> Ints:
+    """Thresholds at which testing may begin anew: where labels suffice, twice as many, ….
+
+    Looks at how many labelled nodes each threshold accepts, never at their labels. The starts
+    share the risk, and labels suffice if they do at a start's part of it. The last one leaves room
+    for looser thresholds, unless it is the only one.
+
+    Examples
+    --------
+    >>> start_positions(np.array([10, 50, 90, 120, 300]), max_error=0.05, risk=0.1).tolist()
+    [2, 3]
+    """
+    for starts in range(MOST_STARTS, 0, -1):
+        least = labels_without_error(max_error, risk / starts) * 2 ** np.arange(starts)
+        if least[-1] * min(starts, 2) <= accepted[-1]:
+            return np.unique(np.searchsorted(accepted, least))
+    return np.empty(0, dtype=np.int64)
+
+
+def fallback(p_values: Floats, starts: Ints, risk: float) -> int | None:
+    """The last hypothesis rejected by the fallback procedure, or None.
+
+    Every start has an equal part of the risk; a hypothesis is tested at its own part and what the
+    one before hands on, which it does if it was rejected.
+
+    Examples
+    --------
+    >>> fallback(np.array([0.01, 0.04, 0.2, 0.04, 0.2]), np.array([0, 3]), risk=0.1)
+    3
+    """
+    if not starts.size:
+        return None
+    part = risk / len(starts)
+    own = np.zeros(len(p_values))
+    own[starts] = part
+    best, handed_on = None, 0.0
+    for position, p in enumerate(p_values):
+        level = own[position] + handed_on
+        rejected = level > 0 and p <= level
+        handed_on = level if rejected else 0.0
+        if rejected:
+            best = position
+    return best

@@ -1,0 +1,168 @@
+"""Decisions by cost: act on a prediction, hand it to a person, or leave it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import t as student
+
+from simi_mailbox.decide.base import Rule, like, read_calibration, read_nodes
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Compared = Literal["accept", "hand over"]
+
+HAND_OVER = -1
+REJECT = -2
+
+
+class Costs(Rule):
+    """The cheapest action for every node, by its probabilities.
+
+    A node can be *accepted* (acted on as one of the classes), *handed over* to a person, or
+    *rejected* (left alone). Each action's expected cost under the node's probabilities is
+    compared; so the probabilities had better be calibrated.
+
+    Parameters
+    ----------
+    wrong : float or array [K, K]
+        Cost of acting wrongly, or of acting as class ``j`` on a node of class ``i`` at [i, j].
+    hand_over : float
+        Cost of a person's look.
+    reject : float or array [K], optional
+        Cost of leaving a node alone, by its true class; without it nothing is left alone.
+
+    Attributes
+    ----------
+    saving_ : float
+        Mean saving per calibration node against ``compared_with``.
+    saving_interval_ : tuple of float
+        Its interval at 95 %; see `mean_interval`.
+    shares_ : dict
+        Share of all nodes accepted, handed over and rejected.
+
+    Examples
+    --------
+    >>> rule = Costs(wrong=10.0, hand_over=1.0)
+    >>> rule.actions(np.array([[0.95, 0.05], [0.6, 0.4]])).tolist()  # −1: to a person
+    [0, -1]
+    """
+
+    name = "costs"
+
+    saving_: float
+    saving_interval_: tuple[float, float]
+    shares_: dict[str, float]
+
+    def __init__(
+        self,
+        *,
+        wrong: float | npt.ArrayLike = 1.0,
+        hand_over: float = 0.1,
+        reject: float | npt.ArrayLike | None = None,
+        compared_with: Compared = "hand over",
+    ) -> None:
+        self.wrong = wrong
+        self.hand_over = hand_over
+        self.reject = reject
+        self.compared_with = compared_with
+
+    def fit(self, probs: Any, y: Any, *, mask: Any) -> Self:
+        """Estimate on labelled nodes what the rule saves, beside handing over (or accepting) all.
+
+        The rule itself has nothing to learn: `actions` works without ``fit``.
+        """
+        self._forget()
+        if self.compared_with not in get_args(Compared):
+            raise ValueError(
+                f"compared_with must be one of {list(get_args(Compared))}, "
+                f"got {self.compared_with!r}"
+            )
+        p = read_nodes(probs, None, None).probs
+        table = self._table(p.shape[1])
+        calibration = read_calibration(y, mask, p)
+        del y  # from here on, no other label exists
+        index, labels = calibration.index.numpy(), calibration.y.numpy()
+        action = self._cheapest(p, table)
+        column = {"hand over": p.shape[1], "accept": p[index].argmax(axis=1)}[self.compared_with]
+        saved = table[labels, column] - table[labels, action[index]]
+        self.saving_ = float(saved.mean())
+        self.saving_interval_ = mean_interval(saved)
+        k = p.shape[1]
+        self.shares_ = {
+            "accept": float((action < k).mean()),
+            "hand over": float((action == k).mean()),
+            "reject": float((action == k + 1).mean()),
+        }
+        self.num_classes_ = k
+        return self
+
+    def actions(self, probs: Any) -> Any:
+        """What to do with every node [n]: a class to act on, −1 to hand over, −2 to reject."""
+        p = read_nodes(probs, None, None).probs
+        if hasattr(self, "num_classes_"):
+            self._read_again(probs)
+        action = self._cheapest(p, self._table(p.shape[1]))
+        coded = np.array([*range(p.shape[1]), HAND_OVER, REJECT])
+        return like(probs, coded[action])
+
+    def _table(self, k: int) -> Floats:
+        """Costs [true class, action]: K classes to act as, hand over, reject if that is allowed."""
+        wrong = np.asarray(self.wrong, dtype=np.float64)
+        if wrong.ndim == 0:
+            wrong = float(wrong) * (1.0 - np.eye(k))
+        if wrong.shape != (k, k):
+            raise ValueError(
+                f"wrong has shape {list(wrong.shape)}; expected a number or [{k}, {k}]"
+            )
+        columns = [wrong, np.full((k, 1), float(self.hand_over))]
+        if self.reject is not None:
+            reject = np.asarray(self.reject, dtype=np.float64)
+            if reject.shape not in ((), (k,)):
+                raise ValueError(
+                    f"reject has shape {list(reject.shape)}; "
+                    f"expected a number or one per class [{k}]"
+                )
+            columns.append(np.broadcast_to(reject, (k,))[:, None])
+        table = np.hstack(columns)
+        if not np.isfinite(table).all():
+            raise ValueError("costs must be finite numbers")
+        return table
+
+    @staticmethod
+    def _cheapest(p: npt.NDArray[Any], table: Floats) -> Ints:
+        """Action of least expected cost; between equals the first, and classes come first."""
+        action: Ints = np.empty(len(p), dtype=np.int64)
+        rows = max((1 << 20) // p.shape[1], 1)
+        for start in range(0, len(p), rows):
+            block = p[start : start + rows].astype(np.float64)
+            action[start : start + rows] = (block @ table).argmin(axis=1)
+        return action
+
+
+def mean_interval(values: Floats, level: float = 0.95) -> tuple[float, float]:
+    """Interval of a mean, by Student's t with Hall's (1992) correction for skewness.
+
+    Costs are mostly small and seldom large; without the correction their mean is promised too well.
+
+    Examples
+    --------
+    >>> low, high = mean_interval(np.repeat([0.0, 10.0], [95, 5]))
+    >>> round(low, 2), round(high, 2)
+    (0.16, 1.24)
+    """
+    n, mean, spread = len(values), float(values.mean()), float(values.std())
+    if n < 2:
+        return -np.inf, np.inf
+    if spread == 0:
+        return mean, mean
+    error = spread / float(np.sqrt(n - 1))
+    skew = float(((values - mean) ** 3).mean() / spread**3 / np.sqrt(n))
+    q = float(student.ppf((1 + level) / 2, n - 1))
+
+    def corrected(x: float) -> float:
+        return float((np.cbrt(1 + skew * (x - skew / 6)) - 1) * 3 / skew) if skew else x
+
+    return mean - corrected(q) * error, mean - corrected(-q) * error

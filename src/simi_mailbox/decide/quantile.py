@@ -1,0 +1,111 @@
+"""Thresholds that keep a promise for a finite number of labels."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from scipy.optimize import linprog
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+LEVEL_SLACK = 1e-7
+"""Taken off the level of a linear programme: of two thresholds that keep it, the smaller."""
+
+
+def rank(count: int, level: float) -> int:
+    """Which of ``count`` sorted scores is the threshold: ⌈(count + 1) · level⌉, exactly.
+
+    Above ``count`` there is no such score: the labels are too few for the level.
+
+    Examples
+    --------
+    >>> rank(99, 0.9), rank(9, 0.9), rank(8, 0.9)
+    (90, 9, 9)
+    """
+    # 0.9 is meant as nine tenths, not as the nearest binary fraction.
+    return math.ceil((count + 1) * Fraction(repr(float(level))))
+
+
+def labels_needed(level: float) -> int:
+    """The smallest number of labels for which a threshold at ``level`` exists.
+
+    Examples
+    --------
+    >>> labels_needed(0.9), labels_needed(0.95)
+    (9, 19)
+    """
+    exact = Fraction(repr(float(level)))
+    return math.ceil(exact / (1 - exact))
+
+
+def conformal_quantile(scores: Floats, level: float) -> float:
+    """The threshold under which a new score falls with probability ``level`` at least.
+
+    If the new score and the given ones may have come in any order with equal probability, it is
+    among the ``rank`` smallest with probability rank / (count + 1). Infinite if there are too few.
+
+    Examples
+    --------
+    >>> conformal_quantile(np.arange(1.0, 20.0), 0.9)
+    18.0
+    >>> conformal_quantile(np.arange(1.0, 5.0), 0.9)
+    inf
+    """
+    position = rank(len(scores), level)
+    if position > len(scores):
+        return math.inf
+    return float(np.partition(scores, position - 1)[position - 1])
+
+
+def group_quantiles(
+    scores: Floats, groups: npt.NDArray[np.int64], num_groups: int, level: float
+) -> Floats:
+    """The `conformal_quantile` of every group by itself (Mondrian conformal prediction).
+
+    Examples
+    --------
+    >>> group_quantiles(np.arange(40.0), np.arange(40) // 20, 3, 0.9).tolist()
+    [18.0, 38.0, inf]
+    """
+    order = np.argsort(groups, kind="stable")
+    cuts = np.searchsorted(groups[order], np.arange(num_groups + 1))
+    parts = [scores[order[a:b]] for a, b in pairwise(cuts)]
+    return np.array([conformal_quantile(part, level) for part in parts])
+
+
+def overlapping_quantile(scores: Floats, members: Bools, member: Bools, level: float) -> float:
+    """The threshold of a node in several groups at once, so that each of them is covered.
+
+    Gibbs, Cherian and Candès (2023): the level-quantile of the scores as a linear function of the
+    memberships, fitted on the labelled nodes *and* the new one with whatever score it may have. The
+    threshold is the largest score at which the new node still lies below its own fit; pushing that
+    score to infinity leaves one linear programme, whose dual is solved here,
+
+        max Σ s_i η_i  subject to  Σ η_i φ_i = −level · φ,  level − 1 ≤ η_i ≤ level,
+
+    with φ the memberships (and 1, for all nodes together). For groups that do not overlap it is
+    the `conformal_quantile` of the group. No solution means too few labels: infinite.
+
+    Examples
+    --------
+    >>> scores, halves = np.arange(1.0, 40.0), np.arange(39) < 19
+    >>> overlapping_quantile(scores, halves[:, None], np.array([True]), 0.9)
+    18.0
+    """
+    level = level - LEVEL_SLACK
+    phi = sp.csr_matrix(np.column_stack([np.ones(len(scores)), members]).T)
+    own = np.concatenate([[1.0], member.astype(np.float64)])
+    found = linprog(
+        -scores, A_eq=phi, b_eq=-level * own, bounds=(level - 1.0, level), method="highs"
+    )
+    if found.status == 2:
+        return math.inf
+    if found.status != 0:
+        raise RuntimeError(f"the linear programme of a threshold failed: {found.message}")
+    return float(-own @ found.eqlin.marginals)

@@ -1,0 +1,299 @@
+"""Conformity scores: how strange a class would be as the label of a node. Small is likely."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from simi_mailbox.decide.neighbours import neighbour_means, similar_nodes
+from simi_mailbox.graph import Graph
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Ints: TypeAlias = npt.NDArray[np.int64]
+Rows: TypeAlias = "slice | Ints"
+Scored: TypeAlias = Callable[[Rows], Floats]
+
+BLOCK_NUMBERS = 1 << 18
+"""Scores worked on together: a block's temporaries stay far below the size of a large graph."""
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """What a score may look at: nothing in here is a label."""
+
+    probs: npt.NDArray[np.floating[Any]]
+    graph: Graph | None = None
+    features: torch.Tensor | None = None
+    seed: int = 0
+
+    def row_blocks(self) -> Iterator[slice]:
+        """All rows in blocks of bounded memory."""
+        n, k = self.probs.shape
+        rows = max(BLOCK_NUMBERS // k, 1)
+        return (slice(start, min(start + rows, n)) for start in range(0, n, rows))
+
+
+class Score(ABC):
+    """A conformity score: one number for each node and class.
+
+    A score looks at probabilities, neighbours and features, never at labels, and treats all nodes
+    alike; that is all that conformal prediction asks of it.
+    """
+
+    name: ClassVar[str]
+    needs: ClassVar[frozenset[str]] = frozenset()
+
+    @abstractmethod
+    def prepare(self, nodes: Nodes) -> Scored:
+        """A function from rows to their scores [rows, K], in float64."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Name and parameters, for files."""
+        return {"name": self.name} | asdict(self)  # type: ignore[call-overload, no-any-return]
+
+
+@dataclass(frozen=True)
+class LAC(Score):
+    """One minus the probability (Sadinle, Lei and Wasserman, 2019).
+
+    Sets of the least mean size, if the probabilities are true.
+    """
+
+    name: ClassVar[str] = "lac"
+
+    def prepare(self, nodes: Nodes) -> Scored:
+        """Scores of rows."""
+        return lambda rows: 1.0 - nodes.probs[rows].astype(np.float64)
+
+
+@dataclass(frozen=True)
+class APS(Score):
+    """Probability of all classes up to this one, likeliest first (Romano et al., 2020).
+
+    Parameters
+    ----------
+    randomized : bool
+        Count a random part of the class itself, u p; without it all of it counts, and sets are
+        larger than they need be. The draw u is made of the node's probabilities and the seed, so
+        the same node gets the same draw in any order, batch or file.
+    """
+
+    name: ClassVar[str] = "aps"
+    randomized: bool = True
+
+    def prepare(self, nodes: Nodes) -> Scored:
+        """Scores of rows."""
+
+        def scored(rows: Rows) -> Floats:
+            p = nodes.probs[rows].astype(np.float64)
+            return self._of(p, row_uniforms(p, nodes.seed) if self.randomized else None)
+
+        return scored
+
+    def _of(self, p: Floats, u: Floats | None) -> Floats:
+        ordered, order = torch.sort(torch.from_numpy(p), dim=1, descending=True, stable=True)
+        scores = ordered.cumsum(dim=1)
+        if u is not None:
+            scores -= ordered * torch.from_numpy(u)[:, None]
+        self._penalise(scores)
+        result: Floats = torch.empty_like(scores).scatter_(1, order, scores).numpy()
+        return result
+
+    def _penalise(self, ordered_scores: torch.Tensor) -> None:
+        """Nothing; see `RAPS`."""
+
+
+@dataclass(frozen=True)
+class RAPS(APS):
+    """`APS` with a penalty on every class beyond the first few (Angelopoulos et al., 2021).
+
+    Parameters
+    ----------
+    penalty : float
+        Added for each rank beyond ``free``.
+    free : int
+        Classes that cost nothing.
+    """
+
+    name: ClassVar[str] = "raps"
+    penalty: float = 0.01
+    free: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.penalty >= 0:
+            raise ValueError(f"penalty must not be negative, got {self.penalty}")
+        if self.free < 0:
+            raise ValueError(f"free must not be negative, got {self.free}")
+
+    def _penalise(self, ordered_scores: torch.Tensor) -> None:
+        rank = torch.arange(1, ordered_scores.shape[1] + 1, dtype=torch.float64)
+        ordered_scores += self.penalty * (rank - self.free).clamp(min=0)
+
+
+@dataclass(frozen=True)
+class DAPS(Score):
+    """Scores mixed with the mean of the neighbours' (Zargarbashi et al., 2023).
+
+        s = (1 − weight) s_own + weight · mean over neighbours of s
+
+    A node without neighbours keeps its own scores. (The released codes average over nothing there,
+    which makes such a node's set all classes.)
+
+    Parameters
+    ----------
+    weight : float
+        Of the neighbours.
+    base : Score
+        What is mixed.
+    """
+
+    name: ClassVar[str] = "daps"
+    needs: ClassVar[frozenset[str]] = frozenset({"graph"})
+    weight: float = 0.5
+    base: Score = field(default_factory=APS)
+
+    def __post_init__(self) -> None:
+        _check_weights(weight=self.weight)
+        _check_base(self.base)
+
+    def prepare(self, nodes: Nodes) -> Scored:
+        """Scores of rows."""
+        assert nodes.graph is not None
+        own = _all_scores(self.base, nodes)
+        means = neighbour_means(nodes.graph, own)
+        return lambda rows: (1 - self.weight) * own[rows] + self.weight * means(rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Name and parameters, for files."""
+        return super().to_dict() | {"base": self.base.to_dict()}
+
+
+@dataclass(frozen=True)
+class SNAPS(DAPS):
+    """`DAPS`, and the mean over nodes with similar features (Song et al., 2024).
+
+        s = (1 − weight − similar) s_own + weight · neighbours' mean + similar · mean of the k nodes
+        of most similar features, weighted by the cosine
+
+    Nodes whose features have nothing in common, or point away, do not count; a node without any
+    similar one keeps its own scores. The search looks at blocks of nodes: memory grows with nodes
+    × k, time with the square of nodes.
+
+    Parameters
+    ----------
+    weight, similar : float
+        Of the neighbours, and of the nodes with similar features.
+    k : int
+        Similar nodes looked at.
+    base : Score
+        What is mixed.
+    """
+
+    name: ClassVar[str] = "snaps"
+    needs: ClassVar[frozenset[str]] = frozenset({"graph", "features"})
+    weight: float = 1 / 3
+    similar: float = 1 / 3
+    k: int = 20
+
+    def __post_init__(self) -> None:
+        _check_weights(weight=self.weight, similar=self.similar)
+        _check_base(self.base)
+        if self.k < 1:
+            raise ValueError(f"k must be at least 1, got {self.k}")
+
+    def prepare(self, nodes: Nodes) -> Scored:
+        """Scores of rows."""
+        assert nodes.graph is not None
+        assert nodes.features is not None
+        own = _all_scores(self.base, nodes)
+        near = neighbour_means(nodes.graph, own)
+        alike = similar_nodes(nodes.features, self.k)
+
+        def scored(rows: Rows) -> Floats:
+            matrix = alike(rows)
+            mean: Floats = matrix @ own
+            alone = np.flatnonzero(np.diff(matrix.indptr) == 0)
+            mean[alone] = own[rows][alone]
+            rest = 1 - self.weight - self.similar
+            return rest * own[rows] + self.weight * near(rows) + self.similar * mean
+
+        return scored
+
+
+SCORES: dict[str, type[Score]] = {cls.name: cls for cls in (LAC, APS, RAPS, DAPS, SNAPS)}
+
+
+def resolve(score: str | Score) -> Score:
+    """The score of that name with its defaults, or the score itself.
+
+    Examples
+    --------
+    >>> resolve("lac"), resolve(APS(randomized=False))
+    (LAC(), APS(randomized=False))
+    """
+    if isinstance(score, Score):
+        return score
+    try:
+        return SCORES[score]()
+    except (KeyError, TypeError):
+        raise ValueError(
+            f"unknown score {score!r}; choose from: {', '.join(SCORES)}, or pass a Score"
+        ) from None
+
+
+def from_dict(entry: dict[str, Any]) -> Score:
+    """The score that ``to_dict`` described."""
+    options = {k: v for k, v in entry.items() if k != "name"}
+    if "base" in options:
+        options["base"] = from_dict(options["base"])
+    return SCORES[entry["name"]](**options)
+
+
+def row_uniforms(probs: Floats, seed: int) -> Floats:
+    """A number in [0, 1) for every row, made of its bits and the seed.
+
+    A score that is a fixed function of a node's probabilities keeps every promise of conformal
+    prediction, and the same node gets the same set whatever stands around it.
+
+    Examples
+    --------
+    >>> p = np.array([[0.2, 0.8], [0.5, 0.5], [0.2, 0.8]])
+    >>> row_uniforms(p, seed=0).round(3).tolist()
+    [0.687, 0.101, 0.687]
+    """
+    odd = np.random.default_rng(seed).integers(0, 2**63, probs.shape[1], dtype=np.uint64) * 2 + 1
+    # −0.0 is another pattern of bits, but the same probability.
+    bits = np.ascontiguousarray(probs + 0.0).view(np.uint64)
+    # The low bits of rounded numbers are often nought: fold the high ones over them first.
+    mixed = ((bits ^ (bits >> np.uint64(32))) * odd).sum(axis=1, dtype=np.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    mixed ^= mixed >> np.uint64(31)
+    return np.asarray((mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53)
+
+
+def _all_scores(base: Score, nodes: Nodes) -> npt.NDArray[Any]:
+    """Scores of all nodes, in the precision of the probabilities: one more array of their size."""
+    scored = base.prepare(nodes)
+    kind = np.float32 if nodes.probs.dtype.itemsize <= 4 else np.float64
+    scores = np.empty(nodes.probs.shape, dtype=kind)
+    for rows in nodes.row_blocks():
+        scores[rows] = scored(rows)
+    return scores
+
+
+def _check_weights(**weights: float) -> None:
+    if not (min(weights.values()) >= 0 and sum(weights.values()) <= 1):
+        given = ", ".join(f"{name}={value}" for name, value in weights.items())
+        raise ValueError(f"weights must not be negative, nor exceed 1 together; got {given}")
+
+
+def _check_base(base: Score) -> None:
+    if not isinstance(base, Score) or base.needs:
+        raise ValueError(f"base must be a score of single nodes (LAC, APS, RAPS), got {base!r}")

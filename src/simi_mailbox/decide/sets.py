@@ -1,0 +1,291 @@
+"""Prediction sets: classes among which the label is, as often as was promised."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from simi_mailbox.decide.base import Rule, check_share, like, read_calibration, read_nodes
+from simi_mailbox.decide.groups import (
+    degree_groups,
+    mailbox_edges,
+    mailbox_groups,
+    quantile_edges,
+    read_groups,
+)
+from simi_mailbox.decide.quantile import (
+    conformal_quantile,
+    group_quantiles,
+    labels_needed,
+    overlapping_quantile,
+)
+from simi_mailbox.decide.scores import Nodes, Score, resolve
+from simi_mailbox.exceptions import CalibrationWarning
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Named = Literal["class", "degree", "mailbox"]
+
+
+class PredictionSets(Rule):
+    """Sets of classes that hold the label of ``coverage`` of the nodes (conformal prediction).
+
+    The promise needs no trust in the model: if calibration nodes and new nodes might have been
+    exchanged, a new node's label lies in its set with probability ``coverage`` at least, over the
+    draw of both. Better probabilities make smaller sets, not truer ones. With too few labels for
+    the promise a set is all classes, with a warning that says how many are needed.
+
+    Parameters
+    ----------
+    coverage : float
+        Share of nodes whose set shall hold the label.
+    score : {"aps", "lac", "raps", "daps", "snaps"} or Score
+        How strange a class is; see `simi_mailbox.decide.scores`. ``"daps"`` needs ``graph``,
+        ``"snaps"`` needs ``graph`` and ``features``.
+    condition_on : {"class", "degree", "mailbox"} or array, optional
+        Keep the promise within every group of nodes, not only on average: nodes of one class; of
+        similar degree; sure and unsure nodes, each among strangers and among their like; or groups
+        of your own, one whole number per node [n] or memberships [n, G] that may overlap.
+    groups : int
+        Into how many parts the degrees are cut.
+    seed : int
+        Seed of randomised scores.
+
+    Attributes
+    ----------
+    level_ : float
+        The coverage aimed at: ``coverage``, or more where the calibration nodes had luck.
+    thresholds_ : array
+        Largest score in a set: one number, or one per class or group. Infinite where there were
+        too few labels. Empty for overlapping groups, whose thresholds depend on the node's.
+    counts_ : array
+        Calibration nodes behind every threshold (or in every overlapping group).
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> probs = rng.dirichlet([0.3, 0.3, 0.3], size=1000)
+    >>> y = (rng.random((1000, 1)) > probs.cumsum(axis=1)).sum(axis=1)
+    >>> rule = PredictionSets(coverage=0.9, score="lac")
+    >>> rule = rule.fit(probs, y, mask=range(200), fresh=True)
+    >>> sets = rule.predict_sets(probs)[200:]
+    >>> bool(0.86 < sets[np.arange(800), y[200:]].mean() < 0.94)
+    True
+    """
+
+    name = "prediction-sets"
+
+    level_: float
+    thresholds_: Floats
+    counts_: Ints
+
+    def __init__(
+        self,
+        *,
+        coverage: float = 0.9,
+        score: str | Score = "aps",
+        condition_on: Named | npt.ArrayLike | None = None,
+        groups: int = 4,
+        seed: int = 0,
+    ) -> None:
+        self.coverage = coverage
+        self.score = score
+        self.condition_on = condition_on
+        self.groups = groups
+        self.seed = seed
+
+    def fit(
+        self,
+        probs: Any,
+        y: Any,
+        *,
+        mask: Any,
+        graph: Any = None,
+        features: Any = None,
+        fresh: bool = False,
+    ) -> Self:
+        """Find the thresholds on the labels of the calibration nodes.
+
+        Parameters
+        ----------
+        probs : array [n, K]
+            Probabilities of all nodes, calibrated or not; NumPy or torch.
+        y : array [n] or [m]
+            Labels, of all nodes or of the ``m`` nodes of ``mask``. Labels outside the mask are cut
+            off at the door and may hold anything.
+        mask : array
+            The calibration nodes: boolean [n] or indices [m].
+        graph, features
+            As calibrators take them, where the score or the groups need them.
+        fresh : bool
+            Whether these nodes had no part in training or choosing the model. If they had, it is
+            better on them than on others, and plain thresholds promise too much.
+        """
+        self._forget()
+        self._check_params()
+        nodes = self._read(probs, graph, features)
+        calibration = read_calibration(y, mask, nodes.probs)
+        del y  # from here on, no other label exists
+        index, labels = calibration.index.numpy(), calibration.y.numpy()
+        scores = resolve(self.score).prepare(nodes)(index)[np.arange(len(index)), labels]
+        try:
+            self.level_ = self.coverage
+            self._condition(nodes, index, labels, scores)
+        except BaseException:
+            self._forget()  # a failed fit leaves an unfitted rule, not half of one
+            raise
+        self.num_classes_ = int(nodes.probs.shape[1])
+        self._warn_of_too_few()
+        return self
+
+    def predict_sets(
+        self, probs: Any, *, graph: Any = None, features: Any = None, groups: Any = None
+    ) -> Any:
+        """Prediction sets [n, K], true for the classes in a node's set; NumPy or torch as given.
+
+        The nodes and the graph need not be those that ``fit`` saw. ``groups`` are those of these
+        nodes, if ``condition_on`` was an array of other nodes.
+        """
+        self._read_again(probs)
+        nodes = self._read(probs, graph, features)
+        n, k = nodes.probs.shape
+        limits = self._limits(nodes, groups)
+        scored = resolve(self.score).prepare(nodes)
+        sets = np.empty((n, k), dtype=np.bool_)
+        for rows in nodes.row_blocks():
+            limit = limits[rows, None] if limits.shape == (n,) else limits
+            np.less_equal(scored(rows), limit, out=sets[rows])
+        return like(probs, sets)
+
+    # --- inside -------------------------------------------------------------------------------
+
+    def _check_params(self) -> None:
+        check_share(self.coverage, "coverage")
+        if isinstance(self.condition_on, str) and self.condition_on not in get_args(Named):
+            raise ValueError(
+                f"unknown condition_on {self.condition_on!r}; choose from: "
+                f"{', '.join(get_args(Named))}, or pass an array of groups"
+            )
+        if self.groups < 2:
+            raise ValueError(f"groups must be at least 2, got {self.groups}")
+
+    def _read(self, probs: Any, graph: Any, features: Any) -> Nodes:
+        needs = set(resolve(self.score).needs)
+        if isinstance(self.condition_on, str) and self.condition_on in ("degree", "mailbox"):
+            needs.add("graph")
+        given = {"graph": graph, "features": features}
+        missing = sorted(name for name in needs if given[name] is None)
+        if missing:
+            raise TypeError(
+                f"{self!r} needs {' and '.join(missing)}: "
+                f"pass {', '.join(f'{name}=…' for name in missing)}"
+            )
+        return read_nodes(probs, graph, features, self.seed)
+
+    def _condition(self, nodes: Nodes, index: Ints, labels: Ints, scores: Floats) -> None:
+        """Set the thresholds, and what is needed to find the groups of other nodes."""
+        if self.condition_on is None:
+            self.thresholds_ = np.array([conformal_quantile(scores, self.level_)])
+            self.counts_ = np.array([len(scores)])
+            return
+        group: Ints
+        if isinstance(self.condition_on, str):
+            if self.condition_on == "class":
+                group, count = labels, nodes.probs.shape[1]
+            elif self.condition_on == "degree":
+                assert nodes.graph is not None
+                self.edges_ = quantile_edges(nodes.graph.degree.numpy(), self.groups)
+                group, count = degree_groups(nodes.graph, self.edges_)[index], len(self.edges_) + 1
+            else:
+                self.edges_ = mailbox_edges(nodes)
+                group, count = mailbox_groups(nodes, self.edges_)[index], 4
+        else:
+            own = read_groups(self.condition_on, len(nodes.probs))
+            if own.ndim == 2:
+                self.thresholds_ = np.empty(0)
+                self.scores_, self.members_ = scores, own[index]
+                self.counts_ = self.members_.sum(axis=0)
+                return
+            self.group_names_, places = np.unique(own, return_inverse=True)
+            group, count = places[index], len(self.group_names_)
+        self.counts_ = np.bincount(group, minlength=count)
+        self.thresholds_ = group_quantiles(scores, group, count, self.level_)
+
+    def _limits(self, nodes: Nodes, groups: Any) -> Floats:
+        """Largest score in the set: one for all, one per class [1, K], or one per node [n]."""
+        if groups is not None and (self.condition_on is None or isinstance(self.condition_on, str)):
+            raise TypeError(f"{self!r} makes its own groups; groups=… is for condition_on=array")
+        if self.condition_on is None:
+            return self.thresholds_[None]
+        if isinstance(self.condition_on, str):
+            if self.condition_on == "class":
+                return self.thresholds_[None]
+            if self.condition_on == "degree":
+                assert nodes.graph is not None
+                return self.thresholds_[degree_groups(nodes.graph, self.edges_)]
+            return self.thresholds_[mailbox_groups(nodes, self.edges_)]
+        return self._limits_of_given(groups, len(nodes.probs))
+
+    def _limits_of_given(self, groups: Any, n: int) -> Floats:
+        if groups is None:
+            if len(self.condition_on) != n:  # type: ignore[arg-type]
+                raise TypeError(
+                    f"{n} nodes, but the groups in condition_on are those of "
+                    f"{len(self.condition_on)} others: pass groups=…"  # type: ignore[arg-type]
+                )
+            groups = self.condition_on
+        own = read_groups(groups, n)
+        if own.ndim == 2:
+            return self._limits_of_members(own)
+        if not hasattr(self, "group_names_"):
+            raise ValueError("fit saw memberships [n, G]; pass groups of that shape")
+        place = np.searchsorted(self.group_names_, own).clip(max=len(self.group_names_) - 1)
+        known = self.group_names_[place] == own
+        if not known.all():
+            self._warn(
+                f"group {own[~known][0]} was not there when fitted: its sets are all classes"
+            )
+        return np.where(known, self.thresholds_[place], math.inf)
+
+    def _limits_of_members(self, members: npt.NDArray[np.bool_]) -> Floats:
+        if not hasattr(self, "members_"):
+            raise ValueError("fit saw one group per node [n]; pass groups of that shape")
+        if members.shape[1] != self.members_.shape[1]:
+            raise ValueError(
+                f"memberships in {members.shape[1]} groups, but fit saw {self.members_.shape[1]}"
+            )
+        kinds, kind = np.unique(members, axis=0, return_inverse=True)
+        limits = [
+            overlapping_quantile(self.scores_, self.members_, member, self.level_)
+            for member in kinds
+        ]
+        return np.array(limits)[kind.reshape(-1)]
+
+    def _warn_of_too_few(self) -> None:
+        needed = labels_needed(self.level_)
+        few = np.flatnonzero(self.counts_ < needed)
+        if not few.size:
+            return
+        if self.condition_on is None:
+            self._warn(
+                f"{self.counts_[0]} calibration labels are too few for sets that cover "
+                f"{self.level_:.2%}: every set is all classes; at least {needed} are needed"
+            )
+            return
+        classes = isinstance(self.condition_on, str) and self.condition_on == "class"
+        names = getattr(self, "group_names_", np.arange(len(self.counts_)))
+        counted = [f"{names[g]}: {self.counts_[g]}" for g in few[:5]]
+        self._warn(
+            f"{few.size} of {len(self.counts_)} {'classes' if classes else 'groups'} have fewer "
+            f"than the {needed} calibration labels that {self.level_:.2%} coverage needs "
+            f"({', '.join(counted)}{', …' if few.size > 5 else ''}): "
+            + ("they are in every set" if classes else "their sets are all classes")
+        )
+
+    @staticmethod
+    def _warn(message: str) -> None:
+        warnings.warn(message, CalibrationWarning, stacklevel=4)

@@ -1,0 +1,128 @@
+"""Scores against their definitions in loops; the draw of randomised scores."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import kstest
+
+from simi_mailbox.decide import APS, DAPS, LAC, RAPS, SNAPS, scores
+from simi_mailbox.decide.scores import Nodes, row_uniforms
+from simi_mailbox.inputs import read_features
+from tests.decide import references as by_hand
+
+PROBLEM = by_hand.make_problem(3)
+NODES = Nodes(PROBLEM.probs, PROBLEM.graph, read_features(PROBLEM.features, 90), seed=5)
+U = row_uniforms(PROBLEM.probs, 5)
+NEAR = by_hand.neighbour_lists(PROBLEM.graph)
+ALIKE = by_hand.similar_lists(PROBLEM.features, 7)
+
+LACS = np.array([by_hand.lac(p) for p in PROBLEM.probs])
+APSS = np.array([by_hand.aps(p, u) for p, u in zip(PROBLEM.probs, U, strict=True)])
+WHOLE = np.array([by_hand.aps(p, 0.0) for p in PROBLEM.probs])
+RAPSS = np.array([by_hand.aps(p, u, 0.2, 2) for p, u in zip(PROBLEM.probs, U, strict=True)])
+
+EXPECTED = {
+    LAC(): LACS,
+    APS(): APSS,
+    APS(randomized=False): WHOLE,
+    RAPS(penalty=0.2, free=2): RAPSS,
+    DAPS(): by_hand.mixed(APSS, [(0.5, NEAR)]),
+    DAPS(weight=0.8, base=LAC()): by_hand.mixed(LACS, [(0.8, NEAR)]),
+    SNAPS(k=7): by_hand.mixed(APSS, [(1 / 3, NEAR), (1 / 3, ALIKE)]),
+    SNAPS(k=7, weight=0.1, similar=0.6, base=RAPS(penalty=0.2, free=2)): by_hand.mixed(
+        RAPSS, [(0.1, NEAR), (0.6, ALIKE)]
+    ),
+}
+
+
+@pytest.mark.parametrize("score", EXPECTED, ids=repr)
+def test_scores_are_those_of_the_papers(score):
+    scored = score.prepare(NODES)
+    np.testing.assert_allclose(scored(slice(0, 90)), EXPECTED[score], atol=2e-7)
+    some = np.array([88, 3, 41, 89])
+    np.testing.assert_array_equal(scored(some), scored(slice(0, 90))[some])
+
+
+@pytest.mark.parametrize("score", EXPECTED, ids=repr)
+def test_blocks_do_not_change_a_bit(score, monkeypatch):
+    whole = score.prepare(NODES)(slice(0, 90))
+    monkeypatch.setattr(scores, "BLOCK_NUMBERS", 28)
+    monkeypatch.setattr("simi_mailbox.decide.neighbours.BLOCK_SIMILARITIES", 1000)
+    scored = score.prepare(NODES)
+    assert len(list(NODES.row_blocks())) == 13
+    parts = np.concatenate([scored(rows) for rows in NODES.row_blocks()])
+    np.testing.assert_allclose(parts, whole, atol=1e-7)
+    if not score.needs:
+        np.testing.assert_array_equal(parts, whole)
+
+
+def test_sparse_features_are_as_good_as_dense_ones():
+    some = np.where(PROBLEM.features > 0.3, PROBLEM.features, 0.0)
+    found = [
+        SNAPS(k=5).prepare(Nodes(PROBLEM.probs, PROBLEM.graph, read_features(x, 90)))(slice(0, 90))
+        for x in (some, sp.csr_matrix(some), torch.from_numpy(some).to_sparse())
+    ]
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+    np.testing.assert_allclose(found[0], found[2], atol=1e-6)
+
+
+def test_a_lonely_node_keeps_its_own_scores():
+    lonely = np.flatnonzero(PROBLEM.graph.degree.numpy() == 0)
+    assert lonely.size >= 5
+    np.testing.assert_array_equal(DAPS().prepare(NODES)(lonely), APS().prepare(NODES)(lonely))
+
+
+def test_draws_are_uniform_and_do_not_see_their_neighbours():
+    rng = np.random.default_rng(0)
+    for probs in (
+        rng.dirichlet(np.ones(5), size=20_000),
+        rng.dirichlet(np.ones(40), size=20_000).astype(np.float32).astype(np.float64),
+        np.stack([k := rng.permutation(20_000) / 20_000, 1 - k], axis=1),  # few bits each
+    ):
+        u = row_uniforms(probs, seed=1)
+        assert kstest(u, "uniform").pvalue > 1e-3
+        assert abs(np.corrcoef(u[1:], u[:-1])[0, 1]) < 0.03
+        assert abs(np.corrcoef(u, probs[:, 0])[0, 1]) < 0.03
+        assert abs(np.corrcoef(u, row_uniforms(probs, seed=2))[0, 1]) < 0.03
+
+
+@given(st.integers(0, 1000), st.permutations(range(12)))
+def test_draws_belong_to_the_node_not_to_its_place(seed, order):
+    probs = np.random.default_rng(seed).dirichlet(np.ones(3), size=12)
+    np.testing.assert_array_equal(row_uniforms(probs, 0)[order], row_uniforms(probs[order], 0))
+
+
+def test_minus_nought_is_nought():
+    probs = np.array([[1.0, 0.0], [1.0, -0.0]])
+    first, second = row_uniforms(probs, 0)
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RAPS(penalty=-1), "penalty must not be negative, got -1"),
+        (lambda: RAPS(free=-1), "free must not be negative"),
+        (lambda: DAPS(weight=1.5), r"weights must not be negative, nor exceed 1.*weight=1\.5"),
+        (lambda: DAPS(weight=float("nan")), "weight=nan"),
+        (lambda: SNAPS(weight=0.6, similar=0.6), "exceed 1 together"),
+        (lambda: SNAPS(k=0), "k must be at least 1"),
+        (lambda: DAPS(base=DAPS()), "base must be a score of single nodes"),
+        (lambda: DAPS(base="aps"), "base must be a score of single nodes"),
+        (lambda: scores.resolve("apps"), "unknown score 'apps'; choose from: lac, aps"),
+        (lambda: scores.resolve(3), "unknown score 3"),
+    ],
+)
+def test_senseless_scores_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_a_score_comes_back_from_its_description():
+    for score in EXPECTED:
+        assert scores.from_dict(score.to_dict()) == score

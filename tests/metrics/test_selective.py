@@ -1,0 +1,80 @@
+"""Risk–coverage curves against counting by hand."""
+
+import functools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simi_mailbox.metrics import (
+    aurc,
+    bootstrap_interval,
+    error_at_share,
+    excess_aurc,
+    risk_coverage,
+)
+
+
+def two_columns(confidence):
+    return np.stack([confidence, 1 - confidence], axis=1)
+
+
+@given(st.integers(0, 300), st.integers(1, 30))
+def test_the_curve_without_ties(seed, n):
+    rng = np.random.default_rng(seed)
+    confidence = np.sort(rng.permutation(1000)[:n] / 2000 + 0.5)[::-1]
+    wrong = rng.integers(0, 2, n)
+    order = rng.permutation(n)
+    curve = risk_coverage(two_columns(confidence[order]), wrong[order])
+    expected = [wrong[: k + 1].sum() / (k + 1) for k in range(n)]
+    np.testing.assert_allclose(curve.risk, expected)
+    np.testing.assert_allclose(curve.threshold, confidence)
+    assert curve.aurc == pytest.approx(np.mean(expected))
+    best = np.sort(wrong)
+    ideal = np.mean([best[: k + 1].sum() / (k + 1) for k in range(n)])
+    assert curve.excess_aurc == pytest.approx(np.mean(expected) - ideal, abs=1e-12)
+    assert curve.excess_aurc >= -1e-12
+
+
+@given(st.integers(0, 100))
+def test_equally_sure_nodes_share_their_mean(seed):
+    rng = np.random.default_rng(seed)
+    confidence, wrong = rng.integers(2, 5, 12) / 4 * 0.5 + 0.25, rng.integers(0, 2, 12)
+    found = aurc(two_columns(confidence), wrong)
+    values = []
+    for _ in range(400):  # break the ties at random
+        order = rng.permutation(12)
+        order = order[np.argsort(-confidence[order], kind="stable")]
+        values.append(np.mean(np.cumsum(wrong[order]) / np.arange(1, 13)))
+    assert found == pytest.approx(np.mean(values), abs=5 * np.std(values) / 20 + 1e-12)
+
+
+def test_errors_at_a_share():
+    probs, y = two_columns(np.linspace(1.0, 0.6, 10)), np.array([0] * 7 + [1] * 3)
+    assert error_at_share(probs, y, 0.7) == 0
+    assert error_at_share(probs, y, 0.71) == pytest.approx(1 / 8)
+    assert error_at_share(probs, y, 1.0) == pytest.approx(0.3)
+    assert error_at_share(probs, y, 1e-9) == 0
+    low, high = risk_coverage(probs, y).interval_at(1.0)
+    assert (low, high) == pytest.approx((0.0667, 0.6525), abs=1e-4)  # 3 of 10, Clopper–Pearson
+    for share in (0.0, 1.5, float("nan")):
+        with pytest.raises(ValueError, match="share is"):
+            error_at_share(probs, y, share)
+
+
+def test_a_perfect_ranking_has_no_excess():
+    y = np.array([0] * 80 + [1] * 20)
+    good, bad = np.linspace(1.0, 0.6, 100), np.linspace(0.6, 1.0, 100)
+    assert excess_aurc(two_columns(good), y) == pytest.approx(0, abs=1e-12)
+    assert excess_aurc(two_columns(bad), y) > 0.3
+
+
+def test_intervals_come_from_the_bootstrap():
+    rng = np.random.default_rng(0)
+    sure = rng.uniform(0.5, 1.0, 400)
+    probs, y = two_columns(sure), (rng.random(400) > sure).astype(int)
+    metrics = (aurc, excess_aurc, functools.partial(error_at_share, share=0.5))
+    for metric in metrics:
+        found = bootstrap_interval(metric, probs, y, draws=100)
+        assert found.low < metric(probs, y) < found.high
