@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from simi_mailbox import ood
+from simi_mailbox import metrics, ood
 from simi_mailbox.data import Split
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.models import Settings
@@ -89,3 +89,15 @@ def test_pyg_page(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(names["some_log_probs"], some, rtol=0, atol=1e-5)
     whole = names["large"](data.x, data.edge_index)
     torch.testing.assert_close(names["large_log_probs"], whole, rtol=0, atol=1e-5)
+
+
+def test_decide_page() -> None:
+    names = run_page("decide.md")
+    rest, y = names["rest"], names["y"]
+    assert 0.87 < metrics.coverage(names["sets"][rest], y[rest]) < 0.93
+    wrong = names["probs"].argmax(axis=1) != y
+    accepted = names["accepted"][rest]
+    assert 0.3 < accepted.mean() < 0.95
+    assert wrong[rest][accepted].mean() < 0.1 < wrong[rest].mean()
+    assert names["costs"].saving_interval_[0] > 0
+    assert names["found"].worst > 0.7

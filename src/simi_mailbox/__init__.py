@@ -43,8 +43,8 @@ _HOMES = {
 """Name -> the room it is imported from when it is first used."""
 
 _ROOMS = (
-    *("analysis", "audit", "calibrators", "data", "metrics", "models", "ood", "plots", "prior"),
-    *("pyg", "report", "selftraining"),
+    *("analysis", "audit", "calibrators", "data", "decide", "metrics", "models", "ood", "plots"),
+    *("prior", "pyg", "report", "selftraining"),
 )
 """Rooms that are there as attributes without an import of their own: ``simi_mailbox.metrics``."""
 

@@ -1,4 +1,4 @@
-"""Proof that a calibrator reads no label outside its masks."""
+"""Proof that a calibrator or a decision rule reads no label outside its masks."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import torch
 from simi_mailbox.inputs import read_index
 
 DRAWS = 3
+OUTPUTS = ("predict_proba", "predict_sets", "accepts")
+"""What calibrators, prediction sets and acceptance rules answer with."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,9 @@ def reads_only(
 
     A fresh copy of ``calibrator`` is fitted once with the labels as they are, then with the labels
     outside the masks permuted, drawn anew, and replaced by −1. Any difference in the output of
-    ``predict_proba``, however small, fails the audit. ``inputs`` are passed on (``graph=…``).
+    ``predict_proba``, however small, fails the audit. ``inputs`` are passed on (``graph=…``). Rules
+    of `simi_mailbox.decide` are audited in the same way: they take probabilities for logits, and
+    answer with sets or decisions.
 
     Examples
     --------
@@ -62,12 +66,15 @@ def reads_only(
     if outside.size == 0:
         raise ValueError("every node is in a mask: there is no label to hide")
 
+    output = next(name for name in OUTPUTS if hasattr(calibrator, name))
+    holdout = {} if holdout_mask is None else {"holdout_mask": holdout_mask}
+
     def run(these: Any) -> Any:
         fresh = copy.deepcopy(calibrator)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            fresh.fit(logits, these, mask=mask, holdout_mask=holdout_mask, **inputs)
-            return torch.as_tensor(fresh.predict_proba(logits, **inputs))
+            fresh.fit(logits, these, mask=mask, **holdout, **inputs)
+            return torch.as_tensor(getattr(fresh, output)(logits, **inputs))
 
     expected = run(labels)
     rng = np.random.default_rng(seed)
@@ -82,6 +89,6 @@ def reads_only(
         except Exception as error:
             return Audit(False, f"labels outside the masks {how}: fit raised {error!r}")
         if not torch.equal(found, expected):
-            rows = int((found != expected).any(dim=1).sum())
+            rows = int((found != expected).reshape(n, -1).any(dim=1).sum())
             return Audit(False, f"labels outside the masks {how}: {rows} of {n} rows changed")
     return Audit(True, f"{outside.size} hidden labels changed in {len(changes)} ways, same bits")

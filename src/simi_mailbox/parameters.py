@@ -40,6 +40,7 @@ Whole = Annotated[int, Rule("≥ 0", lambda x: x >= 0)]
 Positive = Annotated[float, Rule("> 0", lambda x: x > 0)]
 NonNegative = Annotated[float, Rule("≥ 0", lambda x: x >= 0)]
 Share = Annotated[float, Rule("in [0, 1)", lambda x: 0 <= x < 1)]
+Level = Annotated[float, Rule("in (0, 1)", lambda x: 0 < x < 1)]
 
 _KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
     bool: ("True or False", lambda x: isinstance(x, bool)),

@@ -97,8 +97,9 @@ def test_torch_and_files(tmp_path):
             {"reject": np.ones(3)},
             r"reject has shape \[3\]; expected a number or one per class \[4\]",
         ),
-        ({"hand_over": np.inf}, "costs must be finite"),
-        ({"compared_with": "nothing"}, "compared_with must be one of"),
+        ({"wrong": np.inf}, "costs must be finite"),
+        ({"hand_over": np.inf}, "hand_over must be a finite number"),
+        ({"compared_with": "nothing"}, "compared_with must be 'accept' or 'hand over'"),
     ],
 )
 def test_bad_parameters(params, message):

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 from scipy.stats import binom
 
-from simi_mailbox.decide.base import Rule, check_share, like, read_calibration, read_nodes
+from simi_mailbox._arrays import Bools, Floats, Ints
+from simi_mailbox.decide.base import Rule, like, read_calibration, read_nodes
 from simi_mailbox.exceptions import CalibrationWarning
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from simi_mailbox.parameters import Level, check_parameters, hyperparameters
 
 STEPS = 200
 """Shares of nodes that are tried as the accepted part."""
 MOST_STARTS = 3
 
 
+@hyperparameters
 class Accept(Rule):
     """Accept the surest predictions, as many as possible with at most ``max_error`` wrong.
 
@@ -65,17 +64,10 @@ class Accept(Rule):
     (True, True)
     """
 
-    name = "accept"
+    name: ClassVar[str] = "accept"
 
-    threshold_: float
-    expected_share_: float
-    accepted_labels_: int
-    errors_: int
-    labels_needed_: int
-
-    def __init__(self, *, max_error: float = 0.05, confidence: float = 0.9) -> None:
-        self.max_error = max_error
-        self.confidence = confidence
+    max_error: Level = 0.05
+    confidence: Level = 0.9
 
     def fit(self, probs: Any, y: Any, *, mask: Any, fresh: bool = False) -> Self:
         """Find the threshold on the labels of the calibration nodes.
@@ -87,9 +79,8 @@ class Accept(Rule):
         fresh : bool
             Whether these nodes had no part in training or choosing the model.
         """
+        check_parameters(self)
         self._forget()
-        check_share(self.max_error, "max_error")
-        check_share(self.confidence, "confidence")
         p = read_nodes(probs, None, None).probs
         calibration = read_calibration(y, mask, p)
         del y  # from here on, no other label exists
@@ -109,20 +100,28 @@ class Accept(Rule):
         self.errors_ = 0 if best is None else int(errors[best])
         self.expected_share_ = float((pool >= self.threshold_).mean())
         self.num_classes_ = int(p.shape[1])
-        if len(index) < self.labels_needed_:
-            warnings.warn(
-                f"{len(index)} calibration labels are too few to promise at most "
-                f"{self.max_error:.2%} errors with {self.confidence:.0%} confidence: nothing is "
-                f"accepted; at least {self.labels_needed_} are needed, more if any is wrong",
-                CalibrationWarning,
-                stacklevel=2,
-            )
+        if best is None:
+            self._warn_of_nothing(len(index), accepted[starts], errors[starts])
         return self
 
     def accepts(self, probs: Any) -> Any:
         """Whether each node's prediction is accepted [n]; NumPy or torch as given."""
         p = self._read_again(probs)
         return like(probs, p.max(axis=1).astype(np.float64) >= self.threshold_)
+
+    def _warn_of_nothing(self, labels: int, accepted: Ints, errors: Ints) -> None:
+        promise = f"at most {self.max_error:.2%} errors with {self.confidence:.0%} confidence"
+        if not accepted.size:
+            reason = (
+                f"{labels} calibration labels are too few to promise {promise}; "
+                f"at least {self.labels_needed_} are needed, more if any of them is wrong"
+            )
+        else:
+            tried = ", ".join(f"{e} of {a}" for e, a in zip(errors, accepted, strict=True))
+            reason = (
+                f"of the surest calibration nodes {tried} are wrong, which cannot promise {promise}"
+            )
+        warnings.warn(f"nothing is accepted: {reason}", CalibrationWarning, stacklevel=3)
 
 
 def candidate_thresholds(confidence: Floats, steps: int = STEPS) -> Floats:
@@ -138,9 +137,7 @@ def candidate_thresholds(confidence: Floats, steps: int = STEPS) -> Floats:
     return np.unique(ordered[places])[::-1]
 
 
-def count_errors(
-    confidence: Floats, wrong: npt.NDArray[np.bool_], limits: Floats
-) -> tuple[Ints, Ints]:
+def count_errors(confidence: Floats, wrong: Bools, limits: Floats) -> tuple[Ints, Ints]:
     """Labelled nodes at or above each threshold, and how many of them are wrong.
 
     Examples

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
+import torch
+from sklearn.base import BaseEstimator
 
 from simi_mailbox import states
 from simi_mailbox.decide.scores import Nodes, Score, from_dict
 from simi_mailbox.exceptions import FileFormatError, NotFittedError
 from simi_mailbox.graph import as_graph
-from simi_mailbox.inputs import Labelled, read_features, read_labels
-from simi_mailbox.metrics._inputs import check_probs
+from simi_mailbox.inputs import Labelled, read_features, read_labels, read_probabilities
 
 KIND = states.Kind("rule", version=1)
 _RULES: dict[str, type[Rule]] = {}
 
 
-class Rule:
+class Rule(BaseEstimator):  # type: ignore[misc]
     """A decision rule on probabilities: keyword-only parameters, fitted values that end in ``_``.
 
     ``fit`` cuts the labels down to the nodes of ``mask`` before anything looks at them.
@@ -31,41 +30,17 @@ class Rule:
     num_classes_: int
 
     def __init_subclass__(cls) -> None:
-        if cls.name:
+        if "name" in vars(cls):
             _RULES[cls.name] = cls
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name (scikit-learn's convention; ``deep`` changes nothing)."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
-
-    def set_params(self, **params: Any) -> Self:
-        """Change parameters; takes effect at the next ``fit``."""
-        known = self.get_params()
-        for name, value in params.items():
-            if name not in known:
-                raise ValueError(
-                    f"{type(self).__name__} has no parameter {name!r}; it has: {', '.join(known)}"
-                )
-            setattr(self, name, value)
-        return self
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted rule to one file (safetensors; written whole or not at all)."""
         self._check_fitted()
         params = {
             name: {"$score": value.to_dict()} if isinstance(value, Score) else value
-            for name, value in self.get_params().items()
+            for name, value in self.get_params(deep=False).items()
         }
         states.save(path, KIND, self.name, params, self._state())
-
-    def __repr__(self) -> str:
-        defaults = inspect.signature(type(self)).parameters
-        changed = [
-            f"{name}={value!r}"
-            for name, value in self.get_params().items()
-            if isinstance(value, np.ndarray | Tensor) or value != defaults[name].default
-        ]
-        return f"{type(self).__name__}({', '.join(changed)})"
 
     # --- for rules ------------------------------------------------------------------------------
 
@@ -78,14 +53,12 @@ class Rule:
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "num_classes_"):
-            raise NotFittedError(
-                f"this {type(self).__name__} is not fitted yet: call fit(...) first"
-            )
+            raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit(...) first")
 
     def _read_again(self, probs: Any) -> npt.NDArray[np.floating[Any]]:
         """Probabilities at prediction: of the classes that ``fit`` saw."""
         self._check_fitted()
-        p = check_probs(probs)
+        p = read_probabilities(probs)
         if p.shape[1] != self.num_classes_:
             raise ValueError(
                 f"probs have {p.shape[1]} classes, "
@@ -128,7 +101,7 @@ def load_rule(path: str | os.PathLike[str]) -> Rule:
 
 def read_nodes(probs: Any, graph: Any, features: Any, seed: int = 0) -> Nodes:
     """Check everything that is not a label."""
-    p = check_probs(probs)
+    p = read_probabilities(probs)
     if p.shape[1] < 2:
         raise ValueError("probs have one column: there is nothing to decide between")
     return Nodes(
@@ -146,14 +119,6 @@ def read_calibration(y: Any, mask: Any, probs: npt.NDArray[Any]) -> Labelled:
 
 def like(given: Any, array: npt.NDArray[Any]) -> Any:
     """``array`` as NumPy or torch, whichever was given, on its device."""
-    import torch
-
-    return torch.from_numpy(array).to(given.device) if isinstance(given, Tensor) else array
-
-
-def check_share(value: float, name: str) -> None:
-    """Raise unless 0 < value < 1."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.floating):
-        raise TypeError(f"{name} must be a number between 0 and 1, got {value!r}")
-    if not 0 < value < 1:
-        raise ValueError(f"{name} must lie between 0 and 1 (0.9 for 90 %), got {value}")
+    if torch.is_tensor(given):
+        return torch.from_numpy(array).to(given.device)
+    return array

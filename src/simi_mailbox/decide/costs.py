@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import t as student
 
+from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.decide.base import Rule, like, read_calibration, read_nodes
+from simi_mailbox.parameters import check_parameters, hyperparameters
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 Compared = Literal["accept", "hand over"]
 
 HAND_OVER = -1
 REJECT = -2
 
 
+@hyperparameters
 class Costs(Rule):
     """The cheapest action for every node, by its probabilities.
 
@@ -50,36 +51,20 @@ class Costs(Rule):
     [0, -1]
     """
 
-    name = "costs"
+    name: ClassVar[str] = "costs"
 
-    saving_: float
-    saving_interval_: tuple[float, float]
-    shares_: dict[str, float]
-
-    def __init__(
-        self,
-        *,
-        wrong: float | npt.ArrayLike = 1.0,
-        hand_over: float = 0.1,
-        reject: float | npt.ArrayLike | None = None,
-        compared_with: Compared = "hand over",
-    ) -> None:
-        self.wrong = wrong
-        self.hand_over = hand_over
-        self.reject = reject
-        self.compared_with = compared_with
+    wrong: Any = 1.0
+    hand_over: float = 0.1
+    reject: Any = None
+    compared_with: Compared = "hand over"
 
     def fit(self, probs: Any, y: Any, *, mask: Any) -> Self:
         """Estimate on labelled nodes what the rule saves, beside handing over (or accepting) all.
 
         The rule itself has nothing to learn: `actions` works without ``fit``.
         """
+        check_parameters(self)
         self._forget()
-        if self.compared_with not in get_args(Compared):
-            raise ValueError(
-                f"compared_with must be one of {list(get_args(Compared))}, "
-                f"got {self.compared_with!r}"
-            )
         p = read_nodes(probs, None, None).probs
         table = self._table(p.shape[1])
         calibration = read_calibration(y, mask, p)
@@ -112,7 +97,7 @@ class Costs(Rule):
         """Costs [true class, action]: K classes to act as, hand over, reject if that is allowed."""
         wrong = np.asarray(self.wrong, dtype=np.float64)
         if wrong.ndim == 0:
-            wrong = float(wrong) * (1.0 - np.eye(k))
+            wrong = np.where(np.eye(k, dtype=np.bool_), 0.0, wrong)
         if wrong.shape != (k, k):
             raise ValueError(
                 f"wrong has shape {list(wrong.shape)}; expected a number or [{k}, {k}]"

@@ -8,13 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.decide.neighbours import neighbour_means
 from simi_mailbox.decide.scores import Nodes
 from simi_mailbox.graph import Graph
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 def quantile_edges(values: npt.NDArray[Any], groups: int) -> Floats:

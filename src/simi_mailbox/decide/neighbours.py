@@ -11,10 +11,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.graph import Graph
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from simi_mailbox.sparse import Csr
 
 BLOCK_SIMILARITIES = 1 << 22
 """Cosines held together while similar nodes are looked for."""
@@ -31,15 +30,14 @@ def neighbour_means(graph: Graph, values: npt.NDArray[Any]) -> Callable[[slice |
     >>> neighbour_means(graph, np.array([[1.0], [2.0], [4.0], [7.0]]))(slice(0, 4)).tolist()
     [[3.0], [1.0], [1.0], [7.0]]
     """
-    n = graph.num_nodes
     degree = graph.degree.numpy()
-    # One byte an entry: the product is of sums, and the degree divides afterwards.
-    ones = np.ones(graph.num_entries, dtype=np.int8)
-    matrix = sp.csr_matrix((ones, graph.indices.numpy(), graph.indptr.numpy()), shape=(n, n))
+    pattern, dense = Csr.of(graph), torch.from_numpy(values)
 
     def means(rows: slice | Ints) -> Floats:
+        part, entries = pattern.take(torch.arange(len(degree))[rows])
+        ones = torch.ones(len(entries), dtype=dense.dtype)
+        result: Floats = (part.with_values(ones) @ dense).double().numpy()
         few = degree[rows]
-        result: Floats = (matrix[rows] @ values).astype(np.float64, copy=False)
         result /= np.maximum(few, 1)[:, None]
         alone = np.flatnonzero(few == 0)
         result[alone] = values[rows][alone]

@@ -7,12 +7,10 @@ from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
+from simi_mailbox._arrays import Bools, Floats, Ints
 
 LEVEL_SLACK = 1e-7
 """Taken off the level of a linear programme: of two thresholds that keep it, the smaller."""
@@ -63,9 +61,7 @@ def conformal_quantile(scores: Floats, level: float) -> float:
     return float(np.partition(scores, position - 1)[position - 1])
 
 
-def group_quantiles(
-    scores: Floats, groups: npt.NDArray[np.int64], num_groups: int, level: float
-) -> Floats:
+def group_quantiles(scores: Floats, groups: Ints, num_groups: int, level: float) -> Floats:
     """The `conformal_quantile` of every group by itself (Mondrian conformal prediction).
 
     Examples

@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.decide.neighbours import neighbour_means, similar_nodes
 from simi_mailbox.graph import Graph
 
-Floats: TypeAlias = npt.NDArray[np.float64]
-Ints: TypeAlias = npt.NDArray[np.int64]
 Rows: TypeAlias = "slice | Ints"
 Scored: TypeAlias = Callable[[Rows], Floats]
 

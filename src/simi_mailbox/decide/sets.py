@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
-import numpy.typing as npt
 
-from simi_mailbox.decide.base import Rule, check_share, like, read_calibration, read_nodes
+from simi_mailbox._arrays import Bools, Floats, Ints
+from simi_mailbox.decide.base import Rule, like, read_calibration, read_nodes
 from simi_mailbox.decide.groups import (
     degree_groups,
     mailbox_edges,
@@ -23,14 +23,16 @@ from simi_mailbox.decide.quantile import (
     labels_needed,
     overlapping_quantile,
 )
-from simi_mailbox.decide.scores import Nodes, Score, resolve
+from simi_mailbox.decide.scores import Nodes, resolve
 from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.parameters import Level, Whole, check_parameters, hyperparameters
+from simi_mailbox.parameters import Rule as Limit
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 Named = Literal["class", "degree", "mailbox"]
+Parts = Annotated[int, Limit("≥ 2", lambda x: x >= 2)]
 
 
+@hyperparameters
 class PredictionSets(Rule):
     """Sets of classes that hold the label of ``coverage`` of the nodes (conformal prediction).
 
@@ -77,26 +79,13 @@ class PredictionSets(Rule):
     True
     """
 
-    name = "prediction-sets"
+    name: ClassVar[str] = "prediction-sets"
 
-    level_: float
-    thresholds_: Floats
-    counts_: Ints
-
-    def __init__(
-        self,
-        *,
-        coverage: float = 0.9,
-        score: str | Score = "aps",
-        condition_on: Named | npt.ArrayLike | None = None,
-        groups: int = 4,
-        seed: int = 0,
-    ) -> None:
-        self.coverage = coverage
-        self.score = score
-        self.condition_on = condition_on
-        self.groups = groups
-        self.seed = seed
+    coverage: Level = 0.9
+    score: Any = "aps"
+    condition_on: Any = None
+    groups: Parts = 4
+    seed: Whole = 0
 
     def fit(
         self,
@@ -125,8 +114,9 @@ class PredictionSets(Rule):
             Whether these nodes had no part in training or choosing the model. If they had, it is
             better on them than on others, and plain thresholds promise too much.
         """
-        self._forget()
+        check_parameters(self)
         self._check_params()
+        self._forget()
         nodes = self._read(probs, graph, features)
         calibration = read_calibration(y, mask, nodes.probs)
         del y  # from here on, no other label exists
@@ -164,14 +154,12 @@ class PredictionSets(Rule):
     # --- inside -------------------------------------------------------------------------------
 
     def _check_params(self) -> None:
-        check_share(self.coverage, "coverage")
+        resolve(self.score)
         if isinstance(self.condition_on, str) and self.condition_on not in get_args(Named):
             raise ValueError(
                 f"unknown condition_on {self.condition_on!r}; choose from: "
                 f"{', '.join(get_args(Named))}, or pass an array of groups"
             )
-        if self.groups < 2:
-            raise ValueError(f"groups must be at least 2, got {self.groups}")
 
     def _read(self, probs: Any, graph: Any, features: Any) -> Nodes:
         needs = set(resolve(self.score).needs)
@@ -232,10 +220,10 @@ class PredictionSets(Rule):
 
     def _limits_of_given(self, groups: Any, n: int) -> Floats:
         if groups is None:
-            if len(self.condition_on) != n:  # type: ignore[arg-type]
+            if len(self.condition_on) != n:
                 raise TypeError(
                     f"{n} nodes, but the groups in condition_on are those of "
-                    f"{len(self.condition_on)} others: pass groups=…"  # type: ignore[arg-type]
+                    f"{len(self.condition_on)} others: pass groups=…"
                 )
             groups = self.condition_on
         own = read_groups(groups, n)
@@ -251,7 +239,7 @@ class PredictionSets(Rule):
             )
         return np.where(known, self.thresholds_[place], math.inf)
 
-    def _limits_of_members(self, members: npt.NDArray[np.bool_]) -> Floats:
+    def _limits_of_members(self, members: Bools) -> Floats:
         if not hasattr(self, "members_"):
             raise ValueError("fit saw one group per node [n]; pass groups of that shape")
         if members.shape[1] != self.members_.shape[1]:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simi_mailbox.metrics._inputs import Floats, Ints, check, top_label
+from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox.metrics._inputs import Array, check, top_label
 from simi_mailbox.metrics.sets import binomial_interval
-
-if TYPE_CHECKING:
-    from simi_mailbox.metrics._inputs import Array
 
 
 @dataclass(frozen=True)
@@ -31,11 +28,10 @@ class RiskCoverage:
     Examples
     --------
     >>> import numpy as np
-    >>> from simi_mailbox.metrics import risk_coverage
-    >>> probs = np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3]])
-    >>> curve = risk_coverage(probs, np.array([0, 1, 0]))
-    >>> curve.risk.round(2).tolist(), round(curve.aurc, 3), round(curve.excess_aurc, 3)
-    ([0.0, 0.5, 0.33], 0.278, 0.167)
+    >>> from simi_mailbox.metrics import RiskCoverage
+    >>> curve = RiskCoverage(np.array([1, 2]), np.array([0.0, 0.5]), np.array([0.9, 0.8]))
+    >>> curve.aurc, curve.excess_aurc, curve.risk_at(0.5)
+    (0.25, 0.0, 0.0)
     """
 
     accepted: Ints
@@ -83,6 +79,15 @@ def risk_coverage(probs: Array, y: Array) -> RiskCoverage:
         Probabilities; rows sum to 1.
     y : ndarray or Tensor of int [n]
         Labels in 0..K-1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from simi_mailbox.metrics import risk_coverage
+    >>> probs = np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3]])
+    >>> curve = risk_coverage(probs, np.array([0, 1, 0]))
+    >>> curve.risk.round(2).tolist(), round(curve.aurc, 3), round(curve.excess_aurc, 3)
+    ([0.0, 0.5, 0.33], 0.278, 0.167)
     """
     confidence, correct = top_label(check(probs, y))
     order = np.argsort(-confidence, kind="stable")

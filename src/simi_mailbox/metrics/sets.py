@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from simi_mailbox.metrics._inputs import Floats, Ints, check_labels, to_numpy
-
-if TYPE_CHECKING:
-    from simi_mailbox.metrics._inputs import Array
+from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox.metrics._inputs import Array, check_labels, to_numpy
 
 
 def coverage(sets: Array, y: Array) -> float:
@@ -93,11 +91,10 @@ class GroupCoverage:
     Examples
     --------
     >>> import numpy as np
-    >>> from simi_mailbox.metrics import coverage_by_group
-    >>> sets = np.tile([True, False], (40, 1))
-    >>> found = coverage_by_group(sets, np.repeat([0, 1], [30, 10]), np.repeat([0, 1], 20))
-    >>> found.coverage.tolist(), found.worst, round(found.worst_by_chance, 2)
-    ([1.0, 0.5], 0.5, 0.7)
+    >>> from simi_mailbox.metrics import GroupCoverage
+    >>> two = np.array([0.8, 0.9])
+    >>> GroupCoverage(np.array([0, 1]), np.array([10, 10]), two, two, two, 0.95, 0.8, 0.79).worst
+    0.8
     """
 
     groups: npt.NDArray[Any]
@@ -127,6 +124,15 @@ def coverage_by_group(
         Of the intervals.
     draws, seed : int
         Of the simulation behind ``worst_by_chance``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from simi_mailbox.metrics import coverage_by_group
+    >>> sets = np.tile([True, False], (40, 1))
+    >>> found = coverage_by_group(sets, np.repeat([0, 1], [30, 10]), np.repeat([0, 1], 20))
+    >>> found.coverage.tolist(), found.worst, round(found.worst_by_chance, 2)
+    ([1.0, 0.5], 0.5, 0.7)
     """
     if not 0 < level < 1:
         raise ValueError(f"level is {level}; expected a number between 0 and 1.")
