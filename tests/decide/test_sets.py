@@ -309,6 +309,15 @@ def test_a_file_of_something_else_is_refused(tmp_path):
     fit(PROBLEM).save(tmp_path / "rule")
     with pytest.raises(FileFormatError, match="not a simi-mailbox calibrator"):
         load(tmp_path / "rule")
+    bad = fit(PROBLEM)
+    bad.thresholds_ = np.array([math.nan])
+    bad.save(tmp_path / "bad")
+    with pytest.raises(FileFormatError, match="thresholds_ is not a number"):
+        load_rule(tmp_path / "bad")
+    bad = fit(PROBLEM).set_params(coverage=3.0)
+    bad.save(tmp_path / "bad")
+    with pytest.raises(FileFormatError, match="coverage must be a finite number"):
+        load_rule(tmp_path / "bad")
     whole = (tmp_path / "rule").read_bytes()
     (tmp_path / "rule").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(FileFormatError, match="damaged"):

@@ -13,10 +13,14 @@ from sklearn.base import BaseEstimator
 from simi_mailbox import states
 from simi_mailbox.decide.scores import Nodes, Score, from_dict
 from simi_mailbox.exceptions import FileFormatError, NotFittedError
+from simi_mailbox.files import DAMAGE
 from simi_mailbox.graph import as_graph
 from simi_mailbox.inputs import Labelled, read_features, read_labels, read_probabilities
+from simi_mailbox.parameters import check_parameters
 
 KIND = states.Kind("rule", version=1)
+ENDLESS = frozenset({"threshold_", "thresholds_", "saving_interval_"})
+"""Fitted values that are infinite where labels are too few."""
 _RULES: dict[str, type[Rule]] = {}
 
 
@@ -92,7 +96,9 @@ def load_rule(path: str | os.PathLike[str]) -> Rule:
             if isinstance(value, dict) and set(value) == {"$score"}:
                 params[key] = from_dict(value["$score"])
         rule = _RULES[name](**params)
-    except (KeyError, TypeError, ValueError) as error:
+        check_parameters(rule)
+        states.check_numbers(state, ENDLESS)
+    except DAMAGE as error:
         raise FileFormatError(f"{path} does not describe a rule: {error}") from error
     for attribute, value in state.items():
         setattr(rule, attribute, value)
