@@ -10,6 +10,7 @@ import torch
 
 from simi_mailbox import metrics, ood
 from simi_mailbox.data import Split
+from simi_mailbox.data.synthetic import calibration_problem
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.models import Settings
 from simi_mailbox.selftraining import self_train
@@ -19,11 +20,11 @@ DOCS = Path(__file__).parents[1] / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def run_page(name: str, blocks: int | None = None) -> dict[str, object]:
+def run_page(name: str, blocks: int | None = None, **given: object) -> dict[str, object]:
     text = (DOCS / name).read_text(encoding="utf-8")
     found = BLOCK.findall(text)
     assert len(found) >= 2, f"{name} shows no code"
-    names: dict[str, object] = {}
+    names: dict[str, object] = dict(given)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for number, block in enumerate(found[:blocks], start=1):
@@ -101,3 +102,13 @@ def test_decide_page() -> None:
     assert wrong[rest][accepted].mean() < 0.1 < wrong[rest].mean()
     assert names["costs"].saving_interval_[0] > 0
     assert names["found"].worst > 0.7
+
+
+def test_methods_page() -> None:
+    problem = calibration_problem(400, 3, temperature=2.0, seed=0)
+    edges, mask = problem.graph.edge_index(), np.arange(400) < 200
+    given = {"logits": problem.logits, "y": problem.y, "edge_index": edges, "val_mask": mask}
+    names = run_page("methods.md", **given)
+    np.testing.assert_allclose(names["probs"].sum(axis=1), 1.0, atol=1e-5)
+    scores = {n: names["likelihood"]({**names["best"], "n_groups": n}) for n in (5, 20)}
+    assert names["best"]["n_groups"] == max(scores, key=scores.get)

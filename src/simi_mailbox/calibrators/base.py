@@ -170,6 +170,18 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             return probs.to(logits.device)
         return probs.numpy()
 
+    def score(self, logits: Any, y: Any, *, mask: Any, **inputs: Any) -> float:
+        """Mean log-likelihood of the labels of ``mask``: minus the NLL, so that more is better.
+
+        Judge on nodes that ``fit`` has not seen. ``inputs`` are those of ``predict_proba``.
+        """
+        from simi_mailbox.metrics import nll
+
+        probs = self.predict_proba(logits, **inputs)
+        n, k = probs.shape
+        judged = read_labels(y, mask, n, k, "mask")
+        return -nll(probs[judged.index], judged.y)
+
     @abstractmethod
     def _fit(self, data: CalibrationData) -> None:
         """Set the fitted attributes."""
