@@ -44,7 +44,7 @@ _HOMES = {
 
 _ROOMS = (
     *("analysis", "audit", "calibrators", "data", "decide", "metrics", "models", "ood", "plots"),
-    *("prior", "pyg", "report", "selftraining"),
+    *("prior", "pyg", "report", "selftraining", "testing"),
 )
 """Rooms that are there as attributes without an import of their own: ``simi_mailbox.metrics``."""
 

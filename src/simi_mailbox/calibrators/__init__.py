@@ -12,7 +12,7 @@ from simi_mailbox.calibrators.histogram import HistogramBinning
 from simi_mailbox.calibrators.isotonic import Isotonic
 from simi_mailbox.calibrators.lccal import LCCal
 from simi_mailbox.calibrators.ratio_binned import RatioBinnedScaling
-from simi_mailbox.calibrators.registry import get, load, names, register
+from simi_mailbox.calibrators.registry import get, load, names, plug_in, register
 from simi_mailbox.calibrators.simcalib import SimCalib
 from simi_mailbox.calibrators.simi_mailbox import SimiMailbox
 from simi_mailbox.calibrators.simi_mailbox_paper import SimiMailboxPaper
@@ -46,5 +46,6 @@ __all__ = [
     "get",
     "load",
     "names",
+    "plug_in",
     "register",
 ]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
+import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from simi_mailbox import states
 from simi_mailbox.exceptions import FileFormatError
@@ -51,6 +53,9 @@ RENAMED = {
 }
 """Names that older files use for parameters and fitted values."""
 
+GROUP = "simi_mailbox.calibrators"
+"""Entry points under which installed packages offer calibrators: ``name = "module:Class"``."""
+
 _FROM_OUTSIDE: dict[str, type[Calibrator]] = {}
 
 
@@ -58,7 +63,7 @@ def register(name: str) -> Callable[[C], C]:
     """Class decorator: make a calibrator from outside this package known under ``name``."""
 
     def decorate(cls: C) -> C:
-        if name in names():
+        if name in METHODS or name in _FROM_OUTSIDE:
             raise ValueError(f"two calibrators are called {name!r}")
         cls.name = name
         _FROM_OUTSIDE[name] = cls
@@ -67,8 +72,47 @@ def register(name: str) -> Callable[[C], C]:
     return decorate
 
 
+def forget(name: str) -> None:
+    """Undo `register` or `plug_in`."""
+    _FROM_OUTSIDE.pop(name, None)
+
+
+def plug_in(target: str) -> type[Calibrator]:
+    """Make the class at ``"module:Class"`` known under its own name; twice is as good as once.
+
+    Examples
+    --------
+    >>> plug_in("collections:OrderedDict")
+    Traceback (most recent call last):
+        ...
+    ValueError: the plug-in collections:OrderedDict cannot be used: it is no Calibrator
+    """
+    module, _, title = target.partition(":")
+    if not (module and title):
+        raise ValueError(f"{target!r} names no plug-in; expected module:Class")
+    try:
+        found = getattr(importlib.import_module(module), title)
+        cls = _accepted(found, getattr(found, "name", ""))
+    except Exception as error:
+        raise ValueError(f"the plug-in {target} cannot be used: {_reason(error)}") from error
+    _FROM_OUTSIDE[cls.name] = cls
+    return cls
+
+
+def from_outside() -> dict[str, type[Calibrator]]:
+    """Calibrators that are not of this package, by name.
+
+    Examples
+    --------
+    >>> "temperature" in from_outside()
+    False
+    """
+    offered = {name: cls for name, cls in _offered().items() if not isinstance(cls, str)}
+    return {**offered, **_FROM_OUTSIDE}
+
+
 def names() -> list[str]:
-    """Names of all calibrators, sorted.
+    """Names of all calibrators, those of installed plug-ins included, sorted.
 
     Examples
     --------
@@ -76,7 +120,7 @@ def names() -> list[str]:
     >>> "simi-mailbox" in calibrators.names()
     True
     """
-    return sorted({**METHODS, **_FROM_OUTSIDE})
+    return sorted({**METHODS, **from_outside()})
 
 
 def get(name: str) -> type[Calibrator]:
@@ -92,9 +136,46 @@ def get(name: str) -> type[Calibrator]:
         module, _, title = METHODS[name].partition(":")
         found: type[Calibrator] = getattr(importlib.import_module(f"{__package__}.{module}"), title)
         return found
-    if name in _FROM_OUTSIDE:
-        return _FROM_OUTSIDE[name]
-    raise ValueError(unknown("calibrator", name, names()))
+    outside = from_outside()
+    if name in outside:
+        return outside[name]
+    trouble = _offered().get(name)
+    raise ValueError(trouble if trouble else unknown("calibrator", name, names()))
+
+
+@functools.cache
+def _offered() -> dict[str, type[Calibrator] | str]:
+    """What installed packages offer, read once; instead of a class, why it cannot be used."""
+    from importlib.metadata import entry_points
+
+    offered: dict[str, type[Calibrator] | str] = {}
+    for point in entry_points(group=GROUP):
+        try:
+            offered[point.name] = _accepted(point.load(), point.name)
+        except Exception as error:  # whatever a stranger's module does, the others go on
+            trouble = f"the plug-in {point.name!r} ({point.value}) cannot be used: {_reason(error)}"
+            offered.setdefault(point.name, trouble)
+            warnings.warn(trouble, RuntimeWarning, stacklevel=2)
+    return offered
+
+
+def _accepted(found: Any, name: str) -> type[Calibrator]:
+    """The class, if it may be known under ``name``."""
+    from simi_mailbox.calibrators.base import Calibrator
+
+    if not (isinstance(found, type) and issubclass(found, Calibrator)):
+        raise TypeError("it is no Calibrator")
+    if not found.name or found.name != name:
+        raise ValueError(f"its class has the name {found.name!r}, expected {name or 'one'!r}")
+    if name in METHODS or _FROM_OUTSIDE.get(name, found) is not found:
+        raise ValueError(f"two calibrators are called {name!r}")
+    return found
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, with the error's kind where it was not raised here."""
+    own = type(error) in (TypeError, ValueError, ModuleNotFoundError, AttributeError)
+    return str(error) if own and str(error) else f"{type(error).__name__}: {error}"
 
 
 def load(path: str | os.PathLike[str]) -> Calibrator:
