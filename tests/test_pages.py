@@ -14,6 +14,7 @@ from simi_mailbox.data.synthetic import calibration_problem
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.models import Settings
 from simi_mailbox.selftraining import self_train
+from simi_mailbox.testing import Problem
 from tests.pyg.loaders import AllNeighbours
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -112,3 +113,11 @@ def test_methods_page() -> None:
     np.testing.assert_allclose(names["probs"].sum(axis=1), 1.0, atol=1e-5)
     scores = {n: names["likelihood"]({**names["best"], "n_groups": n}) for n in (5, 20)}
     assert names["best"]["n_groups"] == max(scores, key=scores.get)
+
+
+def test_plugins_page() -> None:
+    names = run_page("plugins.md")
+    problem = Problem.random()
+    fitted = names["Smoothing"](strength=0.5).fit(problem.logits, problem.y, mask=problem.mask)
+    wrong = (problem.logits.argmax(1) != problem.y)[problem.mask].mean()
+    assert fitted.share_ == pytest.approx(0.5 * wrong)

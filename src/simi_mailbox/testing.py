@@ -165,7 +165,7 @@ def check_calibrator(method: type[Calibrator] | Calibrator, **params: Any) -> No
     >>> from simi_mailbox import TemperatureScaling
     >>> check_calibrator(TemperatureScaling)
     """
-    cls = method if isinstance(method, type) else type(method)
+    cls: Any = method if isinstance(method, type) else type(method)
     if not issubclass(cls, Calibrator):
         raise TypeError(f"check_calibrator takes a subclass of Calibrator, got {method!r}")
     if not isinstance(method, type):
@@ -252,10 +252,15 @@ def _fits(case: Case, problem: Problem, what: str, *, holdout: bool = True) -> A
 
 @_law(
     "says what it is",
-    "set the class attributes name, needs, holdout and version as `help(Calibrator)` explains",
+    "set the class attributes name, needs, holdout and version as `help(Calibrator)` explains; "
+    "give every parameter a default, and annotate nothing else under `@hyperparameters`",
 )
 def _declaration(case: Case) -> None:
     cls = case.cls
+    try:
+        cls()
+    except TypeError as error:
+        raise AssertionError(f"it cannot be made without arguments: {error}") from error
     _require(isinstance(cls.name, str) and cls.name.strip(), "it has no name")
     if cls.name in calibrators.names():
         holder = calibrators.get(cls.name)

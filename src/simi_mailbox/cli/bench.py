@@ -11,8 +11,10 @@ from typing import Any
 
 import click
 
+from simi_mailbox.calibrators import registry
 from simi_mailbox.cli.figure import figure
 from simi_mailbox.cli.outputs import check_file, check_folder
+from simi_mailbox.cli.plugins import plugin_option
 from simi_mailbox.cli.running import listed, open_store, run_planned, tell
 from simi_mailbox.experiments import runner, tables
 from simi_mailbox.experiments.durations import in_words
@@ -141,6 +143,7 @@ def _table_command(table: Table) -> click.Command:
     @click.option("--datasets", callback=listed, help="Graphs, separated by commas.")
     @click.option("--backbones", callback=listed, help="Backbones, separated by commas.")
     @click.option("--methods", callback=listed, help="Methods, separated by commas.")
+    @plugin_option
     @click.option("--runs", type=click.IntRange(1), help="Runs per cell, over splits first.")
     @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True)
     @click.option("--scheduler", help="Address of a Dask scheduler to run on.")
@@ -158,12 +161,24 @@ def _table_command(table: Table) -> click.Command:
         datasets: Names, backbones: Names, methods: Names, runs: int | None, **how: Any
     ) -> None:
         try:
-            selection = table.check(Selection(datasets, backbones, methods, runs))
+            joined = table.joined_by(_guests(table, methods), datasets or ())
+            selection = joined.check(Selection(datasets, backbones, methods, runs))
         except ValueError as error:
             raise click.UsageError(str(error)) from None
-        _make(table, selection, **how)
+        _make(joined, selection, **how)
 
     return command
+
+
+def _guests(table: Table, methods: Names) -> list[str]:
+    """Methods of other packages to show: those named, or all where the table is open to them."""
+    if methods is None and not table.open:
+        return []
+    named = {name.lower() for name in methods or ()}
+    if methods is not None and named <= {name.lower() for name in table.methods}:
+        return []
+    outside = sorted(registry.from_outside())
+    return [name for name in outside if methods is None or name.lower() in named]
 
 
 def _make(

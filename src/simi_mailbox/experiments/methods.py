@@ -102,9 +102,12 @@ def find(name: str) -> Any:
     """Class of a method by its name; an unknown name lists the choices."""
     if name == ORACLE:
         return SimiMailboxOracle
-    if name in calibrators.names():
+    try:
         return calibrators.get(name)
-    raise ValueError(unknown("method", name, names()))
+    except ValueError:
+        if name in names():
+            raise
+        raise ValueError(unknown("method", name, names())) from None
 
 
 def describe(value: Any) -> Any:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from simi_mailbox._extras import require
+from simi_mailbox.calibrators import registry
 from simi_mailbox.experiments.durations import Durations
 from simi_mailbox.experiments.store import ResultStore
 from simi_mailbox.experiments.unit import Failure, Outcome, Unit
@@ -151,8 +152,31 @@ def run(
     return report
 
 
-def work(number: int, unit: Unit, path: str | None) -> tuple[int, list[Outcome]]:
+Guests = tuple[tuple[str, int], ...]
+"""Methods of other packages: ``module:Class``, and the version that is to be measured."""
+
+
+def guests_of(unit: Unit) -> Guests:
+    """Methods of other packages that a unit measures, for the process that does it."""
+    wanted = {getattr(item, "name", None) for item in unit.items}
+    if wanted <= {None, *registry.METHODS}:
+        return ()
+    outside = registry.from_outside()
+    return tuple(
+        (f"{cls.__module__}:{cls.__qualname__}", cls.version)
+        for name, cls in outside.items()
+        if name in wanted
+    )
+
+
+def work(
+    number: int, unit: Unit, path: str | None, guests: Guests = ()
+) -> tuple[int, list[Outcome]]:
     """Do one unit in this process; with ``path`` rows are appended there one by one."""
+    try:
+        _welcome(guests)
+    except ValueError as error:
+        return number, [Failure(unit.label, str(error))]
     store = _store(path) if path is not None else None
 
     def skip(key: str) -> bool:
@@ -171,6 +195,17 @@ def work(number: int, unit: Unit, path: str | None) -> tuple[int, list[Outcome]]
     return number, done
 
 
+def _welcome(guests: Guests) -> None:
+    """Make methods of other packages known in this process, in the version that was planned."""
+    for target, version in guests:
+        found = registry.plug_in(target).version
+        if found != version:
+            raise ValueError(
+                f"{target} is of version {found} in the worker and of version {version} where the "
+                "work was planned: start the workers anew"
+            )
+
+
 def _results(
     units: Sequence[Unit], path: str | None, jobs: int, scheduler: str | None
 ) -> Generator[tuple[int, list[Outcome]], None, None]:
@@ -181,7 +216,10 @@ def _results(
             yield work(number, unit, path)
         return
     joblib = require("joblib", extra="bench")
-    tasks = (joblib.delayed(work)(number, unit, path) for number, unit in enumerate(units))
+    tasks = (
+        joblib.delayed(work)(number, unit, path, guests_of(unit))
+        for number, unit in enumerate(units)
+    )
     with _backend(joblib, jobs, scheduler):
         made = joblib.Parallel(return_as="generator_unordered", batch_size=1)(tasks)
         try:

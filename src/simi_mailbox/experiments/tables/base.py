@@ -152,6 +152,8 @@ class Table(ABC):
         Sentences on what is shown.
     notes
         Sentences on the comparison with the baseline and on the remarks, for where these stand.
+    open
+        Whether methods of other packages join without being named.
     """
 
     name: str
@@ -165,6 +167,7 @@ class Table(ABC):
     judged: str | None = None
     caption: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    open: bool = False
 
     @property
     @abstractmethod
@@ -216,6 +219,10 @@ class Table(ABC):
                 *self.remarks(store, selection),
             ),
         )
+
+    def joined_by(self, guests: Iterable[str], datasets: Iterable[str] = ()) -> Table:
+        """The table with further methods, and with ``datasets`` as far as it takes them at all."""
+        return self
 
     def captions(self, lines: Sequence[Line]) -> tuple[str, ...]:
         """Sentences below the table."""

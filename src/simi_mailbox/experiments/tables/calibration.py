@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from simi_mailbox.experiments import methods, printed
 from simi_mailbox.experiments.calibration import CalibrationUnit
@@ -63,7 +63,7 @@ class CalibrationTable(Table):
 
     Parameters
     ----------
-    name, shows, datasets, backbones, metric, unit, digits, baseline, judged, caption
+    name, shows, datasets, backbones, metric, unit, digits, baseline, judged, caption, open
         See `Table`; baseline and judged are labels of columns.
     columns
         The methods.
@@ -76,6 +76,8 @@ class CalibrationTable(Table):
         Datasets whose number of splits is not the protocol's usual one.
     evaluation, quantity
         See `CalibrationUnit`.
+    besides
+        Datasets that are shown when they are named, and else not.
 
     Examples
     --------
@@ -101,10 +103,24 @@ class CalibrationTable(Table):
     baseline: str | None = "temperature"
     judged: str | None = None
     caption: tuple[str, ...] = ()
+    open: bool = False
+    besides: tuple[str, ...] = ()
 
     @property
     def methods(self) -> tuple[str, ...]:
         return tuple(column.label for column in self.columns)
+
+    def joined_by(self, guests: Iterable[str], datasets: Iterable[str] = ()) -> CalibrationTable:
+        """With a column for each guest; whoever learns edge weights stands beside the GCN only."""
+        named = {name.lower() for name in datasets}
+        besides = [name for name in self.besides if name.lower() in named]
+        columns = [
+            Column(name, Method.of(name), backbones=("gcn",) if weights else None)
+            for name in guests
+            for weights in ["forward" in methods.find(name).needs]
+            if name not in self.methods
+        ]
+        return replace(self, columns=(*self.columns, *columns), datasets=(*self.datasets, *besides))
 
     def runs_of(self, dataset: str, backbone: str, limit: int | None) -> list[RunKey]:
         """Runs of one cell."""
