@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         load,
     )
     from simi_mailbox.graph import Graph
+    from simi_mailbox.selection import select
 
 __version__ = "0.1.0"
 
@@ -39,6 +40,7 @@ _HOMES = {
     "SimiMailboxPaper": "calibrators",
     "TemperatureScaling": "calibrators",
     "load": "calibrators",
+    "select": "selection",
 }
 """Name -> the room it is imported from when it is first used."""
 
@@ -60,6 +62,7 @@ __all__ = [
     "TemperatureScaling",
     "__version__",
     "load",
+    "select",
 ]
 
 

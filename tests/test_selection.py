@@ -1,0 +1,116 @@
+"""Choosing: the better method wins when labels can tell, and else nobody does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+from simi_mailbox import NotFittedError, TemperatureScaling, calibrators, select, selection
+from simi_mailbox.data.synthetic import calibration_problem
+from simi_mailbox.selection import Evidence
+
+PAIR = ("uncalibrated", "temperature")
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return calibration_problem(800, 3, temperature=2.5, seed=1)
+
+
+def test_the_truth_is_chosen_and_fitted_on_all_labels(problem):
+    choice = select(
+        problem.logits, problem.y, mask=range(400), methods=PAIR, default="uncalibrated"
+    )
+    alone = TemperatureScaling().fit(problem.logits, problem.y, mask=range(400))
+    assert choice.name == "temperature"
+    assert choice.calibrator.temperature_ == alone.temperature_
+    assert [row.name for row in choice.evidence] == ["temperature", "uncalibrated"]
+    best, base = choice.evidence
+    assert best.difference < -2 * best.error < 0
+    assert (base.difference, base.error) == (0.0, 0.0)
+    assert best.nll - base.nll == pytest.approx(best.difference)
+    assert choice.verdict.startswith("temperature: NLL lower than that of uncalibrated by 0.")
+    assert len(str(choice).splitlines()) == 3
+
+
+def test_a_default_that_is_best_stays_and_is_called_so(problem):
+    choice = select(problem.logits, problem.y, mask=range(400), methods=PAIR, default="temperature")
+    assert choice.verdict == "temperature: NLL lower than that of every other"
+
+
+def test_alike_methods_leave_the_default():
+    given = calibration_problem(600, 3, temperature=1.0, seed=2)
+    logits = given.logits
+    choice = select(logits, given.y, mask=range(200), methods=PAIR, default="uncalibrated")
+    assert choice.name == "uncalibrated"
+    assert choice.verdict == "too few labels to tell: uncalibrated"
+
+
+@pytest.mark.parametrize("labels", [1, 9])
+def test_fewer_labels_than_folds_need_give_the_default_without_evidence(problem, labels):
+    choice = select(problem.logits, problem.y, mask=range(labels), graph=problem.graph)
+    assert (choice.name, choice.evidence) == ("simi-mailbox", ())
+    assert str(choice) == choice.verdict == "too few labels to tell: simi-mailbox"
+    assert choice.calibrator.predict_proba(problem.logits, graph=problem.graph).shape == (800, 3)
+
+
+def test_no_label_outside_the_mask_is_read(problem):
+    mask = np.arange(800) < 60
+    hidden = np.where(mask, problem.y, -1)
+    given = {"mask": mask, "methods": PAIR, "default": "uncalibrated"}
+    found = [
+        select(problem.logits, y, **given).evidence for y in (problem.y, hidden, problem.y[mask])
+    ]
+    assert found[0] == found[1] == found[2]
+
+
+def test_seeds_cut_differently_and_the_same_seed_the_same(problem):
+    given = {"mask": range(60), "methods": PAIR, "default": "uncalibrated"}
+    first, again, other = (
+        select(problem.logits, problem.y, **given, seed=seed).evidence for seed in (0, 0, 7)
+    )
+    assert first == again != other
+
+
+def test_the_error_holds_its_promise():
+    """Where two methods are alike, the default is left in no more than the risk taken."""
+    left = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        logits = rng.normal(size=(60, 3)) * 2
+        y = np.array([rng.choice(3, p=p) for p in softmax(logits, axis=1)])
+        choice = select(logits, y, mask=range(60), methods=PAIR, default="uncalibrated", repeats=1)
+        left += choice.name != "uncalibrated"
+    assert left <= 5  # two are expected; six or more have a chance of 1 %
+
+
+def test_calibrators_of_ones_own_are_compared_and_not_touched(problem):
+    mine = TemperatureScaling()
+    methods = {"mine": mine, "plain": calibrators.get("uncalibrated")()}
+    choice = select(problem.logits, problem.y, mask=range(300), methods=methods, default="plain")
+    assert choice.name == "mine"
+    with pytest.raises(NotFittedError):
+        mine.predict_proba(problem.logits)
+
+
+def test_what_a_method_lacks_is_named(problem):
+    with pytest.raises(TypeError, match="simi-mailbox needs graph=; or choose another default="):
+        select(problem.logits, problem.y, mask=range(100))
+    with pytest.raises(TypeError, match="gets needs features="):
+        select(problem.logits, problem.y, mask=range(100), graph=problem.graph, methods=["gets"])
+    with pytest.raises(ValueError, match="two methods have one name"):
+        select(
+            problem.logits,
+            problem.y,
+            mask=range(100),
+            methods=["temperature", TemperatureScaling()],
+            default="temperature",
+        )
+
+
+def test_many_rivals_need_more_proof():
+    rows = [Evidence("base", 1.0, 0.0, 0.0), Evidence("rival", 0.9, -0.1, 0.05)]
+    assert selection._judge(tuple(rows), "base", 15)[0] == "rival"
+    rows += [Evidence(f"other {k}", 1.1, 0.1, 0.05) for k in range(9)]
+    assert selection._judge(tuple(rows), "base", 15)[0] == "base"
