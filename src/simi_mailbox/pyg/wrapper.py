@@ -173,8 +173,8 @@ def calibrate(
     model : torch.nn.Module
         The trained model; it is run in evaluation mode and not changed.
     data : Data
-        PyG's, with the model's inputs, ``edge_index`` (or ``adj_t``) and ``y``. Labels outside
-        the mask are not read.
+        PyG's, with the model's inputs, ``edge_index`` and ``y``. Labels outside the mask
+        are not read.
     mask : array, optional
         The calibration nodes, boolean or indices, which the model was not trained on; by default
         ``data.val_mask``.
