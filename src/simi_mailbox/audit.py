@@ -1,16 +1,21 @@
-"""Proof that a calibrator or a decision rule reads no label outside its masks."""
+"""Do calibrators and rules read labels outside their masks? Ordinary leaks are caught."""
 
 from __future__ import annotations
 
 import copy
+import multiprocessing
+import pickle
 import warnings
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from simi_mailbox.inputs import read_index
+from simi_mailbox.graph import Graph
+from simi_mailbox.inputs import as_numpy, read_index
 
 DRAWS = 3
 OUTPUTS = ("predict_proba", "predict_sets", "accepts")
@@ -36,15 +41,37 @@ def reads_only(
     mask: Any,
     holdout_mask: Any = None,
     seed: int = 0,
+    fresh_process: bool = False,
     **inputs: Any,
 ) -> Audit:
     """Change every label outside the masks and require bit-identical probabilities.
 
-    A fresh copy of ``calibrator`` is fitted once with the labels as they are, then with the labels
-    outside the masks permuted, drawn anew, and replaced by −1. Any difference in the output of
-    ``predict_proba``, however small, fails the audit. ``inputs`` are passed on (``graph=…``). Rules
-    of `simi_mailbox.decide` are audited in the same way: they take probabilities for logits, and
-    answer with sets or decisions.
+    Fresh copies of ``calibrator`` are fitted with the labels outside the masks permuted, drawn
+    anew, and replaced by −1, and last with the labels as they are. Any difference in the output of
+    ``predict_proba``, however small, fails the audit. ``inputs`` are passed on (``graph=…``); the
+    ``y`` of a PyG ``Data`` is changed along, and attributes of a graph that hold labels are taken
+    off. Rules of `simi_mailbox.decide` are audited in the same way: they take probabilities for
+    logits, and answer with sets or decisions. Hyper-parameters, feature columns and variables of ``forward`` that equal the hidden labels
+    fail the audit at once.
+
+    Parameters
+    ----------
+    calibrator, logits, y, mask, holdout_mask, inputs
+        As ``fit`` takes them; ``y`` must have full length.
+    seed : int
+        Of the changes.
+    fresh_process : bool
+        Run every fit in a process of its own, which knows the changed labels and no others: what a
+        calibrator keeps from fit to fit, or finds elsewhere in memory, is caught as well. All that
+        is passed in must be importable there (no lambda, no class defined in a function).
+
+    Notes
+    -----
+    What it proves: on this problem the output does not depend on hidden labels that came in by
+    arguments. That catches mistakes and ordinary leaks, not a malicious author: within one process,
+    code that walks the caller's frames, asks the garbage collector, or keeps labels of a fit before
+    the audit passes (``fresh_process=True`` stops these); labels in a file, on the network, in
+    disguise (a shuffled or scaled copy), or inside the class itself pass always.
 
     Examples
     --------
@@ -65,30 +92,120 @@ def reads_only(
     outside = np.flatnonzero(~allowed)
     if outside.size == 0:
         raise ValueError("every node is in a mask: there is no label to hide")
+    hidden = _Hidden(labels, outside)
+    for where, values in _passed_in(calibrator, inputs):
+        if hidden.in_(values):
+            return Audit(False, f"{where} holds the labels outside the masks")
 
-    output = next(name for name in OUTPUTS if hasattr(calibrator, name))
     holdout = {} if holdout_mask is None else {"holdout_mask": holdout_mask}
+    masks = {"mask": mask, **holdout}
 
     def run(these: Any) -> Any:
-        fresh = copy.deepcopy(calibrator)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            fresh.fit(logits, these, mask=mask, **holdout, **inputs)
-            return torch.as_tensor(getattr(fresh, output)(logits, **inputs))
+        given = dict(inputs)
+        if these is not labels and "graph" in inputs:
+            given["graph"] = hidden.replaced(inputs["graph"], these)
+        job = (calibrator, logits, these, masks, given)
+        return _elsewhere(job) if fresh_process else _probabilities(*job)
 
-    expected = run(labels)
     rng = np.random.default_rng(seed)
     changes = [("permuted", rng.permutation(labels[outside])) for _ in range(DRAWS)]
     changes += [("drawn anew", rng.integers(0, k, outside.size)) for _ in range(DRAWS)]
     changes += [("replaced by −1", np.full(outside.size, -1))]
+    found = []
     for how, values in changes:
         changed = labels.copy()
         changed[outside] = values
         try:
-            found = run(changed)
+            found.append((how, run(changed)))
+        except pickle.PicklingError:
+            raise
         except Exception as error:
             return Audit(False, f"labels outside the masks {how}: fit raised {error!r}")
-        if not torch.equal(found, expected):
-            rows = int((found != expected).reshape(n, -1).any(dim=1).sum())
+    # Last, so that nothing kept from it can have helped the others.
+    expected = run(labels)
+    for how, probs in found:
+        if not torch.equal(probs, expected):
+            rows = int((probs != expected).reshape(n, -1).any(dim=1).sum())
             return Audit(False, f"labels outside the masks {how}: {rows} of {n} rows changed")
     return Audit(True, f"{outside.size} hidden labels changed in {len(changes)} ways, same bits")
+
+
+@dataclass(frozen=True)
+class _Hidden:
+    """The labels that must not be read, and how to recognise them."""
+
+    labels: Any
+    outside: Any
+
+    def in_(self, values: Any) -> bool:
+        """Whether an array, or a column of one, equals the labels on the hidden nodes."""
+        try:
+            array = as_numpy(values)
+        except Exception:  # whatever it is, it is no array
+            return False
+        truth = self.labels[self.outside]
+        if array.dtype.kind not in "biuf" or array.shape[:1] != self.labels.shape:
+            return False
+        if len(np.unique(truth)) < 2 or array.ndim > 2:
+            return False
+        columns = array.reshape(len(array), -1)[self.outside]
+        return bool((columns == truth[:, None]).all(axis=0).any())
+
+    def replaced(self, graph: Any, labels: Any) -> Any:
+        """The graph with other labels in it (PyG), or with nothing but edges."""
+        if isinstance(graph, Graph):
+            return Graph(graph.indptr, graph.indices, is_directed=graph.is_directed)
+        if not hasattr(graph, "edge_index") or not hasattr(graph, "__dict__"):
+            return graph
+        other = copy.copy(graph)
+        keys = getattr(graph, "keys", ())
+        for name in (*(keys() if callable(keys) else keys), *vars(graph)):
+            values = getattr(graph, name, None)
+            if name == "y" or self.in_(values):
+                like = torch.as_tensor(labels) if torch.is_tensor(values) else labels
+                setattr(other, name, like)
+        return other
+
+
+def _passed_in(calibrator: Any, inputs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Everything besides the graph in which labels may hide, and the words for it."""
+    for name, value in vars(calibrator).items():
+        yield f"hyper-parameter {name!r}", value
+        if isinstance(value, dict):
+            yield from ((f"hyper-parameter {name}[{key!r}]", part) for key, part in value.items())
+    features = inputs.get("features")
+    if features is not None:
+        dense = features.toarray() if hasattr(features, "toarray") else features
+        yield "a column of features", dense
+    forward = inputs.get("forward")
+    cells = getattr(forward, "__closure__", None) or ()
+    kept = getattr(forward, "__defaults__", None) or ()
+    own = getattr(forward, "__dict__", {}).values()
+    for value in (*(cell.cell_contents for cell in cells), *kept, *own):
+        yield "forward", value
+
+
+def _probabilities(calibrator: Any, logits: Any, y: Any, masks: Any, inputs: Any) -> Any:
+    fresh = copy.deepcopy(calibrator)
+    output = next(name for name in OUTPUTS if hasattr(calibrator, name))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fresh.fit(logits, y, **masks, **inputs)
+        return torch.as_tensor(getattr(fresh, output)(logits, **inputs))
+
+
+def _elsewhere(job: tuple[Any, ...]) -> Any:
+    """`_probabilities` in a process of its own, which has never seen other labels."""
+    try:
+        pickle.dumps(job)
+    except Exception as error:
+        raise pickle.PicklingError(
+            f"fresh_process=True needs arguments that another process can import: {error}"
+        ) from None
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_on_one_thread, *job).result()
+
+
+def _on_one_thread(*job: Any) -> Any:
+    torch.set_num_threads(1)
+    return _probabilities(*job)
