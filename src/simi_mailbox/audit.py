@@ -51,8 +51,8 @@ def reads_only(
     ``predict_proba``, however small, fails the audit. ``inputs`` are passed on (``graph=…``); the
     ``y`` of a PyG ``Data`` is changed along, and attributes of a graph that hold labels are taken
     off. Rules of `simi_mailbox.decide` are audited in the same way: they take probabilities for
-    logits, and answer with sets or decisions. Hyper-parameters, feature columns and variables of ``forward`` that equal the hidden labels
-    fail the audit at once.
+    logits, and answer with sets or decisions. Hyper-parameters, feature columns and variables of
+    ``forward`` that equal the hidden labels fail the audit at once.
 
     Parameters
     ----------
