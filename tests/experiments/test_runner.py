@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from pathlib import Path
 
@@ -94,3 +96,19 @@ def test_dask_cluster_of_two_processes(tmp_path: Path) -> None:
     assert (report.written, report.failures) == (18, [])
     assert keys_in(store.path) == expected(units)
     assert {row["metrics"]["threads"] for row in store.rows()} == {1}
+
+
+class Fatal(FakeUnit):
+    """Kills the process it runs in, as a system without memory does."""
+
+    def measure(self, item, prepared):  # type: ignore[no-untyped-def]
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_worker_is_told_and_finished_rows_are_kept(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path / "rows.jsonl")
+    runner.run(runner.plan([FakeUnit(0)], store), store)
+    units = [FakeUnit(0), Fatal(1)]
+    with pytest.raises(runner.WorkerLostError, match="a worker process was killed"):
+        runner.run(runner.plan(units, store), store, jobs=2)
+    assert keys_in(store.path) == expected([FakeUnit(0)])

@@ -94,6 +94,11 @@ def run_planned(planned: runner.Plan, rows: ResultStore, jobs: int, scheduler: s
                 shown.update(task, advance=seconds, description=label)
 
             report = runner.run(planned, rows, jobs=jobs, scheduler=scheduler, advance=advance)
+    except runner.WorkerLostError as lost:
+        made = planned.rows - runner.plan(planned.units, rows).rows
+        stored = _stored(planned.already + made)
+        message = f"{lost}; {stored} in {rows.path}; the same command continues"
+        raise click.ClickException(message) from None
     except KeyboardInterrupt as stop:
         made = planned.rows - runner.plan(planned.units, rows).rows
         stored = _stored(planned.already + made)

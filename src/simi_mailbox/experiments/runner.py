@@ -6,7 +6,7 @@ import asyncio
 import functools
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +27,10 @@ PATIENCE = 5.0
 
 class NoSchedulerError(ConnectionError):
     """No Dask scheduler answers at the address given."""
+
+
+class WorkerLostError(RuntimeError):
+    """A worker process was killed; the rows that were finished are stored."""
 
 
 @dataclass
@@ -225,6 +229,10 @@ def _results(
         try:
             for result in made:  # noqa: UP028 - `yield from` would close it where it warns
                 yield result
+        except BrokenExecutor as error:
+            raise WorkerLostError(
+                "a worker process was killed, by the system or by hand"
+            ) from error
         finally:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of work left undone: that is what a stop means
