@@ -9,6 +9,7 @@ import secrets
 import shutil
 import struct
 import tempfile
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -26,7 +27,8 @@ StrPath = str | os.PathLike[str]
 _NPY, _ZIP, _PICKLE = b"\x93NUMPY", (b"PK\x03\x04", b"PK\x05\x06"), b"\x80"
 DAMAGE = (
     ValueError, TypeError, LookupError, AttributeError, EOFError, OSError, ArithmeticError,
-    MemoryError, RuntimeError, struct.error, zipfile.BadZipFile, zlib.error,
+    MemoryError, RuntimeError, SyntaxError, struct.error, tokenize.TokenError, zipfile.BadZipFile,
+    zlib.error,
 )  # fmt: skip
 """What readers raise over damaged files: a size that was made up asks for all memory, brackets
 without end for all of the stack."""
