@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simi_mailbox.bundles import NAMES, read_bundle, read_part
+from simi_mailbox.bundles import NAMES, read_bundle
 from simi_mailbox.exceptions import FileFormatError
 
 LOGITS = np.zeros((4, 2))
@@ -18,7 +18,6 @@ def test_a_part_is_found_under_each_of_its_names(tmp_path, part, name):
     parts = read_bundle(tmp_path / "bundle.npz")
     assert set(parts) == {"logits", part}
     np.testing.assert_array_equal(parts[part], np.arange(8).reshape(4, 2))
-    np.testing.assert_array_equal(read_part(tmp_path / "bundle.npz", part), parts[part])
 
 
 def test_no_name_stands_for_two_parts():
@@ -59,14 +58,5 @@ def test_a_single_array_is_the_logits_and_nothing_more(tmp_path):
     path = tmp_path / "logits.npy"
     np.save(path, LOGITS)
     np.testing.assert_array_equal(read_bundle(path)["logits"], LOGITS)
-    np.testing.assert_array_equal(read_part(path, "labels"), LOGITS)
     with pytest.raises(FileFormatError, match=r"it is a single array, not a \.npz file of several"):
         read_bundle(path, ["logits", "labels"])
-
-
-def test_the_only_array_of_a_bundle_is_the_part_asked_for(tmp_path):
-    np.savez(tmp_path / "one.npz", anything=np.arange(3))
-    assert read_part(tmp_path / "one.npz", "labels").tolist() == [0, 1, 2]
-    np.savez(tmp_path / "two.npz", a=np.arange(3), b=np.arange(3))
-    with pytest.raises(FileFormatError, match="it has no array 'labels' or 'y'; it has: a, b"):
-        read_part(tmp_path / "two.npz", "labels")

@@ -143,3 +143,74 @@ def test_a_dgl_graph_is_read_by_its_documented_interface():
     assert as_graph(DGLGraph(), 4) == Graph.from_edges([[0, 1], [1, 2]], 4)
     with pytest.raises(ValueError, match="4 nodes but the logits have 3"):
         as_graph(DGLGraph(), 3)
+
+
+EDGES = np.array([[0, 1, 1, 3], [1, 2, 3, 0]])
+
+
+def test_sparse_matrices_of_torch_are_graphs():
+    expected = as_graph(EDGES, 5)
+    matrix = torch.sparse_coo_tensor(torch.from_numpy(EDGES), torch.ones(4), (5, 5))
+    for form in (matrix, matrix.to_sparse_csr(), matrix.to_sparse_csc()):
+        assert as_graph(form, 5) == expected
+    # Entry (i, j) makes j a neighbour of i, as in SciPy's matrices.
+    scipy = sp.coo_array((np.ones(4), EDGES), shape=(5, 5))
+    assert as_graph(matrix, 5, directed=True) == as_graph(scipy, 5, directed=True)
+    zero = torch.sparse_coo_tensor([[0], [1]], [0.0], (5, 5))
+    assert as_graph(zero, 5).num_entries == 0
+    with pytest.raises(ValueError, match=r"must be square, got \[2, 5\]"):
+        as_graph(torch.zeros(2, 5).to_sparse(), 5)
+    with pytest.raises(ValueError, match="the graph has 5 nodes but the logits have 6 rows"):
+        as_graph(matrix, 6)
+
+
+def test_the_transposed_adjacency_of_pyg_is_read():
+    pyg = pytest.importorskip("torch_geometric")
+    data = pyg.data.Data(edge_index=torch.from_numpy(EDGES), num_nodes=5)
+    expected = as_graph(data, 5, directed=True)
+    data = pyg.transforms.ToSparseTensor()(data)
+    assert "edge_index" not in data
+    assert as_graph(data, 5, directed=True) == expected
+
+
+def test_the_sparse_tensor_of_torch_sparse_is_read_by_its_interface():
+    class SparseTensor:
+        def coo(self):
+            return torch.from_numpy(EDGES[1]), torch.from_numpy(EDGES[0]), None
+
+        def sparse_sizes(self):
+            return (5, 5)
+
+    class Data:
+        adj_t = SparseTensor()
+
+    assert as_graph(Data(), 5, directed=True) == as_graph(EDGES, 5, directed=True)
+    with pytest.raises(ValueError, match="adj_t has 5 nodes but the logits have 4 rows"):
+        as_graph(Data(), 4)
+
+
+def test_networkx_graphs_are_read_by_number_or_in_their_order():
+    nx = pytest.importorskip("networkx")
+    expected = as_graph(EDGES, 5)
+    graph = nx.Graph()
+    graph.add_nodes_from([4, 2, 0, 1, 3])
+    graph.add_edges_from(EDGES.T.tolist())
+    assert as_graph(graph, 5) == expected
+    for kind in (nx.DiGraph, nx.MultiGraph):
+        assert as_graph(kind(graph), 5) == expected
+    named = nx.Graph()
+    named.add_nodes_from("abcde")
+    named.add_edges_from(("abcde"[i], "abcde"[j]) for i, j in EDGES.T)
+    assert as_graph(named, 5) == expected
+    assert as_graph(nx.empty_graph(3), 3) == Graph.empty(3)
+    with pytest.raises(ValueError, match="the graph has 5 nodes but the logits have 6 rows"):
+        as_graph(named, 6)
+
+
+def test_several_kinds_of_nodes_are_refused_in_one_sentence():
+    pyg = pytest.importorskip("torch_geometric")
+    data = pyg.data.HeteroData()
+    data["paper"].x = torch.zeros(3, 2)
+    data["paper", "cites", "paper"].edge_index = torch.tensor([[0], [1]])
+    with pytest.raises(TypeError, match=r"this HeteroData has several kinds.*to_homogeneous\(\)"):
+        as_graph(data, 3)

@@ -10,9 +10,9 @@ is loaded when work begins.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from simi_mailbox._extras import late
 from simi_mailbox.exceptions import (
     CalibrationWarning,
     FileFormatError,
@@ -21,6 +21,20 @@ from simi_mailbox.exceptions import (
 )
 
 if TYPE_CHECKING:
+    from simi_mailbox import analysis as analysis
+    from simi_mailbox import audit as audit
+    from simi_mailbox import calibrators as calibrators
+    from simi_mailbox import data as data
+    from simi_mailbox import decide as decide
+    from simi_mailbox import metrics as metrics
+    from simi_mailbox import models as models
+    from simi_mailbox import ood as ood
+    from simi_mailbox import plots as plots
+    from simi_mailbox import prior as prior
+    from simi_mailbox import pyg as pyg
+    from simi_mailbox import report as report
+    from simi_mailbox import selftraining as selftraining
+    from simi_mailbox import testing as testing
     from simi_mailbox.calibrators import (
         Calibrator,
         SimiMailbox,
@@ -33,6 +47,12 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+_ROOMS = (
+    *("analysis", "audit", "calibrators", "data", "decide", "metrics", "models", "ood", "plots"),
+    *("prior", "pyg", "report", "selftraining", "testing"),
+)
+"""Rooms that are there as attributes without an import of their own: ``simi_mailbox.metrics``."""
+
 _HOMES = {
     "Calibrator": "calibrators",
     "Graph": "graph",
@@ -41,14 +61,9 @@ _HOMES = {
     "TemperatureScaling": "calibrators",
     "load": "calibrators",
     "select": "selection",
+    **dict.fromkeys(_ROOMS, ""),
 }
 """Name -> the room it is imported from when it is first used."""
-
-_ROOMS = (
-    *("analysis", "audit", "calibrators", "data", "decide", "metrics", "models", "ood", "plots"),
-    *("prior", "pyg", "report", "selftraining", "testing"),
-)
-"""Rooms that are there as attributes without an import of their own: ``simi_mailbox.metrics``."""
 
 __all__ = [
     "CalibrationWarning",
@@ -66,16 +81,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    elif name in _ROOMS:
-        value = importlib.import_module(f"{__name__}.{name}")
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_ROOMS})
+__getattr__, __dir__ = late(__name__, _HOMES)

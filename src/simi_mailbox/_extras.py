@@ -1,9 +1,39 @@
-"""Late imports of optional dependencies, with an error that says what to install."""
+"""Late imports: of names when they are first used, of extras when they are needed."""
 
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any
+
+
+def late(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], Any]]:
+    """``__getattr__`` and ``__dir__`` of a package that imports its names when they are asked for.
+
+    Parameters
+    ----------
+    package : str
+        The package.
+    homes : mapping of str to str
+        The module of every name, within the package; a name that is itself a module has none, "".
+
+    Examples
+    --------
+    >>> get, names = late("json", {"JSONDecoder": "decoder", "tool": ""})
+    >>> get("JSONDecoder").__name__, get("tool").__name__
+    ('JSONDecoder', 'json.tool')
+    """
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module = importlib.import_module(f"{package}.{homes[name] or name}")
+        value = getattr(module, name) if homes[name] else module
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return get, lambda: sorted({*vars(sys.modules[package]), *homes})
 
 
 def require(module: str, *, extra: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from simi_mailbox._arrays import Array, Arrays
+from simi_mailbox._arrays import Arrays
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import Archive, StrPath, is_archive, open_archive, read_npy
 
@@ -57,26 +57,6 @@ def read_bundle(
         if missing:
             raise _lacks(path, archive, missing)
         return {part: archive[name] for part, name in found.items() if name is not None}
-
-
-def read_part(path: StrPath, part: str) -> Array:
-    """One part: the array of a ``.npy``, or the one of that name (or the only one) of a ``.npz``.
-
-    Examples
-    --------
-    >>> import numpy as np, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.savez(f"{folder}/bundle.npz", logits=np.zeros((4, 2)), y=np.arange(4))
-    ...     read_part(f"{folder}/bundle.npz", "labels").tolist()
-    [0, 1, 2, 3]
-    """
-    if not is_archive(path):
-        return read_npy(path)
-    with open_archive(path) as archive:
-        name = next(iter(archive)) if len(archive) == 1 else _name(path, archive, part)
-        if name is None:
-            raise _lacks(path, archive, [part])
-        return archive[name]
 
 
 def _name(path: StrPath, archive: Archive, part: str) -> str | None:

@@ -178,8 +178,9 @@ def as_graph(graph: Any, num_nodes: int, *, directed: bool = False) -> Graph:
     Parameters
     ----------
     graph
-        A `Graph`, a PyG ``Data`` (anything with ``edge_index``), a DGL graph (anything with
-        ``edges()``), a SciPy sparse matrix, or an edge index of shape [2, E].
+        A `Graph`, a PyG ``Data`` (anything with ``edge_index`` or ``adj_t``), a DGL graph
+        (anything with ``edges()``), a NetworkX graph (nodes 0..n-1, or else in the order of
+        ``graph.nodes``), a SciPy or torch sparse matrix, or an edge index of shape [2, E].
     num_nodes
         Number of nodes that the logits have; a graph of another size is refused.
 
@@ -192,11 +193,22 @@ def as_graph(graph: Any, num_nodes: int, *, directed: bool = False) -> Graph:
     result: Graph
     if isinstance(graph, Graph):
         result = graph
+    elif isinstance(graph, Tensor) and graph.layout is not torch.strided:
+        result = _from_sparse_tensor(graph, directed)
     elif hasattr(graph, "tocoo") and hasattr(graph, "shape"):
         result = Graph.from_scipy(graph, directed=directed)
+    elif hasattr(graph, "edge_index_dict") or len(getattr(graph, "canonical_etypes", ())) > 1:
+        raise TypeError(
+            f"this {type(graph).__name__} has several kinds of nodes or edges: pass one graph, "
+            "such as data.to_homogeneous(), and the logits of its nodes in that order"
+        )
     elif getattr(graph, "edge_index", None) is not None:
         _check_declared(graph, num_nodes)
         result = Graph.from_edges(graph.edge_index, num_nodes, directed=directed)
+    elif getattr(graph, "adj_t", None) is not None:
+        result = _from_adj_t(graph.adj_t, num_nodes, directed)
+    elif hasattr(graph, "adjacency") and hasattr(graph, "nodes"):
+        result = _from_networkx(graph, num_nodes, directed)
     elif callable(getattr(graph, "edges", None)):
         source, target = graph.edges()
         edges = np.stack([np.asarray(source), np.asarray(target)])
@@ -210,6 +222,39 @@ def as_graph(graph: Any, num_nodes: int, *, directed: bool = False) -> Graph:
             "they must describe the same nodes in the same order"
         )
     return result
+
+
+def _from_sparse_tensor(matrix: Tensor, directed: bool) -> Graph:
+    """Entry (i, j) makes ``j`` a neighbour of ``i``, as in SciPy's matrices."""
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"an adjacency matrix must be square, got {list(matrix.shape)}")
+    coo: Tensor = matrix.detach().cpu().to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
+    rows, columns = coo.indices()[:, coo.values() != 0]
+    return Graph.from_edges(torch.stack([columns, rows]), matrix.shape[0], directed=directed)
+
+
+def _from_adj_t(adjacency: Any, num_nodes: int, directed: bool) -> Graph:
+    """PyG's transposed adjacency: a sparse tensor of torch, or of torch_sparse."""
+    if isinstance(adjacency, Tensor):
+        return _from_sparse_tensor(adjacency, directed)
+    target, source, _ = adjacency.coo()
+    size = max(adjacency.sparse_sizes())
+    if size != num_nodes:
+        raise ValueError(f"adj_t has {size} nodes but the logits have {num_nodes} rows")
+    return Graph.from_edges(torch.stack([source, target]).cpu(), num_nodes, directed=directed)
+
+
+def _from_networkx(graph: Any, num_nodes: int, directed: bool) -> Graph:
+    """Nodes called 0..n-1 are rows; other names count in the order of ``graph.nodes``."""
+    names = list(graph.nodes)
+    place = {name: row for row, name in enumerate(names)}
+    if place.keys() == set(range(len(names))):
+        place = {name: name for name in names}
+    pairs = [(place[source], place[target]) for source, target in graph.edges()]
+    edges = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    if len(names) != num_nodes:
+        raise ValueError(f"the graph has {len(names)} nodes but the logits have {num_nodes} rows")
+    return Graph.from_edges(edges, num_nodes, directed=directed)
 
 
 def _check_declared(graph: Any, num_nodes: int) -> None:
@@ -230,7 +275,7 @@ def _edge_array(edge_index: Any) -> npt.NDArray[np.int64]:
     if edges.dtype == object:
         raise TypeError(
             f"cannot read {type(edge_index).__name__} as a graph; pass a Graph, a PyG Data, "
-            "a DGL graph, a SciPy sparse matrix or an edge index of shape [2, E]"
+            "a DGL or NetworkX graph, a sparse matrix or an edge index of shape [2, E]"
         )
     if edges.ndim != 2 or edges.shape[0] != 2:
         hint = "; transpose it" if edges.ndim == 2 and edges.shape[1] == 2 else ""

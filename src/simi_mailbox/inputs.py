@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from simi_mailbox.graph import Graph
 
 Forward: TypeAlias = "Callable[[Tensor], Tensor]"
+
+InputKind: TypeAlias = Literal["logits", "log-probabilities", "probabilities"]
+"""What the numbers of all nodes are: said by the caller, never guessed."""
 
 NO_LABEL = -1
 """Stands where a label is not known or may not be read."""
@@ -96,13 +99,15 @@ def read_nodes(
     features: Any = None,
     forward: Forward | None = None,
     train_mask: Any = None,
+    *,
+    input: InputKind = "logits",
 ) -> NodeInputs:
     """Check everything that is not a label."""
     import torch
 
     from simi_mailbox.graph import as_graph
 
-    z = read_logits(logits)
+    z = read_logits(logits, input)
     given = {"graph": graph, "features": features, "forward": forward}
     missing = sorted(name for name in needs if given[name] is None)
     if missing:
@@ -122,33 +127,49 @@ def read_nodes(
     )
 
 
-def read_logits(logits: Any) -> Tensor:
-    """Check logits [n, K] and return them as float32 or float64 on the CPU."""
+def read_logits(logits: Any, kind: InputKind = "logits") -> Tensor:
+    """Check logits [n, K] and return them as float32 or float64 on the CPU.
+
+    Probabilities become their logarithms, which are logits as good as any; a zero becomes the
+    smallest number that its type can hold. Probabilities that are passed as logits are refused:
+    every method would run, and be wrong.
+
+    Examples
+    --------
+    >>> read_logits([[0.0, 2.0]]).tolist()
+    [[0.0, 2.0]]
+    >>> read_logits([[0.5, 0.5]], "probabilities").exp().tolist()
+    [[0.5, 0.5]]
+    """
     import torch
 
+    if kind not in get_args(InputKind):
+        raise ValueError(f"input must be one of {', '.join(get_args(InputKind))}, got {kind!r}")
     if isinstance(logits, torch.Tensor):
         z = logits.detach().cpu()
     else:
-        array = np.asarray(logits)
+        array = as_numpy(logits)
         if array.dtype.kind not in "fiu":
-            raise TypeError(f"logits must be real numbers, got an array of {array.dtype}")
+            raise TypeError(f"{kind} must be real numbers, got an array of {array.dtype}")
         # torch.from_numpy complains about read-only memory; nothing here writes to it.
         z = torch.as_tensor(array if array.flags.writeable else array.copy())
     if z.is_complex() or z.dtype == torch.bool:
-        raise TypeError(f"logits must be real numbers, got a tensor of {z.dtype}")
+        raise TypeError(f"{kind} must be real numbers, got a tensor of {z.dtype}")
     if z.ndim != 2:
-        raise ValueError(f"logits must have shape [nodes, classes], got {list(z.shape)}")
+        raise ValueError(f"{kind} must have shape [nodes, classes], got {list(z.shape)}")
     if z.shape[0] == 0:
-        raise ValueError("logits hold no node")
+        raise ValueError(f"{kind} hold no node")
     if z.shape[1] < 2:
         raise ValueError(
-            f"logits have {z.shape[1]} column: calibration needs at least two classes; "
-            "for a binary model with one output s, pass the two columns [0, s]"
+            f"{kind} have {z.shape[1]} column: calibration needs at least two classes; "
+            + ("pass both, [1 - p, p]" if kind == "probabilities" else _ONE_OUTPUT)
         )
     if not z.is_floating_point():  # whole numbers above 2^24 are not told apart by float32
         z = z.to(torch.float64 if z.numel() and int(z.abs().max()) > 1 << 24 else torch.float32)
     elif z.dtype not in (torch.float32, torch.float64):
         z = z.to(torch.float32)
+    if kind != "logits":
+        return _logarithms(z, kind)
     # One pass, no temporary of the same size: a sum is finite only if all its terms are, or if
     # finite terms overflow, which the slow look then clears up.
     if not bool(torch.isfinite(z.sum())):
@@ -160,7 +181,84 @@ def read_logits(logits: Any) -> Tensor:
                 f"logits of {bad.numel()} nodes are NaN or infinite; the first is node {node}: "
                 f"{z[node].tolist()[:6]}; a class is masked by −inf on every node or on none"
             )
+    if are_probabilities(z):
+        raise ValueError(
+            "every row of the logits lies in [0, 1] and sums to one: these are probabilities; "
+            'pass the logits, or say input="probabilities"'
+        )
     return z.contiguous()
+
+
+_ONE_OUTPUT = "for a binary model with one output s, pass the two columns [0, s]"
+
+
+def _logarithms(z: Tensor, kind: InputKind) -> Tensor:
+    """Logarithms of probabilities, checked."""
+    import torch
+
+    probs = z if kind == "probabilities" else z.exp()
+    try:
+        read_probabilities(probs)
+    except ValueError as error:
+        what = "probabilities" if kind == "probabilities" else "exp(log-probabilities)"
+        raise ValueError(f'input="{kind}", but {what} are none: {error}') from None
+    smallest = torch.finfo(z.dtype).tiny
+    if kind == "probabilities":
+        return z.clamp(min=smallest).log_()
+    return z.clamp(min=float(np.log(smallest)))
+
+
+def are_probabilities(z: Tensor) -> bool:
+    """Whether every row lies in [0, 1] and sums to one, which logits do not.
+
+    A handful of rows may do so by chance, and is let pass.
+
+    Examples
+    --------
+    >>> import torch
+    >>> are_probabilities(torch.full((20, 2), 0.5)), are_probabilities(torch.zeros(20, 2))
+    (True, False)
+    """
+    if len(z) < _HANDFUL:
+        return False
+    few = slice(0, 1000)  # enough to let logits pass at once
+    return all(
+        bool((rows.sum(dim=1) - 1).abs().max() <= ROW_SUM_TOLERANCE)
+        and bool(rows.min() >= -RANGE_TOLERANCE)
+        for rows in (z[few], z)
+    )
+
+
+def looks_trained_on(logits: Tensor, calibration: Labelled) -> str:
+    """Why the calibration nodes look like nodes that the model was trained on; "" if they do not.
+
+    Of nodes chosen at random a model is as sure as of the others; of nodes it was trained on it is
+    surer, and it is right more often than it expects of others. How often that is seen, and how
+    often for validation nodes: ``benchmarks/bench_trained_on.py``.
+    """
+    from simi_mailbox.softmax import confidence
+
+    n, m = int(logits.shape[0]), len(calibration)
+    other = np.ones(n, dtype=bool)
+    other[calibration.index.numpy()] = False
+    others = np.flatnonzero(other)
+    if m < _FEW or others.size < _FEW:
+        return ""
+    others = others[:: max(1, others.size // 20_000)]
+    own_logits = logits[calibration.index]
+    own, rest = confidence(own_logits), confidence(logits[others])
+    surplus, error = float(own.mean() - rest.mean()), float(rest.std()) / m**0.5
+    accuracy = float((own_logits.argmax(dim=1) == calibration.y).double().mean())
+    if surplus < max(_SURPLUS * error, 0.01) or accuracy < rest.mean():
+        return ""
+    return (
+        f"the {m} calibration nodes look as if the model was trained on them: it is "
+        f"{100 * surplus:.1f} points surer of them than of the others, and {accuracy:.1%} are "
+        "right; calibrate with nodes it has not seen, or name those it has in train_mask"
+    )
+
+
+_HANDFUL, _FEW, _SURPLUS = 10, 30, 4.0
 
 
 def read_features(features: Any, num_nodes: int) -> Tensor:
@@ -247,8 +345,29 @@ def read_index(nodes: Any, num_nodes: int, name: str, *, empty: bool = False) ->
             f"{name} names node {index[outside][0]}, but nodes are numbered 0..{num_nodes - 1}"
         )
     if np.unique(index).size != index.size:
+        if index.size == num_nodes and index.max() <= 1:
+            raise ValueError(
+                f"{name} holds 0 and 1 for every node: pass a boolean mask, {name}.astype(bool) "
+                f"({name}.bool() in torch)"
+            )
         raise ValueError(f"{name} names a node twice")
     return index.astype(np.int64)
+
+
+def refuse_shared(first: Any, second: Any, names: tuple[str, str], why: str) -> None:
+    """Raise if two sets of nodes have a node in common.
+
+    Examples
+    --------
+    >>> refuse_shared([1, 2], [2, 3], ("mask", "train_mask"), "take it out of one")
+    Traceback (most recent call last):
+    ValueError: mask and train_mask have 1 node in common (2): take it out of one
+    """
+    both = np.intersect1d(as_numpy(first), as_numpy(second))
+    if both.size:
+        count = f"{both.size} node{'s' if both.size > 1 else ''}"
+        first_one = f"{both[0]}" if both.size == 1 else f"the first is {both[0]}"
+        raise ValueError(f"{' and '.join(names)} have {count} in common ({first_one}): {why}")
 
 
 def read_classes(
@@ -386,8 +505,9 @@ def as_numpy(values: Any) -> Array:
     [1, 2]
     """
     if isinstance(values, np.ndarray) or not is_array(values):
-        return np.asarray(values)
+        array = np.asarray(values)
+        # torch knows the byte order of this machine only.
+        return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
     tensor = values.detach().cpu()
     # NumPy has no bfloat16.
-    array: Array = (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
-    return array
+    return np.asarray((tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy())

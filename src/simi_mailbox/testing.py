@@ -594,6 +594,28 @@ def _other_classes(case: Case) -> None:
     _raises(ValueError, "3 classes", lambda: case.predict(case.fitted, other), doing)
 
 
+@_law(
+    "probabilities are read as their logarithms",
+    "use `data.logits` alone, and leave `fit` and `predict_proba` as the base class has them",
+)
+def _input_kinds(case: Case) -> None:
+    probs = softmax(PROBLEM.logits, axis=1)
+    logs = replace(PROBLEM, logits=np.log(probs))
+    expected = case.predict(case.fit(logs), logs)
+    given: dict[str, Any] = {"holdout_mask": PROBLEM.holdout, **case.inputs(logs)}
+    for kind, values in (("probabilities", probs), ("log-probabilities", logs.logits)):
+        problem = replace(logs, logits=values)
+        cal = case.refit(case.make(), problem, input=kind, **given)
+        found = case.predict(cal, logs, input="logits")
+        _same(found, expected, 1e-9)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CalibrationWarning)
+            _same(cal.predict_proba(values, **case.inputs(logs)), expected, 1e-9)
+    doing = "fit on probabilities as if they were logits"
+    wrong = replace(PROBLEM, logits=probs)
+    _raises(ValueError, 'input="probabilities"', lambda: case.fit(wrong), doing)
+
+
 @contextlib.contextmanager
 def _known(cls: type[Calibrator]) -> Iterator[None]:
     """Let files of a method be read that nobody has registered."""

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 import simi_mailbox
 from simi_mailbox import FileFormatError, NotFittedError, SimiMailbox, states
-from simi_mailbox.calibrators import registry
+from simi_mailbox.calibrators.base import KIND
 from tests.strategies import make_problem
 
 
@@ -83,7 +83,7 @@ def test_a_missing_file_is_an_ordinary_missing_file(tmp_path):
 
 def rewrite(path, **changes):
     header = {
-        "format": registry.KIND.format, "version": 1, "written_by": "9.9",
+        "format": KIND.format, "version": 1, "written_by": "9.9",
         "calibrator": "temperature", "params": {},
         "state": {"temperature_": 2.0, "num_classes_": 3},
     }  # fmt: skip

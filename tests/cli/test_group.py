@@ -65,13 +65,26 @@ def test_importing_the_package_imports_no_heavy_library():
     assert "torch" in heavy_after("import simi_mailbox; simi_mailbox.SimiMailbox")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["repotr"], ["report", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        ["repotr"],
+        ["report", "--help"],
+        ["calibrate", "--help"],
+        ["calibrate", "nowhere.csv"],
+        ["apply", "nowhere.safetensors", "nowhere.csv"],
+        ["fit", "nowhere.csv", "--method", "nothing"],
+    ],
+)
 def test_answers_without_work_import_no_heavy_library(arguments):
     assert heavy_after("from simi_mailbox.cli import main; main()", *arguments) == []
 
 
-def test_completion_imports_no_heavy_library():
-    environment = {"COMP_WORDS": "simi-mailbox re", "COMP_CWORD": "1"}
+@pytest.mark.parametrize("words", ["simi-mailbox re", "simi-mailbox fit --method t"])
+def test_completion_imports_no_heavy_library(words):
+    environment = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
     environment["_SIMI_MAILBOX_COMPLETE"] = "bash_complete"
     assert heavy_after("from simi_mailbox.cli import main; main()", **environment) == []
 
@@ -109,14 +122,13 @@ def test_every_error_is_one_line_with_its_exit_code(monkeypatch, error, code, to
     def fail(**_):
         raise error
 
-    report = cli.get_command(None, "report")
-    monkeypatch.setattr(report, "callback", fail)
-    result = run("report", "x.npy")
+    monkeypatch.setattr(cli.get_command(None, "methods"), "callback", fail)
+    result = run("methods")
     assert result.exit_code == code
     assert result.stderr.startswith(told)
     assert len(result.stderr.splitlines()) == 1
     if code != 130:
-        shown = run("report", "x.npy", "--debug")
+        shown = run("methods", "--debug")
         assert shown.exit_code == code
         assert "Traceback" in shown.stderr
         assert "in fail" in shown.stderr
@@ -126,8 +138,8 @@ def test_every_error_is_one_line_with_its_exit_code(monkeypatch, error, code, to
     ("arguments", "told"),
     [
         (["--bogus"], "Error: No such option '--bogus'. (see simi-mailbox --help)"),
-        (["report"], "Error: Missing argument 'LOGITS.npy|BUNDLE.npz'. (see simi-mailbox report"),
-        (["report", "x.npy", "--seed", "x"], "Error: Invalid value for '--seed': 'x' is not a"),
+        (["report"], "Error: Missing argument 'LOGITS'. (see simi-mailbox report --help)"),
+        (["report", "--seed", "x"], "Error: Invalid value for '--seed': 'x' is not a"),
     ],
 )
 def test_a_command_written_wrongly_is_one_line_that_leads_to_help(arguments, told):

@@ -158,3 +158,21 @@ def test_nothing_half_written_is_left_behind(tmp_path, given, monkeypatch):
 def test_a_missing_folder_is_named(tmp_path, given):
     with pytest.raises(FileNotFoundError, match="no folder"):
         write_report(tmp_path / "nowhere" / "report.html", **given, methods=[])
+
+
+def test_what_methods_complain_of_stands_at_the_top(tmp_path, given):
+    given["y"] = given["logits"].argmax(1)  # all calibration nodes right: certainty is likeliest
+    text = write_report(tmp_path / "r.html", **given, methods=["temperature"]).read_text("utf-8")
+    top = text[: text.index("</header>")]
+    assert "What is wrong here" in top
+    assert "temperature: the temperature lies on its bound" in top
+
+
+def test_a_sound_report_says_nothing_is_wrong(tmp_path, given):
+    text = write_report(tmp_path / "r.html", **given, methods=["temperature"]).read_text("utf-8")
+    assert "What is wrong here" not in text
+
+
+def test_training_nodes_do_not_calibrate(tmp_path, given):
+    with pytest.raises(ValueError, match="50 nodes are both in calibration and in train"):
+        write_report(tmp_path / "r.html", **{**given, "test": None}, train=range(150, 300))

@@ -1,25 +1,35 @@
 """Calibrators: one file per method, one contract (`base.Calibrator`), one registry."""
 
-from simi_mailbox.calibrators.base import Calibrator, NodeTemperatures, TemperatureCalibrator
-from simi_mailbox.calibrators.cagcn import CaGCN
-from simi_mailbox.calibrators.dcgc import DCGC
-from simi_mailbox.calibrators.dirichlet import Dirichlet
-from simi_mailbox.calibrators.ensemble_temperature import EnsembleTemperatureScaling
-from simi_mailbox.calibrators.gats import GATS
-from simi_mailbox.calibrators.gets import GETS
-from simi_mailbox.calibrators.group_calibration import GroupCalibration
-from simi_mailbox.calibrators.histogram import HistogramBinning
-from simi_mailbox.calibrators.isotonic import Isotonic
-from simi_mailbox.calibrators.lccal import LCCal
-from simi_mailbox.calibrators.ratio_binned import RatioBinnedScaling
-from simi_mailbox.calibrators.registry import get, load, names, plug_in, register
-from simi_mailbox.calibrators.simcalib import SimCalib
-from simi_mailbox.calibrators.simi_mailbox import SimiMailbox
-from simi_mailbox.calibrators.simi_mailbox_paper import SimiMailboxPaper
-from simi_mailbox.calibrators.temperature import TemperatureScaling
-from simi_mailbox.calibrators.uncalibrated import Uncalibrated
-from simi_mailbox.calibrators.vector import VectorScaling
-from simi_mailbox.calibrators.wats import WATS
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simi_mailbox._extras import late
+from simi_mailbox.calibrators.registry import METHODS, get, load, names, plug_in, register
+
+if TYPE_CHECKING:
+    from simi_mailbox.calibrators.base import Calibrator, NodeTemperatures, TemperatureCalibrator
+    from simi_mailbox.calibrators.cagcn import CaGCN
+    from simi_mailbox.calibrators.dcgc import DCGC
+    from simi_mailbox.calibrators.dirichlet import Dirichlet
+    from simi_mailbox.calibrators.ensemble_temperature import EnsembleTemperatureScaling
+    from simi_mailbox.calibrators.gats import GATS
+    from simi_mailbox.calibrators.gets import GETS
+    from simi_mailbox.calibrators.group_calibration import GroupCalibration
+    from simi_mailbox.calibrators.histogram import HistogramBinning
+    from simi_mailbox.calibrators.isotonic import Isotonic
+    from simi_mailbox.calibrators.lccal import LCCal
+    from simi_mailbox.calibrators.ratio_binned import RatioBinnedScaling
+    from simi_mailbox.calibrators.simcalib import SimCalib
+    from simi_mailbox.calibrators.simi_mailbox import SimiMailbox
+    from simi_mailbox.calibrators.simi_mailbox_paper import SimiMailboxPaper
+    from simi_mailbox.calibrators.temperature import TemperatureScaling
+    from simi_mailbox.calibrators.uncalibrated import Uncalibrated
+    from simi_mailbox.calibrators.vector import VectorScaling
+    from simi_mailbox.calibrators.wats import WATS
+
+_HOMES = {title: module for module, title in (home.split(":") for home in METHODS.values())}
+_HOMES |= dict.fromkeys(("Calibrator", "NodeTemperatures", "TemperatureCalibrator"), "base")
 
 __all__ = [
     "DCGC",
@@ -49,3 +59,5 @@ __all__ = [
     "plug_in",
     "register",
 ]
+
+__getattr__, __dir__ = late(__name__, _HOMES)

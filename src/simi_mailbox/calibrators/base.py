@@ -6,7 +6,7 @@ import os
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -15,19 +15,22 @@ from torch import Tensor
 
 from simi_mailbox import states
 from simi_mailbox._arrays import Bools, Ints
-from simi_mailbox.calibrators.registry import KIND
 from simi_mailbox.exceptions import CalibrationWarning, NotFittedError
 from simi_mailbox.inputs import (
     CalibrationData,
     Forward,
+    InputKind,
     Labelled,
     NodeInputs,
+    looks_trained_on,
     read_labels,
     read_nodes,
+    refuse_shared,
 )
 from simi_mailbox.parameters import check_parameters
 from simi_mailbox.softmax import Limits, scaled_softmax
 
+KIND = states.Kind("calibrator", version=1)
 Holdout = Literal["training", "separate"] | None
 Shapes = dict[str, tuple[str | int, ...]]
 
@@ -77,6 +80,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     widest_: float
     groups_: Ints
     at_bound_: Bools
+    input_: InputKind
 
     def fit(
         self,
@@ -89,13 +93,15 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         features: Any = None,
         forward: Forward | None = None,
         train_mask: Any = None,
+        input: InputKind = "logits",
+        allow_training_nodes: bool = False,
     ) -> Self:
         """Fit on the labels of the calibration nodes.
 
         Parameters
         ----------
         logits : array [n, K]
-            Raw outputs of the trained model for all nodes (NumPy or torch); not probabilities.
+            Raw outputs of the trained model for all nodes (NumPy or torch), or what ``input`` says.
         y : array [n] or [m]
             Labels 0..K-1, of all nodes or of the ``m`` nodes of ``mask``. Labels outside the masks
             are cut off before any method sees them and may hold anything.
@@ -111,15 +117,21 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         forward : callable, optional
             ``forward(edge_weight) -> logits`` of the frozen GNN, for methods that need it.
         train_mask : array, optional
-            The nodes that the GNN was trained on, for methods that treat them apart (GATS). Which
-            nodes they are is all that is used: no label of theirs is read.
+            The nodes that the GNN was trained on. They must not be calibration nodes: a model is
+            surer, and more often right, on what it was trained on. Methods that treat them apart
+            (GATS) use which nodes they are; no label of theirs is read.
+        input : {"logits", "log-probabilities", "probabilities"}
+            What ``logits`` holds; never guessed. ``predict_proba`` then expects the same.
+        allow_training_nodes : bool
+            Insist on calibration nodes that are in ``train_mask``.
 
         Returns
         -------
         self
         """
         method = type(self).__name__
-        nodes = read_nodes(self.needs, method, logits, graph, features, forward, train_mask)
+        given = (graph, features, forward, train_mask)
+        nodes = read_nodes(self.needs, method, logits, *given, input=input)
         n, k = nodes.num_nodes, nodes.num_classes
         calibration = read_labels(y, mask, n, k, "mask")
         holdout = None
@@ -127,6 +139,26 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             if len(y) != n:
                 raise ValueError(f"holdout_mask needs labels of full length {n}, got {len(y)}")
             holdout = read_labels(y, holdout_mask, n, k, "holdout_mask")
+            refuse_shared(
+                calibration.index,
+                holdout.index,
+                ("mask", "holdout_mask"),
+                "a method would stop on what it is fitted on; take them out of one",
+            )
+        if allow_training_nodes:
+            pass
+        elif nodes.training is None:
+            suspicion = looks_trained_on(nodes.logits, calibration)
+            if suspicion:
+                warnings.warn(suspicion, CalibrationWarning, stacklevel=2)
+        else:
+            refuse_shared(
+                calibration.index,
+                nodes.training,
+                ("mask", "train_mask"),
+                "the model looks better than it is on nodes it was trained on; calibrate with "
+                "others, or insist with allow_training_nodes=True",
+            )
         del y  # from here on, no other label exists
         check_parameters(self)
         self._check_params()
@@ -142,7 +174,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             self._forget()  # a failed fit leaves an unfitted calibrator, not half of one
             raise
         self.num_classes_ = k
-        self.classes_, self.widest_ = limits.classes, limits.widest
+        self.input_, self.classes_, self.widest_ = input, limits.classes, limits.widest
         self._tell_bounds()
         return self
 
@@ -154,14 +186,16 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         features: Any = None,
         forward: Forward | None = None,
         train_mask: Any = None,
+        input: InputKind | None = None,
     ) -> Any:
         """Calibrated probabilities [n, K], as NumPy or torch, whichever ``logits`` are.
 
         The nodes and the graph need not be those that ``fit`` saw; ``train_mask`` says which of
-        them the GNN was trained on, for methods that treat these apart.
+        them the GNN was trained on, for methods that treat these apart. ``logits`` holds what it
+        held at ``fit``, unless ``input`` says otherwise.
         """
         given = {"features": features, "forward": forward, "train_mask": train_mask}
-        nodes = self._read_fitted(logits, graph=graph, **given)
+        nodes = self._read_fitted(logits, graph=graph, **given, input=input)
         probs = self._predict(nodes).detach().to(nodes.logits.dtype)
         if self.preserves_accuracy:
             keep_argmax(probs, nodes.logits)
@@ -207,9 +241,14 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
                 stacklevel=3,
             )
 
-    def _read_fitted(self, logits: Any, **inputs: Any) -> NodeInputs:
+    def _read_fitted(
+        self, logits: Any, *, input: InputKind | None = None, **inputs: Any
+    ) -> NodeInputs:
         self._check_fitted()
-        nodes = read_nodes(self.needs, type(self).__name__, logits, **inputs)
+        # Older files do not say what they were fitted on: it was logits.
+        fitted_on: InputKind = getattr(self, "input_", "logits")
+        kind = fitted_on if input is None else input
+        nodes = read_nodes(self.needs, type(self).__name__, logits, **inputs, input=kind)
         if nodes.num_classes != self.num_classes_:
             raise ValueError(
                 f"logits have {nodes.num_classes} classes, "
@@ -246,6 +285,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         possible = np.asarray(state.get("classes_", np.arange(classes)))
         if possible.ndim != 1 or not np.isin(possible, np.arange(classes)).all():
             raise ValueError(f"classes_ must be some of 0..{classes - 1}")
+        if state.get("input_", "logits") not in get_args(InputKind):
+            raise ValueError(f"input_ must be one of {', '.join(get_args(InputKind))}")
         states.check_numbers(state, ENDLESS)
         check_shapes(self.fitted, state, len(np.unique(possible)))
         for name in POSITIVE & set(state):

@@ -9,17 +9,13 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from simi_mailbox import states
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.files import DAMAGE
 from simi_mailbox.suggestions import unknown
 
 if TYPE_CHECKING:
     from simi_mailbox.calibrators.base import Calibrator
 
     C = TypeVar("C", bound=type[Calibrator])
-
-KIND = states.Kind("calibrator", version=1)
 
 METHODS = {
     "cagcn": "cagcn:CaGCN",
@@ -197,6 +193,10 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
     >>> bool((again.predict_proba(logits) == cal.predict_proba(logits)).all())
     True
     """
+    from simi_mailbox import states
+    from simi_mailbox.calibrators.base import KIND
+    from simi_mailbox.files import DAMAGE
+
     name, *parts = states.load(path, KIND)
     params, state = ({RENAMED.get(key, key): part[key] for key in part} for part in parts)
     try:

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 # Subcommand -> (module, one line for the overview).
 COMMANDS = {
+    "calibrate": ("simi_mailbox.cli.calibrate", "From files of your own to calibrated files."),
+    "fit": ("simi_mailbox.cli.fit", "Learn a calibrator from files and save it."),
+    "apply": ("simi_mailbox.cli.apply", "Calibrate logits with a saved calibrator."),
+    "evaluate": ("simi_mailbox.cli.evaluate", "Do probabilities mean what they say?"),
+    "compare": ("simi_mailbox.cli.compare", "Which method is best on your nodes?"),
+    "methods": ("simi_mailbox.cli.methods", "Which calibrators there are, and what each needs."),
     "demo": ("simi_mailbox.cli.demo", "Train, calibrate and judge a GNN on a built-in graph."),
     "report": ("simi_mailbox.cli.report", "Write an HTML report from arrays of your own."),
     "bench": ("simi_mailbox.cli.bench", "Reproduce the tables and figures of the paper."),

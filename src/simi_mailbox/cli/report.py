@@ -1,4 +1,4 @@
-"""`simi-mailbox report`: an HTML report of a model of your own, from NumPy files."""
+"""`simi-mailbox report`: an HTML report of a model of your own, from files."""
 
 from __future__ import annotations
 
@@ -7,23 +7,15 @@ from typing import Any
 
 import click
 
+from simi_mailbox.cli import own_files as own
 from simi_mailbox.cli.outputs import check_file
 
-_FILE = click.Path(path_type=Path)
+_PARTS = ("edges", "labels", "calibration", "test", "train", "ids", "classes")
 
 
-FILES = {
-    "edges": "Edge index [2, E].",
-    "labels": "Labels [n]; only those of named nodes are read.",
-    "calibration": "Nodes to calibrate with: mask [n] or indices.",
-    "test": "Nodes to judge on: mask [n] or indices.",
-    "train": "Nodes the model was trained on: mask [n] or indices.",
-    "classes": "Names of the classes: .npy, or text, one per line.",
-}
-
-
-@click.command(params=[click.Option([f"--{part}"], type=_FILE, help=FILES[part]) for part in FILES])
-@click.argument("source", metavar="LOGITS.npy|BUNDLE.npz", type=_FILE)
+@click.command(epilog=own.FILES_EPILOG)
+@click.argument("source", metavar="LOGITS", type=own.ExistingFile())
+@own.file_options(*_PARTS)
 @click.option(
     "--methods",
     default="temperature,simi-mailbox",
@@ -32,54 +24,42 @@ FILES = {
 )
 @click.option("--title", default=None, help="Title of the report; the file's name if not given.")
 @click.option(
-    "--out", type=_FILE, default=Path("report.html"), show_default=True, help="File to write."
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("report.html"),
+    show_default=True,
+    help="File to write.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the intervals.")
 def report(
-    source: Path, methods: str, title: str | None, out: Path, seed: int, **given: Path | None
+    source: Path, methods: str, title: str | None, out: Path, seed: int, **files: Any
 ) -> None:
     """Write an HTML report: can this model be trusted, where not, and what calibration changes.
 
-    The first argument holds the logits of all nodes [n, K]; as a bundle (.npz) it may also hold
-    edges, labels, calibration, test, train and classes. Options take precedence. Whatever is not
-    given is left out of the report, which says so. Files with Python objects are refused.
+    LOGITS holds the logits of all nodes; as a bundle it may also hold edges, labels, calibration,
+    test, train and classes. Options take precedence. Whatever is not given is left out of the
+    report, which says so. Files with Python objects are refused.
     """
     from simi_mailbox.exceptions import SolverError
-    from simi_mailbox.report import write_report
 
     check_file(out)
     try:
-        parts = _read(source, given)
+        problem = own.read(source, files)
+        from simi_mailbox.report import write_report
+
         written = write_report(
             out,
-            logits=parts["logits"],
-            graph=parts.get("edges"),
-            y=parts.get("labels"),
-            calibration=parts.get("calibration"),
-            test=parts.get("test"),
-            train=parts.get("train"),
+            logits=problem.values,
+            graph=problem.graph,
+            y=problem.labels,
+            calibration=problem.sets.get("calibration"),
+            test=problem.sets.get("test"),
+            train=problem.sets.get("train"),
             methods=[name.strip() for name in methods.split(",") if name.strip()],
             title=source.stem if title is None else title,
-            class_names=parts.get("classes"),
+            class_names=problem.nodes.classes,
             seed=seed,
         )
     except (ValueError, TypeError, OSError, SolverError) as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"wrote {written} ({written.stat().st_size / 1e6:.1f} MB)")
-
-
-def _read(source: Path, given: dict[str, Path | None]) -> dict[str, Any]:
-    from simi_mailbox.bundles import read_bundle, read_part
-
-    parts: dict[str, Any] = dict(read_bundle(source, may=tuple(FILES)))
-    for part, path in given.items():
-        if path is None:
-            continue
-        if part == "classes" and path.suffix not in (".npy", ".npz"):
-            text = path.read_text("utf-8")
-            parts[part] = [line.strip() for line in text.splitlines() if line.strip()]
-        else:
-            parts[part] = read_part(path, part)
-    if "classes" in parts:
-        parts["classes"] = [str(name) for name in parts["classes"]]
-    return parts

@@ -87,6 +87,15 @@ class Content:
     def before(self) -> View:
         return self.views[0]
 
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """What methods complained of, each with the methods that did."""
+        told: dict[str, list[str]] = {}
+        for view in self.views:
+            for line in view.warnings:
+                told.setdefault(line, []).append(view.name)
+        return tuple(f"{', '.join(names)}: {line}" for line, names in told.items())
+
 
 def gather(inputs: ReportInputs, methods: Methods, *, title: str, seed: int = 0) -> Content:
     """Run the methods and compute every number of the report."""

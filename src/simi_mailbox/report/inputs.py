@@ -55,7 +55,7 @@ def read_inputs(
     Raises
     ------
     ValueError, TypeError
-        If something has the wrong shape, or if a node is both calibrated and judged on.
+        If something has the wrong shape, or if a node is in two of the three sets.
     """
     z = read_logits(logits)
     n, k = int(z.shape[0]), int(z.shape[1])
@@ -65,13 +65,13 @@ def read_inputs(
         name: nobody if index is None else read_index(index, n, name)
         for name, index in given.items()
     }
-    for name in ("calibration", "train"):
-        both = np.intersect1d(nodes[name], nodes["test"])
+    for name, other in (("calibration", "test"), ("train", "test"), ("calibration", "train")):
+        both = np.intersect1d(nodes[name], nodes[other])
         if both.size:
             raise ValueError(
-                f"{both.size} nodes are both in {name} and in test (node {both[0]} is the first); "
-                "a model looks better than it is on nodes it was fitted to: take them out of one "
-                "of the two"
+                f"{both.size} nodes are both in {name} and in {other} (node {both[0]} is the "
+                "first); a model looks better than it is on nodes it was fitted to: take them out "
+                "of one of the two"
             )
     labels, test_labels = None, None
     if y is not None:

@@ -78,9 +78,10 @@ def node_temperatures(outcome: Outcome, inputs: ReportInputs) -> Floats | None:
     """Temperature of every node, for methods that have one."""
     if not isinstance(outcome.calibrator, calibrators.NodeTemperatures):
         return None
-    return as_numpy(outcome.calibrator.node_temperatures(inputs.logits, graph=inputs.graph)).astype(
-        np.float64
+    temperatures = outcome.calibrator.node_temperatures(
+        inputs.logits, graph=inputs.graph, train_mask=inputs.train
     )
+    return as_numpy(temperatures).astype(np.float64)
 
 
 def _named(methods: Methods) -> Iterable[tuple[str, Any]]:
@@ -145,10 +146,13 @@ def _run(name: str, calibrator: Calibrator, inputs: ReportInputs) -> Outcome:
                 mask=inputs.calibration,
                 graph=inputs.graph,
                 holdout_mask=inputs.train,
+                train_mask=inputs.train,
             )
         complaints = [str(w.message) for w in caught if issubclass(w.category, CalibrationWarning)]
         note = f"fitted in {time.perf_counter() - start:.2f} s"
-    probs = calibrator.predict_proba(inputs.logits, graph=inputs.graph).numpy()
+    probs = calibrator.predict_proba(
+        inputs.logits, graph=inputs.graph, train_mask=inputs.train
+    ).numpy()
     return Outcome(name, probs, calibrator, f"{calibrator!r}, {note}", tuple(complaints))
 
 

@@ -35,6 +35,7 @@ def render(content: Content) -> str:
     html: str = _template().render(
         content=SimpleNamespace(
             title=content.title,
+            wrong=content.wrong,
             missing=content.missing,
             has_labels=content.has_labels,
             views=panels,

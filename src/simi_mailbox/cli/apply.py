@@ -1,0 +1,55 @@
+"""`simi-mailbox apply`: a saved calibrator turns logits into probabilities."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from simi_mailbox.cli import own_files as own
+from simi_mailbox.cli.outputs import check_file
+
+
+@click.command(epilog=own.FILES_EPILOG)
+@click.argument("calibrator", type=own.ExistingFile())
+@click.argument("logits", type=own.ExistingFile())
+@own.file_options("edges", "features", "ids", "classes")
+@own.input_option(default=None)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("probs.csv"),
+    show_default=True,
+    help="File of probabilities: .csv, .tsv, .npy, .npz or .parquet.",
+)
+@own.json_option
+def apply(
+    calibrator: Path, logits: Path, kind: str | None, out: Path, as_json: bool, **files: Any
+) -> None:
+    """Calibrate LOGITS with a CALIBRATOR that fit or calibrate has saved.
+
+    The nodes and the graph need not be those it was fitted on.
+    """
+    from simi_mailbox.calibrators import load
+    from simi_mailbox.node_files import check_ending, write_probabilities
+
+    check_ending(out)
+    with own.complaints() as told:
+        fitted = load(calibrator)
+        kind = fitted.input_ if kind is None else kind
+        problem = own.read(logits, files, kind)
+        missing = own.missing_parts(fitted.needs, problem)
+        if missing:
+            raise ValueError(f"{calibrator} is a {fitted.name}, which needs {', '.join(missing)}")
+        problem = own.same_classes(fitted, problem, calibrator)
+        check_file(out)
+        with own.working(f"calibrating {problem.nodes.count:,} nodes"):
+            probs = fitted.predict_proba(problem.values, **own.inputs(fitted, problem, kind))
+        write_probabilities(out, probs, problem.nodes)
+    facts = own.changes(problem, probs, fitted, kind)
+    if as_json:
+        own.show_json({**facts, "out": out, "warnings": told})
+        return
+    own.show_facts(facts)
+    click.echo(f"wrote {out}")

@@ -1,0 +1,192 @@
+"""`simi-mailbox compare`: several methods on the same labels, one table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from simi_mailbox.cli import own_files as own
+from simi_mailbox.cli.fit import PARTS
+
+if TYPE_CHECKING:
+    from simi_mailbox.node_files import Problem
+
+_DEFAULT = "uncalibrated,temperature,ensemble-temperature,isotonic,simi-mailbox"
+_HEADINGS = {"accuracy": "accuracy", "ece": "ECE", "nll": "NLL", "brier": "Brier"}
+_MARKS = {"best": " *", "tied": " =", "": "  "}
+
+
+@click.command(epilog=own.FILES_EPILOG)
+@click.argument("logits", type=own.ExistingFile())
+@own.file_options(*PARTS, "test")
+@own.input_option()
+@click.option(
+    "--methods",
+    type=own.MethodName(several=True),
+    default=_DEFAULT,
+    show_default=True,
+    help="Methods separated by commas, or 'all' that the files suffice for.",
+)
+@click.option(
+    "--by",
+    type=click.Choice(list(_HEADINGS)),
+    default="nll",
+    show_default=True,
+    help="What the table is sorted by.",
+)
+@click.option("--folds", default=5, show_default=True, help="Parts that labels are cut into.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the cut and of intervals.")
+@own.json_option
+def compare(
+    logits: Path,
+    methods: list[str],
+    kind: str,
+    by: str,
+    folds: int,
+    seed: int,
+    as_json: bool,
+    **files: Any,
+) -> None:
+    """Compare methods on LOGITS (all nodes) with the same labels.
+
+    With --test, every method is fitted on the calibration nodes and judged on the test nodes.
+    Without it, by cross-fitting: each calibration node is judged by a fit that did not see it.
+    """
+    import numpy as np
+
+    with own.complaints() as told:
+        problem = own.read(logits, files, kind)
+        rows = own.calibration_nodes(problem)
+        test = problem.labelled("test") if "test" in problem.sets else None
+        if test is not None:
+            shared = np.intersect1d(rows, test)
+            if shared.size:
+                raise ValueError(
+                    f"{shared.size} nodes are both in --calibration and in --test (the first is "
+                    f"{problem.nodes.shown()[shared[0]]}): take them out of one of the two"
+                )
+        chosen, missing = _chosen(methods, problem)
+        with _progress(len(chosen) * (1 if test is not None else folds)) as advance:
+            probs = {
+                name: _judged(name, problem, rows, test, kind, folds, seed, advance)
+                for name in chosen
+            }
+    from simi_mailbox.crossfit import standings
+    from simi_mailbox.metrics import noise_floor
+
+    assert problem.labels is not None
+    judged = rows if test is None else test
+    table = sorted(
+        standings(probs, problem.labels[judged], seed=seed),
+        key=lambda row: -row.values[by] if by == "accuracy" else row.values[by],
+    )
+    facts = {
+        "judged_on": "calibration nodes, cross-fitted" if test is None else "test nodes",
+        "nodes": int(judged.size),
+        "calibration_nodes": int(rows.size),
+        "methods": [
+            {
+                "name": row.name,
+                **row.values,
+                "noise_floor": noise_floor(probs[row.name], seed=seed).mean,
+                "marks": row.mark,
+            }
+            for row in table
+        ],
+        "left_out": missing,
+        "warnings": told,
+    }
+    if as_json:
+        own.show_json(facts)
+    else:
+        _show(facts)
+
+
+def _chosen(names: list[str], problem: Problem) -> tuple[list[str], list[str]]:
+    """Methods that can be run, and why others cannot; a method asked for by name must run."""
+    from simi_mailbox import calibrators
+
+    everything = "all" in names
+    chosen, missing = [], []
+    for name in calibrators.names() if everything else names:
+        lacks = own.missing_parts(calibrators.get(name).needs, problem)
+        if not lacks:
+            chosen.append(name)
+        elif everything or (name == "simi-mailbox" and ",".join(names) == _DEFAULT):
+            missing.append(f"{name} was left out: it needs {' and '.join(lacks)}")
+        else:
+            raise ValueError(f"{name} needs {' and '.join(lacks)}")
+    return chosen, missing
+
+
+def _judged(
+    name: str,
+    problem: Problem,
+    rows: Any,
+    test: Any,
+    kind: str,
+    folds: int,
+    seed: int,
+    advance: Callable[[], None],
+) -> Any:
+    from simi_mailbox.crossfit import cross_fitted
+
+    calibrator = own.calibrator_of(name, ())
+    given = own.inputs(calibrator, problem, kind)
+    holdout = own.holdout(calibrator, problem)
+    if test is None:
+        return cross_fitted(
+            calibrator,
+            problem.values,
+            problem.labels,
+            mask=rows,
+            holdout_mask=holdout,
+            folds=folds,
+            seed=seed,
+            advance=advance,
+            **given,
+        )
+    calibrator.fit(problem.values, problem.labels, mask=rows, holdout_mask=holdout, **given)
+    probs = calibrator.predict_proba(problem.values, **given)[test]
+    advance()
+    return probs
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[], None]]:
+    """A bar on a terminal; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("fitting", total=total)
+        yield lambda: bar.advance(task)
+
+
+def _show(facts: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    click.echo(f"{facts['nodes']:,} {facts['judged_on']}")
+    table = Table()
+    table.add_column("method")
+    for heading in (*_HEADINGS.values(), "noise floor of ECE"):
+        table.add_column(heading, justify="right")
+    for row in facts["methods"]:
+        cells = [
+            (f"{row[m]:.2%}" if m in ("accuracy", "ece") else f"{row[m]:.4f}")
+            + _MARKS[row["marks"][m]]
+            for m in _HEADINGS
+        ]
+        table.add_row(row["name"], *cells, f"{row['noise_floor']:.2%}")
+    own.show_table(table)
+    click.echo("* best   = tied with the best (95 % interval of the paired difference holds zero)")
+    for line in facts["left_out"]:
+        click.echo(line)

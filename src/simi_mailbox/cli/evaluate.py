@@ -1,0 +1,126 @@
+"""`simi-mailbox evaluate`: do probabilities mean what they say?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from simi_mailbox.cli import own_files as own
+
+# Metric -> (shown as, whether it is a share of nodes).
+_SHOWN = {
+    "accuracy": ("accuracy", True),
+    "ece": ("ECE", True),
+    "debiased_ece": ("debiased ECE", True),
+    "classwise_ece": ("class-wise ECE", True),
+    "kde_ece": ("KDE-ECE", True),
+    "nll": ("log-loss (NLL)", False),
+    "brier": ("Brier score", False),
+}
+_WITH_INTERVAL = ("accuracy", "ece", "debiased_ece", "nll", "brier")
+
+
+@click.command(epilog=own.FILES_EPILOG)
+@click.argument("probabilities", type=own.ExistingFile())
+@own.file_options("labels", "test", "calibration", "train", "ids", "classes")
+@own.input_option("probabilities")
+@click.option("--bins", default=15, show_default=True, help="Bins of the calibration error.")
+@click.option("--seed", default=0, show_default=True, help="Seed of intervals and noise floor.")
+@own.json_option
+def evaluate(
+    probabilities: Path, kind: str, bins: int, seed: int, as_json: bool, **files: Any
+) -> None:
+    """Judge PROBABILITIES (all nodes) by labels: metrics with intervals and the noise floor.
+
+    Judged are the nodes of --test, or all that have a label; nodes of --calibration and --train
+    are left out, because whatever was fitted on them looks better than it is.
+    """
+    import numpy as np
+
+    problem = own.read(probabilities, files, kind)
+    rows = problem.labelled("test")
+    left_out = 0
+    for name in ("calibration", "train"):
+        shared = np.isin(rows, problem.sets.get(name, []))
+        if shared.any() and "test" in problem.sets:
+            raise ValueError(
+                f"{shared.sum()} nodes are both in --{name} and in --test (the first is "
+                f"{problem.nodes.shown()[rows[shared][0]]}): take them out of one of the two"
+            )
+        left_out += int(shared.sum())
+        rows = rows[~shared]
+    if not rows.size:
+        raise ValueError("no labelled node is left to judge on: give --test FILE")
+    probs = problem.values if kind == "probabilities" else _softmax(problem.values, kind)
+    assert problem.labels is not None
+    with own.working(f"judging {rows.size:,} nodes"):
+        facts = _judge(probs[rows], problem.labels[rows], bins, seed)
+    facts = {"nodes": int(rows.size), "left_out": left_out, **facts}
+    if as_json:
+        own.show_json(facts)
+    else:
+        _show(facts)
+
+
+def _softmax(values: Any, kind: Any) -> Any:
+    from simi_mailbox.inputs import read_logits
+    from simi_mailbox.softmax import scaled_softmax
+
+    return scaled_softmax(read_logits(values, kind)).numpy()
+
+
+def _judge(probs: Any, y: Any, bins: int, seed: int) -> dict[str, Any]:
+    from functools import partial
+
+    from simi_mailbox import metrics
+
+    values = metrics.evaluate(probs, y, bins=bins)
+    floor = metrics.noise_floor(probs, bins=bins, seed=seed)
+    rows: dict[str, Any] = {}
+    for name in _SHOWN:
+        rows[name] = {"value": values[name]}
+        if name in _WITH_INTERVAL:
+            function = getattr(metrics, name)
+            if name in ("ece", "debiased_ece"):
+                function = partial(function, bins=bins)
+            interval = metrics.bootstrap_interval(function, probs, y, seed=seed)
+            rows[name] |= {"low": interval.low, "high": interval.high}
+    return {
+        "metrics": rows,
+        "confidence": float(probs.max(axis=1).mean()),
+        "noise_floor": {"mean": floor.mean, "std": floor.std},
+    }
+
+
+def _show(facts: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    left_out = facts["left_out"]
+    note = f" ({left_out:,} of calibration or training left out)" if left_out else ""
+    click.echo(f"{facts['nodes']:,} nodes{note}")
+    table = Table()
+    table.add_column("metric")
+    for heading in ("value", "95 % interval", "noise floor"):
+        table.add_column(heading, justify="right")
+    for name, (shown, share) in _SHOWN.items():
+        row = facts["metrics"][name]
+        form = "{:.2%}".format if share else "{:.4f}".format
+        # The interval of the plain ECE is corrected for its bias and may not hold its value.
+        interval = f"{form(row['low'])} – {form(row['high'])}" if "low" in row else ""
+        floor = "{mean:.2%} ± {std:.2%}".format(**facts["noise_floor"]) if name == "ece" else ""
+        table.add_row(shown, form(row["value"]), "" if name == "ece" else interval, floor)
+    own.show_table(table)
+    click.echo(_verdict(facts))
+
+
+def _verdict(facts: dict[str, Any]) -> str:
+    accuracy, ece = facts["metrics"]["accuracy"]["value"], facts["metrics"]["ece"]["value"]
+    floor = facts["noise_floor"]
+    gap = facts["confidence"] - accuracy
+    side = "over" if gap > 0 else "under"
+    known = f"chance alone gives {floor['mean']:.2%} ± {floor['std']:.2%} to a perfect model"
+    if ece <= floor["mean"] + 2 * floor["std"]:
+        return f"ECE {ece:.2%}: not distinguishable from perfect calibration ({known})."
+    return f"ECE {ece:.2%}: miscalibrated ({known}); on average {abs(gap):.1%} {side}confident."

@@ -1,0 +1,56 @@
+"""`simi-mailbox fit`: learn a calibrator from files and save it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from simi_mailbox.cli import own_files as own
+from simi_mailbox.cli.outputs import check_file
+
+PARTS = ("edges", "labels", "calibration", "train", "features", "ids", "classes")
+
+
+@click.command(epilog=own.FILES_EPILOG)
+@click.argument("logits", type=own.ExistingFile())
+@own.file_options(*PARTS)
+@own.input_option()
+@own.method_options
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("calibrator.safetensors"),
+    show_default=True,
+    help="File of the fitted calibrator.",
+)
+@own.json_option
+def fit(
+    logits: Path,
+    method: str,
+    settings: tuple[str, ...],
+    kind: str,
+    insist: bool,
+    out: Path,
+    as_json: bool,
+    **files: Any,
+) -> None:
+    """Learn a calibrator from LOGITS (all nodes) and the labels of some, and save it.
+
+    simi-mailbox apply then calibrates these nodes, or a later snapshot, with the file.
+    """
+    if out.suffix.lower() != ".safetensors":
+        raise click.ClickException(f"{out}: a calibrator is a .safetensors file; name it so")
+    with own.complaints() as told:
+        problem = own.read(logits, files, kind)
+        calibrator = own.calibrator_of(method, settings)
+        check_file(out)
+        rows = own.fitted(calibrator, problem, kind=kind, method=method, insist=insist)
+        facts = own.facts(problem, rows, calibrator)
+        calibrator.save(out)
+    if as_json:
+        own.show_json({**facts, "out": out, "warnings": told})
+        return
+    own.show_facts(facts)
+    click.echo(f"wrote {out}; next: simi-mailbox apply {out} {logits} --out probs.csv")

@@ -1,0 +1,58 @@
+"""`simi-mailbox methods`: which calibrators there are, and what each needs."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import click
+
+from simi_mailbox.cli import own_files as own
+
+_OPTIONS = {"graph": "--edges", "features": "--features", "forward": "the model (Python only)"}
+
+
+@click.command()
+@own.json_option
+def methods(as_json: bool) -> None:
+    """List all calibrators: what each needs besides logits and labels, and what it keeps."""
+    with own.working("loading the methods"):
+        rows = [_row(name) for name in _names()]
+    if as_json:
+        own.show_json({"methods": rows})
+        return
+    from rich.table import Table
+
+    table = Table()
+    table.add_column("name", no_wrap=True)
+    table.add_column("needs", no_wrap=True)
+    table.add_column("keeps classes", no_wrap=True)
+    table.add_column("what it is")
+    for row in rows:
+        needs = ", ".join(_OPTIONS[part] for part in row["needs"])
+        table.add_row(row["name"], needs, "yes" if row["keeps_classes"] else "no", row["summary"])
+    own.show_table(table)
+    click.echo("Formulas, papers and parameters: docs/methods.md; which is best on your nodes:")
+    click.echo("simi-mailbox compare")
+
+
+def _names() -> list[str]:
+    from simi_mailbox import calibrators
+
+    return calibrators.names()
+
+
+def _row(name: str) -> dict[str, Any]:
+    from simi_mailbox import calibrators
+
+    cls = calibrators.get(name)
+    summary = (inspect.getdoc(cls) or "").split("\n\n")[0]
+    return {
+        "name": name,
+        "class": cls.__name__,
+        "needs": sorted(cls.needs),
+        "keeps_classes": cls.preserves_accuracy,
+        "from_files": cls.needs <= set(own.FROM_FILES),
+        "parameters": list(inspect.signature(cls).parameters),
+        "summary": " ".join(summary.split()),
+    }

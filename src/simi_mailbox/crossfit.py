@@ -1,0 +1,183 @@
+"""Several calibrators on the same labels, each judged on nodes that it was not fitted on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from simi_mailbox._arrays import Array, Floats
+from simi_mailbox.metrics._inputs import Checked, check, top_label
+from simi_mailbox.metrics.binning import width_index
+from simi_mailbox.metrics.scores import node_accuracy, node_brier, node_nll
+
+METRICS = ("accuracy", "ece", "nll", "brier")
+_NODE_VALUES = {"accuracy": node_accuracy, "nll": node_nll, "brier": node_brier}
+_HIGHER = ("accuracy",)
+_BINS = 15
+# Weights held at once: 32 MB.
+_BLOCK = 4_000_000
+
+
+def cross_fitted(
+    calibrator: Any,
+    logits: Any,
+    y: Any,
+    *,
+    mask: Any,
+    holdout_mask: Any = None,
+    folds: int = 5,
+    seed: int = 0,
+    advance: Callable[[], None] = lambda: None,
+    **inputs: Any,
+) -> Floats:
+    """Probabilities of the calibration nodes, each from a fit that did not see its label.
+
+    The nodes are cut into ``folds`` parts by ``seed``; for each part the calibrator is fitted on
+    the others. Methods compared with one seed are fitted on the same nodes.
+
+    Parameters
+    ----------
+    calibrator : Calibrator
+        Its parameters are used; whatever it was fitted on before is forgotten.
+    logits, y
+        As of `Calibrator.fit`; ``y`` has full length.
+    mask : int array [m]
+        The calibration nodes.
+    holdout_mask : array, optional
+        As of `Calibrator.fit`; the same for every fit.
+    folds : int
+        Number of parts.
+    seed : int
+        Seed of the cut.
+    advance : callable
+        Called after every fit.
+    **inputs
+        ``graph``, ``features``, …, as of `Calibrator.fit` and `predict_proba`.
+
+    Returns
+    -------
+    float64 [m, K]
+        In the order of ``mask``.
+
+    Examples
+    --------
+    >>> from simi_mailbox import TemperatureScaling
+    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> problem = calibration_problem(300, 3, temperature=2.0, seed=0)
+    >>> nodes = np.arange(100)
+    >>> cross_fitted(TemperatureScaling(), problem.logits, problem.y, mask=nodes).shape
+    (100, 3)
+    """
+    nodes = np.asarray(mask)
+    if folds < 2:
+        raise ValueError(f"folds is {folds}; expected at least 2")
+    if nodes.size < 2 * folds:
+        raise ValueError(
+            f"{nodes.size} calibration nodes are too few for {folds} folds: give at least "
+            f"{2 * folds}, or judge on other nodes"
+        )
+    part = np.random.default_rng(seed).permutation(nodes.size) % folds
+    result: Floats | None = None
+    for k in range(folds):
+        calibrator.fit(logits, y, mask=nodes[part != k], holdout_mask=holdout_mask, **inputs)
+        probs = np.asarray(calibrator.predict_proba(logits, **inputs), dtype=np.float64)
+        if result is None:
+            result = np.empty((nodes.size, probs.shape[1]))
+        result[part == k] = probs[nodes[part == k]]
+        advance()
+    assert result is not None
+    return result
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One method among others.
+
+    Attributes
+    ----------
+    name : str
+    values : dict of str to float
+        Its metrics.
+    mark : dict of str to str
+        ``"best"``, ``"tied"`` with the best (the paired interval of the difference holds zero), or
+        ``""``, by metric.
+    """
+
+    name: str
+    values: dict[str, float]
+    mark: dict[str, str]
+
+
+def standings(
+    probs: Mapping[str, Array], y: Array, *, level: float = 0.95, draws: int = 500, seed: int = 0
+) -> list[Standing]:
+    """Metrics of several methods on the same nodes, with the best and what is tied with it.
+
+    Differences to the best are bootstrapped over nodes, the same nodes for both methods: much of
+    the noise is common to all methods, so that differences are far surer than the values.
+
+    Examples
+    --------
+    >>> y = np.repeat([0, 1], [80, 20])
+    >>> sure, fair = np.tile([0.99, 0.01], (100, 1)), np.tile([0.8, 0.2], (100, 1))
+    >>> for row in standings({"sure": sure, "fair": fair}, y):
+    ...     print(row.name, round(row.values["ece"], 2), row.mark["ece"], row.mark["nll"])
+    sure 0.19
+    fair 0.0 best best
+    """
+    measured = [
+        [_as_sum(metric, check(np.asarray(given), np.asarray(y))) for metric in METRICS]
+        for given in probs.values()
+    ]
+    drawn = np.concatenate(
+        [
+            [[value(weights) for value in method] for method in measured]
+            for weights in _weights(len(y), draws, seed)
+        ],
+        axis=2,
+    )
+    rows = []
+    for k, name in enumerate(probs):
+        values = {metric: float(drawn[k, m, 0]) for m, metric in enumerate(METRICS)}
+        marks = {
+            metric: _mark(drawn[:, m], k, metric in _HIGHER, level)
+            for m, metric in enumerate(METRICS)
+        }
+        rows.append(Standing(name, values, marks))
+    return rows
+
+
+def _mark(drawn: Floats, k: int, higher: bool, level: float) -> str:
+    values = -drawn if higher else drawn
+    best = int(values[:, 0].argmin())
+    if np.ptp(values[:, 0]) == 0:
+        return ""  # all alike, as accuracy is where every method keeps the predicted classes
+    if values[k, 0] == values[best, 0]:
+        return "best"
+    low = np.quantile(values[k, 1:] - values[best, 1:], (1 - level) / 2)
+    return "tied" if low <= 0 else ""
+
+
+def _weights(n: int, draws: int, seed: int) -> Iterator[Floats]:
+    """How often each node occurs in each sample, in blocks; the first is the nodes as they are."""
+    rng = np.random.default_rng(seed)
+    yield np.ones((1, n))
+    size = max(1, _BLOCK // n)
+    for start in range(0, draws, size):
+        count = min(size, draws - start)
+        yield np.stack([np.bincount(rng.integers(0, n, n), minlength=n) for _ in range(count)])
+
+
+def _as_sum(metric: str, checked: Checked) -> Callable[[Floats], Floats]:
+    """The metric as a function of how often each node occurs in each of several samples."""
+    n = len(checked.y)
+    if metric != "ece":
+        values = _NODE_VALUES[metric](checked)
+        return lambda weights: weights @ values / n
+    confidence, correct = top_label(checked)
+    index, gap = width_index(confidence, _BINS), correct - confidence
+    bins = [index == b for b in np.unique(index)]
+    return lambda weights: sum(np.abs(weights[:, own] @ gap[own]) for own in bins) / n

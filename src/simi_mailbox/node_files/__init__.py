@@ -1,0 +1,18 @@
+"""Files of users' own: logits, edges, labels and node sets in, probabilities out."""
+
+from simi_mailbox.node_files.formats import READS, Columns, read_file
+from simi_mailbox.node_files.nodes import Nodes
+from simi_mailbox.node_files.problem import Problem, read_problem
+from simi_mailbox.node_files.writing import WRITES, check_ending, write_probabilities
+
+__all__ = [
+    "READS",
+    "WRITES",
+    "Columns",
+    "Nodes",
+    "Problem",
+    "check_ending",
+    "read_file",
+    "read_problem",
+    "write_probabilities",
+]

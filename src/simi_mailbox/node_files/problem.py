@@ -1,0 +1,268 @@
+"""From files to arrays in one order of nodes: ids and text labels are mapped, and remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from simi_mailbox._arrays import Array, Ints
+from simi_mailbox.bundles import NAMES
+from simi_mailbox.exceptions import FileFormatError
+from simi_mailbox.node_files.formats import (
+    ID_NAMES,
+    LABEL_NAMES,
+    PROBABILITY_NAMES,
+    Columns,
+    Contents,
+)
+from simi_mailbox.node_files.nodes import Nodes, Reader, as_text, one
+from simi_mailbox.node_files.parts import PARTS, SETS, holds
+
+Values = Literal["logits", "probabilities"]
+_PREFIXES = {
+    "logits": ("logit_", "logits_", "score_", "z_"),
+    "probabilities": ("p_", "prob_", "proba_"),
+}
+_WRITTEN = ("predicted", "confidence")
+_NOT_VALUES = {*LABEL_NAMES, *_WRITTEN, "split", "name"}
+_NOT_VALUES |= {name for part in SETS for name in NAMES[part]}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What was read, in the order of the rows of the first file.
+
+    Attributes
+    ----------
+    values : float array [n, K]
+        Logits or probabilities.
+    nodes : Nodes
+    labels : int64 [n] or None
+        Class indices; −1 where no label is known.
+    sets : dict of str to int64 array
+        Nodes of ``calibration``, ``test`` and ``train``, as far as they were named.
+    graph : array [2, E], SciPy matrix or None
+    features : array [n, d], SciPy matrix or None
+    """
+
+    values: Array
+    nodes: Nodes
+    labels: Ints | None = None
+    sets: dict[str, Ints] = field(default_factory=dict)
+    graph: Any = None
+    features: Any = None
+
+    def labelled(self, name: str) -> Ints:
+        """Nodes of a set that have a label; all labelled nodes if the set was not named."""
+        if self.labels is None:
+            raise ValueError("labels are missing: give --labels FILE")
+        rows = self.sets.get(name)
+        if rows is None:
+            rows = np.arange(self.nodes.count)
+        known = rows[self.labels[rows] >= 0]
+        if not known.size:
+            raise ValueError(
+                f"no node of --{name} has a label" if name in self.sets else "no label"
+            )
+        return known
+
+
+def read_problem(
+    source: Path,
+    *,
+    values: Values = "logits",
+    files: Mapping[str, Path | None] | None = None,
+    id_column: str | None = None,
+    classes: Sequence[str] | None = None,
+) -> Problem:
+    """Read a problem from one file, or from several that agree about what nodes are called.
+
+    Parameters
+    ----------
+    source : Path
+        The file of logits (or probabilities) of all nodes; it may hold other parts, too.
+    values : {"logits", "probabilities"}
+        What the first file holds.
+    files : mapping of str to Path
+        Other files by part: ``edges``, ``labels``, ``calibration``, ``test``, ``train``,
+        ``features``, ``ids``, ``classes``. They take precedence over parts of ``source``.
+    id_column : str, optional
+        Name (or number, counted from 1) of the column that names nodes.
+    classes : sequence of str, optional
+        Names of the classes, if not from a file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     logits, labels = Path(folder, "logits.csv"), Path(folder, "labels.csv")
+    ...     _ = logits.write_text("id,cat,dog\\na,0.5,1.5\\nb,2.5,0.1\\n")
+    ...     _ = labels.write_text("id,label\\nb,cat\\n")
+    ...     problem = read_problem(logits, files={"labels": labels})
+    >>> problem.values.tolist(), problem.labels.tolist(), problem.nodes.classes
+    ([[0.5, 1.5], [2.5, 0.1]], [-1, 0], ('cat', 'dog'))
+    """
+    given = {part: path for part, path in (files or {}).items() if path is not None}
+    read = Reader(id_column)
+    contents = read(source)
+    if classes is None and "classes" in given:
+        classes = _class_names(read(given["classes"]), given["classes"])
+    array, nodes = _values(contents, source, values, read, given.get("ids"), classes)
+    parts: dict[str, Any] = {}
+    for part in ("labels", "edges", "features", *SETS):
+        if part in given:
+            parts[part] = PARTS[part](read(given[part]), given[part], nodes, read, part)
+        elif holds(contents, part):
+            parts[part] = PARTS[part](contents, source, nodes, read, part)
+    return Problem(
+        array,
+        nodes,
+        labels=parts.get("labels"),
+        sets={part: parts[part] for part in SETS if part in parts},
+        graph=parts.get("edges"),
+        features=parts.get("features"),
+    )
+
+
+def _values(
+    contents: Contents,
+    path: Path,
+    kind: Values,
+    read: Reader,
+    ids_file: Path | None,
+    classes: Sequence[str] | None,
+) -> tuple[Array, Nodes]:
+    ids: Array | None = None
+    id_name = ID_NAMES[0]
+    if isinstance(contents, Columns):
+        position = read.id_of(contents, needed=read.id_column is not None)
+        array, names, position = _value_columns(contents, kind, position)
+        if position is not None:
+            ids, id_name = contents.values[position], contents.names[position] or id_name
+            read.learned = contents.names[position] or None
+        classes = names if classes is None else classes
+    else:
+        array = _value_array(contents, path, kind)
+        if "ids" in contents:
+            ids = np.asarray(contents["ids"])
+        if classes is None and holds(contents, "classes"):
+            classes = _class_names(contents, path)
+    if array.ndim != 2:
+        raise ValueError(
+            f"{path}: {kind} must have shape [nodes, classes], got {list(array.shape)}"
+        )
+    if array.shape[1] < 2:
+        raise ValueError(
+            f"{path}: it has one column of {kind}, and calibration needs at least two classes; for "
+            "a model with one output s write the two columns 0 and s"
+        )
+    if ids_file is not None:
+        ids = _ids(read(ids_file), ids_file, read)
+    if ids is not None and ids.shape != (len(array),):
+        raise ValueError(
+            f"{ids_file or path}: {len(ids):,} ids for the {len(array):,} rows of {path}"
+        )
+    if classes is not None and len(classes) != array.shape[1]:
+        raise ValueError(
+            f"{len(classes)} names of classes for the {array.shape[1]} columns of {path}"
+        )
+    try:
+        names_ = None if classes is None else tuple(str(name) for name in classes)
+        return array, Nodes(len(array), ids, id_name, names_)
+    except ValueError as error:
+        raise ValueError(f"{ids_file or path}: {error}") from None
+
+
+def _value_columns(
+    table: Columns, kind: Values, position: int | None
+) -> tuple[Array, tuple[str, ...] | None, int | None]:
+    """Columns of logits or probabilities, the classes they name, and the column of ids."""
+    lists = table.find(PROBABILITY_NAMES if kind == "probabilities" else NAMES["logits"])
+    if lists is not None and table.values[lists].ndim == 2:
+        return table.values[lists], None, position
+    chosen = [
+        k
+        for k, name in enumerate(table.names)
+        if k != position
+        and table.values[k].ndim == 1
+        and (name.lower() not in _NOT_VALUES or (table.measures(k) and name not in _WRITTEN))
+    ]
+    prefixed = [k for k in chosen if table.names[k].lower().startswith(_PREFIXES[kind])]
+    if prefixed and position is None and len(chosen) == len(prefixed) + 1:
+        position = next(k for k in chosen if k not in prefixed)
+    chosen = prefixed or chosen
+    if position is None and chosen[:1] == [0] and len(chosen) > 1:
+        position = _maybe_ids(table)
+        chosen = [k for k in chosen if k != position]
+    if not chosen:
+        raise FileFormatError(f"{table.path}: it has no columns of {kind}")
+    columns = []
+    for k in chosen:
+        try:
+            columns.append(table.values[k].astype(np.float64))
+        except ValueError:
+            where = table.names[k] or k + 1
+            raise FileFormatError(
+                f"{table.path}: column {where} is not numbers (it holds "
+                f"{str(table.values[k][0])!r}); if it names nodes, say --id-column {where}"
+            ) from None
+    names = None
+    if table.has_header:
+        names = tuple(table.names[k] for k in chosen)
+        if prefixed:
+            names = tuple(name.split("_", 1)[1] for name in names)
+        if names == tuple(str(k) for k in range(len(names))):
+            names = None
+    return np.stack(columns, axis=1), names, position
+
+
+def _maybe_ids(table: Columns) -> int | None:
+    """A first column of words names the nodes; one of whole numbers might, and is asked about."""
+    first, rest = table.values[0], table.values[1:]
+    if first.dtype.kind != "U":
+        return None
+    try:
+        first.astype(np.float64)
+    except ValueError:
+        return 0
+    counts = all(column.dtype.kind == "f" for column in rest) and len(rest) > 1
+    if counts and not table.has_header and np.unique(first).size == first.size:
+        raise ValueError(
+            f"{table.path}: its first column holds different whole numbers, the others do not: if "
+            "it names the nodes, say --id-column 1, or give the file a header (id, …)"
+        )
+    return None
+
+
+def _value_array(contents: dict[str, Any], path: Path, kind: Values) -> Array:
+    names = PROBABILITY_NAMES if kind == "probabilities" else NAMES["logits"]
+    found = one(contents, path, names)
+    if not isinstance(found, np.ndarray):
+        raise ValueError(f"{path}: {kind} must be an array, got a {type(found).__name__}")
+    if found.dtype.kind not in "fiu":
+        raise ValueError(f"{path}: {kind} must be numbers, got an array of {found.dtype}")
+    return found
+
+
+def _ids(contents: Contents, path: Path, read: Reader) -> Array:
+    if isinstance(contents, Columns):
+        position = read.id_of(contents)
+        if position is None and len(contents.values) > 1:
+            raise ValueError(f"{path}: which column names the nodes? say --id-column NAME")
+        return contents.values[position or 0]
+    return np.asarray(one(contents, path, ID_NAMES)).ravel()
+
+
+def _class_names(contents: Contents, path: Path) -> tuple[str, ...]:
+    if isinstance(contents, Columns):
+        names = contents.values[contents.find(("name", *NAMES["classes"], *LABEL_NAMES)) or 0]
+    else:
+        names = np.asarray(one(contents, path, NAMES["classes"]))
+    result = tuple(str(name) for name in as_text(names.ravel()))
+    if len(set(result)) != len(result):
+        raise ValueError(f"{path}: two classes have the same name")
+    return result

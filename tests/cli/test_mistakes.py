@@ -1,0 +1,178 @@
+"""Wrong invocations: an exit code, one line that names the problem and the remedy, no file."""
+
+import shutil
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from simi_mailbox import calibrators
+from simi_mailbox.cli.group import cli
+
+N = 60
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """Files, good and bad, made once."""
+    path = tmp_path_factory.mktemp("files")
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(N, 3)) * 3
+    y = z.argmax(1)
+    y[::5] = rng.integers(0, 3, len(y[::5]))
+    text = {
+        "logits.csv": "id,a,b,c\n"
+        + "".join(f"n{i},{','.join(map(str, z[i]))}\n" for i in range(N)),
+        "labels.csv": "id,label\n" + "".join(f"n{i},{'abc'[y[i]]}\n" for i in range(N)),
+        "edges.csv": "source,target\n" + "".join(f"n{i},n{i + 1}\n" for i in range(N - 1)),
+        "val.csv": "id\n" + "".join(f"n{i}\n" for i in range(30)),
+        "test.csv": "id\n" + "".join(f"n{i}\n" for i in range(20, N)),
+        "some.csv": "id,label\nn1,a\nn2,b\n",
+        "strange-edges.csv": "source,target\nn1,zz\n",
+        "strange-labels.csv": "id,label\nn1,zebra\n",
+        "twice.csv": "id\nn1\nn1\n",
+        "empty.csv": "",
+        "ragged.csv": "id,a,b\nn1,0.5,1.5\nn2,0.5\n",
+        "words.csv": "id,a,b\nn1,0.5,oops\nn2,0.5,oops\n",
+        "same-ids.csv": "id,a,b\nn1,0.5,1.5\nn1,0.5,1.5\n",
+        "one-column.csv": "id,a\nn1,0.5\nn2,1.5\n",
+        "nan.csv": "id,a,b\nn1,0.5,nan\nn2,0.5,1.5\n",
+        "other-classes.csv": "id,a,b,q\nn1,0.5,1.5,2.5\nn2,0.5,1.5,2.5\n",
+        "two-classes.csv": "id,a,b\nn1,0.5,1.5\nn2,0.5,1.5\n",
+        "notes.docx": "hello",
+        "broken.npz": "PK\x03\x04nothing",
+        "text.npy": "not an array",
+        "broken.safetensors": "xxxxxxxxxxxxxxx",
+        "numbers.csv": "1,0.5,1.5\n2,0.5,2.5\n",
+    }
+    for name, content in text.items():
+        (path / name).write_text(content)
+    np.save(path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
+    np.savez(path / "other.npz", scores=z, more=y)
+    np.save(path / "z.npy", z)
+    np.save(path / "short.npy", np.zeros(3, int))
+    (path / "folder").mkdir()
+    p = np.exp(z) / np.exp(z).sum(1, keepdims=True)
+    rows = [",".join([f"n{i}", *map(str, p[i])]) for i in range(N)]
+    (path / "probs.csv").write_text("\n".join(["id,a,b,c", *rows]))
+    graph = np.stack([np.arange(N - 1), np.arange(1, N)])
+    for name in ("temperature", "simi-mailbox"):
+        calibrator = calibrators.get(name)().fit(z, y, graph=graph, mask=np.arange(30))
+        calibrator.class_names_ = ["a", "b", "c"]
+        calibrator.save(path / f"{name[0]}.safetensors")
+    return path
+
+
+@pytest.fixture
+def folder(template, tmp_path, monkeypatch):
+    shutil.copytree(template, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+GOOD = "--labels labels.csv --calibration val.csv --edges edges.csv"
+CASES = [
+    # what is typed, exit code, what the line must say
+    ("calibrat logits.csv", 2, "unknown command 'calibrat'; did you mean 'calibrate'?"),
+    ("calibrate", 2, "Missing argument 'LOGITS'"),
+    ("calibrate logits.csv extra.csv", 2, "unexpected extra argument"),
+    ("calibrate logits.csv --lables labels.csv", 2, "Did you mean"),
+    ("calibrate nowhere.csv", 1, "there is no file nowhere.csv; check the name"),
+    ("calibrate logit.csv", 1, "there is no file logit.csv; did you mean logits.csv?"),
+    ("calibrate logits.csv --edges edge.csv", 1, "--edges: there is no file edge.csv; did you"),
+    ("calibrate logits.csv --labels folder", 1, "folder is a folder; name a file"),
+    ("calibrate logits.csv", 1, "labels are missing: give --labels FILE"),
+    ("calibrate logits.csv --labels labels.csv", 1, "say which to calibrate with, --calibration"),
+    ("calibrate logits.csv --labels labels.csv --calibration val.csv", 1, "needs --edges FILE"),
+    (f"calibrate logits.csv {GOOD} --method temprature", 2, "did you mean 'temperature'?"),
+    (f"calibrate logits.csv {GOOD} --method dcgc", 1, "no file holds it, so use it from Python"),
+    (f"calibrate logits.csv {GOOD} --method gets", 1, "gets needs --features FILE"),
+    (f"calibrate logits.csv {GOOD} --set n_groups", 1, "write it as NAME=VALUE"),
+    (f"calibrate logits.csv {GOOD} --set grups=3", 1, "grups"),
+    (f"calibrate logits.csv {GOOD} --set n_groups=-3", 1, "n_groups"),
+    (f"calibrate logits.csv {GOOD} --out probs.xlsx", 1, "'.xlsx' cannot be written; use one of"),
+    (f"calibrate logits.csv {GOOD} --out folder", 1, "cannot be written; use one of"),
+    (f"calibrate logits.csv {GOOD} --save cal.bin", 1, "a calibrator is a .safetensors file"),
+    (f"calibrate logits.csv {GOOD} --memory 2GB", 2, "--memory is for folders of shards"),
+    (f"calibrate logits.csv {GOOD} --input raw", 2, "'raw' is not one of 'logits'"),
+    (f"calibrate logits.csv {GOOD} --id-column paper", 1, "no column 'paper' for --id-column"),
+    (f"calibrate notes.docx {GOOD}", 1, "'.docx' cannot be read; use one of .npy"),
+    (f"calibrate empty.csv {GOOD}", 1, "empty.csv: it is empty"),
+    (f"calibrate ragged.csv {GOOD}", 1, "row 3 has 2 cells, the first has 3"),
+    (f"calibrate words.csv {GOOD}", 1, "column b is not numbers"),
+    (f"calibrate same-ids.csv {GOOD}", 1, "two rows have the id 'n1'"),
+    (f"calibrate numbers.csv {GOOD}", 1, "say --id-column 1, or give the file a header"),
+    ("calibrate one-column.csv --labels some.csv --method temperature", 1, "at least two classes"),
+    ("calibrate nan.csv --labels some.csv --calibration twice.csv", 1, "names node 'n1' twice"),
+    ("calibrate nan.csv --labels some.csv --calibration some.csv", 1, "needs --edges FILE"),
+    ("evaluate nan.csv --input logits --labels some.csv", 1, "NaN or infinite"),
+    ("calibrate broken.npz --labels labels.csv", 1, "broken.npz: it is damaged"),
+    ("calibrate text.npy --labels labels.csv", 1, "not a NumPy file; expected .npy or .npz"),
+    ("calibrate objects.npy --labels labels.csv", 1, "holds Python objects, which could run code"),
+    (
+        "calibrate other.npz --labels labels.csv",
+        1,
+        "it has no array 'logits'; it has: scores, more",
+    ),
+    ("calibrate t.safetensors --labels labels.csv", 1, "it is a fitted calibrator, not arrays"),
+    ("calibrate z.npy --labels labels.csv", 1, "the logits have no ids: give them a column 'id'"),
+    ("calibrate z.npy --labels short.npy", 1, "labels have shape [3]; expected one per node, [60]"),
+    ("calibrate logits.csv --labels strange-labels.csv", 1, "label 'zebra' of node n1 is none of"),
+    ("calibrate logits.csv --labels labels.csv --edges strange-edges.csv", 1, "no node 'zz'"),
+    ("calibrate logits.csv --labels labels.csv --calibration twice.csv", 1, "'n1' twice"),
+    ("calibrate logits.csv --labels some.csv --calibration val.csv", 1, "take them out of --calib"),
+    ("calibrate logits.csv --labels labels.csv --classes some.csv", 1, "2 names of classes for"),
+    (f"calibrate logits.csv {GOOD} --train test.csv", 1, "insist with allow_training_nodes=True"),
+    (f"calibrate logits.csv {GOOD} --input probabilities", 1, "probabilities are none"),
+    (
+        "calibrate probs.csv --labels labels.csv --calibration val.csv --edges edges.csv",
+        1,
+        "say in",
+    ),
+    ("report probs.csv --labels labels.csv", 1, "these are probabilities"),
+    (
+        "report logits.csv --labels labels.csv --calibration val.csv --train test.csv",
+        1,
+        "10 nodes are both in calibration and in train",
+    ),
+    ("fit logits.csv --labels some.csv --method temperature --out cal.pkl", 1, ".safetensors"),
+    (f"fit logits.csv {GOOD} --out folder", 1, "a calibrator is a .safetensors file; name it so"),
+    ("apply t.safetensors", 2, "Missing argument 'LOGITS'"),
+    ("apply logits.csv logits.csv", 1, "logits.csv"),
+    ("apply broken.safetensors logits.csv", 1, "broken.safetensors"),
+    ("apply s.safetensors logits.csv", 1, "s.safetensors is a simi-mailbox, which needs --edges"),
+    ("apply t.safetensors two-classes.csv", 1, "2 classes, but this calibrator was fitted on 3"),
+    ("apply t.safetensors other-classes.csv", 1, "knows no class 'q'; it was fitted on: a, b, c"),
+    ("evaluate logits.csv --labels labels.csv", 1, "If these are logits"),
+    ("evaluate logits.csv --input logits", 1, "labels are missing: give --labels FILE"),
+    ("evaluate logits.csv --input logits --labels labels.csv --bins 0", 1, "positive integer"),
+    (
+        "evaluate logits.csv --input logits --labels labels.csv --test test.csv --train val.csv",
+        1,
+        "10 nodes are both in --train and in --test (the first is n20)",
+    ),
+    (f"compare logits.csv {GOOD} --test test.csv", 1, "both in --calibration and in --test"),
+    (f"compare logits.csv {GOOD} --methods gats,gets", 1, "gets needs --features FILE"),
+    (f"compare logits.csv {GOOD} --methods ,", 2, "name at least one method"),
+    (f"compare logits.csv {GOOD} --folds 1", 1, "folds is 1; expected at least 2"),
+    (f"compare logits.csv {GOOD} --folds 20", 1, "30 calibration nodes are too few for 20 folds"),
+    (f"compare logits.csv {GOOD} --by roc", 2, "'roc' is not one of"),
+    ("methods --jason", 2, "No such option '--jason'"),
+]
+
+
+def test_there_are_at_least_forty():
+    assert len({typed for typed, *_ in CASES}) >= 40
+
+
+@pytest.mark.parametrize(("typed", "code", "told"), CASES, ids=[case[0] for case in CASES])
+def test_a_mistake_is_one_line_with_a_remedy_and_leaves_nothing(folder, typed, code, told):
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    result = CliRunner().invoke(cli, typed.split())
+    assert result.exit_code == code, result.output
+    assert not result.stdout
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert told in line
+    assert "Traceback" not in result.output
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before

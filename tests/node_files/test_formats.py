@@ -1,0 +1,196 @@
+"""Files of every kind become columns or arrays, and hostile ones are refused."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import save_file
+from scipy import sparse
+
+from simi_mailbox.exceptions import FileFormatError
+from simi_mailbox.node_files import READS, Columns, read_file
+
+
+def table(tmp_path, text, name="t.csv"):
+    (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_file(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("id,label\na,cat\n", ("id", "label")),  # a known name, over words
+        ("paper,x\na,0.5\n", ("paper", "x")),  # a word over numbers
+        ("a,0.5\nb,1.5\n", ("", "")),  # words are names of nodes
+        ("n1\nn2\n", ("",)),
+        ("1\n2\n", ("",)),
+        ("0,1,2\n0.1,0.2,0.3\n", ("0", "1", "2")),  # as pandas counts columns
+        (",0,1\n7,0.2,0.3\n", ("id", "0", "1")),  # and its index
+        ("paper,2019,2020\na,0.2,0.3\n", ("paper", "2019", "2020")),
+        ("a,1,2\nb,0.5,3\n", ("", "", "")),
+        ("0,1,2\n3,4,5\n", ("", "", "")),  # counts over counts: data
+        ("\ufeffid;x\n1;2.5\n", ("id", "x")),  # Excel's mark, semicolons
+        ("id\tx\n1\t2.5\n", ("id", "x")),
+    ],
+)
+def test_headers_are_recognised_and_never_invented(tmp_path, text, names):
+    assert table(tmp_path, text).names == names
+
+
+def test_fractions_are_numbers_and_all_else_stays_text(tmp_path):
+    found = table(tmp_path, "id,x,y,mask\n007,1,0.5,1\n008,-2,,0\n")
+    assert found.values[0].tolist() == ["007", "008"]
+    assert found.values[1].tolist() == ["1", "-2"]
+    np.testing.assert_array_equal(found.values[2], [0.5, np.nan])
+    assert found.values[3].tolist() == ["1", "0"]
+
+
+def test_columns_longer_than_a_chunk_keep_their_order(tmp_path, monkeypatch):
+    monkeypatch.setattr("simi_mailbox.node_files.formats._CHUNK", 7)
+    rows = [f"n{k},{k}.5" for k in range(250)]
+    found = table(tmp_path, "\n".join(rows))
+    assert found.values[0].tolist() == [f"n{k}" for k in range(250)]
+    np.testing.assert_array_equal(found.values[1], np.arange(250) + 0.5)
+
+
+def test_space_separates_only_in_txt(tmp_path):
+    assert table(tmp_path, "0.5 1.5\n2.5 3.5\n", "t.txt").rows == 2
+    assert table(tmp_path, "paper one\npaper two\n").values[0].tolist() == [
+        "paper one",
+        "paper two",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "it is empty"),
+        ("\n \n", "it is empty"),
+        ("id,x\n", "it has no rows"),
+        ("id,x\na,0.5\nb\n", "row 3 has 1 cells, the first has 2"),
+        ("id,x,x\na,1,2\n", "two columns are called 'x'"),
+        ("id,x\n" + "a,0.5\n" * 120 + "b,oops\n", "row 122, column x: 'oops' is not a number"),
+        (b"id,x\n\xe9,1\n", "it is not UTF-8 text (byte 5 is 0xe9); save it as UTF-8"),
+    ],
+)
+def test_text_that_is_no_table_is_one_clear_error(tmp_path, text, message):
+    with pytest.raises(FileFormatError) as caught:
+        table(tmp_path, text)
+    assert str(caught.value) == f"{tmp_path / 't.csv'}: {message}"
+
+
+def test_parquet_columns_keep_their_types(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    columns = {
+        "id": [3, 1],
+        "name": pa.array(["x", None]).dictionary_encode(),
+        "flag": [True, False],
+        "logits": [[0.5, 1.5], [2.5, 3.5]],
+    }
+    parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
+    found = read_file(tmp_path / "t.parquet")
+    assert found.names == ("id", "name", "flag", "logits")
+    assert [column.tolist() for column in found.values] == [
+        [3, 1],
+        ["x", ""],
+        [True, False],
+        [[0.5, 1.5], [2.5, 3.5]],
+    ]
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1" + bytes(20) + b"PAR1")
+    with pytest.raises(FileFormatError, match="damaged or no Parquet file"):
+        read_file(tmp_path / "bad.parquet")
+
+
+def test_arrays_of_every_kind_of_file(tmp_path):
+    z, y = np.arange(6.0).reshape(3, 2), np.array([0, 1, 1])
+    np.save(tmp_path / "a.npy", z)
+    np.savez(tmp_path / "b.npz", logits=z, y=y)
+    save_file({"logits": z, "y": y}, tmp_path / "c.safetensors")
+    torch.save(torch.from_numpy(z), tmp_path / "d.pt")
+    torch.save({"logits": torch.from_numpy(z).bfloat16(), "epoch": 3}, tmp_path / "e.pt")
+    np.testing.assert_array_equal(read_file(tmp_path / "a.npy")[""], z)
+    for name in ("b.npz", "c.safetensors"):
+        found = read_file(tmp_path / name)
+        assert sorted(found) == ["logits", "y"]
+        np.testing.assert_array_equal(found["logits"], z)
+    np.testing.assert_array_equal(read_file(tmp_path / "d.pt")[""], z)
+    found = read_file(tmp_path / "e.pt")
+    assert list(found) == ["logits"]
+    assert found["logits"].dtype == np.float32
+
+
+def test_sparse_matrices_of_scipy_and_torch(tmp_path):
+    matrix = sparse.csr_array(np.array([[0, 1], [1, 0]]))
+    sparse.save_npz(tmp_path / "a.npz", matrix)
+    torch.save({"adj_t": torch.eye(2).to_sparse()}, tmp_path / "b.pt")
+    np.testing.assert_array_equal(read_file(tmp_path / "a.npz")[""].toarray(), matrix.toarray())
+    np.testing.assert_array_equal(read_file(tmp_path / "b.pt")["adj_t"].toarray(), np.eye(2))
+
+
+def test_pyg_data_is_read_without_running_code(tmp_path):
+    data = pytest.importorskip("torch_geometric.data")
+    edges, y = torch.tensor([[0, 1], [1, 2]]), torch.tensor([0, 1, 2])
+    graph = data.Data(edge_index=edges, y=y, val_mask=y > 0, name="x")
+    torch.save(graph, tmp_path / "data.pt")
+    torch.save((graph.to_dict(), None, data.Data), tmp_path / "processed.pt")
+    for name in ("data.pt", "processed.pt"):
+        found = read_file(tmp_path / name)
+        assert sorted(found) == ["edge_index", "val_mask", "y"]
+        np.testing.assert_array_equal(found["edge_index"], edges)
+
+
+class Runs:
+    def __reduce__(self):
+        return (pytest.fail, ("code of a file was run",))
+
+
+def test_pickles_are_never_run(tmp_path):
+    torch.save({"logits": torch.zeros(2, 2), "more": Runs()}, tmp_path / "a.pt")
+    (tmp_path / "b.pt").write_bytes(pickle.dumps(Runs()))
+    np.save(tmp_path / "c.npy", np.array([Runs()], dtype=object), allow_pickle=True)
+    for name in ("a.pt", "b.pt", "c.npy"):
+        with pytest.raises(FileFormatError, match="could run code when read"):
+            read_file(tmp_path / name)
+
+
+@pytest.mark.parametrize("ending", sorted(set(READS) - {".csv", ".tsv", ".txt"}))
+def test_damaged_files_name_themselves(tmp_path, ending):
+    if ending == ".parquet":
+        pytest.importorskip("pyarrow")
+    path = tmp_path / f"x{ending}"
+    for content in (b"", b"nonsense", b"PK\x03\x04 and nothing more"):
+        path.write_bytes(content)
+        with pytest.raises(FileFormatError, match=f"^{path}: "):
+            read_file(path)
+
+
+def test_a_calibrator_is_not_arrays(tmp_path):
+    from simi_mailbox import TemperatureScaling
+
+    z = np.random.default_rng(0).normal(size=(30, 2))
+    path = tmp_path / "cal.safetensors"
+    TemperatureScaling().fit(z, np.arange(30) % 2, mask=np.arange(30)).save(path)
+    with pytest.raises(FileFormatError, match="it is a fitted calibrator"):
+        read_file(path)
+
+
+def test_what_cannot_be_read_is_said(tmp_path):
+    (tmp_path / "x.xlsx").touch()
+    with pytest.raises(
+        FileFormatError, match=r"files that end in '\.xlsx' cannot be read; use one"
+    ):
+        read_file(tmp_path / "x.xlsx")
+    with pytest.raises(FileFormatError, match="it is a folder; name a file"):
+        read_file(tmp_path)
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        read_file(tmp_path / "nowhere.csv")
+
+
+def test_two_columns_for_one_part_are_refused(tmp_path):
+    found = table(tmp_path, "id,y,label\na,1,2\n")
+    assert isinstance(found, Columns)
+    with pytest.raises(FileFormatError, match="both a column 'y' and 'label': keep one"):
+        found.find(("y", "label"))

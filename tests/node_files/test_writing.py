@@ -1,0 +1,48 @@
+"""What is written reads back as it was."""
+
+import numpy as np
+import pytest
+
+from simi_mailbox.node_files import WRITES, Nodes, check_ending, read_problem, write_probabilities
+
+PROBS = np.random.default_rng(0).dirichlet(np.ones(3), size=5)
+IDS = np.array(["007", "b,c", 'quote"', "ünï", "-1"])
+
+
+@pytest.mark.parametrize("ending", WRITES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_round_trip_is_exact(tmp_path, ending, dtype):
+    if ending == ".parquet":
+        pytest.importorskip("pyarrow")
+    path = tmp_path / f"probs{ending}"
+    probs = PROBS.astype(dtype)
+    write_probabilities(path, probs, Nodes(5, IDS, "paper", ("a", "b c", "id")))
+    found = read_problem(path, values="probabilities")
+    np.testing.assert_array_equal(found.values, probs)
+    if ending != ".npy":
+        np.testing.assert_array_equal(found.nodes.ids, IDS)
+        assert found.nodes.classes == ("a", "b c", "id")
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_numbers_stand_for_nodes_and_classes_without_names(tmp_path):
+    path = tmp_path / "probs.csv"
+    write_probabilities(path, np.array([[0.25, 0.75]]), Nodes(1))
+    assert path.read_text() == "id,predicted,confidence,p_0,p_1\n0,1,0.75,0.25,0.75\n"
+
+
+def test_whole_numbers_stay_whole_numbers_in_parquet(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "probs.parquet"
+    write_probabilities(path, PROBS, Nodes(5, np.array([5, 3, 4, 1, 2])))
+    assert parquet.read_table(path)["id"].to_pylist() == [5, 3, 4, 1, 2]
+
+
+def test_endings_that_cannot_be_written_are_refused(tmp_path):
+    with pytest.raises(
+        ValueError, match=r"files that end in '\.xlsx' cannot be written; use one of"
+    ):
+        check_ending(tmp_path / "p.xlsx")
+    with pytest.raises(ValueError, match="files that end in 'nothing' cannot"):
+        write_probabilities(tmp_path / "p", PROBS, Nodes(5))
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,59 @@
+"""Cross-fitting: no node is judged by a fit that saw its label; ties are told from wins."""
+
+import numpy as np
+import pytest
+
+from simi_mailbox import TemperatureScaling, metrics
+from simi_mailbox.crossfit import METRICS, cross_fitted, standings
+from simi_mailbox.data.synthetic import calibration_problem
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return calibration_problem(600, 3, temperature=2.0, seed=0)
+
+
+def test_a_nodes_own_label_does_not_change_its_probabilities(problem):
+    nodes = np.arange(50, 150)
+    before = cross_fitted(TemperatureScaling(), problem.logits, problem.y, mask=nodes)
+    for k in (0, 37, 99):
+        y = problem.y.copy()
+        y[nodes[k]] = (y[nodes[k]] + 1) % 3
+        after = cross_fitted(TemperatureScaling(), problem.logits, y, mask=nodes)
+        np.testing.assert_array_equal(after[k], before[k])
+        assert (after != before).any()
+
+
+def test_rows_are_those_of_the_mask(problem):
+    nodes = np.random.default_rng(0).permutation(600)[:120]
+    probs = cross_fitted(TemperatureScaling(), problem.logits, problem.y, mask=nodes, seed=3)
+    np.testing.assert_array_equal(probs.argmax(1), np.asarray(problem.logits)[nodes].argmax(1))
+
+
+def test_values_are_those_of_the_metrics(problem):
+    z = np.asarray(problem.logits, dtype=np.float64)
+    raised = np.exp(z - z.max(1, keepdims=True))
+    probs = raised / raised.sum(1, keepdims=True)
+    (row,) = standings({"model": probs}, problem.y)
+    for metric in METRICS:
+        expected = getattr(metrics, metric)(probs, problem.y)
+        assert row.values[metric] == pytest.approx(expected, rel=1e-9)
+        assert row.mark[metric] == ""
+
+
+def test_worse_is_unmarked_and_a_hair_apart_is_tied(problem):
+    rng = np.random.default_rng(0)
+    truth = rng.dirichlet(np.ones(3), size=2000)
+    y = np.array([rng.choice(3, p=p) for p in truth])
+    nearly = truth + rng.normal(scale=1e-3, size=truth.shape)
+    nearly = np.abs(nearly) / np.abs(nearly).sum(1, keepdims=True)
+    sharp = truth**3 / (truth**3).sum(1, keepdims=True)
+    rows = {row.name: row for row in standings({"t": truth, "n": nearly, "s": sharp}, y)}
+    assert {rows["t"].mark["nll"], rows["n"].mark["nll"]} == {"best", "tied"}
+    assert rows["s"].mark["nll"] == ""
+    assert rows["s"].mark["ece"] == ""
+
+
+def test_too_few_nodes_are_refused(problem):
+    with pytest.raises(ValueError, match="9 calibration nodes are too few for 5 folds"):
+        cross_fitted(TemperatureScaling(), problem.logits, problem.y, mask=np.arange(9))
