@@ -225,6 +225,15 @@ class FullLabels(Sound):
         return super().fit(logits, y, **inputs)
 
 
+class OneKind(Sound):
+    """Takes probabilities for logits, whatever it is told."""
+
+    name: ClassVar[str] = "broken"
+
+    def fit(self, logits: Any, y: Any, *, input: str = "logits", **inputs: Any) -> Any:
+        return super().fit(logits, y, **inputs)
+
+
 class EdgeOrder(Sound):
     """Reads the edges as they were passed."""
 
@@ -261,6 +270,7 @@ BREAKERS = {
     "each parameter refuses what it is not": Undeclared,
     "missing inputs are named": Modest,
     "another number of classes is refused": AnyClasses,
+    "probabilities are read as their logarithms": OneKind,
 }
 
 
