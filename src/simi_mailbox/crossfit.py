@@ -124,9 +124,9 @@ def standings(
     >>> y = np.repeat([0, 1], [80, 20])
     >>> sure, fair = np.tile([0.99, 0.01], (100, 1)), np.tile([0.8, 0.2], (100, 1))
     >>> for row in standings({"sure": sure, "fair": fair}, y):
-    ...     print(row.name, round(row.values["ece"], 2), row.mark["ece"], row.mark["nll"])
-    sure 0.19
-    fair 0.0 best best
+    ...     row.name, round(row.values["ece"], 2), row.mark["ece"], row.mark["nll"]
+    ('sure', 0.19, '', '')
+    ('fair', 0.0, 'best', 'best')
     """
     measured = [
         [_as_sum(metric, check(np.asarray(given), np.asarray(y))) for metric in METRICS]

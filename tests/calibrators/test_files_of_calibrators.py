@@ -15,7 +15,17 @@ from safetensors.torch import load_file, save_file
 import simi_mailbox
 from simi_mailbox import FileFormatError, calibrators
 from simi_mailbox.states import CHECKSUM
-from tests.calibrators.test_contract import PROBLEM, fitted, predict
+from simi_mailbox.testing import PROBLEM
+from tests.calibrators.test_contract import case
+
+
+def fitted(name: str) -> Any:
+    return case(name).fitted
+
+
+def predict(cal: Any, problem: Any) -> Any:
+    return case(cal.name).predict(cal, problem)
+
 
 OLDER = Path(__file__).parent / "older"
 """Written by version 0.1.0, whose files had no checksum; probabilities of the first nodes."""

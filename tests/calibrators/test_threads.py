@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from simi_mailbox import calibrators
-from tests.calibrators.test_contract import PROBLEM, make, predict
+from simi_mailbox.testing import PROBLEM
+from tests.calibrators.test_contract import case
 
 pytestmark = pytest.mark.filterwarnings("ignore::simi_mailbox.CalibrationWarning")
 THREADS = 4
@@ -20,11 +21,11 @@ NAMES = calibrators.names()
 
 
 def probabilities(name: str, seed: int) -> Any:
-    cal = make(name)
+    cal, inputs = case(name).make(), case(name).inputs(PROBLEM)
     if "seed" in cal.get_params():
         cal.set_params(seed=seed)
-    cal.fit(PROBLEM.logits, PROBLEM.y, mask=PROBLEM.mask, **PROBLEM.inputs(name))
-    return predict(cal, PROBLEM)
+    cal.fit(PROBLEM.logits, PROBLEM.y, mask=PROBLEM.mask, **inputs)
+    return cal.predict_proba(PROBLEM.logits, **inputs)
 
 
 def states() -> tuple[Any, ...]:
