@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from sklearn.metrics import log_loss
 
-from simi_mailbox import SolverError, temperature
+from simi_mailbox import SolverError, fast, temperature
 from simi_mailbox.adam import fit_adam
 from simi_mailbox.inputs import Labelled
 from simi_mailbox.softmax import confidence, scaled_softmax
@@ -164,6 +164,70 @@ def test_confidence_targets_are_met_or_a_bound_is_reported(seed, share):
             assert float(members.mean()) == pytest.approx(reached[n], abs=1e-9)
 
 
+@given(st.integers(0, 10_000), st.floats(0.05, 0.95), st.floats(-2, 2))
+def test_a_start_changes_the_way_but_not_the_answer(seed, share, away):
+    s = Setting(seed)
+    low, high = s.curve(np.full(GROUPS, -0.5))[0], s.curve(np.full(GROUPS, 0.5))[0]
+    target = low + share * (high - low)
+    plain = fit_confidence(s.curve, target, s.bounds)
+    start = np.full(GROUPS, away)
+    for known in (None, s.curve(start)):
+        near = fit_confidence(s.curve, target, s.bounds, start=start, at_start=known)
+        np.testing.assert_allclose(near.theta, plain.theta, rtol=0, atol=1e-9)
+        np.testing.assert_array_equal(near.at_bound, plain.at_bound)
+
+
+def test_from_a_near_start_three_looks_are_enough_and_settled_groups_are_left_alone():
+    s = Setting(3)
+    true = np.array([0.0, 0.3, -0.2, 0.6])
+    target = s.curve(true)[0]
+    looks = []
+
+    class Counted(ConfidenceCurve):
+        def __call__(self, theta, wanted=None):
+            looks.append(GROUPS if wanted is None else int(wanted.sum()))
+            return super().__call__(theta, wanted)
+
+    curve = Counted(s.logits, s.groups, GROUPS)
+    found = fit_confidence(curve, target, s.bounds, np.zeros(GROUPS))
+    np.testing.assert_allclose(found.theta, true, atol=1e-9)
+    assert len(looks) <= 4
+    assert looks[0] == GROUPS
+    assert max(looks[1:]) < GROUPS  # the first group is at its answer from the start
+
+
+def test_groups_that_are_not_wanted_are_passed_over():
+    s = Setting(5)
+    theta = np.linspace(-0.5, 0.5, GROUPS)
+    wanted = np.array([True, False, True, False])
+    for function in (s.curve, s.ce):
+        for whole, part in zip(function(theta), function(theta, wanted), strict=True):
+            np.testing.assert_allclose(part[wanted], whole[wanted], rtol=1e-12)
+            assert (part[~wanted] == 0).all()
+
+
+def test_compiled_loops_agree(monkeypatch):
+    pytest.importorskip("numba", reason="the extra `fast` is not installed")
+    rng = np.random.default_rng(0)
+    z = torch.from_numpy(rng.normal(size=(3000, 11)) * 5).float()
+    z[5] *= 1e4
+    groups = torch.from_numpy(rng.integers(0, 3, 3000))
+    scale = torch.from_numpy(rng.uniform(0.5, 2, 3000))
+    each = torch.from_numpy(rng.uniform(0.1, 9, 3000))
+    theta, curve = np.array([-1.0, 0.0, 1.5]), ConfidenceCurve(z, groups, 3, scale)
+
+    def everything():
+        curves = curve(theta), curve(theta, np.array([True, False, True]))
+        softmaxes = scaled_softmax(z, each), scaled_softmax(z, 2.0), scaled_softmax(z.double(), 1)
+        return *curves, confidence(z, each), confidence(z, 0.5), *softmaxes
+
+    reference = everything()
+    monkeypatch.setattr(fast, "WORTH_NODES", 0)
+    for found, expected in zip(everything(), reference, strict=True):
+        single = isinstance(expected, torch.Tensor) and expected.dtype == torch.float32
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 if single else 1e-12)
+
+
 def test_unreachable_targets_stop_at_the_bound_and_say_so():
     case = Setting(0)
     solution = fit_confidence(case.curve, np.full(GROUPS, 2.0), case.bounds)
@@ -189,7 +253,7 @@ def test_constant_logits_have_no_preference_and_get_one():
 
 def test_a_function_that_is_not_finite_is_an_error_with_its_group():
     with pytest.raises(SolverError, match="group 1 is not finite"):
-        _root(lambda theta: (np.array([1.0, np.nan]), theta), (-1.0, 1.0), 2)
+        _root(lambda theta, _: (np.array([1.0, np.nan]), theta), (-1.0, 1.0), 2)
 
 
 def test_too_few_passes_are_an_error_and_not_a_wrong_answer(monkeypatch):

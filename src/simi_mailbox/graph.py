@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import threading
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
+
+from simi_mailbox._arrays import Bools, Ints
+
+REMEMBERED = 4
+"""Results that a graph keeps: numbers of its nodes, small beside its edges."""
+_LOCK = threading.Lock()
 
 
 class Graph:
@@ -62,12 +69,21 @@ class Graph:
         edges = _edge_array(edge_index)
         count = _node_count(edges, num_nodes)
         _check_range(edges, count)
-        source, target = edges[0], edges[1]
-        keep = source != target
-        source, target = source[keep], target[keep]
-        if not directed:
-            source, target = np.concatenate([source, target]), np.concatenate([target, source])
-        return cls._from_pairs(target, source, count, directed)
+        bits = max(1, (count - 1).bit_length())
+        if 2 * bits > 63:
+            raise ValueError(f"a graph in memory has at most 2³¹ nodes, got {count}")
+        # A pair of nodes is one number: one sort orders rows, sorts neighbours and brings
+        # duplicates together.
+        source, target = edges
+        if directed:
+            keys = _merged(target << bits | source, source == target)
+        else:
+            low, high = np.minimum(source, target), np.maximum(source, target)
+            keys = _both_ways(_merged(low << bits | high, low == high), bits)
+        starts = np.arange(count + 1, dtype=np.int64) << bits
+        indptr = np.searchsorted(keys, starts)
+        keys &= (1 << bits) - 1
+        return cls(torch.from_numpy(indptr), torch.from_numpy(keys), is_directed=directed)
 
     @classmethod
     def from_scipy(cls, matrix: Any, *, directed: bool = False) -> Graph:
@@ -90,23 +106,6 @@ class Graph:
     def empty(cls, num_nodes: int) -> Graph:
         """Build a graph of ``num_nodes`` nodes and no edge."""
         return cls.from_edges(np.empty((2, 0), dtype=np.int64), num_nodes)
-
-    @classmethod
-    def _from_pairs(
-        cls, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64], n: int, directed: bool
-    ) -> Graph:
-        # One sort of a combined key orders rows, sorts neighbours and brings duplicates together.
-        keys = rows * np.int64(n) + columns
-        keys.sort()
-        if keys.size:
-            first = np.empty(keys.size, dtype=bool)
-            first[0] = True
-            np.not_equal(keys[1:], keys[:-1], out=first[1:])
-            keys = keys[first]
-        rows, columns = np.divmod(keys, np.int64(max(n, 1)))
-        indptr = np.zeros(n + 1, dtype=np.int64)
-        np.cumsum(np.bincount(rows, minlength=n), out=indptr[1:])
-        return cls(torch.from_numpy(indptr), torch.from_numpy(columns), is_directed=directed)
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -146,6 +145,33 @@ class Graph:
             position[self.edge_index()], self.num_nodes, directed=self.is_directed
         )
 
+    def remembered(self, name: str, of: Tensor, compute: Callable[[], Tensor]) -> Tensor:
+        """The result ``name`` of ``of`` on this graph, computed if it is not among the last few.
+
+        ``of`` is compared by its content (SHA-256), and a graph cannot change: what is remembered
+        is what would be computed. It is kept as long as the graph is. Threads may ask at the same
+        time; at worst two of them compute.
+
+        Examples
+        --------
+        >>> graph, z = Graph.empty(2), torch.zeros(2, 3)
+        >>> first = graph.remembered("row sums", z, lambda: z.sum(dim=1))
+        >>> graph.remembered("row sums", z.clone(), lambda: torch.ones(2)) is first
+        True
+        """
+        content = hashlib.sha256(of.contiguous().numpy().data).hexdigest()
+        key = (name, of.dtype, of.shape, content)
+        with _LOCK:
+            memory: dict[Any, Tensor] = self.__dict__.setdefault("memory", {})
+            found = memory.get(key)
+        if found is None:
+            found = compute()
+            with _LOCK:
+                memory[key] = found
+                while len(memory) > REMEMBERED:
+                    del memory[next(iter(memory))]
+        return found
+
     def fingerprint(self) -> str:
         """Sixteen hex digits that tell two different graphs apart."""
         digest = hashlib.sha256()
@@ -166,6 +192,27 @@ class Graph:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (self.indptr, self.indices, self.is_directed))
+
+
+def _merged(keys: Ints, loops: Bools) -> Ints:
+    """Keys in order, each once, without self-loops."""
+    if loops.any():
+        keys = keys[~loops]
+    keys.sort()
+    same = keys[1:] == keys[:-1]
+    return np.concatenate([keys[:1], keys[1:][~same]]) if same.any() else keys
+
+
+def _both_ways(keys: Ints, bits: int) -> Ints:
+    """Keys (a, b) and (b, a) of all pairs, in order."""
+    result = np.concatenate([keys, keys])
+    swapped = result[len(keys) :]
+    swapped &= (1 << bits) - 1
+    swapped <<= bits
+    keys >>= bits
+    swapped |= keys
+    result.sort()
+    return result
 
 
 def _rebuild(indptr: Tensor, indices: Tensor, is_directed: bool) -> Graph:
@@ -265,7 +312,7 @@ def _check_declared(graph: Any, num_nodes: int) -> None:
         )
 
 
-def _edge_array(edge_index: Any) -> npt.NDArray[np.int64]:
+def _edge_array(edge_index: Any) -> Ints:
     if isinstance(edge_index, Tensor):
         edge_index = edge_index.detach().cpu().numpy()
     try:
@@ -287,7 +334,7 @@ def _edge_array(edge_index: Any) -> npt.NDArray[np.int64]:
     return edges.astype(np.int64, copy=False)
 
 
-def _node_count(edges: npt.NDArray[np.int64], num_nodes: int | None) -> int:
+def _node_count(edges: Ints, num_nodes: int | None) -> int:
     if num_nodes is None:
         return int(edges.max()) + 1 if edges.size else 0
     if num_nodes < 0:
@@ -295,7 +342,7 @@ def _node_count(edges: npt.NDArray[np.int64], num_nodes: int | None) -> int:
     return int(num_nodes)
 
 
-def _check_range(edges: npt.NDArray[np.int64], n: int) -> None:
+def _check_range(edges: Ints, n: int) -> None:
     if not edges.size or (edges.min() >= 0 and edges.max() < n):
         return
     column = int(np.flatnonzero(((edges < 0) | (edges >= n)).any(axis=0))[0])

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from simi_mailbox import fast
+from simi_mailbox._arrays import Floats
 from simi_mailbox.graph import Graph
 from simi_mailbox.sparse import Csr, csr_tensor, products
 
-BLOCK_ENTRIES = 1 << 16
-"""Neighbour entries looked at together; one number of memory each."""
+BLOCK_ENTRIES = 1 << 18
+"""Neighbour entries looked at together; a few numbers of memory each."""
+PARTS = 8
+"""Runs of rows that threads share among themselves, each with sums of its own."""
 
 
 def mailbox(logits: Tensor, graph: Graph, *, block_entries: int = BLOCK_ENTRIES) -> Tensor:
     """Neighbourhood similarity m_i = mean over neighbours j of sigmoid(z_i · z_j).
 
     Nodes without neighbours get 0. The products are sampled on the graph's own entries, one block
-    of rows at a time, so that memory is bounded by ``block_entries`` and not by edges × classes.
-    The result does not depend on the block size or on the number of threads.
+    of rows at a time, so that memory is bounded by ``block_entries`` and not by edges × classes,
+    and each pair of neighbours is multiplied once. The result does not depend on the block size or
+    on the number of threads. The graph remembers it: asked again with equal logits, as
+    ``predict_proba`` does after ``fit``, it takes a look at the logits instead of at all edges.
 
     Examples
     --------
@@ -27,25 +36,65 @@ def mailbox(logits: Tensor, graph: Graph, *, block_entries: int = BLOCK_ENTRIES)
     >>> mailbox(torch.tensor([[2.0, 0.0], [0.0, 2.0], [1.0, 1.0]]), graph).tolist()
     [0.5, 0.5, 0.0]
     """
+    found = graph.remembered("mailbox", logits, lambda: _mailbox(logits, graph, block_entries))
+    return found.clone()
+
+
+def _mailbox(logits: Tensor, graph: Graph, block_entries: int) -> Tensor:
+    kernels = None
+    if graph.num_entries * logits.shape[1] >= fast.WORTH_ENTRIES:
+        kernels = fast.kernels()
+    if kernels is None:
+        totals = _sampled_totals(logits, graph, block_entries)
+    else:
+        totals = _compiled_totals(logits, graph, kernels)
+    return totals.div_(graph.degree.clamp(min=1)).to(logits.dtype)
+
+
+def _sampled_totals(logits: Tensor, graph: Graph, block_entries: int) -> Tensor:
     n = graph.num_nodes
-    similarity = torch.zeros(n, dtype=logits.dtype)
+    totals = torch.zeros(n, dtype=torch.float64)
     columns = logits.t()
     for start, stop in entry_blocks(graph.indptr, block_entries):
-        first, last = int(graph.indptr[start]), int(graph.indptr[stop])
-        if first == last:
+        column = graph.indices[int(graph.indptr[start]) : int(graph.indptr[stop])]
+        row = torch.repeat_interleave(torch.arange(start, stop), graph.degree[start:stop])
+        if not graph.is_directed:
+            upper = column > row
+            row, column = row[upper], column[upper]
+        if not len(row):
             continue
-        offsets = graph.indptr[start : stop + 1] - first
+        offsets = torch.zeros(stop - start + 1, dtype=torch.int64)
+        torch.cumsum(torch.bincount(row - start, minlength=stop - start), 0, out=offsets[1:])
         pattern = csr_tensor(
             offsets,
-            graph.indices[first:last],
-            torch.zeros(last - first, dtype=logits.dtype),
+            column,
+            torch.zeros(len(row), dtype=logits.dtype),
             size=(stop - start, n),
         )
         products = torch.sparse.sampled_addmm(pattern, logits[start:stop], columns, beta=0.0)
         # In float64, because a vectorised float32 sigmoid rounds by a value's place in the block.
-        means = row_sums(products.values().double().sigmoid_(), offsets)
-        similarity[start:stop] = means / graph.degree[start:stop].clamp(min=1)
-    return similarity
+        values = products.values().double().sigmoid_()
+        # Columns first: every node then adds up its neighbours in their order, whatever the blocks.
+        if not graph.is_directed:
+            totals.index_add_(0, column, values)
+        totals.index_add_(0, row, values)
+    return totals
+
+
+def _compiled_totals(logits: Tensor, graph: Graph, kernels: Any) -> Tensor:
+    """Each part of the rows has sums of its own, added up in order: threads change nothing."""
+    z, indptr, indices = logits.numpy(), graph.indptr.numpy(), graph.indices.numpy()
+    n, both = graph.num_nodes, not graph.is_directed
+    cuts = np.searchsorted(indptr, np.linspace(0, graph.num_entries, PARTS + 1)[1:-1])
+    edges = np.concatenate([[0], cuts, [n]])
+
+    def part(rows: tuple[int, int]) -> Floats:
+        totals = np.zeros(n)  # memory is taken where something is added: beyond the first row
+        kernels.add_similarities(rows, indptr, indices, z, z, totals, totals, both, both)
+        return totals
+
+    parts = fast.each(part, [(int(a), int(b)) for a, b in pairwise(edges)])
+    return torch.from_numpy(sum(parts[1:], start=parts[0]))
 
 
 def agreement(predictions: Tensor, graph: Graph) -> Tensor:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from simi_mailbox import fast
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.exceptions import CalibrationWarning
 
@@ -21,6 +23,8 @@ least `VANISHING`, is one that no node can have."""
 VANISHING = 20.0
 HUGE = 1e15
 """Beyond this, squares and sums of logits mean nothing any more."""
+
+Found = TypeVar("Found")
 
 BLOCK_ELEMENTS = 1 << 17
 """Logits looked at together: a block of float64 and its copy fit into a processor's cache."""
@@ -39,6 +43,47 @@ def row_blocks(rows: int, columns: int, elements: int = BLOCK_ELEMENTS) -> Itera
         yield slice(start, min(rows, start + step))
 
 
+def blockwise(function: Callable[[slice, Any], Found], rows: int, columns: int) -> Iterator[Found]:
+    """``function(block, kernels)`` of every block of rows, in order.
+
+    Where there is much to do and Numba is at hand, ``kernels`` are `simi_mailbox.compiled` and the
+    blocks are shared between threads; otherwise ``kernels`` is None.
+
+    Examples
+    --------
+    >>> list(blockwise(lambda block, kernels: block.stop - block.start, rows=5, columns=1 << 16))
+    [2, 2, 1]
+    """
+    kernels = fast.kernels() if rows * columns >= fast.WORTH_NODES else None
+    if kernels is None:
+        return (function(block, None) for block in row_blocks(rows, columns))
+    return iter(fast.each(lambda block: function(block, kernels), row_blocks(rows, columns)))
+
+
+def moments(logits: Tensor, factor: Tensor, kernels: Any = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Σ_k exp(x_k), and the means of x and x² under softmax(x), where x = factor (z − max z).
+
+    Everything that temperatures are found by is made of these three numbers of every node.
+
+    Examples
+    --------
+    >>> s0, m1, m2 = moments(torch.tensor([[1.0, 1.0]]), torch.tensor([7.0]))
+    >>> float(s0), float(m1), float(m2)
+    (2.0, 0.0, 0.0)
+    """
+    if kernels is not None:
+        found = np.empty((3, len(logits)))
+        kernels.moments(logits.numpy(), factor.double().numpy(), found)
+        s0, m1, m2 = torch.from_numpy(found)
+        return s0, m1, m2
+    x = top_gaps(logits).mul_(factor[:, None])
+    e = x.exp()
+    s0 = e.sum(dim=1)
+    m1 = e.mul_(x).sum(dim=1).div_(s0)
+    m2 = e.mul_(x).sum(dim=1).div_(s0)
+    return s0, m1, m2
+
+
 def scaled_softmax(logits: Tensor, temperature: Tensor | float = 1.0) -> Tensor:
     """softmax(z_i / T_i) in the dtype of the logits; ``temperature`` is a number or one per node.
 
@@ -49,14 +94,22 @@ def scaled_softmax(logits: Tensor, temperature: Tensor | float = 1.0) -> Tensor:
     >>> scaled_softmax(torch.tensor([[1e4, -1e4]]), 1.0).tolist()
     [[1.0, 0.0]]
     """
-    probs = logits - logits.amax(dim=1, keepdim=True)
-    if isinstance(temperature, Tensor):
-        probs /= temperature.to(probs.dtype).reshape(-1, 1)
-    else:
-        probs /= temperature
-    probs.exp_()
-    probs /= probs.sum(dim=1, keepdim=True)
-    return probs
+    n, k = logits.shape
+    each = torch.as_tensor(temperature, dtype=torch.float64).reshape(-1).expand(n)
+    result = torch.empty_like(logits)
+
+    def fill(rows: slice, kernels: Any) -> None:
+        if kernels is not None:
+            kernels.softmax_into(logits[rows].numpy(), each[rows].numpy(), result[rows].numpy())
+            return
+        probs = torch.sub(logits[rows], logits[rows].amax(dim=1, keepdim=True), out=result[rows])
+        probs /= each[rows].to(probs.dtype)[:, None]
+        probs.exp_()
+        probs /= probs.sum(dim=1, keepdim=True)
+
+    for _ in blockwise(fill, n, k):
+        pass
+    return result
 
 
 def confidence(logits: Tensor, temperature: Tensor | float = 1.0) -> Tensor:
@@ -69,11 +122,20 @@ def confidence(logits: Tensor, temperature: Tensor | float = 1.0) -> Tensor:
     """
     n, k = logits.shape
     result = torch.empty(n, dtype=torch.float64)
-    for rows in row_blocks(n, k):
-        gaps = top_gaps(logits[rows])
-        gaps /= temperature[rows, None] if isinstance(temperature, Tensor) else temperature
-        result[rows] = gaps.exp_().sum(dim=1).reciprocal_()
-    return result
+
+    def fill(rows: slice, kernels: Any) -> None:
+        each = temperature[rows] if isinstance(temperature, Tensor) else temperature
+        if kernels is not None:
+            factor = torch.as_tensor(1.0 / each, dtype=torch.float64)
+            result[rows] = moments(logits[rows], factor.expand(len(result[rows])), kernels)[0]
+        else:
+            gaps = top_gaps(logits[rows])
+            gaps /= each[:, None] if isinstance(each, Tensor) else each
+            result[rows] = gaps.exp_().sum(dim=1)
+
+    for _ in blockwise(fill, n, k):
+        pass
+    return result.reciprocal_()
 
 
 def top_gaps(logits: Tensor) -> Tensor:
@@ -209,8 +271,17 @@ def _gaps(logits: Tensor) -> tuple[Floats, Floats, Floats]:
     n, k = logits.shape
     best = torch.full((k,), -torch.inf, dtype=torch.float64)
     mean, largest = torch.empty(n, dtype=torch.float64), torch.empty(n, dtype=torch.float64)
-    for rows in row_blocks(n, k):
+
+    def look(rows: slice, kernels: Any) -> Tensor:
+        if kernels is not None:
+            nearest = np.full(k, -np.inf)
+            out = mean[rows].numpy(), largest[rows].numpy()
+            kernels.gaps(logits[rows].numpy(), nearest, *out)
+            return torch.from_numpy(nearest)
         gaps = top_gaps(logits[rows])
-        best = torch.maximum(best, gaps.amax(dim=0))
         mean[rows], largest[rows] = -gaps.mean(dim=1), -gaps.amin(dim=1)
+        return gaps.amax(dim=0)
+
+    for nearest in blockwise(look, n, k):
+        best = torch.maximum(best, nearest)
     return best.numpy(), mean.numpy(), largest.numpy()

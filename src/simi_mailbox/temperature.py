@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,10 +18,10 @@ from torch import Tensor
 
 from simi_mailbox._arrays import Bools, Floats
 from simi_mailbox.exceptions import SolverError
-from simi_mailbox.softmax import confidence, row_blocks, scaled_softmax, top_gaps
+from simi_mailbox.softmax import blockwise, confidence, moments, row_blocks, scaled_softmax
 
-Function = Callable[[Floats], tuple[Floats, Floats]]
-"""θ per group -> (value, slope) per group."""
+Function = Callable[[Floats, Bools], tuple[Floats, Floats]]
+"""θ per group, and which groups matter -> (value, slope) per group."""
 
 COLDEST, HOTTEST = 1e-3, 1e2
 """Temperatures lie between these multiples of the logits' own scale (see `theta_bounds`)."""
@@ -28,12 +29,16 @@ GRID = 17
 MAX_PASSES = 200
 STEP_TOLERANCE = 1e-11
 VALUE_TOLERANCE = 1e-15
+NEAR_PASSES = 6
+NEAR_TOLERANCE = 1e-5
+"""A third-order step below this leaves an error of about its cube: no further look is needed."""
 
 __all__ = [
     "ConfidenceCurve",
     "CrossEntropy",
     "Solution",
     "confidence",
+    "confidence_sums",
     "fit_confidence",
     "fit_cross_entropy",
     "fit_paper_loss",
@@ -64,11 +69,8 @@ def theta_bounds(logits: Tensor) -> tuple[float, float]:
     the probabilities of calibrating z. At the cold end probabilities are 0 or 1 to rounding, at the
     hot end they are uniform to a hundredth.
     """
-    total = 0.0
     n, k = logits.shape
-    for rows in row_blocks(n, k):
-        total -= float(top_gaps(logits[rows]).mean(dim=1).sum())
-    gap = total / n
+    gap = float(logits.amax(dim=1).double().sum() - logits.sum(dtype=torch.float64) / k) / n
     unit = gap if gap > 1e-30 else 1.0
     return -float(np.log(HOTTEST * unit)), -float(np.log(COLDEST * unit))
 
@@ -86,23 +88,48 @@ class ConfidenceCurve:
         self.scale = scale
         self.counts: Floats = torch.bincount(groups, minlength=n_groups).double().numpy()
 
-    def __call__(self, theta: Floats) -> tuple[Floats, Floats, Floats]:
-        """Mean confidence, first and second derivative by θ; zero for groups without node."""
+    def __call__(self, theta: Floats, wanted: Bools | None = None) -> tuple[Floats, Floats, Floats]:
+        """Mean confidence, first and second derivative by θ; zero for groups without node.
+
+        Groups that are not ``wanted`` are passed over, and get zeros too.
+        """
         beta = torch.from_numpy(np.exp(theta))
+        rows = _members(self.groups, wanted)
+
+        def look(block: slice, kernels: Any) -> Tensor:
+            some = block if rows is None else rows[block]
+            scale = None if self.scale is None else self.scale[some]
+            group = self.groups[some]
+            return confidence_sums(self.logits[some], group, beta, scale, kernels=kernels)
+
         sums = torch.zeros(3, self.n_groups, dtype=torch.float64)
-        for rows in row_blocks(*self.logits.shape):
-            group = self.groups[rows]
-            factor = beta[group] if self.scale is None else beta[group] * self.scale[rows]
-            # c = 1/s0 with s0 = Σ_k exp(x_k) and x = β (z − max z); d x / d θ = x
-            x = top_gaps(self.logits[rows]).mul_(factor[:, None])
-            e = x.exp()
-            top = e.sum(dim=1).reciprocal_()
-            m1 = e.mul_(x).sum(dim=1).mul_(top)
-            m2 = e.mul_(x).sum(dim=1).mul_(top)
-            parts = torch.stack([top, -m1 * top, (2 * m1 * m1 - m1 - m2) * top])
-            sums.index_add_(1, group, parts)
+        count = len(self.groups) if rows is None else len(rows)
+        for part in blockwise(look, count, self.logits.shape[1]):
+            sums += part
         value, d1, d2 = sums.numpy() / np.maximum(self.counts, 1.0)
         return value, d1, d2
+
+
+def confidence_sums(
+    logits: Tensor, groups: Tensor, beta: Tensor, scale: Tensor | None = None, kernels: Any = None
+) -> Tensor:
+    """Sums of confidence and its first two derivatives by θ over the nodes of every group, [3, n].
+
+    ``beta`` is exp(θ) of the groups; ``scale`` multiplies the logits of every node besides it.
+    """
+    factor = beta[groups] if scale is None else beta[groups] * scale
+    # c = 1/s0 with s0 = Σ_k exp(x_k) and x = β (z − max z); d x / d θ = x
+    s0, m1, m2 = moments(logits, factor, kernels)
+    top = s0.reciprocal_()
+    parts = torch.stack([top, -m1 * top, (2 * m1 * m1 - m1 - m2) * top])
+    return torch.zeros(3, len(beta), dtype=torch.float64).index_add_(1, groups, parts)
+
+
+def _members(groups: Tensor, wanted: Bools | None) -> Tensor | None:
+    """Nodes of the wanted groups; None if it is all of them."""
+    if wanted is None or wanted.all():
+        return None
+    return torch.from_numpy(wanted)[groups].nonzero().flatten()
 
 
 class CrossEntropy:
@@ -115,18 +142,17 @@ class CrossEntropy:
     def __init__(self, logits: Tensor, y: Tensor, groups: Tensor, n_groups: int) -> None:
         self.logits, self.y, self.groups, self.n_groups = logits, y, groups, n_groups
 
-    def __call__(self, theta: Floats) -> tuple[Floats, Floats, Floats]:
-        """Value, first and second derivative by θ."""
+    def __call__(self, theta: Floats, wanted: Bools | None = None) -> tuple[Floats, Floats, Floats]:
+        """Value, first and second derivative by θ; zeros for groups that are not ``wanted``."""
         beta = torch.from_numpy(np.exp(theta))
+        rows = _members(self.groups, wanted)
         sums = torch.zeros(3, self.n_groups, dtype=torch.float64)
-        for rows in row_blocks(*self.logits.shape):
-            group = self.groups[rows]
-            x = top_gaps(self.logits[rows]).mul_(beta[group, None])
-            target = x.gather(1, self.y[rows, None]).squeeze(1)
-            e = x.exp()
-            s0 = e.sum(dim=1)
-            m1 = e.mul_(x).sum(dim=1) / s0
-            m2 = e.mul_(x).sum(dim=1) / s0
+        for block in row_blocks(len(self.y) if rows is None else len(rows), self.logits.shape[1]):
+            some = block if rows is None else rows[block]
+            group, z = self.groups[some], self.logits[some]
+            s0, m1, m2 = moments(z, beta[group])
+            own = z.gather(1, self.y[some, None]).squeeze(1).double() - z.amax(dim=1)
+            target = own.mul_(beta[group])
             first = m1 - target
             sums.index_add_(1, group, torch.stack([s0.log() - target, first, first + m2 - m1 * m1]))
         value, d1, d2 = sums.numpy() / max(len(self.y), 1)
@@ -150,7 +176,7 @@ def fit_cross_entropy(
     """
     ce = CrossEntropy(logits, y, groups, n_groups)
 
-    theta, at_bound = _root(lambda theta: ce(theta)[1:], bounds, n_groups)
+    theta, at_bound = _root(lambda *at: ce(*at)[1:], bounds, n_groups)
     return Solution(np.exp(-theta), at_bound)
 
 
@@ -190,9 +216,15 @@ def group_temperatures(logits: Tensor, y: Tensor, groups: Tensor, n_groups: int)
 
 
 def fit_confidence(
-    curve: ConfidenceCurve, target: Floats, bounds: tuple[float, float], start: Floats | None = None
+    curve: ConfidenceCurve,
+    target: Floats,
+    bounds: tuple[float, float],
+    start: Floats | None = None,
+    at_start: tuple[Floats, Floats, Floats] | None = None,
 ) -> Solution:
     """Find the temperatures at which every group's mean confidence meets its target.
+
+    ``start`` is where to look first, ``at_start`` what the curve says there, if that is known.
 
     Examples
     --------
@@ -201,9 +233,14 @@ def fit_confidence(
     >>> curve(solution.theta)[0].round(9)
     array([0.9])
     """
-
-    theta, at_bound = _root(_excess(curve, target), bounds, curve.n_groups, start)
-    return Solution(np.exp(-theta), at_bound)
+    n = curve.n_groups
+    near, found = np.zeros(n), np.zeros(n, dtype=bool)
+    if start is not None:
+        near, found = _near_root(curve, target, bounds, start, at_start)
+    if found.all():
+        return Solution(np.exp(-near), ~found)
+    theta, at_bound = _root(_excess(curve, target), bounds, n, start, ~found)
+    return Solution(np.exp(-np.where(found, near, theta)), at_bound)
 
 
 def fit_paper_loss(
@@ -223,9 +260,9 @@ def fit_paper_loss(
     known = ~np.isnan(accuracy)
     goal = np.where(known, accuracy, 0.0)
 
-    def loss(theta: Floats) -> tuple[Floats, Floats, Floats]:
-        value, d1, d2 = curve(theta)
-        ce_value, ce_d1, ce_d2 = ce(theta)
+    def loss(theta: Floats, wanted: Bools | None = None) -> tuple[Floats, Floats, Floats]:
+        value, d1, d2 = curve(theta, wanted)
+        ce_value, ce_d1, ce_d2 = ce(theta, wanted)
         gap = value - goal
         return (
             ce_value + penalty * gap**2,
@@ -236,7 +273,7 @@ def fit_paper_loss(
     n = curve.n_groups
     ends = np.stack(
         [
-            _root(lambda theta: ce(theta)[1:], bounds, n)[0],
+            _root(lambda *at: ce(*at)[1:], bounds, n)[0],
             _root(_excess(curve, goal), bounds, n)[0],
         ]
     )
@@ -252,7 +289,7 @@ def fit_paper_loss(
         cell = np.where((order & turns).any(axis=0), (order & turns).argmax(axis=0), -1)
         low = np.where(cell >= 0, grid[cell, np.arange(n)], theta)
         high = np.where(cell >= 0, grid[np.minimum(cell + 1, GRID - 1), np.arange(n)], theta)
-        found, _ = _root(lambda theta: loss(theta)[1:], (low, high), n)
+        found, _ = _root(lambda *at: loss(*at)[1:], (low, high), n)
         at_found = loss(found)[0]
         better = at_found < lowest
         theta, lowest = np.where(better, found, theta), np.where(better, at_found, lowest)
@@ -261,11 +298,43 @@ def fit_paper_loss(
 
 
 def _excess(curve: ConfidenceCurve, target: Floats) -> Function:
-    def excess(theta: Floats) -> tuple[Floats, Floats]:
-        value, slope, _ = curve(theta)
+    def excess(theta: Floats, wanted: Bools) -> tuple[Floats, Floats]:
+        value, slope, _ = curve(theta, wanted)
         return value - target, slope
 
     return excess
+
+
+def _near_root(
+    curve: ConfidenceCurve,
+    target: Floats,
+    bounds: tuple[float, float],
+    start: Floats,
+    at_start: tuple[Floats, Floats, Floats] | None,
+) -> tuple[Floats, Bools]:
+    """Roots that a few third-order (Halley) steps from ``start`` reach, and which were reached.
+
+    A look at all nodes is what time goes into: three looks do here what bracketing does in ten.
+    Whatever behaves oddly, or leaves the bounds, is left to `_root`.
+    """
+    theta, sought = start.copy(), np.ones(curve.n_groups, dtype=bool)
+    found, before = ~sought, np.full(curve.n_groups, np.inf)
+    value, d1, d2 = curve(theta) if at_start is None else at_start
+    for _ in range(NEAR_PASSES):
+        gap = value - target
+        with np.errstate(all="ignore"):
+            step = -gap / (d1 - gap * d2 / (2.0 * d1))
+        following = theta + step
+        sought &= (d1 > 0) & (np.abs(step) <= 1.0) & (np.abs(gap) < before)
+        sought &= (following > bounds[0]) & (following < bounds[1])
+        theta = np.where(sought, following, theta)
+        done = sought & (np.abs(step) <= NEAR_TOLERANCE)
+        found, sought = found | done, sought & ~done
+        if not sought.any():
+            break
+        before = np.abs(gap) / 2.0
+        value, d1, d2 = curve(theta, sought)
+    return theta, found
 
 
 def _root(
@@ -273,20 +342,23 @@ def _root(
     bounds: tuple[float | Floats, float | Floats],
     n: int,
     start: Floats | None = None,
+    wanted: Bools | None = None,
 ) -> tuple[Floats, Bools]:
     """Roots of ``n`` functions that rise through zero, by Newton's method inside a bracket.
 
     A function without a sign change ends at the bound where it is nearest to zero; one that is zero
     at both ends has no preference and gets θ = 0, that is T = 1, or the middle if that is outside.
+    Functions that are not ``wanted``, or have settled, are not called again.
     """
+    wanted = np.ones(n, dtype=bool) if wanted is None else wanted
     low = np.broadcast_to(np.asarray(bounds[0], dtype=np.float64), (n,)).copy()
     high = np.broadcast_to(np.asarray(bounds[1], dtype=np.float64), (n,)).copy()
-    f_low, f_high = function(low)[0], function(high)[0]
+    f_low, f_high = function(low, wanted)[0], function(high, wanted)[0]
     _must_be_finite(f_low, f_high)
     flat = (f_low == 0) & (f_high == 0)
-    at_bound = ~flat & ((f_low >= 0) | (f_high <= 0))
+    at_bound = wanted & ~flat & ((f_low >= 0) | (f_high <= 0))
     neutral = np.where((low <= 0) & (high >= 0), 0.0, (low + high) / 2)
-    settled = flat | at_bound
+    settled = flat | at_bound | ~wanted
     theta = np.where(settled, np.where(f_low >= 0, low, high), neutral)
     theta = np.where(flat, neutral, theta)
     if start is not None:
@@ -294,7 +366,7 @@ def _root(
     for _ in range(MAX_PASSES):
         if settled.all():
             return theta, at_bound
-        value, slope = function(theta)
+        value, slope = function(theta, ~settled)
         _must_be_finite(value)
         high = np.where(~settled & (value > 0), theta, high)
         low = np.where(~settled & (value <= 0), theta, low)

@@ -194,11 +194,13 @@ class SimiMailbox(GroupedTemperatures):
         scale = None if prior is None else baseline.scale(data.neighbourhoods)
         curve = ConfidenceCurve(data.logits, torch.from_numpy(self.groups_), n_groups, scale)
         theta = np.full(n_groups, -np.log(baseline.temperature))
-        mean = curve(theta)[0]
+        at_start = curve(theta)
+        mean = at_start[0]
         shift = self._shift(data, baseline, mean, group, prior)
         self.prior_means_, self.prior_strength_ = shift.means, shift.strength
         target = bounded_target(mean, shift.value / (1.0 - baseline.blind), data.num_classes)
-        solution = fit_confidence(curve, target, theta_bounds(data.logits), start=theta)
+        bounds = theta_bounds(data.logits)
+        solution = fit_confidence(curve, target, bounds, start=theta, at_start=at_start)
         self.temperatures_, self.at_bound_ = solution.temperatures, solution.at_bound
 
     @property

@@ -1,0 +1,203 @@
+"""The inner loops, compiled by Numba: what PyTorch does in several passes, in one.
+
+The functions of `simi_mailbox.mailbox` and `simi_mailbox.softmax` are the reference; these give
+the same to rounding. All sums are in float64, so that the order of neighbours, blocks or threads
+shows in the last digit at most. Imported by `simi_mailbox.fast.kernels` only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from llvmlite import ir
+from numba import extending, types
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+AHEAD = 8
+"""Neighbours whose logits are on their way while one is multiplied."""
+BUFFER = 256
+LOWEST = -708.0
+"""exp of less is not a normal number."""
+LOG2_E = 1.4426950408889634
+LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+
+# Sums may be taken in any order; not-a-number and infinity keep their meaning.
+LOOSE = {"reassoc", "contract", "arcp", "nsz"}
+
+
+_intrinsic: Any = extending.intrinsic  # numba's own type for it is that of the code it makes
+
+
+def _compile(**options: Any) -> Callable[[Function], Function]:
+    def compile_(function: Function) -> Function:
+        try:
+            compiled: Function = numba.njit(cache=True, nogil=True, **options)(function)
+        except RuntimeError:  # no folder to keep the machine code in
+            compiled = numba.njit(nogil=True, **options)(function)
+        return compiled
+
+    return compile_
+
+
+@_intrinsic  # type: ignore[untyped-decorator]
+def _as_float(context: Any, bits: Any) -> Any:
+    """The float64 with these bits."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.DoubleType())
+
+    return types.float64(types.int64), generate
+
+
+@_intrinsic  # type: ignore[untyped-decorator]
+def _fetch(context: Any, address: Any) -> Any:
+    """Ask for the cache line at an address, without waiting for it."""
+
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        pointer, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, word, word, word])
+        module = builder.module
+        name = "llvm.prefetch.p0"
+        function = module.globals.get(name) or ir.Function(module, kind, name)
+        where = builder.inttoptr(arguments[0], pointer)
+        builder.call(function, [where, word(0), word(3), word(1)])  # read, keep, data
+        return context.get_dummy_value()
+
+    return types.void(types.intp), generate
+
+
+@_compile(inline="always", fastmath={"contract"})
+def _exp(x: float) -> float:
+    """exp(x) for −708 ≤ x ≤ 708, to the last digit; unlike the library's it can be vectorised."""
+    k = math.floor(x * LOG2_E + 0.5)
+    r = (x - k * LN2_HIGH) - k * LN2_LOW
+    p = 1.0 / 479001600.0
+    p = p * r + 1.0 / 39916800.0
+    p = p * r + 1.0 / 3628800.0
+    p = p * r + 1.0 / 362880.0
+    p = p * r + 1.0 / 40320.0
+    p = p * r + 1.0 / 5040.0
+    p = p * r + 1.0 / 720.0
+    p = p * r + 1.0 / 120.0
+    p = p * r + 1.0 / 24.0
+    p = p * r + 1.0 / 6.0
+    p = p * r + 0.5
+    p = p * r + 1.0
+    p = p * r + 1.0
+    return p * _as_float(np.int64(np.int32(k) + np.int32(1023)) << np.int64(52))  # type: ignore[no-any-return]
+
+
+@_compile(fastmath=LOOSE)
+def add_similarities(
+    rows: tuple[int, int],
+    indptr: npt.NDArray[Any],
+    indices: npt.NDArray[Any],
+    left: npt.NDArray[Any],
+    right: npt.NDArray[Any],
+    onto_rows: npt.NDArray[np.float64],
+    onto_columns: npt.NDArray[np.float64],
+    upper: bool,
+    both: bool,
+) -> None:
+    """Add sigmoid(left_i · right_j) of the entries (i, j) of some rows to the sums of i and j.
+
+    With ``upper`` only entries with j > i count; without ``both`` only rows are added to.
+    """
+    classes = left.shape[1]
+    line = 64 // right.itemsize
+    last = indices.shape[0] - 1
+    values = np.empty(BUFFER)
+    for i in range(rows[0], rows[1]):
+        first, stop = indptr[i], indptr[i + 1]
+        if upper:
+            first += np.searchsorted(indices[first:stop], i, side="right")
+        total = 0.0
+        for start in range(first, stop, BUFFER):
+            count = min(BUFFER, stop - start)
+            for q in range(count):
+                ahead = indices[min(start + q + AHEAD, last)]
+                for c in range(0, classes, line):
+                    _fetch(right[ahead, c:].ctypes.data)
+                j = indices[start + q]
+                product = 0.0
+                for c in range(classes):
+                    product += np.float64(left[i, c]) * np.float64(right[j, c])
+                values[q] = product
+            for q in range(count):
+                values[q] = 1.0 / (1.0 + _exp(min(max(-values[q], LOWEST), -LOWEST)))
+            for q in range(count):
+                total += values[q]
+            if both:
+                for q in range(count):
+                    onto_columns[indices[start + q]] += values[q]
+        onto_rows[i] += total
+
+
+@_compile(fastmath=LOOSE)
+def moments(
+    logits: npt.NDArray[Any], factor: npt.NDArray[np.float64], out: npt.NDArray[np.float64]
+) -> None:
+    """Σ exp(x), and the means of x and x² under softmax(x), where x = factor · (z − max z)."""
+    n, classes = logits.shape
+    for i in range(n):
+        top = logits[i, 0]
+        for c in range(1, classes):
+            top = max(top, logits[i, c])
+        s0, s1, s2 = 0.0, 0.0, 0.0
+        for c in range(classes):
+            x = (np.float64(logits[i, c]) - np.float64(top)) * factor[i]
+            e = _exp(max(x, LOWEST))
+            s0 += e
+            s1 += e * x
+            s2 += e * x * x
+        out[0, i], out[1, i], out[2, i] = s0, s1 / s0, s2 / s0
+
+
+@_compile(fastmath=LOOSE)
+def gaps(
+    logits: npt.NDArray[Any],
+    best: npt.NDArray[np.float64],
+    mean: npt.NDArray[np.float64],
+    largest: npt.NDArray[np.float64],
+) -> None:
+    """Per class the least distance to the top; per node the mean and the largest distance."""
+    n, classes = logits.shape
+    for i in range(n):
+        top, bottom, total = logits[i, 0], logits[i, 0], 0.0
+        for c in range(classes):
+            top, bottom = max(top, logits[i, c]), min(bottom, logits[i, c])
+            total += np.float64(logits[i, c])
+        mean[i] = np.float64(top) - total / classes
+        largest[i] = np.float64(top) - np.float64(bottom)
+        for c in range(classes):
+            best[c] = max(best[c], np.float64(logits[i, c]) - np.float64(top))
+
+
+@_compile(fastmath=LOOSE)
+def softmax_into(
+    logits: npt.NDArray[Any],
+    temperature: npt.NDArray[np.float64],
+    out: npt.NDArray[Any],
+) -> None:
+    """softmax(z / T)."""
+    n, classes = logits.shape
+    exps = np.empty(classes)
+    for i in range(n):
+        top = logits[i, 0]
+        for c in range(1, classes):
+            top = max(top, logits[i, c])
+        factor = 1.0 / temperature[i]
+        total = 0.0
+        for c in range(classes):
+            x = (np.float64(logits[i, c]) - np.float64(top)) * factor
+            exps[c] = _exp(max(x, LOWEST))
+            total += exps[c]
+        share = 1.0 / total
+        for c in range(classes):
+            out[i, c] = exps[c] * share
