@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -256,3 +257,28 @@ def test_probabilities_are_calibrated_when_they_are_called_so(folder, problem, e
     np.testing.assert_array_equal(np.load("after.npy"), cal.predict_proba(probs, graph=edges))
     again = run("evaluate", "before.csv", "--labels", "labels.csv", "--json")
     assert json.loads(again.output)["nodes"] == 300
+
+
+def test_a_method_of_ones_own_is_taken_by_every_command(folder, expected):
+    (folder / "halved.py").write_text(
+        "from simi_mailbox.calibrators import TemperatureScaling\n\n\n"
+        "class Halved(TemperatureScaling):\n"
+        '    """Half the temperature."""\n\n'
+        '    name = "halved"\n'
+    )
+    plugin = ("--plugin", "halved:Halved")
+    try:
+        rows = json.loads(run("methods", *plugin, "--json").output)["methods"]
+        assert "halved" in {row["name"] for row in rows}
+        run("fit", "logits.csv", *FILES, *plugin, "--method", "halved", "--out", "c.safetensors")
+        run("apply", "c.safetensors", "logits.csv", *plugin, "--out", "p.npy")
+        methods = ("--methods", "halved,temperature")
+        found = json.loads(run("compare", "logits.csv", *FILES, *plugin, *methods, "--json").output)
+    finally:
+        calibrators.registry.forget("halved")
+        sys.modules.pop("halved", None)
+        sys.path.remove(str(folder))
+    first, second = found["methods"]
+    assert first["nll"] == second["nll"]
+    unknown = run("fit", "logits.csv", *FILES, "--method", "halved", code=2)
+    assert "unknown method 'halved'" in unknown.stderr

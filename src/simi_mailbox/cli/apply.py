@@ -9,6 +9,7 @@ import click
 
 from simi_mailbox.cli import own_files as own
 from simi_mailbox.cli.outputs import check_file
+from simi_mailbox.cli.plugins import plugin_option
 
 
 @click.command(epilog=own.FILES_EPILOG)
@@ -16,6 +17,7 @@ from simi_mailbox.cli.outputs import check_file
 @click.argument("logits", type=own.ExistingFile())
 @own.file_options("edges", "features", "ids", "classes")
 @own.input_option(default=None)
+@plugin_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

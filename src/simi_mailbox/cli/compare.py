@@ -12,6 +12,7 @@ import click
 
 from simi_mailbox.cli import own_files as own
 from simi_mailbox.cli.fit import PARTS
+from simi_mailbox.cli.plugins import plugin_option
 
 if TYPE_CHECKING:
     from simi_mailbox.node_files import Problem
@@ -25,6 +26,7 @@ _MARKS = {"best": " *", "tied": " =", "": "  "}
 @click.argument("logits", type=own.ExistingFile())
 @own.file_options(*PARTS, "test")
 @own.input_option()
+@plugin_option
 @click.option(
     "--methods",
     type=own.MethodName(several=True),

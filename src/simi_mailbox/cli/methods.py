@@ -8,11 +8,13 @@ from typing import Any
 import click
 
 from simi_mailbox.cli import own_files as own
+from simi_mailbox.cli.plugins import plugin_option
 
 _OPTIONS = {"graph": "--edges", "features": "--features", "forward": "the model (Python only)"}
 
 
 @click.command()
+@plugin_option
 @own.json_option
 def methods(as_json: bool) -> None:
     """List all calibrators: what each needs besides logits and labels, and what it keeps."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from simi_mailbox.cli.plugins import plugin_option
 from simi_mailbox.exceptions import CalibrationWarning
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def method_options(function: F) -> F:
         default="simi-mailbox",
         show_default=True,
         help="The calibrator: see simi-mailbox methods.",
-    )(function)
+    )(plugin_option(function))
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")

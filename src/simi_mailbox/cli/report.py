@@ -9,6 +9,7 @@ import click
 
 from simi_mailbox.cli import own_files as own
 from simi_mailbox.cli.outputs import check_file
+from simi_mailbox.cli.plugins import plugin_option
 
 _PARTS = ("edges", "labels", "calibration", "test", "train", "ids", "classes")
 
@@ -16,6 +17,7 @@ _PARTS = ("edges", "labels", "calibration", "test", "train", "ids", "classes")
 @click.command(epilog=own.FILES_EPILOG)
 @click.argument("source", metavar="LOGITS", type=own.ExistingFile())
 @own.file_options(*_PARTS)
+@plugin_option
 @click.option(
     "--methods",
     default="temperature,simi-mailbox",
