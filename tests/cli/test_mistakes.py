@@ -55,6 +55,7 @@ def template(tmp_path_factory):
     p = np.exp(z) / np.exp(z).sum(1, keepdims=True)
     rows = [",".join([f"n{i}", *map(str, p[i])]) for i in range(N)]
     (path / "probs.csv").write_text("\n".join(["id,a,b,c", *rows]))
+    (path / "written.csv").write_text("id,predicted,confidence,p_a,p_b\nn1,a,0.7,0.7,0.3\n")
     graph = np.stack([np.arange(N - 1), np.arange(1, N)])
     for name in ("temperature", "simi-mailbox"):
         calibrator = calibrators.get(name)().fit(z, y, graph=graph, mask=np.arange(30))
@@ -122,14 +123,20 @@ CASES = [
     ("calibrate logits.csv --labels labels.csv --calibration twice.csv", 1, "'n1' twice"),
     ("calibrate logits.csv --labels some.csv --calibration val.csv", 1, "take them out of --calib"),
     ("calibrate logits.csv --labels labels.csv --classes some.csv", 1, "2 names of classes for"),
-    (f"calibrate logits.csv {GOOD} --train test.csv", 1, "insist with allow_training_nodes=True"),
+    (
+        f"calibrate logits.csv {GOOD} --train test.csv",
+        1,
+        "(the first is n20): a model looks better",
+    ),
+    (f"compare logits.csv {GOOD} --train test.csv", 1, "both in --calibration and in --train"),
     (f"calibrate logits.csv {GOOD} --input probabilities", 1, "probabilities are none"),
     (
         "calibrate probs.csv --labels labels.csv --calibration val.csv --edges edges.csv",
         1,
-        "say in",
+        "say --i",
     ),
-    ("report probs.csv --labels labels.csv", 1, "these are probabilities"),
+    ("report probs.csv --labels labels.csv", 1, "probabilities; pass the logits, or say --input"),
+    ("calibrate written.csv --labels labels.csv", 1, "say --input probabilities"),
     (
         "report logits.csv --labels labels.csv --calibration val.csv --train test.csv",
         1,

@@ -239,7 +239,7 @@ def test_the_shell_completes_commands_options_and_methods(words, expected):
 
 def test_training_nodes_calibrate_only_if_one_insists(folder):
     arguments = ("calibrate", "logits.csv", *FILES, "--train", "val.csv", "--out", "p.npy")
-    assert "mask and train_mask have 150 nodes in common" in run(*arguments, code=1).stderr
+    assert "150 nodes are both in --calibration and in --train" in run(*arguments, code=1).stderr
     run(*arguments, "--allow-training-nodes")
     assert np.load("p.npy").shape == (N, 3)
 
@@ -282,3 +282,28 @@ def test_a_method_of_ones_own_is_taken_by_every_command(folder, expected):
     assert first["nll"] == second["nll"]
     unknown = run("fit", "logits.csv", *FILES, "--method", "halved", code=2)
     assert "unknown method 'halved'" in unknown.stderr
+
+
+def test_compare_tells_a_methods_warnings_once_and_by_its_name(folder):
+    arguments = ("compare", "logits.csv", *FILES, "--methods", "temperature,simi-mailbox-paper")
+    result = run(*arguments, "--json")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Warning: simi-mailbox-paper: ")
+    assert "have their temperature on a bound" in line
+    assert json.loads(result.stdout)["warnings"] == [line.removeprefix("Warning: ")]
+
+
+def test_nodes_that_look_trained_on_are_warned_of_in_words_of_options(folder, problem):
+    logits = np.array(problem.logits, dtype=np.float64)
+    logits[np.arange(100), problem.y[:100]] += 4.0
+    np.savez("b.npz", logits=logits, y=problem.y, val=np.arange(100))
+    result = run("calibrate", "b.npz", "--method", "temperature", "--out", "p.npy")
+    assert "look as if the model was trained on them" in result.stderr
+    assert "or name those it has in --train" in result.stderr
+
+
+def test_a_report_of_probabilities(folder):
+    run("calibrate", "logits.csv", *FILES, "--out", "p.csv")
+    arguments = ("report", "p.csv", "--input", "probabilities", "--labels", "labels.csv")
+    run(*arguments, "--methods", "uncalibrated", "--out", "r.html")
+    assert "<title>p</title>" in (folder / "r.html").read_text("utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import click
 from simi_mailbox.cli import own_files as own
 from simi_mailbox.cli.fit import PARTS
 from simi_mailbox.cli.plugins import plugin_option
+from simi_mailbox.exceptions import CalibrationWarning
 
 if TYPE_CHECKING:
     from simi_mailbox.node_files import Problem
@@ -59,25 +61,22 @@ def compare(
     With --test, every method is fitted on the calibration nodes and judged on the test nodes.
     Without it, by cross-fitting: each calibration node is judged by a fit that did not see it.
     """
-    import numpy as np
-
     with own.complaints() as told:
         problem = own.read(logits, files, kind)
         rows = own.calibration_nodes(problem)
         test = problem.labelled("test") if "test" in problem.sets else None
         if test is not None:
-            shared = np.intersect1d(rows, test)
-            if shared.size:
-                raise ValueError(
-                    f"{shared.size} nodes are both in --calibration and in --test (the first is "
-                    f"{problem.nodes.shown()[shared[0]]}): take them out of one of the two"
-                )
+            why = "what was fitted on them looks better than it is; take them out of one"
+            own.refuse_shared(problem, {"calibration": rows, "test": test}, why)
         chosen, missing = _chosen(methods, problem)
         with _progress(len(chosen) * (1 if test is not None else folds)) as advance:
-            probs = {
-                name: _judged(name, problem, rows, test, kind, folds, seed, advance)
-                for name in chosen
-            }
+            probs = {}
+            for name in chosen:
+                with own.heard() as warned:
+                    probs[name] = _judged(name, problem, rows, test, kind, folds, seed, advance)
+                if warned:  # once for all folds
+                    more = f" (and {len(warned) - 1} more like it)" if len(warned) > 1 else ""
+                    warnings.warn(f"{name}: {warned[0]}{more}", CalibrationWarning, stacklevel=1)
     from simi_mailbox.crossfit import standings
     from simi_mailbox.metrics import noise_floor
 

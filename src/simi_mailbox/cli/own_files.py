@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import json
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -214,12 +215,42 @@ def calibrator_of(method: str, settings: Sequence[str]) -> Calibrator:
 def missing_parts(needs: frozenset[str], problem: Problem) -> list[str]:
     """Options that a method needs and the problem lacks."""
     given = {"graph": problem.graph, "features": problem.features}
-    options = {"graph": "--edges FILE", "features": "--features FILE"}
-    return [options.get(part, part) for part in sorted(needs) if given.get(part) is None]
+    options = {
+        "graph": "--edges FILE",
+        "features": "--features FILE",
+        "forward": "the model itself (from Python)",
+    }
+    return [options[part] for part in sorted(needs) if given.get(part) is None]
 
 
-def calibration_nodes(problem: Problem) -> Any:
+def calibration_nodes(problem: Problem, *, insist: bool = False) -> Any:
     """Nodes to calibrate with: those named, or all with a label if that leaves others."""
+    rows = _calibration_nodes(problem)
+    if not insist:
+        refuse_shared(
+            problem,
+            {"calibration": rows, "train": problem.sets.get("train", [])},
+            "a model looks better than it is on nodes it was trained on; calibrate with others, or "
+            "insist with --allow-training-nodes",
+        )
+    return rows
+
+
+def refuse_shared(problem: Problem, sets: Mapping[str, Any], why: str) -> None:
+    """Raise if two sets have a node in common, and call it what the user calls it."""
+    import numpy as np
+
+    first, second = sets
+    both = np.intersect1d(sets[first], sets[second])
+    if both.size:
+        shown = problem.nodes.shown()[int(both[0])]
+        raise ValueError(
+            f"{both.size:,} nodes are both in --{first} and in --{second} (the first is {shown}): "
+            f"{why}"
+        )
+
+
+def _calibration_nodes(problem: Problem) -> Any:
     if problem.labels is None:
         raise ValueError("labels are missing: give --labels FILE")
     if "calibration" in problem.sets:
@@ -244,7 +275,7 @@ def fitted(
     calibrator: Calibrator, problem: Problem, *, kind: str, method: str, insist: bool
 ) -> Any:
     """Fit on the calibration nodes, and return them."""
-    rows = calibration_nodes(problem)
+    rows = calibration_nodes(problem, insist=insist)
     missing = missing_parts(calibrator.needs, problem)
     if missing:
         raise ValueError(f"{method} needs {' and '.join(missing)}")
@@ -338,16 +369,42 @@ def working(what: str) -> Iterator[None]:
 
 @contextmanager
 def complaints() -> Iterator[list[str]]:
-    """Warnings of calibrators, each told in one line when the work is done."""
+    """Warnings of calibrators, each told in one line; they and errors speak of options."""
+    told: list[str] = []
+    with heard() as caught:
+        try:
+            yield told
+        except (ValueError, TypeError) as error:
+            raise click.ClickException(" ".join(in_options(str(error)).split())) from error
+    for message in dict.fromkeys(caught):
+        told.append(message)
+        click.echo(f"Warning: {message}", err=True)
+
+
+@contextmanager
+def heard() -> Iterator[list[str]]:
+    """What calibrators warn of, in the words of the command line."""
     told: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CalibrationWarning)
         yield told
-    for warning in caught:
-        message = " ".join(str(warning.message).split())
-        if issubclass(warning.category, CalibrationWarning) and message not in told:
-            told.append(message)
-            click.echo(f"Warning: {message}", err=True)
+    told += [
+        " ".join(in_options(str(warning.message)).split())
+        for warning in caught
+        if issubclass(warning.category, CalibrationWarning)
+    ]
+
+
+def in_options(text: str) -> str:
+    """What Python calls its arguments, as the options are called.
+
+    Examples
+    --------
+    >>> in_options('say input="probabilities", or name them in train_mask')
+    'say --input probabilities, or name them in --train'
+    """
+    text = re.sub(r'\binput="([\w-]+)"', r"--input \1", text)
+    return text.replace("train_mask", "--train")
 
 
 def show_facts(facts: Mapping[str, Any]) -> None:

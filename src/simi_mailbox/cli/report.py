@@ -17,6 +17,7 @@ _PARTS = ("edges", "labels", "calibration", "test", "train", "ids", "classes")
 @click.command(epilog=own.FILES_EPILOG)
 @click.argument("source", metavar="LOGITS", type=own.ExistingFile())
 @own.file_options(*_PARTS)
+@own.input_option()
 @plugin_option
 @click.option(
     "--methods",
@@ -34,7 +35,7 @@ _PARTS = ("edges", "labels", "calibration", "test", "train", "ids", "classes")
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the intervals.")
 def report(
-    source: Path, methods: str, title: str | None, out: Path, seed: int, **files: Any
+    source: Path, kind: Any, methods: str, title: str | None, out: Path, seed: int, **files: Any
 ) -> None:
     """Write an HTML report: can this model be trusted, where not, and what calibration changes.
 
@@ -46,12 +47,13 @@ def report(
 
     check_file(out)
     try:
-        problem = own.read(source, files)
+        problem = own.read(source, files, kind)
+        from simi_mailbox.inputs import read_logits
         from simi_mailbox.report import write_report
 
         written = write_report(
             out,
-            logits=problem.values,
+            logits=read_logits(problem.values, kind),
             graph=problem.graph,
             y=problem.labels,
             calibration=problem.sets.get("calibration"),
@@ -63,5 +65,5 @@ def report(
             seed=seed,
         )
     except (ValueError, TypeError, OSError, SolverError) as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(own.in_options(str(error))) from error
     click.echo(f"wrote {written} ({written.stat().st_size / 1e6:.1f} MB)")

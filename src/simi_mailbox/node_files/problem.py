@@ -192,6 +192,11 @@ def _value_columns(
         and (name.lower() not in _NOT_VALUES or (table.measures(k) and name not in _WRITTEN))
     ]
     prefixed = [k for k in chosen if table.names[k].lower().startswith(_PREFIXES[kind])]
+    if kind == "logits" and not prefixed and set(_WRITTEN) <= set(table.names):
+        raise ValueError(
+            f"{table.path}: it holds probabilities as they are written here (columns p_…), not "
+            "logits: say --input probabilities"
+        )
     if prefixed and position is None and len(chosen) == len(prefixed) + 1:
         position = next(k for k in chosen if k not in prefixed)
     chosen = prefixed or chosen
