@@ -49,6 +49,22 @@ def test_the_promise_is_broken_no_more_often_than_was_said(sharp):
     assert broken > 0.02 * draws  # nor is it so careful that the test could not fail
 
 
+def test_errors_of_nodes_that_chose_the_model_count_more():
+    shares = []
+    for seed in range(20):
+        probs, y, _ = problem(np.random.default_rng(seed), 1000)
+        fresh, not_fresh, none = (
+            Accept(max_error=0.2, prior=given).fit(probs, y, mask=range(200), fresh=f)
+            for given, f in (("learned", True), ("learned", False), (None, False))
+        )
+        assert not_fresh.error_weight_ > 1.0 == fresh.error_weight_ == none.error_weight_
+        assert fresh.threshold_ == none.threshold_
+        assert not_fresh.labels_needed_ > fresh.labels_needed_
+        shares.append((not_fresh.expected_share_, fresh.expected_share_))
+    careful, plain = np.mean(shares, axis=0)
+    assert careful < plain - 0.02
+
+
 def test_most_of_what_could_be_accepted_is():
     rng = np.random.default_rng(1)
     shares = [fit(*problem(rng, 3000)[:2], 2000, max_error=0.15).expected_share_ for _ in range(20)]

@@ -93,3 +93,37 @@ def test_a_group_without_labels_has_no_threshold():
     scores = np.random.default_rng(0).random(50)
     assert overlapping_quantile(scores, members, np.array([True, True]), 0.9) == math.inf
     assert math.isfinite(overlapping_quantile(scores, members, np.array([True, False]), 0.9))
+
+
+@given(st.integers(0, 1000), levels, st.integers(2, 4))
+def test_weights_count_scores_several_times(seed, level, times):
+    rng = np.random.default_rng(seed)
+    scores, heavy = rng.random(80), rng.random(80) < 0.3
+    weights = np.where(heavy, float(times), 1.0)
+    found = conformal_quantile(scores, level, weights)
+    # The definition: the least score that this share of all weight, the new node's included, is at.
+    total = weights.sum() * 81 / 80
+    reached = np.array([weights[scores <= s].sum() for s in scores])
+    enough = scores[reached >= level * total - 1e-9]
+    assert found == (enough.min() if enough.size and rank(80, level) <= 80 else math.inf)
+
+
+@given(st.integers(0, 1000), levels)
+def test_equal_weights_change_nothing(seed, level):
+    scores = np.random.default_rng(seed).random(99)
+    weighted = conformal_quantile(scores, level, np.full(99, 1.7))
+    assert weighted == conformal_quantile(scores, level)
+    groups = np.arange(99) % 3
+    np.testing.assert_array_equal(
+        group_quantiles(scores, groups, 3, level, np.full(99, 0.4)),
+        group_quantiles(scores, groups, 3, level),
+    )
+
+
+@given(st.integers(0, 300))
+def test_weights_mean_the_same_in_the_linear_programme(seed):
+    rng = np.random.default_rng(seed)
+    scores, weights = rng.random(70), rng.uniform(0.5, 2.0, 70)
+    nobody = np.zeros((70, 1), bool)
+    found = overlapping_quantile(scores, nobody, np.array([False]), 0.9, weights)
+    assert found == pytest.approx(conformal_quantile(scores, 0.9, weights), abs=1e-9)

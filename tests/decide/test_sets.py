@@ -21,9 +21,11 @@ from simi_mailbox import (
     TemperatureScaling,
     audit,
     load,
+    prior,
 )
 from simi_mailbox.decide import APS, DAPS, LAC, RAPS, SNAPS, PredictionSets, load_rule
 from simi_mailbox.metrics import coverage, coverage_by_group
+from simi_mailbox.prior import Corpus, Setting
 from tests.decide import references as by_hand
 
 PROBLEM = by_hand.make_problem(0)
@@ -217,6 +219,60 @@ def test_every_group_is_covered(kind):
     assert found.max() < 0.93
     if kind != "class":  # what is promised to all is not kept for the difficult ones
         assert (plain[0] / seen[0]) < 0.86
+
+
+def prior_file(path, lucky):
+    """A prior that has seen this many calibration nodes that could not be wrong."""
+    numbers = {"luck": -2e-4, "luck_weight": 1e-4, "between": 1e-3, "variance": 0.1}
+    setting = Setting(
+        "a", "a", "gcn", 1, 50, 0.0, 0.0, -1.0, **numbers, lucky=lucky * 1e-3, lucky_weight=1e-3
+    )
+    prior.write(Corpus((setting,)), path)
+    return path
+
+
+def test_nodes_that_chose_the_model_promise_too_much_unless_it_is_said(tmp_path):
+    learned = prior_file(tmp_path / "prior.json", lucky=40)
+    rng, found = np.random.default_rng(3), {True: [], False: []}
+    for _ in range(150):
+        logits = rng.normal(size=(400, 4)) * 2
+        probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        y = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
+        y[:40] = probs[:40].argmax(axis=1)  # among the 150 calibration nodes, 40 are right by luck
+        for fresh, values in found.items():
+            rule = PredictionSets(score="lac", prior=learned)
+            rule.fit(probs, y, mask=range(150), fresh=fresh)
+            values.append(coverage(rule.predict_sets(probs)[150:], y[150:]))
+    assert rule.error_weight_ == pytest.approx(150 / 110)
+    assert np.mean(found[True]) < 0.88
+    assert np.mean(found[False]) == pytest.approx(0.9, abs=0.01)
+
+
+@pytest.mark.parametrize("condition", ["class", "degree", "members"])
+def test_luck_is_thought_of_in_every_group(tmp_path, condition):
+    learned = prior_file(tmp_path / "prior.json", lucky=30)
+    problem = by_hand.make_problem(8, n=1500, labelled=600)
+    members = np.random.default_rng(0).random((1500, 3)) < 0.5
+    on = members if condition == "members" else condition
+    sizes = {}
+    for fresh in (True, False):
+        rule = PredictionSets(score="lac", condition_on=on, prior=learned)
+        rule.fit(problem.probs, problem.y, mask=problem.mask, graph=problem.graph, fresh=fresh)
+        sizes[fresh] = rule.predict_sets(problem.probs, graph=problem.graph).sum(axis=1).mean()
+    assert sizes[False] > sizes[True]
+
+
+def test_without_a_prior_there_is_no_luck():
+    case = PROBLEM.probs, PROBLEM.y
+    plain, none, learned = (
+        PredictionSets(prior=given).fit(*case, mask=PROBLEM.mask, fresh=fresh)
+        for given, fresh in (("learned", True), (None, False), ("learned", False))
+    )
+    np.testing.assert_array_equal(plain.thresholds_, none.thresholds_)
+    assert plain.error_weight_ == none.error_weight_ == 1.0
+    assert learned.error_weight_ > 1.0
+    with pytest.raises(FileNotFoundError, match="no prior file 'nowhere'"):
+        PredictionSets(prior="nowhere").fit(*case, mask=PROBLEM.mask)
 
 
 def test_degree_and_mailbox_make_groups_of_about_a_quarter():

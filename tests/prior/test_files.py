@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from simi_mailbox import FileFormatError, prior
-from simi_mailbox.prior import files
+from simi_mailbox.prior import Corpus, files
 
 
 def test_a_file_gives_back_corpus_and_prior(corpus, tmp_path):
@@ -23,6 +24,17 @@ def test_a_file_gives_back_corpus_and_prior(corpus, tmp_path):
     assert after == pytest.approx(before, rel=1e-5)
     assert again.without("b").prior().blind == pytest.approx(corpus.without("b").prior().blind)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_older_files_lack_may_be_there(corpus):
+    assert all("lucky" not in s for s in json.loads(files.dumps(corpus))["settings"])
+    assert corpus.prior().lucky_labels == 0
+    some = replace(corpus.settings[0], lucky=0.06, lucky_weight=0.002)
+    more = Corpus((some, *corpus.settings[1:]), corpus.command)
+    again = files.loads(files.dumps(more))
+    assert again.settings[0].lucky == 0.06
+    assert again.prior().lucky_labels == pytest.approx(30)
+    assert again.prior().luck == corpus.prior().luck
 
 
 def test_a_file_is_readable_and_says_where_it_comes_from(corpus):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from typing import Any, ClassVar, Self
 
@@ -10,9 +11,10 @@ import numpy as np
 from scipy.stats import binom
 
 from simi_mailbox._arrays import Bools, Floats, Ints
-from simi_mailbox.decide.base import Rule, like, read_calibration, read_nodes
+from simi_mailbox.decide.base import Rule, error_weight, like, read_calibration, read_nodes
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.parameters import Level, check_parameters, hyperparameters
+from simi_mailbox.prior.files import LEARNED
 
 STEPS = 200
 """Shares of nodes that are tried as the accepted part."""
@@ -39,6 +41,9 @@ class Accept(Rule):
         Largest share of wrong predictions among the accepted.
     confidence : float
         How sure that shall be.
+    prior : "learned", None or path
+        Where the luck of calibration nodes that chose the model is looked up (``fresh=False``); as
+        `PredictionSets` has it.
 
     Attributes
     ----------
@@ -50,6 +55,8 @@ class Accept(Rule):
         Calibration nodes at or above the threshold, and how many of them are wrong.
     labels_needed_ : int
         Calibration nodes that must be accepted without an error for the promise to be possible.
+    error_weight_ : float
+        What an error among the calibration nodes counts: 1, or more if these nodes chose the model.
 
     Examples
     --------
@@ -68,6 +75,7 @@ class Accept(Rule):
 
     max_error: Level = 0.05
     confidence: Level = 0.9
+    prior: str | os.PathLike[str] | None = LEARNED
 
     def fit(self, probs: Any, y: Any, *, mask: Any, fresh: bool = False) -> Self:
         """Find the threshold on the labels of the calibration nodes.
@@ -77,7 +85,8 @@ class Accept(Rule):
         probs, y, mask
             As `PredictionSets.fit` takes them.
         fresh : bool
-            Whether these nodes had no part in training or choosing the model.
+            Whether these nodes had no part in choosing the model. If they had, an error among them
+            stands for more than one elsewhere, and so much fewer are allowed.
         """
         check_parameters(self)
         self._forget()
@@ -92,9 +101,11 @@ class Accept(Rule):
         limits = candidate_thresholds(pool)
         accepted, errors = count_errors(top[index], wrong, limits)
         risk = 1.0 - self.confidence
-        self.labels_needed_ = labels_without_error(self.max_error, risk)
-        starts = start_positions(accepted, self.max_error, risk)
-        best = fallback(binom.cdf(errors, accepted, self.max_error), starts, risk)
+        self.error_weight_ = error_weight(self.prior, fresh, len(index))
+        allowed = self.max_error / self.error_weight_
+        self.labels_needed_ = labels_without_error(allowed, risk)
+        starts = start_positions(accepted, allowed, risk)
+        best = fallback(binom.cdf(errors, accepted, allowed), starts, risk)
         self.threshold_ = math.inf if best is None else float(limits[best])
         self.accepted_labels_ = 0 if best is None else int(accepted[best])
         self.errors_ = 0 if best is None else int(errors[best])

@@ -17,6 +17,7 @@ from simi_mailbox.files import DAMAGE
 from simi_mailbox.graph import as_graph
 from simi_mailbox.inputs import Labelled, read_features, read_labels, read_probabilities
 from simi_mailbox.parameters import check_parameters
+from simi_mailbox.prior.files import resolve
 
 KIND = states.Kind("rule", version=1)
 ENDLESS = frozenset({"threshold_", "thresholds_", "saving_interval_"})
@@ -121,6 +122,19 @@ def read_nodes(probs: Any, graph: Any, features: Any, seed: int = 0) -> Nodes:
 def read_calibration(y: Any, mask: Any, probs: npt.NDArray[Any]) -> Labelled:
     """Labels of the calibration nodes; no other label is looked at."""
     return read_labels(y, mask, probs.shape[0], probs.shape[1], "mask")
+
+
+def error_weight(prior: str | os.PathLike[str] | None, fresh: bool, labels: int) -> float:
+    """What an error among the calibration nodes counts, if they are not ``fresh``.
+
+    Examples
+    --------
+    >>> error_weight("learned", True, 150), error_weight(None, False, 150)
+    (1.0, 1.0)
+    >>> 1.0 < error_weight("learned", False, 1500) < error_weight("learned", False, 150) < 2.0
+    True
+    """
+    return 1.0 if fresh or prior is None else resolve(prior).error_weight(labels)
 
 
 def like(given: Any, array: npt.NDArray[Any]) -> Any:

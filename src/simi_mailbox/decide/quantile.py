@@ -12,6 +12,7 @@ from scipy.optimize import linprog
 
 from simi_mailbox._arrays import Bools, Floats, Ints
 
+ROUNDING = 1e-12
 LEVEL_SLACK = 1e-7
 """Taken off the level of a linear programme: of two thresholds that keep it, the smaller."""
 
@@ -42,11 +43,12 @@ def labels_needed(level: float) -> int:
     return math.ceil(exact / (1 - exact))
 
 
-def conformal_quantile(scores: Floats, level: float) -> float:
+def conformal_quantile(scores: Floats, level: float, weights: Floats | None = None) -> float:
     """The threshold under which a new score falls with probability ``level`` at least.
 
     If the new score and the given ones may have come in any order with equal probability, it is
     among the ``rank`` smallest with probability rank / (count + 1). Infinite if there are too few.
+    With weights a score counts for several, and the new one for as many as they do on average.
 
     Examples
     --------
@@ -54,14 +56,24 @@ def conformal_quantile(scores: Floats, level: float) -> float:
     18.0
     >>> conformal_quantile(np.arange(1.0, 5.0), 0.9)
     inf
+    >>> conformal_quantile(np.arange(1.0, 40.0), 0.9, np.repeat([1.0, 2.0], [35, 4]))
+    38.0
     """
     position = rank(len(scores), level)
     if position > len(scores):
         return math.inf
-    return float(np.partition(scores, position - 1)[position - 1])
+    if weights is None:
+        return float(np.partition(scores, position - 1)[position - 1])
+    order = np.argsort(scores, kind="stable")
+    reached = np.cumsum(weights[order])
+    needed = level * reached[-1] * (1 + 1 / len(scores))
+    place = int(np.searchsorted(reached, needed * (1 - ROUNDING)))
+    return float(scores[order[min(place, len(scores) - 1)]])
 
 
-def group_quantiles(scores: Floats, groups: Ints, num_groups: int, level: float) -> Floats:
+def group_quantiles(
+    scores: Floats, groups: Ints, num_groups: int, level: float, weights: Floats | None = None
+) -> Floats:
     """The `conformal_quantile` of every group by itself (Mondrian conformal prediction).
 
     Examples
@@ -71,11 +83,18 @@ def group_quantiles(scores: Floats, groups: Ints, num_groups: int, level: float)
     """
     order = np.argsort(groups, kind="stable")
     cuts = np.searchsorted(groups[order], np.arange(num_groups + 1))
-    parts = [scores[order[a:b]] for a, b in pairwise(cuts)]
-    return np.array([conformal_quantile(part, level) for part in parts])
+    parts = [order[a:b] for a, b in pairwise(cuts)]
+    return np.array(
+        [
+            conformal_quantile(scores[part], level, None if weights is None else weights[part])
+            for part in parts
+        ]
+    )
 
 
-def overlapping_quantile(scores: Floats, members: Bools, member: Bools, level: float) -> float:
+def overlapping_quantile(
+    scores: Floats, members: Bools, member: Bools, level: float, weights: Floats | None = None
+) -> float:
     """The threshold of a node in several groups at once, so that each of them is covered.
 
     Gibbs, Cherian and Candès (2023): the level-quantile of the scores as a linear function of the
@@ -83,10 +102,11 @@ def overlapping_quantile(scores: Floats, members: Bools, member: Bools, level: f
     threshold is the largest score at which the new node still lies below its own fit; pushing that
     score to infinity leaves one linear programme, whose dual is solved here,
 
-        max Σ s_i η_i  subject to  Σ η_i φ_i = −level · φ,  level − 1 ≤ η_i ≤ level,
+        max Σ s_i η_i  subject to  Σ η_i φ_i = −level · w φ,  (level − 1) w_i ≤ η_i ≤ level · w_i,
 
-    with φ the memberships (and 1, for all nodes together). For groups that do not overlap it is
-    the `conformal_quantile` of the group. No solution means too few labels: infinite.
+    with φ the memberships (and 1, for all nodes together) and w the weights, of the new node their
+    mean. For groups that do not overlap it is the `conformal_quantile` of the group (where weights
+    differ, but for the weight of the new node). No solution means too few labels: infinite.
 
     Examples
     --------
@@ -97,9 +117,9 @@ def overlapping_quantile(scores: Floats, members: Bools, member: Bools, level: f
     level = level - LEVEL_SLACK
     phi = sp.csr_matrix(np.column_stack([np.ones(len(scores)), members]).T)
     own = np.concatenate([[1.0], member.astype(np.float64)])
-    found = linprog(
-        -scores, A_eq=phi, b_eq=-level * own, bounds=(level - 1.0, level), method="highs"
-    )
+    w = np.ones(len(scores)) if weights is None else weights / weights.mean()
+    bounds = np.column_stack([(level - 1.0) * w, level * w])
+    found = linprog(-scores, A_eq=phi, b_eq=-level * own, bounds=bounds, method="highs")
     if found.status == 2:
         return math.inf
     if found.status != 0:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
 from simi_mailbox._arrays import Bools, Floats, Ints
-from simi_mailbox.decide.base import Rule, like, read_calibration, read_nodes
+from simi_mailbox.decide.base import Rule, error_weight, like, read_calibration, read_nodes
 from simi_mailbox.decide.groups import (
     degree_groups,
     mailbox_edges,
@@ -27,6 +28,7 @@ from simi_mailbox.decide.scores import Nodes, resolve
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.parameters import Level, Whole, check_parameters, hyperparameters
 from simi_mailbox.parameters import Rule as Limit
+from simi_mailbox.prior.files import LEARNED
 
 Named = Literal["class", "degree", "mailbox"]
 Parts = Annotated[int, Limit("≥ 2", lambda x: x >= 2)]
@@ -54,13 +56,18 @@ class PredictionSets(Rule):
         of your own, one whole number per node [n] or memberships [n, G] that may overlap.
     groups : int
         Into how many parts the degrees are cut.
+    prior : "learned", None or path
+        Where the luck of calibration nodes that chose the model is looked up (``fresh=False``):
+        the prior that comes with the package, none, or a file that ``simi-mailbox prior fit``
+        has written.
     seed : int
         Seed of randomised scores.
 
     Attributes
     ----------
-    level_ : float
-        The coverage aimed at: ``coverage``, or more where the calibration nodes had luck.
+    error_weight_ : float
+        What a calibration node counts that is predicted wrongly: 1, or more if these nodes chose
+        the model.
     thresholds_ : array
         Largest score in a set: one number, or one per class or group. Infinite where there were
         too few labels. Empty for overlapping groups, whose thresholds depend on the node's.
@@ -85,6 +92,7 @@ class PredictionSets(Rule):
     score: Any = "aps"
     condition_on: Any = None
     groups: Parts = 4
+    prior: str | os.PathLike[str] | None = LEARNED
     seed: Whole = 0
 
     def fit(
@@ -111,8 +119,10 @@ class PredictionSets(Rule):
         graph, features
             As calibrators take them, where the score or the groups need them.
         fresh : bool
-            Whether these nodes had no part in training or choosing the model. If they had, it is
-            better on them than on others, and plain thresholds promise too much.
+            Whether these nodes had no part in choosing the model. If they had, it is better on them
+            than on others, and plain thresholds promise too much: then each calibration node that
+            is predicted wrongly counts for more than one, by what other graphs have shown
+            (`simi_mailbox.prior.Prior.error_weight`).
         """
         check_parameters(self)
         self._check_params()
@@ -122,9 +132,12 @@ class PredictionSets(Rule):
         del y  # from here on, no other label exists
         index, labels = calibration.index.numpy(), calibration.y.numpy()
         scores = resolve(self.score).prepare(nodes)(index)[np.arange(len(index)), labels]
+        weight = error_weight(self.prior, fresh, len(index))
+        wrong = nodes.probs[index].argmax(axis=1) != labels
+        weights = None if weight == 1.0 else np.where(wrong, weight, 1.0)
         try:
-            self.level_ = self.coverage
-            self._condition(nodes, index, labels, scores)
+            self.error_weight_ = weight
+            self._condition(nodes, index, labels, scores, weights)
         except BaseException:
             self._forget()  # a failed fit leaves an unfitted rule, not half of one
             raise
@@ -174,10 +187,12 @@ class PredictionSets(Rule):
             )
         return read_nodes(probs, graph, features, self.seed)
 
-    def _condition(self, nodes: Nodes, index: Ints, labels: Ints, scores: Floats) -> None:
+    def _condition(
+        self, nodes: Nodes, index: Ints, labels: Ints, scores: Floats, weights: Floats | None
+    ) -> None:
         """Set the thresholds, and what is needed to find the groups of other nodes."""
         if self.condition_on is None:
-            self.thresholds_ = np.array([conformal_quantile(scores, self.level_)])
+            self.thresholds_ = np.array([conformal_quantile(scores, self.coverage, weights)])
             self.counts_ = np.array([len(scores)])
             return
         group: Ints
@@ -196,12 +211,13 @@ class PredictionSets(Rule):
             if own.ndim == 2:
                 self.thresholds_ = np.empty(0)
                 self.scores_, self.members_ = scores, own[index]
+                self.weights_ = np.ones(len(scores)) if weights is None else weights
                 self.counts_ = self.members_.sum(axis=0)
                 return
             self.group_names_, places = np.unique(own, return_inverse=True)
             group, count = places[index], len(self.group_names_)
         self.counts_ = np.bincount(group, minlength=count)
-        self.thresholds_ = group_quantiles(scores, group, count, self.level_)
+        self.thresholds_ = group_quantiles(scores, group, count, self.coverage, weights)
 
     def _limits(self, nodes: Nodes, groups: Any) -> Floats:
         """Largest score in the set: one for all, one per class [1, K], or one per node [n]."""
@@ -248,20 +264,20 @@ class PredictionSets(Rule):
             )
         kinds, kind = np.unique(members, axis=0, return_inverse=True)
         limits = [
-            overlapping_quantile(self.scores_, self.members_, member, self.level_)
+            overlapping_quantile(self.scores_, self.members_, member, self.coverage, self.weights_)
             for member in kinds
         ]
         return np.array(limits)[kind.reshape(-1)]
 
     def _warn_of_too_few(self) -> None:
-        needed = labels_needed(self.level_)
+        needed = labels_needed(self.coverage)
         few = np.flatnonzero(self.counts_ < needed)
         if not few.size:
             return
         if self.condition_on is None:
             self._warn(
                 f"{self.counts_[0]} calibration labels are too few for sets that cover "
-                f"{self.level_:.2%}: every set is all classes; at least {needed} are needed"
+                f"{self.coverage:.2%}: every set is all classes; at least {needed} are needed"
             )
             return
         classes = isinstance(self.condition_on, str) and self.condition_on == "class"
@@ -269,7 +285,7 @@ class PredictionSets(Rule):
         counted = [f"{names[g]}: {self.counts_[g]}" for g in few[:5]]
         self._warn(
             f"{few.size} of {len(self.counts_)} {'classes' if classes else 'groups'} have fewer "
-            f"than the {needed} calibration labels that {self.level_:.2%} coverage needs "
+            f"than the {needed} calibration labels that {self.coverage:.2%} coverage needs "
             f"({', '.join(counted)}{', …' if few.size > 5 else ''}): "
             + ("they are in every set" if classes else "their sets are all classes")
         )

@@ -20,7 +20,7 @@ from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import DAMAGE, whole_file
 from simi_mailbox.prior.baseline import OLDER_NAMES
 from simi_mailbox.prior.families import family_of
-from simi_mailbox.prior.model import NUMBERS, Corpus, Prior, Setting
+from simi_mailbox.prior.model import NUMBERS, OPTIONAL, Corpus, Prior, Setting
 
 FORMAT = "simi-mailbox prior"
 VERSION = 3
@@ -132,7 +132,8 @@ def _checksum(head: dict[str, Any]) -> str:
 
 
 def _setting_line(setting: Setting) -> str:
-    entry = {name: getattr(setting, name) for name in (*_WORDS, *_COUNTS, *NUMBERS)}
+    learned = (*NUMBERS, *(OPTIONAL if setting.lucky_weight > 0 else ()))
+    entry = {name: getattr(setting, name) for name in (*_WORDS, *_COUNTS, *learned)}
     return json.dumps(_rounded(entry | setting.facts), ensure_ascii=False)
 
 
@@ -141,11 +142,14 @@ def _setting(given: dict[str, Any]) -> Setting:
     words = {name: str(entry[name]) for name in _WORDS}
     counts = {name: int(entry[name]) for name in _COUNTS}
     numbers = {name: float(entry[name]) for name in NUMBERS}
+    numbers |= {name: float(entry.get(name, 0.0)) for name in OPTIONAL}
     sensible = min(*counts.values(), numbers["variance"], numbers["luck_weight"]) > 0
+    sensible &= numbers["lucky_weight"] >= 0
     moderate = all(abs(numbers[name]) <= LARGEST_EFFECT for name in _EFFECTS)
     if not (sensible and moderate and np.isfinite(list(numbers.values())).all()):
         raise ValueError(f"the numbers of {entry['graph']} make no sense")
-    facts = {k: v for k, v in entry.items() if k not in (*_WORDS, *_COUNTS, *NUMBERS)}
+    known = (*_WORDS, *_COUNTS, *NUMBERS, *OPTIONAL)
+    facts = {k: v for k, v in entry.items() if k not in known}
     return Setting(**words, **counts, **numbers, facts=facts)  # type: ignore[arg-type]
 
 

@@ -37,6 +37,8 @@ NUMBERS = (
     "log_degree", "inverse_degree", "blind", "luck", "luck_weight", "between", "variance",
 )  # fmt: skip
 """What a setting is reduced to."""
+OPTIONAL = ("lucky", "lucky_weight")
+"""What settings of older files lack."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,9 @@ class Prior(Belief):
         extrapolated.
     origin : str
         What the prior was learned from, in words.
+    lucky_labels : float
+        The calibration nodes have as few errors as if so many of them could not be wrong; see
+        `error_weight`. 0 if it was not learned.
 
     Examples
     --------
@@ -72,6 +77,7 @@ class Prior(Belief):
     pseudo_labels: float
     fewest_labels: int = 1
     origin: str = ""
+    lucky_labels: float = 0.0
 
     def __post_init__(self) -> None:
         numbers = [v for v in asdict(self).values() if not isinstance(v, str)]
@@ -87,6 +93,24 @@ class Prior(Belief):
         Luck decides about nodes that may go either way: twice the ``error`` rate, twice the luck.
         """
         return np.asarray(-self.luck * error * confidence / max(labels, self.fewest_labels))
+
+    def error_weight(self, labels: int) -> float:
+        """How many errors elsewhere an error among ``labels`` calibration nodes stands for.
+
+        These nodes have also chosen the checkpoint, so that the GNN errs less on them than on
+        others: as if `lucky_labels` of them could not be wrong. Rules that count errors (prediction
+        sets, acceptance) give each this weight. A prior that has not learned it takes ``luck``,
+        which is about the confidence after calibration, and smaller.
+
+        Examples
+        --------
+        >>> prior = Prior(0.0, 0.1, -1.0, 0.5, -1.0, 0.5, luck=15, pseudo_labels=9, lucky_labels=30)
+        >>> prior.error_weight(150), prior.error_weight(3000), prior.error_weight(10)
+        (1.25, 1.0101010101010102, 2.0)
+        """
+        lucky = self.lucky_labels or self.luck
+        n = max(labels, self.fewest_labels, 2.0 * lucky, 1.0)
+        return n / (n - lucky)
 
     def strength(self, found: float, error: float, variance: float) -> float:
         """Pseudo-labels behind the expectation, by how much the groups differ on this graph.
@@ -131,6 +155,10 @@ class Setting:
         Variance between groups of nodes after that baseline, ``variance`` that of one node.
     facts : dict
         Anything else worth knowing.
+    lucky : float
+        (e' − e) / (1 − e'), with the error rates e of the calibration nodes and e' of these nodes;
+        ``lucky_weight`` is e' / (n (1 − e')). Their ratio is the number of calibration nodes that
+        could not be wrong; the weight is its precision.
     """
 
     graph: str
@@ -146,6 +174,8 @@ class Setting:
     between: float
     variance: float
     facts: dict[str, Any] = field(default_factory=dict)
+    lucky: float = 0.0
+    lucky_weight: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -188,7 +218,7 @@ class Corpus:
     def prior(self) -> Prior:
         """Means and spreads over all settings alike.
 
-        Of the luck it is the median, weighted by how much a setting can tell about it: on a graph
+        Of luck it is the median, weighted by how much a setting can tell about it: on a graph
         with many labels other causes of a wrong level are larger, and must not decide.
         """
         found: dict[str, float] = {}
@@ -203,6 +233,11 @@ class Corpus:
             np.array([-s.luck / s.luck_weight for s in self.settings]),
             np.array([s.luck_weight for s in self.settings]),
         )
+        told = [s for s in self.settings if s.lucky_weight > 0]
+        lucky = weighted_median(
+            np.array([s.lucky / s.lucky_weight for s in told] or [0.0]),
+            np.array([s.lucky_weight for s in told] or [1.0]),
+        )
         worth = [s.variance / max(s.between, SMALLEST_BETWEEN) for s in self.settings]
         graphs = sorted({s.graph for s in self.settings})
         backbones = sorted({s.backbone for s in self.settings})
@@ -213,6 +248,7 @@ class Corpus:
             pseudo_labels=float(np.mean(worth)),
             fewest_labels=min(s.labels for s in self.settings),
             origin=f"{', '.join(graphs)} with {', '.join(backbones)}, {runs} runs",
+            lucky_labels=max(lucky, 0.0),
         )
 
 

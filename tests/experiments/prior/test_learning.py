@@ -7,7 +7,7 @@ import pytest
 
 from simi_mailbox.experiments.prior.learning import gather, residuals_of
 from simi_mailbox.prior import Corpus
-from simi_mailbox.prior.model import NUMBERS
+from simi_mailbox.prior.model import NUMBERS, OPTIONAL
 from tests.experiments.prior.conftest import past_run
 
 
@@ -25,7 +25,7 @@ def test_runs_of_one_setting_are_averaged():
     (both,) = gather([one, two])
     parts = [next(iter(gather([run]))) for run in (one, two)]
     assert both.runs == 2
-    for name in NUMBERS:
+    for name in (*NUMBERS, *OPTIONAL):
         expected = np.mean([getattr(part, name) for part in parts])
         assert getattr(both, name) == pytest.approx(expected)
 
@@ -38,6 +38,19 @@ def test_luck_is_weighted_least_squares():
     term = seen.error * c / 300
     slope = np.linalg.lstsq((term * root)[:, None], seen.residual * root, rcond=None)[0][0]
     assert right / weight == pytest.approx(slope)
+
+
+def test_labels_that_could_not_be_wrong_are_counted():
+    lucky, found = 60, []
+    for seed in range(12):
+        run = past_run(seed, name=str(seed))
+        y = np.array(run.y)
+        chosen = np.random.default_rng(seed).choice(300, lucky, replace=False)
+        y[chosen] = np.asarray(run.logits).argmax(axis=1)[chosen]  # these are right by luck
+        found.append(type(run)(**{**vars(run), "y": y}))
+    plain = Corpus(tuple(gather(past_run(seed, name=str(seed)) for seed in range(12)))).prior()
+    assert Corpus(tuple(gather(found))).prior().lucky_labels == pytest.approx(lucky, abs=15)
+    assert plain.lucky_labels < 15
 
 
 def test_training_and_unlabelled_nodes_are_not_looked_at():

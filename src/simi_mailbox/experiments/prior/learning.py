@@ -21,7 +21,7 @@ from simi_mailbox.mailbox import mailbox
 from simi_mailbox.models.bank import BankedRun, LogitBank, RunKey
 from simi_mailbox.prior.baseline import Baseline, degree_terms, error_rate, fit_baseline
 from simi_mailbox.prior.families import family_of
-from simi_mailbox.prior.model import NUMBERS, VAGUE, Setting, between_groups
+from simi_mailbox.prior.model import NUMBERS, OPTIONAL, VAGUE, Setting, between_groups
 from simi_mailbox.softmax import confidence
 from simi_mailbox.temperature import global_temperature
 
@@ -58,6 +58,8 @@ class Residuals:
         The one that fits these nodes themselves.
     blind : float
         Its blind share, as `Belief` counts it.
+    wrong : float
+        Share of the calibration nodes that are predicted wrongly.
     """
 
     confidence: Floats
@@ -71,6 +73,15 @@ class Residuals:
     error: float
     own: Baseline
     blind: float
+    wrong: float
+
+    def lucky(self) -> tuple[float, float]:
+        """(e' − e) / (1 − e') and e' / (n (1 − e')) of the error rates; see `Setting`."""
+        # As if one right and one wrong node had been added: no graph is without errors.
+        errors = float((self.plain_residual + self.plain_confidence < 0.5).sum())
+        elsewhere = (errors + 1.0) / (len(self.residual) + 2.0)
+        weight = 1.0 / (1.0 - elsewhere)
+        return weight * (elsewhere - self.wrong), weight * elsewhere / self.labels
 
     def luck(self) -> tuple[float, float]:
         """Weighted means of residual × e c / n and of (e c / n)²; a sure node weighs more."""
@@ -137,6 +148,7 @@ def residuals_of(run: PastRun) -> Residuals:
         error=error_rate(torch.from_numpy(plain[labelled.index.numpy()])),
         own=own,
         blind=blind,
+        wrong=float((~right[run.calibration]).mean()),
     )
 
 
@@ -156,10 +168,11 @@ def gather(runs: Iterable[PastRun], facts: dict[str, Any] | None = None) -> Iter
         seen = residuals_of(run)
         key = (run.graph_name, run.family or run.graph_name, run.backbone)
         effects = seen.own.log_degree, seen.own.inverse_degree, seen.blind
-        found[key].append((seen.labels, *effects, *seen.luck(), *seen.between()))
+        learned = *effects, *seen.luck(), *seen.between(), *seen.lucky()
+        found[key].append((seen.labels, *learned))
     for key, parts in found.items():
         labels = int(min(part[0] for part in parts))
-        numbers = dict(zip(NUMBERS, np.mean(parts, axis=0)[1:].tolist(), strict=True))
+        numbers = dict(zip((*NUMBERS, *OPTIONAL), np.mean(parts, axis=0)[1:].tolist(), strict=True))
         yield Setting(*key, len(parts), labels, **numbers, facts=facts or {})
 
 
