@@ -134,7 +134,7 @@ class PredictionSets(Rule):
         scores = resolve(self.score).prepare(nodes)(index)[np.arange(len(index)), labels]
         weight = error_weight(self.prior, fresh, len(index))
         wrong = nodes.probs[index].argmax(axis=1) != labels
-        weights = None if weight == 1.0 else np.where(wrong, weight, 1.0)
+        weights = None if weight == 1.0 else node_weights(wrong, weight)
         try:
             self.error_weight_ = weight
             self._condition(nodes, index, labels, scores, weights)
@@ -293,3 +293,19 @@ class PredictionSets(Rule):
     @staticmethod
     def _warn(message: str) -> None:
         warnings.warn(message, CalibrationWarning, stacklevel=4)
+
+
+def node_weights(wrong: Bools, weight: float) -> Floats:
+    """Weights of calibration nodes, 1 on average: ``weight`` of an error, less of a right node.
+
+    Examples
+    --------
+    >>> node_weights(np.array([True, False, False, False, False]), 2.0)
+    array([2.  , 0.75, 0.75, 0.75, 0.75])
+    """
+    share = float(wrong.mean())
+    if share in (0.0, 1.0):
+        return np.ones(len(wrong))
+    # However large the luck, it cannot have made every right answer.
+    weight = min(weight, (1.0 + 1.0 / share) / 2.0)
+    return np.where(wrong, weight, (1.0 - weight * share) / (1.0 - share))
