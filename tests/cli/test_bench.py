@@ -213,14 +213,16 @@ def test_missing_data_are_told_and_left_out(cache: Path, tmp_path: Path) -> None
     assert "t2a: large graphs" in result.stdout
 
 
-def test_the_list_names_every_table(cache: Path, tmp_path: Path) -> None:
-    result = call("list", "--store", str(tmp_path / "rows.jsonl"))
+def test_the_list_names_every_table_and_what_is_done(whole: tuple[Path, str]) -> None:
+    result = call("list", "--store", str(whole[0]))
     assert result.exit_code == 0
     expected = (
         "digits table1 obs t2a t2b gc recent scaling sensitivity het1 het2 sparse mlp sage gin kde "
         "class nll brier"
     )
     assert set(expected.split()) <= set(result.stdout.split())
+    (digits,) = [line for line in result.stdout.splitlines() if line.startswith(" digits ")]
+    assert "0 of 10, 5 begun" in digits  # three runs of each with a GCN, none with an MLP
 
 
 def test_the_default_store_is_in_results_if_there_is_such_a_folder(

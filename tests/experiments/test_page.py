@@ -117,6 +117,24 @@ def test_a_verdict_is_over_settings_with_equal_runs() -> None:
     assert oracle.split(" | ")[1:6] == ["oracle (reads test labels)", "1", "1", "1", "0"]
 
 
+def test_progress_counts_cells_with_all_their_runs_and_names_graphs_that_no_table_has() -> None:
+    asked = [replace(line, wanted=15) for line in LINES]
+    part = [replace(line, dataset="Cora 20", summary=None) for line in asked[:1]]
+    tables = {
+        "main": replace(MAIN, title="all", lines=(*asked, *part)),
+        "plain": replace(PLAIN, title="CS", lines=(asked[-1],)),
+    }
+    assert page.make('progress "main, plain"', lambda name: tables[name]) == [
+        "| table | shows | cells done | no data for |",
+        "|---|---|---|---|",
+        "| `main` | all | 6 of 8, 1 begun | CS |",  # Cora is there, and so could "Cora 20" be
+        "| `plain` | CS | 0 of 0 | CS |",
+    ]
+    measured = replace(tables["plain"], lines=(replace(asked[0], dataset="CS"),))
+    shown = page.make('progress "main, plain"', {**tables, "plain": measured}.__getitem__)
+    assert shown[2:] == ["| `main` | all | 6 of 9, 1 begun | – |", "| `plain` | CS | 1 of 1 | – |"]
+
+
 def test_standings_tell_behind_whom() -> None:
     assert made('standings "main as ECE"') == [
         "|  | best | tied | behind | not judged | behind whom |",
@@ -244,6 +262,7 @@ def test_broken_markers_are_errors_with_their_line(text: str, words: str) -> Non
         ('misses "main as A, main as B"', "'main' is asked for 2 times"),
         ("misses main methods=gats methods=oracle", "'methods' is asked for 2 times"),
         ("standings main methods=gats", "unknown option 'methods' of standings"),
+        ("progress main methods=gats", "unknown option 'methods' of progress; choices: none"),
     ],
 )
 def test_a_block_that_asks_for_what_there_is_not(asks: str, words: str) -> None:

@@ -51,14 +51,14 @@ def bench() -> None:
 @click.command("list")
 @click.option("--store", type=click.Path(path_type=Path), help="Result store to look into.")
 def list_tables(store: Path | None) -> None:
-    """List the tables: what each shows, needs and costs."""
+    """List the tables: what each shows, how much of it is done, what it needs and costs."""
     from rich.console import Console
     from rich.table import Table as RichTable
 
     from simi_mailbox.experiments.logits import missing
 
     rows = open_store(store)
-    shown = RichTable("table", "shows", "graphs", "not here", "still to run", "about", box=None)
+    shown = RichTable("table", "shows", "cells done", "not here", "still to run", "about", box=None)
     for name in tables.names():
         table = tables.get(name)
         absent = missing(list(table.needs()))
@@ -66,13 +66,16 @@ def list_tables(store: Path | None) -> None:
         shown.add_row(
             name,
             table.shows,
-            str(len(table.datasets)),
+            str(table.progress(rows, absent)),
             ", ".join(absent) or "–",
             f"{planned.rows} rows" if planned.rows else "nothing",
             in_words(planned.total_seconds) if planned.rows else "–",
         )
     Console(width=None if sys.stdout.isatty() else 150).print(shown)
-    click.echo("Times are for one core; `--jobs` divides them. `--runs N` makes N runs per cell.")
+    click.echo(
+        "Cells: done with all their runs, of those whose graph is here. "
+        "Times are for one core; `--jobs` divides them. `--runs N` makes N runs per cell."
+    )
 
 
 @click.command("write")

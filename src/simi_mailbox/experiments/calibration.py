@@ -75,7 +75,7 @@ class CalibrationUnit(Unit):
 
     def backbone_identity(self) -> str:
         """Digest of the settings that the run's backbone is trained with."""
-        return settings_for(self.run.dataset).digest()
+        return _published_digest(self.run.dataset)
 
     def seconds(self, durations: Durations) -> float:
         where = self.run.dataset, self.run.backbone
@@ -142,6 +142,11 @@ def probabilities(run: RunKey, method: Method, source: Any = None) -> Floats:
     source = load_logits(run) if source is None else source
     holdout, _ = CalibrationUnit(run, (method,)).nodes(method.name, source)
     return _apply(method.build(run), method.name, source, holdout)[0]
+
+
+@functools.cache
+def _published_digest(dataset: str) -> str:
+    return settings_for(dataset).digest()
 
 
 def _apply(

@@ -30,6 +30,8 @@ Results = Callable[[str], TableResult]
 """A table by its name; an unknown name is a ValueError."""
 
 OPTIONS = ("methods", "datasets", "backbones")
+WITHOUT = {"standings": ("methods",), "progress": OPTIONS}
+"""Options that a kind does not take."""
 
 # A marker, or what was meant as one: "begin" without its colon, but before a kind of block.
 _OPENING = re.compile(
@@ -132,15 +134,18 @@ def make(asks: str, results: Results) -> list[str]:
     given = [word.split("=", 1) for word in words if "=" in word]
     _once(name for name, _ in given)
     options = dict(given)
-    known = [name for name in OPTIONS if (kind, name) != ("standings", "methods")]
+    known = [name for name in OPTIONS if name not in WITHOUT.get(kind, ())]
     for name in options:
         if name not in known:
-            raise ValueError(f"unknown option {name!r} of {kind}; choices: {', '.join(known)}")
+            choices = ", ".join(known) or "none"
+            raise ValueError(f"unknown option {name!r} of {kind}; choices: {choices}")
     tables = _named(",".join(word for word in words if "=" not in word))
     one = kind in ("matrix", "overview")
     if not tables or (one and len(tables) > 1):
         got = ", ".join(tables) or "none"
         raise ValueError(f"{kind} shows {'one table' if one else 'tables'}, got {got}")
+    if kind == "progress":  # what was never measured is part of the answer
+        return KINDS[kind]([Shown(title, results(name), {}) for name, title in tables.items()])
     return KINDS[kind]([_shown(results(name), title, options) for name, title in tables.items()])
 
 

@@ -144,6 +144,19 @@ def standings(tables: list[Shown]) -> list[str]:
     return render.grid(rows)
 
 
+def progress(tables: list[Shown]) -> list[str]:
+    """Tables, how many of their cells have all their runs, and the graphs that no table has."""
+    lines = [line for table in tables for line in table.result.lines]
+    measured = tuple({f"{line.dataset} " for line in lines if line.summary})
+    rows = [["table", "shows", "cells done", "no data for"]]
+    for table in tables:
+        graphs = [line.dataset for line in table.result.lines]
+        made = table.result.progress(x for x in graphs if not f"{x} ".startswith(measured))
+        lacking = ", ".join(made.absent) or render.NOTHING
+        rows.append([f"`{table.result.name}`", table.result.title, str(made), lacking])
+    return render.grid(rows)
+
+
 KINDS: dict[str, Callable[[list[Shown]], list[str]]] = {
     "matrix": matrix,
     "overview": overview,
@@ -151,6 +164,7 @@ KINDS: dict[str, Callable[[list[Shown]], list[str]]] = {
     "misses": misses,
     "verdict": verdict,
     "standings": standings,
+    "progress": progress,
 }
 
 

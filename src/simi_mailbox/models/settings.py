@@ -108,4 +108,4 @@ def settings_for(dataset: str) -> Settings:
     >>> settings_for("arxiv").layers, settings_for("my graph") == Settings()
     (3, True)
     """
-    return PUBLISHED.get(dataset.lower(), Settings())
+    return PUBLISHED.get(dataset.lower()) or Settings()

@@ -54,6 +54,7 @@ class Line:
     floor: float | None = None
     paired: Paired | None = None
     note: str = ""
+    wanted: int = 0
 
     @property
     def deviation(self) -> float | None:
@@ -66,6 +67,37 @@ class Line:
     def within(self) -> bool | None:
         """Whether measured and printed mean are at most one printed std apart: noise."""
         return None if self.deviation is None else abs(self.deviation) <= 1.0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Cells of a table: with all their runs, with some of them, on graphs whose data are there.
+
+    ``absent`` names the graphs of the other cells.
+
+    Examples
+    --------
+    >>> str(Progress(done=12, begun=3, possible=16, absent=("CoraFull",)))
+    '12 of 16, 3 begun'
+    """
+
+    done: int
+    begun: int
+    possible: int
+    absent: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, made: Iterable[tuple[str, int, int]], absent: Iterable[str]) -> Progress:
+        """From (graph, runs made, runs wanted) of cells; a cell may say more than its graph."""
+        lacking = tuple(dict.fromkeys(absent))
+        begins = tuple(f"{name} " for name in lacking)
+        runs = [(has, asked) for name, has, asked in made if not f"{name} ".startswith(begins)]
+        done = sum(has >= asked for has, asked in runs)
+        begun = sum(0 < has < asked for has, asked in runs)
+        return cls(done, begun, len(runs), lacking)
+
+    def __str__(self) -> str:
+        return f"{self.done} of {self.possible}" + (f", {self.begun} begun" if self.begun else "")
 
 
 @dataclass(frozen=True)
@@ -89,6 +121,11 @@ class TableResult:
     def measured(self) -> TableResult:
         """The table without the cells that nothing is known of yet."""
         return replace(self, lines=tuple(line for line in self.lines if line.summary))
+
+    def progress(self, absent: Iterable[str]) -> Progress:
+        """How many of its cells have all their runs, without the graphs that are absent."""
+        made = [(x.dataset, x.summary.runs if x.summary else 0, x.wanted) for x in self.lines]
+        return Progress.of(made, absent)
 
     def groups(self) -> list[tuple[str, str]]:
         """(dataset, backbone) of the lines, in order."""
@@ -220,6 +257,14 @@ class Table(ABC):
             ),
         )
 
+    def progress(self, store: ResultStore, absent: Iterable[str] = ()) -> Progress:
+        """How many cells have all their runs in the store, without the graphs that are absent."""
+        made = [
+            (cell.dataset, sum(key in store for key in cell.keys.values()), len(cell.keys))
+            for cell in self.cells(Selection())
+        ]
+        return Progress.of(made, absent)
+
     def joined_by(self, guests: Iterable[str], datasets: Iterable[str] = ()) -> Table:
         """The table with further methods, and with ``datasets`` as far as it takes them at all."""
         return self
@@ -269,6 +314,7 @@ class Table(ABC):
                 if base is None or sample is base
                 else paired(sample.values, base.values, apart.get(name, ())),
                 sample.cell.note,
+                len(sample.cell.keys),
             )
             for name, sample in samples.items()
         ]
