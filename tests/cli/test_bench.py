@@ -109,9 +109,13 @@ def test_a_signal_stops_in_order(
             signal.raise_signal(number)
         return load(run)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(calibration, "load_logits", stopped)
-        result = call(*SMALL, "--store", str(store))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's "&" ignores it
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(calibration, "load_logits", stopped)
+            result = call(*SMALL, "--store", str(store))
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (result.exit_code, result.stdout) == (code, "")
     told = result.stderr.splitlines()[-1]
     assert told == f"stopped; 5 rows are in {store}; the same command continues"
