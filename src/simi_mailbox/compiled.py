@@ -201,3 +201,51 @@ def softmax_into(
         share = 1.0 / total
         for c in range(classes):
             out[i, c] = exps[c] * share
+
+
+@_compile(fastmath=LOOSE)
+def tile_similarities(
+    entries: npt.NDArray[np.uint32],
+    left: npt.NDArray[Any],
+    right: npt.NDArray[Any],
+    onto: npt.NDArray[np.float64],
+) -> None:
+    """Add sigmoid(left_i · right_j) of the entries (i, j) to the sums of i."""
+    classes = left.shape[1]
+    line = 64 // right.itemsize
+    last = entries.shape[0] - 1
+    values = np.empty(BUFFER)
+    for start in range(0, last + 1, BUFFER):
+        count = min(BUFFER, last + 1 - start)
+        for q in range(count):
+            ahead = entries[min(start + q + AHEAD, last), 1]
+            for c in range(0, classes, line):
+                _fetch(right[ahead, c:].ctypes.data)
+            i, j = entries[start + q, 0], entries[start + q, 1]
+            product = 0.0
+            for c in range(classes):
+                product += np.float64(left[i, c]) * np.float64(right[j, c])
+            values[q] = product
+        for q in range(count):
+            values[q] = 1.0 / (1.0 + _exp(min(max(-values[q], LOWEST), -LOWEST)))
+        for q in range(count):
+            onto[entries[start + q, 0]] += values[q]
+
+
+@_compile(fastmath=LOOSE)
+def tile_sums(
+    entries: npt.NDArray[np.uint32],
+    right: npt.NDArray[Any],
+    onto: npt.NDArray[np.float64],
+) -> None:
+    """Add right_j of the entries (i, j) to the sums of i."""
+    columns = right.shape[1]
+    line = 64 // right.itemsize
+    last = entries.shape[0] - 1
+    for e in range(last + 1):
+        ahead = entries[min(e + AHEAD, last), 1]
+        for c in range(0, columns, line):
+            _fetch(right[ahead, c:].ctypes.data)
+        i, j = entries[e, 0], entries[e, 1]
+        for c in range(columns):
+            onto[i, c] += np.float64(right[j, c])

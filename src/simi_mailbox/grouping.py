@@ -77,12 +77,19 @@ def find_groups(
     else:
         x, counts = np.unique(x, axis=0, return_counts=True)  # sorts: order of nodes is forgotten
         weight = counts.astype(np.float64)
+    return group_points(x, weight, n_groups, shift, scale, seed)
+
+
+def group_points(
+    x: Floats, weight: Floats, n_groups: int, shift: Floats, scale: Floats, seed: int
+) -> Grouping:
+    """K-means of weighted points that are scaled already."""
     if len(x) < n_groups:
         warnings.warn(
             f"{n_groups} groups were asked for, but there are only {len(x)} different points "
             f"(confidence, similarity): making {len(x)} groups",
             CalibrationWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
         n_groups = len(x)
     centroids = _kmeans(x, weight, n_groups, seed)
@@ -91,15 +98,25 @@ def find_groups(
 
 def histogram_means(x: Floats) -> tuple[Floats, Floats]:
     """Mean point and count of every occupied cell of a histogram over the points' range."""
-    low, high = x.min(axis=0), x.max(axis=0)
+    return cell_means(histogram_sums(x, x.min(axis=0), x.max(axis=0)))
+
+
+def histogram_sums(x: Floats, low: Floats, high: Floats) -> Floats:
+    """Count and sums of both coordinates in the cells of a histogram over [low, high], [3, cells].
+
+    Of parts of the points they add up to those of all.
+    """
     width = np.where(high > low, high - low, 1.0)
     cell = np.minimum(((x - low) / width * HISTOGRAM_CELLS).astype(np.int64), HISTOGRAM_CELLS - 1)
     flat = cell[:, 0] * HISTOGRAM_CELLS + cell[:, 1]
-    count = np.bincount(flat, minlength=HISTOGRAM_CELLS**2)
-    occupied = count > 0
-    sums = [np.bincount(flat, x[:, axis], minlength=HISTOGRAM_CELLS**2) for axis in (0, 1)]
-    weight = count[occupied].astype(np.float64)
-    return np.stack([s[occupied] for s in sums], axis=1) / weight[:, None], weight
+    parts = [np.bincount(flat, w, minlength=HISTOGRAM_CELLS**2) for w in (None, x[:, 0], x[:, 1])]
+    return np.stack([part.astype(np.float64) for part in parts])
+
+
+def cell_means(sums: Floats) -> tuple[Floats, Floats]:
+    """Mean point and count of every occupied cell."""
+    weight = sums[0][sums[0] > 0]
+    return sums[1:, sums[0] > 0].T / weight[:, None], weight
 
 
 def _scaling(points: Floats, scaling: Scaling) -> tuple[Floats, Floats]:

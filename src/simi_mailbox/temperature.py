@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -75,6 +75,17 @@ def theta_bounds(logits: Tensor) -> tuple[float, float]:
     return -float(np.log(HOTTEST * unit)), -float(np.log(COLDEST * unit))
 
 
+class Curve(Protocol):
+    """What `fit_confidence` asks: θ per group -> mean confidence and its first two derivatives."""
+
+    @property
+    def n_groups(self) -> int: ...
+
+    def __call__(
+        self, theta: Floats, wanted: Bools | None = None
+    ) -> tuple[Floats, Floats, Floats]: ...
+
+
 class ConfidenceCurve:
     """Mean confidence of every group as a function of the group's θ, over all its nodes.
 
@@ -93,6 +104,11 @@ class ConfidenceCurve:
 
         Groups that are not ``wanted`` are passed over, and get zeros too.
         """
+        value, d1, d2 = self.sums(theta, wanted) / np.maximum(self.counts, 1.0)
+        return value, d1, d2
+
+    def sums(self, theta: Floats, wanted: Bools | None = None) -> Floats:
+        """The same before it is divided by the number of nodes, [3, groups]."""
         beta = torch.from_numpy(np.exp(theta))
         rows = _members(self.groups, wanted)
 
@@ -106,8 +122,7 @@ class ConfidenceCurve:
         count = len(self.groups) if rows is None else len(rows)
         for part in blockwise(look, count, self.logits.shape[1]):
             sums += part
-        value, d1, d2 = sums.numpy() / np.maximum(self.counts, 1.0)
-        return value, d1, d2
+        return sums.numpy()
 
 
 def confidence_sums(
@@ -216,7 +231,7 @@ def group_temperatures(logits: Tensor, y: Tensor, groups: Tensor, n_groups: int)
 
 
 def fit_confidence(
-    curve: ConfidenceCurve,
+    curve: Curve,
     target: Floats,
     bounds: tuple[float, float],
     start: Floats | None = None,
@@ -297,7 +312,7 @@ def fit_paper_loss(
     return Solution(np.exp(-theta), at_bound)
 
 
-def _excess(curve: ConfidenceCurve, target: Floats) -> Function:
+def _excess(curve: Curve, target: Floats) -> Function:
     def excess(theta: Floats, wanted: Bools) -> tuple[Floats, Floats]:
         value, slope, _ = curve(theta, wanted)
         return value - target, slope
@@ -306,7 +321,7 @@ def _excess(curve: ConfidenceCurve, target: Floats) -> Function:
 
 
 def _near_root(
-    curve: ConfidenceCurve,
+    curve: Curve,
     target: Floats,
     bounds: tuple[float, float],
     start: Floats,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
+from simi_mailbox.cli import folders
 from simi_mailbox.cli import own_files as own
 from simi_mailbox.cli.outputs import check_file
 from simi_mailbox.cli.plugins import plugin_option
@@ -14,7 +16,7 @@ from simi_mailbox.cli.plugins import plugin_option
 
 @click.command(epilog=own.FILES_EPILOG)
 @click.argument("calibrator", type=own.ExistingFile())
-@click.argument("logits", type=own.ExistingFile())
+@click.argument("logits", type=own.ExistingFile(folders=True))
 @own.file_options("edges", "features", "ids", "classes")
 @own.input_option(default=None)
 @plugin_option
@@ -23,19 +25,27 @@ from simi_mailbox.cli.plugins import plugin_option
     type=click.Path(path_type=Path),
     default=Path("probs.csv"),
     show_default=True,
-    help="File of probabilities: .csv, .tsv, .npy, .npz or .parquet.",
+    help="File of probabilities: .csv, .tsv, .npy, .npz or .parquet; of a folder, a folder.",
 )
+@folders.folder_options
 @own.json_option
 def apply(
     calibrator: Path, logits: Path, kind: str | None, out: Path, as_json: bool, **files: Any
 ) -> None:
     """Calibrate LOGITS with a CALIBRATOR that fit or calibrate has saved.
 
-    The nodes and the graph need not be those it was fitted on.
+    The nodes and the graph need not be those it was fitted on. LOGITS may be a folder of shards.
     """
     from simi_mailbox.calibrators import load
     from simi_mailbox.node_files import check_ending, write_probabilities
 
+    if logits.is_dir():
+        from simi_mailbox import scale
+
+        folders.refuse(**files)
+        folders.run(partial(scale.apply, calibrator), logits, out, files, kind, as_json)
+        return
+    folders.only_for_folders(logits, files)
     check_ending(out)
     with own.complaints() as told:
         fitted = load(calibrator)

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from simi_mailbox.cli import folders
 from simi_mailbox.cli import own_files as own
 from simi_mailbox.cli.fit import PARTS
 from simi_mailbox.cli.outputs import check_file
@@ -22,12 +23,10 @@ from simi_mailbox.cli.outputs import check_file
     type=click.Path(path_type=Path),
     default=Path("probs.csv"),
     show_default=True,
-    help="File of probabilities: .csv, .tsv, .npy, .npz or .parquet.",
+    help="File of probabilities: .csv, .tsv, .npy, .npz or .parquet; of a folder, a folder.",
 )
 @click.option("--save", type=click.Path(path_type=Path), help="Save the calibrator, too.")
-@click.option("--engine", default=None, help="Folders only: how the work is done.")
-@click.option("--memory", default=None, metavar="SIZE", help="Folders only: such as 2GB.")
-@click.option("--scheduler", default=None, metavar="ADDRESS", help="Folders only: of Dask.")
+@folders.folder_options
 @own.json_option
 def calibrate(
     logits: Path,
@@ -37,25 +36,22 @@ def calibrate(
     insist: bool,
     out: Path,
     save: Path | None,
-    engine: str | None,
-    memory: str | None,
-    scheduler: str | None,
     as_json: bool,
     **files: Any,
 ) -> None:
     """Calibrate LOGITS (all nodes) with the labels of some, and write the probabilities.
 
-    LOGITS may also be a folder of shards, for graphs beyond memory.
+    LOGITS may also be a folder of shards, for graphs beyond memory: see docs/scale.md.
     """
     from simi_mailbox.node_files import check_ending, write_probabilities
 
-    options = {"engine": engine, "memory": memory, "scheduler": scheduler}
     if logits.is_dir():
-        _calibrate_folder(logits, out, options)
+        from simi_mailbox import scale
+
+        folders.refuse(method=method, set=settings, save=save, **files)
+        folders.run(scale.calibrate, logits, out, files, kind, as_json)
         return
-    for name, value in options.items():
-        if value is not None:
-            raise click.UsageError(f"--{name} is for folders of shards, and {logits} is a file")
+    folders.only_for_folders(logits, files)
     check_ending(out)
     if save is not None and save.suffix.lower() != ".safetensors":
         raise click.ClickException(f"{save}: a calibrator is a .safetensors file; name it so")
@@ -80,10 +76,3 @@ def calibrate(
         return
     own.show_facts(facts)
     click.echo(f"wrote {out}{f' and {save}' if save else ''}")
-
-
-def _calibrate_folder(folder: Path, out: Path, options: dict[str, str | None]) -> None:
-    """Where graphs beyond memory enter."""
-    raise click.ClickException(
-        f"{folder} is a folder; this version calibrates single files: join its shards"
-    )

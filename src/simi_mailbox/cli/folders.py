@@ -1,0 +1,124 @@
+"""What the commands do with folders of shards: options, progress, and what is refused."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from simi_mailbox.cli import own_files as own
+
+F = TypeVar("F", bound=Callable[..., Any])
+OPTIONS = ("engine", "memory", "scheduler", "work")
+OUT = Path("calibrated")
+"""Where results go if nothing is said."""
+
+
+def folder_options(function: F) -> F:
+    """Who does the work on a folder, and with what."""
+    for option in (
+        click.option(
+            "--work",
+            metavar="DIR",
+            help="Folders only: where blocks and tiles are kept, and used again.",
+        ),
+        click.option("--scheduler", metavar="ADDRESS", help="Folders only: tcp://… of Dask."),
+        click.option("--memory", metavar="SIZE", help="Folders only: of a process; 2GB."),
+        click.option(
+            "--engine",
+            type=click.Choice(("auto", "memory", "disk", "dask")),
+            help="Folders only: who does the work.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def only_for_folders(source: Path, options: dict[str, Any]) -> None:
+    """Take the options of folders away, and refuse them beside a file."""
+    for name in OPTIONS:
+        if options.pop(name, None) is not None:
+            raise click.UsageError(f"--{name} is for folders of shards, and {source} is a file")
+
+
+def refuse(**options: Any) -> None:
+    """Refuse what has no meaning for a folder, which holds its parts under fixed names."""
+    for name, value in options.items():
+        if name in OPTIONS or not value or (name, value) == ("method", "simi-mailbox"):
+            continue
+        option = f"--{name.replace('_', '-')}"
+        raise click.UsageError(
+            f"{option} is for files: a folder holds logits/, edges/, labels.*, calibration.* and "
+            "perhaps train.*, and is calibrated by the default method"
+        )
+
+
+def run(
+    work: Callable[..., Any],
+    folder: Path,
+    out: Path,
+    options: Mapping[str, Any],
+    kind: str | None,
+    as_json: bool,
+) -> None:
+    """Calibrate a folder, show how far it is, and say what was done."""
+    source = click.get_current_context().get_parameter_source("out")
+    if source is click.core.ParameterSource.DEFAULT:
+        out = OUT
+    given = {name: options[name] for name in OPTIONS if options.get(name) is not None}
+    if kind is not None:
+        given["input"] = kind
+    with own.complaints() as told, _progress() as progress:
+        try:
+            done = work(folder, out, progress=progress, **given)
+        except OSError as error:
+            raise click.ClickException(_words(error)) from error
+        except MemoryError:
+            raise click.ClickException(
+                "there is not enough memory: say less than the process may have, --memory 1.5GB; "
+                "what is finished is kept"
+            ) from None
+    facts = {**done.facts, "out": out, "calibration_is": "as named"}
+    if as_json:
+        own.show_json({**facts, "warnings": told})
+        return
+    own.show_facts(
+        {n: f"{v:,.1f}" if isinstance(v, float) else v for n, v in facts.items() if n != "out"}
+    )
+    click.echo(f"wrote {out}")
+
+
+def _words(error: OSError) -> str:
+    if error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}; what is finished is kept: start again"
+    return str(error)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
+    """A bar for every pass, with the time that it still takes; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(*columns, console=Console(stderr=True)) as bars:
+        known: dict[str, progress.TaskID] = {}
+
+        def show(step: str, done: int, total: int) -> None:
+            if step not in known:
+                known[step] = bars.add_task(step, total=total)
+            bars.update(known[step], completed=done, total=total)
+
+        yield show

@@ -1,0 +1,209 @@
+"""From a folder of shards to blocks of logits, and to the labels of a few nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from simi_mailbox._arrays import Array, Floats, Ints
+from simi_mailbox.exceptions import FileFormatError
+from simi_mailbox.files import read_npy
+from simi_mailbox.inputs import (
+    RANGE_TOLERANCE,
+    ROW_SUM_TOLERANCE,
+    InputKind,
+    are_probabilities,
+    read_index,
+    read_logits,
+)
+from simi_mailbox.node_files import read_file
+from simi_mailbox.node_files.formats import ID_NAMES, LABEL_NAMES, Columns
+from simi_mailbox.scale.plan import Plan
+from simi_mailbox.scale.shards import Shards, read_vector, shape_of
+from simi_mailbox.scale.store import Store, Written
+from simi_mailbox.scale.tiles import name
+from simi_mailbox.softmax import row_blocks, top_gaps
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder of shards: ``logits/``, ``edges/``, and files of labels and nodes."""
+
+    path: Path
+    logits: Shards
+    edges: Shards
+
+    @classmethod
+    def open(cls, path: Path) -> Folder:
+        if not path.is_dir():
+            raise FileNotFoundError(f"there is no folder {path}")
+        return cls(path, Shards.open(path / "logits"), Shards.open(path / "edges", edges=True))
+
+    def file(self, part: str) -> Path | None:
+        """The one file ``part.*``, if there is one."""
+        found = sorted(f for f in self.path.glob(f"{part}.*") if f.is_file())
+        if len(found) > 1:
+            raise ValueError(
+                f"{self.path} holds both {found[0].name} and {found[1].name}: keep one"
+            )
+        return found[0] if found else None
+
+    def nodes(self, part: str) -> Ints | None:
+        """The nodes of ``part.*``: numbers, or a boolean for every node."""
+        path = self.file(part)
+        if path is None:
+            return None
+        count = self.logits.rows
+        try:
+            return read_index(_node_numbers(path, count), count, part)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    def labels(self, nodes: Ints) -> Ints:
+        """Labels of some nodes; no other is kept, or looked at where the file has one per node."""
+        path = self.file("labels")
+        if path is None:
+            raise FileNotFoundError(
+                f"there is no file {self.path / 'labels.*'} (.npy, .parquet, …)"
+            )
+        count, classes = self.logits.rows, self.logits.columns
+        if path.suffix == ".npy" and len(shape_of(path)) == 1:
+            if shape_of(path)[0] != count:
+                raise ValueError(f"{path}: {shape_of(path)[0]:,} labels for {count:,} nodes")
+            y = np.empty(len(nodes), dtype=np.float64)
+            for start, part in read_vector(path):
+                here = (nodes >= start) & (nodes < start + len(part))
+                y[here] = part[nodes[here] - start]
+        else:
+            y = _listed_labels(path, nodes, count)
+        wrong = np.flatnonzero((y != np.rint(y)) | (y < 0) | (y >= classes))
+        if len(wrong):
+            raise ValueError(
+                f"{path}: node {nodes[wrong[0]]} has label {y[wrong[0]]:.15g}, but the classes are "
+                f"0..{classes - 1}"
+            )
+        return y.astype(np.int64)
+
+    def identity(self) -> list[Any]:
+        """What changes when the graph or the logits do."""
+        return [self.logits.identity(), self.edges.identity()]
+
+
+def _node_numbers(path: Path, count: int) -> Array:
+    if path.suffix == ".npy":
+        if len(shape_of(path)) == 1 and shape_of(path)[0] == count:
+            parts = [
+                (start + np.flatnonzero(part)) if part.dtype == np.bool_ else part
+                for start, part in read_vector(path)
+            ]
+            return np.concatenate(parts)
+        return read_npy(path)
+    contents = read_file(path)
+    if isinstance(contents, Columns):
+        column = contents.values[contents.find(ID_NAMES) or 0]
+        return column.astype(np.int64) if column.dtype.kind == "U" else column
+    if len(contents) != 1:
+        raise FileFormatError(f"{path}: it holds several arrays; save one")
+    return np.asarray(next(iter(contents.values())))
+
+
+def _listed_labels(path: Path, nodes: Ints, count: int) -> Floats:
+    """From a table of nodes and labels, [m, 2], or of one label per node."""
+    if path.suffix == ".npy":
+        found = read_npy(path)
+        if found.ndim != 2 or found.shape[1] != 2:
+            raise FileFormatError(
+                f"{path}: it has shape {list(found.shape)}; expected one label per node, or rows "
+                "(node, label)"
+            )
+        listed, y = found.T
+    else:
+        contents = read_file(path)
+        if not isinstance(contents, Columns):
+            raise FileFormatError(f"{path}: labels are a .npy file or a table (.parquet, .csv)")
+        ids, label = contents.find(ID_NAMES), contents.find(LABEL_NAMES)
+        y = contents.values[len(contents.values) - 1 if label is None else label]
+        listed = np.arange(len(y)) if ids is None else contents.values[ids]
+        if ids is None and len(y) != count:
+            raise ValueError(f"{path}: {len(y):,} labels for {count:,} nodes, and no column 'id'")
+    listed, y = listed.astype(np.int64), y.astype(np.float64)
+    order = np.argsort(listed, kind="stable")
+    at = np.searchsorted(listed, nodes, sorter=order).clip(max=max(0, len(order) - 1))
+    missing = nodes[listed[order[at]] != nodes] if len(order) else nodes
+    if len(missing):
+        raise ValueError(f"{path}: calibration node {missing[0]} has no label")
+    return np.asarray(y[order[at]])
+
+
+# --- logits, block by block -----------------------------------------------------------------------
+
+
+def read_block(
+    store: Store, block: int, plan: Plan, shards: Shards, kind: InputKind
+) -> list[Written]:
+    """Logits of a block as float32 or float64, checked, and what is to be known of them.
+
+    ``facts``: how near each class comes to the top; then the largest spread, the sum of the mean
+    gaps, and whether all rows look like probabilities. ``spread``: the mean gap of every node.
+    """
+    start, stop = plan.span(block)
+    raw = shards.read(start, stop)
+    _check_numbers(raw, kind, shards, start)
+    z = _as_logits(raw, kind)
+    del raw
+    best = torch.full((z.shape[1],), -torch.inf, dtype=torch.float64)
+    spread, reach = torch.empty(len(z), dtype=torch.float64), 0.0
+    for rows in row_blocks(*z.shape):
+        gaps = top_gaps(z[rows])
+        best = torch.maximum(best, gaps.amax(dim=0))
+        spread[rows] = -gaps.mean(dim=1)
+        reach = max(reach, float(-gaps.amin()))
+    alike = kind == "logits" and are_probabilities(z)
+    facts = np.array([*best.tolist(), reach, float(spread.sum()), float(alike)])
+    return [
+        store.put(name("logits", block), z.numpy()),
+        store.put(name("spread", block), spread.numpy()),
+        store.put(name("facts", block), facts),
+    ]
+
+
+def _as_logits(raw: Array, kind: InputKind) -> Tensor:
+    if kind == "logits":  # checked already, and a block of them may look like probabilities
+        z = torch.from_numpy(raw)
+        return z if z.dtype in (torch.float32, torch.float64) else z.to(torch.float32)
+    return read_logits(raw, kind)
+
+
+def _check_numbers(raw: Array, kind: InputKind, shards: Shards, start: int) -> None:
+    """Raise for the first row that no model can have given."""
+    for rows in row_blocks(len(raw), raw.shape[1], elements=1 << 20):
+        x = raw[rows]
+        if kind == "logits":
+            if np.isfinite(x.sum(dtype=np.float64)):
+                continue
+            bad = ~np.isfinite(x).all(axis=1)
+            why = "a logit is NaN or infinite (classes that cannot be: −1e9 instead of −inf)"
+        else:
+            p = x.astype(np.float64) if kind == "probabilities" else np.exp(x.astype(np.float64))
+            bad = ~(np.abs(p.sum(axis=1) - 1) <= ROW_SUM_TOLERANCE)
+            bad |= ~((p >= -RANGE_TOLERANCE) & (p <= 1 + RANGE_TOLERANCE)).all(axis=1)
+            why = f"these are no {kind}: they are not within bounds or do not add up to one"
+        found = np.flatnonzero(bad)
+        if len(found):
+            row = int(found[0])
+            raise ValueError(
+                f"{shards.where(start + rows.start + row)}: {why}: {x[row].tolist()[:6]}"
+            )
+
+
+def gather(store: Store, block: int, plan: Plan, kind: str, nodes: Ints) -> Array:
+    """Rows of ``nodes`` (sorted) that lie in a block."""
+    start, stop = plan.span(block)
+    low, high = np.searchsorted(nodes, [start, stop])
+    array = store.view(name(kind, block))
+    return np.array(array[nodes[low:high] - start])

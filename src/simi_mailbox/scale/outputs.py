@@ -1,0 +1,81 @@
+"""Results as shards: each written whole or not at all, and all told by one manifest."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simi_mailbox._arrays import Array
+from simi_mailbox._extras import require
+from simi_mailbox.files import whole_file
+from simi_mailbox.scale.store import CHUNK, Digest, Written
+
+MANIFEST = "manifest.json"
+CALIBRATOR = "calibrator.safetensors"
+PARTS = ("probabilities", "groups")
+
+
+@dataclass(frozen=True)
+class Output:
+    """The folder that results go to; ``ending`` is that of the shards of logits."""
+
+    folder: Path
+    ending: str
+
+    def prepare(self) -> None:
+        """Make the folders; a manifest of an earlier run would not be true any more."""
+        for part in PARTS:
+            (self.folder / part).mkdir(parents=True, exist_ok=True)
+        (self.folder / MANIFEST).unlink(missing_ok=True)
+
+    def probabilities(self, block: int, probs: Array) -> Written:
+        path = self.folder / "probabilities" / f"{block:05d}{self.ending}"
+        if self.ending == ".npy":
+            return _written(path, lambda file: np.save(file, probs))
+        arrow = require("pyarrow", extra="scale")
+        parquet = require("pyarrow.parquet", extra="scale")
+        columns = {f"p_{k}": np.ascontiguousarray(probs[:, k]) for k in range(probs.shape[1])}
+        return _written(path, lambda file: parquet.write_table(arrow.table(columns), file))
+
+    def groups(self, block: int, groups: Array) -> Written:
+        path = self.folder / "groups" / f"{block:05d}.npy"
+        return _written(path, lambda file: np.save(file, groups))
+
+    def finish(self, files: list[Written], facts: dict[str, Any]) -> None:
+        """Remove shards of earlier runs, and say that all is there."""
+        ours = {os.path.abspath(file.path) for file in files}
+        for part in PARTS:
+            for path in (self.folder / part).iterdir():
+                if os.path.abspath(path) not in ours:
+                    path.unlink()
+        shards = [
+            {
+                "file": os.path.relpath(file.path, self.folder),
+                "bytes": file.bytes,
+                **dict([file.digest.split(":")]),
+            }
+            for file in files
+        ]
+        content = json.dumps({**facts, "shards": shards}, indent=1) + "\n"
+        with whole_file(self.folder / MANIFEST) as unfinished:
+            unfinished.write_text(content, "utf-8")
+
+
+def _written(path: Path, write: Any) -> Written:
+    digest = Digest("sha256")
+    try:
+        with whole_file(path) as unfinished:
+            with unfinished.open("wb") as file:
+                write(file)
+            with unfinished.open("rb") as file:
+                while chunk := file.read(CHUNK):
+                    digest.update(chunk)
+            size = unfinished.stat().st_size
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror}; it was to be written", str(path)) from error
+    return Written(str(path), size, str(digest))

@@ -1,0 +1,330 @@
+"""From a folder of shards to a folder of calibrated shards."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+
+from simi_mailbox._arrays import Ints
+from simi_mailbox.calibrators import SimiMailbox, load
+from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.files import StrPath, whole_file
+from simi_mailbox.inputs import InputKind, Labelled, looks_trained_on, refuse_shared
+from simi_mailbox.scale import default, tiles
+from simi_mailbox.scale.engines import Dask, Engine, Here, Progress, quiet
+from simi_mailbox.scale.inputs import Folder, gather, read_block
+from simi_mailbox.scale.limits import Facts, added, find_limits, stacked
+from simi_mailbox.scale.outputs import CALIBRATOR, Output
+from simi_mailbox.scale.plan import PROCESS, Plan, read_size
+from simi_mailbox.scale.store import DiskStore, MemoryStore
+
+EngineName = Literal["auto", "memory", "disk", "dask"]
+WORK = ".work"
+"""Folder of blocks and tiles, in that of the results."""
+VERSION = 1
+"""Of the layout of the work folder: one of another version is made anew."""
+SAMPLE = 20_000
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """What was done, and how much it took.
+
+    Attributes
+    ----------
+    out : Path
+        Folder of ``probabilities/``, ``groups/``, ``calibrator.safetensors``, ``manifest.json``.
+    calibrator : SimiMailbox
+    facts : dict
+        Engine, nodes, entries of the graph, classes, blocks, seconds, bytes read and written.
+    """
+
+    out: Path
+    calibrator: SimiMailbox
+    facts: dict[str, Any]
+
+
+def calibrate(
+    folder: StrPath,
+    out: StrPath,
+    *,
+    engine: EngineName = "auto",
+    memory: str | int = "2GB",
+    scheduler: str | None = None,
+    input: InputKind = "logits",
+    work: StrPath | None = None,
+    progress: Progress | None = None,
+) -> Calibrated:
+    """Calibrate a graph of any size, from shards to shards.
+
+    The method is the default of `SimiMailbox`, its temperatures are those it finds in memory. If it
+    is stopped, however rudely, and called again, it goes on where it was.
+
+    Parameters
+    ----------
+    folder : path
+        Holds ``logits/`` (shards of rows, ``.npy`` or Parquet), ``edges/`` (shards of pairs of
+        nodes in any order, one way or both), ``labels.*`` (one per node, or rows of node and
+        label), ``calibration.*`` (nodes, or a boolean for each) and perhaps ``train.*``.
+    out : path
+        Folder for the results.
+    engine : {"auto", "memory", "disk", "dask"}
+        Who does the work. By default Dask if there is a scheduler, else memory if everything fits
+        into it, else disk.
+    memory : str or int
+        Most memory of a process, such as ``"2GB"``: of this one, or of each Dask worker.
+    scheduler : str, optional
+        Address of a Dask scheduler, whose workers see both folders under the same names.
+    input : {"logits", "log-probabilities", "probabilities"}
+        What the shards hold.
+    work : path, optional
+        Folder for blocks and tiles, on a fast disk; kept, and used again for the same shards. By
+        default it is in ``out`` and removed in the end.
+    progress : callable, optional
+        Called with the name of a pass, blocks done, and blocks in all.
+
+    Returns
+    -------
+    Calibrated
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> problem = calibration_problem(300, 3, seed=0)
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     for part in ("logits", "edges"):
+    ...         os.mkdir(f"{name}/{part}")
+    ...     np.save(f"{name}/logits/0.npy", problem.logits)
+    ...     np.save(f"{name}/edges/0.npy", problem.graph.edge_index().numpy())
+    ...     np.save(f"{name}/labels.npy", problem.y)
+    ...     np.save(f"{name}/calibration.npy", np.arange(100))
+    ...     done = calibrate(name, f"{name}/out")
+    ...     np.load(f"{name}/out/probabilities/00000.npy").shape
+    (300, 3)
+    >>> done.facts["engine"]
+    'memory'
+    """
+    source = Folder.open(Path(folder))
+    nodes, y, train = _labelled(source)
+    with _working(source, Path(out), engine, memory, scheduler, input, work, progress) as job:
+        facts = find_limits(job.engine, job.plan, np.unique(y))
+        if train is None:
+            _suspect(job, facts, nodes, y)
+        calibrator = SimiMailbox()
+        view = default.fit(job.engine, job.plan, facts, nodes, y, calibrator)
+        calibrator.input_ = input
+        return job.finish(view, calibrator, {"calibration_nodes": len(nodes)})
+
+
+def apply(
+    calibrator: StrPath | SimiMailbox,
+    folder: StrPath,
+    out: StrPath,
+    *,
+    engine: EngineName = "auto",
+    memory: str | int = "2GB",
+    scheduler: str | None = None,
+    input: InputKind | None = None,
+    work: StrPath | None = None,
+    progress: Progress | None = None,
+) -> Calibrated:
+    """Calibrate the shards of a folder with a calibrator that was fitted before.
+
+    ``folder`` needs ``logits/`` and ``edges/``, which need not be those that the calibrator was
+    fitted on. Everything else is as for `calibrate`; ``input`` is what it was at the fit.
+    """
+    source = Folder.open(Path(folder))
+    fitted = calibrator if isinstance(calibrator, SimiMailbox) else load(calibrator)
+    if not isinstance(fitted, SimiMailbox):
+        raise ValueError(f"{calibrator} is a {fitted.name}; shards are calibrated by simi-mailbox")
+    if source.logits.columns != fitted.num_classes_:
+        raise ValueError(
+            f"the logits have {source.logits.columns} classes, but the calibrator was fitted on "
+            f"{fitted.num_classes_}"
+        )
+    kind = fitted.input_ if input is None else input
+    with _working(source, Path(out), engine, memory, scheduler, kind, work, progress) as job:
+        view = default.look_again(job.engine, job.plan, fitted._limits, fitted)
+        return job.finish(view, fitted, {})
+
+
+# --- what both share ------------------------------------------------------------------------------
+
+
+@dataclass
+class _Job:
+    """An engine whose store holds blocks of logits and tiles of the graph."""
+
+    engine: Engine
+    plan: Plan
+    output: Output
+    began: float
+    moved: tuple[int, int]
+
+    def finish(
+        self, view: default.View, calibrator: SimiMailbox, more: dict[str, Any]
+    ) -> Calibrated:
+        temperatures = calibrator.temperatures_
+        blocks, out = self.plan.blocks, self.output
+        files = self.engine.write(
+            "writing", default.probability_block, blocks, view, temperatures, out
+        )
+        calibrator.save(out.folder / CALIBRATOR)
+        entries = int(self.engine.total("degrees", default.degree_sums, added, blocks)[2])
+        read, written = (now - then for now, then in zip(_moved(), self.moved, strict=True))
+        facts = {
+            "engine": self.engine.name,
+            "nodes": self.plan.nodes,
+            "classes": self.plan.classes,
+            "entries": entries,
+            **more,
+            "blocks": len(blocks),
+            "seconds": round(time.perf_counter() - self.began, 3),
+            "bytes_read": read,
+            "bytes_written": written,
+        }
+        out.finish(files, facts)
+        return Calibrated(out.folder, calibrator, facts)
+
+
+@contextmanager
+def _working(
+    source: Folder,
+    out: Path,
+    engine: EngineName,
+    memory: str | int,
+    scheduler: str | None,
+    kind: InputKind,
+    work: StrPath | None,
+    progress: Progress | None,
+) -> Iterator[_Job]:
+    """Blocks and tiles of the shards, and the engine that made them."""
+    if engine not in get_args(EngineName):
+        raise ValueError(f"engine must be one of {', '.join(get_args(EngineName))}, got {engine!r}")
+    if kind not in get_args(InputKind):
+        raise ValueError(f"input must be one of {', '.join(get_args(InputKind))}, got {kind!r}")
+    began, moved, room = time.perf_counter(), _moved(), read_size(memory)
+    if engine == "auto":
+        fits = PROCESS + _in_memory(source) <= room
+        engine = "dask" if scheduler else "memory" if fits else "disk"
+    if (engine == "dask") != (scheduler is not None):
+        raise ValueError(
+            "engine='dask' needs scheduler='tcp://…', the address that `dask scheduler` prints"
+            if engine == "dask"
+            else f"a scheduler is for engine='dask', not {engine!r}"
+        )
+    output = Output(out, source.logits.shards[0].path.suffix)
+    output.prepare()
+    place = Path(work) if work is not None else out / WORK
+    nodes, classes = source.logits.rows, source.logits.columns
+    item = max(4, np.dtype(source.logits.shards[0].dtype).itemsize)
+    runner: Here | Dask
+    if engine == "memory":
+        runner = Here(MemoryStore(), progress=progress or quiet)
+        plan = Plan.of(nodes, classes, room, item=item)
+    else:
+        tasks, slots = 1, 1
+        if scheduler is None:
+            plan = Plan.of(nodes, classes, room, item=item)
+            _claim(place, source, plan, kind)
+            runner = Here(DiskStore(place), place / "journal", progress or quiet)
+        else:
+            place.mkdir(parents=True, exist_ok=True)
+            store = DiskStore(place.resolve())
+            runner = Dask(store, place / "journal", scheduler, progress or quiet)
+            tasks, slots = runner.tasks, runner.slots
+            plan = Plan.of(nodes, classes, room, item=item, tasks=tasks, slots=slots)
+            if _claim(place, source, plan, kind):
+                runner.journal.done.clear()
+            output = Output(out.resolve(), output.ending)
+    try:
+        _cut(runner, plan, source, kind)
+        yield _Job(runner, plan, output, began, moved)
+    finally:
+        runner.close()
+    if engine != "memory" and work is None:
+        shutil.rmtree(place)
+
+
+def _cut(engine: Engine, plan: Plan, source: Folder, kind: InputKind) -> None:
+    engine.write("reading logits", read_block, plan.blocks, plan, source.logits, kind)
+    pieces = source.edges.chunks(plan.chunk)
+    runs = range(len(pieces))
+    engine.write("sorting edges", tiles.sort_chunk, runs, plan, pieces)
+    engine.write("cutting tiles", tiles.merge_row, plan.blocks, plan, len(pieces))
+
+
+def _in_memory(source: Folder) -> int:
+    """Bytes that blocks, tiles and what makes them take at most."""
+    logits = source.logits.rows * source.logits.columns * 4
+    return 4 * logits + 64 * source.edges.rows
+
+
+def _claim(place: Path, source: Folder, plan: Plan, kind: InputKind) -> bool:
+    """Make the work folder ours; whether it was somebody else's, and had to be emptied."""
+    content = json.dumps(
+        {"version": VERSION, "plan": vars(plan), "input": kind, "shards": source.identity()}
+    )
+    path = place / "work.json"
+    ours = path.exists() and path.read_text("utf-8") == content
+    if not ours and path.exists():
+        shutil.rmtree(place)
+    place.mkdir(parents=True, exist_ok=True)
+    if not ours:
+        if any(entry.name != "work.json" for entry in place.iterdir()):
+            raise ValueError(f"{place} holds other files: name a folder of its own for work")
+        with whole_file(path) as unfinished:
+            unfinished.write_text(content, "utf-8")
+    return not ours
+
+
+def _labelled(source: Folder) -> tuple[Ints, Ints, Ints | None]:
+    nodes = source.nodes("calibration")
+    if nodes is None:
+        raise FileNotFoundError(
+            f"there is no file {source.path / 'calibration.*'}: the nodes to calibrate with"
+        )
+    nodes = np.sort(nodes)
+    train = source.nodes("train")
+    if train is not None:
+        refuse_shared(
+            nodes,
+            train,
+            ("calibration", "train"),
+            "the model looks better than it is on nodes it was trained on",
+        )
+    return nodes, source.labels(nodes), train
+
+
+def _suspect(job: _Job, facts: Facts, nodes: Ints, y: Ints) -> None:
+    """Warn of calibration nodes that look trained on, by a sample of the others."""
+    plan = job.plan
+    others = np.setdiff1d(np.arange(0, plan.nodes, max(1, plan.nodes // SAMPLE)), nodes)
+    both = np.sort(np.concatenate([nodes, others]))
+    z = job.engine.total("looking at logits", gather, stacked, plan.blocks, plan, "logits", both)
+    index = torch.from_numpy(np.searchsorted(both, nodes))
+    here = Labelled(index, facts.limits.number(torch.from_numpy(y)))
+    suspicion = looks_trained_on(facts.limits.cut(torch.from_numpy(z)), here)
+    if suspicion:
+        warnings.warn(suspicion.replace("train_mask", "train.*"), CalibrationWarning, stacklevel=3)
+
+
+def _moved() -> tuple[int, int]:
+    """Bytes that this process has read and written so far, caches included (Linux; else 0)."""
+    try:
+        lines = Path("/proc/self/io").read_text().split("\n")
+        found = dict(line.split(": ") for line in lines if ": " in line)
+        return int(found["rchar"]), int(found["wchar"])
+    except OSError:
+        return 0, 0

@@ -1,0 +1,194 @@
+"""Where blocks of nodes and tiles of the graph lie between passes: in memory, or in a folder.
+
+Functions of a pass get the store and the number of their block, take what they need by name and put
+back what they made. They do not know who calls them, in which process, or how often: an array is
+there whole or not at all, and putting it again puts the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import secrets
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from simi_mailbox._arrays import Array
+from simi_mailbox.exceptions import FileFormatError
+from simi_mailbox.files import DAMAGE
+
+CHUNK = 1 << 24
+
+
+@dataclass(frozen=True)
+class Written:
+    """A finished file, and what tells damage."""
+
+    path: str
+    bytes: int
+    digest: str
+
+    def is_there(self) -> bool:
+        """Whether the file is still what was written."""
+        digest = Digest(self.digest.partition(":")[0])
+        try:
+            if os.path.getsize(self.path) != self.bytes:
+                return False
+            with open(self.path, "rb") as file:
+                while chunk := file.read(CHUNK):
+                    digest.update(chunk)
+        except OSError:
+            return False
+        return str(digest) == self.digest
+
+
+class Digest:
+    """``crc32``, for files that we read ourselves, or ``sha256``, for those that are handed out.
+
+    Examples
+    --------
+    >>> digest = Digest("crc32")
+    >>> digest.update(b"abc")
+    >>> str(digest)
+    'crc32:352441c2'
+    """
+
+    def __init__(self, kind: str = "crc32") -> None:
+        self.kind, self.crc = kind, 0
+        self.sha = hashlib.sha256() if kind == "sha256" else None
+
+    def update(self, data: Any) -> None:
+        if self.sha is None:
+            self.crc = zlib.crc32(data, self.crc)
+        else:
+            self.sha.update(data)
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{f'{self.crc:08x}' if self.sha is None else self.sha.hexdigest()}"
+
+
+class Store(Protocol):
+    """Arrays by name; names are like paths, ``"logits/00003"``."""
+
+    def put(self, name: str, array: Array) -> Written: ...
+
+    def get(self, name: str) -> Array: ...
+
+    def view(self, name: str) -> Array:
+        """Like `get`, for those who will look at parts of it."""
+
+    def has(self, name: str) -> bool: ...
+
+    def remove(self, name: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class MemoryStore:
+    """Arrays in this process.
+
+    Examples
+    --------
+    >>> store = MemoryStore()
+    >>> _ = store.put("degree/00000", np.arange(3))
+    >>> store.get("degree/00000").tolist(), store.has("degree/00001")
+    ([0, 1, 2], False)
+    """
+
+    arrays: dict[str, Array] = field(default_factory=dict)
+
+    def put(self, name: str, array: Array) -> Written:
+        self.arrays[name] = array
+        return Written(name, array.nbytes, "")
+
+    def get(self, name: str) -> Array:
+        return self.arrays[name]
+
+    view = get
+
+    def has(self, name: str) -> bool:
+        return name in self.arrays
+
+    def remove(self, name: str) -> None:
+        self.arrays.pop(name, None)
+
+
+@dataclass(frozen=True)
+class DiskStore:
+    """Arrays as ``.npy`` files below a folder, which all processes that work on them can see.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = DiskStore(Path(folder))
+    ...     written = store.put("degree/00000", np.arange(3))
+    ...     store.get("degree/00000").tolist(), written.is_there()
+    ([0, 1, 2], True)
+    """
+
+    folder: Path
+
+    def path(self, name: str) -> Path:
+        return self.folder / f"{name}.npy"
+
+    def put(self, name: str, array: Array) -> Written:
+        path = self.path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return write_npy(path, array)
+
+    def get(self, name: str) -> Array:
+        return self._load(name, None)
+
+    def view(self, name: str) -> Array:
+        return self._load(name, "r")
+
+    def _load(self, name: str, mode: Any) -> Array:
+        path = self.path(name)
+        try:
+            array: Array = np.load(path, mmap_mode=mode, allow_pickle=False)
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{path} is gone: start again, it will be made anew") from None
+        except MemoryError:
+            raise
+        except DAMAGE as error:
+            raise FileFormatError(f"{path}: it is damaged: {error}") from error
+        return array
+
+    def has(self, name: str) -> bool:
+        return self.path(name).exists()
+
+    def remove(self, name: str) -> None:
+        self.path(name).unlink(missing_ok=True)
+
+
+def write_npy(path: Path, array: Array) -> Written:
+    """Write an array under another name and rename it.
+
+    Not flushed to the device: a killed process loses nothing that it has written, and a file that a
+    power cut has damaged is told by its checksum.
+    """
+    array = np.ascontiguousarray(array)
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(array))
+    digest, start = Digest(), header.getvalue()
+    digest.update(start)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    flat = array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
+    try:
+        with unfinished.open("wb") as file:
+            file.write(start)
+            for first in range(0, len(flat), CHUNK):
+                piece = flat[first : first + CHUNK]
+                digest.update(piece)
+                file.write(piece)
+        os.replace(unfinished, path)
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror}; it was to be written", str(path)) from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return Written(str(path), len(start) + len(flat), str(digest))

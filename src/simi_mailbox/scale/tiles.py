@@ -1,0 +1,224 @@
+"""The graph as tiles, row block × column block, and what is summed over them.
+
+An entry (i, j) of a tile says that ``j`` is a neighbour of ``i``; both are numbers within their
+blocks. Edges are sorted into tiles from outside: chunks of edges become sorted runs of keys, and
+the runs are merged tile by tile. A key is (tile, row, column) in one number, so that one sort
+does everything and duplicates meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from simi_mailbox import fast
+from simi_mailbox._arrays import Array, Floats, Ints
+from simi_mailbox.scale.plan import Plan
+from simi_mailbox.scale.shards import Shard
+from simi_mailbox.scale.store import Store, Written
+
+Keys = Array
+WORTH = 1 << 22
+"""Entries × columns from which on compiled loops are used."""
+PIECE = 1 << 16
+"""Entries whose products are held at once where Numba is missing."""
+
+
+def name(kind: str, *numbers: int) -> str:
+    """Name of an array of a block or tile.
+
+    Examples
+    --------
+    >>> name("tile", 3, 12)
+    'tile/00003-00012'
+    """
+    return f"{kind}/{'-'.join(f'{number:05d}' for number in numbers)}"
+
+
+# --- cutting --------------------------------------------------------------------------------------
+
+
+def sort_chunk(
+    store: Store, chunk: int, plan: Plan, pieces: list[tuple[Shard, int, int]]
+) -> list[Written]:
+    """A run of edges, both ways, as a sorted run of keys."""
+    shard, start, stop = pieces[chunk]
+    edges = shard.read(start, stop)
+    check_ids(edges, plan.nodes, shard, start)
+    edges = edges[edges[:, 0] != edges[:, 1]].astype(np.uint64)
+    keys = np.concatenate([_keys(plan, edges[:, 0], edges[:, 1]), _keys(plan, *edges[:, ::-1].T)])
+    del edges
+    keys.sort()
+    return [store.put(name("run", chunk), _once(keys))]
+
+
+def check_ids(edges: Ints, nodes: int, shard: Shard, start: int) -> None:
+    """Raise for the first edge that joins a node that is not there."""
+    if not len(edges) or (edges.min() >= 0 and edges.max() < nodes):
+        return
+    row = int(np.flatnonzero(((edges < 0) | (edges >= nodes)).any(axis=1))[0])
+    source, target = edges[row].tolist()
+    raise ValueError(
+        f"{shard.path}, row {start + row}: the edge joins nodes {source} and {target}, but the "
+        f"logits number nodes 0..{nodes - 1}"
+    )
+
+
+def _keys(plan: Plan, row: Array, column: Array) -> Keys:
+    rows, bits = np.uint64(plan.rows), np.uint64(plan.bits)
+    tile: Any = row // rows * np.uint64(len(plan.blocks)) + column // rows
+    key: Keys = (tile << bits | row % rows) << bits | column % rows
+    return key
+
+
+def _once(keys: Keys) -> Keys:
+    """Sorted keys, each once."""
+    if not len(keys):
+        return keys
+    kept = np.empty(len(keys), dtype=bool)
+    kept[0] = True
+    np.not_equal(keys[1:], keys[:-1], out=kept[1:])
+    return keys if kept.all() else keys[kept]
+
+
+def merge_row(store: Store, block: int, plan: Plan, runs: int) -> list[Written]:
+    """The tiles of a row of blocks, and the degrees of its nodes."""
+    written = []
+    degree = np.zeros(plan.size(block), dtype=np.int64)
+    for column in plan.blocks:
+        tile = block * len(plan.blocks) + column
+        first, last = (int(t) << 2 * plan.bits for t in (tile, tile + 1))
+        parts = 0
+        for low, high in _bounded(store, first, last, runs, plan):
+            found = [_between(store, run, low, high) for run in range(runs)]
+            keys = np.concatenate(found)
+            del found
+            if len(keys):
+                keys.sort()
+                entries = _entries(_once(keys), plan.bits)
+                del keys
+                degree += np.bincount(entries[:, 0], minlength=len(degree))
+                written.append(store.put(name("tile", block, column, parts), entries))
+                parts += 1
+        written.append(store.put(name("parts", block, column), np.array([parts])))
+    written.append(store.put(name("degree", block), degree))
+    return written
+
+
+def _bounded(store: Store, low: int, high: int, runs: int, plan: Plan) -> Iterator[tuple[int, int]]:
+    """Ranges of keys, whole rows each, that hold no more keys than a few chunks."""
+    count = sum(np.diff(_place(store, run, low, high))[0] for run in range(runs))
+    if count <= 3 * plan.chunk or high - low <= 1 << plan.bits:
+        yield low, high
+        return
+    middle = (low + high) >> (plan.bits + 1) << plan.bits
+    yield from _bounded(store, low, middle, runs, plan)
+    yield from _bounded(store, middle, high, runs, plan)
+
+
+def _place(store: Store, run: int, low: int, high: int) -> Ints:
+    keys = store.view(name("run", run))
+    # A bound beyond the last key that 64 bits can hold is the end.
+    ends = [np.searchsorted(keys, np.uint64(k)) if k < 1 << 64 else len(keys) for k in (low, high)]
+    return np.array(ends)
+
+
+def _between(store: Store, run: int, low: int, high: int) -> Keys:
+    start, stop = _place(store, run, low, high)
+    return np.array(store.view(name("run", run))[start:stop])
+
+
+def _entries(keys: Keys, bits: int) -> Array:
+    """(row, column) of keys, [entries, 2]."""
+    entries = np.empty((len(keys), 2), dtype=np.uint32)
+    low = np.uint64((1 << bits) - 1)
+    entries[:, 1] = keys & low
+    keys >>= np.uint64(bits)
+    entries[:, 0] = keys & low
+    return entries
+
+
+# --- summing --------------------------------------------------------------------------------------
+
+
+def neighbour_pass(
+    store: Store,
+    block: int,
+    plan: Plan,
+    right: Callable[[Store, int], Array],
+    add: Callable[[Array, Array], None],
+) -> None:
+    """``add(entries, right side)`` for every tile of a row of blocks.
+
+    ``right(store, column)`` gives the numbers [nodes, anything] of a column block.
+    """
+    for column in plan.blocks:
+        parts = int(store.get(name("parts", block, column))[0])
+        numbers = right(store, column) if parts else None
+        for part in range(parts):
+            assert numbers is not None
+            add(store.get(name("tile", block, column, part)), numbers)
+
+
+def add_sums(entries: Array, right: Array, onto: Floats) -> None:
+    """onto_i += Σ_j right_j over the entries (i, j): the product of the adjacency with a matrix.
+
+    Examples
+    --------
+    >>> onto = np.zeros((2, 1))
+    >>> add_sums(np.array([[0, 1], [0, 2]], dtype=np.uint32), np.array([[1.0], [2], [3]]), onto)
+    >>> onto.tolist()
+    [[5.0], [0.0]]
+    """
+    kernels = _kernels(entries, right)
+    if kernels is not None:
+        fast.each(lambda rows: kernels.tile_sums(entries[rows], right, onto), _runs(entries))
+        return
+    shape = (len(onto), len(right))
+    ones = np.ones(len(entries), dtype=np.float64)
+    onto += scipy.sparse.csr_array((ones, (entries[:, 0], entries[:, 1])), shape) @ right
+
+
+def add_similarities(entries: Array, left: Array, right: Array, onto: Floats) -> None:
+    """onto_i += Σ_j sigmoid(left_i · right_j) over the entries (i, j).
+
+    Examples
+    --------
+    >>> onto, z = np.zeros(2), np.zeros((2, 3), dtype=np.float32)
+    >>> add_similarities(np.array([[0, 1], [0, 0]], dtype=np.uint32), z, z, onto)
+    >>> onto.tolist()
+    [1.0, 0.0]
+    """
+    kernels = _kernels(entries, right)
+    if kernels is not None:
+        fast.each(
+            lambda rows: kernels.tile_similarities(entries[rows], left, right, onto),
+            _runs(entries),
+        )
+        return
+    for start in range(0, len(entries), PIECE):
+        row, column = entries[start : start + PIECE].T
+        products = np.einsum("ek,ek->e", left[row].astype(np.float64), right[column])
+        np.add.at(onto, row, 1.0 / (1.0 + np.exp(-products.clip(-700, 700))))
+
+
+def _kernels(entries: Array, right: Array) -> Any:
+    """Compiled loops, where there is enough to do for starting Numba."""
+    return fast.kernels() if len(entries) * right.shape[1] >= WORTH else None
+
+
+def _runs(entries: Array) -> list[slice]:
+    """Slices of the entries that share no row: threads write to places of their own."""
+    import torch
+
+    threads = torch.get_num_threads()
+    if threads < 2 or len(entries) < PIECE:
+        return [slice(0, len(entries))]
+    row: Any = entries[:, 0]
+    cuts = row[np.linspace(0, len(entries) - 1, 4 * threads + 1).astype(np.int64)[1:-1]]
+    ends = [0, *np.unique(np.searchsorted(row, cuts)).tolist(), len(entries)]
+    return [slice(a, b) for a, b in pairwise(ends) if b > a]

@@ -1,0 +1,54 @@
+"""Folders of shards on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from click.testing import CliRunner
+
+from simi_mailbox.cli.group import cli
+from tests.scale.conftest import Known, known, probabilities, shards
+
+__all__ = ["known", "shards"]
+
+
+def test_a_folder_is_calibrated_and_its_calibrator_applied(
+    shards: Path, tmp_path: Path, known: Known
+) -> None:
+    out, again = tmp_path / "out", tmp_path / "again"
+    command = ["calibrate", str(shards), "--engine", "disk", "--out", str(out), "--json"]
+    done = CliRunner().invoke(cli, command)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["engine"] == "disk"
+    np.testing.assert_allclose(probabilities(out), known.probs, atol=1e-6)
+    done = CliRunner().invoke(
+        cli, ["apply", str(out / "calibrator.safetensors"), str(shards), "--out", str(again)]
+    )
+    assert done.exit_code == 0, done.output
+    assert "memory" in done.output
+    np.testing.assert_allclose(probabilities(again), known.probs, atol=1e-6)
+
+
+def test_what_a_folder_cannot_be_asked_is_refused(shards: Path, tmp_path: Path) -> None:
+    for options, words in (
+        (["--labels", str(shards / "labels.npy")], "--labels is for files"),
+        (["--method", "gats"], "--method is for files"),
+        (["--engine", "dask"], "needs scheduler"),
+        (["--memory", "much"], "'much' is no size"),
+    ):
+        done = CliRunner().invoke(
+            cli, ["calibrate", str(shards), "--out", str(tmp_path / "out"), *options]
+        )
+        assert done.exit_code != 0
+        assert words in done.output
+
+
+def test_a_damaged_shard_is_one_line(shards: Path, tmp_path: Path) -> None:
+    z = np.load(shards / "logits" / "part-10.npy")
+    z[5] = np.inf
+    np.save(shards / "logits" / "part-10.npy", z)
+    done = CliRunner().invoke(cli, ["calibrate", str(shards), "--out", str(tmp_path / "out")])
+    assert done.exit_code == 1
+    assert "part-10.npy, row 5: a logit is NaN or infinite" in done.output

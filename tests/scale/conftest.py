@@ -1,0 +1,75 @@
+"""A small graph in memory and as shards, cut into many blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from simi_mailbox import Graph, SimiMailbox
+from simi_mailbox.data.synthetic import calibration_problem
+from simi_mailbox.scale import Calibrated, plan
+
+NODES, CLASSES, LABELLED = 2000, 5, 300
+
+
+@dataclass(frozen=True)
+class Known:
+    """A problem, and what the default makes of it in memory."""
+
+    logits: np.ndarray
+    y: np.ndarray
+    graph: Graph
+    mask: np.ndarray
+    calibrator: SimiMailbox
+    probs: np.ndarray
+
+
+@pytest.fixture(scope="session")
+def known() -> Known:
+    problem = calibration_problem(NODES, CLASSES, temperature=2.0, seed=0)
+    rng = np.random.default_rng(0)
+    mask = np.sort(rng.choice(NODES, LABELLED, replace=False))
+    z, y = problem.logits.astype(np.float32), np.asarray(problem.y)
+    calibrator = SimiMailbox().fit(z, y, graph=problem.graph, mask=mask)
+    probs = calibrator.predict_proba(z, graph=problem.graph)
+    return Known(z, y, problem.graph, mask, calibrator, probs)
+
+
+@pytest.fixture
+def shards(known: Known, tmp_path: Path) -> Path:
+    """The problem as a folder: three shards of logits, edges in no order and of two shapes."""
+    folder = tmp_path / "in"
+    for part in ("logits", "edges"):
+        (folder / part).mkdir(parents=True)
+    for number, rows in ((1, slice(0, 700)), (2, slice(700, 701)), (10, slice(701, None))):
+        np.save(folder / "logits" / f"part-{number}.npy", known.logits[rows])
+    rng = np.random.default_rng(1)
+    edges = known.graph.edge_index().numpy()
+    one_way = edges[:, edges[0] < edges[1]]
+    edges = np.concatenate([one_way, edges[:, :500], [[3], [3]]], axis=1)  # duplicates and a loop
+    edges = edges[:, rng.permutation(edges.shape[1])]
+    np.save(folder / "edges" / "a.npy", edges[:, :3000])
+    np.save(folder / "edges" / "b.npy", edges[:, 3000:].T.astype(np.int32))
+    np.save(folder / "labels.npy", known.y)
+    np.save(folder / "calibration.npy", known.mask)
+    return folder
+
+
+@pytest.fixture
+def many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven blocks and a handful of chunks."""
+    monkeypatch.setattr(plan, "LARGEST_BLOCK", 300)
+    monkeypatch.setattr(plan, "LARGEST_CHUNK", 2500)
+
+
+def probabilities(done: Calibrated | Path) -> np.ndarray:
+    """All shards of a result, in order."""
+    out = done.out if isinstance(done, Calibrated) else done
+    return np.concatenate([np.load(file) for file in sorted((out / "probabilities").iterdir())])
+
+
+def groups(done: Calibrated) -> np.ndarray:
+    return np.concatenate([np.load(file) for file in sorted((done.out / "groups").iterdir())])

@@ -1,0 +1,230 @@
+"""One answer, whoever calls the functions; and after whatever happened on the way."""
+
+from __future__ import annotations
+
+import errno
+import json
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import simi_mailbox
+from simi_mailbox import grouping
+from simi_mailbox.scale import apply, calibrate, default, engines
+from simi_mailbox.scale.engines import Tree
+from tests.scale.conftest import Known, groups, probabilities
+
+pytestmark = pytest.mark.usefixtures("many_blocks")
+
+
+@pytest.mark.parametrize("engine", ["memory", "disk"])
+def test_blocks_give_what_the_default_gives_in_memory(
+    engine: Any, shards: Path, tmp_path: Path, known: Known
+) -> None:
+    done = calibrate(shards, tmp_path / "out", engine=engine)
+    assert done.facts["blocks"] == 7
+    assert done.facts["entries"] == known.graph.num_entries
+    ours, theirs = done.calibrator.temperatures_, known.calibrator.temperatures_
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+    assert np.array_equal(groups(done), known.calibrator.groups_)
+    np.testing.assert_allclose(probabilities(done), known.probs, atol=1e-6)
+
+
+def test_a_histogram_is_merged_as_if_it_was_never_cut(
+    shards: Path, tmp_path: Path, known: Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (grouping, default):
+        monkeypatch.setattr(module, "HISTOGRAM_ABOVE", 100)
+    expected = simi_mailbox.SimiMailbox().fit(
+        known.logits, known.y, graph=known.graph, mask=known.mask
+    )
+    done = calibrate(shards, tmp_path / "out", engine="memory")
+    assert np.array_equal(groups(done), expected.groups_)
+    np.testing.assert_allclose(done.calibrator.temperatures_, expected.temperatures_, rtol=1e-9)
+
+
+def test_a_saved_calibrator_is_applied_to_shards_as_to_arrays(
+    shards: Path, tmp_path: Path, known: Known
+) -> None:
+    path = tmp_path / "cal.safetensors"
+    known.calibrator.save(path)
+    done = apply(path, shards, tmp_path / "out", engine="disk")
+    np.testing.assert_allclose(probabilities(done), known.probs, atol=1e-6)
+    again = simi_mailbox.load(done.out / "calibrator.safetensors")
+    assert np.array_equal(again.predict_proba(known.logits, graph=known.graph), known.probs)
+
+
+# --- disk -----------------------------------------------------------------------------------------
+
+
+def _dies(folder: Path, out: Path, moment: int) -> None:
+    seen = [0]
+
+    def progress(_step: str, _done: int, _total: int) -> None:
+        seen[0] += 1
+        if seen[0] == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    calibrate(folder, out, engine="disk", progress=progress)
+
+
+def test_what_was_killed_goes_on_and_ends_in_the_same_bits(shards: Path, tmp_path: Path) -> None:
+    expected = calibrate(shards, tmp_path / "whole", engine="disk")
+    out = tmp_path / "out"
+    for moment in (5, 25, 110):
+        process = multiprocessing.get_context("fork").Process(
+            target=_dies, args=(shards, out, moment)
+        )
+        process.start()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        assert not (out / "manifest.json").exists()
+    tiles = {path: path.stat().st_mtime_ns for path in (out / ".work" / "tile").iterdir()}
+    made: list[str] = []
+    done = calibrate(
+        shards,
+        out,
+        engine="disk",
+        progress=lambda step, *_: (
+            made.append(
+                step if all(p.stat().st_mtime_ns == t for p, t in tiles.items()) else "cut again"
+            )
+            if step != "degrees"
+            else None
+        ),
+    )
+    assert tiles
+    assert "cut again" not in made
+    assert np.array_equal(probabilities(done), probabilities(expected))
+    assert not (out / ".work").exists()
+
+
+def test_a_work_folder_is_used_again_and_damage_in_it_is_noticed(
+    shards: Path, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    first = calibrate(shards, tmp_path / "a", engine="disk", work=work)
+    tiles = sorted((work / "tile").iterdir())
+    before = [path.stat().st_mtime_ns for path in tiles]
+    with tiles[0].open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"\xff")
+    second = calibrate(shards, tmp_path / "b", engine="disk", work=work)
+    after = [path.stat().st_mtime_ns for path in tiles]
+    assert after[0] != before[0]
+    assert after[-1] == before[-1]
+    assert np.array_equal(probabilities(first), probabilities(second))
+    # Other logits: nothing of what was there holds any more.
+    np.save(shards / "logits" / "part-2.npy", np.ones((1, 5), dtype=np.float32))
+    third = calibrate(shards, tmp_path / "c", engine="disk", work=work)
+    assert not np.array_equal(probabilities(first)[700], probabilities(third)[700])
+
+
+def test_a_folder_of_other_things_is_not_taken_for_work(shards: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("all of it")
+    with pytest.raises(ValueError, match="holds other files"):
+        calibrate(shards, tmp_path / "out", engine="disk", work=tmp_path / "mine")
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "all of it"
+
+
+def test_a_full_disk_leaves_finished_shards_and_no_half(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, real = tmp_path / "out", np.save
+
+    def save(file: Any, array: np.ndarray) -> None:
+        if "00002" in file.name and "probabilities" in file.name:
+            file.write(b"half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(file, array)
+
+    monkeypatch.setattr(np, "save", save)
+    with pytest.raises(OSError, match=r"No space left.*00002\.npy"):
+        calibrate(shards, out, engine="disk")
+    assert sorted(path.name for path in (out / "probabilities").iterdir()) == [
+        "00000.npy",
+        "00001.npy",
+    ]
+    assert not (out / "manifest.json").exists()
+    stamp = (out / "probabilities" / "00000.npy").stat().st_mtime_ns
+    monkeypatch.undo()
+    monkeypatch.setattr("simi_mailbox.scale.plan.LARGEST_BLOCK", 300)
+    monkeypatch.setattr("simi_mailbox.scale.plan.LARGEST_CHUNK", 2500)
+    calibrate(shards, out, engine="disk")
+    assert (out / "probabilities" / "00000.npy").stat().st_mtime_ns == stamp
+
+
+def test_the_manifest_tells_every_shard(shards: Path, tmp_path: Path) -> None:
+    import hashlib
+
+    done = calibrate(shards, tmp_path / "out", engine="disk")
+    manifest = json.loads((done.out / "manifest.json").read_text())
+    files = {
+        str(path.relative_to(done.out)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for part in ("probabilities", "groups")
+        for path in (done.out / part).iterdir()
+    }
+    assert {entry["file"]: entry["sha256"] for entry in manifest["shards"]} == files
+
+
+# --- Dask -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as found:
+        yield found
+
+
+def test_a_cluster_that_loses_a_worker_gives_the_same_bits(
+    cluster: Any, shards: Path, tmp_path: Path
+) -> None:
+    expected = calibrate(shards, tmp_path / "disk", engine="disk")
+    killed: list[int] = []
+
+    def progress(step: str, done: int, _total: int) -> None:
+        if step == "cutting tiles" and done and not killed:
+            killed.append(next(iter(cluster.workers.values())).pid)
+            os.kill(killed[0], signal.SIGKILL)
+
+    done = calibrate(
+        shards, tmp_path / "out", scheduler=cluster.scheduler_address, progress=progress
+    )
+    assert killed
+    assert done.facts["engine"] == "dask"
+    assert np.array_equal(done.calibrator.temperatures_, expected.calibrator.temperatures_)
+    assert np.array_equal(probabilities(done), probabilities(expected))
+    # What a worker finds wrong is told like anywhere else.
+    edges = np.load(shards / "edges" / "a.npy")
+    edges[0, 7] = 5000
+    np.save(shards / "edges" / "a.npy", edges)
+    with pytest.raises(ValueError, match=r"a\.npy, row 7: the edge joins nodes 5000"):
+        calibrate(shards, tmp_path / "out", scheduler=cluster.scheduler_address)
+
+
+def test_a_scheduler_that_is_not_there_is_one_clear_error(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "PATIENCE", 0.2)
+    with pytest.raises(ConnectionError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
+        calibrate(shards, tmp_path / "out", scheduler="tcp://127.0.0.1:9")
+    with pytest.raises(ValueError, match="needs scheduler"):
+        calibrate(shards, tmp_path / "out", engine="dask")
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 65])
+def test_a_tree_keeps_the_order(count: int) -> None:
+    tree = Tree(lambda parts: [item for part in parts for item in part])
+    for number in range(count):
+        tree.add([number])
+    assert tree.result() == list(range(count))

@@ -1,0 +1,57 @@
+"""Plans, tiles and medians against their plain counterparts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from simi_mailbox.scale import limits, tiles
+from simi_mailbox.scale.engines import Here
+from simi_mailbox.scale.plan import Plan, read_size
+from simi_mailbox.scale.store import MemoryStore
+
+
+def test_blocks_cover_all_nodes_and_fit_into_the_memory() -> None:
+    plan = Plan.of(1_000_003, 40, read_size("1.5GB"))
+    assert [plan.span(block)[0] for block in plan.blocks[1:]] == [
+        plan.span(block)[1] for block in plan.blocks[:-1]
+    ]
+    assert plan.span(plan.blocks[-1])[1] == plan.nodes
+    assert len(Plan.of(1_000_003, 40, read_size("4GB")).blocks) < len(plan.blocks)
+    with pytest.raises(ValueError, match="not enough"):
+        Plan.of(10, 3, read_size("500MB"))
+    with pytest.raises(ValueError, match="no size"):
+        read_size("two")
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_sums_over_tiles_are_a_sparse_product(
+    compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiles, "WORTH", 0 if compiled else 1 << 60)
+    rng = np.random.default_rng(0)
+    matrix = scipy.sparse.random_array((50, 60), density=0.2, rng=rng).tocsr()
+    matrix.data[:] = 1
+    coo = matrix.tocoo()
+    entries = np.stack([coo.row, coo.col], axis=1).astype(np.uint32)
+    right, left = rng.normal(size=(60, 3)).astype(np.float32), rng.normal(size=(50, 3))
+    onto = np.ones((50, 3))
+    tiles.add_sums(entries, right, onto)
+    np.testing.assert_allclose(onto, 1 + matrix @ right.astype(np.float64), rtol=1e-12)
+    onto = np.zeros(50)
+    tiles.add_similarities(entries, left.astype(np.float32), right, onto)
+    products = left.astype(np.float32).astype(np.float64) @ right.T.astype(np.float64)
+    expected = (matrix.toarray() / (1 + np.exp(-products))).sum(axis=1)
+    np.testing.assert_allclose(onto, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 10, 1001])
+def test_the_median_of_blocks_is_the_median(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "FEW", 5)
+    monkeypatch.setattr(limits, "CELLS", 4)
+    plan, store = Plan(nodes, 2, 100, 100), MemoryStore()
+    numbers = np.random.default_rng(nodes).lognormal(sigma=3, size=nodes).round(2)
+    for block in plan.blocks:
+        store.put(tiles.name("x", block), numbers[slice(*plan.span(block))])
+    assert limits.median(Here(store), plan, "x") == np.median(numbers)
