@@ -9,6 +9,7 @@ COMMANDS = {
     "apply": ("simi_mailbox.cli.apply", "Calibrate logits with a saved calibrator."),
     "evaluate": ("simi_mailbox.cli.evaluate", "Do probabilities mean what they say?"),
     "compare": ("simi_mailbox.cli.compare", "Which method is best on your nodes?"),
+    "decide": ("simi_mailbox.cli.decide", "Which predictions to act on; sets of classes."),
     "methods": ("simi_mailbox.cli.methods", "Which calibrators there are, and what each needs."),
     "demo": ("simi_mailbox.cli.demo", "Train, calibrate and judge a GNN on a built-in graph."),
     "report": ("simi_mailbox.cli.report", "Write an HTML report from arrays of your own."),

@@ -211,8 +211,11 @@ class SNAPS(DAPS):
         assert nodes.graph is not None
         assert nodes.features is not None
         own = _all_scores(self.base, nodes)
-        near = neighbour_means(nodes.graph, own)
-        alike = similar_nodes(nodes.features, self.k)
+        return self.mixed(own, nodes.graph, similar_nodes(nodes.features, self.k))
+
+    def mixed(self, own: Floats, graph: Graph, alike: Callable[[Rows], Any]) -> Scored:
+        """Scores of rows, from those of the base and rows of similar nodes, however found."""
+        near = neighbour_means(graph, own)
 
         def scored(rows: Rows) -> Floats:
             matrix = alike(rows)

@@ -1,9 +1,15 @@
-"""Files of users' own: logits, edges, labels and node sets in, probabilities out."""
+"""Files of users' own: logits, edges, labels and node sets in, probabilities and decisions out."""
 
 from simi_mailbox.node_files.formats import READS, Columns, read_file
 from simi_mailbox.node_files.nodes import Nodes
 from simi_mailbox.node_files.problem import Problem, read_problem
-from simi_mailbox.node_files.writing import WRITES, check_ending, write_probabilities
+from simi_mailbox.node_files.writing import (
+    WRITES,
+    check_decisions,
+    check_ending,
+    write_decisions,
+    write_probabilities,
+)
 
 __all__ = [
     "READS",
@@ -11,8 +17,10 @@ __all__ = [
     "Columns",
     "Nodes",
     "Problem",
+    "check_decisions",
     "check_ending",
     "read_file",
     "read_problem",
+    "write_decisions",
     "write_probabilities",
 ]

@@ -1,4 +1,4 @@
-"""Probabilities as files: every node with its id, its predicted class and its confidence."""
+"""Results as files: every node with its id, its predicted class and its confidence."""
 
 from __future__ import annotations
 
@@ -54,18 +54,78 @@ def write_probabilities(path: Path, probs: Array, nodes: Nodes) -> None:
     <BLANKLINE>
     """
     check_ending(path)
+    if path.suffix.lower() == ".npy":
+        with whole_file(path) as unfinished:
+            np.save(unfinished, probs)
+        return
+    named = zip(_names(probs, nodes), probs.T, strict=True)
+    columns = {f"p_{name}": np.ascontiguousarray(column) for name, column in named}
+    _write(path, probs, nodes, columns, {"probabilities": probs})
+
+
+def write_decisions(path: Path, probs: Array, nodes: Nodes, sets: Array, accepted: Array) -> None:
+    """Write what was decided for every node; the file appears whole or not at all.
+
+    Besides id, predicted class and confidence: whether the prediction is accepted or handed over,
+    the classes of its set in words, how many they are, and 1 or 0 for every class.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "decisions.csv")
+    ...     probs, yes = np.array([[0.75, 0.25]]), np.array([True])
+    ...     nodes = Nodes(1, np.array(["a"]), classes=("cat", "dog"))
+    ...     write_decisions(file, probs, nodes, np.array([[True, True]]), yes)
+    ...     print(file.read_text())
+    id,predicted,confidence,decision,set,set_size,in_cat,in_dog
+    a,cat,0.75,accept,cat | dog,2,1,1
+    <BLANKLINE>
+    """
+    check_decisions(path)
+    names = np.array(_names(probs, nodes), dtype=object)
+    columns = {
+        "decision": np.where(accepted, "accept", "hand over"),
+        "set": np.array([" | ".join(names[held]) for held in sets]),
+        "set_size": sets.sum(axis=1),
+    }
+    whole = sets.astype(np.int8)
+    columns |= {f"in_{name}": np.ascontiguousarray(whole[:, k]) for k, name in enumerate(names)}
+    _write(path, probs, nodes, columns, {"accepted": accepted, "sets": sets})
+
+
+def check_decisions(path: Path) -> None:
+    """Refuse, before any work, a file that cannot hold decisions.
+
+    Examples
+    --------
+    >>> check_decisions(Path("decisions.npy"))
+    Traceback (most recent call last):
+    ValueError: decisions.npy: one array cannot hold sets and acceptance; use .npz
+    """
+    check_ending(path)
+    if path.suffix.lower() == ".npy":
+        raise ValueError(f"{path}: one array cannot hold sets and acceptance; use .npz")
+
+
+def _write(
+    path: Path, probs: Array, nodes: Nodes, columns: dict[str, Array], arrays: dict[str, Array]
+) -> None:
+    """Id, predicted class and confidence of every node, and what else there is to say."""
+    predicted, confidence = _predicted(probs, nodes)
+    told = {"predicted": predicted, "confidence": confidence}
+    columns = {nodes.id_name: nodes.shown(), **told, **columns}
     ending = path.suffix.lower()
     with whole_file(path) as unfinished:
-        if ending == ".npy":
-            np.save(unfinished, probs)
-        elif ending == ".npz":
-            np.savez(unfinished, **_arrays(probs, nodes))
+        if ending == ".npz":
+            known: dict[str, Any] = {"ids": nodes.shown(), **told, **arrays}
+            np.savez(unfinished, **known, classes=np.array(_names(probs, nodes)))
         elif ending == ".parquet":
             arrow = require("pyarrow", extra="files")
             parquet = require("pyarrow.parquet", extra="files")
-            parquet.write_table(arrow.table(_columns(probs, nodes)), unfinished)
+            parquet.write_table(arrow.table(columns), unfinished)
         else:
-            _write_text(unfinished, probs, nodes, "\t" if ending == ".tsv" else ",")
+            _write_text(unfinished, columns, "\t" if ending == ".tsv" else ",")
 
 
 def _names(probs: Array, nodes: Nodes) -> tuple[str, ...]:
@@ -78,26 +138,7 @@ def _predicted(probs: Array, nodes: Nodes) -> tuple[Array, Array]:
     return named, probs[np.arange(len(probs)), winner]
 
 
-def _arrays(probs: Array, nodes: Nodes) -> dict[str, Any]:
-    predicted, confidence = _predicted(probs, nodes)
-    return {
-        "ids": nodes.shown(),
-        "predicted": predicted,
-        "confidence": confidence,
-        "probabilities": probs,
-        "classes": np.array(_names(probs, nodes)),
-    }
-
-
-def _columns(probs: Array, nodes: Nodes) -> dict[str, Any]:
-    predicted, confidence = _predicted(probs, nodes)
-    columns = {nodes.id_name: nodes.shown(), "predicted": predicted, "confidence": confidence}
-    named = zip(_names(probs, nodes), probs.T, strict=True)
-    return columns | {f"p_{name}": np.ascontiguousarray(column) for name, column in named}
-
-
-def _write_text(path: Path, probs: Array, nodes: Nodes, mark: str) -> None:
-    columns = _columns(probs, nodes)
+def _write_text(path: Path, columns: dict[str, Array], mark: str) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter=mark, lineterminator="\n")
         writer.writerow(columns)

@@ -1,0 +1,174 @@
+"""`simi-mailbox decide`: sets of classes, and which predictions to act on, from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from simi_mailbox.cli import own_files as own
+from simi_mailbox.cli.outputs import check_file
+
+_SCORES = ("lac", "aps", "raps", "daps", "snaps")
+_GROUPS = ("class", "degree", "mailbox")
+_SHARE = click.FloatRange(0.0, 1.0, min_open=True, max_open=True)
+_PARTS = ("edges", "labels", "calibration", "test", "train", "features", "ids", "classes")
+
+
+@click.command(epilog=own.FILES_EPILOG)
+@click.argument("probabilities", type=own.ExistingFile())
+@own.file_options(*_PARTS)
+@own.input_option("probabilities")
+@click.option(
+    "--coverage", type=_SHARE, default=0.9, show_default=True, help="Sets hold the label so often."
+)
+@click.option(
+    "--score", type=click.Choice(_SCORES), default="aps", show_default=True, help="Of the sets."
+)
+@click.option(
+    "--condition-on", type=click.Choice(_GROUPS), help="Keep the coverage within these groups."
+)
+@click.option(
+    "--max-error", type=_SHARE, default=0.05, show_default=True, help="Errors among the accepted."
+)
+@click.option(
+    "--confidence", type=_SHARE, default=0.9, show_default=True, help="How sure that shall be."
+)
+@click.option(
+    "--fresh",
+    is_flag=True,
+    help="The calibration nodes had no part in choosing the model (its checkpoint).",
+)
+@click.option("--seed", default=0, show_default=True, help="Seed of randomised scores.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("decisions.csv"),
+    show_default=True,
+    help="File of decisions: .csv, .tsv, .npz or .parquet.",
+)
+@own.json_option
+def decide(
+    probabilities: Path,
+    kind: str,
+    coverage: float,
+    score: str,
+    condition_on: str | None,
+    max_error: float,
+    confidence: float,
+    fresh: bool,
+    seed: int,
+    out: Path,
+    as_json: bool,
+    **files: Any,
+) -> None:
+    """Decide on PROBABILITIES (all nodes): a set of classes for each, and accept or hand over.
+
+    The labels of the calibration nodes are read, no others; those of --test, if it is given, to
+    tell how well the promises were kept. With too few labels a set is all classes and nothing is
+    accepted.
+    """
+    from simi_mailbox.decide import Accept, PredictionSets
+    from simi_mailbox.node_files import check_decisions, write_decisions
+
+    check_decisions(out)
+    check_file(out)
+    with own.complaints() as told:
+        problem = own.read(probabilities, files, kind)
+        rows = own.calibration_nodes(problem)
+        if "test" in problem.sets:
+            why = "nodes that a threshold was found on cannot judge it; name other nodes"
+            own.refuse_shared(problem, {"calibration": rows, "test": problem.sets["test"]}, why)
+        needs = {"daps": {"graph"}, "snaps": {"graph", "features"}}.get(score, set())
+        needs |= {"graph"} if condition_on in ("degree", "mailbox") else set()
+        missing = own.missing_parts(frozenset(needs), problem)
+        if missing:
+            raise ValueError(f"these sets need {' and '.join(missing)}")
+        probs = problem.values if kind == "probabilities" else _softmax(problem.values, kind)
+        given = {name: value for name, value in _inputs(problem).items() if name in needs}
+        fitted = {"mask": rows, "fresh": fresh}
+        with own.working(f"deciding on {problem.nodes.count:,} nodes"):
+            rule = PredictionSets(
+                coverage=coverage, score=score, condition_on=condition_on, seed=seed
+            ).fit(probs, problem.labels, **fitted, **given)
+            sets = rule.predict_sets(probs, **given)
+            gate = Accept(max_error=max_error, confidence=confidence)
+            accepted = gate.fit(probs, problem.labels, **fitted).accepts(probs)
+        write_decisions(out, probs, problem.nodes, sets, accepted)
+    facts = _facts(problem, rows, sets, accepted)
+    facts |= {
+        "threshold": gate.threshold_ if accepted.any() else None,
+        "error_counts_for": gate.error_weight_,
+        **_judged(problem, probs, sets, accepted),
+    }
+    if as_json:
+        own.show_json({**facts, "out": out, "warnings": told})
+        return
+    promise = f"{coverage:.1%} coverage", f"at most {max_error:.1%} errors at {confidence:.0%}"
+    click.echo(f"promised: {promise[0]}; {promise[1]} confidence")
+    own.show_facts(_in_words(facts))
+    click.echo(f"wrote {out}")
+
+
+def _softmax(values: Any, kind: Any) -> Any:
+    from simi_mailbox.inputs import read_logits
+    from simi_mailbox.softmax import scaled_softmax
+
+    return scaled_softmax(read_logits(values, kind)).numpy()
+
+
+def _inputs(problem: Any) -> dict[str, Any]:
+    return {"graph": problem.graph, "features": problem.features}
+
+
+def _facts(problem: Any, rows: Any, sets: Any, accepted: Any) -> dict[str, Any]:
+    from simi_mailbox import metrics
+
+    return {
+        "nodes": problem.nodes.count,
+        "classes": sets.shape[1],
+        "calibration_nodes": int(rows.size),
+        "calibration_is": "as named" if "calibration" in problem.sets else "all labelled nodes",
+        "mean_set_size": metrics.mean_set_size(sets),
+        "sets_of_one": metrics.singleton_share(sets),
+        "accepted": int(accepted.sum()),
+        "handed_over": int((~accepted).sum()),
+    }
+
+
+def _judged(problem: Any, probs: Any, sets: Any, accepted: Any) -> dict[str, Any]:
+    """How the promises were kept on the test nodes, with exact 95 % intervals."""
+    import numpy as np
+
+    from simi_mailbox.metrics.sets import binomial_interval, covered
+
+    if "test" not in problem.sets or problem.labels is None:
+        return {}
+    test = problem.labelled("test")
+    y = problem.labels[test]
+    wrong = (probs[test].argmax(axis=1) != y)[accepted[test]]
+    counted = {"test_coverage": covered(sets[test], y), "test_error_of_accepted": wrong}
+    found: dict[str, Any] = {"test_nodes": int(test.size)}
+    for name, hits in counted.items():
+        if not hits.size:
+            continue
+        low, high = binomial_interval(np.array([hits.sum()]), np.array([hits.size]))
+        found[name] = {"value": float(hits.mean()), "low": float(low[0]), "high": float(high[0])}
+    return found
+
+
+def _in_words(facts: dict[str, Any]) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            shown[name] = "{value:.2%} ({low:.2%} – {high:.2%})".format(**value)
+        elif name in ("accepted", "handed_over"):
+            shown[name] = f"{value:,} ({value / facts['nodes']:.1%})"
+        elif name in ("mean_set_size", "error_counts_for"):
+            shown[name] = f"{value:.2f}"
+        elif name == "threshold":
+            shown[name] = "–" if value is None else f"{value:.4f}"
+        else:
+            shown[name] = value
+    return shown

@@ -1,0 +1,109 @@
+"""Rows of decisions are what a user would measure, and their tables say whether promises held."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from simi_mailbox import decide, metrics
+from simi_mailbox.experiments import deciding
+from simi_mailbox.experiments.calibration import probabilities
+from simi_mailbox.experiments.deciding import ACCEPT, SCORES, DecideUnit, Prepared, Question
+from simi_mailbox.experiments.logits import load_logits
+from simi_mailbox.experiments.methods import Method
+from simi_mailbox.experiments.store import ResultStore
+from simi_mailbox.experiments.tables import Selection, get
+from simi_mailbox.experiments.tables.decide import DecideTable
+from simi_mailbox.models.bank import BankedRun, RunKey
+from simi_mailbox.prior import leave_out
+
+RUN = RunKey("Digits", "gcn", "sparse")
+PLAIN = Method.of("uncalibrated")
+
+
+@pytest.fixture(scope="module")
+def source(cache: Path) -> BankedRun:
+    return load_logits(RUN)
+
+
+@pytest.fixture(scope="module")
+def rows(source: BankedRun) -> dict[str, Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deciding, "DRAWS", 3)
+        unit = DecideUnit(RUN, tuple(Question(PLAIN, rule) for rule in (*SCORES, ACCEPT)))
+        made = unit.execute(lambda key: False)
+        return dict(zip((*SCORES, ACCEPT), made, strict=True))
+
+
+@pytest.mark.parametrize("score", list(SCORES))
+@pytest.mark.parametrize("prior", [None, leave_out("Digits")], ids=["plain", "luck"])
+def test_sets_are_those_of_the_rule(
+    source: BankedRun, rows: dict[str, Any], score: str, prior: str | None
+) -> None:
+    dataset, split = source.dataset, source.split
+    probs = probabilities(RUN, PLAIN, source)
+    given = {"graph": dataset.graph, "features": dataset.x}
+    rule = decide.PredictionSets(score=score, prior=prior)
+    rule.fit(probs, dataset.y, mask=split.val, **given)
+    sets, y = rule.predict_sets(probs, **given)[split.test], dataset.y[split.test]
+    kind = "plain" if prior is None else "luck"
+    found = rows[score]["metrics"]
+    assert found[f"coverage_{kind}_90"] == pytest.approx(metrics.coverage(sets, y), rel=1e-4)
+    assert found[f"size_{kind}_90"] == pytest.approx(metrics.mean_set_size(sets), rel=1e-4)
+    assert found[f"worst_{kind}_90"] <= found[f"coverage_{kind}_90"]
+
+
+def test_acceptance_is_that_of_the_rule(source: BankedRun, rows: dict[str, Any]) -> None:
+    test, y = source.split.test, source.dataset.y
+    probs = probabilities(RUN, PLAIN, source)
+    found = rows[ACCEPT]["metrics"]
+    assert found["aurc"] == pytest.approx(metrics.aurc(probs[test], y[test]), rel=1e-4)
+    gate = decide.Accept(prior=None).fit(probs, y, mask=source.split.val)
+    assert found["accepted_plain"] == pytest.approx(gate.accepts(probs)[test].mean(), rel=1e-4)
+
+
+def test_fresh_nodes_are_test_nodes_and_judge_nothing(source: BankedRun) -> None:
+    drawn = [s for s in Prepared(RUN, source).samples() if s[0] == "fresh"]
+    assert len(drawn) == deciding.DRAWS
+    for _, nodes, judged in drawn:
+        assert len(nodes) == len(source.split.val)
+        np.testing.assert_array_equal(np.union1d(nodes, judged), np.sort(source.split.test))
+        assert not np.intersect1d(nodes, judged).size
+    assert (drawn[0][1] != drawn[1][1]).any()
+
+
+def fake(unit: DecideUnit, item: Question, **metrics: float) -> dict[str, Any]:
+    place = {"split": unit.run.split, "fold": 0, "init": 0}
+    return {"key": unit.key(item), **place, "metrics": metrics}
+
+
+def test_tables_count_where_promises_held(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path / "rows.jsonl")
+    runs = [RunKey("Cora", "gcn", "folds", split) for split in range(2)]
+    unlike = {"lac": (0.88, 1.4), "aps": (0.90, 1.2)}
+    for run in runs:
+        for score, (covered, size) in unlike.items():
+            for method, more in (("uncalibrated", 0.0), ("temperature", 0.1)):
+                unit, item = DecideUnit(run, ()), Question(Method.of(method), score)
+                grown = size + more + 0.01 * run.split * more
+                row = fake(unit, item, coverage_luck_90=covered, size_fresh_90=grown)
+                assert store.append(row)
+    part = Selection(datasets=("Cora",), backbones=("gcn",), runs=2)
+    (kept,) = get("decide").result(store, part).remarks
+    assert "uncalibrated/lac 0 of 1" in kept
+    assert "temperature/aps 1 of 1" in kept
+    (larger,) = get("decide-size").result(store, part).remarks
+    assert "temperature/aps 1 of 1" in larger
+    assert "uncalibrated/raps" not in larger
+
+
+def test_any_table_makes_the_rows_of_all() -> None:
+    table = get("decide-aurc")
+    assert isinstance(table, DecideTable)
+    (unit,) = table.units(Selection(datasets=("Cora",), backbones=("gcn",), runs=1))
+    assert {item.rule for item in unit.items} == {*SCORES, ACCEPT}
+    (one,) = table.units(Selection(("Cora",), ("gcn",), ("gats/accept",), 1))
+    assert [str(item) for item in one.items] == ["gats/accept"]
