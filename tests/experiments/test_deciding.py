@@ -54,6 +54,12 @@ def test_sets_are_those_of_the_rule(
     assert found[f"coverage_{kind}_90"] == pytest.approx(metrics.coverage(sets, y), rel=1e-4)
     assert found[f"size_{kind}_90"] == pytest.approx(metrics.mean_set_size(sets), rel=1e-4)
     assert found[f"worst_{kind}_90"] <= found[f"coverage_{kind}_90"]
+    if kind == "luck":
+        rule = decide.PredictionSets(coverage=0.95, score=score, prior=prior, condition_on="degree")
+        rule.fit(probs, dataset.y, mask=split.val, **given)
+        sets = rule.predict_sets(probs, **given)[split.test]
+        covered = metrics.coverage(sets, y)
+        assert found["coverage_luck_95_by_degree"] == pytest.approx(covered, rel=1e-4)
 
 
 def test_acceptance_is_that_of_the_rule(source: BankedRun, rows: dict[str, Any]) -> None:

@@ -241,3 +241,21 @@ def contrast(one, two):
 
     low, high = sorted((luminance(one), luminance(two)))
     return (high + 0.05) / (low + 0.05)
+
+
+def test_the_slider_tells_what_can_be_decided_in_every_view(page):
+    words = "[...document.querySelectorAll('.decide .words')].map(e => e.textContent)"
+    before = page.run(words)
+    slide = "(k => {const s = document.querySelector('.view:not([hidden]) .slider input');"
+    slide += "s.value = k; s.dispatchEvent(new Event('input'))})"
+    page.run(f"{slide}(14)")
+    after = page.run(words)
+    told = page.run("[...document.querySelectorAll('tr.step:last-child')].map(e => e.dataset.told)")
+    assert after == told
+    assert all(a != b for a, b in zip(after, before, strict=True))
+    outputs = page.run("[...document.querySelectorAll('.decide output')].map(e => e.textContent)")
+    assert {text.replace("\u202f", " ") for text in outputs} == {"30 %"}
+    place = "Number(document.querySelector('.decide .here').getAttribute('cx'))"
+    right = page.run(place)
+    page.run(f"{slide}(0)")
+    assert page.run(place) < right

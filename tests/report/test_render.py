@@ -65,6 +65,7 @@ def test_page_is_complete_and_loads_nothing(tmp_path, given):
     assert "unsafe" not in policy
     for heading in ("How far off", "Groups", "Classes", "Which nodes", "Temperatures", "Settings"):
         assert heading in page.text
+    assert "What can be decided" in page.text
     assert "simi-mailbox 0" in page.text
 
 

@@ -17,6 +17,13 @@ from simi_mailbox.analysis.comparison import (
     compare_methods,
     sensitivity,
 )
+from simi_mailbox.analysis.coverage import (
+    CoverageBreakdown,
+    covered_by_class,
+    covered_by_degree,
+    covered_by_mailbox,
+    covered_by_size,
+)
 from simi_mailbox.analysis.groups import (
     GroupMap,
     TemperatureHistogram,
@@ -38,6 +45,7 @@ from simi_mailbox.analysis.similarity import (
 __all__ = [
     "Breakdown",
     "CalibrationErrorVariance",
+    "CoverageBreakdown",
     "GroupMap",
     "Judged",
     "MethodComparison",
@@ -50,6 +58,10 @@ __all__ = [
     "by_degree",
     "by_distance",
     "compare_methods",
+    "covered_by_class",
+    "covered_by_degree",
+    "covered_by_mailbox",
+    "covered_by_size",
     "distance_to",
     "group_map",
     "judge",

@@ -12,7 +12,7 @@ from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.analysis.cells import accuracy_error, counts_of, ece_of, mean_of, unit_bins
 from simi_mailbox.analysis.judged import Judged, judge, judged_rows, per_node
 from simi_mailbox.analysis.neighbourhood import distance_to
-from simi_mailbox.graph import as_graph
+from simi_mailbox.graph import Graph, as_graph
 from simi_mailbox.inputs import as_numpy
 
 
@@ -68,11 +68,23 @@ def by_degree(probs: Any, y: Any, graph: Any, *, nodes: Any = None, bins: int = 
     (('1', '2'), [2, 1], [-0.25, 0.2])
     """
     judged = judge(probs, y, nodes)
-    degree = as_graph(graph, judged.num_nodes).degree.numpy()[judged.nodes]
+    labels, slices = degree_slices(as_graph(graph, judged.num_nodes), judged.nodes)
+    return _table("degree", labels, slices, judged, bins)
+
+
+def degree_slices(graph: Graph, nodes: Ints) -> tuple[list[str], Ints]:
+    """Names of the slices by degree that hold ``nodes``, and the slice of each.
+
+    Examples
+    --------
+    >>> from simi_mailbox import Graph
+    >>> degree_slices(Graph.from_edges([[0, 0, 0], [1, 2, 3]]), np.arange(4))
+    (['1', '3–4'], array([1, 0, 0, 0]))
+    """
+    degree = graph.degree.numpy()[nodes]
     octave = np.where(degree > 0, np.ceil(np.log2(np.maximum(degree, 1))).astype(np.int64) + 1, 0)
     present = np.unique(octave)
-    labels = [_degree_label(int(k)) for k in present]
-    return _table("degree", labels, np.searchsorted(present, octave), judged, bins)
+    return [_degree_label(int(k)) for k in present], np.searchsorted(present, octave)
 
 
 def by_class(

@@ -7,7 +7,8 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,9 @@ from simi_mailbox import decide, metrics
 from simi_mailbox._arrays import Bools, Floats, Ints
 from simi_mailbox.decide.groups import degree_groups, quantile_edges
 from simi_mailbox.decide.neighbours import similar_nodes
-from simi_mailbox.decide.scores import APS, DAPS, LAC, RAPS, SNAPS, Nodes, Score, Scored
+from simi_mailbox.decide.quantile import group_quantiles
+from simi_mailbox.decide.scores import APS, DAPS, LAC, RAPS, SNAPS, Nodes, Score
+from simi_mailbox.decide.sets import node_weights
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.experiments.calibration import CalibrationUnit, probabilities, versions
 from simi_mailbox.experiments.durations import Durations
@@ -155,44 +158,33 @@ class Prepared:
             yield "fresh", np.sort(drawn[:count]), np.sort(drawn[count:])
 
 
-@dataclass(frozen=True, eq=False)
-class Known(Score):
-    """Scores that were worked out before: they do not depend on which nodes calibrate."""
-
-    name: ClassVar[str] = "known"
-    values: Floats
-
-    def prepare(self, nodes: Nodes) -> Scored:
-        """Scores of rows."""
-        return lambda rows: self.values[rows]
-
-
 def _sets(item: Question, probs: Floats, prepared: Prepared) -> Row:
+    """Thresholds as `PredictionSets` finds them, of scores that are worked out once."""
     graph, y = prepared.source.dataset.graph, prepared.y
-    score = Known(_scores(item.rule, probs, prepared))
+    scores = _scores(item.rule, probs, prepared)
+    own = scores[np.arange(len(y)), y.clip(min=0)]
     group = degree_groups(graph, quantile_edges(graph.degree.numpy(), DEGREE_GROUPS))
+    wrong = probs.argmax(axis=1) != y
+    prior = resolve(prepared.prior)
+    test = prepared.source.split.test
+    of_test = scores[test]
     hits: dict[str, list[Floats]] = {}
     numbers: dict[str, list[float]] = {}
-    for kind, nodes, judged in prepared.samples():
-        prior = prepared.prior if kind == "luck" else None
-        for level in LEVELS:
-            for condition in (None,) if kind == "plain" else (None, "degree"):
-                rule = decide.PredictionSets(
-                    coverage=level,
-                    score=score,
-                    condition_on=condition,
-                    groups=DEGREE_GROUPS,
-                    prior=prior,
-                )
-                rule.fit(probs, y, mask=nodes, graph=graph, fresh=kind == "fresh")
-                sets = rule.predict_sets(probs, graph=graph)[judged]
-                where = f"{kind}_{level * 100:.0f}" + ("_by_degree" if condition else "")
-                hits.setdefault(where, []).append(
-                    _shares(metrics.sets.covered(sets, y[judged]), group[judged])
-                )
-                covered, size = metrics.coverage(sets, y[judged]), metrics.mean_set_size(sets)
-                numbers.setdefault(f"coverage_{where}", []).append(covered)
-                numbers.setdefault(f"size_{where}", []).append(size)
+    for (kind, nodes, judged), level in product(prepared.samples(), LEVELS):
+        weights = None
+        if kind == "luck":
+            weights = node_weights(wrong[nodes], prior.error_weight(len(nodes)))
+        inside = np.isin(test, judged, assume_unique=True)
+        for by_degree in (False,) if kind == "plain" else (False, True):
+            part = group if by_degree else np.zeros_like(group)
+            parts = DEGREE_GROUPS if by_degree else 1
+            limit = group_quantiles(own[nodes], part[nodes], parts, level, weights)[part]
+            where = f"{kind}_{level * 100:.0f}" + ("_by_degree" if by_degree else "")
+            covered = own[judged] <= limit[judged]
+            hits.setdefault(where, []).append(_shares(covered, group[judged]))
+            size = (of_test <= limit[test][:, None])[inside].sum() / len(judged)
+            numbers.setdefault(f"coverage_{where}", []).append(float(covered.mean()))
+            numbers.setdefault(f"size_{where}", []).append(float(size))
     values = {name: float(np.mean(found)) for name, found in numbers.items()}
     # Over the draws first: the least of several noisy groups would else be least by chance.
     for where, found in hits.items():

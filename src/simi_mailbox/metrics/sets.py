@@ -87,6 +87,9 @@ class GroupCoverage:
     worst_by_chance : float
         What the smallest would be on average, if every group had the coverage of all nodes: the
         least of many groups is low by chance alone.
+    worst_p_value : float
+        How often chance would make some group as unlikely low as the lowest is: near 0, the sets
+        fail somebody.
 
     Examples
     --------
@@ -105,6 +108,7 @@ class GroupCoverage:
     level: float
     worst: float
     worst_by_chance: float
+    worst_p_value: float = float("nan")
 
 
 def coverage_by_group(
@@ -134,6 +138,8 @@ def coverage_by_group(
     >>> found.coverage.tolist(), found.worst, round(found.worst_by_chance, 2)
     ([1.0, 0.5], 0.5, 0.7)
     """
+    from scipy.stats import binom
+
     if not 0 < level < 1:
         raise ValueError(f"level is {level}; expected a number between 0 and 1.")
     hit = covered(sets, y)
@@ -148,9 +154,11 @@ def coverage_by_group(
     low, high = binomial_interval(hits, counts, level)
     drawn = np.random.default_rng(seed).binomial(counts, hit.mean(), (draws, len(counts)))
     share = hits / counts
+    least = binom.cdf(hits, counts, hit.mean()).min()
+    as_low = binom.cdf(drawn, counts, hit.mean()).min(axis=1) <= least
     return GroupCoverage(
         names, counts, share, low, high, level, float(share.min()),
-        float((drawn / counts).min(axis=1).mean()),
+        float((drawn / counts).min(axis=1).mean()), float((1 + as_low.sum()) / (1 + draws)),
     )  # fmt: skip
 
 

@@ -29,6 +29,7 @@ def write_report(
     methods: Methods = DEFAULT_METHODS,
     title: str = "Node classifier",
     class_names: Sequence[str] | None = None,
+    fresh: bool = False,
     seed: int = 0,
 ) -> Path:
     """Write a report of a model before and after calibration.
@@ -59,6 +60,8 @@ def write_report(
         Name of the model or dataset.
     class_names : sequence of str, optional
         Names of the classes.
+    fresh : bool
+        Whether the calibration nodes had no part in choosing the model; see `simi_mailbox.decide`.
     seed : int
         Seed of intervals and of the noise floor.
 
@@ -83,7 +86,7 @@ def write_report(
     from simi_mailbox.report.render import render
 
     inputs = read_inputs(logits, graph, y, calibration, test, train, class_names)
-    page = render(gather(inputs, methods, title=str(title), seed=seed))
+    page = render(gather(inputs, methods, title=str(title), seed=seed, fresh=fresh))
     with whole_file(path) as unfinished:
         unfinished.write_text(page, encoding="utf-8")
     return Path(path)

@@ -13,6 +13,7 @@ from simi_mailbox import __version__, analysis, metrics
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.analysis.cells import counts_of, unit_bins
 from simi_mailbox.mailbox import mailbox
+from simi_mailbox.report.deciding import Decisions, decisions
 from simi_mailbox.report.inputs import ReportInputs
 from simi_mailbox.report.methods import Methods, Outcome, node_temperatures, run_methods
 
@@ -66,6 +67,7 @@ class View:
     blind_share: float
     groups: analysis.GroupMap | None
     judged: analysis.Judged
+    decisions: Decisions | None
 
 
 @dataclass(frozen=True)
@@ -97,12 +99,14 @@ class Content:
         return tuple(f"{', '.join(names)}: {line}" for line, names in told.items())
 
 
-def gather(inputs: ReportInputs, methods: Methods, *, title: str, seed: int = 0) -> Content:
+def gather(
+    inputs: ReportInputs, methods: Methods, *, title: str, seed: int = 0, fresh: bool = False
+) -> Content:
     """Run the methods and compute every number of the report."""
     outcomes, missing = run_methods(inputs, methods)
     facts = _GraphFacts.of(inputs, outcomes[0].probs)
     views = tuple(
-        _view(f"v{k}", outcome, outcomes[0], inputs, facts, seed)
+        _view(f"v{k}", outcome, outcomes[0], inputs, facts, seed, fresh)
         for k, outcome in enumerate(outcomes)
     )
     return Content(
@@ -140,6 +144,7 @@ def _view(
     inputs: ReportInputs,
     facts: _GraphFacts,
     seed: int,
+    fresh: bool,
 ) -> View:
     probs, y, nodes = outcome.probs, inputs.test_labels, inputs.shown
     judged = analysis.judge(probs, y, nodes)
@@ -168,6 +173,7 @@ def _view(
         blind_share=getattr(outcome.calibrator, "blind_share", 0.0),
         groups=_groups(outcome, first, inputs, facts, temperatures),
         judged=judged,
+        decisions=decisions(probs, inputs, fresh=fresh),
     )
 
 

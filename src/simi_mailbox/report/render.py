@@ -16,12 +16,18 @@ import numpy as np
 from simi_mailbox import __version__
 from simi_mailbox._arrays import Ints
 from simi_mailbox._extras import require
-from simi_mailbox.report import charts, formatting, sentences
+from simi_mailbox.report import charts, deciding, formatting, sentences
 from simi_mailbox.report.content import Content, View
 
 MOST_CLASSES = 200
 """A page of thousands of rows helps nobody; the largest classes are shown."""
 
+_COVERAGE_TITLES = {
+    "degree": "Number of neighbours",
+    "mailbox": "Sure and unsure, among whom",
+    "class": "Class",
+    "size": "Classes in the set",
+}
 _SLICE_TITLES = {
     "agreement": "Neighbours given the same class",
     "degree": "Number of neighbours",
@@ -142,9 +148,34 @@ def _panel(view: View, content: Content, limit: float) -> SimpleNamespace:
         bins=_bin_rows(view),
         heat_chart=heat,
         heat_reading=sentences.corners(view),
+        decisions=_decisions(view, label),
         slice_charts=[
             (_slice_title(table.by, content), charts.slice_chart(table, label))
             for table in view.slices
+        ],
+    )
+
+
+def _decisions(view: View, label: str) -> SimpleNamespace | None:
+    found = view.decisions
+    if found is None:
+        return None
+    return SimpleNamespace(
+        chart=charts.acceptance_chart(found.acceptances, deciding.FIRST, label),
+        first=deciding.FIRST,
+        last=len(found.acceptances) - 1,
+        rows=[
+            SimpleNamespace(step=step, told=sentences.accepted(step)) for step in found.acceptances
+        ],
+        promise=sentences.promise(found),
+        sets=sentences.sets(found.sets),
+        slices=[
+            SimpleNamespace(
+                title=_COVERAGE_TITLES[table.by],
+                chart=charts.coverage_chart(table, found.sets.promised, label),
+                told=sentences.for_whom(table),
+            )
+            for table in found.sets.slices
         ],
     )
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simi_mailbox.analysis import Judged
+from simi_mailbox.analysis import CoverageBreakdown, Judged
 from simi_mailbox.report.content import Content, View
+from simi_mailbox.report.deciding import Acceptance, Decisions, Sets
 from simi_mailbox.report.formatting import count, nodes, percent
 
 LEVELS = (0.6, 0.7, 0.8, 0.9)
@@ -210,3 +211,61 @@ def worst_groups(view: View, most: int = 3) -> list[str]:
         text += f". It had {count(labels)} calibration label{'' if labels == 1 else 's'}."
         made.append(text)
     return made
+
+
+def accepted(step: Acceptance) -> str:
+    """What becomes of the nodes, if so many errors are allowed."""
+    left = step.shown - step.accepted
+    if not step.accepted:
+        return (
+            "Nothing can be promised with these labels, so nothing is accepted: all "
+            f"{nodes(step.shown)} are left for people."
+        )
+    told = (
+        f"{percent(step.share)} of the nodes ({count(step.accepted)}) can be acted on, those that "
+        f"are said to be at least {percent(step.threshold)} sure; {nodes(left)} "
+        f"{'is' if left == 1 else 'are'} left for people."
+    )
+    if step.wrong is not None:
+        w = step.wrong
+        told += (
+            f" Of the accepted {percent(w.value)} were wrong "
+            f"({percent(w.low)} to {percent(w.high)}, 95\u202f% interval)."
+        )
+    return told
+
+
+def promise(found: Decisions) -> str:
+    """What the numbers of accepted nodes rest on."""
+    told = f"Each holds with 90\u202f% probability over the draw of {nodes(found.labels)}"
+    if found.error_weight == 1.0:
+        return f"{told}."
+    return (
+        f"{told}; these are taken to have chosen the model, too, so that an error among them "
+        f"counts for {found.error_weight:.2f}."
+    )
+
+
+def sets(found: Sets) -> str:
+    """How large prediction sets are, and how often they hold the class."""
+    told = (
+        f"A set of classes for every node, made to hold the right one {percent(found.promised, 0)} "
+        f"of the time, has {found.size:.2f} classes on average; {percent(found.single)} of "
+        "the sets are a single class."
+    )
+    if found.covered is not None:
+        c = found.covered
+        told += f" {percent(c.value)} hold the right one ({percent(c.low)} to {percent(c.high)})."
+    return told
+
+
+def for_whom(table: CoverageBreakdown) -> str:
+    """Whether the worst slice is more than chance."""
+    found = table.found
+    if len(table.labels) < 2 or table.by == "size":  # an empty set holds nothing, by design
+        return ""
+    start = f"Least: {table.worst}, {percent(found.worst)}. "
+    chance = f"Chance alone makes the least of them {percent(found.worst_by_chance)} on average"
+    if table.says_something:
+        return f"{start}{chance}: somebody is covered less than promised."
+    return f"{start}{chance}: no news."

@@ -94,6 +94,25 @@
       tell(marks[at], ...middle(marks[at]));
     });
   }
+  // --- what can be decided: the slider tells the words of one line of its table ---
+  const parts = [...document.querySelectorAll(".decide")];
+  const decide = (step) => {
+    for (const part of parts) {
+      const row = part.querySelectorAll("tr.step")[step];
+      part.querySelector("input").value = step;
+      part.querySelector("output").textContent = row.dataset.allowed;
+      part.querySelector(".unmoved").textContent = `At most ${row.dataset.allowed} errors: `;
+      part.querySelector(".words").textContent = row.dataset.told;
+      const bar = part.querySelectorAll("rect.bar")[step], dot = part.querySelector(".here");
+      dot.setAttribute("cx", Number(bar.getAttribute("x")) + Number(bar.getAttribute("width")) / 2);
+      dot.setAttribute("cy", bar.getAttribute("y"));
+    }
+  };
+  for (const part of parts) {
+    const slider = part.querySelector("input");
+    slider.addEventListener("input", () => decide(Number(slider.value)));
+  }
+
   addEventListener("scroll", hide, { passive: true });
 
   const first = document.querySelector("input[name=view]:checked");

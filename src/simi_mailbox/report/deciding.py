@@ -1,0 +1,123 @@
+"""What can be decided with a method's probabilities, as numbers."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from simi_mailbox import analysis, metrics
+from simi_mailbox.decide import Accept, PredictionSets
+from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.metrics.sets import binomial_interval
+from simi_mailbox.report.inputs import ReportInputs
+
+ALLOWED = (0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09, 0.10, 0.12, 0.15, 0.20, 0.25, 0.30)
+"""Shares of errors that the slider stops at."""
+FIRST = ALLOWED.index(0.05)
+CONFIDENCE = 0.9
+COVERAGE = 0.9
+SCORE = "aps"
+MOST_SLICES = 12
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share of nodes with its exact 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, hits: Any) -> Share | None:
+        """Of a boolean array; None if it is empty."""
+        if not hits.size:
+            return None
+        low, high = binomial_interval(np.array([hits.sum()]), np.array([hits.size]))
+        return cls(float(hits.mean()), float(low[0]), float(high[0]))
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """What at most ``allowed`` errors leave to be accepted, of the nodes shown.
+
+    ``threshold`` is infinite where nothing can be promised; ``wrong`` is None without labels.
+    """
+
+    allowed: float
+    threshold: float
+    accepted: int
+    shown: int
+    wrong: Share | None
+
+    @property
+    def share(self) -> float:
+        return self.accepted / self.shown
+
+
+@dataclass(frozen=True)
+class Sets:
+    """Prediction sets of the nodes shown; ``covered`` and ``slices`` are for known labels."""
+
+    promised: float
+    size: float
+    single: float
+    covered: Share | None
+    slices: tuple[analysis.CoverageBreakdown, ...]
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """All of it, and what an error among the calibration nodes counted for."""
+
+    acceptances: tuple[Acceptance, ...]
+    sets: Sets
+    error_weight: float
+    labels: int
+
+
+def decisions(probs: Any, inputs: ReportInputs, *, fresh: bool) -> Decisions | None:
+    """What can be decided; None without labels to calibrate with."""
+    if inputs.calibration is None or inputs.labels is None or not inputs.calibration.size:
+        return None
+    given: dict[str, Any] = {"mask": inputs.calibration, "fresh": fresh}
+    shown, y = inputs.shown, inputs.test_labels
+    with warnings.catch_warnings():  # too few labels are told in words
+        warnings.simplefilter("ignore", CalibrationWarning)
+        accepted = []
+        for allowed in ALLOWED:
+            rule = Accept(max_error=allowed, confidence=CONFIDENCE)
+            taken = rule.fit(probs, inputs.labels, **given).accepts(probs)[shown]
+            wrong = None
+            if y is not None:
+                wrong = Share.of((probs[shown].argmax(axis=1) != y)[taken])
+            accepted.append(
+                Acceptance(allowed, rule.threshold_, int(taken.sum()), len(shown), wrong)
+            )
+        sets = PredictionSets(coverage=COVERAGE, score=SCORE).fit(probs, inputs.labels, **given)
+        found = _sets(sets.predict_sets(probs), probs, inputs)
+    return Decisions(tuple(accepted), found, sets.error_weight_, inputs.calibration.size)
+
+
+def _sets(sets: Any, probs: Any, inputs: ReportInputs) -> Sets:
+    shown, y = inputs.shown, inputs.test_labels
+    slices: list[analysis.CoverageBreakdown] = []
+    if y is not None and y.size:
+        if inputs.graph is not None:
+            slices.append(analysis.covered_by_degree(sets, y, inputs.graph, nodes=shown))
+            by_mailbox = analysis.covered_by_mailbox(sets, y, probs, inputs.graph, nodes=shown)
+            slices.append(by_mailbox)
+        if inputs.num_classes <= MOST_SLICES:
+            names = inputs.class_names
+            slices.append(analysis.covered_by_class(sets, y, nodes=shown, class_names=names))
+            slices.append(analysis.covered_by_size(sets, y, nodes=shown))
+    return Sets(
+        promised=COVERAGE,
+        size=metrics.mean_set_size(sets[shown]),
+        single=metrics.singleton_share(sets[shown]),
+        covered=None if y is None else Share.of(metrics.sets.covered(sets[shown], y)),
+        slices=tuple(slices),
+    )

@@ -1,0 +1,70 @@
+"""The report's section on decisions: the numbers of the rules, and words for them."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+from simi_mailbox import analysis, decide
+from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.report import read_inputs, sentences
+from simi_mailbox.report.deciding import ALLOWED, decisions
+
+
+@pytest.fixture(scope="module")
+def probs(model):
+    return softmax(model.logits.astype(np.float64) / 2.0, axis=1)
+
+
+def inputs_of(model, **changes):
+    given = {**vars(model), **changes}
+    names = ("logits", "graph", "y", "calibration", "test")
+    return read_inputs(*(given[name] for name in names))
+
+
+def test_numbers_are_those_of_the_rules(model, probs):
+    found = decisions(probs, inputs_of(model), fresh=False)
+    test, y = model.test, model.y[model.test]
+    for step, allowed in zip(found.acceptances, ALLOWED, strict=True):
+        rule = decide.Accept(max_error=allowed)
+        with warnings.catch_warnings():  # nothing can be promised at the strictest
+            warnings.simplefilter("ignore", CalibrationWarning)
+            taken = rule.fit(probs, model.y, mask=model.calibration).accepts(probs)[test]
+        assert (step.allowed, step.accepted, step.threshold) == (
+            allowed,
+            taken.sum(),
+            rule.threshold_,
+        )
+        if taken.any():
+            wrong = probs[test][taken].argmax(axis=1) != y[taken]
+            assert step.wrong.value == wrong.mean()
+            assert step.wrong.low <= step.wrong.value <= step.wrong.high
+    assert any(step.accepted for step in found.acceptances)
+    rule = decide.PredictionSets().fit(probs, model.y, mask=model.calibration)
+    sets = rule.predict_sets(probs)
+    assert found.error_weight == rule.error_weight_ > 1
+    assert found.sets.covered.value == sets[test, y].mean()
+    by_degree = analysis.covered_by_degree(sets, model.y, model.graph, nodes=test)
+    np.testing.assert_array_equal(found.sets.slices[0].found.coverage, by_degree.found.coverage)
+    assert [table.by for table in found.sets.slices] == ["degree", "mailbox", "class", "size"]
+    assert decisions(probs, inputs_of(model), fresh=True).error_weight == 1
+
+
+def test_only_what_is_known_is_said(model, probs):
+    assert decisions(probs, inputs_of(model, calibration=None), fresh=True) is None
+    assert decisions(probs, inputs_of(model, y=None), fresh=True) is None
+    found = decisions(probs, inputs_of(model, test=None), fresh=True)
+    assert found.sets.covered is None
+    assert not found.sets.slices
+    assert "wrong" not in sentences.accepted(found.acceptances[-1])
+    alone = decisions(probs, inputs_of(model, graph=None), fresh=True)
+    assert [table.by for table in alone.sets.slices] == ["class", "size"]
+
+
+def test_too_few_labels_are_told(model, probs):
+    found = decisions(probs, inputs_of(model, calibration=np.arange(4)), fresh=True)
+    assert not any(step.accepted for step in found.acceptances)
+    assert "nothing is accepted" in sentences.accepted(found.acceptances[0])
+    assert found.sets.size == probs.shape[1]
+    assert sentences.promise(found).endswith("over the draw of 4 nodes.")
