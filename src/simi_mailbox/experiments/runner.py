@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
+import threading
+import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
@@ -23,6 +26,9 @@ Advance = Callable[[str, float], None]
 
 PATIENCE = 5.0
 """Seconds that a Dask scheduler has to answer."""
+
+GLANCE = 0.5
+"""Seconds between two looks of a worker at its parent."""
 
 
 class NoSchedulerError(ConnectionError):
@@ -174,9 +180,14 @@ def guests_of(unit: Unit) -> Guests:
 
 
 def work(
-    number: int, unit: Unit, path: str | None, guests: Guests = ()
+    number: int, unit: Unit, path: str | None, guests: Guests = (), parent: int | None = None
 ) -> tuple[int, list[Outcome]]:
-    """Do one unit in this process; with ``path`` rows are appended there one by one."""
+    """Do one unit in this process; with ``path`` rows are appended there one by one.
+
+    With ``parent``, this process ends when that one does, whatever ended it.
+    """
+    if parent is not None:
+        _end_with(parent)
     try:
         _welcome(guests)
     except ValueError as error:
@@ -197,6 +208,21 @@ def work(
             elif store.append(outcome):
                 done.append({"key": outcome["key"]})
     return number, done
+
+
+@functools.lru_cache(maxsize=1)
+def _end_with(parent: int) -> None:
+    """Watch from a thread whether the parent is still there: one that was killed cannot tell.
+
+    Linux would send a signal by itself, but when the parent's *thread* ends that started us.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(GLANCE)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
 
 
 def _welcome(guests: Guests) -> None:
@@ -220,8 +246,9 @@ def _results(
             yield work(number, unit, path)
         return
     joblib = require("joblib", extra="bench")
+    parent = os.getpid() if scheduler is None else None
     tasks = (
-        joblib.delayed(work)(number, unit, path, guests_of(unit))
+        joblib.delayed(work)(number, unit, path, guests_of(unit), parent)
         for number, unit in enumerate(units)
     )
     with _backend(joblib, jobs, scheduler):
