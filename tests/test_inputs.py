@@ -95,17 +95,34 @@ def test_all_forms_of_mask_and_labels_mean_the_same():
         np.testing.assert_array_equal(found, expected)
 
 
+class Listening(Calibrator):
+    """Keeps what it is given."""
+
+    def _fit(self, data: CalibrationData) -> None:
+        self.seen = data
+
+    def _predict(self, data):
+        return torch.softmax(data.logits, 1)
+
+
+def test_the_order_of_an_index_mask_orders_its_labels_and_nothing_else():
+    listed = np.random.default_rng(0).permutation(CASE.mask)
+    for y in (CASE.y, CASE.y[listed]):
+        seen = Listening().fit(CASE.logits, y, mask=listed).seen.calibration
+        assert seen.index.tolist() == sorted(CASE.mask)
+        assert seen.y.tolist() == CASE.y[np.sort(CASE.mask)].tolist()
+
+
+def test_labels_of_all_nodes_listed_in_another_order_could_be_in_either():
+    everyone = np.arange(120)
+    with pytest.raises(ValueError, match="mask names all 120 nodes, not in their order: labels"):
+        fit(mask=everyone[::-1])
+    assert Listening().fit(CASE.logits, CASE.y, mask=everyone).seen.calibration.y.numel() == 120
+
+
 def test_a_method_sees_only_the_labels_of_its_masks():
-    seen = {}
-
-    class Spy(Calibrator):
-        def _fit(self, data: CalibrationData) -> None:
-            seen.update(vars(data))
-
-        def _predict(self, data):
-            return torch.softmax(data.logits, 1)
-
-    Spy().fit(CASE.logits, CASE.y, mask=CASE.mask, holdout_mask=[1, 5])
+    spy = Listening().fit(CASE.logits, CASE.y, mask=CASE.mask, holdout_mask=[5, 1])
+    seen = vars(spy.seen)
     assert sorted(seen) == [
         "calibration", "features", "forward", "graph", "holdout", "logits", "training",
     ]  # fmt: skip

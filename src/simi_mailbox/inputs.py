@@ -296,12 +296,22 @@ def read_features(features: Any, num_nodes: int) -> Tensor:
 
 
 def read_labels(y: Any, mask: Any, num_nodes: int, num_classes: int, name: str) -> Labelled:
-    """Cut ``y`` down to the nodes of ``mask``; labels of other nodes are never looked at."""
+    """Cut ``y`` down to the nodes of ``mask``; labels of other nodes are never looked at.
+
+    Labels of the nodes of ``mask`` alone are in the order of ``mask``. Behind the door both are in
+    the order of the nodes: what is learned depends on the set of nodes, not on how it was listed.
+
+    Examples
+    --------
+    >>> read_labels([7, 5], [3, 1], num_nodes=4, num_classes=8, name="mask").y.tolist()
+    [5, 7]
+    """
     import torch
 
     index = read_index(mask, num_nodes, name)
     labels = read_classes(y, index, num_nodes, num_classes, of=name, only_these=True)
-    return Labelled(torch.from_numpy(index), torch.from_numpy(labels))
+    order = np.argsort(index)
+    return Labelled(torch.from_numpy(index[order]), torch.from_numpy(labels[order]))
 
 
 def read_index(nodes: Any, num_nodes: int, name: str, *, empty: bool = False) -> Ints:
@@ -385,7 +395,8 @@ def read_classes(
     Parameters
     ----------
     y : array [n] or [n, 1]
-        Whole numbers of any type; [m] for ``nodes`` alone, if ``only_these`` allows it.
+        Whole numbers of any type; [m] for ``nodes`` alone and in their order, if ``only_these``
+        allows it.
     nodes : int64 [m]
         As of `read_index`.
     num_nodes : int
@@ -409,6 +420,12 @@ def read_classes(
         rest = f", or one per node{of and f' of {of}'}, [{nodes.size}]" if only_these else ""
         raise ValueError(
             f"{name} of shape {list(given.shape)}; expected one per node, [{num_nodes}]{rest}"
+        )
+    if only_these and nodes.size == num_nodes and (np.diff(nodes) < 0).any():
+        raise ValueError(
+            f"{of or 'the index array'} names all {num_nodes} nodes, not in their order: {name} "
+            "could be in the one or the other; give both in the order of the nodes, "
+            "np.arange(n)"
         )
     if given.dtype.kind not in "biuf":
         raise TypeError(

@@ -103,10 +103,12 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         logits : array [n, K]
             Raw outputs of the trained model for all nodes (NumPy or torch), or what ``input`` says.
         y : array [n] or [m]
-            Labels 0..K-1, of all nodes or of the ``m`` nodes of ``mask``. Labels outside the masks
-            are cut off before any method sees them and may hold anything.
+            Labels 0..K-1, of all nodes in their order, or of the ``m`` nodes of ``mask`` in its
+            order. Labels outside the masks are cut off before any method sees them and may hold
+            anything.
         mask : array
-            The calibration nodes: boolean [n] or indices [m].
+            The calibration nodes: boolean [n] or indices [m], in any order; the result does not
+            depend on it.
         graph
             A `Graph`, a PyG ``Data``, a DGL graph, a SciPy sparse matrix or an edge index [2, E].
         holdout_mask : array, optional
