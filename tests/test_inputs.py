@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 
 from simi_mailbox import NotFittedError, SimiMailbox, TemperatureScaling
@@ -66,6 +67,8 @@ def with_logits(row, value):
         ({"y": CASE.y[CASE.mask], "holdout_mask": [0]}, ValueError, "full length 120, got 60"),
         ({"features": np.zeros((3, 2))}, ValueError, "one row per node"),
         ({"features": np.full((120, 2), np.nan)}, ValueError, "NaN"),
+        ({"features": np.zeros((120, 0))}, ValueError, "features have no column"),
+        ({"features": scipy.sparse.csr_array((120, 0))}, ValueError, "features have no column"),
     ],
 )
 def test_bad_input_is_refused_and_leaves_nothing_fitted(changes, error, message):

@@ -290,6 +290,8 @@ def read_features(features: Any, num_nodes: int) -> Tensor:
         raise ValueError(
             f"features must have one row per node: got {list(x.shape)} for {num_nodes} nodes"
         )
+    if x.shape[1] == 0:
+        raise ValueError("features have no column: pass at least one, or a method without features")
     if not bool(torch.isfinite(values).all()):
         raise ValueError("features contain NaN or infinite values")
     return x

@@ -42,9 +42,8 @@ def test_order_of_nodes_and_edges_does_not_matter(cls, case, seed):
     position = np.argsort(order)
     edges = position[case.edges][:, rng.permutation(case.edges.shape[1])]
     one = fitted(cls, case, n_groups=4)
-    two = cls(n_groups=4).fit(
-        case.logits[order], case.y[order], graph=edges, mask=position[case.mask]
-    )
+    mask = np.isin(order, case.mask)
+    two = cls(n_groups=4).fit(case.logits[order], case.y[order], graph=edges, mask=mask)
     np.testing.assert_allclose(
         two.predict_proba(case.logits[order], graph=edges),
         one.predict_proba(case.logits, graph=case.graph)[order],
@@ -163,6 +162,7 @@ def test_a_group_never_becomes_certain_nor_blind():
             {"prior_strength": 0},
             "prior_strength must be .* > 0 or None, got 0",
         ),
+        (SimiMailbox, {"prior_strength": np.inf}, "must be a finite number > 0 or None, got inf"),
         (SimiMailbox, {"scaling": "log"}, "scaling must be .min-max. or .standard., got .log."),
         (SimiMailboxPaper, {"penalty": -1}, "penalty must be a finite number ≥ 0, got -1"),
         (SimiMailboxPaper, {"solver": "sgd"}, "solver must be .exact. or .adam., got .sgd."),

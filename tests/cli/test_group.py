@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -115,6 +116,8 @@ def test_the_package_runs_as_a_module():
         (MemoryError("Unable to allocate 8 TiB"), 1, "Error: not enough memory: Unable to"),
         (ModuleNotFoundError("pip install 'simi-mailbox[x]'"), 1, "Error: pip install"),
         (KeyError("x"), 70, "Error: this is a defect of simi-mailbox (KeyError: 'x'); the same"),
+        (ValueError("id \u202eevil\x1b[31m"), 1, "Error: id \ufffdevil\ufffd[31m\n"),
+        (click.ClickException("id \x1b[31m"), 1, "Error: id \ufffd[31m\n"),
         (KeyboardInterrupt(), 130, "stopped"),
     ],
 )

@@ -84,6 +84,19 @@ def test_names_of_users_are_text_and_never_markup(tmp_path, given):
     assert any(EVIL in label for label in labels)
 
 
+def test_names_of_users_command_no_page(tmp_path, given):
+    turned = "99\u202e%1 sure\u2066\x1b[31m\ud800"
+    changes = {"title": turned, "class_names": [turned, "\u200f", "שלום", "مرحبا"]}
+    page, html = page_of(tmp_path, given, methods={turned: "temperature"}, **changes)
+    assert not set(turned) & set(html) - set("99%1 sure[31m")
+    assert "\u200f" not in html
+    assert (
+        page.text.count("99\ufffd%1 sure\ufffd\ufffd[31m\ufffd") >= 4
+    )  # title twice, method, class
+    assert "שלום" in page.text
+    assert "مرحبا" in page.text
+
+
 def test_every_picture_has_a_name_and_every_table_its_headings(tmp_path, given):
     page, html = page_of(tmp_path, given)
     charts = re.findall(r'<svg [^>]*class="chart[^>]*>', html)

@@ -11,6 +11,7 @@ import click
 from simi_mailbox import __version__
 from simi_mailbox.cli import COMMANDS
 from simi_mailbox.exceptions import SolverError
+from simi_mailbox.plain_text import plain
 from simi_mailbox.suggestions import unknown
 
 EXIT_CODES = """\b
@@ -29,7 +30,7 @@ class OneLineError(click.ClickException):
     """An error told in one line."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        super().__init__(plain(" ".join(message.split())))
 
 
 class MiswrittenError(OneLineError):
@@ -97,6 +98,7 @@ def _in_one_line(error: Exception) -> click.ClickException:
         path = "simi-mailbox" if error.ctx is None else error.ctx.command_path
         return MiswrittenError(f"{error.format_message()} (see {path} --help)")
     if isinstance(error, click.ClickException):
+        error.message = plain(error.message)
         return error
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return OneLineError(f"{error.filename}: {error.strerror}")

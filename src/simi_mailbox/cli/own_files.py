@@ -19,6 +19,7 @@ from click.shell_completion import CompletionItem
 
 from simi_mailbox.cli.plugins import plugin_option
 from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.plain_text import plain
 
 if TYPE_CHECKING:
     from simi_mailbox.calibrators import Calibrator
@@ -378,7 +379,7 @@ def complaints() -> Iterator[list[str]]:
             raise click.ClickException(" ".join(in_options(str(error)).split())) from error
     for message in dict.fromkeys(caught):
         told.append(message)
-        click.echo(f"Warning: {message}", err=True)
+        click.echo(f"Warning: {plain(message)}", err=True)
 
 
 @contextmanager

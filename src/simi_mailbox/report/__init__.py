@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from simi_mailbox.files import whole_file
+from simi_mailbox.plain_text import plain
 from simi_mailbox.report.content import Content, gather
 from simi_mailbox.report.inputs import ReportInputs, read_inputs
 from simi_mailbox.report.methods import Methods
@@ -57,7 +58,8 @@ def write_report(
         calibrators or probabilities [n, K]. Fitted calibrators are used as they are. The last one
         is opened first.
     title : str
-        Name of the model or dataset.
+        Name of the model or dataset. In this and in all names, characters that would command a
+        page or turn the direction of writing are shown as a mark.
     class_names : sequence of str, optional
         Names of the classes.
     fresh : bool
@@ -86,7 +88,7 @@ def write_report(
     from simi_mailbox.report.render import render
 
     inputs = read_inputs(logits, graph, y, calibration, test, train, class_names)
-    page = render(gather(inputs, methods, title=str(title), seed=seed, fresh=fresh))
+    page = render(gather(inputs, methods, title=plain(str(title)), seed=seed, fresh=fresh))
     with whole_file(path) as unfinished:
         unfinished.write_text(page, encoding="utf-8")
     return Path(path)

@@ -11,6 +11,7 @@ import numpy as np
 from simi_mailbox._arrays import Ints
 from simi_mailbox.graph import as_graph
 from simi_mailbox.inputs import NO_LABEL, NodeInputs, read_classes, read_index, read_logits
+from simi_mailbox.plain_text import plain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,4 +98,4 @@ def _class_names(given: Sequence[str] | None, k: int) -> tuple[str, ...]:
         return tuple(str(c) for c in range(k))
     if isinstance(given, str) or len(given) != k:
         raise ValueError(f"class_names must hold {k} names, got {given!r:.80}")
-    return tuple(str(name) for name in given)
+    return tuple(plain(str(name)) for name in given)

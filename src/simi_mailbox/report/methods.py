@@ -15,6 +15,7 @@ from simi_mailbox._arrays import Floats
 from simi_mailbox.calibrators.base import Calibrator
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.inputs import as_numpy, read_probabilities
+from simi_mailbox.plain_text import plain
 from simi_mailbox.report.inputs import ReportInputs
 from simi_mailbox.softmax import scaled_softmax
 
@@ -109,7 +110,8 @@ def _named(methods: Methods) -> Iterable[tuple[str, Any]]:
 
 
 def _unused(name: str, taken: set[str]) -> str:
-    shown, count = str(name), 2
+    name = plain(str(name))
+    shown, count = name, 2
     while shown in taken:
         shown, count = f"{name} ({count})", count + 1
     return shown

@@ -1,0 +1,28 @@
+"""Names of users are shown as they are, but for what would command a page or a terminal."""
+
+import unicodedata
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simi_mailbox.plain_text import UNSHOWN, plain
+
+
+@given(st.text(st.characters(exclude_categories=[])))
+def test_nothing_commands_and_all_else_stays(text):
+    shown = plain(text)
+    shown.encode()
+    assert len(shown) == len(text)
+    assert all(unicodedata.category(c) not in ("Cc", "Cs", "Zl", "Zp") for c in shown)
+    assert all(a == b for a, b in zip(text, shown, strict=True) if b not in (UNSHOWN, " "))
+    turning = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+    assert not turning & {unicodedata.bidirectional(c) for c in shown}
+
+
+def test_letters_of_all_scripts_stay():
+    for text in ("שלום", "مرحبا", "नमस्ते", "می\u200cخواهم", "👩\u200d💻", "é e\u0301"):
+        assert plain(text) == text
+
+
+def test_lines_become_one():
+    assert plain("a\nb\tc\rd") == "a b c d"
