@@ -229,6 +229,22 @@ def are_probabilities(z: Tensor) -> bool:
     )
 
 
+def are_log_probabilities(z: Tensor) -> bool:
+    """Whether every row sums to one after exp: a log-softmax has taken the model's own offset away.
+
+    Examples
+    --------
+    >>> import torch
+    >>> z = torch.zeros(20, 2)
+    >>> are_log_probabilities(z.log_softmax(dim=1)), are_log_probabilities(z)
+    (True, False)
+    """
+    if len(z) < _HANDFUL:
+        return False
+    few = slice(0, 1000)  # enough to let logits pass at once
+    return all(bool(rows.logsumexp(dim=1).abs().max() <= ROW_SUM_TOLERANCE) for rows in (z[few], z))
+
+
 def looks_trained_on(logits: Tensor, calibration: Labelled) -> str:
     """Why the calibration nodes look like nodes that the model was trained on; "" if they do not.
 

@@ -90,3 +90,15 @@ def test_constants_must_be_finite(name: str) -> None:
     z, graph = problem(10)
     with pytest.raises(ValueError, match=name):
         LCCal(**{name: float("nan")}).fit(z, z.argmax(1), graph=graph, mask=[0])
+
+
+def test_the_offset_of_logits_does_not_matter_and_their_size_does() -> None:
+    z, graph = problem(60)
+    y = z.argmax(axis=1)
+
+    def probs(logits: np.ndarray) -> np.ndarray:
+        cal = LCCal().fit(logits, y, graph=graph, mask=np.arange(30))
+        return np.asarray(cal.predict_proba(logits, graph=graph))
+
+    np.testing.assert_allclose(probs(log_softmax(z, axis=1)), probs(z), atol=1e-12)
+    assert np.abs(probs(0.1 * z) - probs(z)).max() > 0.1

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -171,6 +172,16 @@ def test_a_group_never_becomes_certain_nor_blind():
 def test_senseless_parameters_are_refused(cls, parameters, message):
     with pytest.raises(ValueError, match=message):
         fitted(cls, make_problem(0), **parameters)
+
+
+def test_papers_reading_warns_of_log_probabilities():
+    case = make_problem(0)
+    logs = torch.log_softmax(torch.from_numpy(case.logits), dim=1)
+    with pytest.warns(CalibrationWarning, match="sums to one after exp.*pass the model's raw"):
+        SimiMailboxPaper(n_groups=2).fit(logs, case.y, graph=case.graph, mask=case.mask)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*after exp")
+        fitted(SimiMailboxPaper, case, n_groups=2)
 
 
 def test_papers_groups_without_label_keep_temperature_one():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -11,8 +12,9 @@ from simi_mailbox._arrays import Floats
 from simi_mailbox.adam import fit_adam
 from simi_mailbox.calibrators.base import TemperatureCalibrator
 from simi_mailbox.calibrators.simi_mailbox import GroupedTemperatures, node_points
+from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.grouping import Scaling
-from simi_mailbox.inputs import CalibrationData
+from simi_mailbox.inputs import CalibrationData, are_log_probabilities
 from simi_mailbox.parameters import Count, NonNegative, Whole, hyperparameters
 from simi_mailbox.temperature import ConfidenceCurve, CrossEntropy, fit_paper_loss, theta_bounds
 
@@ -31,6 +33,11 @@ class SimiMailboxPaper(GroupedTemperatures, TemperatureCalibrator):
     cannot. Groups without calibration node: their gap term is left out and T stays at 1, where
     gradient descent would leave it. With few labels per group a_n is mostly noise and this method
     loses to one global temperature: use `SimiMailbox`.
+
+    Groups are made by the mean of σ(z_i · z_j) over neighbours j, as in the paper. It depends on
+    the size of the logits and on a constant added to a node's: the same model whose output went
+    through a log-softmax, or was scaled, has other groups and other probabilities. Pass the raw
+    outputs of the model. Where every row sums to one after exp, ``fit`` warns.
 
     Parameters
     ----------
@@ -61,6 +68,14 @@ class SimiMailboxPaper(GroupedTemperatures, TemperatureCalibrator):
     seed: Whole = 0
 
     def _fit(self, data: CalibrationData) -> None:
+        if are_log_probabilities(data.logits):
+            warnings.warn(
+                "every row of the logits sums to one after exp: they are log-probabilities, and "
+                "the groups of the paper's text depend on the offset that these have lost; pass "
+                "the model's raw outputs, or use another method",
+                CalibrationWarning,
+                stacklevel=3,
+            )
         self._make_groups(data, node_points(data))
         groups = torch.from_numpy(self.groups_)
         accuracy = self._target_accuracy(data)
