@@ -130,3 +130,11 @@ def test_partitions_that_ran_out_of_steps_are_counted() -> None:
     cal = GroupCalibration(partitions=3, steps=1)
     with pytest.warns(CalibrationWarning, match=r"3 of 3 partitions .* after 1 steps \(largest"):
         cal.fit(z, y, features=features, mask=np.arange(100))
+
+
+def test_no_slope_is_too_small_for_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    z, x, y, _ = problem(100)
+    learn = module.learn_partition
+    monkeypatch.setattr(module, "learn_partition", lambda *given: (learn(*given)[0], 1e-9))
+    with pytest.warns(CalibrationWarning, match=r"still being learned .* loss: 1e-09\)"):
+        GroupCalibration(partitions=1).fit(z, y, features=x, mask=np.arange(60))
