@@ -35,6 +35,7 @@ def template(tmp_path_factory):
         "ragged.csv": "id,a,b\nn1,0.5,1.5\nn2,0.5\n",
         "words.csv": "id,a,b\nn1,0.5,oops\nn2,0.5,oops\n",
         "same-ids.csv": "id,a,b\nn1,0.5,1.5\nn1,0.5,1.5\n",
+        "escape.csv": "id,a,b\n\x1b[31m,0.5,1.5\n\x1b[31m,0.5,1.5\n",
         "one-column.csv": "id,a\nn1,0.5\nn2,1.5\n",
         "nan.csv": "id,a,b\nn1,0.5,nan\nn2,0.5,1.5\n",
         "other-classes.csv": "id,a,b,q\nn1,0.5,1.5,2.5\nn2,0.5,1.5,2.5\n",
@@ -47,6 +48,7 @@ def template(tmp_path_factory):
     }
     for name, content in text.items():
         (path / name).write_text(content)
+    (path / "latin.csv").write_bytes("id,a,b\nné,0.5,1.5\n".encode("latin-1"))
     np.save(path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
     np.savez(path / "other.npz", scores=z, more=y)
     np.save(path / "z.npy", z)
@@ -150,6 +152,11 @@ CASES = [
     ("apply s.safetensors logits.csv", 1, "s.safetensors is a simi-mailbox, which needs --edges"),
     ("apply t.safetensors two-classes.csv", 1, "2 classes, but this calibrator was fitted on 3"),
     ("apply t.safetensors other-classes.csv", 1, "knows no class 'q'; it was fitted on: a, b, c"),
+    (f"calibrate latin.csv {GOOD}", 1, "latin.csv: it is not UTF-8 text (byte 8 is 0xe9); save"),
+    ("calibrate logits.csv --labels latin.csv", 1, "latin.csv: it is not UTF-8 text"),
+    ("apply latin.csv logits.csv", 1, "latin.csv is damaged or not a safetensors file"),
+    ("prior show latin.csv", 1, "latin.csv is not a prior file"),
+    ("calibrate escape.csv --labels some.csv", 1, "two rows have the id"),
     ("evaluate logits.csv --labels labels.csv", 1, "If these are logits"),
     ("evaluate logits.csv --input logits", 1, "labels are missing: give --labels FILE"),
     ("evaluate logits.csv --input logits --labels labels.csv --bins 0", 1, "positive integer"),
@@ -182,4 +189,5 @@ def test_a_mistake_is_one_line_with_a_remedy_and_leaves_nothing(folder, typed, c
     assert line.startswith("Error: ")
     assert told in line
     assert "Traceback" not in result.output
+    assert "\x1b" not in result.output
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before

@@ -142,6 +142,26 @@ def test_pyg_data_is_read_without_running_code(tmp_path):
         np.testing.assert_array_equal(found["edge_index"], edges)
 
 
+def test_pyg_data_with_adj_t_is_read_as_a_dictionary(tmp_path):
+    pyg = pytest.importorskip("torch_geometric")
+    edges = torch.tensor([[0, 1], [1, 2]])
+    data = pyg.transforms.ToSparseTensor()(pyg.data.Data(edge_index=edges, num_nodes=3))
+    torch.save(data.to_dict(), tmp_path / "a.pt")
+    found = read_file(tmp_path / "a.pt")["adj_t"].tocoo()
+    np.testing.assert_array_equal([found.col, found.row], edges)
+
+
+def test_several_kinds_of_nodes_are_refused_in_one_sentence(tmp_path):
+    data = pytest.importorskip("torch_geometric.data").HeteroData()
+    data["paper"].x = torch.zeros(3, 2)
+    data["paper", "cites", "paper"].edge_index = torch.tensor([[0], [1]])
+    torch.save(data, tmp_path / "a.pt")
+    torch.save(data.to_dict(), tmp_path / "b.pt")
+    for name in ("a.pt", "b.pt"):
+        with pytest.raises(FileFormatError, match=rf"{name}: it has several kinds.*to_homogeneous"):
+            read_file(tmp_path / name)
+
+
 class Runs:
     def __reduce__(self):
         return (pytest.fail, ("code of a file was run",))

@@ -321,7 +321,7 @@ def _read_torch(path: Path, _header: set[str]) -> dict[str, Any]:
             raise FileFormatError(f"{path}: it is damaged or no PyTorch file") from error
         raise FileFormatError(
             f"{path}: it holds Python objects, which could run code when read; save tensors: "
-            "torch.save({'logits': logits, 'edge_index': edge_index, …}, path)"
+            "torch.save({'logits': logits, 'edge_index': edge_index, …}, path), or data.to_dict()"
         ) from error
     if isinstance(found, tuple | list) and found and isinstance(found[0], dict):
         found = found[0]  # a processed dataset of PyG: the data, slices and a class
@@ -333,6 +333,11 @@ def _read_torch(path: Path, _header: set[str]) -> dict[str, Any]:
         raise FileFormatError(
             f"{path}: it holds a {type(found).__name__}; expected a tensor, a dictionary of "
             "tensors or a PyG Data"
+        )
+    if any(isinstance(name, tuple) for name in found):
+        raise FileFormatError(
+            f"{path}: it has several kinds of nodes or edges (HeteroData): save one graph, such as "
+            "data.to_homogeneous(), and the logits of its nodes in that order"
         )
     return {
         str(name): _numpy(value) for name, value in found.items() if isinstance(value, torch.Tensor)
