@@ -98,14 +98,13 @@ def _in_one_line(error: Exception) -> click.ClickException:
         path = "simi-mailbox" if error.ctx is None else error.ctx.command_path
         return MiswrittenError(f"{error.format_message()} (see {path} --help)")
     if isinstance(error, click.ClickException):
-        error.message = plain(error.message)
-        return error
+        return OneLineError(error.format_message())
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return OneLineError(f"{error.filename}: {error.strerror}")
     if isinstance(error, MemoryError):
         return OneLineError(f"not enough memory: {error}")
-    told = isinstance(error, ModuleNotFoundError) and "simi-mailbox[" in str(error)
-    if told or isinstance(error, ValueError | TypeError | OSError | SolverError):
+    extra = isinstance(error, ModuleNotFoundError) and "simi-mailbox[" in str(error)
+    if extra or isinstance(error, ValueError | TypeError | OSError | SolverError):
         return OneLineError(str(error))
     return DefectError(
         f"this is a defect of simi-mailbox ({type(error).__name__}: {error}); "
