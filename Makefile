@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint unit bench benchmarks clean
+.PHONY: help setup demo test lint unit docs release bench benchmarks clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,11 +26,14 @@ test: lint unit ## Lint, type-check and test, as continuous integration does
 
 lint: $(READY)
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks docs/*.py docs/gallery
 	$(BIN)/mypy
 
 unit: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --doctest-modules src tests
+
+docs: $(READY) ## Build the documentation into docs/_build/html; a warning is an error
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q docs docs/_build/html
 
 bench: $(READY) ## Measure the paper's main table (hours; continues where it stopped)
 	$(BIN)/simi-mailbox bench table1
@@ -39,4 +42,4 @@ benchmarks: $(READY) ## Measure speed, memory and intervals, as ratios in one ru
 	for file in benchmarks/bench_*.py; do echo "== $$file" && $(BIN)/python $$file || exit 1; done
 
 clean: ## Remove the environment and what tools left behind
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis demo dist build
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis demo dist build docs/_build docs/api docs/gallery/made

@@ -1,14 +1,24 @@
-"""The Python blocks of our pages run, in the order in which a reader meets them."""
+"""Every snippet of our pages runs, in the order in which a reader meets them.
 
+Commands that would take hours are read by the command's own parser instead: they exist, and take
+the options that are shown.
+"""
+
+import os
 import re
+import shlex
+import tomllib
 import warnings
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 
-from simi_mailbox import metrics, ood
+from simi_mailbox import data, metrics, ood
+from simi_mailbox.cli.group import cli
 from simi_mailbox.data import Split
 from simi_mailbox.data.synthetic import calibration_problem
 from simi_mailbox.exceptions import CalibrationWarning
@@ -18,19 +28,158 @@ from simi_mailbox.testing import Problem
 from tests.pyg.loaders import AllNeighbours
 
 DOCS = Path(__file__).parents[1] / "docs"
+PAGES = [*sorted(DOCS.glob("*.md")), DOCS.parent / "README.md"]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(
+        rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
 
 
 def run_page(name: str, blocks: int | None = None, **given: object) -> dict[str, object]:
     text = (DOCS / name).read_text(encoding="utf-8")
     found = BLOCK.findall(text)
-    assert len(found) >= 2, f"{name} shows no code"
+    assert found, f"{name} shows no code"
     names: dict[str, object] = dict(given)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for number, block in enumerate(found[:blocks], start=1):
             exec(compile(block, f"{name}, block {number}", "exec"), names)  # our own page
     return names
+
+
+def arrays() -> dict[str, object]:
+    """What pages that speak of a reader's own model take for granted."""
+    problem = calibration_problem(400, 3, temperature=2.0, seed=0)
+    edges, mask = problem.graph.edge_index(), np.arange(400) < 200
+    given = {"logits": problem.logits, "y": problem.y, "edge_index": edges, "val_mask": mask}
+    return given | {"calibration": np.arange(200), "train": np.arange(200, 250)}
+
+
+def command_lines() -> list[tuple[str, str]]:
+    """Every line of a page that calls the command, but those of shell.md, which are run."""
+    found = []
+    for page in PAGES:
+        text = re.sub(r"\\\n\s*", " ", page.read_text("utf-8"))
+        lines = re.findall(
+            r"^(?:    |\$ |)(simi-mailbox (?!says).*?)(?:  +#.*)?$", text, re.MULTILINE
+        )
+        found += [(page.name, line) for line in lines if page.name != "shell.md"]
+    return found
+
+
+def parse(command: click.Command, arguments: list[str]) -> None:
+    """Read arguments as the command would, without looking at files or doing anything."""
+    context = click.Context(command)
+    if isinstance(command, click.Group):
+        name, *rest = arguments
+        found = command.get_command(context, name)
+        assert found is not None, f"no such command: {name}"
+        parse(found, rest)
+    else:
+        values, left, _ = command.make_parser(context).parse_args(list(arguments))
+        assert not left or command.allow_extra_args, f"too many arguments: {left}"
+        for parameter in command.params:
+            given = values.get(parameter.name)
+            if isinstance(parameter.type, click.Choice) and isinstance(given, str):
+                parameter.type.convert(given, parameter, context)
+
+
+@pytest.mark.parametrize(("page", "line"), command_lines())
+def test_commands_of_the_pages_exist_and_take_their_options(page: str, line: str) -> None:
+    parse(cli, shlex.split(line)[1:])
+
+
+def test_a_command_that_is_not_there_is_found_out() -> None:
+    with pytest.raises(click.NoSuchOption):
+        parse(cli, ["bench", "table1", "--no-such-option"])
+    assert len(command_lines()) > 20
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_no_snippet_is_left_out(page: Path) -> None:
+    """Python has a test of its own or runs by itself; other languages are few, and each is read."""
+    languages = set(re.findall(r"^```([^\n`]+)\n", page.read_text("utf-8"), re.MULTILINE))
+    languages = {name for name in languages if not name.startswith("{")}
+    assert languages <= {"python", "console", "bash", "toml", "text"}
+    if languages & {"console", "bash"}:
+        lines = [
+            line
+            for name in ("console", "bash")
+            for b in blocks(page, name)
+            for line in b.splitlines()
+        ]
+        called = [line for line in lines if line.startswith("$")]
+        assert page.name == "shell.md" or all("simi-mailbox" in line for line in called)
+    for block in blocks(page, "toml"):
+        tomllib.loads(block)
+
+
+OWN = ("self-training", "ood", "gpn", "pyg", "decide", "methods", "plugins", "shell", "data")
+BY_ITSELF = [p.name for p in PAGES if blocks(p, "python") and p.stem not in OWN]
+
+
+@pytest.mark.parametrize("name", [name for name in BY_ITSELF if name != "README.md"])
+def test_python_of_the_page_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = PROVED.get(name, lambda names: True)(run_page(name, **arrays()))
+    assert found, f"{name} does not show what it says"
+
+
+def same(a: object, b: object) -> bool:
+    return bool(np.abs(np.asarray(a) - np.asarray(b)).max() < 1e-5)
+
+
+def start_shows(names: dict) -> bool:
+    test, y = names["test"], names["y"]
+    before, after = (metrics.ece(names[key][test], y[test]) for key in ("one", "probs"))
+    return after < before / 2 and same(names["again"], names["probs"])
+
+
+PROVED = {
+    "start.md": start_shows,
+    "index.md": lambda names: same(names["probs"].sum(axis=1), 1.0),
+    "choosing.md": lambda names: names["choice"].name == "simi-mailbox",
+    "evaluation.md": lambda names: names["found"].counts.sum() == names["test"].size,
+    "production.md": lambda names: same(names["some"], names["later"][names["wanted"]]),
+    "report.md": lambda names: Path("report.html").read_text("utf-8").count("forty groups") > 0,
+    "metrics.md": lambda names: metrics.ece(names["probs"], names["y"]) < 0.05,
+    "backbones.md": lambda names: names["banked"].logits.shape == (1797, 10),
+    "prior.md": lambda names: Path("clinic-2025-0.npz").exists(),
+    "pictures.md": lambda names: names["ax"].get_figure() is not None,
+}
+"""What holds after a page, if it is true."""
+
+
+def test_every_page_proves_something() -> None:
+    assert set(PROVED) == set(BY_ITSELF) - {"README.md"}  # that one: test_readme.py
+    tests = set(globals()) | {"test_shell_page"}  # the shell's page has a file of its own
+    assert {f"test_{name.replace('-', '_')}_page" for name in OWN} <= tests
+
+
+def test_data_page() -> None:
+    if "Cora" not in data.available():
+        pytest.skip("Cora is not here")
+    names = run_page("data.md")
+    assert not np.intersect1d(names["split"].train, names["split"].test).size
+
+
+def test_report_of_the_page_is_written_by_the_command(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = arrays()
+    np.save("logits.npy", given["logits"])
+    np.save("edges.npy", given["edge_index"].numpy())
+    np.save("y.npy", given["y"])
+    np.save("val.npy", np.arange(200))
+    np.save("test.npy", np.arange(200, 400))
+    (line,) = (line for page, line in command_lines() if line.startswith("simi-mailbox report "))
+    result = CliRunner().invoke(cli, shlex.split(line)[1:])
+    assert result.exit_code == 0, result.output
+    assert os.path.getsize("report.html") > 10_000
 
 
 def test_self_training_page(capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,10 +255,7 @@ def test_decide_page() -> None:
 
 
 def test_methods_page() -> None:
-    problem = calibration_problem(400, 3, temperature=2.0, seed=0)
-    edges, mask = problem.graph.edge_index(), np.arange(400) < 200
-    given = {"logits": problem.logits, "y": problem.y, "edge_index": edges, "val_mask": mask}
-    names = run_page("methods.md", **given)
+    names = run_page("methods.md", **arrays())
     np.testing.assert_allclose(names["probs"].sum(axis=1), 1.0, atol=1e-5)
     scores = {n: names["likelihood"]({**names["best"], "n_groups": n}) for n in (5, 20)}
     assert names["best"]["n_groups"] == max(scores, key=scores.get)

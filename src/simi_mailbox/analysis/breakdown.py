@@ -35,6 +35,14 @@ class Breakdown:
         two of it is no news.
     ece : float64 [s]
         Expected calibration error inside the slice; small slices have a large one by chance alone.
+
+    Examples
+    --------
+    >>> from simi_mailbox import analysis
+    >>> probs, y = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]], [0, 0, 1]
+    >>> found = analysis.by_class(probs, y)
+    >>> found.labels, found.counts.tolist(), found.gap.round(2).tolist()
+    (('0', '1'), [3, 0], [-0.1, nan])
     """
 
     by: str

@@ -39,6 +39,14 @@ class MethodComparison:
         would show on as many nodes, on average. NaN for other metrics.
     level : float
         Coverage of the intervals.
+
+    Examples
+    --------
+    >>> from simi_mailbox import analysis
+    >>> probs = {"sure": [[0.9, 0.1]] * 4, "unsure": [[0.5, 0.5]] * 4}
+    >>> found = analysis.compare_methods(probs, [0, 0, 1, 1], metric="brier")
+    >>> dict(zip(found.names, found.values.round(2).tolist()))
+    {'sure': 0.82, 'unsure': 0.5}
     """
 
     metric: str
@@ -129,6 +137,13 @@ class Sensitivity:
         The metric of a method without this parameter, for a line to compare with; NaN if none.
     reference_name : str
         Its name.
+
+    Examples
+    --------
+    >>> from simi_mailbox import analysis
+    >>> found = analysis.sensitivity([5, 10], [[1.0, 3.0], [2.0, 2.0]], parameter="n_groups")
+    >>> found.mean.tolist(), found.std.tolist(), found.runs
+    ([2.0, 2.0], [1.0, 0.0], 2)
     """
 
     parameter: str

@@ -34,6 +34,15 @@ class GroupMap:
         Mean confidence before and after calibration, and accuracy, of the judged nodes.
     gap_error : float64 [G]
         Standard error of the accuracy, and so of both gaps; NaN without judged nodes.
+
+    Examples
+    --------
+    >>> from simi_mailbox import analysis
+    >>> probs = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]]
+    >>> where = {"similarity": [1.0, 0.5, 0.2], "temperatures": [2.0, 2.0, 1.0]}
+    >>> found = analysis.group_map([0, 0, 1], probs, probs, **where)
+    >>> found.sizes.tolist(), found.confidence.round(2).tolist()
+    ([2, 1], [0.85, 0.6])
     """
 
     confidence: Floats
@@ -155,6 +164,13 @@ class TemperatureHistogram:
         Nodes between the edges.
     smallest, median, largest : float
         Of the temperatures themselves.
+
+    Examples
+    --------
+    >>> from simi_mailbox import analysis
+    >>> found = analysis.temperature_histogram([0.5, 1.0, 1.0, 2.0], bins=2)
+    >>> found.counts.tolist(), found.median
+    ([1, 3], 1.0)
     """
 
     edges: Floats

@@ -28,6 +28,13 @@ class Judged:
         accuracy drawn from it is then NaN too, and what needs no label is still there.
     num_nodes : int
         All nodes of the graph, judged or not.
+
+    Examples
+    --------
+    >>> from simi_mailbox import analysis
+    >>> judged = analysis.judge([[0.9, 0.1], [0.8, 0.2]], [0, 1])
+    >>> judged.confidence.tolist(), judged.correct.tolist()
+    ([0.9, 0.8], [1.0, 0.0])
     """
 
     nodes: Ints

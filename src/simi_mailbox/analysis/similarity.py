@@ -37,6 +37,15 @@ class SimilarityConfidence:
         ``"own"``: acc(B_m^(l)) − conf(B_m^(l)), the accuracy of the cell itself.
     without_neighbours : int
         Judged nodes that have no similarity. They are in no cell, but in acc(B_m).
+
+    Examples
+    --------
+    >>> from simi_mailbox import analysis
+    >>> probs = [[0.9, 0.1], [0.9, 0.1], [0.6, 0.4]]
+    >>> y, similarity = [0, 1, 0], [1.0, 0.2, 1.0]
+    >>> table = analysis.similarity_confidence(probs, y, similarity, bins=2, cell="own")
+    >>> table.counts.tolist(), table.gap.round(2).tolist()
+    ([[0, 0], [1, 2]], [[nan, nan], [-0.9, 0.25]])
     """
 
     confidence_edges: Floats
@@ -63,6 +72,13 @@ class SimilarityBar:
         Means over the interval and ``accuracy - confidence``; NaN where it is empty.
     without_neighbours : int
         Judged nodes that have no similarity and are in no interval.
+
+    Examples
+    --------
+    >>> from simi_mailbox import analysis
+    >>> bar = analysis.similarity_bar([[0.9, 0.1], [0.9, 0.1]], [0, 1], [1.0, 0.2], bins=2)
+    >>> bar.gap.round(2).tolist()
+    [-0.9, 0.1]
     """
 
     edges: Floats
@@ -179,6 +195,14 @@ class CalibrationErrorVariance:
         The same inside cells of equal confidence and equal neighbourhood similarity.
     confidence_cells, similarity_cells : int
         How many intervals and cells hold at least two nodes and were averaged over.
+
+    Examples
+    --------
+    >>> from simi_mailbox import analysis
+    >>> probs = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]]
+    >>> found = analysis.variance_of_calibration_error(probs, [0, 1, 0], [1.0, 1.0, 1.0], bins=1)
+    >>> round(found.confidence, 4), found.confidence_cells
+    (0.007, 1)
     """
 
     node_wise: float

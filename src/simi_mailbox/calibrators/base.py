@@ -63,6 +63,13 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     version : int
         Counts changes of what ``fit`` and ``predict_proba`` compute. Stored results carry it, so
         that a changed method is measured again.
+
+    Examples
+    --------
+    >>> from simi_mailbox import calibrators
+    >>> cal = calibrators.get("temperature")().fit([[2.0, 0.0]] * 4, [0, 0, 0, 1], mask=range(4))
+    >>> cal.predict_proba([[2.0, 0.0]]).round(2).tolist()
+    [[0.75, 0.25]]
     """
 
     name: ClassVar[str] = ""
@@ -315,6 +322,13 @@ class NodeTemperatures(Calibrator):
         p_i = (1 − blind_share) softmax(z_i / T_i) + blind_share / K
 
     A temperature alone cannot say that even the surest nodes are wrong now and then.
+
+    Examples
+    --------
+    >>> from simi_mailbox.calibrators import TemperatureScaling
+    >>> cal = TemperatureScaling().fit([[2.0, 0.0]] * 4, [0, 0, 0, 1], mask=range(4))
+    >>> cal.node_temperatures([[1.0, 0.0]]).round(2).tolist(), cal.blind_share
+    ([1.82], 0.0)
     """
 
     preserves_accuracy: ClassVar[bool] = True
@@ -338,7 +352,15 @@ class NodeTemperatures(Calibrator):
 
 
 class TemperatureCalibrator(NodeTemperatures):
-    """A calibrator that divides each node's logits by a temperature: softmax(z_i / T_i)."""
+    """A calibrator that divides each node's logits by a temperature: softmax(z_i / T_i).
+
+    Examples
+    --------
+    >>> from simi_mailbox.calibrators import TemperatureScaling
+    >>> cal = TemperatureScaling().fit([[2.0, 0.0]] * 4, [0, 0, 0, 1], mask=range(4))
+    >>> isinstance(cal, TemperatureCalibrator), cal.preserves_accuracy
+    (True, True)
+    """
 
     def _predict(self, data: NodeInputs) -> Tensor:
         return scaled_softmax(data.logits, self._temperatures(data))

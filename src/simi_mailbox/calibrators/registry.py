@@ -56,7 +56,16 @@ _FROM_OUTSIDE: dict[str, type[Calibrator]] = {}
 
 
 def register(name: str) -> Callable[[C], C]:
-    """Class decorator: make a calibrator from outside this package known under ``name``."""
+    """Class decorator: make a calibrator from outside this package known under ``name``.
+
+    Examples
+    --------
+    >>> from simi_mailbox.calibrators import Uncalibrated, get
+    >>> Mine = register("as-it-is")(type("Mine", (Uncalibrated,), {}))
+    >>> get("as-it-is") is Mine
+    True
+    >>> forget("as-it-is")
+    """
 
     def decorate(cls: C) -> C:
         if name in METHODS or name in _FROM_OUTSIDE:

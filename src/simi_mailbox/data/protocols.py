@@ -246,3 +246,4 @@ PROTOCOLS: dict[str, Protocol] = {
     "gpn": Protocol(_gpn, _fixed(_RANDOM_SPLITS), "5 / 14.25 / 64.6 % of every class"),
     "random-10-10-80": Protocol(_random_10_10_80, _fixed(_RANDOM_SPLITS), "10/10/80 % at random"),
 }
+"""Ways to draw splits, by name: `make_split` takes one."""

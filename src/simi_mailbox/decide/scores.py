@@ -43,6 +43,12 @@ class Score(ABC):
 
     A score looks at probabilities, neighbours and features, never at labels, and treats all nodes
     alike; that is all that conformal prediction asks of it.
+
+    Examples
+    --------
+    >>> nodes = Nodes(np.array([[0.7, 0.2, 0.1]]))
+    >>> LAC().prepare(nodes)(slice(None)).round(2).tolist()
+    [[0.3, 0.8, 0.9]]
     """
 
     name: ClassVar[str]
@@ -62,6 +68,12 @@ class LAC(Score):
     """One minus the probability (Sadinle, Lei and Wasserman, 2019).
 
     Sets of the least mean size, if the probabilities are true.
+
+    Examples
+    --------
+    >>> from simi_mailbox import decide
+    >>> decide.PredictionSets(coverage=0.9, score=LAC()).score
+    LAC()
     """
 
     name: ClassVar[str] = "lac"
@@ -81,6 +93,12 @@ class APS(Score):
         Count a random part of the class itself, u p; without it all of it counts, and sets are
         larger than they need be. The draw u is made of the node's probabilities and the seed, so
         the same node gets the same draw in any order, batch or file.
+
+    Examples
+    --------
+    >>> nodes = Nodes(np.array([[0.7, 0.2, 0.1]]))
+    >>> APS(randomized=False).prepare(nodes)(slice(None)).round(2).tolist()
+    [[0.7, 0.9, 1.0]]
     """
 
     name: ClassVar[str] = "aps"
@@ -118,6 +136,12 @@ class RAPS(APS):
         Added for each rank beyond ``free``.
     free : int
         Classes that cost nothing.
+
+    Examples
+    --------
+    >>> nodes = Nodes(np.array([[0.7, 0.2, 0.1]]))
+    >>> RAPS(randomized=False, penalty=0.1).prepare(nodes)(slice(None)).round(2).tolist()
+    [[0.7, 1.0, 1.2]]
     """
 
     name: ClassVar[str] = "raps"
@@ -150,6 +174,12 @@ class DAPS(Score):
         Of the neighbours.
     base : Score
         What is mixed.
+
+    Examples
+    --------
+    >>> nodes = Nodes(np.array([[0.7, 0.3], [0.1, 0.9]]), Graph.from_edges([[0], [1]], 2))
+    >>> DAPS(weight=0.5, base=LAC()).prepare(nodes)(slice(None)).round(2).tolist()
+    [[0.6, 0.4], [0.6, 0.4]]
     """
 
     name: ClassVar[str] = "daps"
@@ -192,6 +222,11 @@ class SNAPS(DAPS):
         Similar nodes looked at.
     base : Score
         What is mixed.
+
+    Examples
+    --------
+    >>> SNAPS(k=10).needs == {"graph", "features"}
+    True
     """
 
     name: ClassVar[str] = "snaps"

@@ -74,6 +74,17 @@ class TrainedClassifier:
         Epoch with the lowest validation loss, whose weights are kept.
     val_loss : float
         That loss.
+
+    Examples
+    --------
+    >>> from simi_mailbox.data import load
+    >>> digits = load("Digits")
+    >>> trained = train_classifier(
+    ...     digits.x, digits.graph, digits.y, digits.official[0], seed=0,
+    ...     settings=ClassifierSettings(epochs=2),
+    ... )
+    >>> trained.best_epoch
+    2
     """
 
     model: nn.Module

@@ -43,6 +43,11 @@ def evaluate(known: Any, unknown: Any) -> Detection:
     ----------
     known, unknown : array
         Scores, higher for nodes that look more like the training data. NumPy or torch.
+
+    Examples
+    --------
+    >>> evaluate([0.9, 0.8, 0.7], [0.3, 0.75]).auroc
+    0.8333333333333333
     """
     positive, negative = _scores(known, "known"), _scores(unknown, "unknown")
     scores = np.concatenate([positive, negative])

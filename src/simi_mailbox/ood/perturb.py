@@ -169,6 +169,12 @@ class LeftOut:
         Nodes of the classes left out.
     classes : tuple of int
         Which classes stay, in the order of their new labels.
+
+    Examples
+    --------
+    >>> left = leave_out_classes([0, 1, 2, 1, 2], Split([1], [2], [0, 3, 4]), unknown=[0])
+    >>> left.classes, left.unknown.tolist()
+    ((1, 2), [0])
     """
 
     y: Ints

@@ -25,7 +25,18 @@ GAP_X, GAP_Y, GAP_BELOW_BAR = 0.62, 0.75, 0.3
 
 @dataclass(frozen=True)
 class Column:
-    """One method of an observation figure: its curve, its bar and its heat map."""
+    """One method of an observation figure: its curve, its bar and its heat map.
+
+    Examples
+    --------
+    >>> from simi_mailbox import analysis
+    >>> probs, y, similarity = [[0.9, 0.1], [0.8, 0.2]], [0, 1], [1.0, 0.5]
+    >>> curve = analysis.reliability_curve(probs, y)
+    >>> bar = analysis.similarity_bar(probs, y, similarity)
+    >>> heat = analysis.similarity_confidence(probs, y, similarity)
+    >>> Column("a model", curve, bar, heat).name
+    'a model'
+    """
 
     name: str
     curve: Reliability

@@ -36,7 +36,16 @@ LARGEST_EFFECT = 50.0
 
 
 def write(corpus: Corpus, path: str | os.PathLike[str]) -> None:
-    """Write a corpus and the prior learned from it; the file appears whole or not at all."""
+    """Write a corpus and the prior learned from it; the file appears whole or not at all.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write(corpus(), f"{folder}/prior.json")
+    ...     read(f"{folder}/prior.json") == corpus()
+    True
+    """
     with whole_file(path) as unfinished:
         unfinished.write_text(dumps(corpus), encoding="utf-8")
 
@@ -48,6 +57,14 @@ def read(path: str | os.PathLike[str]) -> Corpus:
     ------
     FileFormatError
         If the file is damaged, is no prior, or was written in a newer format.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write(corpus(), f"{folder}/prior.json")
+    ...     read(f"{folder}/prior.json").prior() == learned()
+    True
     """
     try:
         text = Path(path).read_text(encoding="utf-8")

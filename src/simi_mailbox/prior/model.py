@@ -159,6 +159,11 @@ class Setting:
         (e' − e) / (1 − e'), with the error rates e of the calibration nodes and e' of these nodes;
         ``lucky_weight`` is e' / (n (1 − e')). Their ratio is the number of calibration nodes that
         could not be wrong; the weight is its precision.
+
+    Examples
+    --------
+    >>> Setting("a", "a", "gcn", 1, 99, 0.1, -0.5, -1.0, -2e-4, 1e-4, 1e-3, 0.1).labels
+    99
     """
 
     graph: str

@@ -72,7 +72,16 @@ class View:
 
 @dataclass(frozen=True)
 class Content:
-    """A whole report."""
+    """A whole report.
+
+    Examples
+    --------
+    >>> from simi_mailbox.report import gather, read_inputs
+    >>> logits, y = [[2.0, 0.0], [0.0, 1.0], [1.0, 0.0], [3.0, 0.0]], [0, 1, 1, 0]
+    >>> content = gather(read_inputs(logits, y=y, test=range(4)), [], title="Mine")
+    >>> content.title, [view.name for view in content.views]
+    ('Mine', ['uncalibrated'])
+    """
 
     title: str
     inputs: ReportInputs
@@ -102,7 +111,15 @@ class Content:
 def gather(
     inputs: ReportInputs, methods: Methods, *, title: str, seed: int = 0, fresh: bool = False
 ) -> Content:
-    """Run the methods and compute every number of the report."""
+    """Run the methods and compute every number of the report.
+
+    Examples
+    --------
+    >>> from simi_mailbox.report import read_inputs
+    >>> content = gather(read_inputs([[2.0, 0.0], [0.0, 1.0]]), [], title="No labels")
+    >>> content.has_labels, content.missing[0][:21]
+    (False, 'No labels were given.')
+    """
     outcomes, missing = run_methods(inputs, methods)
     facts = _GraphFacts.of(inputs, outcomes[0].probs)
     views = tuple(

@@ -27,6 +27,12 @@ class ReportInputs(NodeInputs):
     labels : int64 [n] or None
         Labels that methods may be fitted with: of calibration and training nodes, −1 elsewhere.
     class_names : tuple of str
+
+    Examples
+    --------
+    >>> inputs = read_inputs([[2.0, 0.0], [0.0, 1.0]], y=[0, 1], test=[1])
+    >>> inputs.test_labels.tolist(), inputs.class_names
+    ([1], ('0', '1'))
     """
 
     calibration: Ints | None
@@ -57,6 +63,11 @@ def read_inputs(
     ------
     ValueError, TypeError
         If something has the wrong shape, or if a node is in two of the three sets.
+
+    Examples
+    --------
+    >>> read_inputs([[2.0, 0.0], [0.0, 1.0]], y=[0, 1], calibration=[0], test=[1]).shown.tolist()
+    [1]
     """
     z = read_logits(logits)
     n, k = int(z.shape[0]), int(z.shape[1])

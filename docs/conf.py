@@ -1,0 +1,76 @@
+"""How Sphinx makes the site: `make docs`. The pages are Markdown, and can be read without it."""
+
+import re
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import gallery  # noqa: E402
+import reference  # noqa: E402
+
+import simi_mailbox  # noqa: E402
+
+project = "simi-mailbox"
+author = "The simi-mailbox developers"
+copyright = "the simi-mailbox developers"
+version = release = simi_mailbox.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = f"simi-mailbox {version}"
+html_show_sourcelink = False
+html_static_path: list[str] = []
+
+myst_heading_anchors = 3
+myst_enable_extensions = ["colon_fence"]
+napoleon_google_docstring = False
+napoleon_use_ivar = True  # attributes as a list: their types stand beside them
+napoleon_use_rtype = False
+autodoc_typehints = "none"  # the docstrings tell them in words
+autodoc_member_order = "bysource"
+# What scikit-learn's metadata routing adds to every class of its kind.
+autodoc_default_options = {
+    "exclude-members": "set_fit_request, set_predict_proba_request, set_score_request"
+}
+default_role = "code"  # `name` in our docstrings is code, not a cross-reference
+
+
+def write_gallery(app):
+    """Run the scripts of the gallery; what they print and draw is in the pages made of them."""
+    for script in sorted((HERE / "gallery").glob("*.py")):
+        gallery.write(script, HERE / "gallery" / "made")
+
+
+def write_reference(app):
+    """Make the pages of the API reference; a page that is as it was keeps its time."""
+    folder = HERE / "api"
+    folder.mkdir(exist_ok=True)
+    for name, text in reference.pages().items():
+        path = folder / name
+        if not path.exists() or path.read_text("utf-8") != text:
+            path.write_text(text, "utf-8")
+
+
+def files_beside(app, docname, source):
+    """What lies outside docs/ (tables of results) is offered as a file, not as a page."""
+    source[0] = re.sub(r"\]\((\.\./(?:results|src|CONTRIBUTING)[^)#]*)\)", r"](path:\1)", source[0])
+
+
+def bars(app, what, name, obj, options, lines):
+    """In our formulas |x| is an absolute value; to Sphinx it would be the name of a text."""
+    for number, line in enumerate(lines):
+        if not line.lstrip().startswith((">>>", "...")):
+            parts = re.split(r"(``.*?``)", line)
+            parts[::2] = [part.replace("|", r"\|") for part in parts[::2]]
+            lines[number] = "".join(parts)
+
+
+def setup(app):
+    """Hang these into the build."""
+    app.connect("builder-inited", write_reference)
+    app.connect("builder-inited", write_gallery)
+    app.connect("source-read", files_beside)
+    app.connect("autodoc-process-docstring", bars)
