@@ -32,7 +32,8 @@ def words(pieces):
 def test_the_sentence_of_the_issue():
     made = content([(0.90, 0.81, 200), (0.99, 0.89, 300)], [(0.81, 200), (0.90, 300)])
     assert words(sentences.verdict(made)) == (
-        "Among nodes said to be about 90 % sure, 81 % were right. After ours: 89 %."
+        "Among nodes said to be about 90 % sure, 81 % were right. "
+        "After ours: 89 % of 300 nodes (chance alone: 87 % to 93 %)."
     )
 
 
@@ -41,13 +42,25 @@ def test_too_few_nodes_make_no_such_sentence():
     assert words(sentences.verdict(made)).startswith("On average this model says it is 98 % sure")
 
 
-def test_level_is_the_one_whose_gap_stands_out_most():
-    both = judge(
-        np.concatenate([np.tile([0.8, 0.2], (400, 1)), np.tile([0.6, 0.4], (40, 1))]),
-        np.concatenate([np.repeat([0, 1], [200, 200]), np.repeat([0, 1], [22, 18])]),
-    )
-    assert sentences.telling_level(both, both) == 0.8
+def test_level_is_the_one_with_the_most_nodes_before_and_after():
+    def at(*blocks):
+        probs = np.concatenate([np.tile([c, 1 - c], (n, 1)) for c, n in blocks])
+        return judge(probs, np.zeros(len(probs), dtype=int))
+
+    before, after = at((0.8, 400), (0.6, 90)), at((0.8, 40), (0.6, 80), (0.9, 370))
+    assert sentences.telling_level(before, before) == 0.8
+    assert sentences.telling_level(before, after) == 0.6
     assert sentences.telling_level(judged(0.9, 0.5, 29), judged(0.9, 0.5, 29)) is None
+
+
+def test_chance_covers_what_a_true_model_shows():
+    rng = np.random.default_rng(0)
+    rights = rng.binomial(200, 0.8, size=2000) / 200
+    text = sentences.by_chance(sentences.Said(0.8, 0.8, 200)).replace("\u202f", " ")
+    low, high = (
+        int(part.split()[-1]) / 100 for part in text.split(":")[1].replace("%", "").split("to")
+    )
+    assert 0.93 < ((rights >= low) & (rights <= high)).mean() < 0.98
 
 
 def test_direction_is_named_only_beyond_noise():

@@ -50,19 +50,25 @@ def said_at(judged: Judged, level: float) -> Said:
 
 
 def telling_level(before: Judged, after: Judged) -> float | None:
-    """The level at which the difference between said and right is plainest before calibration.
+    """The level with the most nodes behind it, before and after: chance blurs it least."""
+    behind = {
+        level: min(said_at(before, level).count, said_at(after, level).count) for level in LEVELS
+    }
+    level = max(LEVELS, key=behind.__getitem__)
+    return level if behind[level] >= ENOUGH else None
 
-    Judged by gap in units of its noise, among levels with enough nodes before and after.
+
+def by_chance(said: Said) -> str:
+    """Where the share of right ones lies 95 times in 100, if what is said is true.
+
+    Examples
+    --------
+    >>> by_chance(Said(0.9, 0.85, 100)).replace("\u202f", " ")
+    'chance alone: 84 % to 96 %'
     """
-    best, level = 0.0, None
-    for candidate in LEVELS:
-        first, second = said_at(before, candidate), said_at(after, candidate)
-        if min(first.count, second.count) < ENOUGH:
-            continue
-        weight = abs(first.gap) * np.sqrt(first.count)
-        if weight > best:
-            best, level = weight, candidate
-    return level
+    spread = 2 * float(np.sqrt(said.confidence * (1 - said.confidence) / said.count))
+    low, high = max(said.confidence - spread, 0.0), min(said.confidence + spread, 1.0)
+    return f"chance alone: {percent(low, 0)} to {percent(high, 0)}"
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,8 @@ def verdict(content: Content) -> list[Piece]:
     if after is not before:
         second = said_at(after.judged, level)
         pieces.append(Piece(f" After {after.name}: "))
-        pieces += [Piece(percent(second.accuracy, 0), "after"), Piece(".")]
+        pieces += [Piece(percent(second.accuracy, 0), "after")]
+        pieces += [Piece(f" of {nodes(second.count)} ({by_chance(second)}).")]
     return pieces
 
 
