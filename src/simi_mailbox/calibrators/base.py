@@ -29,6 +29,7 @@ from simi_mailbox.inputs import (
 )
 from simi_mailbox.parameters import check_parameters
 from simi_mailbox.softmax import Limits, scaled_softmax
+from simi_mailbox.threads import size_of_pass, threads_for
 
 KIND = states.Kind("calibrator", version=1)
 Holdout = Literal["training", "separate"] | None
@@ -178,7 +179,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         calibration = Labelled(calibration.index, limits.number(calibration.y))
         held = holdout and Labelled(holdout.index, limits.number(holdout.y))
         try:
-            self._fit(CalibrationData(**inputs, calibration=calibration, holdout=held))
+            with threads_for(size_of_pass(n, k, nodes.graph)):
+                self._fit(CalibrationData(**inputs, calibration=calibration, holdout=held))
         except BaseException:
             self._forget()  # a failed fit leaves an unfitted calibrator, not half of one
             raise
@@ -205,7 +207,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         """
         given = {"features": features, "forward": forward, "train_mask": train_mask}
         nodes = self._read_fitted(logits, graph=graph, **given, input=input)
-        probs = self._predict(nodes).detach().to(nodes.logits.dtype)
+        with threads_for(size_of_pass(nodes.num_nodes, nodes.num_classes, nodes.graph)):
+            probs = self._predict(nodes).detach().to(nodes.logits.dtype)
         if self.preserves_accuracy:
             keep_argmax(probs, nodes.logits)
         probs = self._limits.restore(probs)
