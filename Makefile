@@ -35,6 +35,9 @@ unit: $(READY)
 docs: $(READY) ## Build the documentation into docs/_build/html; a warning is an error
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q docs docs/_build/html
 
+release: ## Build wheel and sdist, and try each in an empty environment
+	scripts/check-release $(PYTHON)
+
 bench: $(READY) ## Measure the paper's main table (hours; continues where it stopped)
 	$(BIN)/simi-mailbox bench table1
 

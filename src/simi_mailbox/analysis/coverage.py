@@ -35,6 +35,12 @@ class CoverageBreakdown:
         Name of each slice that has nodes.
     found : GroupCoverage
         Their counts and coverages with exact intervals; the worst, and what chance would make it.
+
+    Examples
+    --------
+    >>> sets = np.array([[True, False], [True, False], [True, True]])
+    >>> covered_by_size(sets, [0, 1, 1]).worst
+    '1'
     """
 
     by: str
