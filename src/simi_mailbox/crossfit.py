@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from simi_mailbox._arrays import Array, Floats
+from simi_mailbox._arrays import Array, Floats, Ints
 from simi_mailbox.metrics._inputs import Checked, check, top_label
 from simi_mailbox.metrics.binning import width_index
 from simi_mailbox.metrics.scores import node_accuracy, node_brier, node_nll
@@ -19,6 +19,18 @@ _HIGHER = ("accuracy",)
 _BINS = 15
 # Weights held at once: 32 MB.
 _BLOCK = 4_000_000
+
+
+def parts(size: int, folds: int, seed: int) -> Ints:
+    """Which part each calibration node is in: judged by the fit on all other parts.
+
+    Examples
+    --------
+    >>> np.bincount(parts(10, 5, seed=0)).tolist()
+    [2, 2, 2, 2, 2]
+    """
+    part: Ints = np.random.default_rng(seed).permutation(size) % folds
+    return part
 
 
 def cross_fitted(
@@ -79,7 +91,7 @@ def cross_fitted(
             f"{nodes.size} calibration nodes are too few for {folds} folds: give at least "
             f"{2 * folds}, or judge on other nodes"
         )
-    part = np.random.default_rng(seed).permutation(nodes.size) % folds
+    part = parts(nodes.size, folds, seed)
     result: Floats | None = None
     for k in range(folds):
         calibrator.fit(logits, y, mask=nodes[part != k], holdout_mask=holdout_mask, **inputs)

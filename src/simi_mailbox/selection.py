@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,9 @@ from scipy.stats import t as student
 from sklearn.base import clone
 
 from simi_mailbox import calibrators
-from simi_mailbox._arrays import Bools, Floats, Ints
+from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.calibrators import Calibrator
+from simi_mailbox.crossfit import cross_fitted, parts
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.inputs import read_index
 from simi_mailbox.metrics import nll
@@ -140,14 +141,12 @@ def select(
         with warnings.catch_warnings():  # told when the winner is fitted
             warnings.simplefilter("ignore", CalibrationWarning)
             for name, calibrator in rivals.items():
-                arguments = fitting(calibrator)
-                losses[name] = np.array(
+                losses[name] = np.concatenate(
                     [
                         _left_out(
-                            clone(calibrator), logits, labels, nodes[~out], nodes[out], arguments
+                            clone(calibrator), logits, labels, nodes, folds, seed + k, fitting
                         )
-                        for repeat in range(repeats)
-                        for out in _folds(nodes.size, folds, seed + repeat)
+                        for k in range(repeats)
                     ]
                 )
     evidence = _evidence(losses, default, folds)
@@ -190,20 +189,21 @@ def _full(y: Any, nodes: Any, n: int) -> Any:
     return full
 
 
-def _folds(size: int, folds: int, seed: int) -> list[Bools]:
-    """For each fold, which nodes are left out."""
-    part = np.random.default_rng(seed).permutation(size) % folds
-    return [part == fold for fold in range(folds)]
-
-
 def _left_out(
-    calibrator: Any, logits: Any, labels: Any, fitted: Ints, out: Ints, arguments: dict[str, Any]
-) -> float:
-    """Mean NLL of the nodes ``out`` after a fit on the nodes ``fitted``."""
-    calibrator.fit(logits, labels, mask=fitted, **arguments)
-    inputs = {key: value for key, value in arguments.items() if key != "holdout_mask"}
-    probs = np.asarray(calibrator.predict_proba(logits, **inputs))
-    return nll(probs[out], labels[out])
+    calibrator: Any,
+    logits: Any,
+    labels: Any,
+    nodes: Ints,
+    folds: int,
+    seed: int,
+    fitting: Callable[[Any], dict[str, Any]],
+) -> Floats:
+    """Mean NLL of every fold after a fit on the others."""
+    given = {"folds": folds, "seed": seed, **fitting(calibrator)}
+    probs = cross_fitted(calibrator, logits, labels, mask=nodes, **given)
+    part = parts(nodes.size, folds, seed)
+    known = labels[nodes]
+    return np.array([nll(probs[part == k], known[part == k]) for k in range(folds)])
 
 
 def _evidence(losses: Mapping[str, Floats], default: str, folds: int) -> tuple[Evidence, ...]:

@@ -99,7 +99,7 @@ def _picture(result: Demonstration, path: Path) -> Path:
     require("matplotlib", extra="plot")
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.2 * len(result.probabilities), 4.4), layout="compressed")
+    figure = Figure(figsize=(4.2 * len(result.probabilities), 4.4), layout="constrained")
     axes = figure.subplots(1, len(result.probabilities), sharey=True)
     test, y = result.split.test, result.dataset.y
     for ax, (method, probs) in zip(axes, result.probabilities.items(), strict=True):

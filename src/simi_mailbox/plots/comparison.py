@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox.analysis import MethodComparison, Sensitivity
-from simi_mailbox.plots.style import ACCENT, INK, MUTED, RULE, axes, percent, tidy
+from simi_mailbox.plots.style import ACCENT, INK, MUTED, RULE, above_axes, axes, percent, tidy
 
 _TITLES = {
     "ece": "expected calibration error",
@@ -65,7 +65,7 @@ def method_comparison(table: MethodComparison, ax: Any = None, *, color: str = A
     tidy(ax, grid="x")
     ax.tick_params(axis="y", labelcolor=INK, length=0)
     if table.metric == "ece":
-        ax.legend(loc="lower right", frameon=False, fontsize=9, labelcolor=MUTED)
+        above_axes(ax, MUTED)
     return ax
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from simi_mailbox.analysis import CoverageBreakdown
 from simi_mailbox.metrics import RiskCoverage
 from simi_mailbox.metrics.sets import binomial_interval
-from simi_mailbox.plots.style import ACCENT, INK, MUTED, axes, percent, tidy
+from simi_mailbox.plots.style import ACCENT, INK, MUTED, above_axes, axes, percent, tidy
 
 MOST_POINTS = 500
 FEWEST = 20
@@ -62,7 +62,7 @@ def risk_coverage_curve(
     percent(ax, "x", "y")
     tidy(ax, grid="y")
     if name is not None:
-        ax.legend(loc="best", frameon=False, fontsize=9, labelcolor=INK)
+        above_axes(ax, INK)
     return ax
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox.metrics import Reliability
-from simi_mailbox.plots.style import ACCENT, INK, MUTED, axes, percent, tidy
+from simi_mailbox.plots.style import ACCENT, INK, MUTED, above_axes, axes, percent, tidy
 
 COUNTS_HEIGHT = 0.16
 FEW = 10
@@ -87,20 +87,21 @@ def reliability_diagram(
         label=name,
     )
     few = known & ~many
-    ax.plot(
-        curve.confidence[few],
-        curve.accuracy[few],
-        linestyle="none",
-        marker="o",
-        markersize=4,
-        clip_on=False,
-        markerfacecolor="none",
-        markeredgecolor=color,
-        alpha=0.6,
-    )
+    if few.any():  # an empty line that is not clipped makes a layout collapse
+        ax.plot(
+            curve.confidence[few],
+            curve.accuracy[few],
+            linestyle="none",
+            marker="o",
+            markersize=4,
+            clip_on=False,
+            markerfacecolor="none",
+            markeredgecolor=color,
+            alpha=0.6,
+        )
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="confidence", ylabel="accuracy")
     percent(ax, "x", "y")
     tidy(ax)
     if name is not None:
-        ax.legend(loc="best", frameon=False, fontsize=9, labelcolor=INK)
+        above_axes(ax, INK)
     return ax

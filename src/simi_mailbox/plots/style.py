@@ -66,6 +66,12 @@ def tidy(ax: Any, *, grid: str | None = None) -> None:
         ax.set_axisbelow(True)
 
 
+def above_axes(ax: Any, color: str) -> None:
+    """The legend above the axes, where it covers no data."""
+    place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2}
+    ax.legend(**place, frameon=False, fontsize=9, labelcolor=color)
+
+
 def percent(ax: Any, *which: str) -> None:
     """Write the ticks of the axes named ("x", "y") as percentages of 1."""
     ticker = require("matplotlib.ticker", extra="plot")
