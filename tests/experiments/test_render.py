@@ -93,6 +93,35 @@ def test_latex_is_escaped_and_has_as_many_columns_as_its_head() -> None:
         assert symbol not in text
 
 
+def test_latex_marks_the_best_and_ties_among_cells_with_all_runs() -> None:
+    runs = {
+        "best": Summary(2.0, 0.5, 15, 5),
+        "tied": Summary(2.3, 0.5, 15, 5),
+        "behind": Summary(4.0, 0.5, 15, 5),
+        "few": Summary(1.0, 0.5, 3, 3),
+        "oracle": Summary(0.5, 0.5, 15, 5),
+    }
+    lines = tuple(
+        Line("Cora", "gcn", name, run, note="reads test labels" if name == "oracle" else "")
+        for name, run in runs.items()
+    )
+    result = TableResult("t", "ECE", "percent", 2, None, lines, best="lowest")
+    text = render.latex(result)
+    (row,) = (line for line in text.splitlines() if line.startswith("Cora"))
+    assert row.split(" & ")[2:] == [
+        "$\\mathbf{2.00 \\pm 0.50}$",
+        "$\\underline{2.30 \\pm 0.50}$",
+        "$4.00 \\pm 0.50$",
+        "$1.00 \\pm 0.50^{(3)}$",
+        "$0.50 \\pm 0.50$ \\\\",
+    ]
+    assert "a mean of only n runs" in text
+    assert "Bold: the lowest mean" in text
+    higher = render.latex(replace(result, best="highest"))
+    assert "$\\mathbf{4.00 \\pm 0.50}$" in higher
+    assert "mathbf" not in render.latex(replace(result, best=""))
+
+
 def test_latex_escapes_all_that_is_special_wherever_it_stands() -> None:
     name = r"#$^{}\~&%_"
     escaped = r"\#\$\textasciicircum{}\{\}\textbackslash{}\textasciitilde{}\&\%\_"

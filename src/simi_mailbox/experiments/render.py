@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from simi_mailbox._extras import require
@@ -139,7 +140,11 @@ def latex(result: TableResult) -> str:
     body = []
     for dataset, backbone in result.groups():
         lines = [result.line(dataset, backbone, name) for name in names]
-        measured = [_latex_number(measured_text(line, result)) for line in lines]
+        marks = cell_marks(lines, result.best)
+        measured = [
+            _latex_marked(measured_text(line, result), mark)
+            for line, mark in zip(lines, marks, strict=True)
+        ]
         printed = [_latex_number(printed_text(line, result)) for line in lines]
         place = f"{latex_text(dataset)} & {latex_text(backbone.upper())}"
         body.append(f"{place} & {' & '.join(measured)} \\\\")
@@ -195,6 +200,50 @@ def latex_text(text: str) -> str:
     '50 \\% of \\{a\\_b\\} $\\pm$ 1'
     """
     return text.translate(_LATEX)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """How a cell stands in its line: "best", "tied" or nothing; its runs, if others have more."""
+
+    standing: str = ""
+    fewer: int = 0
+
+
+def cell_marks(lines: Sequence[Line | None], best: str) -> list[Mark]:
+    """Marks of the cells of one graph and backbone.
+
+    Only cells with the most runs are compared, and none that carries a note, such as one that reads
+    test labels. Standard errors count splits, because runs of a split share their test nodes.
+
+    Examples
+    --------
+    >>> from simi_mailbox.experiments.compare import Summary
+    >>> runs = [Summary(3.0, 0.5, 15, 5), Summary(3.2, 0.5, 15, 5), Summary(2.0, 0.5, 3, 3)]
+    >>> cells = [Line("Cora", "gcn", name, run) for name, run in zip("abc", runs, strict=True)]
+    >>> for mark in cell_marks(cells, "lowest"):
+    ...     mark
+    Mark(standing='best', fewer=0)
+    Mark(standing='tied', fewer=0)
+    Mark(standing='', fewer=3)
+    """
+    made = [line.summary if line is not None else None for line in lines]
+    most = max((run.runs for run in made if run), default=0)
+    sign = {"lowest": 1.0, "highest": -1.0}.get(best, 0.0)
+    fair = [
+        run if run and run.runs == most and line is not None and not line.note else None
+        for run, line in zip(made, lines, strict=True)
+    ]
+    first = min((run for run in fair if run), key=lambda run: sign * run.mean, default=None)
+    marks = []
+    for run, rival in zip(made, fair, strict=True):
+        standing = ""
+        if sign and rival and first and sum(run is not None for run in fair) > 1:
+            spread = (first.std**2 / first.splits + rival.std**2 / rival.splits) ** 0.5
+            behind = sign * (rival.mean - first.mean)
+            standing = "best" if behind == 0 else "tied" if behind <= 2 * spread else ""
+        marks.append(Mark(standing, run.runs if run and run.runs < most else 0))
+    return marks
 
 
 def titles(result: TableResult) -> dict[str, str]:
@@ -286,11 +335,31 @@ def _latex_number(text: str) -> str:
     return "--" if text == NOTHING else "$" + text.replace("±", "\\pm") + "$"
 
 
+def _latex_marked(text: str, mark: Mark) -> str:
+    number = _latex_number(text)
+    if mark.fewer:
+        number = f"{number[:-1]}^{{({mark.fewer})}}$"
+    command = {"best": "\\mathbf", "tied": "\\underline"}.get(mark.standing)
+    return f"${command}{{{number[1:-1]}}}$" if command else number
+
+
 def _latex_caption(result: TableResult) -> list[str]:
     """Sentences on what the LaTeX table shows, which is less than the others do."""
     sentences = [f"{result.title}.", f"Unit: {result.unit}; {SPREAD}"]
     if _has_printed(result):
         sentences.append("Below each line, the numbers printed in the paper.")
+    marks = [
+        mark
+        for place in result.groups()
+        for mark in cell_marks([result.line(*place, m) for m in result.methods()], result.best)
+    ]
+    if any(mark.standing for mark in marks):
+        sentences.append(
+            f"Bold: the {result.best} mean among methods that read no test label and have all runs "
+            "of the line; underlined: within two standard errors of it, runs unpaired."
+        )
+    if any(mark.fewer for mark in marks):
+        sentences.append("(n): a mean of only n runs, not to be compared with the others.")
     made = runs_per_cell(result.lines)
     if made and not any(sentence.startswith(made) for sentence in result.caption):
         sentences.append(f"{made}.")

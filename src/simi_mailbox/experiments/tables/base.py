@@ -42,6 +42,13 @@ class Selection:
     runs: int | None = None
 
 
+BEST = {
+    **dict.fromkeys(("ece", "nll", "brier", "kde_ece", "classwise_ece", "fpr95"), "lowest"),
+    **dict.fromkeys(("accuracy", "auroc", "aupr"), "highest"),
+}
+"""Which mean is the best one, by metric; of others it is not said."""
+
+
 @dataclass(frozen=True)
 class Line:
     """One cell of a table with all that is known about it, in the unit of the table."""
@@ -117,6 +124,7 @@ class TableResult:
     caption: tuple[str, ...] = ()
     standings: Mapping[tuple[str, str], Standing] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    best: str = ""
 
     def measured(self) -> TableResult:
         """The table without the cells that nothing is known of yet."""
@@ -223,6 +231,11 @@ class Table(ABC):
     def cells(self, selection: Selection) -> list[Cell]:
         """Lines of the selected part of the table."""
 
+    def _best(self) -> str:
+        # Columns with metrics of their own are no rivals.
+        mixed = any(getattr(column, "metric", None) for column in getattr(self, "columns", ()))
+        return "" if mixed else BEST.get(getattr(self, "metric", ""), "")
+
     def result(self, store: ResultStore, selection: Selection) -> TableResult:
         """The selected part of the table, as far as its rows are in the store."""
         settings: dict[tuple[str, str], dict[str, _Sample]] = {}
@@ -250,6 +263,7 @@ class Table(ABC):
             tuple(lines),
             self.captions(lines),
             standings,
+            best=self._best(),
             remarks=(
                 *([f"{others}{'; '.join(apart)}."] if apart else []),
                 *self.notes,
