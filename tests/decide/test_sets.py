@@ -23,7 +23,7 @@ from simi_mailbox import (
     load,
     prior,
 )
-from simi_mailbox.decide import APS, DAPS, LAC, RAPS, SNAPS, PredictionSets, load_rule
+from simi_mailbox.decide import APS, DAPS, LAC, RAPS, SNAPS, Accept, PredictionSets, load_rule
 from simi_mailbox.metrics import coverage, coverage_by_group
 from simi_mailbox.prior import Corpus, Setting
 from tests.decide import references as by_hand
@@ -460,3 +460,21 @@ def test_bad_use():
         rule.predict_sets(PROBLEM.probs, groups=np.ones(90, int))
     with pytest.raises(ValueError, match="fit saw one group per node"):
         fit(PROBLEM, condition_on=np.zeros(90, int)).predict_sets(PROBLEM.probs, groups=members)
+
+
+def test_a_summary_tells_labels_and_luck():
+    rng = np.random.default_rng(0)
+    probs = rng.dirichlet([0.3, 0.3, 0.3], size=400)
+    y = (rng.random((400, 1)) > probs.cumsum(axis=1)).sum(axis=1).clip(max=2)
+    rule = PredictionSets(score="lac").fit(probs, y, mask=range(200))
+    told = rule.summary()
+    assert "score='lac'" in told
+    assert "200 calibration labels" in told
+    assert f"counts for {rule.error_weight_:.2f}: not fresh" in told
+    assert "counts for" not in rule.fit(probs, y, mask=range(200), fresh=True).summary()
+    rule.set_params(condition_on="class").fit(probs, y, mask=range(200), fresh=True)
+    assert "calibration labels in each of 3 groups" in rule.summary()
+    gate = Accept(max_error=0.4).fit(probs, y, mask=range(200), fresh=True)
+    assert f"{gate.errors_} of {gate.accepted_labels_} accepted" in gate.summary()
+    with pytest.raises(NotFittedError):
+        Accept().summary()

@@ -120,6 +120,11 @@ class Accept(Rule):
         p = self._read_again(probs)
         return like(probs, p.max(axis=1).astype(np.float64) >= self.threshold_)
 
+    def _told(self) -> list[str]:
+        labels = f"{self.errors_} of {self.accepted_labels_} accepted calibration nodes are wrong"
+        accepts = f"accepts {self.expected_share_:.1%}, from {self.threshold_:.4f} on"
+        return [accepts, labels] if self.accepted_labels_ else ["accepts nothing"]
+
     def _warn_of_nothing(self, labels: int, accepted: Ints, errors: Ints) -> None:
         promise = f"at most {self.max_error:.2%} errors with {self.confidence:.0%} confidence"
         if not accepted.size:

@@ -47,7 +47,20 @@ class Rule(BaseEstimator):  # type: ignore[misc]
         }
         states.save(path, KIND, self.name, params, self._state())
 
+    def summary(self) -> str:
+        """What was fitted, in one line: the parameters, the labels, and what their luck counts."""
+        self._check_fitted()
+        told = [f"{self!r}", *self._told()]
+        weight = getattr(self, "error_weight_", 1.0)
+        if weight != 1.0:
+            told.append(f"an error among the calibration nodes counts for {weight:.2f}: not fresh")
+        return "; ".join(told)
+
     # --- for rules ------------------------------------------------------------------------------
+
+    def _told(self) -> list[str]:
+        """What else a summary says."""
+        return []
 
     def _state(self) -> dict[str, Any]:
         return {k: v for k, v in vars(self).items() if k.endswith("_") and not k.startswith("_")}

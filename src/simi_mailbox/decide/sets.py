@@ -164,6 +164,12 @@ class PredictionSets(Rule):
             np.less_equal(scored(rows), limit, out=sets[rows])
         return like(probs, sets)
 
+    def _told(self) -> list[str]:
+        groups = len(self.counts_)
+        behind = f"{self.counts_.min()} to {self.counts_.max()}" if groups > 1 else self.counts_[0]
+        of_groups = f" in each of {groups} groups" if groups > 1 else ""
+        return [f"{behind} calibration labels{of_groups}"]
+
     # --- inside -------------------------------------------------------------------------------
 
     def _check_params(self) -> None:

@@ -1,0 +1,145 @@
+"""Two trials on banked runs behind docs/decide.md: labels used twice, and whom to label next.
+
+    python benchmarks/bench_decide_trials.py [--twice] [--next] [--runs N]
+
+Needs trained backbones in the logit bank (any `simi-mailbox bench` table makes them); runs that
+are not there are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from simi_mailbox import CalibrationWarning, decide
+from simi_mailbox.crossfit import cross_fitted
+from simi_mailbox.experiments.calibration import probabilities
+from simi_mailbox.experiments.methods import Method
+from simi_mailbox.experiments.protocol import runs
+from simi_mailbox.models.bank import LogitBank, RunKey
+
+TWICE = (("Cora", "gcn"), ("Cora", "gat"), ("Citeseer", "gcn"), ("Photo", "gcn"), ("Pubmed", "gcn"))
+GRAPHS = ("Cora", "Citeseer", "Pubmed", "Computers", "Photo", "CS", "Physics")
+METHODS = ("temperature", "simi-mailbox", "vector")
+COVERAGE = 0.9
+MAX_ERROR = 0.05
+DRAWS = 10
+RANKINGS = ("random", "nearest to the threshold", "least sure", "surest three quarters only")
+
+
+def banked(dataset: str, backbone: str, most: int) -> Iterator[tuple[RunKey, Any]]:
+    """Runs of a setting that are in the bank."""
+    bank = LogitBank()
+    for key in [key for key in runs(dataset, backbone, "folds", 15) if key in bank][:most]:
+        yield key, bank.find(key)
+
+
+def used_twice(most: int) -> None:
+    """Calibrator and threshold on the same fresh labels, as they are and cross-fitted."""
+    print("| method | same labels twice | cross-fitted | standard error |")
+    print("|---|--:|--:|--:|")
+    for name in METHODS:
+        settings = []
+        for dataset, backbone in TWICE:
+            found = [
+                coverages(key, run, name, draw)
+                for key, run in banked(dataset, backbone, most)
+                for draw in range(2)
+            ]
+            if found:
+                error = np.std(found, axis=0) / np.sqrt(len(found))
+                settings.append([*np.mean(found, axis=0), error.max()])
+        both, error = np.mean(settings, axis=0), np.linalg.norm(np.array(settings)[:, 2])
+        print(f"| {name} | {both[0]:.2%} | {both[1]:.2%} | {error / len(settings):.2%} |")
+
+
+def coverages(key: RunKey, run: Any, name: str, draw: int) -> tuple[float, float]:
+    """Coverage of LAC sets with labels used twice, and with the calibrator cross-fitted."""
+    y, split = run.dataset.y, run.split
+    count = len(split.val)
+    drawn = np.random.default_rng([1, key.split, key.fold]).permutation(split.test)
+    nodes = drawn[draw * count : (draw + 1) * count]
+    rest = np.setdiff1d(split.test, nodes)
+    calibrator = Method.of(name).build(key)
+    given = {"graph": run.dataset.graph} if "graph" in calibrator.needs else {}
+    honest = cross_fitted(calibrator, run.logits, y, mask=nodes, **given)
+    calibrator.fit(run.logits, y, mask=nodes, **given)
+    probs = np.asarray(calibrator.predict_proba(run.logits, **given), dtype=np.float64)
+    seen = probs.copy()
+    seen[nodes] = honest
+
+    def covered(shown: Any) -> float:
+        rule = decide.PredictionSets(coverage=COVERAGE, score="lac")
+        sets = rule.fit(shown, y, mask=nodes, fresh=True).predict_sets(probs)
+        return float(sets[rest, y[rest]].mean())
+
+    return covered(probs), covered(seen)
+
+
+def whom_next(most: int) -> None:
+    """Half of the labels at random, the others by a ranking: share accepted, promises broken."""
+    total: dict[str, list[list[float]]] = {name: [] for name in RANKINGS}
+    for dataset in GRAPHS:
+        for backbone in ("gcn", "gat"):
+            found: dict[str, list[tuple[float, float]]] = {name: [] for name in RANKINGS}
+            for key, run in banked(dataset, backbone, most):
+                test = run.split.test
+                probs = probabilities(key, Method.of("simi-mailbox"), run)[test]
+                for draw in range(DRAWS):
+                    trial(found, probs, run.dataset.y[test], len(run.split.val), draw)
+            for name, values in found.items():
+                if values:
+                    total[name].append(np.mean(values, axis=0).tolist())
+    print(f"{len(total['random'])} settings")
+    print("| other half of the labels | accepted | promise broken |")
+    print("|---|--:|--:|")
+    for name, values in total.items():
+        share, broken = np.mean(values, axis=0)
+        print(f"| {name} | {share:.1%} | {broken:.1%} |")
+
+
+def trial(
+    found: dict[str, list[tuple[float, float]]], probs: Any, y: Any, count: int, draw: int
+) -> None:
+    """One draw of labels for every ranking."""
+    sure, wrong = probs.max(axis=1), probs.argmax(axis=1) != y
+    rng = np.random.default_rng(draw)
+    order = rng.permutation(len(y))
+    first, rest = order[: count // 2], order[count // 2 :]
+    gate = decide.Accept(max_error=MAX_ERROR).fit(probs, y, mask=first, fresh=True)
+    near = gate.threshold_ if np.isfinite(gate.threshold_) else np.median(sure)
+    more = count - count // 2
+    upper = np.flatnonzero(sure >= np.quantile(sure, 0.25))
+    chosen = {
+        "random": order[:count],
+        "nearest to the threshold": np.r_[first, rest[np.argsort(abs(sure[rest] - near))[:more]]],
+        "least sure": np.r_[first, rest[np.argsort(sure[rest])[:more]]],
+        "surest three quarters only": rng.permutation(upper)[:count],
+    }
+    for name, nodes in chosen.items():
+        rule = decide.Accept(max_error=MAX_ERROR).fit(probs, y, mask=nodes, fresh=True)
+        others = np.setdiff1d(np.arange(len(y)), nodes)
+        taken = rule.accepts(probs)[others]
+        error = wrong[others][taken].mean() if taken.any() else 0.0
+        found[name].append((float(taken.mean()), float(error > MAX_ERROR)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--twice", action="store_true", help="labels used twice")
+    parser.add_argument("--next", action="store_true", help="whom to label next")
+    parser.add_argument("--runs", type=int, default=15, help="at most so many runs of a setting")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore", CalibrationWarning)
+    if given.twice or not given.next:
+        used_twice(given.runs)
+    if given.next or not given.twice:
+        whom_next(given.runs)
+
+
+if __name__ == "__main__":
+    main()
