@@ -46,6 +46,8 @@ def reads_only(
     *,
     mask: Any,
     holdout_mask: Any = None,
+    train_mask: Any = None,
+    known: Any = None,
     seed: int = 0,
     fresh_process: bool = False,
     **inputs: Any,
@@ -62,8 +64,11 @@ def reads_only(
 
     Parameters
     ----------
-    calibrator, logits, y, mask, holdout_mask, inputs
-        As ``fit`` takes them; ``y`` must have full length.
+    calibrator, logits, y, mask, holdout_mask, train_mask, inputs
+        As ``fit`` takes them; ``y`` must have full length. Labels of ``train_mask`` may be read by
+        calibrators that declare it (``"known" in calibrator.takes``), and by no others.
+    known : (nodes, labels), optional
+        As ``predict_proba`` takes it: labels that it is given beside those of ``fit``.
     seed : int
         Of the changes.
     fresh_process : bool
@@ -92,7 +97,9 @@ def reads_only(
     if len(labels) != n:
         raise ValueError(f"an audit needs labels of full length {n}, got {len(labels)}")
     allowed = np.zeros(n, dtype=bool)
-    for name, nodes in (("mask", mask), ("holdout_mask", holdout_mask)):
+    reads_training = "known" in getattr(calibrator, "takes", ())
+    readable = {"mask": mask, "holdout_mask": holdout_mask}
+    for name, nodes in (readable | ({"train_mask": train_mask} if reads_training else {})).items():
         if nodes is not None:
             allowed[read_index(nodes, n, name)] = True
     outside = np.flatnonzero(~allowed)
@@ -103,14 +110,15 @@ def reads_only(
         if hidden.in_(values):
             return Audit(False, f"{where} holds the labels outside the masks")
 
-    holdout = {} if holdout_mask is None else {"holdout_mask": holdout_mask}
-    masks = {"mask": mask, **holdout}
+    given = {"holdout_mask": holdout_mask, "train_mask": train_mask}
+    masks = {"mask": mask} | {name: part for name, part in given.items() if part is not None}
+    later = {} if known is None else {"known": known}
 
     def run(these: Any) -> Any:
-        given = dict(inputs)
+        passed = dict(inputs)
         if these is not labels and "graph" in inputs:
-            given["graph"] = hidden.replaced(inputs["graph"], these)
-        job = (calibrator, logits, these, masks, given)
+            passed["graph"] = hidden.replaced(inputs["graph"], these)
+        job = (calibrator, logits, these, masks, passed, later)
         return _elsewhere(job) if fresh_process else _probabilities(*job)
 
     rng = np.random.default_rng(seed)
@@ -179,10 +187,11 @@ def _passed_in(calibrator: Any, inputs: dict[str, Any]) -> Iterator[tuple[str, A
         yield f"hyper-parameter {name!r}", value
         if isinstance(value, dict):
             yield from ((f"hyper-parameter {name}[{key!r}]", part) for key, part in value.items())
-    features = inputs.get("features")
-    if features is not None:
-        dense = features.toarray() if hasattr(features, "toarray") else features
-        yield "a column of features", dense
+    for name in ("features", "hidden"):
+        columns = inputs.get(name)
+        if columns is not None:
+            dense = columns.toarray() if hasattr(columns, "toarray") else columns
+            yield f"a column of {name}", dense
     forward = inputs.get("forward")
     cells = getattr(forward, "__closure__", None) or ()
     kept = getattr(forward, "__defaults__", None) or ()
@@ -191,13 +200,15 @@ def _passed_in(calibrator: Any, inputs: dict[str, Any]) -> Iterator[tuple[str, A
         yield "forward", value
 
 
-def _probabilities(calibrator: Any, logits: Any, y: Any, masks: Any, inputs: Any) -> Any:
+def _probabilities(
+    calibrator: Any, logits: Any, y: Any, masks: Any, inputs: Any, later: Any
+) -> Any:
     fresh = copy.deepcopy(calibrator)
     output = next(name for name in OUTPUTS if hasattr(calibrator, name))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fresh.fit(logits, y, **masks, **inputs)
-        return torch.as_tensor(getattr(fresh, output)(logits, **inputs))
+        return torch.as_tensor(getattr(fresh, output)(logits, **inputs, **later))
 
 
 def _elsewhere(job: tuple[Any, ...]) -> Any:

@@ -54,7 +54,7 @@ def _nobody() -> Labelled:
 
 @dataclass(frozen=True)
 class NodeInputs:
-    """What is known of all nodes: nothing in here is a label."""
+    """What is known of all nodes: no label in here but those that a prediction was given."""
 
     logits: Tensor
     graph: Graph | None = None
@@ -62,6 +62,10 @@ class NodeInputs:
     forward: Forward | None = None
     training: Tensor | None = None
     """The nodes that the GNN was trained on, if they were named."""
+    hidden: Tensor | None = None
+    """What enters the GNN's last layer [n, d], if it was given."""
+    known: Labelled | None = None
+    """Labels that were named for prediction; nobody else's business."""
 
     @property
     def num_nodes(self) -> int:
@@ -84,6 +88,10 @@ class CalibrationData(NodeInputs):
 
     calibration: Labelled = field(default_factory=_nobody)
     holdout: Labelled | None = None
+    trained: Labelled | None = None
+    """Labels of ``train_mask``, for methods that declare that they read them."""
+    fresh: bool = False
+    """Whether the calibration nodes had no part in choosing the GNN's checkpoint."""
 
     @property
     def calibration_logits(self) -> Tensor:
@@ -99,6 +107,7 @@ def read_nodes(
     features: Any = None,
     forward: Forward | None = None,
     train_mask: Any = None,
+    hidden: Any = None,
     *,
     input: InputKind = "logits",
 ) -> NodeInputs:
@@ -124,6 +133,7 @@ def read_nodes(
         features=None if features is None else read_features(features, z.shape[0]),
         forward=forward,
         training=training,
+        hidden=None if hidden is None else read_features(hidden, z.shape[0], "hidden"),
     )
 
 
@@ -277,7 +287,7 @@ def looks_trained_on(logits: Tensor, calibration: Labelled) -> str:
 _HANDFUL, _FEW, _SURPLUS = 10, 30, 4.0
 
 
-def read_features(features: Any, num_nodes: int) -> Tensor:
+def read_features(features: Any, num_nodes: int, name: str = "features") -> Tensor:
     """Check node features [n, d]: dense, or SciPy/torch sparse, which stay sparse."""
     import torch
 
@@ -304,12 +314,12 @@ def read_features(features: Any, num_nodes: int) -> Tensor:
         values = x
     if x.ndim != 2 or x.shape[0] != num_nodes:
         raise ValueError(
-            f"features must have one row per node: got {list(x.shape)} for {num_nodes} nodes"
+            f"{name} must have one row per node: got {list(x.shape)} for {num_nodes} nodes"
         )
     if x.shape[1] == 0:
         raise ValueError("features have no column: pass at least one, or a method without features")
     if not bool(torch.isfinite(values).all()):
-        raise ValueError("features contain NaN or infinite values")
+        raise ValueError(f"{name} contain NaN or infinite values")
     return x
 
 
@@ -330,6 +340,24 @@ def read_labels(y: Any, mask: Any, num_nodes: int, num_classes: int, name: str) 
     labels = read_classes(y, index, num_nodes, num_classes, of=name, only_these=True)
     order = np.argsort(index)
     return Labelled(torch.from_numpy(index[order]), torch.from_numpy(labels[order]))
+
+
+def read_known(known: Any, num_nodes: int, num_classes: int) -> Labelled:
+    """Nodes and labels that were named for a prediction: a pair of nodes and their labels.
+
+    Examples
+    --------
+    >>> read_known(([4, 2], [0, 1]), num_nodes=5, num_classes=2).y.tolist()
+    [0, 1]
+    """
+    import torch
+
+    if not isinstance(known, tuple | list) or len(known) != 2:
+        raise TypeError("known must be a pair: the nodes (boolean or indices), and their labels")
+    nodes, labels = known
+    index = read_index(nodes, num_nodes, "known", empty=True)
+    y = read_classes(labels, index, num_nodes, num_classes, of="known", only_these=True)
+    return Labelled(torch.from_numpy(index), torch.from_numpy(y))
 
 
 def read_index(nodes: Any, num_nodes: int, name: str, *, empty: bool = False) -> Ints:

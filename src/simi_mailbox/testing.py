@@ -24,6 +24,7 @@ from simi_mailbox.exceptions import CalibrationWarning, NotFittedError
 from simi_mailbox.graph import Graph
 
 INPUTS = frozenset({"graph", "features", "forward"})
+TAKEN = frozenset({"hidden", "known"})
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,22 @@ class Case:
         return self.cls(**self.params)
 
     def fit(self, problem: Problem, *, holdout: bool = True, **changes: Any) -> Any:
-        """The method, fitted on a problem with other parameters."""
-        held = problem.holdout if holdout else None
-        return self.refit(self.make().set_params(**changes), problem, holdout_mask=held)
+        """The method, fitted on a problem with other parameters.
+
+        Who stops on a hold-out, or takes known labels as evidence, is given the same nodes for it.
+        """
+        given = self.masks(problem) if holdout else {}
+        return self.refit(self.make().set_params(**changes), problem, **given)
+
+    def masks(self, problem: Problem) -> dict[str, Any]:
+        """Further labelled nodes, under the names by which the method takes them."""
+        trained = {"train_mask": problem.holdout} if self.knows else {}
+        return {"holdout_mask": problem.holdout, **trained}
+
+    @property
+    def knows(self) -> bool:
+        """Whether the method takes known labels as evidence."""
+        return "known" in self.cls.takes
 
     def refit(self, cal: Any, problem: Problem, **given: Any) -> Any:
         """The calibrator ``cal``, fitted on a problem with ``given`` arguments of ``fit``."""
@@ -116,8 +130,9 @@ class Case:
         return self.fit(PROBLEM)
 
     def inputs(self, problem: Problem) -> dict[str, Any]:
-        """What the method needs besides logits and labels."""
-        return problem.inputs(self.cls.needs)
+        """What the method needs or takes besides logits and labels."""
+        hidden = {"hidden": problem.features} if "hidden" in self.cls.takes else {}
+        return {**problem.inputs(self.cls.needs), **hidden}
 
     def predict(self, cal: Any, problem: Problem, **more: Any) -> Any:
         """Probabilities of a problem's nodes."""
@@ -266,6 +281,7 @@ def _declaration(case: Case) -> None:
         holder = calibrators.get(cls.name)
         _require(holder is cls, f"the name {cls.name!r} belongs to {holder.__name__}")
     _require(cls.needs <= INPUTS, f"needs is {set(cls.needs)}, known are {sorted(INPUTS)}")
+    _require(cls.takes <= TAKEN, f"takes is {set(cls.takes)}, known are {sorted(TAKEN)}")
     _require(cls.holdout in ("training", "separate", None), f"holdout is {cls.holdout!r}")
     whole = isinstance(cls.version, int) and cls.version >= 1
     _require(whole, f"version is {cls.version!r}, expected a whole number ≥ 1")
@@ -278,18 +294,43 @@ def _rows(case: Case) -> None:
 
 @_law(
     "no label outside the masks is read",
-    "take labels from `data.calibration` and `data.holdout` only, and do not override `fit`",
+    "take labels from `data.calibration`, `data.holdout` and `data.trained` only, and do not "
+    "override `fit`",
 )
 def _audit(case: Case) -> None:
-    outcome = audit.reads_only(
-        case.make(),
-        PROBLEM.logits,
-        PROBLEM.y,
-        mask=PROBLEM.mask,
-        holdout_mask=PROBLEM.holdout,
-        **case.inputs(PROBLEM),
-    )
-    _require(outcome, outcome.detail)
+    later = {"known": (np.array([3, 7]), np.array([1, 0]))} if case.knows else {}
+    for more in ({}, later) if later else ({},):
+        outcome = audit.reads_only(
+            case.make(),
+            PROBLEM.logits,
+            PROBLEM.y,
+            mask=PROBLEM.mask,
+            holdout_mask=PROBLEM.holdout,
+            train_mask=PROBLEM.holdout if case.knows else None,
+            **case.inputs(PROBLEM),
+            **more,
+        )
+        _require(outcome, outcome.detail)
+
+
+@_law(
+    "no node hears its own label",
+    "leave a node's own label out of what its neighbours, near and far, say of it",
+)
+def _own_label(case: Case) -> None:
+    if not case.knows:
+        return
+    nodes = np.concatenate([PROBLEM.mask, PROBLEM.holdout])
+    other = Problem.random(n=89, seed=6)  # another graph: all labels come by known=
+    nodes = nodes[nodes < 89]
+    for train in (None, other.holdout):
+        probs = case.predict(case.fitted, other, known=(nodes, other.y[nodes]), train_mask=train)
+        for node in nodes[::7]:
+            changed = other.y.copy()
+            changed[node] = (changed[node] + 1) % other.shape[1]
+            given = {"known": (nodes, changed[nodes]), "train_mask": train}
+            found = case.predict(case.fitted, other, **given)
+            _same(found[[node]], probs[[node]], 1e-9)
 
 
 @_law("labels of the mask are enough", "do not ask for labels of other nodes than the mask's")
@@ -315,9 +356,13 @@ def _seed(case: Case) -> None:
 def _renamed_prediction(case: Case) -> None:
     order = np.random.default_rng(1).permutation(len(PROBLEM.y))
     expected = case.predict(case.fitted, PROBLEM)[order]
-    # On a graph with other names, only the caller knows which nodes the GNN was trained on.
+    # On a graph with other names, only the caller knows labels, and what the GNN was trained on.
     renamed = PROBLEM.permuted(order)
-    _same(case.predict(case.fitted, renamed, train_mask=renamed.holdout), expected, 1e-9)
+    given: dict[str, Any] = {"train_mask": renamed.holdout}
+    if case.knows:
+        nodes = np.concatenate([renamed.mask, renamed.holdout])
+        given["known"] = nodes, renamed.y[nodes]
+    _same(case.predict(case.fitted, renamed, **given), expected, 1e-9)
 
 
 @_law(
@@ -388,7 +433,7 @@ def _constant(case: Case) -> None:
     for cal in (case.fit(flat), case.fitted):
         probs = case.predict(cal, flat)
         _probabilities(probs, flat.shape)
-        if isinstance(cal, NodeTemperatures):
+        if isinstance(cal, NodeTemperatures) and cal.keeps_classes:
             _same(probs, np.full(flat.shape, 1 / flat.shape[1]), 1e-12)
 
 
@@ -443,8 +488,9 @@ def _files(case: Case) -> None:
     "set `preserves_accuracy = False`, or keep the largest logit's class on top",
 )
 def _classes(case: Case) -> None:
+    made = case.make()
     if not case.cls.preserves_accuracy:
-        withheld = issubclass(case.cls, NodeTemperatures)
+        withheld = isinstance(made, NodeTemperatures) and made.keeps_classes
         _require(not withheld, "a method of temperatures keeps classes, but does not promise it")
         return
     rng = np.random.default_rng(3)
@@ -466,6 +512,11 @@ def _classes(case: Case) -> None:
 )
 def _temperatures(case: Case) -> None:
     cal = case.fitted
+    if isinstance(cal, NodeTemperatures) and not cal.keeps_classes:
+        doing = "node_temperatures where classes move"
+        given = case.inputs(PROBLEM)
+        _raises(ValueError, "temperature", lambda: cal.node_temperatures(PROBLEM.logits, **given), doing)
+        return
     if not isinstance(cal, NodeTemperatures):
         _require(
             not hasattr(cal, "node_temperatures"), "it has temperatures, but is of no such kind"
@@ -602,7 +653,7 @@ def _input_kinds(case: Case) -> None:
     probs = softmax(PROBLEM.logits, axis=1)
     logs = replace(PROBLEM, logits=np.log(probs))
     expected = case.predict(case.fit(logs), logs)
-    given: dict[str, Any] = {"holdout_mask": PROBLEM.holdout, **case.inputs(logs)}
+    given: dict[str, Any] = {**case.masks(logs), **case.inputs(logs)}
     for kind, values in (("probabilities", probs), ("log-probabilities", logs.logits)):
         problem = replace(logs, logits=values)
         cal = case.refit(case.make(), problem, input=kind, **given)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
-from dataclasses import asdict
 
 import numpy as np
 import pytest
-import torch
 
 import simi_mailbox
 from simi_mailbox import (
@@ -22,7 +21,7 @@ from simi_mailbox.data.synthetic import calibration_problem
 from simi_mailbox.experiments.prior import gather
 from simi_mailbox.metrics import ece, nll
 from simi_mailbox.prior import Corpus
-from simi_mailbox.prior.baseline import OLDER_NAMES, Baseline
+from simi_mailbox.prior.baseline import Baseline
 from tests.experiments.prior.conftest import past_run
 from tests.prior.conftest import setting
 
@@ -101,29 +100,36 @@ def test_strength_follows_the_evidence():
 def test_without_a_prior_groups_are_shrunk_to_the_one_temperature():
     plain = fit(past_run(0), prior=None)
     assert (plain.prior_strength_, plain.prior_) == (100.0, {})
-    assert plain.baseline_ == asdict(Baseline(plain.temperature_))
+    assert plain.baseline_ == Baseline(plain.temperature_).fields()
     assert not plain.prior_means_.any()
 
 
-def test_the_prior_means_are_the_luck_and_targets_are_met():
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("fresh", [True, False])
+def test_the_prior_means_are_the_luck_and_targets_are_met(keep, fresh):
     run = past_run(0, n=4000, labels=900)
-    cal = fit(run, n_groups=6)
-    baseline = Baseline(**cal.baseline_)
-    before = baseline.confidence(torch.from_numpy(run.logits), run.graph).numpy()
+    given = {"graph": run.graph, "mask": run.calibration, "fresh": fresh}
+    cal = SimiMailbox(n_groups=6, keep_classes=keep).fit(run.logits, run.y, **given)
+    # Groups that change nothing leave the baseline.
+    bare = copy.copy(cal)
+    bare.temperatures_ = np.full(6, cal.baseline_["temperature"])
+    probs = bare.predict_proba(run.logits, graph=run.graph)
+    before = probs.max(1)
     after = cal.predict_proba(run.logits, graph=run.graph).max(1)
-    right = run.logits.argmax(1) == run.y
+    right = probs.argmax(1) == run.y
     plain = TemperatureScaling().fit(run.logits, run.y, mask=run.calibration)
     error = ((1 - plain.predict_proba(run.logits)[run.calibration].max(1)).sum() + 1) / 902
+    level = cal.prior_["kept" if keep else "free"]
+    drop = level["fresh_luck" if fresh else "luck"] * error * before.mean() / 900
+    sizes = np.bincount(cal.groups_, minlength=6)
+    assert sizes @ cal.prior_means_ / 4000 == pytest.approx(-drop, abs=2e-4)
     for group in range(6):
         members = cal.groups_ == group
-        own = before[members].mean()
-        expected = -cal.prior_["luck"] * error * own / 900
-        assert cal.prior_means_[group] == pytest.approx(expected, rel=1e-5)
         labelled = np.intersect1d(np.flatnonzero(members), run.calibration)
         found = (right[labelled] - before[labelled]).sum()
         s = cal.prior_strength_
         shift = (found + s * cal.prior_means_[group]) / (len(labelled) + s)
-        assert after[members].mean() == pytest.approx(own + shift, abs=1e-6)
+        assert after[members].mean() == pytest.approx(before[members].mean() + shift, abs=1e-6)
 
 
 def test_certain_labels_do_not_make_certain_nodes():
@@ -160,18 +166,6 @@ def test_saved_calibrators_do_not_need_the_prior_file(sure, tmp_path):
     )
 
 
-def test_calibrators_saved_under_older_names_are_read(tmp_path):
-    run = past_run(0)
-    cal = fit(run)
-    before = cal.predict_proba(run.logits, graph=run.graph)
-    older = {name: old for old, name in OLDER_NAMES.items()}
-    cal.baseline_ = {older.get(name, name): value for name, value in cal.baseline_.items()}
-    assert "few" in cal.baseline_
-    cal.save(tmp_path / "cal.safetensors")
-    again = simi_mailbox.load(tmp_path / "cal.safetensors")
-    np.testing.assert_array_equal(again.predict_proba(run.logits, graph=run.graph), before)
-
-
 def test_priors_by_name_survive_saving(tmp_path):
     run = past_run(0)
     cal = fit(run, prior=prior.leave_out("Cora"))
@@ -183,7 +177,12 @@ def test_priors_by_name_survive_saving(tmp_path):
 def test_only_calibration_labels_are_read():
     run = past_run(0)
     graph = {"graph": run.graph}
-    assert audit.reads_only(SimiMailbox(), run.logits, run.y, mask=run.calibration, **graph)
+    trained = np.arange(1000, 1400)
+    for more in ({}, {"train_mask": trained}, {"known": (np.arange(2000, 2100), run.y[2000:2100])}):
+        for keep in (True, False):
+            calibrator = SimiMailbox(keep_classes=keep)
+            given = {"mask": run.calibration, **graph, **more}
+            assert audit.reads_only(calibrator, run.logits, run.y, **given), (keep, more)
 
 
 def test_order_of_nodes_does_not_matter():

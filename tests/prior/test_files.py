@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from simi_mailbox import FileFormatError, prior
+from simi_mailbox import FileFormatError, SimiMailbox, prior
 from simi_mailbox.prior import Corpus, files
+from simi_mailbox.prior.evidence import CLASSES, EXPONENTS
+from simi_mailbox.prior.model import INPUTS
+from tests.experiments.prior.conftest import past_run
 
 
 def test_a_file_gives_back_corpus_and_prior(corpus, tmp_path):
@@ -19,10 +23,10 @@ def test_a_file_gives_back_corpus_and_prior(corpus, tmp_path):
     assert again.command == corpus.command
     assert again.settings[0].facts == {"note": "x"}
     assert again.settings[1].labels == 1000
-    before, after = corpus.prior().to_dict(), again.prior().to_dict()
-    assert before.pop("origin") == after.pop("origin")
-    assert after == pytest.approx(before, rel=1e-5)
-    assert again.without("b").prior().blind == pytest.approx(corpus.without("b").prior().blind)
+    before, after = corpus.prior(), again.prior()
+    assert before.origin == after.origin
+    assert after.beliefs["plain"].middle == pytest.approx(before.beliefs["plain"].middle, rel=1e-5)
+    assert again.without("b").settings[0].blind == pytest.approx(corpus.settings[0].blind)
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -34,12 +38,16 @@ def test_what_older_files_lack_may_be_there(corpus):
     again = files.loads(files.dumps(more))
     assert again.settings[0].lucky == 0.06
     assert again.prior().lucky_labels == pytest.approx(30)
-    assert again.prior().luck == corpus.prior().luck
+    assert again.prior().kept == corpus.prior().kept
+    fits = {"plain": {"near": 1.5, "blind": -1.0}, "hidden trained": {"hidden": 2.0, "blind": -1.0}}
+    free = {"luck": -1e-4, "luck_weight": 1e-4, "between": 1e-3, "variance": 0.1, "fresh_luck": 0.0}
+    whole = Corpus((replace(some, fits=fits, free=free),))
+    assert files.loads(files.dumps(whole)).settings[0] == whole.settings[0]
 
 
 def test_a_file_is_readable_and_says_where_it_comes_from(corpus):
     head = json.loads(files.dumps(corpus))
-    assert head["prior"]["blind"] == -1.5
+    assert head["prior"]["beliefs"]["plain"]["middle"]["blind"] == -1.5
     assert head["command"].startswith("simi-mailbox prior fit")
     assert {s["graph"] for s in head["settings"]} == {"a", "b", "c"}
 
@@ -48,7 +56,7 @@ def test_a_file_is_readable_and_says_where_it_comes_from(corpus):
     ("change", "message"),
     [
         ({"format": "other"}, "not a prior file: its format is 'other'"),
-        ({"version": 99}, "has format version 99, this library reads up to 3"),
+        ({"version": 99}, "has format version 99, this library reads up to 4"),
         ({"version": 1}, "its format version 1 is of an older form of the prior"),
         ({"settings": []}, "it holds no setting"),
         ({"settings": [{"graph": "a"}]}, "damaged or not a prior file"),
@@ -87,11 +95,15 @@ def test_the_shipped_prior_is_whole():
     shipped = prior.corpus()
     families = set(shipped.families)
     assert {"cora", "citeseer", "pubmed", "amazon", "coauthor"} <= families
-    assert sum(s.runs for s in shipped.settings) > 100
+    assert all(set(s.fits) == set(INPUTS) for s in shipped.settings)
     learned = prior.learned()
-    assert learned.luck > 0
-    assert learned.pseudo_labels > 50
-    assert 0 < np.exp(learned.blind) < 1
+    for level in (learned.kept, learned.free):
+        assert level.luck > level.fresh_luck > 0
+        assert level.pseudo_labels > 50
+    belief = learned.belief(hidden=True, trained=True)
+    assert set(belief.terms) == {*EXPONENTS, *CLASSES}
+    assert 0 < np.exp(belief.middle["blind"]) < 1
+    assert min(belief.middle[name] for name in ("hidden", "near", "far", "shift")) > 0
 
 
 @pytest.mark.parametrize("dataset", ["Cora", "CoraML", "CoraFull", "Photo", "Arxiv"])
@@ -152,6 +164,36 @@ def test_numbers_beyond_all_measure_are_refused(corpus, name, value):
     head["settings"][0][name] = value
     with pytest.raises(FileFormatError, match="damaged or not a prior file"):
         files.loads(json.dumps(head))
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"fits": {"plain": {"near": 1e6, "blind": 0.0}}},
+        {"fits": {"plain": {"near": 1.0}}},
+        {"fits": {"by night": {"near": 1.0, "blind": 0.0}}},
+        {"fits": {"plain": {"moon": 1.0, "blind": 0.0}}},
+        {"free": {"luck": 0.0, "luck_weight": 0.0, "between": 1.0, "variance": 1.0}},
+        {"free": {"luck": 0.0}},
+        {"fits": [1]},
+    ],
+)
+def test_tables_that_no_fit_leaves_are_refused(corpus, table):
+    head = json.loads(files.dumps(corpus))
+    del head["checksum"]
+    head["settings"][0] |= table
+    with pytest.raises(FileFormatError, match="damaged or not a prior file"):
+        files.loads(json.dumps(head))
+
+
+def test_a_file_of_the_time_before_evidence_is_read_and_used():
+    older = Path(__file__).parent / "older.json"
+    belief = prior.read(older).prior().belief(hidden=True, trained=True)
+    assert belief.terms == ("log_degree", "inverse_degree")
+    run = past_run(0)
+    cal = SimiMailbox(prior=older).fit(run.logits, run.y, graph=run.graph, mask=run.calibration)
+    assert set(cal.baseline_) == {"temperature", "blind", "log_degree", "inverse_degree"}
+    assert cal.baseline_["inverse_degree"] != 0
 
 
 def test_json_without_bottom_is_refused():

@@ -23,6 +23,7 @@ from simi_mailbox.inputs import (
     Labelled,
     NodeInputs,
     looks_trained_on,
+    read_known,
     read_labels,
     read_nodes,
     refuse_shared,
@@ -56,6 +57,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     needs : frozenset of str
         What the method needs besides logits and labels: ``"graph"``, ``"features"``,
         ``"forward"``.
+    takes : frozenset of str
+        What it can make use of besides: ``"hidden"``, and ``"known"`` for labels of ``train_mask``
+        and of ``predict_proba(known=…)``. Only who declares ``"known"`` is given these labels.
     preserves_accuracy : bool
         Whether predicted classes are guaranteed to stay as they were.
     holdout : {"training", "separate"} or None
@@ -75,6 +79,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     name: ClassVar[str] = ""
     needs: ClassVar[frozenset[str]] = frozenset()
+    takes: ClassVar[frozenset[str]] = frozenset()
     preserves_accuracy: ClassVar[bool] = False
     holdout: ClassVar[Holdout] = None
     version: ClassVar[int] = 1
@@ -101,6 +106,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         features: Any = None,
         forward: Forward | None = None,
         train_mask: Any = None,
+        hidden: Any = None,
+        fresh: bool = False,
         input: InputKind = "logits",
         allow_training_nodes: bool = False,
     ) -> Self:
@@ -129,7 +136,13 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         train_mask : array, optional
             The nodes that the GNN was trained on. They must not be calibration nodes: a model is
             surer, and more often right, on what it was trained on. Methods that treat them apart
-            (GATS) use which nodes they are; no label of theirs is read.
+            (GATS) use which nodes they are. Their labels are read by methods that take known
+            labels as evidence (`SimiMailbox`), if ``y`` has full length, and by no others.
+        hidden : array [n, d], optional
+            What enters the GNN's last layer, for methods that can make use of it (`SimiMailbox`).
+        fresh : bool
+            Say that the calibration nodes had no part in choosing the GNN's checkpoint: methods
+            that allow for the luck of such nodes then do not.
         input : {"logits", "log-probabilities", "probabilities"}
             What ``logits`` holds; never guessed. ``predict_proba`` then expects the same.
         allow_training_nodes : bool
@@ -140,7 +153,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         self
         """
         method = type(self).__name__
-        given = (graph, features, forward, train_mask)
+        given = (graph, features, forward, train_mask, hidden)
         nodes = read_nodes(self.needs, method, logits, *given, input=input)
         n, k = nodes.num_nodes, nodes.num_classes
         calibration = read_labels(y, mask, n, k, "mask")
@@ -169,18 +182,24 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
                 "the model looks better than it is on nodes it was trained on; calibrate with "
                 "others, or insist with allow_training_nodes=True",
             )
+        trained = None
+        if "known" in self.takes and nodes.training is not None and len(y) == n:
+            others = np.setdiff1d(nodes.training.numpy(), calibration.index.numpy())
+            if len(others):
+                trained = read_labels(y, others, n, k, "train_mask")
         del y  # from here on, no other label exists
         check_parameters(self)
         self._check_params()
         self._forget()
-        named = calibration.y if holdout is None else torch.cat([calibration.y, holdout.y])
-        limits = Limits.of(nodes.logits, named)
-        inputs = vars(within(nodes, limits))
-        calibration = Labelled(calibration.index, limits.number(calibration.y))
-        held = holdout and Labelled(holdout.index, limits.number(holdout.y))
+        parts = {"calibration": calibration, "holdout": holdout, "trained": trained}
+        limits = Limits.of(nodes.logits, torch.cat([part.y for part in parts.values() if part]))
+        labels = {
+            name: Labelled(part.index, limits.number(part.y)) for name, part in parts.items() if part
+        }
+        inputs = vars(within(nodes, limits)) | labels
         try:
             with threads_for(size_of_pass(n, k, nodes.graph)):
-                self._fit(CalibrationData(**inputs, calibration=calibration, holdout=held))
+                self._fit(CalibrationData(**inputs, fresh=fresh))
         except BaseException:
             self._forget()  # a failed fit leaves an unfitted calibrator, not half of one
             raise
@@ -197,19 +216,24 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         features: Any = None,
         forward: Forward | None = None,
         train_mask: Any = None,
+        hidden: Any = None,
+        known: Any = None,
         input: InputKind | None = None,
     ) -> Any:
         """Calibrated probabilities [n, K], as NumPy or torch, whichever ``logits`` are.
 
         The nodes and the graph need not be those that ``fit`` saw; ``train_mask`` says which of
-        them the GNN was trained on, for methods that treat these apart. ``logits`` holds what it
-        held at ``fit``, unless ``input`` says otherwise.
+        them the GNN was trained on, for methods that treat these apart, and ``hidden`` is what it
+        was at ``fit``. ``logits`` holds what it held at ``fit``, unless ``input`` says otherwise.
+        ``known``, a pair (nodes, labels), names labels that are known by now, for methods that
+        take them as evidence on other nodes.
         """
         given = {"features": features, "forward": forward, "train_mask": train_mask}
+        given |= {"hidden": hidden, "known": known}
         nodes = self._read_fitted(logits, graph=graph, **given, input=input)
         with threads_for(size_of_pass(nodes.num_nodes, nodes.num_classes, nodes.graph)):
             probs = self._predict(nodes).detach().to(nodes.logits.dtype)
-        if self.preserves_accuracy:
+        if self.keeps_classes:
             keep_argmax(probs, nodes.logits)
         probs = self._limits.restore(probs)
         if isinstance(logits, Tensor):
@@ -227,6 +251,11 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         n, k = probs.shape
         judged = read_labels(y, mask, n, k, "mask")
         return -nll(probs[judged.index], judged.y)
+
+    @property
+    def keeps_classes(self) -> bool:
+        """Whether predicted classes stay, with the parameters that this calibrator has."""
+        return self.preserves_accuracy
 
     @abstractmethod
     def _fit(self, data: CalibrationData) -> None:
@@ -254,7 +283,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             )
 
     def _read_fitted(
-        self, logits: Any, *, input: InputKind | None = None, **inputs: Any
+        self, logits: Any, *, known: Any = None, input: InputKind | None = None, **inputs: Any
     ) -> NodeInputs:
         self._check_fitted()
         # Older files do not say what they were fitted on: it was logits.
@@ -266,7 +295,17 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
                 f"logits have {nodes.num_classes} classes, "
                 f"but this calibrator was fitted on {self.num_classes_}"
             )
-        return within(nodes, self._limits)
+        limits = self._limits
+        if known is not None:
+            if "known" not in self.takes:
+                raise TypeError(f"{type(self).__name__} makes no use of known labels: leave known=")
+            given = read_known(known, nodes.num_nodes, nodes.num_classes)
+            numbered = limits.number(given.y)
+            if bool((numbered < 0).any()):
+                label = int(given.y[numbered < 0][0])
+                raise ValueError(f"known names class {label}, which was masked when it was fitted")
+            nodes = replace(nodes, known=Labelled(given.index, numbered))
+        return within(nodes, limits)
 
     @property
     def _limits(self) -> Limits:
@@ -335,6 +374,10 @@ class NodeTemperatures(Calibrator):
     """
 
     preserves_accuracy: ClassVar[bool] = True
+
+    @property
+    def keeps_classes(self) -> bool:
+        return True
 
     @property
     def blind_share(self) -> float:

@@ -31,6 +31,7 @@ METHODS = {
     "ratio-binned": "ratio_binned:RatioBinnedScaling",
     "simcalib": "simcalib:SimCalib",
     "simi-mailbox": "simi_mailbox:SimiMailbox",
+    "simi-mailbox-free": "simi_mailbox:SimiMailboxFree",
     "simi-mailbox-paper": "simi_mailbox_paper:SimiMailboxPaper",
     "temperature": "temperature:TemperatureScaling",
     "uncalibrated": "uncalibrated:Uncalibrated",

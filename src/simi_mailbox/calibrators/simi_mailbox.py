@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import warnings
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,27 +15,38 @@ from torch import Tensor
 
 from simi_mailbox._arrays import Bools, Floats, Ints
 from simi_mailbox.calibrators.base import BELOW_ONE, NodeTemperatures, Shapes, check_within
+from simi_mailbox.calibrators.parts import older_mailbox
+from simi_mailbox.calibrators.parts.features import distances, fit_prototypes
 from simi_mailbox.calibrators.temperature import bound_message
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.grouping import Grouping, Scaling, find_groups
-from simi_mailbox.inputs import CalibrationData, NodeInputs
+from simi_mailbox.inputs import CalibrationData, Labelled, NodeInputs
 from simi_mailbox.mailbox import mailbox
 from simi_mailbox.parameters import Count, Positive, Whole, hyperparameters
-from simi_mailbox.prior.baseline import Baseline, blend, degree_terms, error_rate, fit_baseline
+from simi_mailbox.prior.baseline import (
+    Baseline,
+    blend,
+    enough,
+    error_rate,
+    fit_baseline,
+    nearest_exponents,
+)
+from simi_mailbox.prior.evidence import CLASSES, EXPONENTS, Evidence, Frame, Known
 from simi_mailbox.prior.files import LEARNED, resolve
 from simi_mailbox.prior.model import Prior, between_groups
-from simi_mailbox.softmax import confidence, scaled_softmax
-from simi_mailbox.temperature import (
-    ConfidenceCurve,
-    fit_confidence,
-    global_temperature,
-    theta_bounds,
-)
+from simi_mailbox.softmax import confidence, row_blocks, scaled_softmax
+from simi_mailbox.temperature import ConfidenceCurve, fit_confidence, global_temperature
 
 PLAIN_STRENGTH = 100.0
 """Pseudo-labels behind the expectation of no residual, where no prior is used."""
 LARGEST_CHANGE = 4.0
 """A group's distance from certainty, or from a blind guess, changes by at most this factor."""
+LUCK_PASSES, LUCK_TOLERANCE = 5, 1e-4
+"""The level is lowered by what luck asks for to a hundredth of a point."""
+BOUNDS = (-6.0, 6.0)
+"""How far a group's temperature may lie from the baseline's, as a logarithm."""
+
+Moments = tuple[Floats, Floats, Floats]
 
 
 class GroupedTemperatures(NodeTemperatures):
@@ -97,13 +110,18 @@ class GroupedTemperatures(NodeTemperatures):
 
 @hyperparameters
 class SimiMailbox(GroupedTemperatures):
-    """One temperature per group of nodes alike in confidence and neighbourhood similarity.
+    """All evidence in one likelihood, then one temperature per group of nodes that are alike.
 
-    First a baseline for all nodes (`simi_mailbox.prior.baseline`): a temperature that depends on
-    the degree, and a share of blind guesses, likeliest given the calibration labels and what other
-    graphs have shown (`simi_mailbox.prior.Prior`); without a prior it is temperature scaling. Then,
-    for every group n, the residual of its calibration nodes, shrunk by s pseudo-labels toward the
-    prior mean μ_n,
+    First a baseline for all nodes (`simi_mailbox.prior.baseline`): temperature scaling, changed by
+    what is known of a node besides its logits. That is its degree; the labels one and two steps
+    away, as far as they surprise (calibration nodes) or as counts (``train_mask``), never its own;
+    what its neighbours are predicted to be; how often each class occurs; and, if ``hidden`` is
+    given, how near it is to every class in the GNN's hidden layer. How far each is trusted, with
+    which sign, is the likeliest given the calibration labels and what other graphs have shown
+    (`simi_mailbox.prior.Prior`); without a prior the baseline is temperature scaling. Then, for
+    every group n of nodes alike in the baseline's confidence and in how much their probabilities
+    overlap with their neighbours', the residual of its calibration nodes, shrunk by s pseudo-labels
+    toward the prior mean μ_n,
 
         r_n = (Σ (correct − confidence) + s μ_n) / (count + s),
 
@@ -111,12 +129,16 @@ class SimiMailbox(GroupedTemperatures):
     this target is solved for. μ_n is the luck that labels which also chose the GNN's checkpoint
     have had elsewhere; s is small where groups differ by more than chance.
 
-    The grouping is that of Seo et al. (AAAI 2025), by the baseline's confidence; the estimation
-    differs because a group's accuracy on a handful of labels is mostly noise. `SimiMailboxPaper`
-    is the text to the letter.
+    Neither the offset nor the unit of logits matters. The grouping is after Seo et al. (AAAI 2025);
+    `SimiMailboxPaper` is the text to the letter.
 
     Parameters
     ----------
+    keep_classes : bool
+        True: every node gets a temperature, the one nearest to what the evidence says, so that
+        predicted classes stay as they are: what is expected of a calibrator. False: the
+        probabilities of all classes move; classes change where labels nearby speak against
+        the GNN, likelihood gains more, and accuracy usually rises.
     n_groups : int
         Number of groups.
     prior : "learned", None or path
@@ -134,19 +156,30 @@ class SimiMailbox(GroupedTemperatures):
     temperature_ : float
         The temperature of temperature scaling.
     temperatures_ : array [groups]
-        Of nodes of mean degree (without a prior: of all nodes).
-    groups_ : array [n]
+        Of nodes on which no evidence speaks.
+    groups_, similarity_ : array [n]
+        Of the nodes of ``fit``: group, and mean overlap of p = softmax(z / temperature_) with the
+        neighbours', Σ_c p_ic p_jc.
     counts_ : array [groups]
         Calibration nodes in every group.
     at_bound_ : array [groups] of bool
     baseline_ : dict
-        The fields of a `simi_mailbox.prior.baseline.Baseline`. A node's temperature is that of its
-        group, changed by its degree, and its probabilities are
-        (1 − blind) softmax(z / T) + blind / K.
+        Temperature, blind share and coefficients of a `simi_mailbox.prior.baseline.Baseline`.
+    evidence_ : dict
+        What evidence is made from at prediction: units and middles, and the labels that ``fit``
+        was given, which speak for their neighbours on the graph of ``fit``. **A saved calibrator
+        holds these labels.**
     prior_means_ : array [groups]
     prior_strength_ : float
     prior_ : dict
         The numbers of the prior that was used, and where they come from; empty without one.
+
+    Notes
+    -----
+    ``predict_proba`` on the graph that ``fit`` saw uses the labels of ``fit``. ``known=(nodes,
+    labels)`` adds labels, there or on any other graph; for a node that has one already the newer
+    counts. Known labels of nodes in ``train_mask`` are taken as ones that the GNN was trained on.
+    A node's own label never speaks for itself.
 
     Examples
     --------
@@ -156,10 +189,16 @@ class SimiMailbox(GroupedTemperatures):
     >>> cal = cal.fit(problem.logits, problem.y, graph=problem.graph, mask=range(200))
     >>> cal.predict_proba(problem.logits, graph=problem.graph).shape
     (500, 3)
+    >>> later = (range(200, 300), problem.y[200:300])  # labels that arrived since
+    >>> cal.predict_proba(problem.logits, graph=problem.graph, known=later).shape
+    (500, 3)
     """
 
     name: ClassVar[str] = "simi-mailbox"
+    version: ClassVar[int] = 2
+    takes: ClassVar[frozenset[str]] = frozenset({"hidden", "known"})
 
+    keep_classes: bool = True
     n_groups: Count = 20
     prior: str | os.PathLike[str] | None = LEARNED
     prior_strength: Positive | None = None
@@ -167,9 +206,20 @@ class SimiMailbox(GroupedTemperatures):
     seed: Whole = 0
 
     @property
+    def keeps_classes(self) -> bool:
+        return self.keep_classes
+
+    @property
     def blind_share(self) -> float:
         """Share of blind guesses in the probabilities."""
         return float(self.baseline_["blind"])
+
+    @property
+    def _older(self) -> bool:
+        """Whether it comes from a file of the time before evidence."""
+        return not hasattr(self, "evidence_")
+
+    # --- fit ------------------------------------------------------------------------------------
 
     def _fit(self, data: CalibrationData) -> None:
         z, y = data.calibration_logits, data.calibration.y
@@ -179,114 +229,372 @@ class SimiMailbox(GroupedTemperatures):
         prior = None if self.prior is None else resolve(self.prior)
         if len(data.calibration) < self.n_groups:
             prior = None  # too few labels for groups: temperature scaling, and nothing else
-        baseline = self._fit_baseline(data, prior, at_bound)
         self.prior_: dict[str, Any] = {} if prior is None else prior.to_dict()
-        self.baseline_: dict[str, float] = asdict(baseline)
-        self._make_groups(data, node_points(data, None if prior is None else baseline))
-        n_groups = len(self.centroids_)
-        group = self.groups_[data.calibration.index.numpy()]
+        evidence = Evidence(data.logits, data.neighbourhoods, self.temperature_)
+        self.evidence_: dict[str, Any] = _kept(data, evidence.frame)
+        baseline = Baseline(self.temperature_)
+        if at_bound and prior is not None:
+            # The labels say nothing about blind guesses: take the prior's word for them.
+            blind = prior.belief(hidden=False, trained=False).middle["blind"]
+            unit = error_rate(torch.ones(len(data.calibration))) ** 2
+            baseline = replace(baseline, blind=float(min(unit * np.exp(blind), 0.5)))
+        elif prior is not None:
+            baseline = self._fit_baseline(data, evidence, prior)
+        self.baseline_: dict[str, float] = baseline.fields()
+        view = self._view(evidence)
+        self.similarity_: Floats = view.similarity.numpy()
+        self._remember(data, view)
+        points = view.points(self.blind_share, data.num_classes)
+        self._make_groups(data, points)
+        self._fit_groups(data, view, prior, at_bound)
+
+    def _fit_baseline(self, data: CalibrationData, evidence: Evidence, prior: Prior) -> Baseline:
+        hidden, trained = data.hidden is not None, data.trained is not None
+        belief = prior.belief(hidden=hidden, trained=trained)
+        if data.hidden is not None and "hidden" in belief.terms:
+            found, evidence.closeness = closeness(data.hidden, evidence.probs)
+            self.evidence_ |= {"prototypes": found[0], "precision": found[1]}
+        self._hear(evidence, data)
+        place = enough(torch.arange(len(data.calibration)), evidence.sure[data.calibration.index])
+        index = data.calibration.index[place]
+        wanted = tuple(name for name in belief.terms if name in CLASSES)
+        return fit_baseline(
+            evidence.gaps(index),
+            evidence.terms[index],
+            evidence.classes(index, wanted),
+            data.calibration.y[place],
+            self.temperature_,
+            belief,
+        )[0]
+
+    def _fit_groups(
+        self, data: CalibrationData, view: View, prior: Prior | None, at_bound: bool
+    ) -> None:
+        n_groups, baseline = len(self.centroids_), Baseline.read(self.baseline_)
+        index = data.calibration.index
+        group = self.groups_[index.numpy()]
         self.counts_: Ints = np.bincount(group, minlength=n_groups)
         if n_groups == 1:
             self.prior_means_, self.prior_strength_ = np.zeros(1), self._plain_strength
             self.temperatures_ = np.array([baseline.temperature])
             self.at_bound_: Bools = np.array([at_bound])
             return
-        scale = None if prior is None else baseline.scale(data.neighbourhoods)
-        curve = ConfidenceCurve(data.logits, torch.from_numpy(self.groups_), n_groups, scale)
-        theta = np.full(n_groups, -np.log(baseline.temperature))
+        sure = blend(view.sure[index].clone(), baseline.blind, data.num_classes).numpy()
+        right = (view.logits[index].argmax(dim=1) == data.calibration.y).numpy()
+        residual, variance = right - sure, sure * (1.0 - sure)
+        total, spread, counts = (
+            np.bincount(group, values, minlength=n_groups).astype(np.float64)
+            for values in (residual, variance, np.ones_like(sure))
+        )
+        curve = ConfidenceCurve(view.logits, torch.from_numpy(self.groups_), n_groups, view.scale)
+        theta = np.zeros(n_groups)
         at_start = curve(theta)
         mean = at_start[0]
-        shift = self._shift(data, baseline, mean, group, prior)
-        self.prior_means_, self.prior_strength_ = shift.means, shift.strength
-        target = bounded_target(mean, shift.value / (1.0 - baseline.blind), data.num_classes)
-        bounds = theta_bounds(data.logits)
-        solution = fit_confidence(curve, target, bounds, start=theta, at_start=at_start)
-        self.temperatures_, self.at_bound_ = solution.temperatures, solution.at_bound
+        means, strength = np.zeros(n_groups), self._plain_strength
+        if prior is not None:
+            level = prior.level(keep_classes=self.keep_classes)
+            error = error_rate(confidence(data.calibration_logits, self.temperature_))
+            labels = max(len(sure), prior.fewest_labels)
+            c = float(blend(view.sure.mean(), baseline.blind, data.num_classes))
+            drop = level.drop(c, error, labels, fresh=data.fresh) / (1.0 - baseline.blind)
+            theta, at_start = _common_theta(curve, at_start, drop, data.num_classes)
+            means = (1.0 - baseline.blind) * (at_start[0] - mean)
+            strength = level.strength(*between_groups(total, spread, counts), variance.mean())
+            strength = strength if self.prior_strength is None else self.prior_strength
+        self.prior_means_, self.prior_strength_ = means, float(strength)
+        shift = (total + strength * means) / (counts + strength)
+        target = bounded_target(mean, shift / (1.0 - baseline.blind), data.num_classes)
+        solution = fit_confidence(curve, target, BOUNDS, start=theta, at_start=at_start)
+        self.temperatures_ = baseline.temperature * solution.temperatures
+        self.at_bound_ = solution.at_bound
 
     @property
     def _plain_strength(self) -> float:
         return PLAIN_STRENGTH if self.prior_strength is None else self.prior_strength
 
-    def _fit_baseline(self, data: CalibrationData, prior: Prior | None, at_bound: bool) -> Baseline:
-        if prior is None:
-            return Baseline(self.temperature_)
-        if at_bound:  # the labels say nothing about blind guesses: take the prior's word for them
-            unit = error_rate(torch.ones(len(data.calibration))) ** 2
-            return Baseline(self.temperature_, blind=float(min(unit * np.exp(prior.blind), 0.5)))
-        terms = degree_terms(data.neighbourhoods)
-        means = terms.mean(dim=0)
-        z, y = data.calibration_logits, data.calibration.y
-        centred = terms[data.calibration.index] - means
-        found, _ = fit_baseline(z, y, centred, self.temperature_, prior)
-        mean_log, mean_inverse = means.tolist()
-        return replace(found, mean_log_degree=mean_log, mean_inverse_degree=mean_inverse)
+    # --- evidence -------------------------------------------------------------------------------
+
+    def _hear(self, evidence: Evidence, data: NodeInputs) -> None:
+        """Give the evidence its labels, and the hidden layer."""
+        kept = self.evidence_
+        if "prototypes" in kept and evidence.closeness is None:
+            prototypes = kept["prototypes"], kept["precision"]
+            evidence.closeness = closeness(data.hidden, evidence.probs, prototypes)[1]
+        joined = _joined(self._labels_of_fit(data), data, "trained" in kept)
+        evidence.hear(joined, kept["counts"])
+
+    def _labels_of_fit(self, data: NodeInputs) -> Known:
+        """The labels that ``fit`` was given, if this is its graph."""
+        kept = self.evidence_
+        parts = [_labelled(kept, name) for name in ("calibration", "trained") if name in kept]
+        if data.neighbourhoods.fingerprint() != kept["graph"]:
+            nobody = torch.empty(0, dtype=torch.int64)
+            parts = [Labelled(nobody, nobody) for _ in parts]
+        return Known(*parts)
+
+    def _view(self, evidence: Evidence) -> View:
+        """What the baseline makes of every node."""
+        baseline, unit = Baseline.read(self.baseline_), self.temperature_
+        exponents = baseline.exponents(evidence.terms, unit)
+        moved, z = None, evidence.logits
+        if baseline.classes:
+            moved = None if self.keep_classes else torch.empty_like(z)
+            for rows in row_blocks(*z.shape):
+                gaps = evidence.gaps(rows)
+                parts = evidence.classes(rows, baseline.classes)
+                scores = baseline.scores(exponents[rows], gaps, parts)
+                if moved is None:
+                    exponents[rows] = nearest_exponents(gaps, exponents[rows], scores)
+                else:
+                    moved[rows] = scores
+        if moved is not None:
+            return View(moved, None, evidence.similarity)
+        return View(z, exponents.exp_().div_(unit), evidence.similarity)
+
+    def _seen(self, data: NodeInputs) -> View:
+        """The same at prediction, by what ``fit`` has found."""
+        kept, graph = self.evidence_, data.neighbourhoods
+        if (data.hidden is None) != (kept["width"] == 0):
+            raise ValueError(
+                "this calibrator was fitted with a hidden layer: pass hidden=… here as well"
+                if data.hidden is None
+                else "this calibrator was fitted without hidden=…: leave it out, or fit with it"
+            )
+        if data.hidden is not None and data.hidden.shape[1] != kept["width"]:
+            raise ValueError(
+                f"hidden has {data.hidden.shape[1]} columns, but this calibrator was fitted on "
+                f"{kept['width']}"
+            )
+
+        def look() -> View:
+            frame = Frame.read(kept)
+            evidence = Evidence(data.logits, graph, self.temperature_, frame)
+            if Baseline.read(self.baseline_).classes:
+                self._hear(evidence, data)
+            return self._view(evidence)
+
+        if not self.keep_classes:
+            return look()
+        found = graph.remembered(self._name_of(data), data.logits, lambda: look().numbers())
+        return View(data.logits, found[:, 0].clone(), found[:, 1].clone())
+
+    def _remember(self, data: CalibrationData, view: View) -> None:
+        """Leave two numbers of every node with the graph: prediction mostly follows at once."""
+        if view.scale is not None:
+            graph = data.neighbourhoods
+            graph.remembered(self._name_of(data), data.logits, view.numbers)
+
+    def _name_of(self, data: NodeInputs) -> str:
+        """Digest of all that the view depends on besides graph and logits."""
+        digest = hashlib.sha256(repr(sorted(self.baseline_.items())).encode())
+        for name, value in sorted(self.evidence_.items()):
+            content = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
+            digest.update(name.encode() + content)
+        for part in (data.hidden, data.known and data.known.index, data.known and data.known.y):
+            digest.update(b"|" if part is None else part.contiguous().numpy().tobytes())
+        if data.known is not None and data.training is not None:
+            digest.update(data.training.numpy().tobytes())
+        return f"evidence {digest.hexdigest()}"
+
+    # --- prediction -----------------------------------------------------------------------------
+
+    def _points(self, data: NodeInputs) -> Floats:
+        if self._older:
+            return older_mailbox.points(self.baseline_, data, prior=bool(self.prior_))
+        return self._seen(data).points(self.blind_share, data.num_classes)
+
+    def _temperatures(self, data: NodeInputs) -> Tensor:
+        if self._older:
+            return super()._temperatures(data) / older_mailbox.scale(self.baseline_, data)
+        view = self._seen(data)
+        if view.scale is None:
+            raise ValueError("with keep_classes=False nodes have no temperature: all classes move")
+        return self._group_factors(view, data.num_classes) / view.scale
+
+    def _group_factors(self, view: View, num_classes: int) -> Tensor:
+        """Temperature of every node's group, relative to the baseline's."""
+        group = self.grouping_.assign(view.points(self.blind_share, num_classes))
+        return torch.from_numpy(self.temperatures_[group] / self.baseline_["temperature"])
+
+    def _predict(self, data: NodeInputs) -> Tensor:
+        if self._older or self.keep_classes:
+            probs = scaled_softmax(data.logits, self._temperatures(data))
+        else:
+            view = self._seen(data)
+            factors = self._group_factors(view, data.num_classes)
+            probs = scaled_softmax(view.logits, factors if view.scale is None else factors / view.scale)
+        return blend(probs, self.blind_share, data.num_classes)
 
     def _check_state(self) -> None:
         if not isinstance(self.baseline_, dict) or not isinstance(self.prior_, dict):
             raise ValueError("baseline_ and prior_ must be tables of numbers")
-        baseline = Baseline.read(self.baseline_)
-        check_within("the temperature of baseline_", baseline.temperature, 1e-300, 1e300)
-        check_within("the blind share of baseline_", baseline.blind, 0.0, BELOW_ONE)
-        check_within("the effects of baseline_", list(asdict(baseline).values())[1:], -1e3, 1e3)
+        numbers = dict(self.baseline_)
+        if self._older:
+            numbers = older_mailbox.numbers(numbers)
+        else:
+            self._check_evidence()
+        numbers = {name: float(value) for name, value in numbers.items()}
+        check_within("the temperature of baseline_", numbers.pop("temperature"), 1e-300, 1e300)
+        check_within("the blind share of baseline_", numbers.pop("blind"), 0.0, BELOW_ONE)
+        check_within("the effects of baseline_", list(numbers.values()), -1e3, 1e3)
 
-    def _shift(
-        self,
-        data: CalibrationData,
-        baseline: Baseline,
-        mean: Floats,
-        group: Ints,
-        prior: Prior | None,
-    ) -> Shift:
-        """Residual of every group, shrunk toward what is to be expected.
-
-        Only calibration nodes and means of groups are looked at: no further pass over the logits.
-        """
-        z, index = data.calibration_logits, data.calibration.index
-        node = baseline.temperature / baseline.scale(data.neighbourhoods)[index]
-        c = blend(confidence(z, node), baseline.blind, data.num_classes).numpy()
-        residual = (z.argmax(dim=1) == data.calibration.y).numpy() - c
-        variance = c * (1.0 - c)
-        total, spread, counts = (
-            np.bincount(group, values, minlength=len(mean)).astype(np.float64)
-            for values in (residual, variance, np.ones_like(c))
-        )
-        means, strength = np.zeros(len(mean)), self._plain_strength
-        if prior is not None:
-            whole = (1.0 - baseline.blind) * mean + baseline.blind / data.num_classes
-            error = error_rate(confidence(z, self.temperature_))
-            means = prior.level(whole, error, len(c))
-            if self.prior_strength is None:
-                between = between_groups(total, spread, counts)
-                strength = prior.strength(*between, float(variance.mean()))
-        return Shift((total + strength * means) / (counts + strength), means, strength)
-
-    def _points(self, data: NodeInputs) -> Floats:
-        return node_points(data, Baseline.read(self.baseline_) if self.prior_ else None)
-
-    def _temperatures(self, data: NodeInputs) -> Tensor:
-        return super()._temperatures(data) / Baseline.read(self.baseline_).scale(
-            data.neighbourhoods
-        )
-
-    def _predict(self, data: NodeInputs) -> Tensor:
-        probs = scaled_softmax(data.logits, self._temperatures(data))
-        return blend(probs, self.blind_share, data.num_classes)
+    def _check_evidence(self) -> None:
+        """Raise `ValueError` unless the evidence is one that a fit leaves."""
+        kept = self.evidence_
+        if not isinstance(kept, dict):
+            raise ValueError("evidence_ must be a table")
+        frame, k = Frame.read(kept), len(getattr(self, "classes_", range(self.num_classes_)))
+        for name, values in (("centre", frame.centre), ("spread", frame.spread)):
+            if np.shape(values) != (3,):
+                raise ValueError(f"{name} of evidence_ must hold three numbers")
+        for name, values in (("mass", frame.mass), ("counts", kept["counts"])):
+            if np.shape(values) != (k,):
+                raise ValueError(f"{name} of evidence_ must hold a number for each of {k} classes")
+        check_within("the mass of evidence_", frame.mass, 1e-300, 1.0)
+        check_within("the spread of evidence_", frame.spread, 1e-300, 1e300)
+        for name in ("calibration", "trained"):
+            if name in kept:
+                nodes, labels = kept[name], kept[f"{name}_labels"]
+                if nodes.shape != labels.shape or nodes.ndim != 1:
+                    raise ValueError(f"{name} of evidence_ must have a label for every node")
+                check_within(f"the labels of {name}", labels, 0, k - 1)
+        known = {*EXPONENTS, *CLASSES, "temperature", "blind"}
+        if not set(self.baseline_) <= known:
+            raise ValueError(f"baseline_ has terms that nobody knows: {set(self.baseline_) - known}")
 
 
-@dataclass(frozen=True)
-class Shift:
-    """By how much the mean confidence of every group moves, and what was expected of it."""
+@hyperparameters
+class SimiMailboxFree(SimiMailbox):
+    """`SimiMailbox` with ``keep_classes=False``: the probabilities of all classes move.
 
-    value: Floats
-    means: Floats
-    strength: float
+    The same method under a name of its own, for tables and commands that know methods by name.
+
+    Examples
+    --------
+    >>> SimiMailboxFree().keep_classes
+    False
+    """
+
+    name: ClassVar[str] = "simi-mailbox-free"
+    preserves_accuracy: ClassVar[bool] = False
+
+    keep_classes: bool = False
 
 
-def node_points(data: NodeInputs, baseline: Baseline | None = None) -> Floats:
-    """(confidence, mailbox) of every node, before scaling; confidence as the baseline sees it."""
-    graph = data.neighbourhoods
-    sure = confidence(data.logits) if baseline is None else baseline.confidence(data.logits, graph)
-    return torch.stack([sure, mailbox(data.logits, graph).double()], dim=1).numpy()
+@dataclass(frozen=True, eq=False)
+class View:
+    """What the baseline makes of every node.
+
+    ``logits`` are the given ones, and ``scale`` what each node's are multiplied by; or they are
+    new ones, and there is no scale.
+    """
+
+    logits: Tensor
+    scale: Tensor | None
+    similarity: Tensor
+
+    @cached_property
+    def sure(self) -> Tensor:
+        """Confidence before blind guesses."""
+        return confidence(self.logits, 1.0 if self.scale is None else self.scale.reciprocal())
+
+    def points(self, blind: float, num_classes: int) -> Floats:
+        """What nodes are grouped by: (confidence, overlap with the neighbours)."""
+        sure = blend(self.sure.clone(), blind, num_classes)
+        return torch.stack([sure, self.similarity], dim=1).numpy()
+
+    def numbers(self) -> Tensor:
+        """Scale and similarity of every node, [n, 2]."""
+        assert self.scale is not None
+        return torch.stack([self.scale, self.similarity], dim=1)
+
+
+def _kept(data: CalibrationData, frame: Frame) -> dict[str, Any]:
+    """What prediction needs of the evidence, as a file can hold it."""
+    kept = asdict(frame)
+    kept["graph"] = data.neighbourhoods.fingerprint()
+    kept["width"] = 0 if data.hidden is None else int(data.hidden.shape[1])
+    kept["counts"] = np.zeros(data.num_classes)
+    for name, part in (("calibration", data.calibration), ("trained", data.trained)):
+        if part is not None:
+            kept[name], kept[f"{name}_labels"] = part.index.numpy(), part.y.numpy()
+            kept["counts"] += np.bincount(part.y.numpy(), minlength=data.num_classes)
+    return kept
+
+
+def _labelled(kept: dict[str, Any], name: str) -> Labelled:
+    return Labelled(torch.from_numpy(kept[name]), torch.from_numpy(kept[f"{name}_labels"]))
+
+
+def _joined(fitted: Known, data: NodeInputs, trained: bool) -> Known:
+    """Labels of fit and those known by now; the newer one counts.
+
+    A label that the GNN was trained on counts among those, if the fit had such labels.
+    """
+    known = data.known
+    if known is None:
+        return fitted
+    theirs = torch.empty(0, dtype=torch.int64)
+    if trained:
+        assert fitted.trained is not None
+        given = theirs if data.training is None else data.training
+        theirs = torch.cat([fitted.trained.index, given])
+    of_training = torch.isin(known.index, theirs)
+    if not trained and data.training is not None:  # they would be no surprise
+        of_training = torch.isin(known.index, data.training)
+    parts = []
+    for old, new in ((fitted.calibration, ~of_training), (fitted.trained, of_training)):
+        if old is None:
+            parts.append(None)
+            continue
+        kept = ~torch.isin(old.index, known.index)
+        index = torch.cat([old.index[kept], known.index[new]])
+        parts.append(Labelled(index, torch.cat([old.y[kept], known.y[new]])))
+    assert parts[0] is not None
+    return Known(parts[0], parts[1])
+
+
+def closeness(
+    hidden: Any, probs: Tensor, prototypes: tuple[Floats, Floats] | None = None
+) -> tuple[tuple[Floats, Floats], Tensor]:
+    """Prototypes of the classes, and −log of the distance of every node to each of them.
+
+    A class's prototype is the mean of all nodes weighted by its probability: no label enters. Rows
+    are centred.
+    """
+    dense = hidden if hidden.layout is torch.strided else hidden.to_dense()
+    x = np.asarray(dense.numpy(), dtype=np.float64)
+    found = prototypes or fit_prototypes(x, probs.double().numpy())
+    near = -np.log(distances(x, *found) + 1e-9)
+    near -= near.mean(axis=1, keepdims=True)
+    return found, torch.from_numpy(near).to(probs.dtype)
+
+
+def _common_theta(
+    curve: ConfidenceCurve, at_start: Moments, drop: float, num_classes: int
+) -> tuple[Floats, Moments]:
+    """One temperature for all groups that lowers the mean confidence by ``drop``.
+
+    Luck is a matter of the level: sure nodes hardly feel it, as they hardly feel a temperature.
+    Also returns what the curve says there.
+    """
+    share, theta = curve.counts / curve.counts.sum(), 0.0
+    value, d1, d2 = (float(share @ part) for part in at_start)
+    target = float(bounded_target(np.array(value), np.array(-drop), num_classes))
+    for _ in range(LUCK_PASSES):
+        gap = value - target
+        if abs(gap) <= LUCK_TOLERANCE or not d1 > 0:
+            break
+        theta += float(np.clip(-gap / (d1 - gap * d2 / (2.0 * d1)), -1.0, 1.0))
+        at_start = curve(np.full(curve.n_groups, theta))
+        value, d1, d2 = (float(share @ part) for part in at_start)
+    return np.full(curve.n_groups, theta), at_start
+
+
+def node_points(data: NodeInputs) -> Floats:
+    """(confidence, mailbox) of every node as the paper has them, before scaling."""
+    similarity = mailbox(data.logits, data.neighbourhoods).double()
+    return torch.stack([confidence(data.logits), similarity], dim=1).numpy()
 
 
 def bounded_target(mean: Floats, shift: Floats, num_classes: int) -> Floats:

@@ -21,8 +21,18 @@ if TYPE_CHECKING:
     from simi_mailbox.prior import Corpus, Prior
 
 ERRORS = (0.05, 0.1, 0.2, 0.4)
-DEGREES = (0, 1, 2, 10, 50)
-USUAL = 4
+TERMS = {
+    "log_degree": "exponent, by log(1 + degree)",
+    "inverse_degree": "exponent, by 1 / (1 + degree)",
+    "sure": "exponent, by log(−log confidence)",
+    "hidden": "classes: nearness in the hidden layer",
+    "near": "classes: surprise of labels next to it",
+    "far": "classes: surprise of labels two steps away",
+    "trained_near": "classes: training labels next to it",
+    "trained_far": "classes: training labels two steps away",
+    "shift": "classes: how often labels name them",
+    "around": "classes: what neighbours are predicted to be",
+}
 LABELS = (150, 500, 1500)
 Names = tuple[str, ...] | None
 
@@ -56,8 +66,8 @@ def fit(runs: tuple[Path, ...], out: Path, banked: bool, graphs: Names, backbone
     """Learn a prior from RUNS, npz files of past graphs, or from the logit bank.
 
     An npz file holds logits [n, K], y [n] (negative where unknown), edge_index [2, E] and
-    calibration (the nodes that a calibrator would have had), and may hold train and the words
-    graph, backbone and family.
+    calibration (the nodes that a calibrator would have had), and may hold train, hidden
+    (what enters the last layer) and the words graph, backbone and family.
     """
     from simi_mailbox.experiments.prior.learning import banked_settings, gather
     from simi_mailbox.experiments.prior.past_runs import read_run
@@ -66,13 +76,10 @@ def fit(runs: tuple[Path, ...], out: Path, banked: bool, graphs: Names, backbone
     if bool(runs) == banked:
         raise click.UsageError("give either npz files of past runs, or --banked")
     check_file(out)
-    settings = []
     if banked:
-        for setting in banked_settings(*_chosen(graphs, backbones)):
-            click.echo(f"{setting.graph} {setting.backbone}: {setting.runs} runs", err=True)
-            settings.append(setting)
+        settings = banked_settings(*_chosen(graphs, backbones), lambda line: click.echo(line, err=True))
     else:
-        settings = list(gather(read_run(path) for path in runs))
+        settings = gather(read_run(path) for path in runs)
     write(Corpus(tuple(_some(settings)), _command()), out)
     total = sum(setting.runs for setting in settings)
     click.echo(f"{out}: learned from {counted(len(settings), 'setting')}, {counted(total, 'run')}")
@@ -186,27 +193,27 @@ def _command(runs: tuple[Path, ...] = ()) -> str:
 
 
 def _words(learned: Prior) -> list[str]:
-    import numpy as np
-
-    def hotter(degree: int) -> float:
-        """Temperature of a node relative to one with the usual number of neighbours."""
-        rise = learned.log_degree * math.log((1 + degree) / (1 + USUAL))
-        return math.exp(-rise - learned.inverse_degree * (1 / (1 + degree) - 1 / (1 + USUAL)))
-
-    times = " to ".join(f"{math.exp(k * learned.blind_spread):.2g}" for k in (-1, 1))
-    blind = 100 * math.exp(learned.blind)
+    belief = learned.belief(hidden=True, trained=True)
+    times = " to ".join(f"{math.exp(k * belief.spread['blind']):.2g}" for k in (-1, 1))
+    blind = 100 * math.exp(belief.middle["blind"])
     shares = ", ".join(f"{blind * e**2:.1f} % at {100 * e:g} %" for e in ERRORS)
-    degrees = ", ".join(f"× {hotter(degree):.2f} with {degree}" for degree in DEGREES)
-    levels = [100 * learned.level(np.ones(1), 0.2, n)[0] for n in LABELS]
-    luck = ", ".join(f"{level:+.2f} with {n}" for level, n in zip(levels, LABELS, strict=True))
-    return [
-        "Before a graph's own labels are seen, other graphs say:",
+    lines = [
+        "Before a graph's own labels are seen, other graphs say, of a node's",
+        "",
+        *(
+            f"  {name:16} {belief.middle[name]:+.3f} ± {belief.spread[name]:.3f}   {TERMS[name]}"
+            for name in belief.terms
+        ),
         "",
         f"blind guesses, by the error rate:  {shares} (times {times})",
-        f"temperature, by the neighbours:    {degrees} (relative to {USUAL})",
-        f"luck of the calibration nodes:     {luck} labels, at 20 %, in points",
-        f"a group's own labels count against {learned.pseudo_labels:.0f} pseudo-labels",
     ]
+    for level, mode in ((learned.kept, "classes kept"), (learned.free, "classes free")):
+        for fresh, whose in ((False, "lucky"), (True, "fresh")):
+            drops = [-100 * level.drop(1.0, 0.2, n, fresh=fresh) for n in LABELS]
+            told = ", ".join(f"{drop:+.2f} with {n}" for drop, n in zip(drops, LABELS, strict=True))
+            lines.append(f"level, {mode}, {whose} labels: {told} labels, at 20 %, in points")
+        lines.append(f"groups, {mode}: own labels count against {level.pseudo_labels:.0f} others")
+    return lines
 
 
 def _sources(corpus: Corpus) -> list[str]:

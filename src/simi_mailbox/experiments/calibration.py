@@ -153,7 +153,7 @@ def _apply(
     calibrator: Any, name: str, source: Any, holdout: Ints | None
 ) -> tuple[Floats, dict[str, float]]:
     """Fit on the validation labels and predict all nodes; how long each took."""
-    inputs = _inputs(name, calibrator.needs, source)
+    inputs = _inputs(name, calibrator, source)
     y, mask = source.dataset.y, source.split.val
     started = time.perf_counter()
     with warnings.catch_warnings():  # the metrics judge, where a fit would warn
@@ -164,8 +164,14 @@ def _apply(
     return probs, {"fit": fitted - started, "predict": time.perf_counter() - fitted}
 
 
-def _inputs(method: str, needs: frozenset[str], source: Any) -> dict[str, Any]:
+def _inputs(method: str, calibrator: Any, source: Any) -> dict[str, Any]:
+    """What a method needs, and what it can make use of as far as the run has it."""
+    needs, takes = calibrator.needs, calibrator.takes
     given: dict[str, Any] = {}
+    if "hidden" in takes and getattr(source, "hidden", None) is not None:
+        given["hidden"] = source.hidden
+    if "known" in takes and source.split.train is not None:
+        given["train_mask"] = source.split.train
     if "graph" in needs:
         given["graph"] = source.dataset.graph
     if "features" in needs:

@@ -1,79 +1,87 @@
-"""What a calibrator assumes before it looks at groups: four numbers, fitted on all labels."""
+"""What a calibrator assumes before it looks at groups: a dozen numbers, fitted on all labels."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from simi_mailbox._arrays import Floats
+from simi_mailbox._arrays import Bools, Floats, Ints
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.graph import Graph
-from simi_mailbox.softmax import confidence, row_blocks, top_gaps
+from simi_mailbox.prior.evidence import CLASSES, EXPONENTS
+from simi_mailbox.softmax import row_blocks
 
 THETA_SPREAD = 3.0
 """In log(1/T), about temperature scaling: far too wide to matter, but nothing runs away."""
+FREEDOM = 3.0
+"""Degrees of freedom of a belief's tails (Student): a graph unlike all others may say so."""
 PASSES = 60
-OLDER_NAMES = {
-    "many": "log_degree",
-    "few": "inverse_degree",
-    "mean_many": "mean_log_degree",
-    "mean_few": "mean_inverse_degree",
-}
-"""What older files of priors and calibrators call the effects of the degree."""
 SETTLED = 1e-4
 """A Newton step below this leaves an error of about its square: no further look is needed."""
+HOTTER, COLDER = -3.0, 2.0
+"""How far a node's exponent may move, as a logarithm, where classes are kept."""
+EXPONENT_PASSES = 12
+EXPONENT_SETTLED = 1e-5
+"""A step of Newton's below this leaves an error of about its square."""
+ENOUGH = 8192
+"""Labelled nodes on which a dozen numbers are known as well as they need to be."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """One temperature that depends on the degree, and a share of blind guesses.
+    """One temperature, what evidence changes in it, and a share of blind guesses.
 
-        p_i = (1 − blind) softmax(z_i / T_i) + blind / K
-        log T_i = log T − log_degree · log(1 + degree_i) − inverse_degree / (1 + degree_i)
+        s_i = (T / T_i) (z_i − max z_i) / T + Σ_t b_t C_ti,   log(T / T_i) = θ + Σ_t a_t x_ti
+        q_i = (1 − blind) softmax(s_i) + blind / K
 
-    relative to the mean node. Temperature scaling is ``log_degree = inverse_degree = blind = 0``.
-    Where ``inverse_degree`` is negative, nodes with hardly a neighbour are less sure. The blind
-    share is the part of nodes on which even a sure model is wrong: a temperature cannot say that,
-    because it lets sure nodes become certain.
+    Temperature scaling is the case without terms and blind guesses. The blind share is the part of
+    nodes on which even a sure model is wrong: a temperature cannot say that, because it lets sure
+    nodes become certain.
 
-    Examples
-    --------
-    >>> path = Graph.from_edges([[0, 1], [1, 2]])
-    >>> z = torch.tensor([[9.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
-    >>> lonely = Baseline(temperature=1.0, inverse_degree=-1.0, mean_inverse_degree=0.5)
-    >>> lonely.scale(path).round(decimals=2).tolist()
-    [1.0, 1.18, 1.0]
-    >>> Baseline(temperature=1.0, blind=0.1).confidence(z, path).round(decimals=2).tolist()
-    [0.95, 0.71, 0.71]
+    Attributes
+    ----------
+    temperature : float
+        T e^−θ: of a node whose terms are all nought.
+    blind : float
+    terms : dict
+        Coefficients, by the names of `simi_mailbox.prior.evidence`: a of EXPONENTS, b of CLASSES.
     """
 
     temperature: float
-    log_degree: float = 0.0
-    inverse_degree: float = 0.0
     blind: float = 0.0
-    mean_log_degree: float = 0.0
-    mean_inverse_degree: float = 0.0
+    terms: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def read(cls, fields: Mapping[str, float]) -> Baseline:
         """From the fields of a saved calibrator."""
-        return cls(**{OLDER_NAMES.get(name, name): value for name, value in fields.items()})
+        terms = {name: float(fields[name]) for name in (*EXPONENTS, *CLASSES) if name in fields}
+        return cls(float(fields["temperature"]), float(fields["blind"]), terms)
 
-    def scale(self, graph: Graph) -> Tensor:
-        """What every node's logits are multiplied by, besides 1/T."""
-        terms = degree_terms(graph) - torch.tensor([self.mean_log_degree, self.mean_inverse_degree])
-        effects = torch.tensor([self.log_degree, self.inverse_degree], dtype=torch.float64)
-        return torch.exp(terms @ effects)
+    def fields(self) -> dict[str, float]:
+        """All numbers in one table, for files."""
+        return {"temperature": self.temperature, "blind": self.blind, **self.terms}
 
-    def confidence(self, logits: Tensor, graph: Graph) -> Tensor:
-        """Largest probability of every node."""
-        top = confidence(logits, self.temperature / self.scale(graph))
-        return blend(top, self.blind, logits.shape[1])
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Terms of classes."""
+        return tuple(name for name in CLASSES if name in self.terms)
+
+    def exponents(self, terms: Tensor, unit: float) -> Tensor:
+        """log(T / T_i) of every node, relative to the temperature ``unit``."""
+        weights = [self.terms.get(name, 0.0) for name in EXPONENTS]
+        level = float(np.log(unit / self.temperature))
+        return terms @ torch.tensor(weights, dtype=torch.float64) + level
+
+    def scores(self, exponents: Tensor, gaps: Tensor, classes: Mapping[str, Tensor]) -> Tensor:
+        """s of some nodes: `exponents`, (z − max z) / T, and the evidence of their classes."""
+        found = gaps * exponents.exp().to(gaps.dtype)[:, None]
+        for name, part in classes.items():
+            found.add_(part, alpha=self.terms[name])
+        return found
 
 
 def blend(probs: Tensor, blind: float, num_classes: int) -> Tensor:
@@ -81,41 +89,55 @@ def blend(probs: Tensor, blind: float, num_classes: int) -> Tensor:
     return probs.mul_(1.0 - blind).add_(blind / num_classes) if blind else probs
 
 
-def degree_terms(graph: Graph) -> Tensor:
-    """log(1 + degree) and 1 / (1 + degree) of every node, [n, 2]."""
-    more = graph.degree.double() + 1.0
-    return torch.stack([more.log(), more.reciprocal()], dim=1)
-
-
 @dataclass(frozen=True)
 class Belief:
-    """What is believed of a baseline before any label is seen: normal, independent.
+    """What is believed of a baseline before any label is seen: independent, by name of the term.
 
     ``blind`` is the logarithm of the share relative to the squared error rate: a graph with half
-    the errors has about a quarter of the blind guesses.
+    the errors has about a quarter of the blind guesses. Terms that are not believed in are none.
+
+    Examples
+    --------
+    >>> Belief({"near": 1.0, "blind": -1.0}, {"near": 0.5, "blind": 0.3}).terms
+    ('near',)
     """
 
-    log_degree: float
-    log_degree_spread: float
-    inverse_degree: float
-    inverse_degree_spread: float
-    blind: float
-    blind_spread: float
+    middle: Mapping[str, float]
+    spread: Mapping[str, float]
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Names of the terms, in the order of `evidence`."""
+        return tuple(name for name in (*EXPONENTS, *CLASSES) if name in self.middle)
 
 
 def fit_baseline(
-    logits: Tensor, y: Tensor, terms: Tensor, temperature: float, belief: Belief
+    gaps: Tensor,
+    exponents: Tensor,
+    classes: Mapping[str, Tensor],
+    y: Tensor,
+    temperature: float,
+    belief: Belief,
+    freedom: float | None = FREEDOM,
 ) -> tuple[Baseline, float]:
     """The likeliest baseline of labelled nodes, given what is believed beforehand.
 
-    A damped Newton iteration in four numbers: log(1/T), the two effects of the degree, and the
-    log-odds of the blind share. ``temperature`` is that of temperature scaling on the same nodes,
-    ``terms`` are their `degree_terms`, centred.
+    A damped Newton iteration in a dozen numbers at most: log(1/T), the terms, and the log-odds of
+    the blind share. Beliefs in terms have the tails of Student's t with ``freedom`` degrees (None:
+    normal), so that labels can overrule other graphs.
+
+    Parameters
+    ----------
+    gaps : Tensor [m, K]
+        (z − max z) / ``temperature``, which is that of temperature scaling.
+    exponents : Tensor [m, 3], classes : dict of Tensor [m, K]
+        The evidence on these nodes.
+    y : Tensor [m]
+        Their labels.
 
     Returns
     -------
     Baseline
-        With means zero: the caller knows what was subtracted.
     float
         The blind share as `Belief` counts it.
 
@@ -125,19 +147,45 @@ def fit_baseline(
     >>> z = torch.from_numpy(rng.normal(size=(4000, 3)) * 4)
     >>> y = torch.from_numpy((z.numpy() + rng.gumbel(size=z.shape)).argmax(1))
     >>> y[:400] = torch.from_numpy(rng.integers(3, size=400))  # one in ten is blind
-    >>> found, _ = fit_baseline(z, y, torch.zeros(4000, 2), 1.5, Belief(0, 1, 0, 1, 0, 5))
+    >>> gaps = (z - z.amax(dim=1, keepdim=True)) / 1.5
+    >>> loose = Belief({"blind": 0.0}, {"blind": 5.0})
+    >>> found, _ = fit_baseline(gaps, torch.zeros(4000, 3), {}, y, 1.5, loose)
     >>> round(found.blind, 2), round(found.temperature, 1)
     (0.09, 1.1)
     """
-    unit = 2.0 * float(np.log(error_rate(confidence(logits, temperature))))
-    believed = belief.log_degree, belief.inverse_degree, belief.blind + unit
-    spreads = belief.log_degree_spread, belief.inverse_degree_spread, belief.blind_spread
-    middle = np.array([-np.log(temperature), *believed])
-    objective = _Objective(logits, y, terms, middle, np.array([THETA_SPREAD, *spreads]) ** -2.0)
-    theta, log_degree, inverse_degree, odds = _minimum(objective, middle).tolist()
+    unit = 2.0 * float(np.log(error_rate(gaps.double().softmax(dim=1).amax(dim=1))))
+    names = belief.terms
+    middle = np.array([0.0, *(belief.middle[name] for name in names), belief.middle["blind"]])
+    spread = np.array([THETA_SPREAD, *(belief.spread[name] for name in names)])
+    spread = np.append(spread, belief.spread["blind"])
+    middle[-1] += unit
+    tails = np.zeros(len(middle), dtype=bool)
+    tails[1:-1] = freedom is not None
+    columns = [EXPONENTS.index(name) for name in names if name in EXPONENTS]
+    x = torch.cat([torch.ones(len(y), 1), exponents[:, columns]], dim=1).double().numpy()
+    stack = [classes[name].numpy() for name in names if name in CLASSES]
+    belief_in = _Belief(middle, spread, tails, freedom or FREEDOM)
+    objective = _Objective(gaps.numpy(), x, stack, y.numpy(), belief_in)
+    theta, *found, odds = _minimum(objective, middle).tolist()
     blind = float(1.0 / (1.0 + np.exp(-odds)))
-    baseline = Baseline(float(np.exp(-theta)), log_degree, inverse_degree, blind)
-    return baseline, odds - unit
+    terms = dict(zip(names, found, strict=True))
+    return Baseline(temperature * float(np.exp(-theta)), blind, terms), odds - unit
+
+
+def enough(index: Tensor, sure: Tensor) -> Tensor:
+    """All of these labelled nodes, or `ENOUGH` of them, spread evenly over their confidence.
+
+    Chosen by confidence and not by number, so that names of nodes do not matter.
+
+    Examples
+    --------
+    >>> len(enough(torch.arange(20_000), torch.rand(20_000)))
+    8192
+    """
+    if len(index) <= ENOUGH:
+        return index
+    places = torch.linspace(0, len(index) - 1, ENOUGH, dtype=torch.float64).round().long()
+    return index[sure[index].argsort()[places]]
 
 
 def error_rate(confidences: Tensor) -> float:
@@ -145,48 +193,81 @@ def error_rate(confidences: Tensor) -> float:
     return float(((1.0 - confidences).sum() + 1.0) / (len(confidences) + 2.0))
 
 
-class _Objective:
-    """−log likelihood − log prior of (θ, effects, log-odds of blind): value, gradient, Hessian."""
+@dataclass(frozen=True)
+class _Belief:
+    """−log of a prior density: normal, or Student's t where there are ``tails``."""
 
-    def __init__(
-        self, logits: Tensor, y: Tensor, terms: Tensor, middle: Floats, precision: Floats
-    ) -> None:
-        self.logits, self.y = logits, y
-        self.x = torch.cat([torch.ones(len(y), 1), terms], dim=1).double()
-        self.middle, self.precision = middle, precision
+    middle: Floats
+    spread: Floats
+    tails: Bools
+    freedom: float
 
     def __call__(self, at: Floats) -> tuple[float, Floats, Floats]:
-        weights, odds = torch.from_numpy(at[:-1]), float(at[-1])
-        blind = 1.0 / (1.0 + np.exp(-odds))
+        """Value, slope, and a curvature that is never negative."""
+        away = (at - self.middle) / self.spread
+        wide = 0.5 * (self.freedom + 1.0) * np.log1p(away**2 / self.freedom)
+        ratio = np.where(self.tails, (self.freedom + 1.0) / (self.freedom + away**2), 1.0)
+        value = float(np.where(self.tails, wide, 0.5 * away**2).sum())
+        return value, ratio * away / self.spread, ratio / self.spread**2
+
+
+class _Objective:
+    """−log likelihood − log prior of (θ, terms, log-odds of blind): value, gradient, Hessian.
+
+    With F_i = (e^η g_i, C_i1, …) [K × (1 + h)], d = F[y] − E_p F and ρ = (1 − blind) p_y / q_y:
+    ∇ log q = ρ d, ∇² log q = ρ (e₀e₀ᵀ d₀ − Cov_p F) + ρ (1 − ρ) d dᵀ in (η, b), and η is linear.
+    """
+
+    def __init__(self, gaps: Floats, x: Floats, stack: list[Floats], y: Ints, belief: _Belief):
+        self.gaps, self.x, self.stack, self.y, self.belief = gaps, x, stack, y, belief
+
+    def __call__(self, at: Floats) -> tuple[float, Floats, Floats]:
+        m = len(at)
+        j, h, k = self.x.shape[1], len(self.stack), self.gaps.shape[1]
+        blind = 1.0 / (1.0 + np.exp(-at[-1]))
         d_blind = blind * (1.0 - blind)
-        guess = 1.0 / self.logits.shape[1]
-        value, m = 0.0, len(at) - 1
-        slope, hessian = np.zeros(m + 1), np.zeros((m + 1, m + 1))
-        for rows in row_blocks(*self.logits.shape):
-            x = self.x[rows]
-            s = top_gaps(self.logits[rows]).mul_(torch.exp(x @ weights)[:, None])
-            own = s.gather(1, self.y[rows, None]).squeeze(1)
-            e = s.exp()
-            total = e.sum(dim=1)
-            p = own.exp() / total
-            m1 = e.mul_(s).sum(dim=1) / total
-            m2 = e.mul_(s).sum(dim=1) / total
-            # p is the probability of the label under the temperature; d own / d θ = own.
-            rise = own - m1
-            d1 = p * rise
-            d2 = d1 * rise + p * (rise - m2 + m1 * m1)
-            q = ((1.0 - blind) * p + blind * guess).clamp_min_(1e-300)
-            gap = (guess - p) * d_blind / q
-            g1, g2 = (1.0 - blind) * d1 / q, (1.0 - blind) * d2 / q
-            value -= float(q.log().sum())
-            slope -= torch.cat([x.T @ g1, gap.sum()[None]]).numpy()
-            hessian[:m, :m] += (x.T @ ((g1 * g1 - g2)[:, None] * x)).numpy()
-            hessian[m, :m] += (x.T @ (g1 * gap + d_blind * d1 / q)).numpy()
-            hessian[m, m] += float((gap * gap - gap * (1.0 - 2.0 * blind)).sum())
-        hessian[:m, m] = hessian[m, :m]
-        away = at - self.middle
-        value += 0.5 * float(self.precision @ away**2)
-        return value, slope + self.precision * away, hessian + np.diag(self.precision)
+        value, slope, hessian = 0.0, np.zeros(m), np.zeros((m, m))
+        for rows in row_blocks(len(self.y), k * (h + 2)):
+            x, y = self.x[rows], self.y[rows]
+            f = np.empty((len(y), h + 1, k))
+            f[:, 0] = np.exp(x @ at[:j])[:, None] * self.gaps[rows]
+            for place, part in enumerate(self.stack):
+                f[:, place + 1] = part[rows]
+            s = f[:, 0] + np.tensordot(f[:, 1:], at[j:-1], axes=(1, 0))
+            p = np.exp(s - s.max(axis=1, keepdims=True))
+            p /= p.sum(axis=1, keepdims=True)
+            each = np.arange(len(y))
+            own = p[each, y]
+            weighted = f * p[:, None, :]
+            mean = weighted.sum(axis=2)
+            d = f[each, :, y] - mean
+            q = np.maximum((1.0 - blind) * own + blind / k, 1e-300)
+            share = (1.0 - blind) * own / q
+            rest = share * (1.0 - share)
+            slopes = share[:, None] * d
+            first = np.matmul(weighted, f[:, 0, :, None])[:, :, 0] - mean[:, :1] * mean
+            cross = (rest * d[:, 0])[:, None] * d - share[:, None] * first
+            cross[:, 0] += share * d[:, 0]
+            value -= float(np.log(q).sum())
+            slope[:j] -= x.T @ slopes[:, 0]
+            slope[j:-1] -= slopes[:, 1:].sum(axis=0)
+            hessian[:j, :j] -= x.T @ (cross[:, :1] * x)
+            if h:
+                hessian[:j, j:-1] -= x.T @ cross[:, 1:]
+                weighted *= share[:, None, None]
+                inner = np.tensordot(weighted[:, 1:], f[:, 1:], axes=((0, 2), (0, 2)))
+                inner -= mean[:, 1:].T @ (share[:, None] * mean[:, 1:])
+                hessian[j:-1, j:-1] += inner - d[:, 1:].T @ (rest[:, None] * d[:, 1:])
+            gap = (1.0 / k - own) * d_blind / q
+            slope[-1] -= gap.sum()
+            hessian[-1, -1] += (gap * gap - gap * (1.0 - 2.0 * blind)).sum()
+            both = own * d_blind / q + gap * share
+            hessian[-1, :j] += x.T @ (both * d[:, 0])
+            hessian[-1, j:-1] += both @ d[:, 1:]
+        hessian[j:-1, :j] = hessian[:j, j:-1].T
+        hessian[:-1, -1] = hessian[-1, :-1]
+        more, away, curvature = self.belief(at)
+        return value + more, slope + away, hessian + np.diag(curvature)
 
 
 def _minimum(objective: _Objective, start: Floats) -> Floats:
@@ -218,3 +299,47 @@ def _minimum(objective: _Objective, start: Floats) -> Floats:
         stacklevel=2,
     )
     return at
+
+
+def nearest_exponents(gaps: Tensor, exponents: Tensor, scores: Tensor) -> Tensor:
+    """log(T / T_i) at which softmax((T / T_i) gaps_i) is nearest to softmax(scores_i).
+
+    In the sense of Kullback and Leibler. Its gap to nought rises with the exponent, so that
+    Newton's method inside a bracket around ``exponents`` finds it. It is a temperature: classes
+    keep their order.
+
+    Examples
+    --------
+    >>> gaps = torch.tensor([[0.0, -1.0, -3.0]], dtype=torch.float64)
+    >>> nearest_exponents(gaps, torch.zeros(1), 2 * gaps).exp().round(decimals=6).tolist()
+    [2.0]
+    """
+    q = scores.softmax(dim=1)
+    found, todo = exponents.double().clone(), torch.arange(len(gaps))
+    x0 = gaps * found.exp().to(gaps.dtype)[:, None]
+    target = (q * x0).sum(dim=1)
+    x = torch.zeros(len(gaps), dtype=gaps.dtype)
+    low, high = torch.full_like(x, HOTTER), torch.full_like(x, COLDER)
+    moving = torch.ones(len(x), dtype=torch.bool)
+    for _ in range(EXPONENT_PASSES):
+        scaled = x0 * x.exp()[:, None]
+        p = scaled.softmax(dim=1)
+        mean = (p * x0).sum(dim=1)
+        slope = ((p * x0).mul_(scaled).sum(dim=1) - mean * mean * x.exp()).clamp_(min=1e-12)
+        gap = mean - target
+        low, high = torch.where(gap < 0, x, low), torch.where(gap > 0, x, high)
+        following = x - gap / slope
+        inside = (following > low) & (following < high)
+        following = torch.where(inside, following, (low + high) / 2)
+        following = torch.where(moving & (gap != 0), following, x)
+        moving &= (following - x).abs() > EXPONENT_SETTLED  # a node's end is its own affair
+        x = following
+        if not moving.any():
+            break
+        if moving.sum() < len(moving) // 2:
+            found[todo[~moving]] += x[~moving].double()
+            todo, x0, x = todo[moving], x0[moving], x[moving]
+            target, low, high = target[moving], low[moving], high[moving]
+            moving = moving[moving]
+    found[todo] += x.double()
+    return found

@@ -18,12 +18,20 @@ import numpy as np
 
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import DAMAGE, whole_file
-from simi_mailbox.prior.baseline import OLDER_NAMES
 from simi_mailbox.prior.families import family_of
-from simi_mailbox.prior.model import NUMBERS, OPTIONAL, Corpus, Prior, Setting
+from simi_mailbox.prior.model import (
+    INPUTS,
+    LEVEL,
+    NUMBERS,
+    OPTIONAL,
+    VAGUE,
+    Corpus,
+    Prior,
+    Setting,
+)
 
 FORMAT = "simi-mailbox prior"
-VERSION = 3
+VERSION = 4
 OLDEST = 2
 DIGITS = 8
 LEARNED = "learned"
@@ -31,6 +39,8 @@ _NAME = re.compile(r"learned(?:@(?P<digest>[0-9a-f]+))?(?: without (?P<family>.+
 _WORDS = ("graph", "family", "backbone")
 _COUNTS = ("runs", "labels")
 _EFFECTS = ("log_degree", "inverse_degree", "blind")
+_TABLES = ("fits", "free")
+_OLDER_NAMES = {"many": "log_degree", "few": "inverse_degree"}
 LARGEST_EFFECT = 50.0
 """On a logarithm: no graph is known to come near, and beyond nothing can be solved for."""
 
@@ -150,24 +160,37 @@ def _checksum(head: dict[str, Any]) -> str:
 
 def _setting_line(setting: Setting) -> str:
     learned = (*NUMBERS, *(OPTIONAL if setting.lucky_weight > 0 else ()))
-    entry = {name: getattr(setting, name) for name in (*_WORDS, *_COUNTS, *learned)}
+    tables = [name for name in _TABLES if getattr(setting, name)]
+    entry = {name: getattr(setting, name) for name in (*_WORDS, *_COUNTS, *learned, *tables)}
     return json.dumps(_rounded(entry | setting.facts), ensure_ascii=False)
 
 
 def _setting(given: dict[str, Any]) -> Setting:
-    entry = {OLDER_NAMES.get(name, name): value for name, value in given.items()}
+    entry = {_OLDER_NAMES.get(name, name): value for name, value in given.items()}
     words = {name: str(entry[name]) for name in _WORDS}
     counts = {name: int(entry[name]) for name in _COUNTS}
     numbers = {name: float(entry[name]) for name in NUMBERS}
     numbers |= {name: float(entry.get(name, 0.0)) for name in OPTIONAL}
-    sensible = min(*counts.values(), numbers["variance"], numbers["luck_weight"]) > 0
-    sensible &= numbers["lucky_weight"] >= 0
-    moderate = all(abs(numbers[name]) <= LARGEST_EFFECT for name in _EFFECTS)
-    if not (sensible and moderate and np.isfinite(list(numbers.values())).all()):
+    fits = {given: _numbers(fit) for given, fit in entry.get("fits", {}).items()}
+    free = _numbers(entry.get("free", {}))
+    for level in (numbers, free) if free else (numbers,):
+        sensible = min(*counts.values(), level["variance"], level["luck_weight"]) > 0
+        if not (sensible and np.isfinite([level[name] for name in LEVEL]).all()):
+            raise ValueError(f"the numbers of {entry['graph']} make no sense")
+    effects = [numbers[name] for name in _EFFECTS] + [x for fit in fits.values() for x in fit.values()]
+    moderate = all(abs(x) <= LARGEST_EFFECT for x in effects) and numbers["lucky_weight"] >= 0
+    finite = np.isfinite([*numbers.values(), *free.values()]).all()
+    whole = all(given in INPUTS and set(fit) <= set(VAGUE) for given, fit in fits.items())
+    alike = all("blind" in fit for fit in fits.values())
+    if not (moderate and finite and whole and alike):
         raise ValueError(f"the numbers of {entry['graph']} make no sense")
-    known = (*_WORDS, *_COUNTS, *NUMBERS, *OPTIONAL)
+    known = (*_WORDS, *_COUNTS, *NUMBERS, *OPTIONAL, *_TABLES)
     facts = {k: v for k, v in entry.items() if k not in known}
-    return Setting(**words, **counts, **numbers, facts=facts)  # type: ignore[arg-type]
+    return Setting(**words, **counts, **numbers, facts=facts, fits=fits, free=free)  # type: ignore[arg-type]
+
+
+def _numbers(table: dict[str, Any]) -> dict[str, float]:
+    return {str(name): float(value) for name, value in table.items()}
 
 
 def _rounded(value: Any) -> Any:
@@ -194,7 +217,7 @@ def learned() -> Prior:
 
     Examples
     --------
-    >>> learned().inverse_degree < 0  # nodes with few neighbours are over-confident
+    >>> learned().beliefs["plain"].middle["inverse_degree"] < 0  # lonely nodes are too sure
     True
     """
     return resolve(LEARNED)

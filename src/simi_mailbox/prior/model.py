@@ -6,6 +6,7 @@ same few numbers as the prior of all: no table of ours is learned on the graph i
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -13,104 +14,91 @@ import numpy as np
 
 from simi_mailbox._arrays import Floats
 from simi_mailbox.prior.baseline import Belief
+from simi_mailbox.prior.evidence import CLASSES, EXPONENTS
 
 SMALLEST_SPREAD = 0.005
 """Between groups: half a point, below which differences would matter to nobody."""
 LEAST_STRENGTH = 10.0
 """Pseudo-labels that always stand behind the prior, however much the groups seem to differ."""
-VAGUE = Belief(
-    log_degree=0.0,
-    log_degree_spread=0.3,
-    inverse_degree=0.0,
-    inverse_degree_spread=1.0,
-    blind=-1.2,
-    blind_spread=1.0,
-)
-"""What is believed of a graph while a corpus is being made, and where a corpus is too small."""
-NARROWEST = {"log_degree": 0.025, "inverse_degree": 0.1, "blind": 0.3}
+VAGUE = {
+    **dict.fromkeys((*EXPONENTS, *CLASSES), 2.0),
+    "log_degree": 0.3, "inverse_degree": 1.0, "sure": 1.0, "blind": 1.0,
+}  # fmt: skip
+"""Spreads believed in while a corpus is being made, and where a corpus is too small."""
+VAGUE_BLIND = -1.2
+NARROWEST = {
+    **dict.fromkeys((*EXPONENTS, *CLASSES), 0.1),
+    "log_degree": 0.025, "inverse_degree": 0.1, "sure": 0.03, "blind": 0.3,
+}  # fmt: skip
 """Spreads over graphs: a few of them cannot tell these to be smaller."""
+EITHER_SIGN = frozenset({"trained_near", "trained_far", "around"})
+"""Other graphs tell the size of these terms and not their sign: nought is the middle."""
+DEVIATION = 1.4826
+"""Times the median deviation: the standard deviation of a normal variable."""
 SMALLEST_BETWEEN = 1e-5
 SMALLEST_VARIANCE = 1e-3
 """Of one node\'s residual: a group of certain nodes is not known to infinite precision."""
 
-NUMBERS = (
-    "log_degree", "inverse_degree", "blind", "luck", "luck_weight", "between", "variance",
-)  # fmt: skip
-"""What a setting is reduced to."""
-OPTIONAL = ("lucky", "lucky_weight")
+PLAIN = ("log_degree", "inverse_degree", "blind")
+"""What is known of a setting at least: what older files hold."""
+LEVEL = ("luck", "luck_weight", "between", "variance")
+NUMBERS = (*PLAIN, *LEVEL)
+"""What a setting is reduced to at least."""
+OPTIONAL = ("lucky", "lucky_weight", "fresh_luck")
 """What settings of older files lack."""
 
 
-@dataclass(frozen=True)
-class Prior(Belief):
-    """What to expect of a graph on which nothing but a few labels is known.
-
-    Parameters
-    ----------
-    log_degree, log_degree_spread, inverse_degree, inverse_degree_spread : float
-        Means and standard deviations over graphs of the effects of the degree; see `Baseline`.
-    blind, blind_spread : float
-        The same of the blind share, as the logarithm of its ratio to the squared error rate.
-    luck : float
-        Right answers among the calibration nodes that were luck, because these nodes have also
-        chosen the GNN's checkpoint, relative to the error rate; see `level`.
-    pseudo_labels : float
-        How many labels the expectation is worth to a group of nodes on other graphs, on average;
-        see `strength`.
-    fewest_labels : int
-        The smallest number of labels that the luck was learned from; below, it is not
-        extrapolated.
-    origin : str
-        What the prior was learned from, in words.
-    lucky_labels : float
-        The calibration nodes have as few errors as if so many of them could not be wrong; see
-        `error_weight`. 0 if it was not learned.
+def inputs(hidden: bool, trained: bool) -> str:
+    """Name of the fits with and without a hidden layer and training labels.
 
     Examples
     --------
-    >>> prior = Prior(0.0, 0.1, -1.0, 0.5, -1.0, 0.5, luck=15, pseudo_labels=100)
-    >>> prior.level(np.array([0.5, 0.9]), error=0.1, labels=150)
-    array([-0.005, -0.009])
+    >>> inputs(True, True), inputs(False, False)
+    ('hidden trained', 'plain')
+    """
+    return " ".join(["hidden"] * hidden + ["trained"] * trained) or "plain"
+
+
+INPUTS = tuple(inputs(hidden, trained) for hidden in (False, True) for trained in (False, True))
+
+
+@dataclass(frozen=True)
+class Level:
+    """What is expected of confidence as a whole, and of groups, where classes are kept or move.
+
+    Attributes
+    ----------
+    luck : float
+        By how much calibration nodes, which have usually also chosen the GNN's checkpoint, make
+        everything look better than it is, in units of error rate × confidence / labels.
+    pseudo_labels : float
+        How many labels the expectation is worth to a group of nodes on other graphs.
+    fresh_luck : float
+        The same as ``luck`` for nodes that have chosen nothing: what a fit makes of its own labels.
+
+    Examples
+    --------
+    >>> level = Level(luck=40, pseudo_labels=200)
+    >>> round(level.drop(confidence=0.9, error=0.1, labels=360), 3)
+    0.01
+    >>> [round(level.strength(found, 1e-4, 0.12)) for found in (0.0, 0.0006, 0.0064)]
+    [4800, 200, 19]
     """
 
     luck: float
     pseudo_labels: float
-    fewest_labels: int = 1
-    origin: str = ""
-    lucky_labels: float = 0.0
+    fresh_luck: float = 0.0
 
     def __post_init__(self) -> None:
-        numbers = [v for v in asdict(self).values() if not isinstance(v, str)]
-        if not np.isfinite(numbers).all():
-            raise ValueError(f"a prior's numbers must be finite, got {self}")
-        spreads = self.log_degree_spread, self.inverse_degree_spread, self.blind_spread
-        if not min(*spreads, self.pseudo_labels) > 0:
-            raise ValueError(f"a prior's spreads must be positive, got {self}")
+        if not (np.isfinite([self.luck, self.fresh_luck]).all() and self.pseudo_labels > 0):
+            raise ValueError(f"the numbers of a prior must be finite, got {self}")
 
-    def level(self, confidence: Floats, error: float, labels: int) -> Floats:
-        """Expected accuracy − confidence, from the luck of ``labels`` calibration nodes.
+    def drop(self, confidence: float, error: float, labels: int, *, fresh: bool = False) -> float:
+        """By how much the mean confidence is too high after a fit on ``labels`` nodes.
 
         Luck decides about nodes that may go either way: twice the ``error`` rate, twice the luck.
         """
-        return np.asarray(-self.luck * error * confidence / max(labels, self.fewest_labels))
-
-    def error_weight(self, labels: int) -> float:
-        """How many errors elsewhere an error among ``labels`` calibration nodes stands for.
-
-        These nodes have also chosen the checkpoint, so that the GNN errs less on them than on
-        others: as if `lucky_labels` of them could not be wrong. Rules that count errors (prediction
-        sets, acceptance) give each this weight. A prior that has not learned it takes ``luck``,
-        which is about the confidence after calibration, and smaller.
-
-        Examples
-        --------
-        >>> prior = Prior(0.0, 0.1, -1.0, 0.5, -1.0, 0.5, luck=15, pseudo_labels=9, lucky_labels=30)
-        >>> prior.error_weight(150), prior.error_weight(3000), prior.error_weight(10)
-        (1.25, 1.0101010101010102, 2.0)
-        """
-        lucky = self.lucky_labels or self.luck
-        n = max(labels, self.fewest_labels, 2.0 * lucky, 1.0)
-        return n / (n - lucky)
+        return (self.fresh_luck if fresh else self.luck) * error * confidence / labels
 
     def strength(self, found: float, error: float, variance: float) -> float:
         """Pseudo-labels behind the expectation, by how much the groups differ on this graph.
@@ -119,17 +107,74 @@ class Prior(Belief):
         error (`between_groups`), ``variance`` is that of one node's residual. The
         corpus expects a variance between groups that is worth ``pseudo_labels``, as uncertain as
         it is large.
-
-        Examples
-        --------
-        >>> prior = Prior(0.0, 0.1, -1.0, 0.5, -1.0, 0.5, luck=0, pseudo_labels=200)
-        >>> [round(prior.strength(found, 1e-4, 0.12)) for found in (0.0, 0.0006, 0.0064)]
-        [4800, 200, 19]
         """
         typical = variance / self.pseudo_labels
         own, common = error**-2, typical**-2
         between = (found * own + typical * common) / (own + common)
         return max(variance / max(between, SMALLEST_SPREAD**2), LEAST_STRENGTH)
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What to expect of a graph on which nothing but a few labels is known.
+
+    Parameters
+    ----------
+    beliefs : dict of Belief
+        Middles and spreads over graphs of the terms of a `Baseline`, by what it is made from: see
+        `INPUTS`.
+    kept, free : Level
+        Where classes are kept, and where all classes move.
+    fewest_labels : int
+        The smallest number of labels that the luck was learned from; below, it is not
+        extrapolated.
+    origin : str
+        What the prior was learned from, in words.
+    lucky_labels : float
+        The calibration nodes have as few errors as if so many of them could not be wrong; see
+        `error_weight`. 0 if it was not learned.
+    """
+
+    beliefs: Mapping[str, Belief]
+    kept: Level
+    free: Level
+    fewest_labels: int = 1
+    origin: str = ""
+    lucky_labels: float = 0.0
+
+    def __post_init__(self) -> None:
+        for belief in self.beliefs.values():
+            middles, spreads = (list(part.values()) for part in (belief.middle, belief.spread))
+            if not (np.isfinite(middles).all() and np.isfinite(spreads).all()):
+                raise ValueError(f"a prior's numbers must be finite, got {belief}")
+            if not min(spreads) > 0:
+                raise ValueError(f"a prior's spreads must be positive, got {belief}")
+
+    def belief(self, *, hidden: bool, trained: bool) -> Belief:
+        """What is believed of a baseline that is made with these inputs."""
+        return self.beliefs[inputs(hidden, trained)]
+
+    def level(self, *, keep_classes: bool) -> Level:
+        """What is expected of confidence in a mode."""
+        return self.kept if keep_classes else self.free
+
+    def error_weight(self, labels: int) -> float:
+        """How many errors elsewhere an error among ``labels`` calibration nodes stands for.
+
+        These nodes have also chosen the checkpoint, so that the GNN errs less on them than on
+        others: as if `lucky_labels` of them could not be wrong. Rules that count errors (prediction
+        sets, acceptance) give each this weight. A prior that has not learned it takes the luck of
+        `kept`, which is about the confidence after calibration.
+
+        Examples
+        --------
+        >>> prior = Prior({}, Level(15, 9), Level(15, 9), lucky_labels=30)
+        >>> prior.error_weight(150), prior.error_weight(3000), prior.error_weight(10)
+        (1.25, 1.0101010101010102, 2.0)
+        """
+        lucky = self.lucky_labels or self.kept.luck
+        n = max(labels, self.fewest_labels, 2.0 * lucky, 1.0)
+        return n / (n - lucky)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and words, for files."""
@@ -147,10 +192,11 @@ class Setting:
     labels : int
         Number of calibration nodes.
     log_degree, inverse_degree, blind : float
-        Of the baseline that fits the nodes that were neither trained nor calibrated on.
+        Of the baseline, made of these terms or more, that fits the nodes that were neither trained
+        nor calibrated on.
     luck : float
-        Weighted mean over these nodes of the residual × e c / n, after the baseline that the n
-        calibration nodes gave, with their error rate e; ``luck_weight`` is that of (e c / n)².
+        Mean over these nodes of the residual, × e c / n, after the baseline that the n calibration
+        nodes gave, with their error rate e and the mean confidence c; ``luck_weight`` is (e c / n)².
     between : float
         Variance between groups of nodes after that baseline, ``variance`` that of one node.
     facts : dict
@@ -159,6 +205,13 @@ class Setting:
         (e' − e) / (1 − e'), with the error rates e of the calibration nodes and e' of these nodes;
         ``lucky_weight`` is e' / (n (1 − e')). Their ratio is the number of calibration nodes that
         could not be wrong; the weight is its precision.
+    fresh_luck : float
+        As ``luck``, after a baseline that as many fresh nodes gave.
+    fits : dict
+        All terms of the baselines that fit these nodes, by `INPUTS`; those that a run has no
+        input for are missing, and older files have none.
+    free : dict
+        ``luck``, ``luck_weight``, ``between``, ``variance``, ``fresh_luck`` where all classes move.
 
     Examples
     --------
@@ -181,6 +234,14 @@ class Setting:
     facts: dict[str, Any] = field(default_factory=dict)
     lucky: float = 0.0
     lucky_weight: float = 0.0
+    fresh_luck: float = 0.0
+    fits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    free: Mapping[str, float] = field(default_factory=dict)
+
+    def level(self, *, keep_classes: bool) -> Mapping[str, float]:
+        """Luck and groups in a mode; older files know of one."""
+        kept = {name: float(getattr(self, name)) for name in (*LEVEL, "fresh_luck")}
+        return kept if keep_classes or not self.free else self.free
 
 
 @dataclass(frozen=True)
@@ -221,40 +282,57 @@ class Corpus:
         return Corpus(kept, self.command)
 
     def prior(self) -> Prior:
-        """Means and spreads over all settings alike.
+        """Medians and median deviations over all settings alike, each number by itself.
 
-        Of luck it is the median, weighted by how much a setting can tell about it: on a graph
-        with many labels other causes of a wrong level are larger, and must not decide.
+        A graph unlike all others must neither move what is expected of the rest nor make it vague.
+        Luck is weighted by how much a setting can tell about it: on a graph with many labels other
+        causes of a wrong level are larger, and must not decide.
         """
-        found: dict[str, float] = {}
-        for name, narrowest in NARROWEST.items():
-            values = [getattr(setting, name) for setting in self.settings]
-            found[name] = float(np.mean(values))
-            spread = max(float(np.std(values)), narrowest)
-            if len(self.families) == 1:  # one family says nothing about how others differ
-                spread = getattr(VAGUE, f"{name}_spread")
-            found[f"{name}_spread"] = spread
-        luck = weighted_median(
-            np.array([-s.luck / s.luck_weight for s in self.settings]),
-            np.array([s.luck_weight for s in self.settings]),
-        )
         told = [s for s in self.settings if s.lucky_weight > 0]
         lucky = weighted_median(
             np.array([s.lucky / s.lucky_weight for s in told] or [0.0]),
             np.array([s.lucky_weight for s in told] or [1.0]),
         )
-        worth = [s.variance / max(s.between, SMALLEST_BETWEEN) for s in self.settings]
         graphs = sorted({s.graph for s in self.settings})
         backbones = sorted({s.backbone for s in self.settings})
         runs = sum(s.runs for s in self.settings)
         return Prior(
-            **found,
-            luck=max(luck, 0.0),
-            pseudo_labels=float(np.mean(worth)),
+            beliefs={given: self._belief(given) for given in INPUTS},
+            kept=_level([s.level(keep_classes=True) for s in self.settings]),
+            free=_level([s.level(keep_classes=False) for s in self.settings]),
             fewest_labels=min(s.labels for s in self.settings),
             origin=f"{', '.join(graphs)} with {', '.join(backbones)}, {runs} runs",
             lucky_labels=max(lucky, 0.0),
         )
+
+    def _belief(self, given: str) -> Belief:
+        """Of baselines with these inputs; of what all settings know, if none had the inputs."""
+        fits: list[Mapping[str, float]] = [s.fits[given] for s in self.settings if given in s.fits]
+        if not fits:
+            fits = [{name: getattr(s, name) for name in PLAIN} for s in self.settings]
+        alone = len(self.families) == 1  # one family says nothing about how others differ
+        middle, spread = {}, {}
+        for name in fits[0]:
+            values = np.array([fit[name] for fit in fits])
+            centre = 0.0 if name in EITHER_SIGN else float(np.median(values))
+            found = DEVIATION * float(np.median(np.abs(values - centre)))
+            if name == "blind":
+                centre, found = float(values.mean()), float(values.std())
+            middle[name] = centre
+            spread[name] = VAGUE[name] if alone else max(found, NARROWEST[name])
+        return Belief(middle, spread)
+
+
+def _level(settings: Sequence[Mapping[str, float]]) -> Level:
+    weight = np.array([s["luck_weight"] for s in settings])
+
+    def luck(name: str) -> float:
+        # Of how much a setting can tell of its luck, the error is as 1 / √weight.
+        values = np.array([-s[name] for s in settings]) / weight
+        return max(weighted_median(values, np.sqrt(weight)), 0.0)
+
+    worth = [s["variance"] / max(s["between"], SMALLEST_BETWEEN) for s in settings]
+    return Level(luck("luck"), float(np.median(worth)), luck("fresh_luck"))
 
 
 def weighted_median(values: Floats, weights: Floats) -> float:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simi_mailbox.experiments.prior.learning import residuals_of
+from simi_mailbox.experiments.prior.learning import residuals_of, vague
+from simi_mailbox.experiments.prior.looks import look_at
 from simi_mailbox.experiments.prior.picture import ResidualSums, draw
 from tests.experiments.prior.conftest import past_run
 
 
 def test_the_picture_shows_sums_over_runs():
-    looked = residuals_of(past_run(0, blind=0.15))
+    look, belief = look_at(past_run(0, blind=0.15)), vague(("log_degree", "inverse_degree"))
+    looked = residuals_of(look, lambda _: belief, keep_classes=True)
     one, two = ResidualSums.of("a", [looked]), ResidualSums.of("a", [looked, looked])
     seen = (looked.plain_confidence >= 0.2).sum()
-    for name in ("plain", "mailbox", "degree"):
+    for name in ("plain", "overlap", "degree"):
         np.testing.assert_allclose(getattr(two, name), 2 * getattr(one, name))
         assert getattr(one, name)[1].sum() == seen
     total = looked.plain_residual[looked.plain_confidence >= 0.97].sum()

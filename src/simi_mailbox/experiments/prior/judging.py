@@ -27,8 +27,8 @@ from simi_mailbox.experiments.unit import Unit
 from simi_mailbox.models.bank import LogitBank, RunKey
 from simi_mailbox.prior import corpus, leave_out, read
 
-BASELINE, LEARNED = "temperature", "learned prior"
-METHODS = (BASELINE, "ets", "plain shrinkage", LEARNED)
+BASELINE, LEARNED, FREE = "temperature", "learned prior", "classes free"
+METHODS = (BASELINE, "ets", "plain shrinkage", LEARNED, FREE)
 # Metric of a row, its unit in the table, digits.
 METRICS = {
     "ece": ("percent", 2),
@@ -84,8 +84,7 @@ class JudgedUnit(CalibrationUnit):
         baseline = getattr(calibrator, "baseline_", None)
         if baseline is None or calibrator.prior is None:
             return {}
-        fitted = {name: baseline[name] for name in baseline if not name.startswith("mean_")}
-        fitted["prior_strength"] = calibrator.prior_strength_
+        fitted = {**baseline, "prior_strength": calibrator.prior_strength_}
         return {"fitted": {name: float(f"{value:.4g}") for name, value in fitted.items()}}
 
 
@@ -97,7 +96,7 @@ def judged_methods(prior: str, others: Sequence[str] = ()) -> tuple[Method, ...]
     Examples
     --------
     >>> [str(method) for method in judged_methods("learned", ["gats"])]
-    ['temperature', 'ensemble-temperature', 'simi-mailbox', 'simi-mailbox', 'gats']
+    ['temperature', 'ensemble-temperature', 'simi-mailbox', 'simi-mailbox', 'simi-mailbox-free', 'gats']
     """
     for name in others:
         more = calibrators.get(name).needs - {"graph"}
@@ -112,6 +111,7 @@ def judged_methods(prior: str, others: Sequence[str] = ()) -> tuple[Method, ...]
         Method.as_shipped("ensemble-temperature"),
         Method.as_shipped("simi-mailbox", prior=None),
         Method.as_shipped("simi-mailbox", prior=prior),
+        Method.as_shipped("simi-mailbox-free", prior=prior),
     )
     known = {method.name for method in always}
     return (*always, *(Method.as_shipped(name) for name in others if name not in known))
@@ -173,6 +173,7 @@ def _source(run: PastRun) -> Any:
     test = np.flatnonzero(unseen(run))
     return SimpleNamespace(
         logits=run.logits,
+        hidden=run.hidden,
         seconds=0.0,
         dataset=SimpleNamespace(y=run.y, graph=run.graph),
         split=SimpleNamespace(train=run.train, val=run.calibration, test=test),
@@ -183,6 +184,7 @@ def _content(source: Any) -> str:
     split = source.split
     parts = [source.logits, source.dataset.y, source.dataset.graph.indptr, split.val]
     parts += [source.dataset.graph.indices, [] if split.train is None else split.train]
+    parts += [] if source.hidden is None else [source.hidden.to_dense()]
     return row_key({"parts": [digest(part) for part in parts]})
 
 
@@ -229,7 +231,7 @@ def _label(row: Mapping[str, Any]) -> str:
     method = str(row["method"])
     if method == "simi-mailbox":
         return METHODS[2] if row["settings"]["prior"] is None else LEARNED
-    return {"ensemble-temperature": "ets"}.get(method, method)
+    return {"ensemble-temperature": "ets", "simi-mailbox-free": FREE}.get(method, method)
 
 
 def table(store: ResultStore, keys: Iterable[str] | None = None, main: Sequence[str] = MAIN) -> str:

@@ -3,41 +3,60 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.data.catalogue import find
-from simi_mailbox.experiments.prior.past_runs import PastRun, checked, unseen
+from simi_mailbox.experiments.prior.looks import Look, look_at, refreshed
+from simi_mailbox.experiments.prior.past_runs import PastRun
+from simi_mailbox.files import cache_folder
 from simi_mailbox.grouping import find_groups
-from simi_mailbox.inputs import CalibrationData, Labelled
-from simi_mailbox.mailbox import mailbox
 from simi_mailbox.models.bank import BankedRun, LogitBank, RunKey
-from simi_mailbox.prior.baseline import Baseline, degree_terms, error_rate, fit_baseline
+from simi_mailbox.prior.baseline import Baseline, Belief, blend, fit_baseline, nearest_exponents
+from simi_mailbox.prior.evidence import EXPONENTS
 from simi_mailbox.prior.families import family_of
-from simi_mailbox.prior.model import NUMBERS, OPTIONAL, VAGUE, Setting, between_groups
-from simi_mailbox.softmax import confidence
-from simi_mailbox.temperature import global_temperature
+from simi_mailbox.prior.model import (
+    LEVEL,
+    PLAIN,
+    VAGUE,
+    VAGUE_BLIND,
+    Corpus,
+    Setting,
+    between_groups,
+)
 
 GROUPS = 20
 """As many as `SimiMailbox` makes by default."""
-VARIANCE_FLOOR = 0.005
-"""Added to c(1 − c) where nodes are weighted by their precision: none counts for a thousand."""
 FEWEST_RUNS = 3
 FEWEST_NODES = 1000
 """Smaller graphs leave so few nodes to look at that they would add noise like a large one's."""
+ENOUGH = 4000
+"""Nodes that the coefficients of a graph are fitted on: more do not tell them better."""
 PROTOCOLS = ("folds", "official")
+KEPT = "looks-1"
+"""Folder of the user's cache for what was looked at; its number changes with what a look holds."""
+
+Name = tuple[str, str, str]
+"""Graph, family and backbone."""
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What was looked at in a run, with its own calibration nodes and with fresh ones."""
+
+    own: Look
+    fresh: Look
 
 
 @dataclass(frozen=True, eq=False)
 class Residuals:
-    """What went wrong on the nodes of a past run that were neither trained nor calibrated on.
+    """What is wrong on the nodes of a past run that were neither trained nor calibrated on.
 
     Attributes
     ----------
@@ -49,17 +68,9 @@ class Residuals:
     plain_confidence, plain_residual : arrays
         The same after temperature scaling.
     similarity, degree : arrays
-        Mailbox and number of neighbours.
-    labels : int
-        Number of calibration nodes.
-    error : float
-        Their error rate, as expected after temperature scaling.
-    own : Baseline
-        The one that fits these nodes themselves.
-    blind : float
-        Its blind share, as `Belief` counts it.
-    wrong : float
-        Share of the calibration nodes that are predicted wrongly.
+        Overlap with the neighbours, and their number.
+    labels, error
+        See `Look`.
     """
 
     confidence: Floats
@@ -71,24 +82,11 @@ class Residuals:
     degree: Ints
     labels: int
     error: float
-    own: Baseline
-    blind: float
-    wrong: float
-
-    def lucky(self) -> tuple[float, float]:
-        """(e' − e) / (1 − e') and e' / (n (1 − e')) of the error rates; see `Setting`."""
-        # As if one right and one wrong node had been added: no graph is without errors.
-        errors = float((self.plain_residual + self.plain_confidence < 0.5).sum())
-        elsewhere = (errors + 1.0) / (len(self.residual) + 2.0)
-        weight = 1.0 / (1.0 - elsewhere)
-        return weight * (elsewhere - self.wrong), weight * elsewhere / self.labels
 
     def luck(self) -> tuple[float, float]:
-        """Weighted means of residual × e c / n and of (e c / n)²; a sure node weighs more."""
-        term = self.error * self.confidence / self.labels
-        weight = 1.0 / (self.confidence * (1.0 - self.confidence) + VARIANCE_FLOOR)
-        weight /= weight.sum()
-        return float(weight @ (term * self.residual)), float(weight @ term**2)
+        """Mean residual × e c / n, and (e c / n)², of the mean confidence c."""
+        term = self.error * float(self.confidence.mean()) / self.labels
+        return float(self.residual.mean()) * term, term**2
 
     def between(self) -> tuple[float, float]:
         """Variance between groups, and of one node's residual."""
@@ -101,58 +99,84 @@ class Residuals:
         return between_groups(total, spread, count)[0], float(variance.mean())
 
 
-def residuals_of(run: PastRun) -> Residuals:
-    """What one run teaches.
+def vague(terms: Iterable[str]) -> Belief:
+    """What is believed while a corpus is being made."""
+    names = (*terms, "blind")
+    return Belief(
+        {name: VAGUE_BLIND if name == "blind" else 0.0 for name in names},
+        {name: VAGUE[name] for name in names},
+    )
+
+
+def coefficients(look: Look, inputs: str) -> dict[str, float]:
+    """The baseline that fits the nodes whose labels nobody had: its terms, and its blind share.
 
     Examples
     --------
     >>> from simi_mailbox.data.synthetic import calibration_problem
     >>> p = calibration_problem(500, 3, seed=0)
-    >>> len(residuals_of(PastRun("a", "gcn", p.logits, p.y, p.graph, range(100))).residual)
-    400
+    >>> look = look_at(PastRun("a", "gcn", p.logits, p.y, p.graph, range(100)))
+    >>> sorted(coefficients(look, "plain"))[:3]
+    ['around', 'blind', 'far']
     """
-    run = checked(run)
-    y, z = run.y, run.logits
-    index = torch.from_numpy(run.calibration)
-    labelled = Labelled(index, torch.from_numpy(y)[index])
-    data = CalibrationData(z, run.graph, calibration=labelled)
-    judged = unseen(run)
-    graph = data.neighbourhoods
-    temperature = global_temperature(data.calibration_logits, labelled.y)[0]
-    terms = degree_terms(graph)
-    means = terms.mean(dim=0)
-    centred = terms - means
+    rows = slice(look.labels, look.labels + ENOUGH)
+    gaps, terms, classes = look.evidence(inputs, rows)
+    belief = vague((*EXPONENTS, *classes))
+    y = torch.from_numpy(look.y[rows])
+    found, blind = fit_baseline(gaps, terms, classes, y, 1.0, belief, freedom=None)
+    return {**found.terms, "blind": blind}
 
-    def fitted(index: Tensor, labels: Tensor) -> tuple[Baseline, float]:
-        return fit_baseline(z[index], labels, centred[index], temperature, VAGUE)
 
-    theirs, _ = fitted(labelled.index, labelled.y)
-    others = torch.from_numpy(np.flatnonzero(judged))
-    own, blind = fitted(others, torch.from_numpy(y[judged].astype(np.int64)))
-    mean_log, mean_inverse = means.tolist()
-    baseline = replace(theirs, mean_log_degree=mean_log, mean_inverse_degree=mean_inverse)
-    c = baseline.confidence(z, graph).numpy()
-    plain = confidence(z, temperature).numpy()
-    right = z.argmax(dim=1).numpy() == y
-    points = np.stack([c, mailbox(z, graph).double().numpy()], axis=1)
-    group = find_groups(points, min(GROUPS, len(y))).assign(points)
+def residuals_of(look: Look, belief: Callable[[str], Belief], *, keep_classes: bool) -> Residuals:
+    """What the baseline of the calibration nodes leaves wrong elsewhere.
+
+    ``belief`` is what other graphs say of baselines with some inputs.
+    """
+    inputs = look.inputs[-1]
+    mine, others = slice(0, look.labels), slice(look.labels, None)
+    believed = belief(inputs)
+    gaps, terms, classes = look.evidence(inputs, mine)
+    y = torch.from_numpy(look.y)
+    baseline, _ = fit_baseline(gaps, terms, classes, y[mine], 1.0, believed)
+    gaps, terms, classes = look.evidence(inputs, others)
+    plain = gaps.double().softmax(dim=1).amax(dim=1).numpy()
+    sure, chosen = _confidence(baseline, gaps, terms, classes, keep_classes=keep_classes)
+    right = chosen == look.y[others]
+    points = np.stack([sure, look.similarity[others]], axis=1)
+    group = find_groups(points, min(GROUPS, len(sure))).assign(points)
     return Residuals(
-        confidence=c[judged],
-        residual=(right - c)[judged],
-        group=group[judged],
-        plain_confidence=plain[judged],
-        plain_residual=(right - plain)[judged],
-        similarity=points[judged, 1],
-        degree=graph.degree.numpy()[judged],
-        labels=len(labelled),
-        error=error_rate(torch.from_numpy(plain[labelled.index.numpy()])),
-        own=own,
-        blind=blind,
-        wrong=float((~right[run.calibration]).mean()),
+        confidence=sure,
+        residual=right - sure,
+        group=group,
+        plain_confidence=plain,
+        plain_residual=(gaps.argmax(dim=1).numpy() == look.y[others]) - plain,
+        similarity=look.similarity[others],
+        degree=look.degree[others],
+        labels=look.labels,
+        error=look.error,
     )
 
 
-def gather(runs: Iterable[PastRun], facts: dict[str, Any] | None = None) -> Iterator[Setting]:
+def _confidence(
+    baseline: Baseline, gaps: Any, terms: Any, classes: Any, *, keep_classes: bool
+) -> tuple[Floats, Ints]:
+    """Confidence and predicted class of nodes after a baseline."""
+    exponents = baseline.exponents(terms, 1.0)
+    used = {name: classes[name] for name in baseline.classes}
+    scores = baseline.scores(exponents, gaps, used)
+    if keep_classes:
+        scores = gaps * nearest_exponents(gaps, exponents, scores).exp()[:, None]
+    probs = blend(scores.double().softmax(dim=1), baseline.blind, gaps.shape[1])
+    best = probs.max(dim=1)
+    return best.values.numpy(), (gaps if keep_classes else probs).argmax(dim=1).numpy()
+
+
+def learn(run: PastRun) -> Learned:
+    """Look at a run with its own calibration nodes, and with fresh ones."""
+    return Learned(look_at(run), look_at(refreshed(run)))
+
+
+def gather(runs: Iterable[PastRun], facts: dict[str, Any] | None = None) -> list[Setting]:
     """Settings of a corpus: runs of the same graph and backbone are averaged.
 
     Examples
@@ -163,31 +187,126 @@ def gather(runs: Iterable[PastRun], facts: dict[str, Any] | None = None) -> Iter
     >>> [(s.graph, s.runs) for s in gather([run, run])]
     [('a', 2)]
     """
-    found: dict[tuple[str, str, str], list[tuple[float, ...]]] = defaultdict(list)
+    found: dict[Name, list[Learned]] = defaultdict(list)
     for run in runs:
-        seen = residuals_of(run)
-        key = (run.graph_name, run.family or run.graph_name, run.backbone)
-        effects = seen.own.log_degree, seen.own.inverse_degree, seen.blind
-        learned = *effects, *seen.luck(), *seen.between(), *seen.lucky()
-        found[key].append((seen.labels, *learned))
-    for key, parts in found.items():
-        labels = int(min(part[0] for part in parts))
-        numbers = dict(zip((*NUMBERS, *OPTIONAL), np.mean(parts, axis=0)[1:].tolist(), strict=True))
-        yield Setting(*key, len(parts), labels, **numbers, facts=facts or {})
+        found[run.graph_name, run.family or run.graph_name, run.backbone].append(learn(run))
+    return settings_of(found, dict.fromkeys(found, facts or {}))
+
+
+def settings_of(
+    found: dict[Name, list[Learned]], facts: dict[Name, dict[str, Any]]
+) -> list[Setting]:
+    """Settings from what was looked at, in two rounds.
+
+    First the coefficients that fit each graph. Then what is left wrong by a baseline that believes
+    in those of *other families*: its luck, and the variance between its groups.
+    """
+    fits = {
+        name: {
+            inputs: _means([coefficients(run.own, inputs) for run in runs])
+            for inputs in runs[0].own.inputs
+        }
+        for name, runs in found.items()
+    }
+    first = {name: _first(name, runs, fits[name]) for name, runs in found.items()}
+    made = []
+    for name, runs in found.items():
+        others = [setting for key, setting in first.items() if key[1] != name[1]]
+        kept, free = (_level(runs, others, keep_classes=keep) for keep in (True, False))
+        lucky = _means([_lucky(run.own) for run in runs])
+        labels = min(run.own.labels for run in runs)
+        plain = {key: fits[name]["plain"][key] for key in PLAIN}
+        made.append(
+            Setting(
+                *name, len(runs), labels, **plain, **kept, **lucky,
+                facts=facts[name], fits=fits[name], free=free,
+            )  # fmt: skip
+        )
+    return made
+
+
+def _first(name: Name, runs: Sequence[Learned], fits: dict[str, dict[str, float]]) -> Setting:
+    """A setting of which nothing but its coefficients is known."""
+    plain = {key: fits["plain"][key] for key in PLAIN}
+    unknown = {key: 1.0 for key in LEVEL}
+    return Setting(*name, len(runs), runs[0].own.labels, **plain, **unknown, fits=fits)
+
+
+def _level(
+    runs: Sequence[Learned], others: Sequence[Setting], *, keep_classes: bool
+) -> dict[str, float]:
+    beliefs = Corpus(tuple(others)).prior().beliefs if others else {}
+
+    def belief(inputs: str) -> Belief:
+        if inputs in beliefs:
+            return beliefs[inputs]
+        return vague((*EXPONENTS, *runs[0].own.terms_of(inputs)))
+
+    found = []
+    for run in runs:
+        own, fresh = (residuals_of(x, belief, keep_classes=keep_classes) for x in (run.own, run.fresh))
+        luck, weight = own.luck()
+        between, variance = own.between()
+        again, its_weight = fresh.luck()
+        numbers = luck, weight, between, variance, again * weight / its_weight
+        found.append(dict(zip((*LEVEL, "fresh_luck"), numbers, strict=True)))
+    return _means(found)
+
+
+def _lucky(look: Look) -> dict[str, float]:
+    """(e' − e) / (1 − e') and e' / (n (1 − e')) of the error rates; see `Setting`."""
+    weight = 1.0 / (1.0 - look.elsewhere)
+    right = weight * (look.elsewhere - look.wrong)
+    return {"lucky": right, "lucky_weight": weight * look.elsewhere / look.labels}
+
+
+def _means(tables: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: float(np.mean([table[name] for table in tables])) for name in tables[0]}
+
+
+# --- the logit bank -----------------------------------------------------------------------------
 
 
 def banked_settings(
-    bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str]
-) -> Iterator[Setting]:
-    """Settings of all graphs and backbones of which the bank holds runs; none is trained."""
+    bank: LogitBank,
+    graphs: Sequence[str],
+    backbones: Sequence[str],
+    tell: Callable[[str], None] = lambda line: None,
+) -> list[Setting]:
+    """Settings of all graphs and backbones of which the bank holds runs; none is trained.
+
+    What was looked at is kept in the user's cache: who learns again looks at new runs only.
+    """
+    found: dict[Name, list[Learned]] = {}
+    facts = {}
     for keys in banked_keys(bank, graphs, backbones, FEWEST_NODES):
-        runs = past_runs(bank, keys)
-        facts = {
-            "protocol": keys[0].protocol,
-            "nodes": len(runs[0].y),
-            "training": bank.path(keys[0]).stem.rsplit("-", 1)[1],
+        first = keys[0]
+        name = find(first.dataset).name, family_of(first.dataset), first.backbone
+        found[name] = [one for key in keys if (one := banked_look(bank, key)) is not None]
+        facts[name] = {
+            "protocol": first.protocol,
+            "nodes": find(first.dataset).nodes,
+            "training": bank.path(first).stem.rsplit("-", 1)[1],
         }
-        yield from gather(runs, facts)
+        tell(f"{name[0]} {name[2]}: {len(found[name])} runs")
+    return settings_of(found, facts)
+
+
+def banked_look(bank: LogitBank, key: RunKey) -> Learned | None:
+    """What was looked at in a banked run, now or before; None if the bank has no such run."""
+    source = bank.path(key)
+    folder = cache_folder(KEPT) / source.relative_to(bank.root).with_suffix("")
+    paths = [folder / f"{part}.npz" for part in ("own", "fresh")]
+    made = source.stat().st_mtime if source.is_file() else np.inf
+    if all(path.is_file() and path.stat().st_mtime > made for path in paths):
+        return Learned(*(Look.load(path) for path in paths))
+    banked = bank.find(key)
+    if banked is None:
+        return None
+    found = learn(past_run(banked))
+    for path, look in zip(paths, (found.own, found.fresh), strict=True):
+        look.save(path)
+    return found
 
 
 def banked_keys(
@@ -210,11 +329,6 @@ def banked_keys(
                 break
 
 
-def past_runs(bank: LogitBank, keys: Sequence[RunKey]) -> list[PastRun]:
-    """Banked runs as past runs."""
-    return [past_run(run) for key in keys if (run := bank.find(key)) is not None]
-
-
 def past_run(banked: BankedRun) -> PastRun:
     """A banked run as a past run."""
     dataset, split = banked.dataset, banked.split
@@ -230,4 +344,5 @@ def past_run(banked: BankedRun) -> PastRun:
         calibration=split.val,
         train=split.train,
         split=banked.key.split,
+        hidden=banked.hidden,
     )

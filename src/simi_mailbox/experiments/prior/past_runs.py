@@ -16,7 +16,7 @@ from simi_mailbox.graph import Graph
 from simi_mailbox.inputs import read_index, read_labels, read_nodes
 
 NEEDED = ("logits", "labels", "edges", "calibration")
-OPTIONAL = ("train", "split", "directed", "graph", "backbone", "family")
+OPTIONAL = ("train", "hidden", "split", "directed", "graph", "backbone", "family")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +41,8 @@ class PastRun:
         Graphs of one origin leave a corpus together; by default the graph's own name.
     split : int
         Runs of one split share their test nodes, so that they are one observation, not several.
+    hidden : array [n, d], optional
+        What enters the GNN's last layer.
     """
 
     graph_name: str
@@ -52,6 +54,7 @@ class PastRun:
     train: Any = None
     family: str = ""
     split: int = 0
+    hidden: Any = None
 
 
 def checked(run: PastRun) -> PastRun:
@@ -65,7 +68,8 @@ def checked(run: PastRun) -> PastRun:
     ...
     ValueError: node 2 of y has label 5, but the classes are 0..1
     """
-    nodes = read_nodes(frozenset({"graph"}), "a past run", run.logits, run.graph)
+    needed = frozenset({"graph"})
+    nodes = read_nodes(needed, "a past run", run.logits, run.graph, hidden=run.hidden)
     n, k = nodes.num_nodes, nodes.num_classes
     y = np.asarray(run.y)
     if y.shape != (n,):
@@ -95,6 +99,7 @@ def checked(run: PastRun) -> PastRun:
         calibration=calibration,
         train=train,
         split=int(run.split),
+        hidden=nodes.hidden,
     )
 
 
@@ -145,6 +150,8 @@ def write_run(run: PastRun, path: str | os.PathLike[str]) -> None:
     }
     if run.train is not None:
         arrays["train"] = run.train
+    if run.hidden is not None:
+        arrays["hidden"] = run.hidden.to_dense().numpy()
     with whole_file(path) as unfinished, unfinished.open("wb") as stream:
         np.savez_compressed(stream, **arrays)
 
@@ -153,7 +160,7 @@ def read_run(path: str | os.PathLike[str]) -> PastRun:
     """Read a past run from an npz file.
 
     It holds ``logits``, ``y``, ``edge_index`` and ``calibration`` (or what else `bundles.NAMES`
-    calls them), and may hold ``train``, ``split``, ``directed`` (else edges go both ways), and the
+    calls them), and may hold ``train``, ``hidden``, ``split``, ``directed`` (else edges go both ways), and the
     words ``graph``, ``backbone`` and ``family``; the graph's name is by default the file's.
     """
     arrays = read_bundle(path, NEEDED, OPTIONAL)
@@ -177,6 +184,7 @@ def _run(arrays: Arrays, name: str) -> PastRun:
         graph=Graph.from_edges(edges, n, directed=True) if directed else edges,
         calibration=arrays["calibration"],
         train=arrays.get("train"),
+        hidden=arrays.get("hidden"),
         split=_whole(arrays.get("split", np.array(0))),
     )
 

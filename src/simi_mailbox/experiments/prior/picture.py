@@ -15,15 +15,16 @@ from simi_mailbox.experiments.prior.learning import (
     FEWEST_NODES,
     Residuals,
     banked_keys,
-    past_runs,
+    banked_look,
     residuals_of,
 )
 from simi_mailbox.models.bank import LogitBank
+from simi_mailbox.prior import leave_out, resolve
 
 CONFIDENCE_EDGES = np.array([0.2, 0.35, 0.5, 0.65, 0.75, 0.85, 0.92, 0.97, 1.0])
 DEGREE_EDGES = np.array([0, 1, 2, 4, 8, 16, 64, np.inf])
 """Each cell holds the degrees up to its right edge."""
-MAILBOX_CELLS = 6
+OVERLAP_CELLS = 6
 FEWEST = 100
 
 
@@ -32,19 +33,19 @@ class ResidualSums:
     """Residuals of one setting, all runs together: sums and counts [2, …] of bins.
 
     ``plain`` and ``baseline`` are along confidence, after temperature scaling and after the
-    baseline; ``mailbox`` and ``degree`` are over confidence and these, after temperature scaling.
+    baseline; ``overlap`` and ``degree`` are over confidence and these, after temperature scaling.
     """
 
     name: str
     plain: Floats
     baseline: Floats
-    mailbox: Floats
+    overlap: Floats
     degree: Floats
 
     @classmethod
     def of(cls, name: str, runs: Sequence[Residuals]) -> ResidualSums:
         """Sum up runs."""
-        ranks = np.linspace(0, 1, MAILBOX_CELLS + 1)
+        ranks = np.linspace(0, 1, OVERLAP_CELLS + 1)
         parts: list[list[Floats]] = []
         for run in runs:
             c, r = run.plain_confidence, run.plain_residual
@@ -64,9 +65,11 @@ class ResidualSums:
 def banked_sums(
     bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str]
 ) -> Iterator[ResidualSums]:
-    """Of the settings that a prior is learned from."""
+    """Of the settings that a prior is learned from, each by the prior without its family."""
     for keys in banked_keys(bank, graphs, backbones, FEWEST_NODES):
-        looked_at = [residuals_of(run) for run in past_runs(bank, keys)]
+        beliefs = resolve(leave_out(keys[0].dataset)).beliefs
+        looks = [one.own for key in keys if (one := banked_look(bank, key)) is not None]
+        looked_at = [residuals_of(x, beliefs.__getitem__, keep_classes=True) for x in looks]
         yield ResidualSums.of(f"{keys[0].dataset} {keys[0].backbone}", looked_at)
 
 
@@ -106,9 +109,9 @@ def draw(settings: Iterable[ResidualSums]) -> Any:
     spans = [(int(low) + 1, int(high)) for low, high in pairwise(DEGREE_EDGES[1:-1])]
     degrees = [f"{low}" if low == high else f"{low}–{high}" for low, high in spans]
     degrees = ["0–1", *degrees, f"> {DEGREE_EDGES[-2]:g}"]
-    shares = [f"{100 * k // MAILBOX_CELLS}–{100 * (k + 1) // MAILBOX_CELLS}" for k in range(6)]
+    shares = [f"{100 * k // OVERLAP_CELLS}–{100 * (k + 1) // OVERLAP_CELLS}" for k in range(6)]
     panels = (
-        (middle, "mailbox", "mailbox percentile", shares),
+        (middle, "overlap", "overlap percentile", shares),
         (right, "degree", "degree", degrees),
     )
     for axes, name, label, words in panels:

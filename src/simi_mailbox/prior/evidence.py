@@ -1,0 +1,351 @@
+"""What speaks for every class of a node, besides its logits: labels nearby, neighbours, frequencies.
+
+Three kinds of functions and no other: maps over nodes, sums over the neighbours of an [n, k]
+matrix (`Neighbours`), and small reductions over nodes (`Frame.of`). Whoever can sum over neighbours
+on blocks can make all of the evidence on blocks. Everything is made of p = softmax(z / T), so that
+neither the offset nor the unit of logits enters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from simi_mailbox._arrays import Floats
+from simi_mailbox.graph import Graph
+from simi_mailbox.inputs import Labelled
+from simi_mailbox.softmax import confidence, scaled_softmax
+from simi_mailbox.sparse import Csr
+
+EXPONENTS = ("log_degree", "inverse_degree", "sure")
+"""Terms of a node's exponent: its degree, and how sure the model is of it."""
+CLASSES = ("hidden", "near", "far", "trained_near", "trained_far", "shift", "around")
+"""Terms of every class of a node."""
+NEAR, FAR = 2.0, 0.1
+"""Pseudo-labels one step away, pseudo-mass two steps away: a lone label does not speak at full
+voice."""
+SUREST = 1e-12
+
+Rows = slice | Tensor
+"""Some nodes: a run of them, or their numbers."""
+
+
+# --- maps over nodes ----------------------------------------------------------------------------
+
+
+def exponent_terms(degree: Tensor, sure: Tensor) -> Tensor:
+    """log(1 + degree), 1 / (1 + degree), log(−log confidence) of every node, [n, 3]."""
+    more = degree.double() + 1.0
+    doubt = -sure.clamp(1e-9, 1.0 - SUREST).log()
+    return torch.stack([more.log(), more.reciprocal(), doubt.log()], dim=1)
+
+
+def surprises(probs: Tensor, y: Tensor) -> Tensor:
+    """What labels say beyond the probabilities of their nodes, and a column of ones, [m, K + 1].
+
+    Examples
+    --------
+    >>> surprises(torch.tensor([[0.75, 0.25]]), torch.tensor([0])).tolist()
+    [[0.25, -0.25, 1.0]]
+    """
+    rows = torch.cat([-probs, probs.new_ones(len(probs), 1)], dim=1)
+    rows[torch.arange(len(y)), y] += 1.0
+    return rows
+
+
+def near(sums: Tensor) -> Tensor:
+    """Mean surprise among neighbours, of `NEAR` pseudo-labels more."""
+    return sums[:, :-1] / (sums[:, -1:] + NEAR)
+
+
+def far(sums: Tensor) -> Tensor:
+    """Mean surprise two steps away; ``sums`` without the node's own part."""
+    return sums[:, :-1] / (sums[:, -1:].clamp(min=0.0) + FAR)
+
+
+def relative_share(sums: Tensor, total: Tensor, mass: Tensor, pseudo: float) -> Tensor:
+    """log of the share of each class around a node, relative to its share of all nodes.
+
+    ``pseudo`` nodes of the usual shares are added, so that nobody around means nought.
+
+    Examples
+    --------
+    >>> half = torch.tensor([0.5, 0.5])
+    >>> relative_share(torch.zeros(1, 2), torch.zeros(1), half, 2.0).tolist()
+    [[0.0, 0.0]]
+    """
+    share = sums / mass
+    return share.add_(pseudo).div_((total + pseudo)[:, None]).log_()
+
+
+def overlap(probs: Tensor, sums: Tensor, degree: Tensor) -> Tensor:
+    """Mean over neighbours j of Σ_c p_ic p_jc, in [0, 1]; nought without neighbours.
+
+    The chance that a node and a neighbour, each drawing a class by its probabilities, agree.
+    """
+    return (probs * sums).sum(dim=1).double() / degree.clamp(min=1)
+
+
+# --- sums over neighbours -----------------------------------------------------------------------
+
+
+class Neighbours:
+    """Sums over the neighbours of nodes.
+
+    Examples
+    --------
+    >>> path = Neighbours(Graph.from_edges([[0, 1], [1, 2]]), torch.float64)
+    >>> path.sums(torch.tensor([[1.0], [10.0], [100.0]], dtype=torch.float64)).tolist()
+    [[10.0], [101.0], [10.0]]
+    >>> path.back.tolist()
+    [0.5, 1.0, 0.5]
+    """
+
+    def __init__(self, graph: Graph, dtype: torch.dtype) -> None:
+        self.graph, self.degree = graph, graph.degree
+        self.inverse = self.degree.clamp(min=1).to(dtype).reciprocal()
+        self._csr = Csr.of(graph).with_values(torch.ones(graph.num_entries, dtype=dtype))
+
+    @cached_property
+    def back(self) -> Tensor:
+        """Chance to be back after two random steps."""
+        csr = self._csr
+        if not self.graph.is_directed:
+            return self.inverse * self.sums(self.inverse[:, None])[:, 0]
+        other, order = csr.transposed
+        pairs = (csr.rows.long() * csr.shape[1] + csr.indices, other.rows, other.indices)
+        mutual = torch.isin(pairs[0], pairs[1].long() * csr.shape[1] + pairs[2])
+        values = mutual.to(self.inverse.dtype) * self.inverse[csr.indices]
+        return self.inverse * csr.row_sums(values)
+
+    @cached_property
+    def _steps(self) -> Csr:
+        """Each neighbour counts 1 / its degree."""
+        return self._csr.with_values(self.inverse[self._csr.indices])
+
+    def sums(self, matrix: Tensor, rows: Rows | None = None) -> Tensor:
+        """Σ over neighbours j of matrix_j, of all nodes or of ``rows``."""
+        return _product(self._csr, matrix, rows)
+
+    def sums_of(self, nodes: Tensor, values: Tensor) -> Tensor:
+        """The same of a matrix that is ``values`` at ``nodes`` and nought elsewhere."""
+        csr, place = self._csr, torch.full((self._csr.shape[1],), -1, dtype=torch.int32)
+        place[nodes] = torch.arange(len(nodes), dtype=torch.int32)
+        column = place[csr.indices]
+        kept = column >= 0
+        before = torch.zeros(len(kept) + 1, dtype=torch.int32)
+        torch.cumsum(kept, 0, out=before[1:])
+        part = Csr(before[csr.indptr], column[kept], (csr.shape[0], len(nodes)))
+        ones = torch.ones(part.num_entries, dtype=values.dtype)
+        return _product(part.with_values(ones), values, None)
+
+    def second(self, first: Tensor, rows: Rows) -> Tensor:
+        """Means over two random steps from ``rows``, of a matrix whose `sums` are ``first``."""
+        return _product(self._steps, first, rows).mul_(self.inverse[rows, None])
+
+
+def _product(csr: Csr, matrix: Tensor, rows: Rows | None) -> Tensor:
+    if isinstance(rows, slice):
+        start, stop, _ = rows.indices(csr.shape[0])
+        low, high = int(csr.indptr[start]), int(csr.indptr[stop])
+        cut = csr.indptr[start : stop + 1] - low
+        values = csr.values[low:high]
+        csr = Csr(cut, csr.indices[low:high], (stop - start, csr.shape[1]), values)
+    elif rows is not None:
+        csr = csr.take(rows)[0]
+    if not csr.num_entries:
+        return matrix.new_zeros(csr.shape[0], matrix.shape[1])
+    return torch.mm(csr.tensor, matrix)
+
+
+# --- what fit finds once ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Units and middles of the evidence: found by ``fit``, kept for every prediction.
+
+    Attributes
+    ----------
+    temperature : float
+        Of temperature scaling: p = softmax(z / temperature).
+    centre, spread : array [3]
+        What is subtracted from the terms of the exponent, and what they are divided by.
+    mass : array [K]
+        Mean probability of every class, as if one node of each had been added.
+    alone : float
+        Mean overlap, for nodes without neighbours.
+    """
+
+    temperature: float
+    centre: Floats
+    spread: Floats
+    mass: Floats
+    alone: float
+
+    @classmethod
+    def of(
+        cls, temperature: float, terms: Tensor, probs: Tensor, similarity: Tensor, alone: Tensor
+    ) -> Frame:
+        """From all nodes of a graph; ``alone`` marks those without neighbours."""
+        n, k = probs.shape
+        mass = (probs.sum(dim=0, dtype=torch.float64) + 1.0) / (n + k)
+        centre, spread = terms.mean(dim=0), torch.ones(3, dtype=torch.float64)
+        found = float(terms[:, 2].std(correction=0))
+        spread[2] = found if found > 1e-9 else 1.0
+        others = similarity[~alone]
+        usual = float(others.mean()) if len(others) else 0.0
+        return cls(temperature, centre.numpy(), spread.numpy(), mass.numpy(), usual)
+
+    @classmethod
+    def read(cls, fields: Mapping[str, Any]) -> Frame:
+        """From the fields of a saved calibrator."""
+        return cls(**{name: fields[name] for name in cls.__dataclass_fields__})
+
+
+@dataclass(frozen=True)
+class Known:
+    """Labels that speak for their neighbours: the GNN was trained on some, not on the others."""
+
+    calibration: Labelled
+    trained: Labelled | None = None
+
+
+# --- all of it, in memory -----------------------------------------------------------------------
+
+
+class Evidence:
+    """The evidence on one graph, given to any rows that ask.
+
+    Parameters
+    ----------
+    logits : Tensor [n, K]
+    graph : Graph
+    temperature : float
+        Of temperature scaling.
+    frame : Frame, optional
+        That of ``fit``; found here if there is none.
+    """
+
+    def __init__(
+        self, logits: Tensor, graph: Graph, temperature: float, frame: Frame | None = None
+    ) -> None:
+        self.logits, self.neighbours = logits, Neighbours(graph, logits.dtype)
+        self.probs = scaled_softmax(logits, temperature)
+        self.sure = confidence(logits, temperature)
+        degree = graph.degree
+        self._around = self.neighbours.sums(self.probs)
+        terms = exponent_terms(degree, self.sure)
+        similarity = overlap(self.probs, self._around, degree)
+        isolated = degree == 0
+        self.frame = frame or Frame.of(temperature, terms, self.probs, similarity, isolated)
+        centre, spread = (torch.from_numpy(x) for x in (self.frame.centre, self.frame.spread))
+        self.terms = (terms - centre).div_(spread)
+        self.similarity = similarity.masked_fill_(isolated, self.frame.alone)
+        self.closeness: Tensor | None = None
+        self._surprise: _Heard | None = None
+        self._trained: _Heard | None = None
+
+    def hear(self, known: Known, counts: Floats | None = None) -> None:
+        """Take labels in.
+
+        How often classes occur is told by these labels as well, unless ``fit`` had more: then its
+        ``counts`` tell.
+        """
+        n, k = self.probs.shape
+        mine, theirs = known.calibration, known.trained
+        self._surprise = self._heard(mine, surprises(self.probs[mine.index], mine.y))
+        self._own = torch.full((n,), -1, dtype=torch.int64)
+        self._own[mine.index] = mine.y
+        self._trained = None
+        if theirs is not None:
+            ones = torch.nn.functional.one_hot(theirs.y, k).to(self.probs.dtype)
+            self._trained = self._heard(theirs, ones)
+            self._own[theirs.index] = theirs.y
+        found = torch.bincount(self._own[self._own >= 0], minlength=k).double()
+        if counts is not None and counts.sum() > found.sum():
+            found = torch.from_numpy(counts)
+            self._own.fill_(-1)
+        self._frequency = found
+
+    def _heard(self, labels: Labelled, values: Tensor) -> _Heard:
+        place = torch.full((len(self.probs),), -1, dtype=torch.int64)
+        place[labels.index] = torch.arange(len(labels))
+        return _Heard(self.neighbours.sums_of(labels.index, values), place, values)
+
+    def gaps(self, rows: Rows) -> Tensor:
+        """(z − max z) / T."""
+        z = self.logits[rows]
+        return (z - z.amax(dim=1, keepdim=True)).div_(self.frame.temperature)
+
+    def classes(self, rows: Rows, wanted: tuple[str, ...]) -> dict[str, Tensor]:
+        """The wanted terms of the classes of some nodes, [r, K] each."""
+        return {name: getattr(self, f"_{name}_term")(rows) for name in wanted}
+
+    @property
+    def _mass(self) -> Tensor:
+        return torch.from_numpy(self.frame.mass).to(self.probs.dtype)
+
+    def _hidden_term(self, rows: Rows) -> Tensor:
+        assert self.closeness is not None
+        return self.closeness[rows]
+
+    def _near_term(self, rows: Rows) -> Tensor:
+        assert self._surprise is not None
+        return near(self._surprise.sums[rows])
+
+    def _far_term(self, rows: Rows) -> Tensor:
+        assert self._surprise is not None
+        return far(self._without_own(rows, self._surprise))
+
+    def _trained_near_term(self, rows: Rows) -> Tensor:
+        assert self._trained is not None
+        sums = self._trained.sums[rows]
+        return relative_share(sums, sums.sum(dim=1), self._mass, NEAR)
+
+    def _trained_far_term(self, rows: Rows) -> Tensor:
+        assert self._trained is not None
+        sums = self._without_own(rows, self._trained).clamp_(min=0.0)
+        return relative_share(sums, sums.sum(dim=1), self._mass, FAR)
+
+    def _around_term(self, rows: Rows) -> Tensor:
+        total = self.neighbours.degree[rows].to(self.probs.dtype)
+        return relative_share(self._around[rows], total, self._mass, NEAR)
+
+    def _shift_term(self, rows: Rows) -> Tensor:
+        """log of the frequency of labels, own left out, relative to the mean probability."""
+        own = self._own[rows]
+        known = (own >= 0).nonzero().flatten()
+        usual = self._frequency
+        others = usual.expand(len(known), len(usual)).clone()
+        others[torch.arange(len(known)), own[known]] -= 1.0
+        found = self._relative(usual[None]).expand(len(own), len(usual)).clone()
+        found[known] = self._relative(others)
+        return found
+
+    def _relative(self, counts: Tensor) -> Tensor:
+        share = (counts + 1.0) / (counts.sum(dim=1, keepdim=True) + counts.shape[1])
+        return (share / torch.from_numpy(self.frame.mass)).log_().to(self.probs.dtype)
+
+    def _without_own(self, rows: Rows, heard: _Heard) -> Tensor:
+        """Two steps away, the node's own part taken out."""
+        found = self.neighbours.second(heard.sums, rows)
+        own = heard.place[rows]
+        known = (own >= 0).nonzero().flatten()
+        back = self.neighbours.back[rows][known]
+        found[known] -= back[:, None] * heard.values[own[known]]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Heard:
+    """Sums over neighbours of what some nodes say, the place of each node among them, or −1."""
+
+    sums: Tensor
+    place: Tensor
+    values: Tensor
