@@ -88,6 +88,10 @@ class Curve(Protocol):
     @property
     def n_groups(self) -> int: ...
 
+    @property
+    def counts(self) -> Floats:
+        """Nodes of every group."""
+
     def __call__(
         self, theta: Floats, wanted: Bools | None = None
     ) -> tuple[Floats, Floats, Floats]: ...

@@ -298,7 +298,7 @@ def _rows(case: Case) -> None:
     "override `fit`",
 )
 def _audit(case: Case) -> None:
-    later = {"known": (np.array([3, 7]), np.array([1, 0]))} if case.knows else {}
+    later: dict[str, Any] = {"known": (np.array([3, 7]), np.array([1, 0]))} if case.knows else {}
     for more in ({}, later) if later else ({},):
         outcome = audit.reads_only(
             case.make(),
@@ -515,7 +515,9 @@ def _temperatures(case: Case) -> None:
     if isinstance(cal, NodeTemperatures) and not cal.keeps_classes:
         doing = "node_temperatures where classes move"
         given = case.inputs(PROBLEM)
-        _raises(ValueError, "temperature", lambda: cal.node_temperatures(PROBLEM.logits, **given), doing)
+        _raises(
+            ValueError, "temperature", lambda: cal.node_temperatures(PROBLEM.logits, **given), doing
+        )
         return
     if not isinstance(cal, NodeTemperatures):
         _require(

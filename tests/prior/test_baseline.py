@@ -52,7 +52,9 @@ def brute(case, temperature, belief=BELIEF):
     """The same minimum by a general optimiser on the formula as it is written."""
     z, y, x, near = case
     unit = 2 * np.log(error_rate(confidence(z, temperature)))
-    middle = np.array([0.0, *(belief.middle[name] for name in NAMES), belief.middle["blind"] + unit])
+    middle = np.array(
+        [0.0, *(belief.middle[name] for name in NAMES), belief.middle["blind"] + unit]
+    )
     spread = np.array([3.0, *(belief.spread[name] for name in NAMES), belief.spread["blind"]])
 
     def loss(at):

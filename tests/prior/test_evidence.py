@@ -8,7 +8,7 @@ import torch
 
 from simi_mailbox import Graph
 from simi_mailbox.inputs import Labelled
-from simi_mailbox.prior.evidence import CLASSES, FAR, NEAR, Evidence, Known, Neighbours
+from simi_mailbox.prior.evidence import CLASSES, COMMON, FAR, NEAR, Evidence, Known, Neighbours
 
 TERMS = tuple(name for name in CLASSES if name != "hidden")
 
@@ -65,8 +65,8 @@ def test_terms_are_what_their_definitions_say(directed):
         np.testing.assert_allclose(found[name].numpy(), values, atol=1e-9, err_msg=name)
     for i in range(n):
         others = np.setdiff1d(np.concatenate([mine, theirs]), [i])
-        frequency = (np.bincount(y[others], minlength=k) + 1) / (len(others) + k)
-        np.testing.assert_allclose(found["shift"][i].numpy(), np.log(frequency / mass), atol=1e-9)
+        shift = share(np.bincount(y[others], minlength=k), len(others), COMMON * k)
+        np.testing.assert_allclose(found["shift"][i].numpy(), shift, atol=1e-9)
 
 
 def test_rows_are_the_same_whoever_asks():
@@ -100,7 +100,8 @@ def test_few_labels_elsewhere_leave_the_frequencies_to_fit():
     evidence = Evidence(z, graph, 1.0)
     counts = np.array([50.0, 10.0, 40.0])
     evidence.hear(Known(labelled(mine, y)), counts)
-    expected = np.log((counts + 1) / 103 / evidence.frame.mass)
+    mass = evidence.frame.mass
+    expected = np.log((counts + 3 * COMMON * mass) / (100 + 3 * COMMON) / mass)
     found = evidence.classes(slice(None), ("shift",))["shift"]
     np.testing.assert_allclose(found.numpy(), np.tile(expected, (len(z), 1)))
 

@@ -41,8 +41,8 @@ def test_what_older_files_lack_may_be_there(corpus):
     assert again.prior().kept == corpus.prior().kept
     fits = {"plain": {"near": 1.5, "blind": -1.0}, "hidden trained": {"hidden": 2.0, "blind": -1.0}}
     free = {"luck": -1e-4, "luck_weight": 1e-4, "between": 1e-3, "variance": 0.1, "fresh_luck": 0.0}
-    whole = Corpus((replace(some, fits=fits, free=free),))
-    assert files.loads(files.dumps(whole)).settings[0] == whole.settings[0]
+    (whole,) = files.loads(files.dumps(Corpus((replace(some, fits=fits, free=free),)))).settings
+    assert (whole.fits, whole.free) == (fits, free)
 
 
 def test_a_file_is_readable_and_says_where_it_comes_from(corpus):

@@ -194,7 +194,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         parts = {"calibration": calibration, "holdout": holdout, "trained": trained}
         limits = Limits.of(nodes.logits, torch.cat([part.y for part in parts.values() if part]))
         labels = {
-            name: Labelled(part.index, limits.number(part.y)) for name, part in parts.items() if part
+            name: Labelled(part.index, limits.number(part.y))
+            for name, part in parts.items()
+            if part
         }
         inputs = vars(within(nodes, limits)) | labels
         try:

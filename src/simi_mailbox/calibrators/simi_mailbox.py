@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -35,7 +35,7 @@ from simi_mailbox.prior.evidence import CLASSES, EXPONENTS, Evidence, Frame, Kno
 from simi_mailbox.prior.files import LEARNED, resolve
 from simi_mailbox.prior.model import Prior, between_groups
 from simi_mailbox.softmax import confidence, row_blocks, scaled_softmax
-from simi_mailbox.temperature import ConfidenceCurve, fit_confidence, global_temperature
+from simi_mailbox.temperature import ConfidenceCurve, Curve, fit_confidence, global_temperature
 
 PLAIN_STRENGTH = 100.0
 """Pseudo-labels behind the expectation of no residual, where no prior is used."""
@@ -232,13 +232,9 @@ class SimiMailbox(GroupedTemperatures):
         self.prior_: dict[str, Any] = {} if prior is None else prior.to_dict()
         evidence = Evidence(data.logits, data.neighbourhoods, self.temperature_)
         self.evidence_: dict[str, Any] = _kept(data, evidence.frame)
-        baseline = Baseline(self.temperature_)
-        if at_bound and prior is not None:
-            # The labels say nothing about blind guesses: take the prior's word for them.
-            blind = prior.belief(hidden=False, trained=False).middle["blind"]
-            unit = error_rate(torch.ones(len(data.calibration))) ** 2
-            baseline = replace(baseline, blind=float(min(unit * np.exp(blind), 0.5)))
-        elif prior is not None:
+        baseline = self._first_baseline(data, prior, at_bound)
+        if baseline is None:
+            assert prior is not None
             baseline = self._fit_baseline(data, evidence, prior)
         self.baseline_: dict[str, float] = baseline.fields()
         view = self._view(evidence)
@@ -246,7 +242,22 @@ class SimiMailbox(GroupedTemperatures):
         self._remember(data, view)
         points = view.points(self.blind_share, data.num_classes)
         self._make_groups(data, points)
-        self._fit_groups(data, view, prior, at_bound)
+        groups, n_groups = torch.from_numpy(self.groups_), len(self.centroids_)
+        curve = ConfidenceCurve(view.logits, groups, n_groups, view.scale)
+        self._fit_groups(data, view, prior, at_bound, curve)
+
+    def _first_baseline(
+        self, data: CalibrationData, prior: Prior | None, at_bound: bool
+    ) -> Baseline | None:
+        """The baseline where no evidence is asked."""
+        if prior is None:
+            return Baseline(self.temperature_)
+        if not at_bound:
+            return None
+        # The labels say nothing about blind guesses: take the prior's word for them.
+        blind = prior.belief(hidden=False, trained=False).middle["blind"]
+        unit = error_rate(torch.ones(len(data.calibration))) ** 2
+        return Baseline(self.temperature_, blind=float(min(unit * np.exp(blind), 0.5)))
 
     def _fit_baseline(self, data: CalibrationData, evidence: Evidence, prior: Prior) -> Baseline:
         hidden, trained = data.hidden is not None, data.trained is not None
@@ -268,8 +279,14 @@ class SimiMailbox(GroupedTemperatures):
         )[0]
 
     def _fit_groups(
-        self, data: CalibrationData, view: View, prior: Prior | None, at_bound: bool
+        self,
+        data: CalibrationData,
+        view: View,
+        prior: Prior | None,
+        at_bound: bool,
+        curve: Curve,
     ) -> None:
+        """Temperatures of the groups: of ``view`` calibration nodes are read, of all the curve."""
         n_groups, baseline = len(self.centroids_), Baseline.read(self.baseline_)
         index = data.calibration.index
         group = self.groups_[index.numpy()]
@@ -286,7 +303,6 @@ class SimiMailbox(GroupedTemperatures):
             np.bincount(group, values, minlength=n_groups).astype(np.float64)
             for values in (residual, variance, np.ones_like(sure))
         )
-        curve = ConfidenceCurve(view.logits, torch.from_numpy(self.groups_), n_groups, view.scale)
         theta = np.zeros(n_groups)
         at_start = curve(theta)
         mean = at_start[0]
@@ -295,7 +311,8 @@ class SimiMailbox(GroupedTemperatures):
             level = prior.level(keep_classes=self.keep_classes)
             error = error_rate(confidence(data.calibration_logits, self.temperature_))
             labels = max(len(sure), prior.fewest_labels)
-            c = float(blend(view.sure.mean(), baseline.blind, data.num_classes))
+            c = curve.counts @ mean / curve.counts.sum()
+            c = float((1.0 - baseline.blind) * c + baseline.blind / data.num_classes)
             drop = level.drop(c, error, labels, fresh=data.fresh) / (1.0 - baseline.blind)
             theta, at_start = _common_theta(curve, at_start, drop, data.num_classes)
             means = (1.0 - baseline.blind) * (at_start[0] - mean)
@@ -390,10 +407,12 @@ class SimiMailbox(GroupedTemperatures):
         for name, value in sorted(self.evidence_.items()):
             content = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
             digest.update(name.encode() + content)
-        for part in (data.hidden, data.known and data.known.index, data.known and data.known.y):
-            digest.update(b"|" if part is None else part.contiguous().numpy().tobytes())
-        if data.known is not None and data.training is not None:
-            digest.update(data.training.numpy().tobytes())
+        parts = [data.hidden]
+        if data.known is not None:
+            parts += [data.known.index, data.known.y, data.training]
+        for part in parts:
+            given = None if part is None else part.to_dense().contiguous()
+            digest.update(b"|" if given is None else given.numpy().tobytes())
         return f"evidence {digest.hexdigest()}"
 
     # --- prediction -----------------------------------------------------------------------------
@@ -422,7 +441,9 @@ class SimiMailbox(GroupedTemperatures):
         else:
             view = self._seen(data)
             factors = self._group_factors(view, data.num_classes)
-            probs = scaled_softmax(view.logits, factors if view.scale is None else factors / view.scale)
+            probs = scaled_softmax(
+                view.logits, factors if view.scale is None else factors / view.scale
+            )
         return blend(probs, self.blind_share, data.num_classes)
 
     def _check_state(self) -> None:
@@ -460,7 +481,9 @@ class SimiMailbox(GroupedTemperatures):
                 check_within(f"the labels of {name}", labels, 0, k - 1)
         known = {*EXPONENTS, *CLASSES, "temperature", "blind"}
         if not set(self.baseline_) <= known:
-            raise ValueError(f"baseline_ has terms that nobody knows: {set(self.baseline_) - known}")
+            raise ValueError(
+                f"baseline_ has terms that nobody knows: {set(self.baseline_) - known}"
+            )
 
 
 @hyperparameters
@@ -542,7 +565,7 @@ def _joined(fitted: Known, data: NodeInputs, trained: bool) -> Known:
     of_training = torch.isin(known.index, theirs)
     if not trained and data.training is not None:  # they would be no surprise
         of_training = torch.isin(known.index, data.training)
-    parts = []
+    parts: list[Labelled | None] = []
     for old, new in ((fitted.calibration, ~of_training), (fitted.trained, of_training)):
         if old is None:
             parts.append(None)
@@ -571,7 +594,7 @@ def closeness(
 
 
 def _common_theta(
-    curve: ConfidenceCurve, at_start: Moments, drop: float, num_classes: int
+    curve: Curve, at_start: Moments, drop: float, num_classes: int
 ) -> tuple[Floats, Moments]:
     """One temperature for all groups that lowers the mean confidence by ``drop``.
 

@@ -77,7 +77,9 @@ def fit(runs: tuple[Path, ...], out: Path, banked: bool, graphs: Names, backbone
         raise click.UsageError("give either npz files of past runs, or --banked")
     check_file(out)
     if banked:
-        settings = banked_settings(*_chosen(graphs, backbones), lambda line: click.echo(line, err=True))
+        settings = banked_settings(
+            *_chosen(graphs, backbones), lambda line: click.echo(line, err=True)
+        )
     else:
         settings = gather(read_run(path) for path in runs)
     write(Corpus(tuple(_some(settings)), _command()), out)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 from simi_mailbox.experiments import render
 from simi_mailbox.experiments.page_blocks import KINDS, Shown
-from simi_mailbox.experiments.tables.base import TableResult, choose
+from simi_mailbox.experiments.tables.base import FORMER, TableResult, choose
 
 Results = Callable[[str], TableResult]
 """A table by its name; an unknown name is a ValueError."""
@@ -146,7 +146,15 @@ def make(asks: str, results: Results) -> list[str]:
         raise ValueError(f"{kind} shows {'one table' if one else 'tables'}, got {got}")
     if kind == "progress":  # what was never measured is part of the answer
         return KINDS[kind]([Shown(title, results(name), {}) for name, title in tables.items()])
-    return KINDS[kind]([_shown(results(name), title, options) for name, title in tables.items()])
+    shown = [_shown(results(name), title, options) for name, title in tables.items()]
+    return [*KINDS[kind](shown), *_dated(shown)]
+
+
+def _dated(tables: Iterable[Shown]) -> list[str]:
+    """A sentence on methods that are shown in a former version."""
+    lines = [line for table in tables for line in table.lines()]
+    names = dict.fromkeys(line.method for line in lines if line.note == FORMER)
+    return ["", f"Measured with {FORMER} of {', '.join(names)}."] if names else []
 
 
 def _shown(result: TableResult, title: str, options: Mapping[str, str]) -> Shown:

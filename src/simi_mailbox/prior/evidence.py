@@ -1,4 +1,4 @@
-"""What speaks for every class of a node, besides its logits: labels nearby, neighbours, frequencies.
+"""What speaks for the classes of a node, besides its logits: labels nearby, neighbours, counts.
 
 Three kinds of functions and no other: maps over nodes, sums over the neighbours of an [n, k]
 matrix (`Neighbours`), and small reductions over nodes (`Frame.of`). Whoever can sum over neighbours
@@ -29,6 +29,8 @@ CLASSES = ("hidden", "near", "far", "trained_near", "trained_far", "shift", "aro
 NEAR, FAR = 2.0, 0.1
 """Pseudo-labels one step away, pseudo-mass two steps away: a lone label does not speak at full
 voice."""
+COMMON = 2.0
+"""Pseudo-labels of every class: a handful of labels does not tell how often classes occur."""
 SUREST = 1e-12
 
 Rows = slice | Tensor
@@ -117,7 +119,7 @@ class Neighbours:
         csr = self._csr
         if not self.graph.is_directed:
             return self.inverse * self.sums(self.inverse[:, None])[:, 0]
-        other, order = csr.transposed
+        other, _ = csr.transposed
         pairs = (csr.rows.long() * csr.shape[1] + csr.indices, other.rows, other.indices)
         mutual = torch.isin(pairs[0], pairs[1].long() * csr.shape[1] + pairs[2])
         values = mutual.to(self.inverse.dtype) * self.inverse[csr.indices]
@@ -329,8 +331,9 @@ class Evidence:
         return found
 
     def _relative(self, counts: Tensor) -> Tensor:
-        share = (counts + 1.0) / (counts.sum(dim=1, keepdim=True) + counts.shape[1])
-        return (share / torch.from_numpy(self.frame.mass)).log_().to(self.probs.dtype)
+        mass, pseudo = torch.from_numpy(self.frame.mass), COMMON * counts.shape[1]
+        found = relative_share(counts, counts.sum(dim=1), mass, pseudo)
+        return found.to(self.probs.dtype)
 
     def _without_own(self, rows: Rows, heard: _Heard) -> Tensor:
         """Two steps away, the node's own part taken out."""

@@ -177,7 +177,9 @@ def _setting(given: dict[str, Any]) -> Setting:
         sensible = min(*counts.values(), level["variance"], level["luck_weight"]) > 0
         if not (sensible and np.isfinite([level[name] for name in LEVEL]).all()):
             raise ValueError(f"the numbers of {entry['graph']} make no sense")
-    effects = [numbers[name] for name in _EFFECTS] + [x for fit in fits.values() for x in fit.values()]
+    effects = [numbers[name] for name in _EFFECTS] + [
+        x for fit in fits.values() for x in fit.values()
+    ]
     moderate = all(abs(x) <= LARGEST_EFFECT for x in effects) and numbers["lucky_weight"] >= 0
     finite = np.isfinite([*numbers.values(), *free.values()]).all()
     whole = all(given in INPUTS and set(fit) <= set(VAGUE) for given, fit in fits.items())

@@ -196,7 +196,7 @@ class Setting:
         nor calibrated on.
     luck : float
         Mean over these nodes of the residual, × e c / n, after the baseline that the n calibration
-        nodes gave, with their error rate e and the mean confidence c; ``luck_weight`` is (e c / n)².
+        nodes gave, with their error rate e and mean confidence c; ``luck_weight`` is (e c / n)².
     between : float
         Variance between groups of nodes after that baseline, ``variance`` that of one node.
     facts : dict

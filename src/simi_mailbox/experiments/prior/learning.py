@@ -39,7 +39,7 @@ FEWEST_NODES = 1000
 ENOUGH = 4000
 """Nodes that the coefficients of a graph are fitted on: more do not tell them better."""
 PROTOCOLS = ("folds", "official")
-KEPT = "looks-1"
+KEPT = "looks-2"
 """Folder of the user's cache for what was looked at; its number changes with what a look holds."""
 
 Name = tuple[str, str, str]
@@ -215,21 +215,19 @@ def settings_of(
         kept, free = (_level(runs, others, keep_classes=keep) for keep in (True, False))
         lucky = _means([_lucky(run.own) for run in runs])
         labels = min(run.own.labels for run in runs)
-        plain = {key: fits[name]["plain"][key] for key in PLAIN}
-        made.append(
-            Setting(
-                *name, len(runs), labels, **plain, **kept, **lucky,
-                facts=facts[name], fits=fits[name], free=free,
-            )  # fmt: skip
-        )
+        numbers: dict[str, Any] = {key: fits[name]["plain"][key] for key in PLAIN}
+        numbers |= {**kept, **lucky, "facts": facts[name], "fits": fits[name], "free": free}
+        graph, family, backbone = name
+        made.append(Setting(graph, family, backbone, len(runs), labels, **numbers))
     return made
 
 
 def _first(name: Name, runs: Sequence[Learned], fits: dict[str, dict[str, float]]) -> Setting:
     """A setting of which nothing but its coefficients is known."""
-    plain = {key: fits["plain"][key] for key in PLAIN}
-    unknown = {key: 1.0 for key in LEVEL}
-    return Setting(*name, len(runs), runs[0].own.labels, **plain, **unknown, fits=fits)
+    numbers: dict[str, Any] = {key: fits["plain"][key] for key in PLAIN}
+    numbers |= {**dict.fromkeys(LEVEL, 1.0), "fits": fits}
+    graph, family, backbone = name
+    return Setting(graph, family, backbone, len(runs), runs[0].own.labels, **numbers)
 
 
 def _level(
@@ -244,7 +242,9 @@ def _level(
 
     found = []
     for run in runs:
-        own, fresh = (residuals_of(x, belief, keep_classes=keep_classes) for x in (run.own, run.fresh))
+        own, fresh = (
+            residuals_of(x, belief, keep_classes=keep_classes) for x in (run.own, run.fresh)
+        )
         luck, weight = own.luck()
         between, variance = own.between()
         again, its_weight = fresh.luck()

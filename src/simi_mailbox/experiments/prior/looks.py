@@ -99,7 +99,8 @@ class Look:
         classes = {n.removeprefix("class "): a for n, a in kept.items() if n.startswith("class ")}
         numbers: dict[str, Any] = {name: float(kept[name]) for name in _NUMBERS}
         numbers["labels"] = int(numbers["labels"])
-        return cls(**{name: kept[name] for name in _ARRAYS}, classes=classes, **numbers)
+        numbers |= {name: kept[name] for name in _ARRAYS}
+        return cls(**numbers, classes=classes)
 
 
 def look_at(run: PastRun) -> Look:

@@ -160,8 +160,9 @@ def read_run(path: str | os.PathLike[str]) -> PastRun:
     """Read a past run from an npz file.
 
     It holds ``logits``, ``y``, ``edge_index`` and ``calibration`` (or what else `bundles.NAMES`
-    calls them), and may hold ``train``, ``hidden``, ``split``, ``directed`` (else edges go both ways), and the
-    words ``graph``, ``backbone`` and ``family``; the graph's name is by default the file's.
+    calls them), and may hold ``train``, ``hidden``, ``split``, ``directed`` (else edges go both
+    ways), and the words ``graph``, ``backbone`` and ``family``; the graph's name is by default the
+    file's.
     """
     arrays = read_bundle(path, NEEDED, OPTIONAL)
     try:

@@ -26,6 +26,9 @@ from simi_mailbox.suggestions import unknown
 FEWEST_RUNS = 15
 """Runs below which no method is called best, tied or behind: five splits of three folds."""
 
+FORMER = "version 1"
+"""Note on rows that a method's former version left."""
+
 SEEDS_ARE_UNITS = (
     "All runs of a cell share one split and differ in their seed; the unit of the comparison "
     "against the baseline is here the seed, so its interval says nothing about other splits."
@@ -167,6 +170,8 @@ class Cell:
         Shown beside the method.
     metric
         Which number of a row, where it is not the table's.
+    former
+        Keys of the rows that the method's former version left.
     """
 
     dataset: str
@@ -176,6 +181,7 @@ class Cell:
     printed: Printed | None = None
     note: str = ""
     metric: str | None = None
+    former: Mapping[Place, str] = field(default_factory=dict)
 
 
 class Table(ABC):
@@ -239,7 +245,7 @@ class Table(ABC):
     def result(self, store: ResultStore, selection: Selection) -> TableResult:
         """The selected part of the table, as far as its rows are in the store."""
         settings: dict[tuple[str, str], dict[str, _Sample]] = {}
-        for cell in self.cells(selection):
+        for cell in _of_one_version(self.cells(selection), store):
             setting = settings.setdefault((cell.dataset, cell.backbone), {})
             setting[cell.method] = self._sample(store, cell)
         lines = [line for samples in settings.values() for line in self._lines(samples)]
@@ -351,6 +357,17 @@ class Table(ABC):
             least=max(len(samples[self.judged].cell.keys), FEWEST_RUNS),
             logits={name: sample.logits for name, sample in samples.items()},
         )
+
+
+def _of_one_version(cells: list[Cell], store: ResultStore) -> list[Cell]:
+    """Where a method has no row yet, those of its former version, marked; never both in a table."""
+    now = {cell.method for cell in cells if any(key in store for key in cell.keys.values())}
+    return [
+        replace(cell, keys=cell.former, note=FORMER)
+        if cell.method not in now and any(key in store for key in cell.former.values())
+        else cell
+        for cell in cells
+    ]
 
 
 @dataclass(frozen=True)

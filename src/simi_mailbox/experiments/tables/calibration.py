@@ -154,6 +154,10 @@ class CalibrationTable(Table):
                 numbers.get((dataset, backbone, column.printed or "")),
                 methods.NOTES.get(column.method.name, ""),
                 column.metric,
+                {
+                    (run.split, run.fold, run.init): self.unit_of(run).former_key(column.method)
+                    for run in self.runs_of(dataset, backbone, selection.runs)
+                },
             )
             for dataset in selected(selection.datasets, self.datasets)
             for backbone in selected(selection.backbones, self.backbones)

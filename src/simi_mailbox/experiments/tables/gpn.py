@@ -115,6 +115,7 @@ TABLES = (
             Column.of("uncalibrated", "GPN"),
             Column.of("temperature"),
             Column.of("simi-mailbox", "Simi-Mailbox"),
+            Column.of("simi-mailbox-free"),
             Column.of("simi-mailbox-paper", "Simi-Mailbox"),
             Column.of("simi-mailbox-oracle", "Simi-Mailbox"),
         ),

@@ -170,12 +170,13 @@ class OODTable(Table):
         cells = []
         for dataset in selected(selection.datasets, self.datasets):
             for kind, score in self._items(dataset, selection):
-                keys = {
-                    (run.init, 0, 0): OODUnit(run, ()).key((kind, score))
-                    for run in self._runs(dataset, selection)
+                units = {
+                    (run.init, 0, 0): OODUnit(run, ()) for run in self._runs(dataset, selection)
                 }
+                keys = {place: unit.key((kind, score)) for place, unit in units.items()}
+                former = {place: unit.former_key((kind, score)) for place, unit in units.items()}
                 shown = numbers.get((dataset, "gcn", SCORES[score] or "", kind.capitalize()))
-                cells.append(Cell(f"{dataset} {kind}", "gcn", score, keys, shown))
+                cells.append(Cell(f"{dataset} {kind}", "gcn", score, keys, shown, former=former))
         return cells
 
     def _items(self, dataset: str, selection: Selection) -> tuple[tuple[str, str], ...]:

@@ -15,6 +15,7 @@ OURS = "Simi-Mailbox"
 
 THREE_READINGS = (
     Column.of("simi-mailbox", OURS),
+    Column.of("simi-mailbox-free"),
     Column.of("simi-mailbox-paper", OURS),
     Column.of("simi-mailbox-oracle", OURS),
 )

@@ -239,15 +239,20 @@ class SelfTrainingTable(Table):
         for runs in self._groups(selection):
             dataset, backbone, rate = runs[0].dataset, runs[0].backbone, rate_of(runs[0])
             for column in selected(selection.methods, self.methods):
-                keys = {(run.init, 0, 0): SelfTrainingUnit(run, ()).key(column) for run in runs}
+                units = {(run.init, 0, 0): SelfTrainingUnit(run, ()) for run in runs}
+                keys = {place: unit.key(column) for place, unit in units.items()}
+                former = {place: unit.former_key(column) for place, unit in units.items()}
                 shown = numbers.get((dataset, backbone, COLUMNS[column][1] or "", str(rate)))
-                cells.append(Cell(f"{dataset} {rate}", backbone, column, keys, shown))
+                cells.append(
+                    Cell(f"{dataset} {rate}", backbone, column, keys, shown, former=former)
+                )
         return cells
 
     def remarks(self, store: ResultStore, selection: Selection) -> list[str]:
         remarks = []
         for cell in self.cells(selection):
-            rows = [store[key] for key in cell.keys.values() if key in store]
+            places = [*cell.keys.values(), *cell.former.values()]
+            rows = [store[key] for key in places if key in store]
             if cell.method in ("uncalibrated", "simi-mailbox") and rows:
                 stages = _stages([row["stage_records"] for row in rows])
                 made = counted(len(rows), "seed")
