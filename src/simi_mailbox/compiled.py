@@ -204,35 +204,6 @@ def softmax_into(
 
 
 @_compile(fastmath=LOOSE)
-def tile_similarities(
-    entries: npt.NDArray[np.uint32],
-    left: npt.NDArray[Any],
-    right: npt.NDArray[Any],
-    onto: npt.NDArray[np.float64],
-) -> None:
-    """Add sigmoid(left_i · right_j) of the entries (i, j) to the sums of i."""
-    classes = left.shape[1]
-    line = 64 // right.itemsize
-    last = entries.shape[0] - 1
-    values = np.empty(BUFFER)
-    for start in range(0, last + 1, BUFFER):
-        count = min(BUFFER, last + 1 - start)
-        for q in range(count):
-            ahead = entries[min(start + q + AHEAD, last), 1]
-            for c in range(0, classes, line):
-                _fetch(right[ahead, c:].ctypes.data)
-            i, j = entries[start + q, 0], entries[start + q, 1]
-            product = 0.0
-            for c in range(classes):
-                product += np.float64(left[i, c]) * np.float64(right[j, c])
-            values[q] = product
-        for q in range(count):
-            values[q] = 1.0 / (1.0 + _exp(min(max(-values[q], LOWEST), -LOWEST)))
-        for q in range(count):
-            onto[entries[start + q, 0]] += values[q]
-
-
-@_compile(fastmath=LOOSE)
 def tile_sums(
     entries: npt.NDArray[np.uint32],
     right: npt.NDArray[Any],
@@ -249,3 +220,30 @@ def tile_sums(
         i, j = entries[e, 0], entries[e, 1]
         for c in range(columns):
             onto[i, c] += np.float64(right[j, c])
+
+
+@_compile(fastmath=LOOSE)
+def product_into(
+    rows: tuple[int, int],
+    indptr: npt.NDArray[Any],
+    indices: npt.NDArray[Any],
+    values: npt.NDArray[np.float64],
+    right: npt.NDArray[Any],
+    out: npt.NDArray[Any],
+) -> None:
+    """Rows of a sparse matrix times a dense one, added up in float64."""
+    columns = right.shape[1]
+    line = 64 // right.itemsize
+    last = indices.shape[0] - 1
+    sums = np.empty(columns)
+    for i in range(rows[0], rows[1]):
+        sums[:] = 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            ahead = indices[min(e + AHEAD, last)]
+            for c in range(0, columns, line):
+                _fetch(right[ahead, c:].ctypes.data)
+            j, value = indices[e], values[e]
+            for c in range(columns):
+                sums[c] += value * np.float64(right[j, c])
+        for c in range(columns):
+            out[i, c] = sums[c]

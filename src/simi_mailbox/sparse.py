@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -20,10 +21,14 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
+from simi_mailbox import fast
 from simi_mailbox.graph import Graph
 
 csr_tensor = partial(torch.sparse_csr_tensor, check_invariants=False)
 """PyTorch's CSR tensor, without checks of what was built here and without the notices below."""
+
+COLUMNS = 16
+"""Columns of a matrix that are held in float64 at a time."""
 
 with warnings.catch_warnings():
     # PyTorch announces once per process that CSR tensors are "in beta" and that it does not check
@@ -471,3 +476,39 @@ def _steep(weights: Tensor, positive: Tensor | None, slope: float) -> Tensor:
     """Weights times the leaky ReLU's derivative, their signs kept."""
     above_one = F.hardshrink(weights, 1.0) if positive is None else weights * positive
     return above_one.mul_(1.0 - slope).add_(weights, alpha=slope)
+
+
+def exact_product(pattern: Csr, matrix: Tensor) -> Tensor:
+    """``pattern @ matrix``, added up in float64 and rounded once.
+
+    In float32 the order of neighbours, and into which blocks a graph is cut, would show in the
+    seventh digit; this way it shows in no digit. No gradient.
+
+    Examples
+    --------
+    >>> pair = Csr.of(Graph.from_edges([[0, 0], [1, 2]]))
+    >>> exact_product(pair, torch.tensor([[0.0], [1.0], [2.0**-30]])).tolist()
+    [[1.0], [0.0], [0.0]]
+    """
+    if matrix.dtype == torch.float64:
+        return torch.mm(pattern.tensor, matrix)
+    n, k = pattern.shape[0], matrix.shape[1]
+    kernels = fast.kernels() if matrix.numel() >= fast.WORTH_PRODUCT else None
+    if kernels is None and pattern.num_entries < len(matrix):  # only what these rows look at
+        columns, place = pattern.indices.unique(return_inverse=True)
+        few = Csr(pattern.indptr, place, (n, len(columns)), pattern.values)
+        return exact_product(few, matrix[columns])
+    result = matrix.new_empty(n, k)
+    values = pattern.values.double()
+    if kernels is not None:
+        indptr, indices = pattern.indptr.numpy(), pattern.indices.numpy()
+        cuts = np.linspace(0, pattern.num_entries, 4 * torch.get_num_threads() + 1)[1:-1]
+        ends = [0, *np.unique(np.searchsorted(indptr, cuts).clip(max=n)).tolist(), n]
+        given = indptr, indices, values.numpy(), matrix.contiguous().numpy(), result.numpy()
+        fast.each(lambda rows: kernels.product_into(rows, *given), pairwise(ends))
+        return result
+    wide = pattern.filled(values)
+    for start in range(0, k, COLUMNS):
+        columns = slice(start, start + COLUMNS)
+        result[:, columns] = torch.mm(wide, matrix[:, columns].double())
+    return result

@@ -23,6 +23,7 @@ class Known:
     y: np.ndarray
     graph: Graph
     mask: np.ndarray
+    train: np.ndarray
     calibrator: SimiMailbox
     probs: np.ndarray
 
@@ -31,11 +32,12 @@ class Known:
 def known() -> Known:
     problem = calibration_problem(NODES, CLASSES, temperature=2.0, seed=0)
     rng = np.random.default_rng(0)
-    mask = np.sort(rng.choice(NODES, LABELLED, replace=False))
+    labelled = rng.choice(NODES, 2 * LABELLED, replace=False)
+    mask, train = np.sort(labelled[:LABELLED]), np.sort(labelled[LABELLED:])
     z, y = problem.logits.astype(np.float32), np.asarray(problem.y)
-    calibrator = SimiMailbox().fit(z, y, graph=problem.graph, mask=mask)
+    calibrator = SimiMailbox().fit(z, y, graph=problem.graph, mask=mask, train_mask=train)
     probs = calibrator.predict_proba(z, graph=problem.graph)
-    return Known(z, y, problem.graph, mask, calibrator, probs)
+    return Known(z, y, problem.graph, mask, train, calibrator, probs)
 
 
 @pytest.fixture
@@ -55,6 +57,7 @@ def shards(known: Known, tmp_path: Path) -> Path:
     np.save(folder / "edges" / "b.npy", edges[:, 3000:].T.astype(np.int32))
     np.save(folder / "labels.npy", known.y)
     np.save(folder / "calibration.npy", known.mask)
+    np.save(folder / "train.npy", known.train)
     return folder
 
 

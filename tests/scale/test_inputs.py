@@ -46,6 +46,7 @@ def test_parquet_float16_probabilities_and_tables_of_labels(
     expected = SimiMailbox().fit(
         p16, known.y, graph=known.graph, mask=known.mask, input="probabilities"
     )
+    (shards / "train.npy").unlink()
     probs = expected.predict_proba(p16, graph=known.graph)
     done = calibrate(shards, tmp_path / "out", engine="memory", input="probabilities")
     found = parquet.read_table(tmp_path / "out" / "probabilities")

@@ -361,7 +361,9 @@ class SimiMailbox(GroupedTemperatures):
                 parts = evidence.classes(rows, baseline.classes)
                 scores = baseline.scores(exponents[rows], gaps, parts)
                 if moved is None:
-                    exponents[rows] = nearest_exponents(gaps, exponents[rows], scores)
+                    exponents[rows] = nearest_exponents(
+                        gaps.double(), exponents[rows], scores.double()
+                    )
                 else:
                     moved[rows] = scores
         if moved is not None:

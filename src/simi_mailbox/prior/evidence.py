@@ -20,7 +20,7 @@ from simi_mailbox._arrays import Floats
 from simi_mailbox.graph import Graph
 from simi_mailbox.inputs import Labelled
 from simi_mailbox.softmax import confidence, scaled_softmax
-from simi_mailbox.sparse import Csr
+from simi_mailbox.sparse import Csr, exact_product
 
 EXPONENTS = ("log_degree", "inverse_degree", "sure")
 """Terms of a node's exponent: its degree, and how sure the model is of it."""
@@ -162,7 +162,7 @@ def _product(csr: Csr, matrix: Tensor, rows: Rows | None) -> Tensor:
         csr = csr.take(rows)[0]
     if not csr.num_entries:
         return matrix.new_zeros(csr.shape[0], matrix.shape[1])
-    return torch.mm(csr.tensor, matrix)
+    return exact_product(csr, matrix)
 
 
 # --- what fit finds once ------------------------------------------------------------------------

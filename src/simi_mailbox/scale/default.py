@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from simi_mailbox._arrays import Array, Bools, Floats, Ints
+from simi_mailbox._arrays import Bools, Floats, Ints
 from simi_mailbox.calibrators import SimiMailbox
 from simi_mailbox.calibrators.base import keep_argmax
-from simi_mailbox.calibrators.simi_mailbox import bounded_target
+from simi_mailbox.calibrators.simi_mailbox import View as FewNodes
 from simi_mailbox.calibrators.temperature import bound_message
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.graph import Graph
@@ -29,74 +29,38 @@ from simi_mailbox.grouping import (
     histogram_sums,
 )
 from simi_mailbox.inputs import CalibrationData, Labelled
-from simi_mailbox.prior.baseline import Baseline, blend, degree_terms, fit_baseline
+from simi_mailbox.prior.baseline import blend
+from simi_mailbox.prior.evidence import Frame, Known
 from simi_mailbox.prior.files import resolve
-from simi_mailbox.prior.model import Prior
-from simi_mailbox.scale import tiles
+from simi_mailbox.scale import evidence
 from simi_mailbox.scale.engines import Engine
+from simi_mailbox.scale.evidence import View
 from simi_mailbox.scale.inputs import gather
 from simi_mailbox.scale.limits import Facts, added, stacked
 from simi_mailbox.scale.outputs import Output
 from simi_mailbox.scale.plan import Plan
 from simi_mailbox.scale.store import Store, Written
-from simi_mailbox.scale.tiles import name
+from simi_mailbox.scale.tiles import fingerprint, name
 from simi_mailbox.softmax import Limits, scaled_softmax
-from simi_mailbox.temperature import (
-    COLDEST,
-    HOTTEST,
-    ConfidenceCurve,
-    fit_confidence,
-    global_temperature,
-)
-
-
-@dataclass(frozen=True)
-class View:
-    """How blocks are looked at: within which limits, and with which baseline."""
-
-    plan: Plan
-    limits: Limits
-    baseline: Baseline | None = None
-
-    def logits(self, store: Store, block: int) -> Tensor:
-        return self.limits.cut(torch.from_numpy(store.get(name("logits", block))))
-
-
-def lonely(degree: Array) -> Graph:
-    """A graph of which only the degrees are known, for what asks for no more."""
-    indptr = torch.zeros(len(degree) + 1, dtype=torch.int64)
-    torch.cumsum(torch.from_numpy(degree), 0, out=indptr[1:])
-    return Graph(indptr, torch.empty(0, dtype=torch.int64))
-
+from simi_mailbox.temperature import ConfidenceCurve, global_temperature
 
 # --- functions of a block -------------------------------------------------------------------------
 
 
-def similarity_block(store: Store, block: int, view: View) -> list[Written]:
-    """The mailbox of a block's nodes."""
-    left = view.logits(store, block)
-    onto = np.zeros(len(left))
-
-    def add(entries: Array, right: Array) -> None:
-        tiles.add_similarities(entries, left.numpy(), right, onto)
-
-    tiles.neighbour_pass(store, block, view.plan, lambda s, j: view.logits(s, j).numpy(), add)
-    onto /= np.maximum(store.get(name("degree", block)), 1)
-    return [store.put(name("similarity", block), onto.astype(left.numpy().dtype))]
-
-
-def degree_sums(store: Store, block: int) -> Floats:
-    """Sums of the degree terms, and of the degrees."""
-    degree = store.get(name("degree", block))
-    return np.array([*degree_terms(lonely(degree)).sum(dim=0).tolist(), float(degree.sum())])
+def view_block(store: Store, block: int, view: View, calibrator: SimiMailbox) -> list[Written]:
+    """What the baseline makes of a block's nodes: scale of their logits, and their points."""
+    kept = calibrator.evidence_
+    here = evidence.of_block(store, block, view, Frame.read(kept), kept["counts"])
+    found = calibrator._view(here)
+    assert found.scale is not None
+    return [
+        store.put(name("scale", block), found.scale.numpy()),
+        store.put(name("points", block), found.points(calibrator.blind_share, view.classes)),
+    ]
 
 
-def point_block(store: Store, block: int, view: View) -> list[Written]:
-    """(confidence, similarity) of a block's nodes."""
-    z, graph = view.logits(store, block), lonely(store.get(name("degree", block)))
-    sure = (view.baseline or Baseline(1.0)).confidence(z, graph).numpy()
-    points = np.stack([sure, store.get(name("similarity", block)).astype(np.float64)], axis=1)
-    return [store.put(name("points", block), points)]
+def entries_of(store: Store, block: int) -> int:
+    return int(store.get(name("degree", block)).sum())
 
 
 def points_of(store: Store, block: int) -> Floats:
@@ -132,24 +96,20 @@ def sizes_of(store: Store, block: int, groups: int) -> Floats:
 
 def curve_of(store: Store, block: int, view: View, theta: Floats, wanted: Bools | None) -> Floats:
     """Sums of confidence and its derivatives over the groups' nodes in a block."""
-    z = view.logits(store, block)
     group = torch.from_numpy(store.get(name("groups", block)).astype(np.int64))
-    scale = None
-    if view.baseline is not None:
-        scale = view.baseline.scale(lonely(store.get(name("degree", block))))
+    scale = torch.from_numpy(store.get(name("scale", block)))
+    z = view.logits(store, block)
     return ConfidenceCurve(z, group, len(theta), scale).sums(theta, wanted)
 
 
 def probability_block(
-    store: Store, block: int, view: View, temperatures: Floats, out: Output
+    store: Store, block: int, view: View, factors: Floats, blind: float, out: Output
 ) -> list[Written]:
     """Calibrated probabilities of a block's nodes, and their groups, as finished shards."""
-    z = view.logits(store, block)
-    group = store.get(name("groups", block))
-    baseline = view.baseline or Baseline(1.0)
-    each = torch.from_numpy(temperatures[group])
-    each /= baseline.scale(lonely(store.get(name("degree", block))))
-    probs = blend(scaled_softmax(z, each), baseline.blind, z.shape[1])
+    z, group = view.logits(store, block), store.get(name("groups", block))
+    scale = torch.from_numpy(store.get(name("scale", block)))
+    probs = scaled_softmax(z, torch.from_numpy(factors[group]) / scale)
+    probs = blend(probs, blind, z.shape[1])
     keep_argmax(probs, z)
     probs = view.limits.restore(probs)
     return [out.probabilities(block, probs.numpy()), out.groups(block, group)]
@@ -178,65 +138,156 @@ class BlockCurve:
 
 
 def fit(
-    engine: Engine, plan: Plan, facts: Facts, nodes: Ints, y: Ints, calibrator: SimiMailbox
+    engine: Engine,
+    plan: Plan,
+    facts: Facts,
+    calibration: tuple[Ints, Ints],
+    trained: tuple[Ints, Ints] | None,
+    calibrator: SimiMailbox,
 ) -> View:
-    """Fit a `SimiMailbox` on blocks; what is left is to assign groups and write probabilities.
+    """Fit a `SimiMailbox` on blocks; what is left is to write probabilities.
 
-    ``nodes`` are the calibration nodes, sorted, and ``y`` their labels.
+    ``calibration`` and ``trained`` are nodes, sorted, and their labels.
     """
-    view = View(plan, facts.limits)
-    engine.write("neighbours", similarity_block, plan.blocks, view)
-    sums = engine.total("degrees", degree_sums, added, plan.blocks)
-    few = [
-        engine.total("calibration nodes", gather, stacked, plan.blocks, plan, kind, nodes)
-        for kind in ("logits", "degree")
-    ]
-    z, graph = facts.limits.cut(torch.from_numpy(few[0])), lonely(few[1])
-    here = Labelled(torch.arange(len(nodes)), facts.limits.number(torch.from_numpy(y)))
-    data = CalibrationData(logits=z, graph=graph, calibration=here)
-    calibrator.temperature_, at_bound = global_temperature(z, here.y)
+    nodes, limits = calibration[0], facts.limits
+    known = Known(
+        _numbered(limits, calibration), None if trained is None else _numbered(limits, trained)
+    )
+    z = _gathered(engine, plan, ("logits",), nodes, limits)["logits"]
+    y = known.calibration.y
+    calibrator.temperature_, at_bound = global_temperature(z, y)
+    here = Labelled(torch.arange(len(nodes)), y)
+    data = CalibrationData(logits=z, graph=Graph.empty(len(nodes)), calibration=here)
+    data = replace(data, trained=known.trained)
     if at_bound:
-        warnings.warn(
-            bound_message(data, calibrator.temperature_), CalibrationWarning, stacklevel=3
-        )
+        message = bound_message(data, calibrator.temperature_)
+        warnings.warn(message, CalibrationWarning, stacklevel=3)
     prior = None if calibrator.prior is None else resolve(calibrator.prior)
     if len(nodes) < calibrator.n_groups:
         prior = None
-    baseline = _baseline(calibrator, data, prior, at_bound, sums[:2] / plan.nodes)
     calibrator.prior_ = {} if prior is None else prior.to_dict()
-    calibrator.baseline_ = asdict(baseline)
-    view = replace(view, baseline=None if prior is None else baseline)
-    grouping = _group(engine, view, calibrator, len(nodes))
-    calibrator.shift_, calibrator.scale_ = grouping.shift, grouping.scale
-    calibrator.centroids_ = grouping.centroids
-    groups = len(grouping.centroids)
-    engine.write("groups", assign_block, plan.blocks, grouping)
+    view = View(plan, limits, calibrator.temperature_, trained is not None)
+    view = _told(engine, view, known)
+    frame = evidence.listen(engine, view)
+    calibrator.evidence_ = _kept(engine, view, frame, known)
+    baseline = calibrator._first_baseline(data, prior, at_bound)
+    if baseline is None:
+        assert prior is not None
+        rows = _gathered(engine, plan, evidence.KINDS, nodes, limits)
+        few = evidence.Rowwise(rows, z, y, frame, calibrator.evidence_["counts"])
+        baseline = calibrator._fit_baseline(data, few, prior)
+    calibrator.baseline_ = baseline.fields()
+    _group(engine, view, calibrator, len(nodes))
+    rows = _gathered(engine, plan, ("groups", "scale", "similarity"), nodes, limits)
+    calibrator.groups_ = rows["groups"].astype(np.int64)
+    here_too = FewNodes(z, torch.from_numpy(rows["scale"]), torch.from_numpy(rows["similarity"]))
+    groups = len(calibrator.centroids_)
     sizes = engine.total("groups", sizes_of, added, plan.blocks, groups)
-    group = engine.total("groups", gather, stacked, plan.blocks, plan, "groups", nodes)
-    calibrator.counts_ = np.bincount(group, minlength=groups)
-    _solve(engine, view, calibrator, data, baseline, prior, sizes, group, facts.unit, at_bound)
-    calibrator.num_classes_, calibrator.classes_ = plan.classes, facts.limits.classes
-    calibrator.widest_ = facts.limits.widest
+    curve = BlockCurve(engine, view, sizes)
+    calibrator._fit_groups(data, here_too, prior, at_bound, curve)
+    del calibrator.groups_  # of the calibration nodes only: those of all lie in the results
+    calibrator.num_classes_, calibrator.classes_ = plan.classes, limits.classes
+    calibrator.widest_ = limits.widest
+    _tell_bounds(calibrator.at_bound_, sizes)
     return view
 
 
-def _baseline(
-    calibrator: SimiMailbox,
-    data: CalibrationData,
-    prior: Prior | None,
-    at_bound: bool,
-    means: Floats,
-) -> Baseline:
-    if prior is None or at_bound:
-        return calibrator._fit_baseline(data, prior, at_bound)
-    terms = degree_terms(data.neighbourhoods) - torch.from_numpy(means)
-    found, _ = fit_baseline(data.logits, data.calibration.y, terms, calibrator.temperature_, prior)
-    return replace(found, mean_log_degree=float(means[0]), mean_inverse_degree=float(means[1]))
+def look_again(engine: Engine, plan: Plan, limits: Limits, calibrator: SimiMailbox) -> View:
+    """The passes of a fitted calibrator on blocks that it has perhaps never seen."""
+    kept = calibrator.evidence_
+    known = Known(
+        *(
+            Labelled(torch.from_numpy(kept[part]), torch.from_numpy(kept[f"{part}_labels"]))
+            for part in ("calibration", "trained")
+            if part in kept
+        )
+    )
+    if _fingerprint(engine, plan) != kept["graph"]:  # labels of fit are about other nodes
+        nobody = torch.empty(0, dtype=torch.int64)
+        nothing = Labelled(nobody, nobody)
+        known = Known(nothing, None if known.trained is None else nothing)
+    view = View(plan, limits, calibrator.temperature_, known.trained is not None)
+    view = _told(engine, view, known)
+    evidence.listen(engine, view, Frame.read(kept))
+    _group(engine, view, calibrator, None)
+    return view
 
 
-def _group(engine: Engine, view: View, calibrator: SimiMailbox, labelled: int) -> Grouping:
+def _numbered(limits: Limits, labelled: tuple[Ints, Ints]) -> Labelled:
+    nodes, y = (torch.from_numpy(part) for part in labelled)
+    return Labelled(nodes, limits.number(y))
+
+
+def _gathered(
+    engine: Engine, plan: Plan, kinds: tuple[str, ...], nodes: Ints, limits: Limits
+) -> dict[str, Any]:
+    """Rows of some nodes, by kind; logits within their limits."""
+    step = "calibration nodes"
+    found = {
+        kind: engine.total(step, gather, stacked, plan.blocks, plan, kind, nodes) for kind in kinds
+    }
+    if "logits" in found:
+        z = torch.from_numpy(found["logits"])
+        found["logits"] = limits.cut(z) if len(z) else z[:, limits.classes]
+    return found
+
+
+def _told(engine: Engine, view: View, known: Known) -> View:
+    """The same view, with labels in the store."""
+    parts = [part for part in (known.calibration, known.trained) if part is not None]
+    probs = []
+    for part in parts:
+        order = part.index.argsort()
+        nodes = part.index[order].numpy()
+        z = _gathered(engine, view.plan, ("logits",), nodes, view.limits)["logits"]
+        p = torch.empty_like(z)
+        p[order] = scaled_softmax(z, view.temperature)
+        probs.append(p)
+    digest = evidence.hear(engine.store, view, known, torch.cat(probs))
+    return replace(view, labels=digest)
+
+
+def _fingerprint(engine: Engine, plan: Plan) -> str:
+    return str(engine.total("graph", fingerprint, _first, [0], plan))
+
+
+def _first(parts: list[Any]) -> Any:
+    return parts[0]
+
+
+def _kept(engine: Engine, view: View, frame: Frame, known: Known) -> dict[str, Any]:
+    """What prediction needs of the evidence, as a file can hold it."""
+    kept = asdict(frame)
+    kept["graph"], kept["width"] = _fingerprint(engine, view.plan), 0
+    kept["counts"] = np.zeros(view.classes)
+    for part, found in (("calibration", known.calibration), ("trained", known.trained)):
+        if found is not None:
+            kept[part], kept[f"{part}_labels"] = found.index.numpy(), found.y.numpy()
+            kept["counts"] += np.bincount(found.y.numpy(), minlength=view.classes)
+    return kept
+
+
+def _group(engine: Engine, view: View, calibrator: SimiMailbox, labelled: int | None) -> None:
+    """Points of all nodes, and their groups; these are found if ``labelled`` nodes are to fit."""
+    blocks, bare = view.plan.blocks, _bare(calibrator)
+    engine.write("points", view_block, blocks, view, bare)
+    if labelled is not None:
+        grouping = _find_groups(engine, view, calibrator, labelled)
+        calibrator.shift_, calibrator.scale_ = grouping.shift, grouping.scale
+        calibrator.centroids_ = grouping.centroids
+    engine.write("groups", assign_block, blocks, calibrator.grouping_)
+
+
+def _bare(calibrator: SimiMailbox) -> SimiMailbox:
+    """Only what the view of a node depends on."""
+    bare = SimiMailbox(**calibrator.get_params())
+    for part in ("temperature_", "baseline_", "evidence_"):
+        setattr(bare, part, getattr(calibrator, part))
+    return bare
+
+
+def _find_groups(engine: Engine, view: View, calibrator: SimiMailbox, labelled: int) -> Grouping:
     blocks, wanted = view.plan.blocks, calibrator.n_groups
-    engine.write("points", point_block, blocks, view)
     if labelled < wanted:
         warnings.warn(
             f"{labelled} calibration nodes cannot support {wanted} groups: "
@@ -255,51 +306,11 @@ def _group(engine: Engine, view: View, calibrator: SimiMailbox, labelled: int) -
     return group_points(*cell_means(cells), wanted, shift, scale, calibrator.seed)
 
 
-def _solve(
-    engine: Engine,
-    view: View,
-    calibrator: SimiMailbox,
-    data: CalibrationData,
-    baseline: Baseline,
-    prior: Prior | None,
-    sizes: Floats,
-    group: Ints,
-    unit: float,
-    at_bound: bool,
-) -> None:
-    groups = len(sizes)
-    if groups == 1:
-        calibrator.prior_means_ = np.zeros(1)
-        calibrator.prior_strength_ = calibrator._plain_strength
-        calibrator.temperatures_ = np.array([baseline.temperature])
-        calibrator.at_bound_ = np.array([at_bound])
-        return
-    curve = BlockCurve(engine, view, sizes)
-    theta = np.full(groups, -np.log(baseline.temperature))
-    at_start = curve(theta)
-    shift = calibrator._shift(data, baseline, at_start[0], group, prior)
-    calibrator.prior_means_, calibrator.prior_strength_ = shift.means, shift.strength
-    change = shift.value / (1.0 - baseline.blind)
-    target = bounded_target(at_start[0], change, data.num_classes)
-    unit = unit if unit > 1e-30 else 1.0
-    bounds = -float(np.log(HOTTEST * unit)), -float(np.log(COLDEST * unit))
-    solution = fit_confidence(curve, target, bounds, start=theta, at_start=at_start)
-    calibrator.temperatures_, calibrator.at_bound_ = solution.temperatures, solution.at_bound
-    stuck = solution.at_bound
-    if stuck.any():
+def _tell_bounds(stuck: Bools, sizes: Floats) -> None:
+    if stuck.any() and len(stuck) > 1:
         warnings.warn(
-            f"{int(stuck.sum())} of {groups} groups, with {int(sizes[stuck].sum())} of "
+            f"{int(stuck.sum())} of {len(stuck)} groups, with {int(sizes[stuck].sum())} of "
             f"{int(sizes.sum())} nodes, have their temperature on a bound",
             CalibrationWarning,
             stacklevel=4,
         )
-
-
-def look_again(engine: Engine, plan: Plan, limits: Limits, calibrator: SimiMailbox) -> View:
-    """The passes of a fitted calibrator on blocks that it has perhaps never seen."""
-    baseline = Baseline.read(calibrator.baseline_) if calibrator.prior_ else None
-    view = View(plan, limits, baseline)
-    engine.write("neighbours", similarity_block, plan.blocks, view)
-    engine.write("points", point_block, plan.blocks, view)
-    engine.write("groups", assign_block, plan.blocks, calibrator.grouping_)
-    return view

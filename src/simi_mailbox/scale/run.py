@@ -22,6 +22,7 @@ from simi_mailbox.files import StrPath, whole_file
 from simi_mailbox.inputs import InputKind, Labelled, looks_trained_on, refuse_shared
 from simi_mailbox.scale import default, tiles
 from simi_mailbox.scale.engines import Dask, Engine, Here, Progress, quiet
+from simi_mailbox.scale.evidence import View
 from simi_mailbox.scale.inputs import Folder, gather, read_block
 from simi_mailbox.scale.limits import Facts, added, find_limits, stacked
 from simi_mailbox.scale.outputs import CALIBRATOR, Output
@@ -116,13 +117,14 @@ def calibrate(
     'memory'
     """
     source = Folder.open(Path(folder))
-    nodes, y, train = _labelled(source)
+    (nodes, y), trained = _labelled(source)
     with _working(source, Path(out), engine, memory, scheduler, input, work, progress) as job:
-        facts = find_limits(job.engine, job.plan, np.unique(y))
-        if train is None:
+        named = y if trained is None else np.concatenate([y, trained[1]])
+        facts = find_limits(job.engine, job.plan, np.unique(named))
+        if trained is None:
             _suspect(job, facts, nodes, y)
         calibrator = SimiMailbox()
-        view = default.fit(job.engine, job.plan, facts, nodes, y, calibrator)
+        view = default.fit(job.engine, job.plan, facts, (nodes, y), trained, calibrator)
         calibrator.input_ = input
         return job.finish(view, calibrator, {"calibration_nodes": len(nodes)})
 
@@ -148,6 +150,13 @@ def apply(
     fitted = calibrator if isinstance(calibrator, SimiMailbox) else load(calibrator)
     if not isinstance(fitted, SimiMailbox):
         raise ValueError(f"{calibrator} is a {fitted.name}; shards are calibrated by simi-mailbox")
+    if not hasattr(fitted, "evidence_"):
+        raise ValueError(f"{calibrator} was fitted by an older version: fit it anew for shards")
+    if not fitted.keep_classes or fitted.evidence_["width"]:
+        raise ValueError(
+            f"{calibrator} was fitted with a hidden layer or with keep_classes=False, which shards "
+            "cannot give or take: use predict_proba"
+        )
     if source.logits.columns != fitted.num_classes_:
         raise ValueError(
             f"the logits have {source.logits.columns} classes, but the calibrator was fitted on "
@@ -172,16 +181,15 @@ class _Job:
     began: float
     moved: tuple[int, int]
 
-    def finish(
-        self, view: default.View, calibrator: SimiMailbox, more: dict[str, Any]
-    ) -> Calibrated:
-        temperatures = calibrator.temperatures_
+    def finish(self, view: View, calibrator: SimiMailbox, more: dict[str, Any]) -> Calibrated:
         blocks, out = self.plan.blocks, self.output
+        factors = calibrator.temperatures_ / calibrator.baseline_["temperature"]
+        blind = calibrator.blind_share
         files = self.engine.write(
-            "writing", default.probability_block, blocks, view, temperatures, out
+            "writing", default.probability_block, blocks, view, factors, blind, out
         )
         calibrator.save(out.folder / CALIBRATOR)
-        entries = int(self.engine.total("degrees", default.degree_sums, added, blocks)[2])
+        entries = int(self.engine.total("degrees", default.entries_of, added, blocks))
         read, written = (now - then for now, then in zip(_moved(), self.moved, strict=True))
         facts = {
             "engine": self.engine.name,
@@ -268,7 +276,7 @@ def _cut(engine: Engine, plan: Plan, source: Folder, kind: InputKind) -> None:
 def _in_memory(source: Folder) -> int:
     """Bytes that blocks, tiles and what makes them take at most."""
     logits = source.logits.rows * source.logits.columns * 4
-    return 4 * logits + 64 * source.edges.rows
+    return 8 * logits + 64 * source.edges.rows
 
 
 def _claim(place: Path, source: Folder, plan: Plan, kind: InputKind) -> bool:
@@ -289,7 +297,7 @@ def _claim(place: Path, source: Folder, plan: Plan, kind: InputKind) -> bool:
     return not ours
 
 
-def _labelled(source: Folder) -> tuple[Ints, Ints, Ints | None]:
+def _labelled(source: Folder) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints] | None]:
     nodes = source.nodes("calibration")
     if nodes is None:
         raise FileNotFoundError(
@@ -304,7 +312,9 @@ def _labelled(source: Folder) -> tuple[Ints, Ints, Ints | None]:
             ("calibration", "train"),
             "the model looks better than it is on nodes it was trained on",
         )
-    return nodes, source.labels(nodes), train
+        train = np.sort(train)
+    trained = None if train is None else (train, source.labels(train))
+    return (nodes, source.labels(nodes)), trained
 
 
 def _suspect(job: _Job, facts: Facts, nodes: Ints, y: Ints) -> None:

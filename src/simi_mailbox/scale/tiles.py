@@ -8,6 +8,7 @@ does everything and duplicates meet.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -17,6 +18,7 @@ import scipy.sparse
 
 from simi_mailbox import fast
 from simi_mailbox._arrays import Array, Floats, Ints
+from simi_mailbox.mailbox import entry_blocks
 from simi_mailbox.scale.plan import Plan
 from simi_mailbox.scale.shards import Shard
 from simi_mailbox.scale.store import Store, Written
@@ -25,7 +27,7 @@ Keys = Array
 WORTH = 1 << 22
 """Entries × columns from which on compiled loops are used."""
 PIECE = 1 << 16
-"""Entries whose products are held at once where Numba is missing."""
+"""Entries from which on threads share the work."""
 
 
 def name(kind: str, *numbers: int) -> str:
@@ -142,6 +144,36 @@ def _entries(keys: Keys, bits: int) -> Array:
     return entries
 
 
+def fingerprint(store: Store, _block: int, plan: Plan) -> str:
+    """`Graph.fingerprint` of the graph that the tiles make up."""
+    digest, at = hashlib.sha256(np.zeros(1, dtype=np.int64).tobytes()), 0
+    for block in plan.blocks:
+        ends = np.cumsum(store.get(name("degree", block))) + at
+        at = int(ends[-1])
+        digest.update(ends.astype(np.int64).tobytes())
+    for block in plan.blocks:
+        degree = store.get(name("degree", block))
+        for low, high in entry_blocks(_offsets(degree), plan.chunk):
+            found = []
+            for column in plan.blocks:
+                for part in range(int(store.get(name("parts", block, column))[0])):
+                    entries = store.view(name("tile", block, column, part))
+                    first, last = np.searchsorted(entries[:, 0], [low, high])
+                    keys = np.array(entries[first:last], dtype=np.uint64)
+                    found.append(keys[:, 0] << np.uint64(32) | keys[:, 1] + column * plan.rows)
+            if found:
+                # Runs that are sorted already are merged.
+                keys = np.sort(np.concatenate(found), kind="stable") & np.uint64((1 << 32) - 1)
+                digest.update(keys.astype(np.int64).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _offsets(degree: Ints) -> Any:
+    import torch
+
+    return torch.from_numpy(np.concatenate([[0], np.cumsum(degree)]))
+
+
 # --- summing --------------------------------------------------------------------------------------
 
 
@@ -149,12 +181,12 @@ def neighbour_pass(
     store: Store,
     block: int,
     plan: Plan,
-    right: Callable[[Store, int], Array],
-    add: Callable[[Array, Array], None],
+    right: Callable[[Store, int], Any],
+    add: Callable[[Array, Any], None],
 ) -> None:
     """``add(entries, right side)`` for every tile of a row of blocks.
 
-    ``right(store, column)`` gives the numbers [nodes, anything] of a column block.
+    ``right(store, column)`` gives what is needed of a column block.
     """
     for column in plan.blocks:
         parts = int(store.get(name("parts", block, column))[0])
@@ -181,29 +213,6 @@ def add_sums(entries: Array, right: Array, onto: Floats) -> None:
     shape = (len(onto), len(right))
     ones = np.ones(len(entries), dtype=np.float64)
     onto += scipy.sparse.csr_array((ones, (entries[:, 0], entries[:, 1])), shape) @ right
-
-
-def add_similarities(entries: Array, left: Array, right: Array, onto: Floats) -> None:
-    """onto_i += Σ_j sigmoid(left_i · right_j) over the entries (i, j).
-
-    Examples
-    --------
-    >>> onto, z = np.zeros(2), np.zeros((2, 3), dtype=np.float32)
-    >>> add_similarities(np.array([[0, 1], [0, 0]], dtype=np.uint32), z, z, onto)
-    >>> onto.tolist()
-    [1.0, 0.0]
-    """
-    kernels = _kernels(entries, right)
-    if kernels is not None:
-        fast.each(
-            lambda rows: kernels.tile_similarities(entries[rows], left, right, onto),
-            _runs(entries),
-        )
-        return
-    for start in range(0, len(entries), PIECE):
-        row, column = entries[start : start + PIECE].T
-        products = np.einsum("ek,ek->e", left[row].astype(np.float64), right[column])
-        np.add.at(onto, row, 1.0 / (1.0 + np.exp(-products.clip(-700, 700))))
 
 
 def _kernels(entries: Array, right: Array) -> Any:

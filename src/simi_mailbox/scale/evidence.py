@@ -1,0 +1,252 @@
+"""`simi_mailbox.prior.evidence` on blocks: what every pass leaves, and how terms are read from it.
+
+    probs       [n, K + 1]  softmax(z / T), and 1 / degree
+    around      [n, K]      sums over neighbours of probs
+    back        [n]         chance to be back after two random steps
+    near        [n, w]      sums over neighbours of what labelled nodes say
+    far         [n, w]      means over two random steps of the same, the own part taken out
+    terms       [n, 3]      of the exponent, before they are centred
+    similarity  [n]         mean overlap with the neighbours
+
+What a calibration node says is its surprise (K + 1 numbers); what a training node says is its class
+(K more numbers, if there are such nodes).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from simi_mailbox._arrays import Array, Floats, Ints
+from simi_mailbox.prior.evidence import (
+    Evidence,
+    Frame,
+    Known,
+    Rows,
+    exponent_terms,
+    overlap,
+    surprises,
+)
+from simi_mailbox.scale import tiles
+from simi_mailbox.scale.engines import Engine
+from simi_mailbox.scale.limits import added
+from simi_mailbox.scale.plan import Plan
+from simi_mailbox.scale.store import Store, Written
+from simi_mailbox.scale.tiles import name
+from simi_mailbox.softmax import Limits, confidence, scaled_softmax
+
+SPEAKERS = "labelled/00000"
+"""Labelled nodes in the store, [m, 2]: the node, and its class among the possible ones."""
+SAID = "said/00000"
+
+
+@dataclass(frozen=True)
+class View:
+    """How blocks are looked at: within which limits, at which temperature, and who has a label."""
+
+    plan: Plan
+    limits: Limits
+    temperature: float
+    trained: bool
+    labels: str = ""
+    """Digest of the labels and what they say, which lie in the store."""
+
+    @property
+    def classes(self) -> int:
+        return len(self.limits.classes)
+
+    def logits(self, store: Store, block: int) -> Tensor:
+        return self.limits.cut(torch.from_numpy(store.get(name("logits", block))))
+
+
+def hear(store: Store, view: View, known: Known, probs: Tensor) -> str:
+    """Put labels into the store; ``probs`` are those of their nodes, calibration nodes first."""
+    mine, theirs = known.calibration, known.trained
+    said = surprises(probs[: len(mine)], mine.y)
+    index, y = mine.index, mine.y
+    if theirs is not None:
+        ones = torch.nn.functional.one_hot(theirs.y, view.classes).to(said.dtype)
+        wide = said.new_zeros(len(mine) + len(theirs), said.shape[1] + view.classes)
+        wide[: len(mine), : said.shape[1]] = said
+        wide[len(mine) :, said.shape[1] :] = ones
+        said, index, y = wide, torch.cat([index, theirs.index]), torch.cat([y, theirs.y])
+    order = index.argsort()
+    files = [
+        store.put(SPEAKERS, torch.stack([index, y], dim=1)[order].numpy()),
+        store.put(SAID, said[order].contiguous().numpy()),
+    ]
+    return " ".join(file.digest for file in files)
+
+
+def _speakers(store: Store, plan: Plan, block: int) -> tuple[Ints, slice, Ints]:
+    """Labelled nodes of a block (numbers within it), their rows among all, and their classes."""
+    start, stop = plan.span(block)
+    speakers = store.view(SPEAKERS)
+    low, high = np.searchsorted(speakers[:, 0], [start, stop])
+    nodes, y = np.array(speakers[low:high]).T
+    return nodes - start, slice(int(low), int(high)), y
+
+
+# --- functions of a block -------------------------------------------------------------------------
+
+
+def probs_block(store: Store, block: int, view: View) -> list[Written]:
+    z = view.logits(store, block)
+    right = torch.empty(len(z), z.shape[1] + 1, dtype=z.dtype)
+    right[:, :-1] = scaled_softmax(z, view.temperature)
+    degree = torch.from_numpy(store.get(name("degree", block)))
+    right[:, -1] = degree.clamp(min=1).to(z.dtype).reciprocal()
+    return [store.put(name("probs", block), right.numpy())]
+
+
+def near_block(store: Store, block: int, view: View) -> list[Written]:
+    """The first look at neighbours: their probabilities, and what those with a label say."""
+    size, classes = view.plan.size(block), view.classes
+    sums = np.zeros((size, classes + 1))
+    said = store.get(SAID)
+    heard = np.zeros((size, said.shape[1]))
+
+    def right(store: Store, column: int) -> tuple[Array, Array]:
+        nodes, rows, _ = _speakers(store, view.plan, column)
+        place = np.full(view.plan.size(column), -1, dtype=np.int32)
+        place[nodes] = np.arange(rows.start, rows.stop)
+        return store.get(name("probs", column)), place
+
+    def add(entries: Array, numbers: tuple[Array, Array]) -> None:
+        tiles.add_sums(entries, numbers[0], sums)
+        spoken = numbers[1][entries[:, 1]]
+        some = spoken >= 0
+        if some.any():
+            few = np.stack([entries[some, 0], spoken[some].astype(np.uint32)], axis=1)
+            tiles.add_sums(few, said, heard)
+
+    tiles.neighbour_pass(store, block, view.plan, right, add)
+    probs = torch.from_numpy(store.get(name("probs", block)))
+    degree = torch.from_numpy(store.get(name("degree", block)))
+    inverse = probs[:, -1]
+    around = torch.from_numpy(sums[:, :-1]).to(probs.dtype)
+    back = inverse * torch.from_numpy(sums[:, -1]).to(probs.dtype)
+    similarity = overlap(probs[:, :-1], around, degree)
+    terms = exponent_terms(degree, confidence(view.logits(store, block), view.temperature))
+    found = {
+        "around": around.numpy(),
+        "back": back.numpy(),
+        "near": heard.astype(around.numpy().dtype),
+        "terms": terms.numpy(),
+        "similarity": similarity.numpy(),
+    }
+    return [store.put(name(kind, block), array) for kind, array in found.items()]
+
+
+def far_block(store: Store, block: int, view: View) -> list[Written]:
+    """The second look: what was heard one step away, from there."""
+    width = store.view(SAID).shape[1]
+    sums = np.zeros((view.plan.size(block), width))
+
+    def right(store: Store, column: int) -> Array:
+        inverse = store.get(name("probs", column))[:, -1:].astype(np.float64)
+        return np.asarray(store.get(name("near", column)) * inverse)
+
+    tiles.neighbour_pass(
+        store, block, view.plan, right, lambda entries, near: tiles.add_sums(entries, near, sums)
+    )
+    found = sums.astype(store.view(name("near", block)).dtype)
+    found *= store.get(name("probs", block))[:, -1:]
+    nodes, rows, _ = _speakers(store, view.plan, block)
+    found[nodes] -= store.get(name("back", block))[nodes, None] * np.array(store.view(SAID)[rows])
+    return [store.put(name("far", block), found)]
+
+
+def frame_sums(store: Store, block: int) -> Floats:
+    """Sums over a block of terms (3), overlaps, nodes with neighbours, and probabilities (K)."""
+    degree = store.get(name("degree", block))
+    similarity = store.get(name("similarity", block))
+    parts = [
+        store.get(name("terms", block)).sum(axis=0),
+        [similarity.sum(), float((degree > 0).sum())],
+        store.get(name("probs", block))[:, :-1].sum(axis=0, dtype=np.float64),
+    ]
+    return np.concatenate(parts)
+
+
+def scatter_of(store: Store, block: int, centre: float) -> float:
+    """Σ (sure − centre)² over a block."""
+    return float(((store.get(name("terms", block))[:, 2] - centre) ** 2).sum())
+
+
+# --- all of it ------------------------------------------------------------------------------------
+
+
+def listen(engine: Engine, view: View, frame: Frame | None = None) -> Frame:
+    """All passes over the graph; the frame is found here if it is not known."""
+    blocks = view.plan.blocks
+    engine.write("probabilities", probs_block, blocks, view)
+    engine.write("neighbours", near_block, blocks, view)
+    engine.write("second neighbours", far_block, blocks, view)
+    if frame is not None:
+        return frame
+    n, k = view.plan.nodes, view.classes
+    sums = engine.total("units", frame_sums, added, blocks)
+    centre, spread = sums[:3] / n, np.ones(3)
+    found = float(np.sqrt(engine.total("units", scatter_of, added, blocks, centre[2]) / n))
+    spread[2] = found if found > 1e-9 else 1.0
+    alone = float(sums[3] / sums[4]) if sums[4] else 0.0
+    return Frame(view.temperature, centre, spread, (sums[5:] + 1.0) / (n + k), alone)
+
+
+class Rowwise(Evidence):
+    """The evidence on some rows whose sums over neighbours are known."""
+
+    def __init__(
+        self, rows: dict[str, Array], z: Tensor, own: Tensor, frame: Frame, counts: Floats
+    ) -> None:
+        self.logits, self.frame = z, frame
+        self.probs = scaled_softmax(z, frame.temperature)
+        self.sure = confidence(z, frame.temperature)
+        degree = torch.from_numpy(rows["degree"])
+        neighbours: Any = SimpleNamespace(degree=degree)
+        self.neighbours = neighbours
+        found = {part: torch.from_numpy(rows[part]) for part in ("around", "near", "far")}
+        self._around = found["around"]
+        centre, spread = (torch.from_numpy(x) for x in (frame.centre, frame.spread))
+        self.terms = (torch.from_numpy(rows["terms"]) - centre).div_(spread)
+        similarity = torch.from_numpy(rows["similarity"])
+        self.similarity = similarity.masked_fill(degree == 0, frame.alone)
+        self.closeness = None
+        width = z.shape[1] + 1
+        mine: Any = _Steps(found["near"][:, :width], found["far"][:, :width])
+        theirs: Any = _Steps(found["near"][:, width:], found["far"][:, width:])
+        self._surprise, self._trained = mine, theirs
+        self._own, self._frequency = own, torch.from_numpy(counts)
+
+    def hear(self, known: Known, counts: Floats | None = None) -> None:
+        """Nothing: it was heard when the passes were made."""
+
+    def _without_own(self, rows: Rows, heard: Any) -> Tensor:
+        found: Tensor = heard.far[rows]
+        return found.clone()
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """What was heard one and two steps away."""
+
+    sums: Tensor
+    far: Tensor
+
+
+KINDS = ("degree", "around", "near", "far", "terms", "similarity")
+
+
+def of_block(store: Store, block: int, view: View, frame: Frame, counts: Floats) -> Rowwise:
+    """The evidence on the nodes of a block."""
+    rows = {kind: store.get(name(kind, block)) for kind in KINDS}
+    own = torch.full((view.plan.size(block),), -1, dtype=torch.int64)
+    nodes, _, y = _speakers(store, view.plan, block)
+    own[torch.from_numpy(nodes)] = torch.from_numpy(y)
+    return Rowwise(rows, view.logits(store, block), own, frame, counts)
