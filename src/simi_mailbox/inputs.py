@@ -66,6 +66,8 @@ class NodeInputs:
     """What enters the GNN's last layer [n, d], if it was given."""
     known: Labelled | None = None
     """Labels that were named for prediction; nobody else's business."""
+    numbers: Tensor | None = None
+    """What these nodes are called on the graph of ``fit``, if they are a part of it."""
 
     @property
     def num_nodes(self) -> int:

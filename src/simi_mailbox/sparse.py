@@ -495,7 +495,7 @@ def exact_product(pattern: Csr, matrix: Tensor) -> Tensor:
     n, k = pattern.shape[0], matrix.shape[1]
     kernels = fast.kernels() if matrix.numel() >= fast.WORTH_PRODUCT else None
     if kernels is None and pattern.num_entries < len(matrix):  # only what these rows look at
-        columns, place = pattern.indices.unique(return_inverse=True)
+        columns, place = torch.unique(pattern.indices, return_inverse=True)
         few = Csr(pattern.indptr, place, (n, len(columns)), pattern.values)
         return exact_product(few, matrix[columns])
     result = matrix.new_empty(n, k)

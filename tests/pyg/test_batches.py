@@ -72,9 +72,9 @@ def test_a_hop_less_is_refused_and_would_be_wrong(calibrated: pyg.Calibrated, da
     batch, mapping = cut(data, calibrated.num_hops - 1)
     with pytest.raises(ValueError, match="lack neighbours"):
         calibrated.seeds(batch, mapping)
-    # What is wrong are logits of the seeds' neighbours, which the mailbox is made of.
+    # What is wrong are logits two steps away, whose labels speak for the seeds.
     whole = logits_on(calibrated.model, data)
-    near, _, _, _ = k_hop_subgraph(SEEDS, 1, data.edge_index)
+    near, _, _, _ = k_hop_subgraph(SEEDS, 2, data.edge_index)
     place = {int(node): k for k, node in enumerate(batch.number)}
     found = logits_on(calibrated.model, batch)[[place[int(node)] for node in near]]
     assert float((found - whole[near]).abs().max()) > 0.01
@@ -124,7 +124,7 @@ def test_hops_are_counted() -> None:
     assert hops == {"gcn": 3, "sage": 2, "gat": 2, "gin": 2}
     assert model_hops(APPNP(K=10, alpha=0.1)) == 11
     assert pyg.Calibrated(make("sage"), TemperatureScaling()).num_hops == 2
-    assert pyg.Calibrated(nn.Linear(2, 2)).num_hops == 1
+    assert pyg.Calibrated(nn.Linear(2, 2)).num_hops == 2
 
 
 class Own(nn.Module):
@@ -136,7 +136,7 @@ class Own(nn.Module):
 def test_strange_layers_must_be_counted_by_their_user(model: nn.Module) -> None:
     with pytest.raises(ValueError, match=r"cannot tell how far \w+ looks.*num_hops=…"):
         _ = pyg.Calibrated(model).num_hops
-    assert pyg.Calibrated(model, num_hops=2).num_hops == 3
+    assert pyg.Calibrated(model, num_hops=2).num_hops == 4
 
 
 @pytest.mark.parametrize("method", ["gats", "cagcn", "wats"])

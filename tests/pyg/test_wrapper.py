@@ -62,7 +62,8 @@ def test_it_says_what_the_calibrator_says(
     model: nn.Module, calibrated: pyg.Calibrated, data: Data
 ) -> None:
     z = logits_of(model, data)
-    by_hand = SimiMailbox().fit(z, data.y, graph=data.edge_index, mask=data.val_mask)
+    masks = {"mask": data.val_mask, "train_mask": data.train_mask}
+    by_hand = SimiMailbox().fit(z, data.y, graph=data.edge_index, **masks)
     expected = by_hand.predict_proba(z, graph=data.edge_index)
     found = calibrated(data.x, data.edge_index)
     torch.testing.assert_close(found.exp(), expected, rtol=1e-6, atol=1e-7)
@@ -158,11 +159,12 @@ def test_a_calibrator_given_is_copied(model: nn.Module, data: Data) -> None:
     assert "n_groups=4" in repr(calibrated)
 
 
-def test_no_label_outside_the_mask_is_read(
+def test_no_label_outside_the_masks_is_read(
     model: nn.Module, calibrated: pyg.Calibrated, data: Data
 ) -> None:
     changed = copy.copy(data)
-    changed.y = torch.where(data.val_mask, data.y, torch.full_like(data.y, -9))
+    named = data.val_mask | data.train_mask
+    changed.y = torch.where(named, data.y, torch.full_like(data.y, -9))
     found = pyg.calibrate(model, changed, mask=data.val_mask)(data.x, data.edge_index)
     torch.testing.assert_close(found, calibrated(data.x, data.edge_index), rtol=0, atol=0)
 

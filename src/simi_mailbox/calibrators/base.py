@@ -23,6 +23,7 @@ from simi_mailbox.inputs import (
     Labelled,
     NodeInputs,
     looks_trained_on,
+    read_index,
     read_known,
     read_labels,
     read_nodes,
@@ -220,6 +221,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         train_mask: Any = None,
         hidden: Any = None,
         known: Any = None,
+        numbers: Any = None,
         input: InputKind | None = None,
     ) -> Any:
         """Calibrated probabilities [n, K], as NumPy or torch, whichever ``logits`` are.
@@ -228,10 +230,11 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         them the GNN was trained on, for methods that treat these apart, and ``hidden`` is what it
         was at ``fit``. ``logits`` holds what it held at ``fit``, unless ``input`` says otherwise.
         ``known``, a pair (nodes, labels), names labels that are known by now, for methods that
-        take them as evidence on other nodes.
+        take them as evidence on other nodes. ``numbers`` says that the nodes are a part of the
+        graph that ``fit`` saw, and which: such methods then know their labels from ``fit``.
         """
         given = {"features": features, "forward": forward, "train_mask": train_mask}
-        given |= {"hidden": hidden, "known": known}
+        given |= {"hidden": hidden, "known": known, "numbers": numbers}
         nodes = self._read_fitted(logits, graph=graph, **given, input=input)
         with threads_for(size_of_pass(nodes.num_nodes, nodes.num_classes, nodes.graph)):
             probs = self._predict(nodes).detach().to(nodes.logits.dtype)
@@ -285,7 +288,13 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             )
 
     def _read_fitted(
-        self, logits: Any, *, known: Any = None, input: InputKind | None = None, **inputs: Any
+        self,
+        logits: Any,
+        *,
+        known: Any = None,
+        numbers: Any = None,
+        input: InputKind | None = None,
+        **inputs: Any,
     ) -> NodeInputs:
         self._check_fitted()
         # Older files do not say what they were fitted on: it was logits.
@@ -298,6 +307,11 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
                 f"but this calibrator was fitted on {self.num_classes_}"
             )
         limits = self._limits
+        if numbers is not None:
+            named = read_index(numbers, 1 << 62, "numbers")
+            if len(named) != nodes.num_nodes:
+                raise ValueError(f"{len(named)} numbers for {nodes.num_nodes} nodes")
+            nodes = replace(nodes, numbers=torch.from_numpy(named))
         if known is not None:
             if "known" not in self.takes:
                 raise TypeError(f"{type(self).__name__} makes no use of known labels: leave known=")

@@ -338,13 +338,15 @@ class SimiMailbox(GroupedTemperatures):
             prototypes = kept["prototypes"], kept["precision"]
             evidence.closeness = closeness(data.hidden, evidence.probs, prototypes)[1]
         joined = _joined(self._labels_of_fit(data), data, "trained" in kept)
-        evidence.hear(joined, kept["counts"])
+        evidence.hear(joined, kept["counts"], part=data.numbers is not None)
 
     def _labels_of_fit(self, data: NodeInputs) -> Known:
         """The labels that ``fit`` was given, if this is its graph."""
         kept = self.evidence_
         parts = [_labelled(kept, name) for name in ("calibration", "trained") if name in kept]
-        if data.neighbourhoods.fingerprint() != kept["graph"]:
+        if data.numbers is not None:
+            parts = [_within(part, data.numbers) for part in parts]
+        elif data.neighbourhoods.fingerprint() != kept["graph"]:
             nobody = torch.empty(0, dtype=torch.int64)
             parts = [Labelled(nobody, nobody) for _ in parts]
         return Known(*parts)
@@ -409,7 +411,7 @@ class SimiMailbox(GroupedTemperatures):
         for name, value in sorted(self.evidence_.items()):
             content = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
             digest.update(name.encode() + content)
-        parts = [data.hidden]
+        parts = [data.hidden, data.numbers]
         if data.known is not None:
             parts += [data.known.index, data.known.y, data.training]
         for part in parts:
@@ -549,6 +551,14 @@ def _kept(data: CalibrationData, frame: Frame) -> dict[str, Any]:
 
 def _labelled(kept: dict[str, Any], name: str) -> Labelled:
     return Labelled(torch.from_numpy(kept[name]), torch.from_numpy(kept[f"{name}_labels"]))
+
+
+def _within(labels: Labelled, numbers: Tensor) -> Labelled:
+    """Those of some labelled nodes that are among ``numbers``, by their places there."""
+    order = numbers.argsort()
+    place = torch.searchsorted(numbers[order], labels.index).clamp(max=len(numbers) - 1)
+    here = numbers[order[place]] == labels.index
+    return Labelled(order[place[here]], labels.y[here])
 
 
 def _joined(fitted: Known, data: NodeInputs, trained: bool) -> Known:

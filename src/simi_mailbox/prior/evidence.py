@@ -253,11 +253,11 @@ class Evidence:
         self._surprise: _Heard | None = None
         self._trained: _Heard | None = None
 
-    def hear(self, known: Known, counts: Floats | None = None) -> None:
+    def hear(self, known: Known, counts: Floats | None = None, *, part: bool = False) -> None:
         """Take labels in.
 
         How often classes occur is told by these labels as well, unless ``fit`` had more: then its
-        ``counts`` tell.
+        ``counts`` tell. If this graph is a ``part`` of that of ``fit``, the labels are among them.
         """
         n, k = self.probs.shape
         mine, theirs = known.calibration, known.trained
@@ -272,7 +272,8 @@ class Evidence:
         found = torch.bincount(self._own[self._own >= 0], minlength=k).double()
         if counts is not None and counts.sum() > found.sum():
             found = torch.from_numpy(counts)
-            self._own.fill_(-1)
+            if not part:
+                self._own.fill_(-1)
         self._frequency = found
 
     def _heard(self, labels: Labelled, values: Tensor) -> _Heard:
@@ -326,6 +327,7 @@ class Evidence:
         usual = self._frequency
         others = usual.expand(len(known), len(usual)).clone()
         others[torch.arange(len(known)), own[known]] -= 1.0
+        others.clamp_(min=0.0)
         found = self._relative(usual[None]).expand(len(own), len(usual)).clone()
         found[known] = self._relative(others)
         return found

@@ -50,10 +50,12 @@ def calibrator_hops(calibrator: Calibrator) -> int:
     --------
     >>> from simi_mailbox import SimiMailbox, TemperatureScaling
     >>> calibrator_hops(SimiMailbox()), calibrator_hops(TemperatureScaling())
-    (1, 0)
+    (2, 0)
     """
     if "graph" not in calibrator.needs:
         return 0
+    if "known" in calibrator.takes:
+        return 2  # labels two steps away
     if isinstance(calibrator, GroupedTemperatures):
         return 1
     raise ValueError(

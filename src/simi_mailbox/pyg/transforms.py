@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from simi_mailbox._extras import require
 from simi_mailbox.graph import as_graph
 from simi_mailbox.pyg.wrapper import Calibrated
@@ -46,9 +48,10 @@ class WriteProbabilities(_BASE):  # type: ignore[misc]
 
 
 class CountNeighbours(_BASE):  # type: ignore[misc]
-    """Write every node's number of neighbours into ``data.num_neighbours``.
+    """Write every node's number of neighbours into ``data.num_neighbours``, and its own number.
 
-    Loaders cut this out with the nodes, so that a mini-batch can be checked for missing neighbours.
+    Loaders cut this out with the nodes, so that a mini-batch can be checked for missing neighbours,
+    and its nodes be told (``data.node_number``) among those whose labels a calibrator knows.
     Neighbours are counted as calibrators do: edges in either direction, without self-loops.
 
     Examples
@@ -63,4 +66,5 @@ class CountNeighbours(_BASE):  # type: ignore[misc]
     def forward(self, data: Any) -> Any:
         """Write into a shallow copy, as PyG's transforms do."""
         data.num_neighbours = as_graph(data, data.num_nodes).degree
+        data.node_number = torch.arange(data.num_nodes)
         return data

@@ -77,17 +77,20 @@ class Calibrated(nn.Module):
         graph = graph_of(self.model, args, kwargs)
         return self.from_logits(logits, graph, features_of(self.model, args, kwargs))
 
-    def on(self, data: Any) -> Tensor:
-        """Log-probabilities of the nodes of a ``Data``."""
-        features = getattr(data, "x", None)
-        return self.from_logits(logits_on(self.model, data, self._call), data, features)
+    def on(self, data: Any, *, numbers: Any = None) -> Tensor:
+        """Log-probabilities of the nodes of a ``Data``; ``numbers`` as of `from_logits`."""
+        features, logits = getattr(data, "x", None), logits_on(self.model, data, self._call)
+        return self.from_logits(logits, data, features, numbers=numbers)
 
-    def from_logits(self, logits: Tensor, graph: Any = None, features: Any = None) -> Tensor:
+    def from_logits(
+        self, logits: Tensor, graph: Any = None, features: Any = None, *, numbers: Any = None
+    ) -> Tensor:
         """Log-probabilities of all nodes from their logits; the model is not run.
 
         For logits that were computed before, such as by PyG's layer-wise ``inference``. ``graph``
         is whatever calibrators take; it and ``features`` may be left out if the method does not
-        need them.
+        need them. ``numbers`` are those of the nodes, if they are a part of the graph that the
+        calibrator was fitted on.
         """
         needs = self.calibrator.needs
         if "graph" in needs and graph is None:
@@ -97,6 +100,8 @@ class Calibrated(nn.Module):
             )
         given = {"graph": graph, "features": features}
         inputs = {name: value for name, value in given.items() if name in needs}
+        if numbers is not None and "known" in self.calibrator.takes:
+            inputs["numbers"] = numbers
         probs: Tensor = self.calibrator.predict_proba(logits, **inputs)
         return probs.clamp_(min=torch.finfo(probs.dtype).tiny).log_()
 
@@ -126,7 +131,8 @@ class Calibrated(nn.Module):
         index = torch.as_tensor(nodes)
         if check:
             check_batch(batch, index, self.num_hops)
-        log_probs = self.on(batch)
+        numbers = getattr(batch, "node_number", getattr(batch, "n_id", None))
+        log_probs = self.on(batch, numbers=numbers)
         return log_probs[index.to(log_probs.device)]
 
     @property
@@ -182,6 +188,7 @@ def calibrate(
         A calibrator, which is copied, or its name; by default `SimiMailbox`.
     train_mask : array, optional
         The nodes that the model was trained on; by default ``data.train_mask``, if there is one.
+        Methods that take known labels as evidence (`SimiMailbox`) read their labels.
     logits : Tensor, optional
         The model's logits of all nodes, if they were computed before.
     call, num_hops

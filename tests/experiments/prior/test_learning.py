@@ -88,16 +88,16 @@ def test_a_look_survives_its_file(tmp_path):
 
 def test_banked_runs_are_looked_at_once(tmp_path, monkeypatch):
     monkeypatch.setenv("SIMI_MAILBOX_CACHE", str(tmp_path))
-    path = tmp_path / "logits" / "a.safetensors"
-    path.parent.mkdir()
-    path.write_text("")
+    file = tmp_path / "logits" / "a.safetensors"
+    file.parent.mkdir()
+    file.write_text("")
     asked = []
 
     class Bank:
-        root = path.parent
+        root = file.parent
 
         def path(self, key):
-            return path
+            return file
 
         def find(self, key):
             asked.append(key)
