@@ -244,7 +244,7 @@ def test_pyg_page(monkeypatch: pytest.MonkeyPatch) -> None:
     before = names["model"].eval()(data.x, data.edge_index).log_softmax(dim=1).detach()
     assert loss(log_probs[test], data.y[test]) < loss(before[test], data.y[test])
     assert torch.equal(log_probs.argmax(dim=1), before.argmax(dim=1))
-    assert names["calibrated"].num_hops == 4
+    assert names["calibrated"].num_hops == 5
     torch.testing.assert_close(names["again"](data.x, data.edge_index), log_probs, rtol=0, atol=0)
     torch.testing.assert_close(data.prob, log_probs.exp())
     last = test.nonzero().flatten()[-names["batch"].batch_size :]

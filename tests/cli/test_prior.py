@@ -95,10 +95,11 @@ def test_a_prior_is_judged_on_past_runs_of_ones_own(tmp_path):
     done = CliRunner().invoke(cli, ["prior", "judge", *map(str, paths), *options])
     assert done.exit_code == 0, done.output
     rows = [json.loads(line) for line in (out / "rows.jsonl").open()]
-    assert [row["method"] for row in rows[:5]] == [
-        "temperature", "ensemble-temperature", "simi-mailbox", "simi-mailbox", "vector",
+    assert [row["method"] for row in rows[:6]] == [
+        "temperature", "ensemble-temperature", "simi-mailbox", "simi-mailbox", "simi-mailbox-free",
+        "vector",
     ]  # fmt: skip
-    assert [(row["split"], row["init"]) for row in rows[::5]] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert [(row["split"], row["init"]) for row in rows[::6]] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert "| mine ? | 4 |" in (out / "table.md").read_text()
     # Measured on the nodes neither trained nor calibrated on.
     run = past_run(0, n=600, labels=100)
@@ -174,11 +175,13 @@ def test_a_family_of_ones_own_is_left_out_and_an_unknown_one_refused(tmp_path):
 
 def test_the_page_tells_how_to_write_a_run(tmp_path, monkeypatch):
     page = (Path(__file__).parents[2] / "docs/prior.md").read_text(encoding="utf-8")
-    choices, writing = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    choices, fitting, writing = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     monkeypatch.chdir(tmp_path)
     run = past_run(0, n=200, labels=50)
     given = {name: getattr(run, name) for name in ("logits", "y", "calibration")}
-    exec(choices + writing, {**given, "edge_index": run.graph.edge_index(), "train": [190]})
+    given |= {"edge_index": run.graph.edge_index(), "train": [190], "hidden": run.logits}
+    given |= {"val_mask": run.calibration, "train_mask": [190]}
+    exec(choices + fitting + writing, given | {"nodes": [150], "labels": [0]})
     assert read_run("clinic-2025-0.npz").graph_name == "clinic-2025"
 
 
@@ -212,5 +215,8 @@ def test_settings_are_learned_and_judged_from_the_bank(tmp_path, monkeypatch):
 def test_the_words_are_the_numbers():
     shown = CliRunner().invoke(cli, ["prior", "show"]).output
     learned = prior.learned()
-    assert f"{100 * 0.04 * np.exp(learned.blind):.1f} % at 20 %" in shown
-    assert f"against {learned.pseudo_labels:.0f} pseudo-labels" in shown
+    belief = learned.belief(hidden=True, trained=True)
+    assert f"{100 * 0.04 * np.exp(belief.middle['blind']):.1f} % at 20 %" in shown
+    assert f"{belief.middle['near']:+.3f} ± {belief.spread['near']:.3f}" in shown
+    assert f"classes kept: own labels count against {learned.kept.pseudo_labels:.0f}" in shown
+    assert f"{-100 * learned.free.fresh_luck * 0.2 / 150:+.2f} with 150" in shown

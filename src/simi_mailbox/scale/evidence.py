@@ -224,7 +224,7 @@ class Rowwise(Evidence):
         self._surprise, self._trained = mine, theirs
         self._own, self._frequency = own, torch.from_numpy(counts)
 
-    def hear(self, known: Known, counts: Floats | None = None) -> None:
+    def hear(self, known: Known, counts: Floats | None = None, *, part: bool = False) -> None:
         """Nothing: it was heard when the passes were made."""
 
     def _without_own(self, rows: Rows, heard: Any) -> Tensor:

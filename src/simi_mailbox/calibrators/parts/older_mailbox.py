@@ -34,8 +34,10 @@ def numbers(baseline: Mapping[str, float]) -> dict[str, float]:
 def scale(baseline: Mapping[str, float], data: NodeInputs) -> Tensor:
     """What every node's logits are multiplied by, besides 1/T: by its degree."""
     b, more = numbers(baseline), data.neighbourhoods.degree.double() + 1.0
-    many = b["log_degree"] * (more.log() - b["mean_log_degree"])
-    return (many + b["inverse_degree"] * (more.reciprocal() - b["mean_inverse_degree"])).exp()
+    # The middles were rounded to float32 on their way.
+    middles = torch.tensor([b["mean_log_degree"], b["mean_inverse_degree"]])
+    effects = torch.tensor([b["log_degree"], b["inverse_degree"]], dtype=torch.float64)
+    return torch.exp((torch.stack([more.log(), more.reciprocal()], dim=1) - middles) @ effects)
 
 
 def points(baseline: Mapping[str, Any], data: NodeInputs, *, prior: bool) -> Floats:

@@ -26,6 +26,7 @@ from simi_mailbox.experiments.tables.base import Cell, Selection, Table, TableRe
 from simi_mailbox.experiments.unit import Unit
 from simi_mailbox.models.bank import LogitBank, RunKey
 from simi_mailbox.prior import corpus, leave_out, read
+from simi_mailbox.prior.families import family_of
 
 BASELINE, LEARNED, FREE = "temperature", "learned prior", "classes free"
 METHODS = (BASELINE, "ets", "plain shrinkage", LEARNED, FREE)
@@ -156,8 +157,12 @@ def unlearned(run: PastRun, prior: str) -> str:
     >>> unlearned(PastRun("CoraML", "gcn", None, None, None, None), "learned")[-12:]
     'without cora'
     """
-    found = (corpus() if prior == "learned" else read(prior)).family_of
-    family = found(run.family or run.graph_name) or found(run.graph_name)
+    learned = corpus() if prior == "learned" else read(prior)
+    names = [name for name in (run.family, run.graph_name) if name]
+    if prior == "learned":  # relatives need not be in the corpus themselves
+        names += [known for name in names if (known := _known_family(name)) is not None]
+    families = [learned.family_of(name) for name in names]
+    family = next((name for name in families if name is not None), None)
     if family is None:
         return prior
     if prior == "learned":
@@ -166,6 +171,13 @@ def unlearned(run: PastRun, prior: str) -> str:
         f"{prior} was learned on {family!r}, to which {run.graph_name!r} belongs, and a prior is "
         "judged on other graphs; `simi-mailbox prior fit` it without these"
     )
+
+
+def _known_family(name: str) -> str | None:
+    try:
+        return family_of(name)
+    except ValueError:
+        return None
 
 
 def _source(run: PastRun) -> Any:

@@ -1,0 +1,111 @@
+"""What evidence is worth: test NLL, ECE, Brier and accuracy on banked runs, their family left out.
+
+    python benchmarks/bench_evidence.py ROWS.jsonl            # goes on where it was
+    python benchmarks/bench_evidence.py ROWS.jsonl --table    # what is there by now
+
+Methods are temperature scaling, `SimiMailbox` with classes kept and free, with training labels and
+the hidden layer ("all") and with neither ("plain"), and SimCalib, which sees the hidden layer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from collections import defaultdict
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from simi_mailbox import CalibrationWarning, SimiMailbox, TemperatureScaling, metrics
+from simi_mailbox.data import available
+from simi_mailbox.experiments.methods import Method
+from simi_mailbox.models.bank import LogitBank, RunKey
+from simi_mailbox.prior import leave_out
+
+METHODS = ("temperature", "kept all", "free all", "kept plain", "free plain", "simcalib")
+
+
+def probabilities(method: str, run: Any) -> np.ndarray:
+    """Of all nodes, fitted on the validation labels."""
+    z, data, split = run.logits.numpy(), run.dataset, run.split
+    given: dict[str, Any] = {"graph": data.graph}
+    if method == "temperature":
+        return TemperatureScaling().fit(z, data.y, mask=split.val).predict_proba(z)
+    if method == "simcalib":
+        given["features"] = run.hidden
+        cal = Method.of("simcalib").build(run.key)
+        cal.fit(z, data.y, mask=split.val, holdout_mask=split.train, **given)
+        return cal.predict_proba(z, **given)
+    mode, inputs = method.split()
+    masks = {"mask": split.val}
+    if inputs == "all":
+        given["hidden"], masks["train_mask"] = run.hidden, split.train
+    cal = SimiMailbox(keep_classes=mode == "kept", prior=leave_out(data.name))
+    return cal.fit(z, data.y, **masks, **given).predict_proba(z, **given)
+
+
+def measure(path: Path, methods: list[str]) -> None:
+    """Append a row for every banked run and method that has none."""
+    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    done = {(row["run"], row["method"]) for row in rows}
+    bank, places = LogitBank(), list(product(("folds", "official"), range(3), range(10)))
+    for graph, backbone in product(available(), ("gcn", "gat")):
+        for protocol, fold, split in places:
+            key = RunKey(graph, backbone, protocol, split, fold)
+            left = [name for name in methods if (str(key), name) not in done]
+            run = bank.find(key) if left and key in bank else None
+            if run is None:
+                continue
+            test, y = run.split.test, run.dataset.y[run.split.test]
+            for method in left:
+                shown = np.asarray(probabilities(method, run), dtype=np.float64)[test]
+                found = {name: getattr(metrics, name)(shown, y) for name in ("nll", "ece", "brier")}
+                found["acc"] = float((shown.argmax(1) == y).mean())
+                row = {"run": str(key), "graph": graph, "backbone": backbone, "method": method}
+                with path.open("a") as file:
+                    file.write(json.dumps(row | found) + "\n")
+
+
+def table(path: Path) -> None:
+    """Print means by setting, against temperature scaling on the same runs."""
+    runs: dict[tuple[str, str], dict[str, dict[str, Any]]] = defaultdict(lambda: defaultdict(dict))
+    for line in path.read_text().splitlines():
+        row = json.loads(line)
+        runs[row["graph"], row["backbone"]][row["run"]][row["method"]] = row
+    print("| | runs | method | NLL | ECE | Brier | accuracy |\n|---|---|---|---|---|---|---|")
+    for (graph, backbone), found in runs.items():
+        for method in METHODS:
+            both = [r for r in found.values() if method in r and METHODS[0] in r]
+            if not both:
+                continue
+            means = {
+                name: [np.mean([r[m][name] for r in both]) for m in (method, METHODS[0])]
+                for name in ("nll", "ece", "brier", "acc")
+            }
+            change = 100 * (means["nll"][0] / means["nll"][1] - 1)
+            print(
+                f"| {graph} {backbone.upper()} | {len(both)} | {method} "
+                f"| {means['nll'][0]:.4f} ({change:+.1f} %) | {100 * means['ece'][0]:.2f} "
+                f"| {means['brier'][0]:.4f} | {100 * means['acc'][0]:.2f} |"
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("rows", type=Path)
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--methods", default=",".join(METHODS))
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore", CalibrationWarning)
+    if not given.table:
+        measure(given.rows, given.methods.split(","))
+    table(given.rows)
+
+
+if __name__ == "__main__":
+    main()
