@@ -55,7 +55,9 @@ def arrays() -> dict[str, object]:
     problem = calibration_problem(400, 3, temperature=2.0, seed=0)
     edges, mask = problem.graph.edge_index(), np.arange(400) < 200
     given = {"logits": problem.logits, "y": problem.y, "edge_index": edges, "val_mask": mask}
-    return given | {"calibration": np.arange(200), "train": np.arange(200, 250)}
+    given |= {"calibration": np.arange(200), "train": np.arange(200, 250), "hidden": problem.logits}
+    later = {"nodes": np.arange(300, 310), "labels": problem.y[300:310]}
+    return given | later | {"train_mask": np.arange(200, 250)}
 
 
 def command_lines() -> list[tuple[str, str]]:
