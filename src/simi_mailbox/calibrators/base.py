@@ -22,6 +22,7 @@ from simi_mailbox.inputs import (
     InputKind,
     Labelled,
     NodeInputs,
+    as_numpy,
     looks_trained_on,
     read_index,
     read_known,
@@ -138,7 +139,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             The nodes that the GNN was trained on. They must not be calibration nodes: a model is
             surer, and more often right, on what it was trained on. Methods that treat them apart
             (GATS) use which nodes they are. Their labels are read by methods that take known
-            labels as evidence (`SimiMailbox`), if ``y`` has full length, and by no others.
+            labels as evidence (`SimiMailbox`), if ``y`` has full length, and by no others; a
+            negative one is not known.
         hidden : array [n, d], optional
             What enters the GNN's last layer, for methods that can make use of it (`SimiMailbox`).
         fresh : bool
@@ -154,8 +156,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         self
         """
         method = type(self).__name__
-        given = (graph, features, forward, train_mask, hidden)
-        nodes = read_nodes(self.needs, method, logits, *given, input=input)
+        passed = (graph, features, forward, train_mask, hidden)
+        nodes = read_nodes(self.needs, method, logits, *passed, input=input)
         n, k = nodes.num_nodes, nodes.num_classes
         calibration = read_labels(y, mask, n, k, "mask")
         holdout = None
@@ -186,6 +188,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         trained = None
         if "known" in self.takes and nodes.training is not None and len(y) == n:
             others = np.setdiff1d(nodes.training.numpy(), calibration.index.numpy())
+            given = as_numpy(y).reshape(n, -1)[others, 0]
+            if given.dtype.kind in "if":
+                others = others[~(given < 0)]  # a label that is not known
             if len(others):
                 trained = read_labels(y, others, n, k, "train_mask")
         del y  # from here on, no other label exists

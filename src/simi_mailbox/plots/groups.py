@@ -84,7 +84,7 @@ def group_scatter(
                 color="white" if abs(np.log(groups.temperatures[k]) - centre) > 0.7 * top else INK,
                 zorder=4,
             )
-    ax.set(xlabel="neighbourhood similarity (mailbox)", ylabel="confidence before")
+    ax.set(xlabel="neighbourhood similarity", ylabel="confidence before")
     ax.margins(0.12)
     ax.locator_params(axis="x", nbins=5)
     ax.ticklabel_format(axis="x", useOffset=False, style="plain")

@@ -233,7 +233,7 @@ def _groups(
         groups,
         first.probs,
         outcome.probs,
-        similarity=facts.mailbox,
+        similarity=getattr(outcome.calibrator, "similarity_", facts.mailbox),
         temperatures=temperatures,
         calibration=inputs.calibration,
         y=inputs.test_labels,

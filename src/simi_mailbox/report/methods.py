@@ -77,9 +77,10 @@ def run_methods(inputs: ReportInputs, methods: Methods) -> tuple[list[Outcome], 
 
 def node_temperatures(outcome: Outcome, inputs: ReportInputs) -> Floats | None:
     """Temperature of every node, for methods that have one."""
-    if not isinstance(outcome.calibrator, calibrators.NodeTemperatures):
+    fitted = outcome.calibrator
+    if not (isinstance(fitted, calibrators.NodeTemperatures) and fitted.keeps_classes):
         return None
-    temperatures = outcome.calibrator.node_temperatures(
+    temperatures = fitted.node_temperatures(
         inputs.logits, graph=inputs.graph, train_mask=inputs.train
     )
     return as_numpy(temperatures).astype(np.float64)

@@ -47,9 +47,7 @@ def group_chart(groups: GroupMap, name: str, *, after: bool, limit: float) -> Sv
                 data_tip=_tip(groups, int(k), after),
             )
         )
-    parts.append(
-        text("similarity to neighbours (mailbox)", LEFT + SIDE_X / 2, HEIGHT - 8, class_="axis")
-    )
+    parts.append(text("similarity to neighbours", LEFT + SIDE_X / 2, HEIGHT - 8, class_="axis"))
     parts.append(upright("said before, %", TOP + SIDE_Y / 2))
     state = "after" if after else "before"
     label = f"Groups of {name} by similarity and confidence, gap {state} calibration"
