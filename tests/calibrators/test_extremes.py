@@ -19,9 +19,10 @@ from simi_mailbox.softmax import Limits
 
 NAMES = calibrators.names()
 UNSTEADY = {name for name in NAMES if "epochs" in calibrators.get(name)().get_params()} | {
-    "simi-mailbox-paper"
+    "simi-mailbox-free",
+    "simi-mailbox-paper",
 }
-"""Any change of one node, however small, leads their training, or their few labels, another way."""
+"""Any change of one node leads their training, their few labels, or its neighbours another way."""
 MASKS = (-100.0, -1e4, -1e9, -np.inf)
 NEAR = 0.003
 

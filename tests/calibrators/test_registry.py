@@ -23,13 +23,22 @@ def saved(tmp_path):
     return case, calibrator, path
 
 
+def same_value(found, value):
+    assert type(found) is type(value)
+    if isinstance(value, dict):
+        assert set(found) == set(value)
+        for name, part in value.items():
+            same_value(found[name], part)
+    else:
+        np.testing.assert_array_equal(found, value)
+
+
 def test_a_loaded_calibrator_is_the_saved_one_to_the_bit(saved):
     case, calibrator, path = saved
     again = simi_mailbox.load(path)
     assert repr(again) == repr(calibrator)
     for name, value in calibrator._state().items():
-        np.testing.assert_array_equal(getattr(again, name), value)
-        assert type(getattr(again, name)) is type(value)
+        same_value(getattr(again, name), value)
     np.testing.assert_array_equal(
         again.predict_proba(case.logits, graph=case.graph),
         calibrator.predict_proba(case.logits, graph=case.graph),

@@ -27,7 +27,7 @@ HOTTER, COLDER = -3.0, 2.0
 EXPONENT_PASSES = 12
 EXPONENT_SETTLED = 1e-5
 """A step of Newton's below this leaves an error of about its square."""
-ENOUGH = 8192
+ENOUGH = 4096
 """Labelled nodes on which a dozen numbers are known as well as they need to be."""
 
 
@@ -180,7 +180,7 @@ def enough(index: Tensor, sure: Tensor) -> Tensor:
     Examples
     --------
     >>> len(enough(torch.arange(20_000), torch.rand(20_000)))
-    8192
+    4096
     """
     if len(index) <= ENOUGH:
         return index
