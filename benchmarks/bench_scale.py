@@ -2,7 +2,7 @@
 
     python benchmarks/bench_scale.py                               # 10⁷ nodes, 10⁸ directed edges
     python benchmarks/bench_scale.py --nodes 40_000_000            # four times that
-    python benchmarks/bench_scale.py --growth                      # 1, 2, 4, 8, 16 × 10⁵ nodes
+    python benchmarks/bench_scale.py --growth --memory 1.25GB      # 1, 2, 4, 8, 16 × 10⁵ nodes
 
 The graph is drawn in blocks and written as shards (float32 logits, int32 edges); then a fresh
 process whose address space is limited (RLIMIT_AS) calibrates it with ``engine="disk"``. Ten edges
@@ -127,11 +127,11 @@ def main() -> None:
     seconds = []
     for nodes in sizes:
         found = measure(nodes, chosen.memory, int(chosen.limit), chosen.where, chosen.keep)
-        seconds.append(found["seconds"])
+        seconds.append(found["processor_seconds"])
         print(json.dumps({**found, "load": os.getloadavg()[0]}), flush=True)
     if len(sizes) > 1:
         slope = np.polyfit(np.log(sizes), np.log(seconds), 1)[0]
-        print(f"seconds grow like nodes to the power of {slope:.2f}")
+        print(f"processor time grows like nodes to the power of {slope:.2f}")
 
 
 if __name__ == "__main__":

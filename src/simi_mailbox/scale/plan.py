@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 PROCESS = 1_100_000_000
 """Address space of Python with PyTorch, SciPy and Numba, before any block is read."""
-USED = 0.7
+USED = 0.9
 """Part of the rest that blocks take: allocators round up."""
 COPIES = 14
 """Numbers per node and class that the hungriest pass holds."""

@@ -1,0 +1,71 @@
+"""How far the default is from the limit at the size of Reddit2: one compiled look at every pair.
+
+    python benchmarks/bench_scale_limit.py
+
+Processor time of one process, all in one run: what counts are the ratios. The limit is a compiled
+loop that multiplies the logits of each pair of neighbours once (`compiled.add_similarities`); it
+needs the extra ``fast``. Adam is the paper's solver, 2,000 epochs scaled up from ten.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from simi_mailbox import Graph, SimiMailbox, fast
+from simi_mailbox.adam import fit_adam
+from simi_mailbox.inputs import Labelled
+
+NODES, PAIRS, CLASSES, LABELLED, EPOCHS = 232_965, 11_600_000, 41, 23_699, 2000
+
+
+def spent(work: Callable[[], object], repeats: int = 2) -> float:
+    """Processor time, best of a few."""
+    times = []
+    for _ in range(repeats):
+        start = time.process_time()
+        work()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    rng = np.random.default_rng(0)
+    weight = np.cumsum(rng.pareto(1.5, NODES) + 1)
+    ends = np.searchsorted(weight, rng.random(PAIRS) * weight[-1]), rng.integers(0, NODES, PAIRS)
+    edges = np.stack(ends)
+    z = (rng.normal(size=(NODES, CLASSES)) * 2).astype(np.float32)
+    y = (z / 2 + rng.gumbel(size=z.shape)).argmax(1)
+    mask = rng.choice(NODES, LABELLED, replace=False)
+    build = spent(lambda: Graph.from_edges(edges, NODES), 1)
+    graph = Graph.from_edges(edges, NODES)
+    kernels, totals = fast.kernels(), np.zeros(NODES)
+    given = (0, NODES), graph.indptr.numpy(), graph.indices.numpy(), z, z, totals, totals
+    kernels.add_similarities(*given, True, True)
+    limit = spent(lambda: kernels.add_similarities(*given, True, True))
+    print(f"{graph}, {CLASSES} classes; seconds of one processor")
+    print(f"limit, one look at each pair    {limit:7.2f}")
+    print(f"Graph.from_edges                {build:7.2f}  {build / limit:6.1f} × the limit")
+
+    def whole() -> None:
+        calibrator = SimiMailbox().fit(z, y, graph=graph, mask=mask)
+        calibrator.predict_proba(z, graph=graph)
+        graph.__dict__.pop("memory", None)  # each repeat finds everything anew
+
+    whole()
+    took = spent(whole)
+    print(f"SimiMailbox, fit + predict      {took:7.2f}  {took / limit:6.1f} × the limit   (bar: 4)")
+    calibration = Labelled(torch.from_numpy(mask), torch.from_numpy(y)[torch.from_numpy(mask)])
+    groups = torch.from_numpy(rng.integers(0, 15, NODES))
+    half = np.full(15, 0.5)
+    epoch = spent(lambda: fit_adam(torch.from_numpy(z), groups, calibration, half, 50.0, epochs=10))
+    adam = epoch / 10 * EPOCHS
+    print(f"Adam, {EPOCHS} epochs                {adam:7.0f}  {adam / took:6.0f} × SimiMailbox")
+
+
+if __name__ == "__main__":
+    main()
