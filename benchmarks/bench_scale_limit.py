@@ -58,7 +58,7 @@ def main() -> None:
 
     whole()
     took = spent(whole)
-    print(f"SimiMailbox, fit + predict      {took:7.2f}  {took / limit:6.1f} × the limit   (bar: 4)")
+    print(f"SimiMailbox, fit + predict      {took:7.2f}  {took / limit:6.1f} × the limit  (bar: 4)")
     calibration = Labelled(torch.from_numpy(mask), torch.from_numpy(y)[torch.from_numpy(mask)])
     groups = torch.from_numpy(rng.integers(0, 15, NODES))
     half = np.full(15, 0.5)
