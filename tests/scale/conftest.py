@@ -34,7 +34,8 @@ def known() -> Known:
     rng = np.random.default_rng(0)
     labelled = rng.choice(NODES, 2 * LABELLED, replace=False)
     mask, train = np.sort(labelled[:LABELLED]), np.sort(labelled[LABELLED:])
-    z, y = problem.logits.astype(np.float32), np.asarray(problem.y)
+    z, y = problem.logits.astype(np.float32), np.array(problem.y)
+    y[train[:3]] = -1  # not known
     calibrator = SimiMailbox().fit(z, y, graph=problem.graph, mask=mask, train_mask=train)
     probs = calibrator.predict_proba(z, graph=problem.graph)
     return Known(z, y, problem.graph, mask, train, calibrator, probs)

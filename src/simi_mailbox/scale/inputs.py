@@ -64,8 +64,11 @@ class Folder:
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
 
-    def labels(self, nodes: Ints) -> Ints:
-        """Labels of some nodes; no other is kept, or looked at where the file has one per node."""
+    def labels(self, nodes: Ints, *, unknown: bool = False) -> Ints:
+        """Labels of some nodes; no other is kept, or looked at where the file has one per node.
+
+        ``unknown``: whether a label may be missing, or negative, and then is −1.
+        """
         path = self.file("labels")
         if path is None:
             raise FileNotFoundError(
@@ -80,8 +83,12 @@ class Folder:
                 here = (nodes >= start) & (nodes < start + len(part))
                 y[here] = part[nodes[here] - start]
         else:
-            y = _listed_labels(path, nodes, count)
-        wrong = np.flatnonzero((y != np.rint(y)) | (y < 0) | (y >= classes))
+            y = _listed_labels(path, nodes, count, unknown)
+        if unknown:
+            y = np.where(y < 0, -1.0, y)
+        wrong = np.flatnonzero(
+            ((y != np.rint(y)) | (y < 0) | (y >= classes)) & ~(unknown & (y == -1))
+        )
         if len(wrong):
             raise ValueError(
                 f"{path}: node {nodes[wrong[0]]} has label {y[wrong[0]]:.15g}, but the classes are "
@@ -112,7 +119,7 @@ def _node_numbers(path: Path, count: int) -> Array:
     return np.asarray(next(iter(contents.values())))
 
 
-def _listed_labels(path: Path, nodes: Ints, count: int) -> Floats:
+def _listed_labels(path: Path, nodes: Ints, count: int, unknown: bool) -> Floats:
     """From a table of nodes and labels, [m, 2], or of one label per node."""
     if path.suffix == ".npy":
         found = read_npy(path)
@@ -134,10 +141,10 @@ def _listed_labels(path: Path, nodes: Ints, count: int) -> Floats:
     listed, y = listed.astype(np.int64), y.astype(np.float64)
     order = np.argsort(listed, kind="stable")
     at = np.searchsorted(listed, nodes, sorter=order).clip(max=max(0, len(order) - 1))
-    missing = nodes[listed[order[at]] != nodes] if len(order) else nodes
-    if len(missing):
-        raise ValueError(f"{path}: calibration node {missing[0]} has no label")
-    return np.asarray(y[order[at]])
+    missing = listed[order[at]] != nodes if len(order) else np.ones(len(nodes), dtype=bool)
+    if missing.any() and not unknown:
+        raise ValueError(f"{path}: calibration node {nodes[missing][0]} has no label")
+    return np.where(missing, -1.0, y[order[at]] if len(order) else -1.0)
 
 
 # --- logits, block by block -----------------------------------------------------------------------

@@ -313,8 +313,15 @@ def _labelled(source: Folder) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints] | No
             "the model looks better than it is on nodes it was trained on",
         )
         train = np.sort(train)
-    trained = None if train is None else (train, source.labels(train))
-    return (nodes, source.labels(nodes)), trained
+    return (nodes, source.labels(nodes)), _trained(source, train)
+
+
+def _trained(source: Folder, train: Ints | None) -> tuple[Ints, Ints] | None:
+    """Training nodes whose label is known."""
+    if train is None:
+        return None
+    y = source.labels(train, unknown=True)
+    return (train[y >= 0], y[y >= 0]) if (y >= 0).any() else None
 
 
 def _suspect(job: _Job, facts: Facts, nodes: Ints, y: Ints) -> None:
