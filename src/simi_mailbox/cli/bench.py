@@ -174,14 +174,20 @@ def _table_command(table: Table) -> click.Command:
 
 
 def _guests(table: Table, methods: Names) -> list[str]:
-    """Methods of other packages to show: those named, or all where the table is open to them."""
+    """Methods of other packages to show: those named, or all where the table is open to them.
+
+    Those of probmetrics are shown where they are named.
+    """
     if methods is None and not table.open:
         return []
     named = {name.lower() for name in methods or ()}
     if methods is not None and named <= {name.lower() for name in table.methods}:
         return []
+    from simi_mailbox.experiments.rivals import RIVALS
+
     outside = sorted(registry.from_outside())
-    return [name for name in outside if methods is None or name.lower() in named]
+    guests = [name for name in outside if methods is None or name.lower() in named]
+    return [*guests, *(name for name in RIVALS if name in named)]
 
 
 def _make(

@@ -11,6 +11,7 @@ from typing import Any
 from simi_mailbox import calibrators
 from simi_mailbox.experiments import published
 from simi_mailbox.experiments.oracle import ORACLE, SimiMailboxOracle
+from simi_mailbox.experiments.rivals import RIVALS
 from simi_mailbox.models.bank import RunKey
 from simi_mailbox.prior import leave_out
 from simi_mailbox.suggestions import unknown
@@ -21,6 +22,7 @@ _FIXED_SEED = ("simi-mailbox", "simi-mailbox-free", "simi-mailbox-paper", ORACLE
 NOTES = {
     ORACLE: "reads test labels",
     "simcalib": "our reading",
+    **dict.fromkeys(RIVALS, "probmetrics"),
 }
 
 
@@ -88,20 +90,22 @@ def seed_of(run: RunKey) -> int:
 
 
 def names() -> list[str]:
-    """Every method that a table can show: the registry's, and the oracle.
+    """Every method that a table can show: the registry's, probmetrics', and the oracle.
 
     Examples
     --------
     >>> "simi-mailbox-oracle" in names()
     True
     """
-    return [*calibrators.names(), ORACLE]
+    return [*calibrators.names(), *RIVALS, ORACLE]
 
 
 def find(name: str) -> Any:
     """Class of a method by its name; an unknown name lists the choices."""
     if name == ORACLE:
         return SimiMailboxOracle
+    if name in RIVALS:
+        return RIVALS[name]
     try:
         return calibrators.get(name)
     except ValueError:
