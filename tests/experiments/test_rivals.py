@@ -1,4 +1,4 @@
-"""Methods of probmetrics: reached by the tables that name them, the same labels as ours, no copy."""
+"""Methods of probmetrics: in tables that name them, on the same labels as ours, nothing copied."""
 
 from __future__ import annotations
 
