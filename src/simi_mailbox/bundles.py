@@ -16,6 +16,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "test": ("test", "test_mask"),
     "train": ("train", "train_mask"),
     "features": ("features", "x"),
+    "hidden": ("hidden",),
     "classes": ("classes", "class_names"),
 }
 """What each part may be called; other parts have one name only."""

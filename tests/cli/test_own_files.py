@@ -311,3 +311,34 @@ def test_a_report_of_probabilities(folder):
     arguments = ("report", "p.csv", "--input", "probabilities", "--labels", "labels.csv")
     run(*arguments, "--methods", "uncalibrated", "--out", "r.html")
     assert "<title>p</title>" in (folder / "r.html").read_text("utf-8")
+
+
+def test_all_evidence_reaches_the_method_from_files(folder, problem, names, expected):
+    val, logits, plain = expected
+    train = np.arange(200, 260)
+    known = np.array([i for i in range(300, 400) if i % 4])
+    hidden = np.random.default_rng(1).standard_normal((N, 4)) + 2 * np.eye(4)[problem.y]
+    rows = [[names[i]] for i in train]
+    with open("train.csv", "w", newline="") as file:
+        csv.writer(file).writerows([["paper"], *rows])
+    with open("known.csv", "w", newline="") as file:
+        csv.writer(file).writerows(
+            [["paper", "topic"], *([names[i], TOPICS[problem.y[i]]] for i in known)]
+        )
+    np.save("hidden.npy", hidden)
+    files = (*FILES, "--train", "train.csv", "--hidden", "hidden.npy")
+    run("fit", "logits.csv", *files, "--set", "keep_classes=False", "--out", "c.safetensors")
+    files = ("--edges", "edges.csv", "--hidden", "hidden.npy", "--known", "known.csv")
+    run("apply", "c.safetensors", "logits.csv", *files, "--out", "probs.npy")
+    labelled = np.array([i for i in train if i % 4])  # a quarter of the nodes has no label
+    cal = simi_mailbox.SimiMailbox(keep_classes=False).fit(
+        logits, problem.y, graph=problem.graph, mask=val, train_mask=labelled, hidden=hidden
+    )
+    given = {"graph": problem.graph, "hidden": hidden, "known": (known, problem.y[known])}
+    found = np.load("probs.npy")
+    np.testing.assert_allclose(found, cal.predict_proba(logits, **given), atol=1e-9)
+    assert np.abs(found - plain).max() > 0.01
+    refused = run(
+        "apply", "c.safetensors", "logits.csv", *files[:4], "--known", "edges.csv", code=1
+    )
+    assert "edges.csv" in refused.stderr

@@ -316,3 +316,11 @@ def test_own_layers_are_supported(data: Data) -> None:
 def test_the_wrapper_does_without_pyg() -> None:
     code = "import sys, simi_mailbox.pyg; sys.exit('torch_geometric' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_nodes_that_the_model_was_trained_on_are_refused(data: Data, model: nn.Module) -> None:
+    both = data.val_mask | data.train_mask
+    with pytest.raises(ValueError, match="allow_training_nodes"):
+        pyg.calibrate(model, data, mask=both)
+    insisted = pyg.calibrate(model, data, mask=both, allow_training_nodes=True)
+    assert insisted(data.x, data.edge_index).shape == (data.num_nodes, 10)

@@ -17,7 +17,7 @@ from simi_mailbox.cli.plugins import plugin_option
 @click.command(epilog=own.FILES_EPILOG)
 @click.argument("calibrator", type=own.ExistingFile())
 @click.argument("logits", type=own.ExistingFile(folders=True))
-@own.file_options("edges", "features", "ids", "classes")
+@own.file_options("edges", "features", "hidden", "known", "ids", "classes")
 @own.input_option(default=None)
 @plugin_option
 @click.option(
@@ -57,7 +57,8 @@ def apply(
         problem = own.same_classes(fitted, problem, calibrator)
         check_file(out)
         with own.working(f"calibrating {problem.nodes.count:,} nodes"):
-            probs = fitted.predict_proba(problem.values, **own.inputs(fitted, problem, kind))
+            given = own.inputs(fitted, problem, kind) | own.known_labels(fitted, problem)
+            probs = fitted.predict_proba(problem.values, **given)
         write_probabilities(out, probs, problem.nodes)
     facts = own.changes(problem, probs, fitted, kind)
     if as_json:

@@ -10,7 +10,7 @@ import click
 from simi_mailbox.cli import own_files as own
 from simi_mailbox.cli.outputs import check_file
 
-PARTS = ("edges", "labels", "calibration", "train", "features", "ids", "classes")
+PARTS = ("edges", "labels", "calibration", "train", "features", "hidden", "ids", "classes")
 
 
 @click.command(epilog=own.FILES_EPILOG)

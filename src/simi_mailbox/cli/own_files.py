@@ -32,7 +32,10 @@ CLASS_NAMES = "class_names_"
 """Fitted value in which a calibrator remembers what the classes are called."""
 FROM_FILES = ("graph", "features")
 """What a method may need that a file can hold."""
-_PARTS = ("edges", "labels", "calibration", "test", "train", "features", "ids", "classes")
+_PARTS = (
+    *("edges", "labels", "calibration", "test", "train"),
+    *("features", "hidden", "known", "ids", "classes"),
+)
 # Wide enough for all columns where there is no terminal to ask for its width.
 _PLAIN_WIDTH = 120
 
@@ -118,6 +121,8 @@ _HELP = {
     "test": "Nodes to judge on: ids, or a mask.",
     "train": "Nodes the model was trained on: ids, or a mask.",
     "features": "Features of the nodes, for methods that need them.",
+    "hidden": "What enters the GNN's last layer, by node, for methods that can use it.",
+    "known": "Labels that are known by now: evidence on other nodes, for methods that take it.",
     "ids": "Names of the nodes in the order of the logits, if they have no column 'id'.",
     "classes": "Names of the classes in the order of the columns, one per line.",
 }
@@ -298,9 +303,29 @@ def inputs(calibrator: Calibrator, problem: Problem, kind: str) -> dict[str, Any
     return {
         "graph": problem.graph,
         "features": problem.features if "features" in calibrator.needs else None,
-        "train_mask": problem.sets.get("train"),
+        "hidden": problem.hidden if "hidden" in calibrator.takes else None,
+        "train_mask": training_nodes(calibrator, problem),
         "input": kind,
     }
+
+
+def training_nodes(calibrator: Calibrator, problem: Problem) -> Any:
+    """Nodes of ``--train``; only labelled ones for a method that reads their labels."""
+    rows = problem.sets.get("train")
+    if rows is None or problem.labels is None or "known" not in calibrator.takes:
+        return rows
+    rows = rows[problem.labels[rows] >= 0]
+    return rows if rows.size else None
+
+
+def known_labels(calibrator: Calibrator, problem: Problem) -> dict[str, Any]:
+    """Labels of ``--known`` as ``predict_proba`` takes them; nothing if there are none."""
+    if problem.known is None:
+        return {}
+    if "known" not in calibrator.takes:
+        raise ValueError(f"{calibrator.name} makes no use of known labels: leave out --known")
+    rows = (problem.known >= 0).nonzero()[0]
+    return {"known": (rows, problem.known[rows])}
 
 
 def holdout(calibrator: Calibrator, problem: Problem) -> Any:
@@ -314,13 +339,19 @@ def holdout(calibrator: Calibrator, problem: Problem) -> Any:
 
 def same_classes(calibrator: Calibrator, problem: Problem, path: Path) -> Problem:
     """The problem with its classes as the calibrator knows them, whatever order the file has."""
+    import numpy as np
+
     known, given = getattr(calibrator, CLASS_NAMES, None), problem.nodes.classes
     if known is None or len(known) != problem.values.shape[1]:
         return problem
     if given is None or sorted(given) == sorted(known):
         order = range(len(known)) if given is None else [given.index(name) for name in known]
         nodes = replace(problem.nodes, classes=tuple(known))
-        return replace(problem, values=problem.values[:, list(order)], nodes=nodes)
+        labels = problem.known
+        if labels is not None:  # −1, an unknown label, stays what it is
+            labels = np.append(np.argsort(list(order)), -1)[labels]
+        columns = list(order)
+        return replace(problem, values=problem.values[:, columns], nodes=nodes, known=labels)
     strange = next(name for name in given if name not in known)
     raise ValueError(f"{path} knows no class {strange!r}; it was fitted on: {', '.join(known)}")
 

@@ -190,15 +190,15 @@ def _edge_columns(table: Columns) -> tuple[Array, Array]:
     )
 
 
-def _features(contents: Contents, path: Path, nodes: Nodes, read: Reader, _part: str) -> Any:
+def _features(contents: Contents, path: Path, nodes: Nodes, read: Reader, part: str) -> Any:
     if not isinstance(contents, Columns):
-        return one(contents, path, NAMES["features"])
+        return one(contents, path, NAMES[part])
     position = read.id_of(contents)
     chosen = [column for k, column in enumerate(contents.values) if k != position]
     try:
         table = np.column_stack([column.astype(np.float64) for column in chosen])
     except ValueError as error:
-        raise FileFormatError(f"{path}: features must be numbers: {error}") from None
+        raise FileFormatError(f"{path}: {part} must be numbers: {error}") from None
     rows = (
         _in_order(contents, nodes)
         if position is None
@@ -206,7 +206,7 @@ def _features(contents: Contents, path: Path, nodes: Nodes, read: Reader, _part:
     )
     _refuse_twice(rows, nodes, path)
     if len(rows) != nodes.count:
-        raise ValueError(f"{path}: features of {len(rows):,} of {nodes.count:,} nodes")
+        raise ValueError(f"{path}: {part} of {len(rows):,} of {nodes.count:,} nodes")
     features = np.empty_like(table)
     features[rows] = table
     return features
@@ -232,6 +232,8 @@ PARTS = {
     "labels": _labels,
     "edges": _edges,
     "features": _features,
+    "hidden": _features,
+    "known": _labels,
     "calibration": _node_set,
     "test": _node_set,
     "train": _node_set,

@@ -47,6 +47,10 @@ class Problem:
         Nodes of ``calibration``, ``test`` and ``train``, as far as they were named.
     graph : array [2, E], SciPy matrix or None
     features : array [n, d], SciPy matrix or None
+    hidden : array [n, d] or None
+        What enters the GNN's last layer.
+    known : int64 [n] or None
+        Labels that are known by now, as evidence on other nodes; −1 where none is.
     """
 
     values: Array
@@ -55,6 +59,8 @@ class Problem:
     sets: dict[str, Ints] = field(default_factory=dict)
     graph: Any = None
     features: Any = None
+    hidden: Any = None
+    known: Ints | None = None
 
     def labelled(self, name: str) -> Ints:
         """Nodes of a set that have a label; all labelled nodes if the set was not named."""
@@ -89,7 +95,8 @@ def read_problem(
         What the first file holds.
     files : mapping of str to Path
         Other files by part: ``edges``, ``labels``, ``calibration``, ``test``, ``train``,
-        ``features``, ``ids``, ``classes``. They take precedence over parts of ``source``.
+        ``features``, ``hidden``, ``known``, ``ids``, ``classes``. They take precedence over parts
+        of ``source``.
     id_column : str, optional
         Name (or number, counted from 1) of the column that names nodes.
     classes : sequence of str, optional
@@ -113,10 +120,10 @@ def read_problem(
         classes = _class_names(read(given["classes"]), given["classes"])
     array, nodes = _values(contents, source, values, read, given.get("ids"), classes)
     parts: dict[str, Any] = {}
-    for part in ("labels", "edges", "features", *SETS):
+    for part in ("labels", "edges", "features", "hidden", "known", *SETS):
         if part in given:
             parts[part] = PARTS[part](read(given[part]), given[part], nodes, read, part)
-        elif holds(contents, part):
+        elif part != "known" and holds(contents, part):
             parts[part] = PARTS[part](contents, source, nodes, read, part)
     return Problem(
         array,
@@ -125,6 +132,8 @@ def read_problem(
         sets={part: parts[part] for part in SETS if part in parts},
         graph=parts.get("edges"),
         features=parts.get("features"),
+        hidden=parts.get("hidden"),
+        known=parts.get("known"),
     )
 
 
