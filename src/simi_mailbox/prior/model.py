@@ -133,6 +133,12 @@ class Prior:
     lucky_labels : float
         The calibration nodes have as few errors as if so many of them could not be wrong; see
         `error_weight`. 0 if it was not learned.
+
+    Examples
+    --------
+    >>> from simi_mailbox import prior
+    >>> prior.learned().error_weight(labels=150) >= 1
+    True
     """
 
     beliefs: Mapping[str, Belief]
