@@ -158,8 +158,8 @@ class SimiMailbox(GroupedTemperatures):
     temperatures_ : array [groups]
         Of nodes on which no evidence speaks.
     groups_, similarity_ : array [n]
-        Of the nodes of ``fit``: group, and mean overlap of p = softmax(z / temperature_) with the
-        neighbours', Σ_c p_ic p_jc.
+        Of the nodes of ``fit``: group, and mean overlap of ``p = softmax(z / temperature_)`` with
+        the neighbours', Σ_c p_ic p_jc.
     counts_ : array [groups]
         Calibration nodes in every group.
     at_bound_ : array [groups] of bool
