@@ -202,8 +202,9 @@ def cluster() -> Iterator[Any]:
 
 
 def test_a_cluster_that_loses_a_worker_gives_the_same_bits(
-    cluster: Any, shards: Path, tmp_path: Path
+    cluster: Any, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("simi_mailbox.scale.plan.LARGEST_BLOCK", 600)  # fewer tasks
     expected = calibrate(shards, tmp_path / "disk", engine="disk")
     killed: list[int] = []
 
