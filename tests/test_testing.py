@@ -245,12 +245,26 @@ class EdgeOrder(Sound):
         return self
 
 
+class Gossip(Sound):
+    """Is less sure of a node whose own label is known to be of the last class."""
+
+    name: ClassVar[str] = "broken"
+    takes: ClassVar[frozenset[str]] = frozenset({"known"})
+
+    def _temperatures(self, data: Any) -> Any:
+        temperatures = super()._temperatures(data).clone()
+        if data.known is not None:
+            temperatures[data.known.index[data.known.y == data.num_classes - 1]] *= 2.0
+        return temperatures
+
+
 testing_edges: list[Any] = []
 
 BREAKERS = {
     "says what it is": broken(version="new"),
     "rows are probabilities": Unsummed,
     "no label outside the masks is read": Peeking,
+    "no node hears its own label": Gossip,
     "labels of the mask are enough": FullLabels,
     "same seed, same bits": Restless,
     "prediction follows a renaming of nodes": Counting,
