@@ -49,7 +49,7 @@ __version__ = "0.1.0"
 
 _ROOMS = (
     *("analysis", "audit", "calibrators", "data", "decide", "metrics", "models", "ood", "plots"),
-    *("prior", "pyg", "report", "selftraining", "testing"),
+    *("prior", "pyg", "report", "scale", "selftraining", "testing"),
 )
 """Rooms that are there as attributes without an import of their own: ``simi_mailbox.metrics``."""
 

@@ -48,6 +48,14 @@ class Calibrated:
     calibrator : SimiMailbox
     facts : dict
         Engine, nodes, entries of the graph, classes, blocks, seconds, bytes read and written.
+
+    Examples
+    --------
+    `calibrate` and `apply` return it; ``calibrator`` predicts in memory, too.
+
+    >>> done = Calibrated(Path("out"), SimiMailbox(), {"engine": "disk", "nodes": 300})
+    >>> done.facts["engine"]
+    'disk'
     """
 
     out: Path
@@ -145,6 +153,22 @@ def apply(
 
     ``folder`` needs ``logits/`` and ``edges/``, which need not be those that the calibrator was
     fitted on. Everything else is as for `calibrate`; ``input`` is what it was at the fit.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> problem = calibration_problem(300, 3, seed=0)
+    >>> cal = SimiMailbox().fit(problem.logits, problem.y, graph=problem.graph, mask=range(100))
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     for part in ("logits", "edges"):
+    ...         os.mkdir(f"{name}/{part}")
+    ...     np.save(f"{name}/logits/0.npy", problem.logits)
+    ...     np.save(f"{name}/edges/0.npy", problem.graph.edge_index().numpy())
+    ...     done = apply(cal, name, f"{name}/out")
+    ...     probs = np.load(f"{name}/out/probabilities/00000.npy")
+    >>> bool(np.allclose(probs, cal.predict_proba(problem.logits, graph=problem.graph), atol=1e-6))
+    True
     """
     source = Folder.open(Path(folder))
     fitted = calibrator if isinstance(calibrator, SimiMailbox) else load(calibrator)
