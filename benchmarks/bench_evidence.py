@@ -26,6 +26,8 @@ from simi_mailbox.experiments.methods import Method
 from simi_mailbox.models.bank import LogitBank, RunKey
 from simi_mailbox.prior import leave_out
 
+DIGITS = {"ece": (100, 2), "nll": (1, 4), "brier": (1, 4), "acc": (100, 2)}
+"""Scale and digits of what is printed."""
 METHODS = ("temperature", "kept all", "free all", "kept plain", "free plain", "simcalib")
 
 
@@ -70,28 +72,27 @@ def measure(path: Path, methods: list[str]) -> None:
                     file.write(json.dumps(row | found) + "\n")
 
 
-def table(path: Path) -> None:
-    """Print means by setting, against temperature scaling on the same runs."""
+def table(path: Path, shown: list[str]) -> None:
+    """Print means by setting over the runs that all methods shown have, and what they changed."""
     runs: dict[tuple[str, str], dict[str, dict[str, Any]]] = defaultdict(lambda: defaultdict(dict))
     for line in path.read_text().splitlines():
         row = json.loads(line)
         runs[row["graph"], row["backbone"]][row["run"]][row["method"]] = row
-    print("| | runs | method | NLL | ECE | Brier | accuracy |\n|---|---|---|---|---|---|---|")
+    columns = [(name, method) for name in DIGITS for method in shown]
+    print("| | runs | " + " | ".join(f"{name} {method}" for name, method in columns) + " |")
+    print("|---|---|" + "---|" * len(columns))
+    everywhere = []
     for (graph, backbone), found in runs.items():
-        for method in METHODS:
-            both = [r for r in found.values() if method in r and METHODS[0] in r]
-            if not both:
-                continue
-            means = {
-                name: [np.mean([r[m][name] for r in both]) for m in (method, METHODS[0])]
-                for name in ("nll", "ece", "brier", "acc")
-            }
-            change = 100 * (means["nll"][0] / means["nll"][1] - 1)
-            print(
-                f"| {graph} {backbone.upper()} | {len(both)} | {method} "
-                f"| {means['nll'][0]:.4f} ({change:+.1f} %) | {100 * means['ece'][0]:.2f} "
-                f"| {means['brier'][0]:.4f} | {100 * means['acc'][0]:.2f} |"
-            )
+        both = [run for run in found.values() if set(shown) <= set(run)]
+        if both:
+            means = {(n, m): np.mean([run[m][n] for run in both]) for n, m in columns}
+            everywhere.append(means)
+            cells = [f"{DIGITS[n][0] * means[n, m]:.{DIGITS[n][1]}f}" for n, m in columns]
+            print(f"| {graph} {backbone.upper()} | {len(both)} | " + " | ".join(cells) + " |")
+    for name, method in [at for at in columns if at[1] != shown[0]]:
+        change = np.mean([means[name, method] / means[name, shown[0]] - 1 for means in everywhere])
+        lower = sum(means[name, method] < means[name, shown[0]] for means in everywhere)
+        print(f"{name}, {method}: {100 * change:+.1f} % of {shown[0]}, lower in {lower}")
 
 
 def main() -> None:
@@ -104,7 +105,7 @@ def main() -> None:
     warnings.simplefilter("ignore", CalibrationWarning)
     if not given.table:
         measure(given.rows, given.methods.split(","))
-    table(given.rows)
+    table(given.rows, given.methods.split(","))
 
 
 if __name__ == "__main__":
