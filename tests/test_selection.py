@@ -109,6 +109,17 @@ def test_what_a_method_lacks_is_named(problem):
         )
 
 
+def test_all_that_a_method_uses_reaches_it(problem):
+    hidden = np.eye(3)[problem.y] + np.random.default_rng(0).normal(size=(800, 3))
+    given = {"mask": range(300), "graph": problem.graph, "train_mask": range(300, 400)}
+    given |= {"hidden": hidden, "fresh": True}
+    choice = select(problem.logits, problem.y, **given, methods=["temperature"], repeats=1)
+    alone = calibrators.get("simi-mailbox")().fit(problem.logits, problem.y, **given)
+    np.testing.assert_array_equal(choice.calibrator.temperatures_, alone.temperatures_)
+    with pytest.raises(TypeError, match="unknown argument 'fetures'; did you mean 'features'"):
+        select(problem.logits, problem.y, mask=range(300), fetures=hidden)
+
+
 def test_many_rivals_need_more_proof():
     rows = [Evidence("base", 1.0, 0.0, 0.0), Evidence("rival", 0.9, -0.1, 0.05)]
     assert selection._judge(tuple(rows), "base", 15)[0] == "rival"

@@ -40,6 +40,7 @@ def cross_fitted(
     *,
     mask: Any,
     holdout_mask: Any = None,
+    fresh: bool = False,
     folds: int = 5,
     seed: int = 0,
     advance: Callable[[], None] = lambda: None,
@@ -58,7 +59,7 @@ def cross_fitted(
         As of `Calibrator.fit`; ``y`` has full length.
     mask : int array [m]
         The calibration nodes.
-    holdout_mask : array, optional
+    holdout_mask, fresh
         As of `Calibrator.fit`; the same for every fit.
     folds : int
         Number of parts.
@@ -94,7 +95,8 @@ def cross_fitted(
     part = parts(nodes.size, folds, seed)
     result: Floats | None = None
     for k in range(folds):
-        calibrator.fit(logits, y, mask=nodes[part != k], holdout_mask=holdout_mask, **inputs)
+        fitting = {"mask": nodes[part != k], "holdout_mask": holdout_mask, "fresh": fresh}
+        calibrator.fit(logits, y, **fitting, **inputs)
         probs = np.asarray(calibrator.predict_proba(logits, **inputs), dtype=np.float64)
         if result is None:
             result = np.empty((nodes.size, probs.shape[1]))

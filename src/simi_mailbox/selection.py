@@ -18,9 +18,13 @@ from simi_mailbox.crossfit import cross_fitted, parts
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.inputs import read_index
 from simi_mailbox.metrics import nll
+from simi_mailbox.suggestions import unknown
 
 METHODS = ("simi-mailbox", "temperature", "ensemble-temperature", "isotonic", "uncalibrated")
 """What is compared when nothing is said: methods that fit in seconds."""
+
+INPUTS = frozenset({"features", "forward", "train_mask", "hidden", "fresh", "input"})
+"""What goes on to the methods that use it."""
 
 RISK = 0.05
 """Chance at which the default is left though no other is better."""
@@ -107,7 +111,8 @@ def select(
     folds, repeats, seed : int
         Parts that labels are cut into, how often, and the seed of the cuts.
     **inputs
-        ``features=``, ``forward=`` and ``train_mask=``, as of `Calibrator.fit`.
+        ``features=``, ``forward=``, ``train_mask=``, ``hidden=``, ``fresh=`` and ``input=``, as of
+        `Calibrator.fit`; each goes to the methods that use it.
 
     Returns
     -------
@@ -125,6 +130,9 @@ def select(
     >>> select(problem.logits, problem.y, **given | {"mask": range(6)}).verdict
     'too few labels to tell: uncalibrated'
     """
+    for name in inputs:
+        if name not in INPUTS:
+            raise TypeError(unknown("argument", name, sorted(INPUTS)))
     offered = {**inputs, "graph": graph}
     given = {key: value for key, value in offered.items() if value is not None}
     rivals = _named(methods, default, set(given))
@@ -132,7 +140,7 @@ def select(
     labels = _full(y, nodes, len(logits))
 
     def fitting(calibrator: Any) -> dict[str, Any]:
-        used = calibrator.needs | {"train_mask", "input"}
+        used = calibrator.needs | calibrator.takes | {"train_mask", "input"}
         held = holdout_mask if calibrator.holdout else None
         return {"holdout_mask": held, **{key: given[key] for key in given if key in used}}
 

@@ -24,7 +24,7 @@ from simi_mailbox.exceptions import CalibrationWarning, NotFittedError
 from simi_mailbox.graph import Graph
 
 INPUTS = frozenset({"graph", "features", "forward"})
-TAKEN = frozenset({"hidden", "known"})
+TAKEN = frozenset({"hidden", "known", "fresh"})
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from click.testing import CliRunner
 
+from simi_mailbox import SimiMailbox
 from simi_mailbox.cli.group import cli
 from tests.scale.conftest import Known, known, probabilities, shards
 
@@ -29,6 +30,19 @@ def test_a_folder_is_calibrated_and_its_calibrator_applied(
     assert done.exit_code == 0, done.output
     assert "memory" in done.output
     np.testing.assert_allclose(probabilities(again), known.probs, atol=1e-6)
+
+
+def test_fresh_nodes_of_a_folder_are_what_they_are_in_memory(
+    shards: Path, tmp_path: Path, known: Known
+) -> None:
+    out = tmp_path / "out"
+    done = CliRunner().invoke(cli, ["calibrate", str(shards), "--fresh", "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    cal = SimiMailbox()
+    given = {"graph": known.graph, "mask": known.mask, "train_mask": known.train, "fresh": True}
+    probs = cal.fit(known.logits, known.y, **given).predict_proba(known.logits, graph=known.graph)
+    np.testing.assert_allclose(probabilities(out), probs, atol=1e-6)
+    assert np.abs(probs - known.probs).max() > 1e-4
 
 
 def test_what_a_folder_cannot_be_asked_is_refused(shards: Path, tmp_path: Path) -> None:

@@ -60,8 +60,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         What the method needs besides logits and labels: ``"graph"``, ``"features"``,
         ``"forward"``.
     takes : frozenset of str
-        What it can make use of besides: ``"hidden"``, and ``"known"`` for labels of ``train_mask``
-        and of ``predict_proba(known=…)``. Only who declares ``"known"`` is given these labels.
+        What it can make use of besides: ``"hidden"``, ``"fresh"``, and ``"known"`` for labels of
+        ``train_mask`` and of ``predict_proba(known=…)``. Only who declares ``"known"`` is given
+        these labels.
     preserves_accuracy : bool
         Whether predicted classes are guaranteed to stay as they were.
     holdout : {"training", "separate"} or None

@@ -196,7 +196,7 @@ class SimiMailbox(GroupedTemperatures):
 
     name: ClassVar[str] = "simi-mailbox"
     version: ClassVar[int] = 2
-    takes: ClassVar[frozenset[str]] = frozenset({"hidden", "known"})
+    takes: ClassVar[frozenset[str]] = frozenset({"hidden", "known", "fresh"})
 
     keep_classes: bool = True
     n_groups: Count = 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ def calibrate(
     settings: tuple[str, ...],
     kind: str,
     insist: bool,
+    fresh: bool,
     out: Path,
     save: Path | None,
     as_json: bool,
@@ -49,7 +51,8 @@ def calibrate(
         from simi_mailbox import scale
 
         folders.refuse(method=method, set=settings, save=save, **files)
-        folders.run(scale.calibrate, logits, out, files, kind, as_json)
+        work = partial(scale.calibrate, fresh=fresh)
+        folders.run(work, logits, out, files, kind, as_json)
         return
     folders.only_for_folders(logits, files)
     check_ending(out)
@@ -61,7 +64,8 @@ def calibrate(
         for target in (out, save):
             if target is not None:
                 check_file(target)
-        rows = own.fitted(calibrator, problem, kind=kind, method=method, insist=insist)
+        said = {"insist": insist, "fresh": fresh}
+        rows = own.fitted(calibrator, problem, kind=kind, method=method, **said)
         facts = own.facts(problem, rows, calibrator)
         with own.working(f"calibrating {problem.nodes.count:,} nodes"):
             probs = calibrator.predict_proba(

@@ -36,6 +36,7 @@ _MARKS = {"best": " *", "tied": " =", "": "  "}
     show_default=True,
     help="Methods separated by commas, or 'all' that the files suffice for.",
 )
+@own.fresh_option
 @click.option(
     "--by",
     type=click.Choice(list(_HEADINGS)),
@@ -50,6 +51,7 @@ def compare(
     logits: Path,
     methods: list[str],
     kind: str,
+    fresh: bool,
     by: str,
     folds: int,
     seed: int,
@@ -69,11 +71,12 @@ def compare(
             why = "what was fitted on them looks better than it is; take them out of one"
             own.refuse_shared(problem, {"calibration": rows, "test": test}, why)
         chosen, missing = _chosen(methods, problem)
+        own.tell_if_unused(fresh, [own.calibrator_of(name, ()) for name in chosen])
         with _progress(len(chosen) * (1 if test is not None else folds)) as advance:
-            probs = {}
+            probs, said = {}, {"folds": folds, "seed": seed, "fresh": fresh}
             for name in chosen:
                 with own.heard() as warned:
-                    probs[name] = _judged(name, problem, rows, test, kind, folds, seed, advance)
+                    probs[name] = _judged(name, problem, rows, test, kind, said, advance)
                 if warned:  # once for all folds
                     more = f" (and {len(warned) - 1} more like it)" if len(warned) > 1 else ""
                     warnings.warn(f"{name}: {warned[0]}{more}", CalibrationWarning, stacklevel=1)
@@ -131,8 +134,7 @@ def _judged(
     rows: Any,
     test: Any,
     kind: str,
-    folds: int,
-    seed: int,
+    said: dict[str, Any],
     advance: Callable[[], None],
 ) -> Any:
     from simi_mailbox.crossfit import cross_fitted
@@ -147,12 +149,12 @@ def _judged(
             problem.labels,
             mask=rows,
             holdout_mask=holdout,
-            folds=folds,
-            seed=seed,
             advance=advance,
+            **said,
             **given,
         )
-    calibrator.fit(problem.values, problem.labels, mask=rows, holdout_mask=holdout, **given)
+    fitting = {"mask": rows, "holdout_mask": holdout, "fresh": said["fresh"]}
+    calibrator.fit(problem.values, problem.labels, **fitting, **given)
     probs = calibrator.predict_proba(problem.values, **given)[test]
     advance()
     return probs

@@ -35,11 +35,7 @@ _PARTS = ("edges", "labels", "calibration", "test", "train", "features", "ids", 
 @click.option(
     "--confidence", type=_SHARE, default=0.9, show_default=True, help="How sure that shall be."
 )
-@click.option(
-    "--fresh",
-    is_flag=True,
-    help="The calibration nodes had no part in choosing the model (its checkpoint).",
-)
+@own.fresh_option
 @click.option("--seed", default=0, show_default=True, help="Seed of randomised scores.")
 @click.option(
     "--out",

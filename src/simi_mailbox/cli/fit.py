@@ -32,6 +32,7 @@ def fit(
     settings: tuple[str, ...],
     kind: str,
     insist: bool,
+    fresh: bool,
     out: Path,
     as_json: bool,
     **files: Any,
@@ -46,7 +47,8 @@ def fit(
         problem = own.read(logits, files, kind)
         calibrator = own.calibrator_of(method, settings)
         check_file(out)
-        rows = own.fitted(calibrator, problem, kind=kind, method=method, insist=insist)
+        said = {"insist": insist, "fresh": fresh}
+        rows = own.fitted(calibrator, problem, kind=kind, method=method, **said)
         facts = own.facts(problem, rows, calibrator)
         calibrator.save(out)
     if as_json:

@@ -156,13 +156,14 @@ def input_option(default: str | None = "logits") -> Callable[[F], F]:
 
 
 def method_options(function: F) -> F:
-    """Which calibrator, how it is set, and whether training nodes may fit it."""
+    """Which calibrator, how it is set, and what is said of the nodes that it is fitted on."""
     function = click.option(
         "--allow-training-nodes",
         "insist",
         is_flag=True,
         help="Calibrate with nodes of --train, too, which makes the result too sure.",
     )(function)
+    function = fresh_option(function)
     function = click.option(
         "--set",
         "settings",
@@ -179,6 +180,11 @@ def method_options(function: F) -> F:
     )(plugin_option(function))
 
 
+fresh_option = click.option(
+    "--fresh",
+    is_flag=True,
+    help="The calibration nodes had no part in choosing the model (its checkpoint).",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 
 
@@ -278,13 +284,14 @@ def _calibration_nodes(problem: Problem) -> Any:
 
 
 def fitted(
-    calibrator: Calibrator, problem: Problem, *, kind: str, method: str, insist: bool
+    calibrator: Calibrator, problem: Problem, *, kind: str, method: str, insist: bool, fresh: bool
 ) -> Any:
     """Fit on the calibration nodes, and return them."""
     rows = calibration_nodes(problem, insist=insist)
     missing = missing_parts(calibrator.needs, problem)
     if missing:
         raise ValueError(f"{method} needs {' and '.join(missing)}")
+    tell_if_unused(fresh, [calibrator])
     given = inputs(calibrator, problem, kind)
     with working(f"fitting {method} on {rows.size:,} nodes"):
         calibrator.fit(
@@ -293,9 +300,18 @@ def fitted(
             mask=rows,
             holdout_mask=holdout(calibrator, problem),
             allow_training_nodes=insist,
+            fresh=fresh,
             **given,
         )
     return rows
+
+
+def tell_if_unused(fresh: bool, chosen: Sequence[Calibrator]) -> None:
+    """Warn that ``--fresh`` changes nothing, where no method allows for luck."""
+    if fresh and not any("fresh" in calibrator.takes for calibrator in chosen):
+        names = ", ".join(calibrator.name for calibrator in chosen)
+        text = f"--fresh changes nothing: no allowance for luck is made by {names}"
+        warnings.warn(text, CalibrationWarning, stacklevel=2)
 
 
 def inputs(calibrator: Calibrator, problem: Problem, kind: str) -> dict[str, Any]:

@@ -25,6 +25,7 @@ _PARTS = ("edges", "labels", "calibration", "test", "train", "ids", "classes")
     show_default=True,
     help="Calibrators to compare, separated by commas.",
 )
+@own.fresh_option
 @click.option("--title", default=None, help="Title of the report; the file's name if not given.")
 @click.option(
     "--out",
@@ -35,7 +36,14 @@ _PARTS = ("edges", "labels", "calibration", "test", "train", "ids", "classes")
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the intervals.")
 def report(
-    source: Path, kind: Any, methods: str, title: str | None, out: Path, seed: int, **files: Any
+    source: Path,
+    kind: Any,
+    methods: str,
+    fresh: bool,
+    title: str | None,
+    out: Path,
+    seed: int,
+    **files: Any,
 ) -> None:
     """Write an HTML report: can this model be trusted, where not, and what calibration changes.
 
@@ -62,6 +70,7 @@ def report(
             methods=[name.strip() for name in methods.split(",") if name.strip()],
             title=source.stem if title is None else title,
             class_names=problem.nodes.classes,
+            fresh=fresh,
             seed=seed,
         )
     except (ValueError, TypeError, OSError, SolverError) as error:

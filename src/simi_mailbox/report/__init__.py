@@ -63,7 +63,8 @@ def write_report(
     class_names : sequence of str, optional
         Names of the classes.
     fresh : bool
-        Whether the calibration nodes had no part in choosing the model; see `simi_mailbox.decide`.
+        Whether the calibration nodes had no part in choosing the model: said to the calibrators
+        that are fitted here, and to the rules of `simi_mailbox.decide`.
     seed : int
         Seed of intervals and of the noise floor.
 

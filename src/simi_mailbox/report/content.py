@@ -120,7 +120,7 @@ def gather(
     >>> content.has_labels, content.missing[0][:21]
     (False, 'No labels were given.')
     """
-    outcomes, missing = run_methods(inputs, methods)
+    outcomes, missing = run_methods(inputs, methods, fresh=fresh)
     facts = _GraphFacts.of(inputs, outcomes[0].probs)
     views = tuple(
         _view(f"v{k}", outcome, outcomes[0], inputs, facts, seed, fresh)

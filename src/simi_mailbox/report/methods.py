@@ -47,7 +47,9 @@ class Outcome:
     warnings: tuple[str, ...] = ()
 
 
-def run_methods(inputs: ReportInputs, methods: Methods) -> tuple[list[Outcome], list[str]]:
+def run_methods(
+    inputs: ReportInputs, methods: Methods, *, fresh: bool = False
+) -> tuple[list[Outcome], list[str]]:
     """Probabilities before calibration and after each method, and what could not be run.
 
     Parameters
@@ -56,6 +58,8 @@ def run_methods(inputs: ReportInputs, methods: Methods) -> tuple[list[Outcome], 
     methods : sequence or mapping
         Names of the registry or calibrators, or a mapping from the name to show to a name, a
         calibrator or probabilities [n, K]. A calibrator that is fitted already is used as it is.
+    fresh : bool
+        As of `Calibrator.fit`.
     """
     before = scaled_softmax(inputs.logits).numpy()
     outcomes = [Outcome(BEFORE, before, None, "softmax(logits)")]
@@ -69,7 +73,7 @@ def run_methods(inputs: ReportInputs, methods: Methods) -> tuple[list[Outcome], 
             if lacks:
                 missing.append(f"{shown} was left out: {lacks}.")
                 continue
-            outcomes.append(_run(shown, given, inputs))
+            outcomes.append(_run(shown, given, inputs, fresh))
         else:
             outcomes.append(Outcome(shown, _checked(shown, given, inputs), None, "given"))
     return outcomes, missing
@@ -136,7 +140,7 @@ def _is_fitted(calibrator: Calibrator) -> bool:
     return hasattr(calibrator, "num_classes_")
 
 
-def _run(name: str, calibrator: Calibrator, inputs: ReportInputs) -> Outcome:
+def _run(name: str, calibrator: Calibrator, inputs: ReportInputs, fresh: bool) -> Outcome:
     complaints: list[str] = []
     start = time.perf_counter()
     note = "fitted before"
@@ -150,6 +154,7 @@ def _run(name: str, calibrator: Calibrator, inputs: ReportInputs) -> Outcome:
                 graph=inputs.graph,
                 holdout_mask=inputs.train,
                 train_mask=inputs.train,
+                fresh=fresh,
             )
         complaints = [str(w.message) for w in caught if issubclass(w.category, CalibrationWarning)]
         note = f"fitted in {time.perf_counter() - start:.2f} s"

@@ -144,6 +144,8 @@ def fit(
     calibration: tuple[Ints, Ints],
     trained: tuple[Ints, Ints] | None,
     calibrator: SimiMailbox,
+    *,
+    fresh: bool = False,
 ) -> View:
     """Fit a `SimiMailbox` on blocks; what is left is to write probabilities.
 
@@ -158,7 +160,7 @@ def fit(
     calibrator.temperature_, at_bound = global_temperature(z, y)
     here = Labelled(torch.arange(len(nodes)), y)
     data = CalibrationData(logits=z, graph=Graph.empty(len(nodes)), calibration=here)
-    data = replace(data, trained=known.trained)
+    data = replace(data, trained=known.trained, fresh=fresh)
     if at_bound:
         message = bound_message(data, calibrator.temperature_)
         warnings.warn(message, CalibrationWarning, stacklevel=3)

@@ -71,6 +71,7 @@ def calibrate(
     memory: str | int = "2GB",
     scheduler: str | None = None,
     input: InputKind = "logits",
+    fresh: bool = False,
     work: StrPath | None = None,
     progress: Progress | None = None,
 ) -> Calibrated:
@@ -96,6 +97,8 @@ def calibrate(
         Address of a Dask scheduler, whose workers see both folders under the same names.
     input : {"logits", "log-probabilities", "probabilities"}
         What the shards hold.
+    fresh : bool
+        Whether the calibration nodes had no part in choosing the model, as of `SimiMailbox.fit`.
     work : path, optional
         Folder for blocks and tiles, on a fast disk; kept, and used again for the same shards. By
         default it is in ``out`` and removed in the end.
@@ -132,7 +135,9 @@ def calibrate(
         if trained is None:
             _suspect(job, facts, nodes, y)
         calibrator = SimiMailbox()
-        view = default.fit(job.engine, job.plan, facts, (nodes, y), trained, calibrator)
+        view = default.fit(
+            job.engine, job.plan, facts, (nodes, y), trained, calibrator, fresh=fresh
+        )
         calibrator.input_ = input
         return job.finish(view, calibrator, {"calibration_nodes": len(nodes)})
 
