@@ -227,7 +227,7 @@ def product_into(
     rows: tuple[int, int],
     indptr: npt.NDArray[Any],
     indices: npt.NDArray[Any],
-    values: npt.NDArray[np.float64],
+    values: npt.NDArray[Any],
     right: npt.NDArray[Any],
     out: npt.NDArray[Any],
 ) -> None:
@@ -242,8 +242,83 @@ def product_into(
             ahead = indices[min(e + AHEAD, last)]
             for c in range(0, columns, line):
                 _fetch(right[ahead, c:].ctypes.data)
-            j, value = indices[e], values[e]
+            j, value = indices[e], np.float64(values[e])
             for c in range(columns):
                 sums[c] += value * np.float64(right[j, c])
         for c in range(columns):
             out[i, c] = sums[c]
+
+
+@_compile(fastmath=LOOSE)
+def sums_of_some(
+    rows: tuple[int, int],
+    indptr: npt.NDArray[Any],
+    indices: npt.NDArray[Any],
+    place: npt.NDArray[np.int32],
+    right: npt.NDArray[Any],
+    out: npt.NDArray[Any],
+) -> None:
+    """Sums over the neighbours that have a place in ``right``, those at −1 passed over."""
+    columns = right.shape[1]
+    sums = np.empty(columns)
+    for i in range(rows[0], rows[1]):
+        sums[:] = 0.0
+        for e in range(indptr[i], indptr[i + 1]):
+            j = place[indices[e]]
+            if j >= 0:
+                for c in range(columns):
+                    sums[c] += np.float64(right[j, c])
+        for c in range(columns):
+            out[i, c] = sums[c]
+
+
+@_compile(fastmath=LOOSE)
+def nearest_exponents(
+    gaps: npt.NDArray[Any],
+    exponents: npt.NDArray[np.float64],
+    scores: npt.NDArray[Any],
+    bracket: tuple[float, float],
+    passes: int,
+    settled: float,
+    out: npt.NDArray[np.float64],
+) -> None:
+    """`simi_mailbox.prior.baseline.nearest_exponents`, node by node."""
+    n, classes = gaps.shape
+    x0, weight = np.empty(classes), np.empty(classes)
+    for i in range(n):
+        factor, top = math.exp(exponents[i]), scores[i, 0]
+        for c in range(classes):
+            top = max(top, scores[i, c])
+            x0[c] = np.float64(gaps[i, c]) * factor
+        for c in range(classes):
+            weight[c] = _exp(max(np.float64(scores[i, c]) - np.float64(top), LOWEST))
+        s0, s1 = 0.0, 0.0
+        for c in range(classes):
+            s0 += weight[c]
+            s1 += weight[c] * x0[c]
+        target = s1 / s0
+        x, low, high = 0.0, bracket[0], bracket[1]
+        for _ in range(passes):
+            beta = math.exp(x)
+            for c in range(classes):
+                weight[c] = _exp(max(x0[c] * beta, LOWEST))
+            s0, s1, s2 = 0.0, 0.0, 0.0
+            for c in range(classes):
+                s0 += weight[c]
+                s1 += weight[c] * x0[c]
+                s2 += weight[c] * x0[c] * x0[c]
+            mean = s1 / s0
+            gap = mean - target
+            if gap == 0:
+                break
+            if gap < 0:
+                low = x
+            else:
+                high = x
+            following = x - gap / max((s2 / s0 - mean * mean) * beta, 1e-12)
+            if not (low < following < high):
+                following = (low + high) / 2
+            step, x = abs(following - x), following
+            if step <= settled:
+                break
+        out[i] = exponents[i] + x

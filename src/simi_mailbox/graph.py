@@ -176,7 +176,7 @@ class Graph:
         """Sixteen hex digits that tell two different graphs apart."""
         digest = hashlib.sha256()
         for part in (self.indptr, self.indices):
-            digest.update(part.numpy().tobytes())
+            digest.update(part.contiguous().numpy().data)
         return digest.hexdigest()[:16]
 
     def __eq__(self, other: object) -> bool:

@@ -22,6 +22,7 @@ from torch.autograd import Function
 from torch.nn import functional as F
 
 from simi_mailbox import fast
+from simi_mailbox._arrays import Ints
 from simi_mailbox.graph import Graph
 
 csr_tensor = partial(torch.sparse_csr_tensor, check_invariants=False)
@@ -491,7 +492,7 @@ def exact_product(pattern: Csr, matrix: Tensor) -> Tensor:
     [[1.0], [0.0], [0.0]]
     """
     if matrix.dtype == torch.float64:
-        return torch.mm(pattern.tensor, matrix)
+        return torch.mm(pattern.filled(pattern.values.contiguous()), matrix)
     n, k = pattern.shape[0], matrix.shape[1]
     kernels = fast.kernels() if matrix.numel() >= fast.WORTH_PRODUCT else None
     if kernels is None and pattern.num_entries < len(matrix):  # only what these rows look at
@@ -499,16 +500,29 @@ def exact_product(pattern: Csr, matrix: Tensor) -> Tensor:
         few = Csr(pattern.indptr, place, (n, len(columns)), pattern.values)
         return exact_product(few, matrix[columns])
     result = matrix.new_empty(n, k)
-    values = pattern.values.double()
     if kernels is not None:
         indptr, indices = pattern.indptr.numpy(), pattern.indices.numpy()
-        cuts = np.linspace(0, pattern.num_entries, 4 * torch.get_num_threads() + 1)[1:-1]
-        ends = [0, *np.unique(np.searchsorted(indptr, cuts).clip(max=n)).tolist(), n]
-        given = indptr, indices, values.numpy(), matrix.contiguous().numpy(), result.numpy()
+        ends = shares(indptr)
+        values, right = pattern.values.numpy(), matrix.contiguous().numpy()
+        given = indptr, indices, values, right, result.numpy()
         fast.each(lambda rows: kernels.product_into(rows, *given), pairwise(ends))
         return result
-    wide = pattern.filled(values)
+    wide = pattern.filled(pattern.values.double())
     for start in range(0, k, COLUMNS):
         columns = slice(start, start + COLUMNS)
         result[:, columns] = torch.mm(wide, matrix[:, columns].double())
     return result
+
+
+def shares(indptr: Ints) -> list[int]:
+    """Ends of runs of rows with about as many entries each, a few for every thread.
+
+    Examples
+    --------
+    >>> runs = shares(np.array([0, 4, 4, 8]))
+    >>> runs[0], runs[-1]
+    (0, 3)
+    """
+    n, parts = len(indptr) - 1, 4 * torch.get_num_threads()
+    cuts = np.linspace(indptr[0], indptr[-1], parts + 1)[1:-1]
+    return [0, *np.unique(np.searchsorted(indptr, cuts).clip(max=n)).tolist(), n]

@@ -165,8 +165,11 @@ class CrossEntropy:
     values add up to the mean cross-entropy.
     """
 
-    def __init__(self, logits: Tensor, y: Tensor, groups: Tensor, n_groups: int) -> None:
+    def __init__(
+        self, logits: Tensor, y: Tensor, groups: Tensor, n_groups: int, kernels: Any = None
+    ) -> None:
         self.logits, self.y, self.groups, self.n_groups = logits, y, groups, n_groups
+        self.kernels = kernels
 
     def __call__(self, theta: Floats, wanted: Bools | None = None) -> tuple[Floats, Floats, Floats]:
         """Value, first and second derivative by θ; zeros for groups that are not ``wanted``."""
@@ -176,7 +179,7 @@ class CrossEntropy:
         for block in row_blocks(len(self.y) if rows is None else len(rows), self.logits.shape[1]):
             some = block if rows is None else rows[block]
             group, z = self.groups[some], self.logits[some]
-            s0, m1, m2 = moments(z, beta[group])
+            s0, m1, m2 = moments(z, beta[group], self.kernels)
             own = z.gather(1, self.y[some, None]).squeeze(1).double() - z.amax(dim=1)
             target = own.mul_(beta[group])
             first = m1 - target
@@ -186,7 +189,12 @@ class CrossEntropy:
 
 
 def fit_cross_entropy(
-    logits: Tensor, y: Tensor, groups: Tensor, n_groups: int, bounds: tuple[float, float]
+    logits: Tensor,
+    y: Tensor,
+    groups: Tensor,
+    n_groups: int,
+    bounds: tuple[float, float],
+    kernels: Any = None,
 ) -> Solution:
     """Minimise the cross-entropy of the labelled nodes in every group (convex in 1/T).
 
@@ -200,14 +208,16 @@ def fit_cross_entropy(
     >>> fit_cross_entropy(z, y, one, 1, theta_bounds(z)).temperatures.round(6)
     array([1.820478])
     """
-    ce = CrossEntropy(logits, y, groups, n_groups)
+    ce = CrossEntropy(logits, y, groups, n_groups, kernels)
 
     theta, at_bound = _root(lambda *at: ce(*at)[1:], bounds, n_groups)
     return Solution(np.exp(-theta), at_bound)
 
 
-def global_temperature(logits: Tensor, y: Tensor) -> tuple[float, bool]:
+def global_temperature(logits: Tensor, y: Tensor, kernels: Any = None) -> tuple[float, bool]:
     """The one temperature of least cross-entropy on labelled nodes, and whether it is on its bound.
+
+    Labelled nodes alone are not worth starting Numba for; who has ``kernels`` anyway passes them.
 
     Examples
     --------
@@ -217,7 +227,7 @@ def global_temperature(logits: Tensor, y: Tensor) -> tuple[float, bool]:
     (1.820478, False)
     """
     one = torch.zeros(len(y), dtype=torch.int64)
-    solution = fit_cross_entropy(logits, y, one, 1, theta_bounds(logits))
+    solution = fit_cross_entropy(logits, y, one, 1, theta_bounds(logits), kernels)
     return float(solution.temperatures[0]), bool(solution.at_bound[0])
 
 

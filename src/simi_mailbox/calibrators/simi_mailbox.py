@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from simi_mailbox import fast
 from simi_mailbox._arrays import Bools, Floats, Ints
 from simi_mailbox.calibrators.base import BELOW_ONE, NodeTemperatures, Shapes, check_within
 from simi_mailbox.calibrators.parts import older_mailbox
@@ -223,7 +224,8 @@ class SimiMailbox(GroupedTemperatures):
 
     def _fit(self, data: CalibrationData) -> None:
         z, y = data.calibration_logits, data.calibration.y
-        self.temperature_, at_bound = global_temperature(z, y)
+        kernels = fast.kernels() if data.logits.numel() >= fast.WORTH_NODES else None
+        self.temperature_, at_bound = global_temperature(z, y, kernels)
         if at_bound:
             warnings.warn(bound_message(data, self.temperature_), CalibrationWarning, stacklevel=3)
         prior = None if self.prior is None else resolve(self.prior)
@@ -238,6 +240,7 @@ class SimiMailbox(GroupedTemperatures):
             baseline = self._fit_baseline(data, evidence, prior)
         self.baseline_: dict[str, float] = baseline.fields()
         view = self._view(evidence)
+        del evidence  # twice the logits in memory
         self.similarity_: Floats = view.similarity.numpy()
         self._remember(data, view)
         points = view.points(self.blind_share, data.num_classes)
@@ -357,15 +360,14 @@ class SimiMailbox(GroupedTemperatures):
         exponents = baseline.exponents(evidence.terms, unit)
         moved, z = None, evidence.logits
         if baseline.classes:
+            kernels = fast.kernels() if z.numel() >= fast.WORTH_NODES else None
             moved = None if self.keep_classes else torch.empty_like(z)
             for rows in row_blocks(*z.shape):
                 gaps = evidence.gaps(rows)
                 parts = evidence.classes(rows, baseline.classes)
                 scores = baseline.scores(exponents[rows], gaps, parts)
                 if moved is None:
-                    exponents[rows] = nearest_exponents(
-                        gaps.double(), exponents[rows], scores.double()
-                    )
+                    exponents[rows] = nearest_exponents(gaps, exponents[rows], scores, kernels)
                 else:
                     moved[rows] = scores
         if moved is not None:

@@ -11,16 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from simi_mailbox import fast
 from simi_mailbox._arrays import Floats
 from simi_mailbox.graph import Graph
 from simi_mailbox.inputs import Labelled
-from simi_mailbox.softmax import confidence, scaled_softmax
-from simi_mailbox.sparse import Csr, exact_product
+from simi_mailbox.softmax import confidence, row_blocks, scaled_softmax
+from simi_mailbox.sparse import Csr, exact_product, shares
 
 EXPONENTS = ("log_degree", "inverse_degree", "sure")
 """Terms of a node's exponent: its degree, and how sure the model is of it."""
@@ -90,7 +92,10 @@ def overlap(probs: Tensor, sums: Tensor, degree: Tensor) -> Tensor:
 
     The chance that a node and a neighbour, each drawing a class by its probabilities, agree.
     """
-    return (probs * sums).sum(dim=1).double() / degree.clamp(min=1)
+    found = torch.empty(len(probs), dtype=torch.float64)
+    for rows in row_blocks(*probs.shape):
+        found[rows] = (probs[rows] * sums[rows]).sum(dim=1)
+    return found.div_(degree.clamp(min=1))
 
 
 # --- sums over neighbours -----------------------------------------------------------------------
@@ -111,55 +116,66 @@ class Neighbours:
     def __init__(self, graph: Graph, dtype: torch.dtype) -> None:
         self.graph, self.degree = graph, graph.degree
         self.inverse = self.degree.clamp(min=1).to(dtype).reciprocal()
-        self._csr = Csr.of(graph).with_values(torch.ones(graph.num_entries, dtype=dtype))
+        self._csr = Csr.of(graph).with_values(torch.ones(1, dtype=dtype).expand(graph.num_entries))
 
     @cached_property
     def back(self) -> Tensor:
         """Chance to be back after two random steps."""
         csr = self._csr
         if not self.graph.is_directed:
-            return self.inverse * self.sums(self.inverse[:, None])[:, 0]
+            found = torch.empty_like(self.inverse)
+            for rows in row_blocks(len(found), 1 + csr.num_entries // len(found)):
+                part = _rows(csr, rows)
+                values = self.inverse[part.indices].double()
+                found[rows] = part.row_sums(values)
+            return found.mul_(self.inverse)
         other, _ = csr.transposed
         pairs = (csr.rows.long() * csr.shape[1] + csr.indices, other.rows, other.indices)
         mutual = torch.isin(pairs[0], pairs[1].long() * csr.shape[1] + pairs[2])
         values = mutual.to(self.inverse.dtype) * self.inverse[csr.indices]
         return self.inverse * csr.row_sums(values)
 
-    @cached_property
-    def _steps(self) -> Csr:
-        """Each neighbour counts 1 / its degree."""
-        return self._csr.with_values(self.inverse[self._csr.indices])
-
-    def sums(self, matrix: Tensor, rows: Rows | None = None) -> Tensor:
-        """Σ over neighbours j of matrix_j, of all nodes or of ``rows``."""
-        return _product(self._csr, matrix, rows)
+    def sums(self, matrix: Tensor) -> Tensor:
+        """Σ over neighbours j of matrix_j, of all nodes."""
+        return _product(self._csr, matrix)
 
     def sums_of(self, nodes: Tensor, values: Tensor) -> Tensor:
         """The same of a matrix that is ``values`` at ``nodes`` and nought elsewhere."""
         csr, place = self._csr, torch.full((self._csr.shape[1],), -1, dtype=torch.int32)
         place[nodes] = torch.arange(len(nodes), dtype=torch.int32)
+        large = csr.shape[0] * values.shape[1] >= fast.WORTH_PRODUCT
+        kernels = fast.kernels() if large else None
+        if kernels is not None:
+            found = values.new_empty(csr.shape[0], values.shape[1])
+            arrays = (csr.indptr, csr.indices, place, values.contiguous(), found)
+            given = [array.numpy() for array in arrays]
+            fast.each(lambda run: kernels.sums_of_some(run, *given), pairwise(shares(given[0])))
+            return found
         column = place[csr.indices]
         kept = column >= 0
         before = torch.zeros(len(kept) + 1, dtype=torch.int32)
         torch.cumsum(kept, 0, out=before[1:])
         part = Csr(before[csr.indptr], column[kept], (csr.shape[0], len(nodes)))
         ones = torch.ones(part.num_entries, dtype=values.dtype)
-        return _product(part.with_values(ones), values, None)
+        return _product(part.with_values(ones), values)
 
     def second(self, first: Tensor, rows: Rows) -> Tensor:
         """Means over two random steps from ``rows``, of a matrix whose `sums` are ``first``."""
-        return _product(self._steps, first, rows).mul_(self.inverse[rows, None])
+        csr = _rows(self._csr, rows)
+        steps = csr.with_values(self.inverse[csr.indices])  # each neighbour counts 1 / its degree
+        return _product(steps, first).mul_(self.inverse[rows, None])
 
 
-def _product(csr: Csr, matrix: Tensor, rows: Rows | None) -> Tensor:
-    if isinstance(rows, slice):
-        start, stop, _ = rows.indices(csr.shape[0])
-        low, high = int(csr.indptr[start]), int(csr.indptr[stop])
-        cut = csr.indptr[start : stop + 1] - low
-        values = csr.values[low:high]
-        csr = Csr(cut, csr.indices[low:high], (stop - start, csr.shape[1]), values)
-    elif rows is not None:
-        csr = csr.take(rows)[0]
+def _rows(csr: Csr, rows: Rows) -> Csr:
+    if not isinstance(rows, slice):
+        return csr.take(rows)[0]
+    start, stop, _ = rows.indices(csr.shape[0])
+    low, high = int(csr.indptr[start]), int(csr.indptr[stop])
+    cut = csr.indptr[start : stop + 1] - low
+    return Csr(cut, csr.indices[low:high], (stop - start, csr.shape[1]))
+
+
+def _product(csr: Csr, matrix: Tensor) -> Tensor:
     if not csr.num_entries:
         return matrix.new_zeros(csr.shape[0], matrix.shape[1])
     return exact_product(csr, matrix)
@@ -196,7 +212,10 @@ class Frame:
     ) -> Frame:
         """From all nodes of a graph; ``alone`` marks those without neighbours."""
         n, k = probs.shape
-        mass = (probs.sum(dim=0, dtype=torch.float64) + 1.0) / (n + k)
+        mass = torch.ones(k, dtype=torch.float64)
+        for rows in row_blocks(n, k):
+            mass += probs[rows].sum(dim=0, dtype=torch.float64)
+        mass /= n + k
         centre, spread = terms.mean(dim=0), torch.ones(3, dtype=torch.float64)
         found = float(terms[:, 2].std(correction=0))
         spread[2] = found if found > 1e-9 else 1.0
@@ -238,14 +257,14 @@ class Evidence:
         self, logits: Tensor, graph: Graph, temperature: float, frame: Frame | None = None
     ) -> None:
         self.logits, self.neighbours = logits, Neighbours(graph, logits.dtype)
-        self.probs = scaled_softmax(logits, temperature)
         self.sure = confidence(logits, temperature)
         degree = graph.degree
-        self._around = self.neighbours.sums(self.probs)
+        probs = scaled_softmax(logits, temperature)
+        self._around = self.neighbours.sums(probs)
         terms = exponent_terms(degree, self.sure)
-        similarity = overlap(self.probs, self._around, degree)
+        similarity = overlap(probs, self._around, degree)
         isolated = degree == 0
-        self.frame = frame or Frame.of(temperature, terms, self.probs, similarity, isolated)
+        self.frame = frame or Frame.of(temperature, terms, probs, similarity, isolated)
         centre, spread = (torch.from_numpy(x) for x in (self.frame.centre, self.frame.spread))
         self.terms = (terms - centre).div_(spread)
         self.similarity = similarity.masked_fill_(isolated, self.frame.alone)
@@ -253,20 +272,26 @@ class Evidence:
         self._surprise: _Heard | None = None
         self._trained: _Heard | None = None
 
+    @property
+    def probs(self) -> Tensor:
+        """softmax(z / T): not kept, because what is made of it is as large."""
+        return scaled_softmax(self.logits, self.frame.temperature)
+
     def hear(self, known: Known, counts: Floats | None = None, *, part: bool = False) -> None:
         """Take labels in.
 
         How often classes occur is told by these labels as well, unless ``fit`` had more: then its
         ``counts`` tell. If this graph is a ``part`` of that of ``fit``, the labels are among them.
         """
-        n, k = self.probs.shape
+        n, k = self.logits.shape
         mine, theirs = known.calibration, known.trained
-        self._surprise = self._heard(mine, surprises(self.probs[mine.index], mine.y))
+        probs = scaled_softmax(self.logits[mine.index], self.frame.temperature)
+        self._surprise = self._heard(mine, surprises(probs, mine.y))
         self._own = torch.full((n,), -1, dtype=torch.int64)
         self._own[mine.index] = mine.y
         self._trained = None
         if theirs is not None:
-            ones = torch.nn.functional.one_hot(theirs.y, k).to(self.probs.dtype)
+            ones = torch.nn.functional.one_hot(theirs.y, k).to(self.logits.dtype)
             self._trained = self._heard(theirs, ones)
             self._own[theirs.index] = theirs.y
         found = torch.bincount(self._own[self._own >= 0], minlength=k).double()
@@ -277,7 +302,7 @@ class Evidence:
         self._frequency = found
 
     def _heard(self, labels: Labelled, values: Tensor) -> _Heard:
-        place = torch.full((len(self.probs),), -1, dtype=torch.int64)
+        place = torch.full((len(self.logits),), -1, dtype=torch.int64)
         place[labels.index] = torch.arange(len(labels))
         return _Heard(self.neighbours.sums_of(labels.index, values), place, values)
 
@@ -292,7 +317,7 @@ class Evidence:
 
     @property
     def _mass(self) -> Tensor:
-        return torch.from_numpy(self.frame.mass).to(self.probs.dtype)
+        return torch.from_numpy(self.frame.mass).to(self.logits.dtype)
 
     def _hidden_term(self, rows: Rows) -> Tensor:
         assert self.closeness is not None
@@ -317,7 +342,7 @@ class Evidence:
         return relative_share(sums, sums.sum(dim=1), self._mass, FAR)
 
     def _around_term(self, rows: Rows) -> Tensor:
-        total = self.neighbours.degree[rows].to(self.probs.dtype)
+        total = self.neighbours.degree[rows].to(self.logits.dtype)
         return relative_share(self._around[rows], total, self._mass, NEAR)
 
     def _shift_term(self, rows: Rows) -> Tensor:
@@ -335,7 +360,7 @@ class Evidence:
     def _relative(self, counts: Tensor) -> Tensor:
         mass, pseudo = torch.from_numpy(self.frame.mass), COMMON * counts.shape[1]
         found = relative_share(counts, counts.sum(dim=1), mass, pseudo)
-        return found.to(self.probs.dtype)
+        return found.to(self.logits.dtype)
 
     def _without_own(self, rows: Rows, heard: _Heard) -> Tensor:
         """Two steps away, the node's own part taken out."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from simi_mailbox import fast
 from simi_mailbox._arrays import Bools, Floats, Ints
 from simi_mailbox.calibrators import SimiMailbox
 from simi_mailbox.calibrators.base import keep_argmax
@@ -157,7 +158,8 @@ def fit(
     )
     z = _gathered(engine, plan, ("logits",), nodes, limits)["logits"]
     y = known.calibration.y
-    calibrator.temperature_, at_bound = global_temperature(z, y)
+    kernels = fast.kernels() if plan.nodes * z.shape[1] >= fast.WORTH_NODES else None
+    calibrator.temperature_, at_bound = global_temperature(z, y, kernels)
     here = Labelled(torch.arange(len(nodes)), y)
     data = CalibrationData(logits=z, graph=Graph.empty(len(nodes)), calibration=here)
     data = replace(data, trained=known.trained, fresh=fresh)

@@ -206,7 +206,6 @@ class Rowwise(Evidence):
         self, rows: dict[str, Array], z: Tensor, own: Tensor, frame: Frame, counts: Floats
     ) -> None:
         self.logits, self.frame = z, frame
-        self.probs = scaled_softmax(z, frame.temperature)
         self.sure = confidence(z, frame.temperature)
         degree = torch.from_numpy(rows["degree"])
         neighbours: Any = SimpleNamespace(degree=degree)
