@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from scipy.stats import t as student
 
 from simi_mailbox import CalibrationWarning
 from simi_mailbox.prior.baseline import (
@@ -130,6 +131,59 @@ def test_tails_let_a_graph_unlike_all_others_say_so():
     wide, _ = fit_baseline(gaps, x, {"near": near}, y, 1.0, narrow)
     normal, _ = fit_baseline(gaps, x, {"near": near}, y, 1.0, narrow, freedom=None)
     assert wide.terms["near"] > normal.terms["near"] + 0.1
+
+
+def doubted(case, belief, temperature=1.0):
+    z, y, x, near = case
+    gaps = (z - z.amax(dim=1, keepdim=True)) / temperature
+    given = gaps, x, {"near": near}, y, temperature, belief
+    return fit_baseline(*given, doubt=True)[0], fit_baseline(*given)[0]
+
+
+@pytest.mark.parametrize(("scale", "n"), [(0.0, 300), (0.3, 120), (1.0, 120)])
+def test_doubt_is_the_odds_that_integration_finds(scale, n):
+    """Against sums over a grid of the likelihood times the priors, with the term and without."""
+    z, y, x, near = problem(3, n)
+    rng = np.random.default_rng(4)
+    y = (z.numpy() / 1.5 + scale * near.numpy() + rng.gumbel(size=z.shape)).argmax(1)
+    y = torch.from_numpy(y)
+    belief = Belief({"near": 0.4, "blind": -1.0}, {"near": 0.3, "blind": 0.5})
+    found, _ = doubted((z, y, x, near), belief)
+    unit = 2 * np.log(error_rate(confidence(z, 1.0)))
+    theta, term, blind = (np.linspace(*ends) for ends in ((-1, 1, 41), (-4, 5, 91), (-4, 3, 31)))
+    odds = belief.middle["blind"] + unit + blind * 0.5
+    gaps = z - z.amax(dim=1, keepdim=True)
+    log_prior = -0.5 * ((odds - belief.middle["blind"] - unit) / 0.5) ** 2
+    share = 1 / (1 + np.exp(-odds))
+
+    def log_sum(coefficient):
+        """log of the sum over θ and blind, at one value of the term."""
+        values = []
+        for t in theta:
+            p = torch.softmax(gaps * np.exp(t) + coefficient * near, dim=1).numpy()
+            own = p[np.arange(n), y][:, None] * (1 - share) + share / z.shape[1]
+            values.append(np.log(own).sum(axis=0) + log_prior - 0.5 * (t / 3.0) ** 2)
+        return np.logaddexp.reduce(np.concatenate(values))
+
+    density = student(FREEDOM, belief.middle["near"], belief.spread["near"]).logpdf(term)
+    every = [log_sum(b) for b in term] + density + np.log(term[1] - term[0])
+    expected = log_sum(0.0) - np.logaddexp.reduce(every)
+    assert np.log((1 - found.trust) / found.trust) == pytest.approx(expected, rel=0.1, abs=0.35)
+
+
+def test_terms_that_say_nothing_are_left_out_as_a_whole_and_others_stay():
+    z, y, x, near = problem(1, n=2000)
+    said, whole = doubted((z, y, x, near), BELIEF)
+    assert said.trust > 0.999
+    np.testing.assert_allclose(said.terms["near"], whole.terms["near"], rtol=1e-2)
+    noise = torch.from_numpy(np.random.default_rng(0).normal(size=near.shape))
+    unsaid, _ = doubted((z, y, x, noise), BELIEF)
+    assert unsaid.trust < 0.05
+    assert max(abs(value) for value in unsaid.terms.values()) < 0.02
+    gaps = z - z.amax(dim=1, keepdim=True)
+    alone, _ = fit_baseline(gaps, x, {}, y, 1.0, Belief({"blind": -1.0}, {"blind": 0.8}))
+    assert unsaid.temperature == pytest.approx(alone.temperature, rel=0.02)
+    assert unsaid.blind == pytest.approx(alone.blind, rel=0.1)
 
 
 @pytest.mark.parametrize("right", [True, False])

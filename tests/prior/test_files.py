@@ -192,7 +192,7 @@ def test_a_file_of_the_time_before_evidence_is_read_and_used():
     assert belief.terms == ("log_degree", "inverse_degree")
     run = past_run(0)
     cal = SimiMailbox(prior=older).fit(run.logits, run.y, graph=run.graph, mask=run.calibration)
-    assert set(cal.baseline_) == {"temperature", "blind", "log_degree", "inverse_degree"}
+    assert set(cal.baseline_) == {"temperature", "blind", "trust", *belief.terms}
     assert cal.baseline_["inverse_degree"] != 0
 
 

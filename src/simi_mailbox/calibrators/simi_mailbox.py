@@ -121,10 +121,10 @@ class SimiMailbox(GroupedTemperatures):
     which sign, is the likeliest given the calibration labels and what other graphs have shown
     (`simi_mailbox.prior.Prior`); without a prior the baseline is temperature scaling. Then, for
     every group n of nodes alike in the baseline's confidence and in how much their probabilities
-    overlap with their neighbours', the residual of its calibration nodes, shrunk by s pseudo-labels
-    toward the prior mean μ_n,
+    overlap with their neighbours', the residual of its calibration nodes, shrunk by s pseudo-labels,
+    and the prior mean μ_n,
 
-        r_n = (Σ (correct − confidence) + s μ_n) / (count + s),
+        r_n = μ_n + Σ (correct − confidence) / (count + s),
 
     is added to the mean confidence of all nodes of the group, and the temperature that attains
     this target is solved for. μ_n is the luck that labels which also chose the GNN's checkpoint
@@ -196,7 +196,7 @@ class SimiMailbox(GroupedTemperatures):
     """
 
     name: ClassVar[str] = "simi-mailbox"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     takes: ClassVar[frozenset[str]] = frozenset({"hidden", "known", "fresh"})
 
     keep_classes: bool = True
@@ -279,6 +279,7 @@ class SimiMailbox(GroupedTemperatures):
             data.calibration.y[place],
             self.temperature_,
             belief,
+            doubt=True,
         )[0]
 
     def _fit_groups(
@@ -322,7 +323,7 @@ class SimiMailbox(GroupedTemperatures):
             strength = level.strength(*between_groups(total, spread, counts), variance.mean())
             strength = strength if self.prior_strength is None else self.prior_strength
         self.prior_means_, self.prior_strength_ = means, float(strength)
-        shift = (total + strength * means) / (counts + strength)
+        shift = means + total / (counts + strength)
         target = bounded_target(mean, shift / (1.0 - baseline.blind), data.num_classes)
         solution = fit_confidence(curve, target, BOUNDS, start=theta, at_start=at_start)
         self.temperatures_ = baseline.temperature * solution.temperatures
@@ -485,7 +486,7 @@ class SimiMailbox(GroupedTemperatures):
                 if nodes.shape != labels.shape or nodes.ndim != 1:
                     raise ValueError(f"{name} of evidence_ must have a label for every node")
                 check_within(f"the labels of {name}", labels, 0, k - 1)
-        known = {*EXPONENTS, *CLASSES, "temperature", "blind"}
+        known = {*EXPONENTS, *CLASSES, "temperature", "blind", "trust"}
         if not set(self.baseline_) <= known:
             raise ValueError(
                 f"baseline_ has terms that nobody knows: {set(self.baseline_) - known}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -50,21 +51,26 @@ class Baseline:
     blind : float
     terms : dict
         Coefficients, by the names of `simi_mailbox.prior.evidence`: a of EXPONENTS, b of CLASSES.
+    trust : float
+        Chance that the terms say anything at all on this graph; the coefficients have it in them.
     """
 
     temperature: float
     blind: float = 0.0
     terms: Mapping[str, float] = field(default_factory=dict)
+    trust: float = 1.0
 
     @classmethod
     def read(cls, fields: Mapping[str, float]) -> Baseline:
         """From the fields of a saved calibrator."""
         terms = {name: float(fields[name]) for name in (*EXPONENTS, *CLASSES) if name in fields}
-        return cls(float(fields["temperature"]), float(fields["blind"]), terms)
+        trust = float(fields.get("trust", 1.0))
+        return cls(float(fields["temperature"]), float(fields["blind"]), terms, trust)
 
     def fields(self) -> dict[str, float]:
         """All numbers in one table, for files."""
-        return {"temperature": self.temperature, "blind": self.blind, **self.terms}
+        numbers = {"temperature": self.temperature, "blind": self.blind, "trust": self.trust}
+        return {**numbers, **self.terms}
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -120,12 +126,14 @@ def fit_baseline(
     temperature: float,
     belief: Belief,
     freedom: float | None = FREEDOM,
+    doubt: bool = False,
 ) -> tuple[Baseline, float]:
     """The likeliest baseline of labelled nodes, given what is believed beforehand.
 
     A damped Newton iteration in a dozen numbers at most: log(1/T), the terms, and the log-odds of
     the blind share. Beliefs in terms have the tails of Student's t with ``freedom`` degrees (None:
-    normal), so that labels can overrule other graphs.
+    normal), so that labels can overrule other graphs. In ``doubt``, that no term says anything is
+    as likely beforehand as that all of them do: see `_doubted`.
 
     Parameters
     ----------
@@ -167,10 +175,12 @@ def fit_baseline(
     stack = [classes[name].numpy() for name in names if name in CLASSES]
     belief_in = _Belief(middle, spread, tails, freedom or FREEDOM)
     objective = _Objective(gaps.numpy(), x, stack, y.numpy(), belief_in)
-    theta, *found, odds = _minimum(objective, middle).tolist()
+    at, hessian = _minimum(objective, middle)
+    at, trust = _doubted(at, hessian, belief_in) if doubt and tails.any() else (at, 1.0)
+    theta, *found, odds = at.tolist()
     blind = float(1.0 / (1.0 + np.exp(-odds)))
     terms = dict(zip(names, found, strict=True))
-    return Baseline(temperature * float(np.exp(-theta)), blind, terms), odds - unit
+    return Baseline(temperature * float(np.exp(-theta)), blind, terms, trust), odds - unit
 
 
 def enough(index: Tensor, sure: Tensor) -> Tensor:
@@ -210,6 +220,14 @@ class _Belief:
         ratio = np.where(self.tails, (self.freedom + 1.0) / (self.freedom + away**2), 1.0)
         value = float(np.where(self.tails, wide, 0.5 * away**2).sum())
         return value, ratio * away / self.spread, ratio / self.spread**2
+
+    def density_of_none(self) -> float:
+        """log of the density of all numbers with ``tails`` being nought."""
+        away, half = self.middle[self.tails] / self.spread[self.tails], (self.freedom + 1.0) / 2.0
+        constant = math.lgamma(half) - math.lgamma(half - 0.5)
+        constant -= 0.5 * math.log(math.pi * self.freedom)
+        each = constant - half * np.log1p(away**2 / self.freedom) - np.log(self.spread[self.tails])
+        return float(each.sum())
 
 
 class _Objective:
@@ -271,8 +289,25 @@ class _Objective:
         return value + more, slope + away, hessian + np.diag(curvature)
 
 
-def _minimum(objective: _Objective, start: Floats) -> Floats:
-    """Newton's method, damped until the value falls; curvature is made positive.
+def _doubted(at: Floats, hessian: Floats, belief: _Belief) -> tuple[Floats, float]:
+    """The mean over two models, all terms or none, and the chance of the first.
+
+    Terms that the labels say nothing about cost likelihood, ten numbers fitted on chance. The odds
+    of "none" are by how much the labels have raised the density of nought (Savage and Dickey),
+    with the normal approximation of the posterior, and one to one beforehand. Where the terms are
+    none, the other numbers are what they would be then.
+    """
+    terms = belief.tails
+    covariance = np.linalg.pinv(hessian, hermitian=True)
+    own = covariance[np.ix_(terms, terms)]
+    pull = np.linalg.solve(own, at[terms])
+    log_here = -0.5 * float(at[terms] @ pull + np.linalg.slogdet(2.0 * np.pi * own)[1])
+    trust = 1.0 / (1.0 + math.exp(min(log_here - belief.density_of_none(), 700.0)))
+    return at - (1.0 - trust) * covariance[:, terms] @ pull, trust
+
+
+def _minimum(objective: _Objective, start: Floats) -> tuple[Floats, Floats]:
+    """Newton's method, damped until the value falls; curvature is made positive. And the Hessian.
 
     By hand, because value, slope and Hessian come from one pass over the nodes, while SciPy's
     minimisers ask for each in turn.
@@ -284,7 +319,7 @@ def _minimum(objective: _Objective, start: Floats) -> Floats:
         step = -axes @ ((axes.T @ slope) / np.maximum(np.abs(curvature), 1e-6))
         step *= min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-300))  # at most two units a time
         if np.abs(step).max() < SETTLED and curvature.min() > 0:
-            return np.asarray(at + step)
+            return np.asarray(at + step), hessian
         for _ in range(PASSES):
             following = objective(at + step)
             if following[0] <= value:
@@ -299,7 +334,7 @@ def _minimum(objective: _Objective, start: Floats) -> Floats:
         CalibrationWarning,
         stacklevel=2,
     )
-    return at
+    return at, axes @ (np.maximum(np.abs(curvature), 1e-6)[:, None] * axes.T)
 
 
 def nearest_exponents(

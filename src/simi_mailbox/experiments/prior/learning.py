@@ -137,7 +137,7 @@ def residuals_of(look: Look, belief: Callable[[str], Belief], *, keep_classes: b
     believed = belief(inputs)
     gaps, terms, classes = look.evidence(inputs, mine)
     y = torch.from_numpy(look.y)
-    baseline, _ = fit_baseline(gaps, terms, classes, y[mine], 1.0, believed)
+    baseline, _ = fit_baseline(gaps, terms, classes, y[mine], 1.0, believed, doubt=True)
     gaps, terms, classes = look.evidence(inputs, others)
     plain = gaps.double().softmax(dim=1).amax(dim=1).numpy()
     sure, chosen = _confidence(baseline, gaps, terms, classes, keep_classes=keep_classes)
