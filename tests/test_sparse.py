@@ -236,14 +236,8 @@ def test_the_notice_that_sparse_tensors_are_new_reaches_nobody() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("rows", [7, 300])
-def test_an_exact_product_is_rounded_once(
-    compiled: bool, rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if compiled:
-        pytest.importorskip("numba")
-    monkeypatch.setattr(sparse.fast, "WORTH_PRODUCT", 0 if compiled else 1 << 60)
+def test_an_exact_product_is_rounded_once(rows: int) -> None:
     rng = np.random.default_rng(rows)
     matrix = sp.random_array((rows, 200), density=0.1, rng=rng, dtype=np.float32).tocsr()
     right = (10.0 ** rng.uniform(-6, 6, size=(200, 19))).astype(np.float32)

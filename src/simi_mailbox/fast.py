@@ -15,8 +15,6 @@ Found = TypeVar("Found")
 
 WORTH_ENTRIES = 1 << 29
 """Neighbours × classes from which on compiled loops are used: starting Numba takes a second."""
-WORTH_PRODUCT = 1 << 22
-"""Nodes × columns of a matrix whose sums over neighbours are taken."""
 WORTH_NODES = 1 << 22
 """The same for nodes × classes, which are looked at a dozen times."""
 

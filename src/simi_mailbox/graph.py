@@ -174,6 +174,10 @@ class Graph:
 
     def fingerprint(self) -> str:
         """Sixteen hex digits that tell two different graphs apart."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
         digest = hashlib.sha256()
         for part in (self.indptr, self.indices):
             digest.update(part.contiguous().numpy().data)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import cached_property, partial
-from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -21,7 +20,6 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
-from simi_mailbox import fast
 from simi_mailbox._arrays import Ints
 from simi_mailbox.graph import Graph
 
@@ -494,19 +492,11 @@ def exact_product(pattern: Csr, matrix: Tensor) -> Tensor:
     if matrix.dtype == torch.float64:
         return torch.mm(pattern.filled(pattern.values.contiguous()), matrix)
     n, k = pattern.shape[0], matrix.shape[1]
-    kernels = fast.kernels() if matrix.numel() >= fast.WORTH_PRODUCT else None
-    if kernels is None and pattern.num_entries < len(matrix):  # only what these rows look at
+    if pattern.num_entries < len(matrix):  # only what these rows look at
         columns, place = torch.unique(pattern.indices, return_inverse=True)
         few = Csr(pattern.indptr, place, (n, len(columns)), pattern.values)
         return exact_product(few, matrix[columns])
     result = matrix.new_empty(n, k)
-    if kernels is not None:
-        indptr, indices = pattern.indptr.numpy(), pattern.indices.numpy()
-        ends = shares(indptr)
-        values, right = pattern.values.numpy(), matrix.contiguous().numpy()
-        given = indptr, indices, values, right, result.numpy()
-        fast.each(lambda rows: kernels.product_into(rows, *given), pairwise(ends))
-        return result
     wide = pattern.filled(pattern.values.double())
     for start in range(0, k, COLUMNS):
         columns = slice(start, start + COLUMNS)

@@ -170,6 +170,7 @@ class CrossEntropy:
     ) -> None:
         self.logits, self.y, self.groups, self.n_groups = logits, y, groups, n_groups
         self.kernels = kernels
+        self.own = logits.gather(1, y[:, None]).squeeze(1).double() - logits.amax(dim=1)
 
     def __call__(self, theta: Floats, wanted: Bools | None = None) -> tuple[Floats, Floats, Floats]:
         """Value, first and second derivative by θ; zeros for groups that are not ``wanted``."""
@@ -180,8 +181,7 @@ class CrossEntropy:
             some = block if rows is None else rows[block]
             group, z = self.groups[some], self.logits[some]
             s0, m1, m2 = moments(z, beta[group], self.kernels)
-            own = z.gather(1, self.y[some, None]).squeeze(1).double() - z.amax(dim=1)
-            target = own.mul_(beta[group])
+            target = self.own[some] * beta[group]
             first = m1 - target
             sums.index_add_(1, group, torch.stack([s0.log() - target, first, first + m2 - m1 * m1]))
         value, d1, d2 = sums.numpy() / max(len(self.y), 1)

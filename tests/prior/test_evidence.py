@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from simi_mailbox import Graph, fast
+from simi_mailbox import Graph
 from simi_mailbox.inputs import Labelled
-from simi_mailbox.prior.baseline import nearest_exponents
 from simi_mailbox.prior.evidence import CLASSES, COMMON, FAR, NEAR, Evidence, Known, Neighbours
 
 TERMS = tuple(name for name in CLASSES if name != "hidden")
@@ -146,21 +145,3 @@ def test_sums_of_some_nodes_are_the_sums_of_a_matrix_that_is_nought_elsewhere():
     matrix[mine] = values
     found = neighbours.sums_of(torch.from_numpy(mine), values)
     np.testing.assert_allclose(found.numpy(), a @ matrix, atol=1e-12)
-
-
-def test_compiled_loops_hear_and_solve_what_the_reference_does(monkeypatch: pytest.MonkeyPatch):
-    kernels = pytest.importorskip("simi_mailbox.compiled")
-    rng = np.random.default_rng(0)
-    graph = Graph.from_edges(rng.integers(0, 60, (2, 150)), 60)
-    values = torch.from_numpy(rng.normal(size=(9, 4)).astype(np.float32))
-    nodes = torch.from_numpy(rng.permutation(60)[:9])
-    expected = Neighbours(graph, torch.float32).sums_of(nodes, values)
-    monkeypatch.setattr(fast, "WORTH_PRODUCT", 0)
-    monkeypatch.setattr(fast, "kernels", lambda: kernels)
-    found = Neighbours(graph, torch.float32).sums_of(nodes, values)
-    torch.testing.assert_close(found, expected)
-    z, scores = (torch.from_numpy(rng.normal(size=(200, 4)) * 3).float() for _ in range(2))
-    gaps, start = z - z.amax(dim=1, keepdim=True), torch.from_numpy(rng.normal(size=200))
-    reference = nearest_exponents(gaps, start, scores)
-    compiled = nearest_exponents(gaps, start, scores, kernels)
-    torch.testing.assert_close(compiled, reference, rtol=0, atol=1e-7)

@@ -34,6 +34,7 @@ from simi_mailbox.prior.baseline import (
 )
 from simi_mailbox.prior.evidence import CLASSES, EXPONENTS, Evidence, Frame, Known
 from simi_mailbox.prior.files import LEARNED, resolve
+from simi_mailbox.prior.lines import Lines
 from simi_mailbox.prior.model import Prior, between_groups
 from simi_mailbox.softmax import confidence, row_blocks, scaled_softmax
 from simi_mailbox.temperature import ConfidenceCurve, Curve, fit_confidence, global_temperature
@@ -232,15 +233,16 @@ class SimiMailbox(GroupedTemperatures):
         if len(data.calibration) < self.n_groups:
             prior = None  # too few labels for groups: temperature scaling, and nothing else
         self.prior_: dict[str, Any] = {} if prior is None else prior.to_dict()
-        evidence = Evidence(data.logits, data.neighbourhoods, self.temperature_)
-        self.evidence_: dict[str, Any] = _kept(data, evidence.frame)
+        evidence = _evidence(data, self.temperature_)
+        self.evidence_: dict[str, Any] = _kept(data)
         baseline = self._first_baseline(data, prior, at_bound)
         if baseline is None:
             assert prior is not None
             baseline = self._fit_baseline(data, evidence, prior)
         self.baseline_: dict[str, float] = baseline.fields()
         view = self._view(evidence)
-        del evidence  # twice the logits in memory
+        self.evidence_ |= asdict(evidence.frame)
+        del evidence  # twice the logits in memory, where it is not in lines
         self.similarity_: Floats = view.similarity.numpy()
         self._remember(data, view)
         points = view.points(self.blind_share, data.num_classes)
@@ -361,14 +363,16 @@ class SimiMailbox(GroupedTemperatures):
         exponents = baseline.exponents(evidence.terms, unit)
         moved, z = None, evidence.logits
         if baseline.classes:
-            kernels = fast.kernels() if z.numel() >= fast.WORTH_NODES else None
             moved = None if self.keep_classes else torch.empty_like(z)
+        if baseline.classes and isinstance(evidence, Lines):
+            evidence.apply(baseline.terms, exponents, moved)
+        elif baseline.classes:
             for rows in row_blocks(*z.shape):
                 gaps = evidence.gaps(rows)
                 parts = evidence.classes(rows, baseline.classes)
                 scores = baseline.scores(exponents[rows], gaps, parts)
                 if moved is None:
-                    exponents[rows] = nearest_exponents(gaps, exponents[rows], scores, kernels)
+                    exponents[rows] = nearest_exponents(gaps, exponents[rows], scores)
                 else:
                     moved[rows] = scores
         if moved is not None:
@@ -391,8 +395,7 @@ class SimiMailbox(GroupedTemperatures):
             )
 
         def look() -> View:
-            frame = Frame.read(kept)
-            evidence = Evidence(data.logits, graph, self.temperature_, frame)
+            evidence = _evidence(data, self.temperature_, Frame.read(kept))
             if Baseline.read(self.baseline_).classes:
                 self._hear(evidence, data)
             return self._view(evidence)
@@ -400,10 +403,13 @@ class SimiMailbox(GroupedTemperatures):
         if not self.keep_classes:
             return look()
         found = graph.remembered(self._name_of(data), data.logits, lambda: look().numbers())
-        return View(data.logits, found[:, 0].clone(), found[:, 1].clone())
+        scale, similarity, sure = found.t().clone()
+        view = View(data.logits, scale, similarity)
+        view.__dict__["sure"] = sure
+        return view
 
     def _remember(self, data: CalibrationData, view: View) -> None:
-        """Leave two numbers of every node with the graph: prediction mostly follows at once."""
+        """Leave three numbers of every node with the graph: prediction mostly follows at once."""
         if view.scale is not None:
             graph = data.neighbourhoods
             graph.remembered(self._name_of(data), data.logits, view.numbers)
@@ -534,15 +540,21 @@ class View:
         return torch.stack([sure, self.similarity], dim=1).numpy()
 
     def numbers(self) -> Tensor:
-        """Scale and similarity of every node, [n, 2]."""
+        """Scale, similarity and confidence of every node, [n, 3]."""
         assert self.scale is not None
-        return torch.stack([self.scale, self.similarity], dim=1)
+        return torch.stack([self.scale, self.similarity, self.sure], dim=1)
 
 
-def _kept(data: CalibrationData, frame: Frame) -> dict[str, Any]:
-    """What prediction needs of the evidence, as a file can hold it."""
-    kept = asdict(frame)
-    kept["graph"] = data.neighbourhoods.fingerprint()
+def _evidence(data: NodeInputs, temperature: float, frame: Frame | None = None) -> Evidence:
+    """The evidence, in compiled loops where there is much to do and Numba at hand."""
+    given = data.logits, data.neighbourhoods, temperature, frame
+    kernels = fast.kernels() if data.logits.numel() >= fast.WORTH_NODES else None
+    return Evidence(*given) if kernels is None else Lines(*given, kernels)
+
+
+def _kept(data: CalibrationData) -> dict[str, Any]:
+    """What prediction needs of the evidence besides its frame, as a file can hold it."""
+    kept: dict[str, Any] = {"graph": data.neighbourhoods.fingerprint()}
     kept["width"] = 0 if data.hidden is None else int(data.hidden.shape[1])
     kept["counts"] = np.zeros(data.num_classes)
     for name, part in (("calibration", data.calibration), ("trained", data.trained)):

@@ -6,7 +6,6 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -337,9 +336,7 @@ def _minimum(objective: _Objective, start: Floats) -> tuple[Floats, Floats]:
     return at, axes @ (np.maximum(np.abs(curvature), 1e-6)[:, None] * axes.T)
 
 
-def nearest_exponents(
-    gaps: Tensor, exponents: Tensor, scores: Tensor, kernels: Any = None
-) -> Tensor:
+def nearest_exponents(gaps: Tensor, exponents: Tensor, scores: Tensor) -> Tensor:
     """log(T / T_i) at which softmax((T / T_i) gaps_i) is nearest to softmax(scores_i).
 
     In the sense of Kullback and Leibler. Its gap to nought rises with the exponent, so that
@@ -352,12 +349,6 @@ def nearest_exponents(
     >>> nearest_exponents(gaps, torch.zeros(1), 2 * gaps).exp().round(decimals=6).tolist()
     [2.0]
     """
-    if kernels is not None:
-        given = gaps.numpy(), exponents.double().numpy(), scores.numpy()
-        out = np.empty(len(gaps))
-        bracket = HOTTER, COLDER
-        kernels.nearest_exponents(*given, bracket, EXPONENT_PASSES, EXPONENT_SETTLED, out)
-        return torch.from_numpy(out)
     gaps, q = gaps.double(), scores.double().softmax(dim=1)
     found, todo = exponents.double().clone(), torch.arange(len(gaps))
     x0 = gaps * found.exp().to(gaps.dtype)[:, None]

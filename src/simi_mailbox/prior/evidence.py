@@ -9,20 +9,19 @@ neither the offset nor the unit of logits enters.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from simi_mailbox import fast
 from simi_mailbox._arrays import Floats
 from simi_mailbox.graph import Graph
 from simi_mailbox.inputs import Labelled
 from simi_mailbox.softmax import confidence, row_blocks, scaled_softmax
-from simi_mailbox.sparse import Csr, exact_product, shares
+from simi_mailbox.sparse import Csr, exact_product
 
 EXPONENTS = ("log_degree", "inverse_degree", "sure")
 """Terms of a node's exponent: its degree, and how sure the model is of it."""
@@ -143,14 +142,6 @@ class Neighbours:
         """The same of a matrix that is ``values`` at ``nodes`` and nought elsewhere."""
         csr, place = self._csr, torch.full((self._csr.shape[1],), -1, dtype=torch.int32)
         place[nodes] = torch.arange(len(nodes), dtype=torch.int32)
-        large = csr.shape[0] * values.shape[1] >= fast.WORTH_PRODUCT
-        kernels = fast.kernels() if large else None
-        if kernels is not None:
-            found = values.new_empty(csr.shape[0], values.shape[1])
-            arrays = (csr.indptr, csr.indices, place, values.contiguous(), found)
-            given = [array.numpy() for array in arrays]
-            fast.each(lambda run: kernels.sums_of_some(run, *given), pairwise(shares(given[0])))
-            return found
         column = place[csr.indices]
         kept = column >= 0
         before = torch.zeros(len(kept) + 1, dtype=torch.int32)
@@ -207,21 +198,23 @@ class Frame:
     alone: float
 
     @classmethod
-    def of(
-        cls, temperature: float, terms: Tensor, probs: Tensor, similarity: Tensor, alone: Tensor
-    ) -> Frame:
-        """From all nodes of a graph; ``alone`` marks those without neighbours."""
-        n, k = probs.shape
-        mass = torch.ones(k, dtype=torch.float64)
-        for rows in row_blocks(n, k):
-            mass += probs[rows].sum(dim=0, dtype=torch.float64)
-        mass /= n + k
+    def of(cls, temperature: float, terms: Tensor, mass: Tensor) -> Frame:
+        """From all nodes of a graph; ``mass`` is the sum of their probabilities."""
         centre, spread = terms.mean(dim=0), torch.ones(3, dtype=torch.float64)
         found = float(terms[:, 2].std(correction=0))
         spread[2] = found if found > 1e-9 else 1.0
+        mean = (mass + 1.0) / (len(terms) + len(mass))
+        return cls(temperature, centre.numpy(), spread.numpy(), mean.numpy(), 0.0)
+
+    def settled(self, similarity: Tensor, alone: Tensor) -> Frame:
+        """The same with the mean overlap, ``alone`` marking nodes without neighbours."""
         others = similarity[~alone]
-        usual = float(others.mean()) if len(others) else 0.0
-        return cls(temperature, centre.numpy(), spread.numpy(), mass.numpy(), usual)
+        return replace(self, alone=float(others.mean()) if len(others) else 0.0)
+
+    def centred(self, terms: Tensor) -> Tensor:
+        """Terms of the exponent in their units."""
+        centre, spread = (torch.from_numpy(x) for x in (self.centre, self.spread))
+        return (terms - centre).div_(spread)
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> Frame:
@@ -262,12 +255,15 @@ class Evidence:
         probs = scaled_softmax(logits, temperature)
         self._around = self.neighbours.sums(probs)
         terms = exponent_terms(degree, self.sure)
-        similarity = overlap(probs, self._around, degree)
-        isolated = degree == 0
-        self.frame = frame or Frame.of(temperature, terms, probs, similarity, isolated)
-        centre, spread = (torch.from_numpy(x) for x in (self.frame.centre, self.frame.spread))
-        self.terms = (terms - centre).div_(spread)
-        self.similarity = similarity.masked_fill_(isolated, self.frame.alone)
+        similarity, isolated = overlap(probs, self._around, degree), degree == 0
+        if frame is None:
+            mass = torch.zeros(logits.shape[1], dtype=torch.float64)
+            for rows in row_blocks(*logits.shape):
+                mass += probs[rows].sum(dim=0, dtype=torch.float64)
+            frame = Frame.of(temperature, terms, mass).settled(similarity, isolated)
+        self.frame = frame
+        self.terms = frame.centred(terms)
+        self.similarity = similarity.masked_fill_(isolated, frame.alone)
         self.closeness: Tensor | None = None
         self._surprise: _Heard | None = None
         self._trained: _Heard | None = None
@@ -284,22 +280,26 @@ class Evidence:
         ``counts`` tell. If this graph is a ``part`` of that of ``fit``, the labels are among them.
         """
         n, k = self.logits.shape
-        mine, theirs = known.calibration, known.trained
-        probs = scaled_softmax(self.logits[mine.index], self.frame.temperature)
-        self._surprise = self._heard(mine, surprises(probs, mine.y))
-        self._own = torch.full((n,), -1, dtype=torch.int64)
-        self._own[mine.index] = mine.y
-        self._trained = None
-        if theirs is not None:
-            ones = torch.nn.functional.one_hot(theirs.y, k).to(self.logits.dtype)
-            self._trained = self._heard(theirs, ones)
-            self._own[theirs.index] = theirs.y
+        self._listen(known)
+        self._own = torch.full((n,), -1, dtype=torch.int32)
+        for labels in (known.calibration, known.trained):
+            if labels is not None:
+                self._own[labels.index] = labels.y.int()
         found = torch.bincount(self._own[self._own >= 0], minlength=k).double()
         if counts is not None and counts.sum() > found.sum():
             found = torch.from_numpy(counts)
             if not part:
                 self._own.fill_(-1)
         self._frequency = found
+
+    def _listen(self, known: Known) -> None:
+        mine, theirs = known.calibration, known.trained
+        probs = scaled_softmax(self.logits[mine.index], self.frame.temperature)
+        self._surprise = self._heard(mine, surprises(probs, mine.y))
+        self._trained = None
+        if theirs is not None:
+            ones = torch.nn.functional.one_hot(theirs.y, self.logits.shape[1])
+            self._trained = self._heard(theirs, ones.to(self.logits.dtype))
 
     def _heard(self, labels: Labelled, values: Tensor) -> _Heard:
         place = torch.full((len(self.logits),), -1, dtype=torch.int64)
@@ -347,7 +347,7 @@ class Evidence:
 
     def _shift_term(self, rows: Rows) -> Tensor:
         """log of the frequency of labels, own left out, relative to the mean probability."""
-        own = self._own[rows]
+        own = self._own[rows].long()
         known = (own >= 0).nonzero().flatten()
         usual = self._frequency
         others = usual.expand(len(known), len(usual)).clone()
@@ -379,3 +379,33 @@ class _Heard:
     sums: Tensor
     place: Tensor
     values: Tensor
+
+
+class Gathered(Evidence):
+    """The evidence on some ``rows`` of another, whose sums over neighbours are known.
+
+    ``around`` and ``heard``, one and two steps away, are of these rows alone.
+    """
+
+    def __init__(
+        self, whole: Evidence, rows: Tensor, degree: Tensor, around: Tensor, heard: list[Steps]
+    ) -> None:
+        neighbours: Any = SimpleNamespace(degree=degree)
+        self.neighbours, self._around = neighbours, around
+        self.logits, self.frame = whole.logits[rows], whole.frame
+        self.closeness = None if whole.closeness is None else whole.closeness[rows]
+        self._own, self._frequency = whole._own[rows], whole._frequency
+        steps: list[Any] = [*heard, None, None]
+        self._surprise, self._trained = steps[:2]
+
+    def _without_own(self, rows: Rows, heard: Any) -> Tensor:
+        found: Tensor = heard.far[rows]
+        return found.clone()
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """What was heard one and two steps away, the own part taken out of the latter."""
+
+    sums: Tensor
+    far: Tensor

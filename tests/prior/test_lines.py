@@ -1,0 +1,113 @@
+"""Evidence in compiled loops, against the reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from simi_mailbox import Graph, SimiMailbox, fast
+from simi_mailbox.data.synthetic import calibration_problem
+from simi_mailbox.inputs import Labelled
+from simi_mailbox.prior.baseline import Baseline, nearest_exponents
+from simi_mailbox.prior.evidence import CLASSES, EXPONENTS, Evidence, Known
+from simi_mailbox.prior.lines import Lines
+
+kernels = pytest.importorskip("simi_mailbox.compiled")
+N = 200
+
+
+def both(k, *, directed=False, trained=False, dtype=np.float32):
+    """The same evidence twice, and the names of its terms."""
+    rng = np.random.default_rng(k)
+    graph = Graph.from_edges(rng.integers(0, N - 5, (2, 4 * N)), N, directed=directed)
+    z = torch.from_numpy((rng.normal(size=(N, k)) * 2).astype(dtype))
+    y = torch.from_numpy(rng.integers(k, size=N))
+    mine, theirs = (torch.from_numpy(rng.permutation(N)[:m]) for m in (40, 30))
+    known = Known(Labelled(mine, y[mine]), Labelled(theirs, y[theirs]) if trained else None)
+    closeness = torch.from_numpy(rng.normal(size=(N, k)).astype(dtype))
+    found = Evidence(z, graph, 1.5), Lines(z, graph, 1.5, None, kernels)
+    for evidence in found:
+        evidence.hear(known)
+        evidence.closeness = closeness
+    names = tuple(name for name in CLASSES if trained or not name.startswith("trained"))
+    return *found, names
+
+
+def some_baseline(names):
+    rng = np.random.default_rng(0)
+    return Baseline(1.4, 0.0, {name: rng.normal() * 0.5 for name in (*EXPONENTS, *names)})
+
+
+# Classes that fill panels of 16, 8 or 5 exactly leave the counts a panel of their own.
+CASES = [(3, False), (7, False), (16, False), (41, False), (4, True), (5, True), (15, True)]
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize(("k", "trained"), CASES)
+def test_terms_and_temperatures_are_those_of_the_reference(k, trained, directed):
+    reference, lines, names = both(k, trained=trained, directed=directed)
+    rows = torch.from_numpy(np.random.default_rng(1).permutation(N)[:30])
+    expected, found = reference.classes(rows, names), lines.classes(rows, names)
+    for name in names:
+        torch.testing.assert_close(found[name], expected[name], rtol=0, atol=2e-6, msg=name)
+    torch.testing.assert_close(lines.terms, reference.terms, rtol=0, atol=1e-6)
+    baseline = some_baseline(names)
+    exponents = baseline.exponents(reference.terms, 1.5)
+    gaps = reference.gaps(slice(None))
+    scores = baseline.scores(exponents, gaps, reference.classes(slice(None), names))
+    moved = torch.empty_like(scores)
+    lines.apply(baseline.terms, exponents, moved)
+    torch.testing.assert_close(moved.softmax(1), scores.softmax(1), rtol=0, atol=2e-6)
+    nearest = nearest_exponents(gaps, exponents, scores)
+    lines.apply(baseline.terms, exponents, None)
+    torch.testing.assert_close(exponents, nearest, rtol=0, atol=2e-5)
+
+
+def test_double_precision_stays_double():
+    reference, lines, names = both(7, trained=True, dtype=np.float64)
+    expected, found = (e.classes(slice(None), names) for e in (reference, lines))
+    for name in names:
+        torch.testing.assert_close(found[name], expected[name], rtol=0, atol=1e-12, msg=name)
+
+
+@pytest.mark.parametrize("first", ["similarity", "evidence"])
+def test_the_overlap_is_that_of_the_reference_whoever_asks_first(first):
+    reference, lines, names = both(19)
+    if first == "evidence":
+        baseline = some_baseline(names)
+        lines.apply(baseline.terms, baseline.exponents(lines.terms, 1.5), None)
+    torch.testing.assert_close(lines.similarity, reference.similarity, rtol=0, atol=1e-7)
+    for field in ("centre", "spread", "mass", "alone"):
+        expected = getattr(reference.frame, field)
+        np.testing.assert_allclose(getattr(lines.frame, field), expected, atol=1e-7)
+
+
+def test_a_frame_that_was_given_stays():
+    reference, *_ = both(4)
+    lines = Lines(reference.logits, Graph.empty(N), 1.5, reference.frame, kernels)
+    assert float(lines.similarity[0]) == reference.frame.alone  # nobody has neighbours here
+    assert lines.frame is reference.frame
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_the_default_gives_the_same_with_compiled_loops(monkeypatch, keep):
+    problem = calibration_problem(1500, 6, temperature=2.0, seed=3)
+    z = problem.logits.astype(np.float32)
+    given = {"graph": problem.graph, "train_mask": range(300, 400)}
+    later = (range(400, 500), problem.y[400:500])
+    results = []
+    for worth in (1 << 60, 0):
+        monkeypatch.setattr(fast, "WORTH_NODES", worth)
+        calibrator = SimiMailbox(keep_classes=keep)
+        calibrator.fit(z, problem.y, mask=range(300), **given)
+        problem.graph.__dict__.pop("memory", None)
+        probs = calibrator.predict_proba(z, **given)
+        results.append((calibrator, probs, calibrator.predict_proba(z, **given, known=later)))
+    (one, *expected), (other, *found) = results
+    np.testing.assert_allclose(other.temperatures_, one.temperatures_, rtol=1e-5)
+    for name, value in one.baseline_.items():
+        assert other.baseline_[name] == pytest.approx(value, abs=1e-4), name
+    for a, b in zip(expected, found, strict=True):
+        np.testing.assert_allclose(b, a, atol=2e-5)
+    assert np.abs(found[0] - found[1]).max() > 1e-3  # the later labels were heard
