@@ -80,6 +80,49 @@ def test_leading_zeros_and_long_numbers_are_names(problem):
     assert found.sets["calibration"].tolist() == [2, 0]
 
 
+def test_ids_that_look_like_measured_numbers_are_names(problem):
+    text = "id,p,q\n12e5,0.5,1.5\n120e4,2.5,0.5\n1.10,0.5,0.1\n1.1,0.5,0.2\n"
+    edges = ("edges.csv", "source,target\n1.10,1.1\n12e5,120e4\n")
+    found = problem(text, edges=edges, calibration=("val.csv", "id\n1.10\n120e4\n"))
+    assert found.nodes.ids.tolist() == ["12e5", "120e4", "1.10", "1.1"]
+    assert found.graph.tolist() == [[2, 0], [3, 1]]
+    assert found.sets["calibration"].tolist() == [2, 1]
+
+
+def test_whole_numbers_that_lost_their_type_still_name_the_same_nodes(problem):
+    found = problem("id,p,q\n1,0.5,1.5\n2,2.5,0.5\n", calibration=("val.csv", "id\n2.0\n"))
+    assert found.sets["calibration"].tolist() == [1]
+
+
+def test_a_node_or_class_with_the_name_of_a_column_is_no_header(problem):
+    nodes = "u,0.5,1.5\nv,2.5,0.5\ntest,0.5,0.1\n"
+    classes = ("classes.txt", "x\ny\n")
+    sets = {"calibration": ("c.txt", "test\nu\n"), "labels": ("l.csv", "u,x\ntest,y\n")}
+    found = problem(nodes, classes=classes, edges=("edges.csv", "u,v\nv,test\n"), **sets)
+    assert found.nodes.ids.tolist() == ["u", "v", "test"]
+    assert found.nodes.classes == ("x", "y")
+    assert found.graph.tolist() == [[0, 1], [1, 2]]
+    assert found.sets["calibration"].tolist() == [2, 0]
+    assert found.labels.tolist() == [0, -1, 1]
+    found = problem(Z[:3], source="z.npy", ids=("ids.txt", "x\ny\nid\n"))
+    assert found.nodes.ids.tolist() == ["x", "y", "id"]
+    found = problem(Z[:3, :2], source="z.npy", classes=classes, labels=("l.txt", "y\nx\ny\n"))
+    assert found.labels.tolist() == [1, 0, 1]
+
+
+def test_lists_may_have_a_header(problem):
+    lists = {"classes": ("c.txt", "name\nx\ny\n"), "ids": ("i.txt", "id\na\nb\n")}
+    found = problem(Z[:2, :2], source="z.npy", **lists)
+    assert found.nodes.classes == ("x", "y")
+    assert found.nodes.ids.tolist() == ["a", "b"]
+
+
+def test_classes_with_the_name_of_a_part_are_columns_of_logits(problem):
+    found = problem("id,source,target\na,0.5,1.5\nb,2.5,0.5\n")
+    assert found.nodes.classes == ("source", "target")
+    assert found.values.tolist() == [[0.5, 1.5], [2.5, 0.5]]
+
+
 def test_without_ids_rows_are_the_nodes(problem):
     found = problem(
         Z,

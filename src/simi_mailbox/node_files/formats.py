@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -24,6 +24,7 @@ EDGE_NAMES = (
     *(("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v"), ("head", "tail")),
     *(("node1", "node2"), ("id1", "id2")),
 )
+_CALLED = {*ID_NAMES, *chain(*EDGE_NAMES)}
 _KNOWN = {*ID_NAMES, *LABEL_NAMES, *chain(*EDGE_NAMES), *chain(*NAMES.values())}
 PROBABILITY_NAMES = ("probabilities", "probs", "prob")
 _KNOWN |= {"predicted", "confidence", "split", "name", "adj_t", *PROBABILITY_NAMES}
@@ -70,13 +71,24 @@ class Columns:
     def measures(self, position: int) -> bool:
         """Whether a column holds numbers with fractions, which no label, mask or id is."""
         column = self.values[position]
+        if column.dtype.kind == "U":  # a word that also names ends of edges: see `_CALLED`
+            try:
+                column = np.where(column == "", "nan", column).astype(np.float64)
+            except ValueError:
+                return False
         return column.dtype.kind == "f" and bool((np.nan_to_num(column) % 1 != 0).any())
 
 
 Contents = Columns | dict[str, Any]
+IsData = Callable[[Sequence[str]], bool]
 
 
-def read_file(path: Path, *, header: Iterable[str] = ()) -> Contents:
+def read_file(
+    path: Path,
+    *,
+    header: Iterable[str] = (),
+    is_data: IsData = lambda cells: False,
+) -> Contents:
     """Columns of a table (CSV, TSV, Parquet) or arrays by name; a lone array is called ``""``.
 
     Parameters
@@ -85,6 +97,8 @@ def read_file(path: Path, *, header: Iterable[str] = ()) -> Contents:
         The file; its ending says what it is.
     header : iterable of str
         Names that make the first row of a CSV file a header, besides those known here.
+    is_data : callable
+        Whether the cells of a first row are known to be no header: a node may be called ``u``.
 
     Raises
     ------
@@ -107,13 +121,16 @@ def read_file(path: Path, *, header: Iterable[str] = ()) -> Contents:
         raise FileFormatError(f"{path}: it is a folder; name a file")
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}")
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
+    ending = path.suffix.lower()
+    if ending not in READS:
         raise FileFormatError(
             f"{path}: files that end in {path.suffix or 'nothing'!r} cannot be read; "
             f"use one of {', '.join(READS)}"
         )
-    contents = reader(path, {name.lower() for name in header})
+    if ending in _TEXT:
+        contents: Contents = _read_text(path, {name.lower() for name in header}, is_data)
+    else:
+        contents = _READERS[ending](path)
     if isinstance(contents, Columns) and not contents.rows:
         raise FileFormatError(f"{path}: it has no rows")
     return contents
@@ -122,10 +139,10 @@ def read_file(path: Path, *, header: Iterable[str] = ()) -> Contents:
 # --- text -----------------------------------------------------------------------------------------
 
 
-def _read_text(path: Path, header: set[str]) -> Columns:
+def _read_text(path: Path, header: set[str], is_data: IsData) -> Columns:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            return _parse(path, file, header)
+            return _parse(path, file, header, is_data)
     except UnicodeDecodeError as error:
         raise FileFormatError(
             f"{path}: it is not UTF-8 text (byte {error.start} is {error.object[error.start]:#x}); "
@@ -135,7 +152,7 @@ def _read_text(path: Path, header: set[str]) -> Columns:
         raise FileFormatError(f"{path}: it cannot be read as a table: {error}") from error
 
 
-def _parse(path: Path, file: Iterable[str], header: set[str]) -> Columns:
+def _parse(path: Path, file: Iterable[str], header: set[str], is_data: IsData) -> Columns:
     lines = iter(file)
     first = next((line for line in lines if line.strip()), None)
     if first is None:
@@ -149,13 +166,15 @@ def _parse(path: Path, file: Iterable[str], header: set[str]) -> Columns:
     sample = list(islice(rows, _SAMPLE))
     names = [""] * len(sample[0])
     number = 1
-    if _is_header(sample, header):
+    if _is_header(sample, header) and not is_data([cell.strip() for cell in sample[0]]):
         names = [cell.strip() for cell in sample.pop(0)]
         number = 2
         names[0] = names[0] or ID_NAMES[0]  # how pandas writes an index without a name
         _check_header(path, names)
+    called = {*_CALLED, *header}
     numeric = [
-        _holds_fractions(row[k] for row in sample if k < len(row)) for k in range(len(names))
+        _holds_fractions([row[k] for row in sample if k < len(row)], name.lower() in called)
+        for k, name in enumerate(names)
     ]
     chunks: list[list[Array]] = [[] for _ in names]
     rest = chain(sample, rows)
@@ -188,6 +207,8 @@ def _delimiter(path: Path, line: str) -> str:
 
 def _is_header(sample: list[list[str]], header: set[str]) -> bool:
     cells = [cell.strip() for cell in sample[0]]
+    if any(_is_number(cell) and "." in cell for cell in cells):
+        return False
     if any(cell.lower() in _KNOWN or cell.lower() in header for cell in cells):
         return True
     if len(sample) < 2:
@@ -211,10 +232,16 @@ def _check_header(path: Path, names: list[str]) -> None:
         raise FileFormatError(f"{path}: two columns are called {min(twice)!r}")
 
 
-def _holds_fractions(cells: Iterable[str]) -> bool:
-    """Whether a column is of measured numbers: ids, labels and masks stay text until asked."""
-    kept = [cell for cell in cells if cell.strip()]
-    return all(_is_number(cell) for cell in kept) and any(not _is_whole(cell) for cell in kept)
+def _holds_fractions(cells: list[str], called: bool) -> bool:
+    """Whether a column is of measured numbers: ids, labels and masks stay text until asked.
+
+    Without a point nothing is measured: ``12e5`` may be an id. Where the header says that nodes are
+    ``called`` so, only whole numbers that lost their type (``12.0``) are numbers.
+    """
+    kept = [cell.strip() for cell in cells if cell.strip()]
+    if called:
+        return all(cell.endswith(".0") and _is_whole(cell[:-2]) for cell in kept)
+    return all(_is_number(cell) for cell in kept) and any("." in cell for cell in kept)
 
 
 def _is_number(cell: str) -> bool:
@@ -243,7 +270,7 @@ def _numbers(path: Path, text: Array, name: object, first: int) -> Array:
 # --- everything else ------------------------------------------------------------------------------
 
 
-def _read_parquet(path: Path, _header: set[str]) -> Columns:
+def _read_parquet(path: Path) -> Columns:
     arrow = require("pyarrow", extra="files")
     parquet = require("pyarrow.parquet", extra="files")
     try:
@@ -273,11 +300,11 @@ def _arrow_column(path: Path, name: str, column: Any) -> Array:
     return np.array(["" if cell is None else str(cell) for cell in cells], dtype=np.str_)
 
 
-def _read_npy(path: Path, _header: set[str]) -> dict[str, Any]:
-    return _read_npz(path, _header) if is_archive(path) else {"": read_npy(path)}
+def _read_npy(path: Path) -> dict[str, Any]:
+    return _read_npz(path) if is_archive(path) else {"": read_npy(path)}
 
 
-def _read_npz(path: Path, _header: set[str]) -> dict[str, Any]:
+def _read_npz(path: Path) -> dict[str, Any]:
     if not is_archive(path):
         return {"": read_npy(path)}
     with open_archive(path) as archive:
@@ -292,7 +319,7 @@ def _read_npz(path: Path, _header: set[str]) -> dict[str, Any]:
         return {n: archive[n] if n in _KNOWN or len(archive) == 1 else None for n in archive}
 
 
-def _read_safetensors(path: Path, _header: set[str]) -> dict[str, Any]:
+def _read_safetensors(path: Path) -> dict[str, Any]:
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -306,7 +333,7 @@ def _read_safetensors(path: Path, _header: set[str]) -> dict[str, Any]:
         raise FileFormatError(f"{path}: it is damaged or no safetensors file: {error}") from error
 
 
-def _read_torch(path: Path, _header: set[str]) -> dict[str, Any]:
+def _read_torch(path: Path) -> dict[str, Any]:
     """Tensors, dictionaries of tensors, PyG ``Data``; other pickled objects are refused."""
     import pickle
 
@@ -369,16 +396,14 @@ def _numpy(tensor: Any) -> Any:
     return (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).detach().numpy()
 
 
-_READERS: dict[str, Callable[[Path, set[str]], Contents]] = {
+_TEXT = (".csv", ".tsv", ".txt")
+_READERS: dict[str, Callable[[Path], Contents]] = {
     ".npy": _read_npy,
     ".npz": _read_npz,
-    ".csv": _read_text,
-    ".tsv": _read_text,
-    ".txt": _read_text,
     ".parquet": _read_parquet,
     ".safetensors": _read_safetensors,
     ".pt": _read_torch,
     ".pth": _read_torch,
 }
-READS = tuple(_READERS)
+READS = (".npy", ".npz", *_TEXT, ".parquet", ".safetensors", ".pt", ".pth")
 """Endings of files that can be read."""

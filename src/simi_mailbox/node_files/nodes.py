@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy as np
 
 from simi_mailbox._arrays import Array, Ints
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.node_files.formats import ID_NAMES, Columns, Contents, read_file
+from simi_mailbox.node_files.formats import ID_NAMES, Columns, Contents, IsData, read_file
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,13 @@ class Nodes:
         """Ids as they were given, or row numbers."""
         return np.arange(self.count) if self.ids is None else self.ids
 
+    def knows(self, cells: Sequence[str]) -> bool:
+        """Whether a row begins with the name of a node, or is that of a class."""
+        if self.ids is None:
+            return len(cells) == 1 and cells[0] in (self.classes or ())
+        place = int(np.searchsorted(self._text, cells[0], sorter=self._order))
+        return place < self.count and str(self._text[self._order[place]]) == cells[0]
+
     def find(self, given: Array, where: object) -> Ints:
         """Rows of the nodes that are named; an unknown name is refused."""
         text = as_text(given)
@@ -93,13 +100,20 @@ class Reader:
     def __init__(self, id_column: str | None) -> None:
         self.id_column = id_column
         self.learned: str | None = None  # what the first file calls it
+        self.nodes: Nodes | None = None  # once they are known
         self._read: dict[Path, Contents] = {}
 
-    def __call__(self, path: Path) -> Contents:
+    def __call__(self, path: Path, names: Collection[str] | None = None) -> Contents:
+        """What a file holds; of a list with such ``names`` for a header, nothing else is one."""
         if path not in self._read:
             header = [name for name in (self.id_column, self.learned) if name is not None]
-            self._read[path] = read_file(path, header=header)
+            self._read[path] = read_file(path, header=header, is_data=self._is_data(names, header))
         return self._read[path]
+
+    def _is_data(self, names: Collection[str] | None, header: Sequence[str]) -> IsData:
+        if names is not None:
+            return lambda cells: len(cells) == 1 and cells[0].lower() not in (*names, *header)
+        return lambda cells: self.nodes is not None and self.nodes.knows(cells)
 
     def id_of(self, table: Columns, *, needed: bool = False) -> int | None:
         """Position of the column of ids; that of a name the user gave must be there if needed."""

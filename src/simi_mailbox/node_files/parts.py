@@ -34,9 +34,10 @@ def _labels(contents: Contents, path: Path, nodes: Nodes, read: Reader, _part: s
         given = np.asarray(one(contents, path, LABEL_NAMES))
         given = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
         if given.shape != (nodes.count,):
+            hint = "; of one column per class take argmax(axis=1)" if given.ndim == 2 else ""
             raise ValueError(
                 f"{path}: labels have shape {list(given.shape)}; expected one per node, "
-                f"[{nodes.count}], −1 where a label is not known"
+                f"[{nodes.count}], −1 where a label is not known{hint}"
             )
         rows = np.arange(nodes.count)
     labels = np.full(nodes.count, -1, dtype=np.int64)
@@ -166,6 +167,8 @@ def _edges(contents: Contents, path: Path, nodes: Nodes, _read: Reader, _part: s
         array = np.asarray(found)
         if array.ndim != 2 or array.shape[0] != 2:
             turned = "; transpose it" if array.ndim == 2 and array.shape[1] == 2 else ""
+            if array.shape == (nodes.count, nodes.count):
+                turned = "; save a matrix of edges by scipy.sparse.save_npz"
             raise ValueError(
                 f"{path}: an edge index has shape [2, E], got {list(array.shape)}{turned}"
             )

@@ -31,6 +31,8 @@ _WRITTEN = ("predicted", "confidence")
 _NOT_VALUES = {*LABEL_NAMES, *_WRITTEN, "split", "name"}
 _NOT_VALUES |= {name for part in SETS for name in NAMES[part]}
 
+_CLASS_HEADERS = ("name", *NAMES["classes"], "class", "label", "labels")
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -117,14 +119,17 @@ def read_problem(
     read = Reader(id_column)
     contents = read(source)
     if classes is None and "classes" in given:
-        classes = _class_names(read(given["classes"]), given["classes"])
+        classes = _class_names(read(given["classes"], _CLASS_HEADERS), given["classes"])
     array, nodes = _values(contents, source, values, read, given.get("ids"), classes)
+    read.nodes = nodes
     parts: dict[str, Any] = {}
     for part in ("labels", "edges", "features", "hidden", "known", *SETS):
         if part in given:
             parts[part] = PARTS[part](read(given[part]), given[part], nodes, read, part)
         elif part != "known" and holds(contents, part):
             parts[part] = PARTS[part](contents, source, nodes, read, part)
+        if part in parts and PARTS[part] is PARTS["labels"]:
+            _check_classes(parts[part], array.shape[1], nodes, given.get(part, source))
     return Problem(
         array,
         nodes,
@@ -170,7 +175,7 @@ def _values(
             "a model with one output s write the two columns 0 and s"
         )
     if ids_file is not None:
-        ids = _ids(read(ids_file), ids_file, read)
+        ids = _ids(read(ids_file, ID_NAMES), ids_file, read)
     if ids is not None and ids.shape != (len(array),):
         raise ValueError(
             f"{ids_file or path}: {len(ids):,} ids for the {len(array):,} rows of {path}"
@@ -234,6 +239,16 @@ def _value_columns(
     return np.stack(columns, axis=1), names, position
 
 
+def _check_classes(labels: Ints, count: int, nodes: Nodes, path: Path) -> None:
+    if labels.max() >= count:
+        first = int((labels >= count).argmax())
+        more = "; count them from 0" if labels.max() == count and not (labels == 0).any() else ""
+        raise ValueError(
+            f"{path}: node {nodes.shown()[first]} has label {labels[first]}, but the classes are "
+            f"the columns of the logits, 0..{count - 1}{more}"
+        )
+
+
 def _maybe_ids(table: Columns) -> int | None:
     """A first column of words names the nodes; one of whole numbers might, and is asked about."""
     first, rest = table.values[0], table.values[1:]
@@ -273,7 +288,7 @@ def _ids(contents: Contents, path: Path, read: Reader) -> Array:
 
 def _class_names(contents: Contents, path: Path) -> tuple[str, ...]:
     if isinstance(contents, Columns):
-        names = contents.values[contents.find(("name", *NAMES["classes"], *LABEL_NAMES)) or 0]
+        names = contents.values[contents.find(_CLASS_HEADERS) or 0]
     else:
         names = np.asarray(one(contents, path, NAMES["classes"]))
     result = tuple(str(name) for name in as_text(names.ravel()))
