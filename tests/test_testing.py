@@ -65,6 +65,15 @@ class Counting(Sound):
         return super()._temperatures(data) + torch.arange(data.num_nodes) / data.num_nodes
 
 
+class Absolute(Sound):
+    """Takes a logit for more than its difference to the others."""
+
+    name: ClassVar[str] = "broken"
+
+    def _temperatures(self, data: Any) -> Any:
+        return super()._temperatures(data) + data.logits.abs().mean(dim=1)
+
+
 class FirstNode(Sound):
     name: ClassVar[str] = "broken"
 
@@ -267,6 +276,7 @@ BREAKERS = {
     "no node hears its own label": Gossip,
     "labels of the mask are enough": FullLabels,
     "same seed, same bits": Restless,
+    "an offset of logits does not matter, or it says so": Absolute,
     "prediction follows a renaming of nodes": Counting,
     "fit follows a renaming of nodes": FirstNode,
     "order and direction of edges do not matter": EdgeOrder,

@@ -456,6 +456,24 @@ def _kinds(case: Case) -> None:
         _probabilities(from_array, PROBLEM.shape, 1e-9 if wide == "float64" else 1e-6)
 
 
+@_law(
+    "an offset of logits does not matter, or it says so",
+    "set `reads_offset = True` (users are then warned of log-probabilities), or take each row's "
+    "largest logit off first",
+)
+def _offset(case: Case) -> None:
+    logs = PROBLEM.logits - np.logaddexp.reduce(PROBLEM.logits, axis=1, keepdims=True)
+    moved = replace(PROBLEM, logits=logs)
+    if not case.cls.reads_offset:
+        _same(case.predict(case.fit(moved), moved), case.predict(case.fitted, PROBLEM), 1e-5)
+        return
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", CalibrationWarning)
+        case.make().fit(logs, moved.y, mask=moved.mask, **case.inputs(moved))
+    words = "log-probabilities"
+    _require(any(words in str(line.message) for line in told), f"no warning of {words}")
+
+
 @_law("inputs are left alone", "copy before you write into an array that was given")
 def _untouched(case: Case) -> None:
     own = Problem.random()

@@ -22,6 +22,7 @@ from simi_mailbox.inputs import (
     InputKind,
     Labelled,
     NodeInputs,
+    are_log_probabilities,
     as_numpy,
     looks_trained_on,
     read_index,
@@ -68,6 +69,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     holdout : {"training", "separate"} or None
         What published tables pass as ``holdout_mask``: the nodes that the GNN was trained on,
         labelled nodes of the method's own, or nothing.
+    reads_offset : bool
+        Whether a number added to all logits of a node changes its probabilities. Log-probabilities
+        have lost that number: such a method warns of them.
     version : int
         Counts changes of what ``fit`` and ``predict_proba`` compute. Stored results carry it, so
         that a changed method is measured again.
@@ -85,6 +89,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     takes: ClassVar[frozenset[str]] = frozenset()
     preserves_accuracy: ClassVar[bool] = False
     holdout: ClassVar[Holdout] = None
+    reads_offset: ClassVar[bool] = False
     version: ClassVar[int] = 1
 
     fitted: ClassVar[Shapes] = {}
@@ -185,6 +190,14 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
                 ("mask", "train_mask"),
                 "the model looks better than it is on nodes it was trained on; calibrate with "
                 "others, or insist with allow_training_nodes=True",
+            )
+        if self.reads_offset and are_log_probabilities(nodes.logits):
+            warnings.warn(
+                "every row of the logits sums to one after exp: these are log-probabilities, and "
+                f"{method} depends on the offset that they have lost; pass the model's raw "
+                "outputs, or use another method",
+                CalibrationWarning,
+                stacklevel=2,
             )
         trained = None
         if "known" in self.takes and nodes.training is not None and len(y) == n:

@@ -66,6 +66,7 @@ class CaGCN(NetworkTemperatures):
 
     name: ClassVar[str] = "cagcn"
     needs: ClassVar[frozenset[str]] = frozenset({"graph"})
+    reads_offset: ClassVar[bool] = True
 
     hidden: Count = 16
     dropout: Share = 0.5

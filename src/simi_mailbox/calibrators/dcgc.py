@@ -83,6 +83,7 @@ class DCGC(NetworkCalibrator):
 
     name: ClassVar[str] = "dcgc"
     needs: ClassVar[frozenset[str]] = frozenset({"graph", "forward"})
+    reads_offset: ClassVar[bool] = True
 
     base: str = "temperature"
     base_params: dict[str, Any] | None = None

@@ -75,6 +75,7 @@ class GATS(NetworkTemperatures):
 
     name: ClassVar[str] = "gats"
     needs: ClassVar[frozenset[str]] = frozenset({"graph"})
+    reads_offset: ClassVar[bool] = True
 
     heads: Count = 8
     start: Positive = 1.0

@@ -78,6 +78,7 @@ class GETS(NetworkCalibrator):
 
     name: ClassVar[str] = "gets"
     needs: ClassVar[frozenset[str]] = frozenset({"graph", "features"})
+    reads_offset: ClassVar[bool] = True
 
     select: Selection = 2
     hidden: Count = 16

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -12,9 +11,8 @@ from simi_mailbox._arrays import Floats
 from simi_mailbox.adam import fit_adam
 from simi_mailbox.calibrators.base import TemperatureCalibrator
 from simi_mailbox.calibrators.simi_mailbox import GroupedTemperatures, node_points
-from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.grouping import Scaling
-from simi_mailbox.inputs import CalibrationData, are_log_probabilities
+from simi_mailbox.inputs import CalibrationData
 from simi_mailbox.parameters import Count, NonNegative, Whole, hyperparameters
 from simi_mailbox.temperature import ConfidenceCurve, CrossEntropy, fit_paper_loss, theta_bounds
 
@@ -60,6 +58,7 @@ class SimiMailboxPaper(GroupedTemperatures, TemperatureCalibrator):
     """
 
     name: ClassVar[str] = "simi-mailbox-paper"
+    reads_offset: ClassVar[bool] = True
 
     n_groups: Count = 15
     penalty: NonNegative = 50.0
@@ -68,14 +67,6 @@ class SimiMailboxPaper(GroupedTemperatures, TemperatureCalibrator):
     seed: Whole = 0
 
     def _fit(self, data: CalibrationData) -> None:
-        if are_log_probabilities(data.logits):
-            warnings.warn(
-                "every row of the logits sums to one after exp: they are log-probabilities, and "
-                "the groups of the paper's text depend on the offset that these have lost; pass "
-                "the model's raw outputs, or use another method",
-                CalibrationWarning,
-                stacklevel=3,
-            )
         self._make_groups(data, node_points(data))
         groups = torch.from_numpy(self.groups_)
         accuracy = self._target_accuracy(data)

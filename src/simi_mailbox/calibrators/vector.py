@@ -60,6 +60,7 @@ class VectorScaling(Calibrator):
     """
 
     name: ClassVar[str] = "vector"
+    reads_offset: ClassVar[bool] = True
     fitted: ClassVar[Shapes] = {"scales_": ("classes",), "bias_": ("classes",)}
 
     bias: bool = True
