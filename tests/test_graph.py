@@ -104,7 +104,7 @@ def test_a_graph_cannot_be_changed():
         ([[0, 1, 2]], 3, ValueError, r"shape \[2, E\], got \[1, 3\]"),
         (np.zeros((5, 2), int), 3, ValueError, "transpose"),
         ([[0.5], [1.0]], 3, TypeError, "integers"),
-        ("graph", 3, ValueError, "shape"),
+        ("graph", 3, TypeError, "cannot read str as a graph"),
         (object(), 3, TypeError, "cannot read object"),
         (sp.csr_matrix((2, 3)), 3, ValueError, "square"),
         (sp.csr_matrix((2, 2)), 3, ValueError, "2 nodes but the logits have 3"),
@@ -143,6 +143,19 @@ def test_a_dgl_graph_is_read_by_its_documented_interface():
     assert as_graph(DGLGraph(), 4) == Graph.from_edges([[0, 1], [1, 2]], 4)
     with pytest.raises(ValueError, match="4 nodes but the logits have 3"):
         as_graph(DGLGraph(), 3)
+
+
+def test_a_graph_of_the_real_dgl_is_read():
+    dgl = pytest.importorskip("dgl", reason="DGL's wheels are for older versions of torch")
+    graph = dgl.graph(([0, 1, 2, 0], [1, 2, 3, 2]), num_nodes=5)
+    expected = Graph.from_edges([[0, 1, 2, 0], [1, 2, 3, 2]], 5)
+    for form in (graph, graph.int(), dgl.add_self_loop(graph), dgl.to_bidirected(graph)):
+        assert as_graph(form, 5) == expected
+    with pytest.raises(ValueError, match="5 nodes but the logits have 4"):
+        as_graph(graph, 4)
+    several = dgl.heterograph({("u", "a", "v"): ([0], [1]), ("v", "b", "u"): ([0], [1])})
+    with pytest.raises(TypeError, match=r"several kinds.*dgl\.to_homogeneous"):
+        as_graph(several, 5)
 
 
 EDGES = np.array([[0, 1, 1, 3], [1, 2, 3, 0]])

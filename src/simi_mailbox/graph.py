@@ -251,7 +251,8 @@ def as_graph(graph: Any, num_nodes: int, *, directed: bool = False) -> Graph:
     elif hasattr(graph, "edge_index_dict") or len(getattr(graph, "canonical_etypes", ())) > 1:
         raise TypeError(
             f"this {type(graph).__name__} has several kinds of nodes or edges: pass one graph, "
-            "such as data.to_homogeneous(), and the logits of its nodes in that order"
+            "such as data.to_homogeneous() or dgl.to_homogeneous(graph), and the logits of its "
+            "nodes in that order"
         )
     elif getattr(graph, "edge_index", None) is not None:
         _check_declared(graph, num_nodes)
@@ -323,13 +324,15 @@ def _edge_array(edge_index: Any) -> Ints:
         edges = np.asarray(edge_index)
     except ValueError as error:
         raise TypeError(f"cannot read {type(edge_index).__name__} as an edge index") from error
-    if edges.dtype == object:
+    if edges.dtype.kind in "OUS":
         raise TypeError(
             f"cannot read {type(edge_index).__name__} as a graph; pass a Graph, a PyG Data, "
             "a DGL or NetworkX graph, a sparse matrix or an edge index of shape [2, E]"
         )
     if edges.ndim != 2 or edges.shape[0] != 2:
         hint = "; transpose it" if edges.ndim == 2 and edges.shape[1] == 2 else ""
+        if edges.ndim == 2 and edges.shape[0] == edges.shape[1]:
+            hint = "; of a matrix of edges make a sparse one, scipy.sparse.csr_array(matrix)"
         raise ValueError(f"an edge index has shape [2, E], got {list(edges.shape)}{hint}")
     if edges.size == 0:
         return np.empty((2, 0), dtype=np.int64)

@@ -190,8 +190,9 @@ def read_logits(logits: Any, kind: InputKind = "logits") -> Tensor:
         if bad.numel():
             node = int(bad[0])
             raise ValueError(
-                f"logits of {bad.numel()} nodes are NaN or infinite; the first is node {node}: "
-                f"{z[node].tolist()[:6]}; a class is masked by −inf on every node or on none"
+                f"logits of {bad.numel()} of {len(z)} nodes are NaN or infinite; the first is node "
+                f"{node}: {z[node].tolist()[:6]}; a class is masked by −inf on every node or on "
+                "none"
             )
     if are_probabilities(z):
         raise ValueError(
@@ -466,6 +467,8 @@ def read_classes(
         given = given[:, 0]
     if given.shape != (num_nodes,) and not (only_these and given.shape == nodes.shape):
         rest = f", or one per node{of and f' of {of}'}, [{nodes.size}]" if only_these else ""
+        if given.ndim == 2 and len(given) == num_nodes:
+            rest += "; of one column per class take argmax(axis=1)"
         raise ValueError(
             f"{name} of shape {list(given.shape)}; expected one per node, [{num_nodes}]{rest}"
         )
