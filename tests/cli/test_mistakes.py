@@ -45,6 +45,7 @@ def template(tmp_path_factory):
         "text.npy": "not an array",
         "broken.safetensors": "xxxxxxxxxxxxxxx",
         "numbers.csv": "1,0.5,1.5\n2,0.5,2.5\n",
+        "from-one.csv": "id,label\n" + "".join(f"n{i},{y[i] + 1}\n" for i in range(N)),
     }
     for name, content in text.items():
         (path / name).write_text(content)
@@ -53,6 +54,8 @@ def template(tmp_path_factory):
     np.savez(path / "other.npz", scores=z, more=y)
     np.save(path / "z.npy", z)
     np.save(path / "short.npy", np.zeros(3, int))
+    np.save(path / "one-hot.npy", np.eye(3)[y])
+    np.save(path / "matrix.npy", np.zeros((N, N)))
     (path / "folder").mkdir()
     p = np.exp(z) / np.exp(z).sum(1, keepdims=True)
     rows = [",".join([f"n{i}", *map(str, p[i])]) for i in range(N)]
@@ -120,6 +123,18 @@ CASES = [
     ("calibrate t.safetensors --labels labels.csv", 1, "it is a fitted calibrator, not arrays"),
     ("calibrate z.npy --labels labels.csv", 1, "the logits have no ids: give them a column 'id'"),
     ("calibrate z.npy --labels short.npy", 1, "labels have shape [3]; expected one per node, [60]"),
+    ("calibrate z.npy --labels one-hot.npy", 1, "of one column per class take argmax(axis=1)"),
+    (f"calibrate logits.csv {GOOD} --edges matrix.npy", 1, "got [60, 60]; save a matrix of edges"),
+    (
+        "calibrate logits.csv --labels from-one.csv --calibration val.csv --edges edges.csv",
+        1,
+        "has label 3, but the classes are the columns of the logits, 0..2; count them from 0",
+    ),
+    (
+        "report logits.csv --labels some.csv --calibration val.csv",
+        1,
+        "(the first is n0): take them",
+    ),
     ("calibrate logits.csv --labels strange-labels.csv", 1, "label 'zebra' of node n1 is none of"),
     ("calibrate logits.csv --labels labels.csv --edges strange-edges.csv", 1, "no node 'zz'"),
     ("calibrate logits.csv --labels labels.csv --calibration twice.csv", 1, "'n1' twice"),
@@ -130,7 +145,12 @@ CASES = [
         1,
         "(the first is n20): a model looks better",
     ),
-    (f"compare logits.csv {GOOD} --train test.csv", 1, "both in --calibration and in --train"),
+    (
+        f"compare logits.csv {GOOD} --train test.csv",
+        1,
+        "both in --calibration and in --train (the first is n20): a model looks better than it is "
+        "on nodes it was trained on; calibrate with others",
+    ),
     (f"calibrate logits.csv {GOOD} --input probabilities", 1, "probabilities are none"),
     (
         "calibrate probs.csv --labels labels.csv --calibration val.csv --edges edges.csv",
@@ -142,7 +162,7 @@ CASES = [
     (
         "report logits.csv --labels labels.csv --calibration val.csv --train test.csv",
         1,
-        "10 nodes are both in calibration and in train",
+        "10 nodes are both in --calibration and in --train (the first is n20)",
     ),
     ("fit logits.csv --labels some.csv --method temperature --out cal.pkl", 1, ".safetensors"),
     (f"fit logits.csv {GOOD} --out folder", 1, "a calibrator is a .safetensors file; name it so"),

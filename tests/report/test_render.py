@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.report import write_report
 
 EVIL = "<script>alert(1)</script>\"'&"
@@ -176,7 +177,9 @@ def test_a_missing_folder_is_named(tmp_path, given):
 
 def test_what_methods_complain_of_stands_at_the_top(tmp_path, given):
     given["y"] = given["logits"].argmax(1)  # all calibration nodes right: certainty is likeliest
-    text = write_report(tmp_path / "r.html", **given, methods=["temperature"]).read_text("utf-8")
+    with pytest.warns(CalibrationWarning, match="temperature: the temperature lies on its bound"):
+        file = write_report(tmp_path / "r.html", **given, methods=["temperature"])
+    text = file.read_text("utf-8")
     top = text[: text.index("</header>")]
     assert "What is wrong here" in top
     assert "temperature: the temperature lies on its bound" in top

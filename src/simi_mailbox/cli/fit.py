@@ -12,6 +12,8 @@ from simi_mailbox.cli.outputs import check_file
 
 PARTS = ("edges", "labels", "calibration", "train", "features", "hidden", "ids", "classes")
 
+APPLIED = ("edges", "features", "hidden", "ids", "classes")
+
 
 @click.command(epilog=own.FILES_EPILOG)
 @click.argument("logits", type=own.ExistingFile())
@@ -55,4 +57,7 @@ def fit(
         own.show_json({**facts, "out": out, "warnings": told})
         return
     own.show_facts(facts)
-    click.echo(f"wrote {out}; next: simi-mailbox apply {out} {logits} --out probs.csv")
+    # The same command on the same files works as it stands; other nodes have other files.
+    given = [f"--{part} {files[part]}" for part in APPLIED if files.get(part) is not None]
+    next_one = " ".join(["simi-mailbox apply", str(out), str(logits), *given, "--out probs.csv"])
+    click.echo(f"wrote {out}; next: {next_one}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any
 
 import click
@@ -56,5 +57,5 @@ def _row(name: str) -> dict[str, Any]:
         "keeps_classes": cls.preserves_accuracy,
         "from_files": cls.needs <= set(own.FROM_FILES),
         "parameters": list(inspect.signature(cls).parameters),
-        "summary": " ".join(summary.split()),
+        "summary": " ".join(re.sub(r"\*\*|`+", "", summary).split()),
     }

@@ -235,16 +235,16 @@ def missing_parts(needs: frozenset[str], problem: Problem) -> list[str]:
     return [options[part] for part in sorted(needs) if given.get(part) is None]
 
 
-def calibration_nodes(problem: Problem, *, insist: bool = False) -> Any:
-    """Nodes to calibrate with: those named, or all with a label if that leaves others."""
+def calibration_nodes(problem: Problem, *, insist: bool | None = None) -> Any:
+    """Nodes to calibrate with: those named, or all with a label if that leaves others.
+
+    ``insist`` is what the user says of training nodes; None where a command has no such option.
+    """
     rows = _calibration_nodes(problem)
     if not insist:
-        refuse_shared(
-            problem,
-            {"calibration": rows, "train": problem.sets.get("train", [])},
-            "a model looks better than it is on nodes it was trained on; calibrate with others, or "
-            "insist with --allow-training-nodes",
-        )
+        why = "a model looks better than it is on nodes it was trained on; calibrate with others"
+        why += "" if insist is None else ", or insist with --allow-training-nodes"
+        refuse_shared(problem, {"calibration": rows, "train": problem.sets.get("train", [])}, why)
     return rows
 
 

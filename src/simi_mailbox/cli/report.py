@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from simi_mailbox.cli import own_files as own
 from simi_mailbox.cli.outputs import check_file
 from simi_mailbox.cli.plugins import plugin_option
+
+if TYPE_CHECKING:
+    from simi_mailbox.node_files import Problem
 
 _PARTS = ("edges", "labels", "calibration", "test", "train", "ids", "classes")
 
@@ -55,24 +58,40 @@ def report(
 
     check_file(out)
     try:
-        problem = own.read(source, files, kind)
-        from simi_mailbox.inputs import read_logits
-        from simi_mailbox.report import write_report
+        with own.complaints():
+            problem = own.read(source, files, kind)
+            sets = _sets(problem)
+            from simi_mailbox.inputs import read_logits
+            from simi_mailbox.report import write_report
 
-        written = write_report(
-            out,
-            logits=read_logits(problem.values, kind),
-            graph=problem.graph,
-            y=problem.labels,
-            calibration=problem.sets.get("calibration"),
-            test=problem.sets.get("test"),
-            train=problem.sets.get("train"),
-            methods=[name.strip() for name in methods.split(",") if name.strip()],
-            title=source.stem if title is None else title,
-            class_names=problem.nodes.classes,
-            fresh=fresh,
-            seed=seed,
-        )
-    except (ValueError, TypeError, OSError, SolverError) as error:
+            written = write_report(
+                out,
+                logits=read_logits(problem.values, kind),
+                graph=problem.graph,
+                y=problem.labels,
+                **sets,
+                methods=[name.strip() for name in methods.split(",") if name.strip()],
+                title=source.stem if title is None else title,
+                class_names=problem.nodes.classes,
+                fresh=fresh,
+                seed=seed,
+            )
+    except (OSError, SolverError) as error:
         raise click.ClickException(own.in_options(str(error))) from error
     click.echo(f"wrote {written} ({written.stat().st_size / 1e6:.1f} MB)")
+
+
+def _sets(problem: Problem) -> dict[str, Any]:
+    """Nodes to calibrate with, to judge on and of training; mistakes are told by the users' ids."""
+    sets = {name: problem.sets.get(name) for name in ("calibration", "test", "train")}
+    if problem.labels is not None:
+        if sets["calibration"] is not None:
+            sets["calibration"] = own.calibration_nodes(problem)
+        for name in ("test", "train"):
+            if sets[name] is not None:
+                sets[name] = problem.labelled(name)
+    why = "a model looks better than it is on nodes it was fitted to; take them out of one"
+    for name, other in (("calibration", "test"), ("train", "test")):
+        if sets[name] is not None and sets[other] is not None:
+            own.refuse_shared(problem, {name: sets[name], other: sets[other]}, why)
+    return sets

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.files import whole_file
 from simi_mailbox.plain_text import plain
 from simi_mailbox.report.content import Content, gather
@@ -35,7 +37,8 @@ def write_report(
 ) -> Path:
     """Write a report of a model before and after calibration.
 
-    The file opens from disk, loads nothing and sends nothing. It appears whole or not at all.
+    The file opens from disk, loads nothing and sends nothing. It appears whole or not at all. What
+    methods complained of stands at its top, and is warned of.
 
     Parameters
     ----------
@@ -89,7 +92,10 @@ def write_report(
     from simi_mailbox.report.render import render
 
     inputs = read_inputs(logits, graph, y, calibration, test, train, class_names)
-    page = render(gather(inputs, methods, title=plain(str(title)), seed=seed, fresh=fresh))
+    content = gather(inputs, methods, title=plain(str(title)), seed=seed, fresh=fresh)
+    page = render(content)
     with whole_file(path) as unfinished:
         unfinished.write_text(page, encoding="utf-8")
+    for line in content.wrong:
+        warnings.warn(line, CalibrationWarning, stacklevel=2)
     return Path(path)

@@ -156,7 +156,11 @@ def _run(name: str, calibrator: Calibrator, inputs: ReportInputs, fresh: bool) -
                 train_mask=inputs.train,
                 fresh=fresh,
             )
-        complaints = [str(w.message) for w in caught if issubclass(w.category, CalibrationWarning)]
+        complaints = [
+            str(warning.message).replace("train_mask", "train (--train)")  # as a report calls it
+            for warning in caught
+            if issubclass(warning.category, CalibrationWarning)
+        ]
         note = f"fitted in {time.perf_counter() - start:.2f} s"
     probs = calibrator.predict_proba(
         inputs.logits, graph=inputs.graph, train_mask=inputs.train
