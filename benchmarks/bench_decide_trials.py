@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox import CalibrationWarning, decide
-from simi_mailbox.crossfit import cross_fitted
-from simi_mailbox.experiments.calibration import probabilities
+from simi_mailbox.crossfit import left_out
+from simi_mailbox.experiments.calibration import inputs_of, probabilities
 from simi_mailbox.experiments.methods import Method
 from simi_mailbox.experiments.protocol import runs
 from simi_mailbox.models.bank import LogitBank, RunKey
@@ -25,9 +25,11 @@ from simi_mailbox.models.bank import LogitBank, RunKey
 TWICE = (("Cora", "gcn"), ("Cora", "gat"), ("Citeseer", "gcn"), ("Photo", "gcn"), ("Pubmed", "gcn"))
 GRAPHS = ("Cora", "Citeseer", "Pubmed", "Computers", "Photo", "CS", "Physics")
 METHODS = ("temperature", "simi-mailbox", "vector")
+SCORES = ("lac", "aps", "daps")
 COVERAGE = 0.9
 MAX_ERROR = 0.05
 DRAWS = 10
+FRESH_DRAWS = 6
 RANKINGS = ("random", "nearest to the threshold", "least sure", "surest three quarters only")
 
 
@@ -39,45 +41,65 @@ def banked(dataset: str, backbone: str, most: int) -> Iterator[tuple[RunKey, Any
 
 
 def used_twice(most: int) -> None:
-    """Calibrator and threshold on the same fresh labels, as they are and cross-fitted."""
-    print("| method | same labels twice | cross-fitted | standard error |")
-    print("|---|--:|--:|--:|")
+    """Calibrator and threshold on the same fresh labels, as they are and with own labels left out.
+
+    *Own probabilities*: those of a calibration node come from a fit without its label. *All*: those
+    of every node come from it, so that neighbours have not heard the label either.
+    """
+    print("| method | score | as they are | own probabilities | all | all − as they are |")
+    print("|---|---|--:|--:|--:|--:|")
     for name in METHODS:
-        settings = []
+        settings: dict[str, list[Any]] = {score: [] for score in SCORES}
         for dataset, backbone in TWICE:
-            found = [
-                coverages(key, run, name, draw)
-                for key, run in banked(dataset, backbone, most)
-                for draw in range(2)
-            ]
-            if found:
-                error = np.std(found, axis=0) / np.sqrt(len(found))
-                settings.append([*np.mean(found, axis=0), error.max()])
-        both, error = np.mean(settings, axis=0), np.linalg.norm(np.array(settings)[:, 2])
-        print(f"| {name} | {both[0]:.2%} | {both[1]:.2%} | {error / len(settings):.2%} |")
+            found: dict[str, list[Any]] = {score: [] for score in SCORES}
+            for key, run in banked(dataset, backbone, most):
+                for draw in range(FRESH_DRAWS):
+                    for score, values in coverages(key, run, name, draw).items():
+                        found[score].append(values)
+            for score, rows in found.items():
+                if rows:
+                    settings[score].append(np.array(rows))
+        for score, each in settings.items():
+            ways = [pooled(each, column) for column in range(3)]
+            shown = " | ".join(f"{100 * mean:.2f} ± {100 * error:.2f}" for mean, error in ways)
+            mean, error = pooled([x[:, 2:] - x[:, :1] for x in each], 0)
+            change = f"{100 * mean:+.2f} ± {100 * error:.2f}"
+            print(f"| {name} | {score} | {shown} | {change} |", flush=True)
 
 
-def coverages(key: RunKey, run: Any, name: str, draw: int) -> tuple[float, float]:
-    """Coverage of LAC sets with labels used twice, and with the calibrator cross-fitted."""
-    y, split = run.dataset.y, run.split
+def pooled(settings: list[Any], column: int) -> tuple[float, float]:
+    """Mean over settings of a column, and its standard error over draws."""
+    errors = [np.std(x[:, column], ddof=1) / np.sqrt(len(x)) for x in settings]
+    mean = np.mean([x[:, column].mean() for x in settings])
+    return float(mean), float(np.linalg.norm(errors) / len(errors))
+
+
+def coverages(key: RunKey, run: Any, name: str, draw: int) -> dict[str, tuple[float, ...]]:
+    """Coverage of sets by each score, in the three ways."""
+    y, split, graph = run.dataset.y, run.split, run.dataset.graph
     count = len(split.val)
     drawn = np.random.default_rng([1, key.split, key.fold]).permutation(split.test)
-    nodes = drawn[draw * count : (draw + 1) * count]
+    nodes = np.sort(drawn[draw * count : (draw + 1) * count])
     rest = np.setdiff1d(split.test, nodes)
     calibrator = Method.of(name).build(key)
-    given = {"graph": run.dataset.graph} if "graph" in calibrator.needs else {}
-    honest = cross_fitted(calibrator, run.logits, y, mask=nodes, **given)
-    calibrator.fit(run.logits, y, mask=nodes, **given)
+    given = inputs_of(name, calibrator, run)
+    parts = list(left_out(calibrator, run.logits, y, mask=nodes, fresh=True, folds=10, **given))
+    calibrator.fit(run.logits, y, mask=nodes, fresh=True, **given)
     probs = np.asarray(calibrator.predict_proba(run.logits, **given), dtype=np.float64)
     seen = probs.copy()
-    seen[nodes] = honest
+    for part, made in parts:
+        seen[part] = made[part]
 
-    def covered(shown: Any) -> float:
-        rule = decide.PredictionSets(coverage=COVERAGE, score="lac")
-        sets = rule.fit(shown, y, mask=nodes, fresh=True).predict_sets(probs)
+    def covered(score: str, shown: Any, parts: Any = None) -> float:
+        rule = decide.PredictionSets(coverage=COVERAGE, score=score)
+        rule.fit(shown, y, mask=nodes, graph=graph, fresh=True, left_out=parts)
+        sets = rule.predict_sets(probs, graph=graph)
         return float(sets[rest, y[rest]].mean())
 
-    return covered(probs), covered(seen)
+    return {
+        score: (covered(score, probs), covered(score, seen), covered(score, probs, parts))
+        for score in SCORES
+    }
 
 
 def whom_next(most: int) -> None:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from simi_mailbox import TemperatureScaling, metrics
-from simi_mailbox.crossfit import METRICS, cross_fitted, standings
+from simi_mailbox import SimiMailbox, TemperatureScaling, metrics
+from simi_mailbox.crossfit import METRICS, cross_fitted, left_out, standings
 from simi_mailbox.data.synthetic import calibration_problem
 
 
@@ -24,10 +24,49 @@ def test_a_nodes_own_label_does_not_change_its_probabilities(problem):
         assert (after != before).any()
 
 
+def test_no_node_hears_a_label_that_is_left_out(problem):
+    nodes, changed = np.random.default_rng(0).permutation(600)[:120], 17
+    y = problem.y.copy()
+    y[nodes[changed]] = (y[nodes[changed]] + 1) % 3
+    given = {"mask": nodes, "graph": problem.graph, "folds": 3}
+    pairs = zip(
+        left_out(SimiMailbox(), problem.logits, problem.y, **given),
+        left_out(SimiMailbox(), problem.logits, y, **given),
+        strict=True,
+    )
+    named = []
+    for (part, before), (same, after) in pairs:
+        np.testing.assert_array_equal(part, same)
+        assert (before == after).all() == (nodes[changed] in part)
+        named += part.tolist()
+    assert sorted(named) == sorted(nodes.tolist())
+
+
+def test_masks_and_labels_are_taken_as_calibrators_take_them(problem):
+    nodes = np.arange(50, 150)
+    expected = cross_fitted(TemperatureScaling(), problem.logits, problem.y, mask=nodes)
+    mask = np.isin(np.arange(600), nodes)
+    for y in (problem.y, problem.y[nodes]):
+        found = cross_fitted(TemperatureScaling(), problem.logits, y, mask=mask)
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_fitted_calibrator_stays_as_it_is(problem):
+    given = {"mask": np.arange(100), "graph": problem.graph}
+    fitted = SimiMailbox().fit(problem.logits, problem.y, **given)
+    before = fitted.predict_proba(problem.logits, graph=problem.graph)
+    cross_fitted(fitted, problem.logits, problem.y, **given)
+    np.testing.assert_array_equal(fitted.predict_proba(problem.logits, graph=problem.graph), before)
+
+
 def test_rows_are_those_of_the_mask(problem):
     nodes = np.random.default_rng(0).permutation(600)[:120]
     probs = cross_fitted(TemperatureScaling(), problem.logits, problem.y, mask=nodes, seed=3)
     np.testing.assert_array_equal(probs.argmax(1), np.asarray(problem.logits)[nodes].argmax(1))
+    parts = left_out(TemperatureScaling(), problem.logits, problem.y, mask=nodes, seed=3)
+    for part, made in parts:
+        rows = np.flatnonzero(np.isin(nodes, part))
+        np.testing.assert_array_equal(probs[rows], made[nodes[rows]])
 
 
 def test_values_are_those_of_the_metrics(problem):

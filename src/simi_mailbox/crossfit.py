@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox._arrays import Array, Floats, Ints
+from simi_mailbox.inputs import as_numpy, read_index
 from simi_mailbox.metrics._inputs import Checked, check, top_label
 from simi_mailbox.metrics.binning import width_index
 from simi_mailbox.metrics.scores import node_accuracy, node_brier, node_nll
@@ -33,6 +35,22 @@ def parts(size: int, folds: int, seed: int) -> Ints:
     return part
 
 
+def full_length(y: Any, nodes: Ints, n: int) -> Any:
+    """Labels of all ``n`` nodes, if those of ``nodes`` were given: −1 where none is known.
+
+    Examples
+    --------
+    >>> full_length([7, 8], np.array([2, 0]), 3).tolist()
+    [8, -1, 7]
+    """
+    labels = as_numpy(y)
+    if len(labels) == n or len(labels) != nodes.size:
+        return labels
+    full = np.full(n, -1, dtype=labels.dtype)
+    full[nodes] = labels
+    return full
+
+
 def cross_fitted(
     calibrator: Any,
     logits: Any,
@@ -48,27 +66,10 @@ def cross_fitted(
 ) -> Floats:
     """Probabilities of the calibration nodes, each from a fit that did not see its label.
 
-    The nodes are cut into ``folds`` parts by ``seed``; for each part the calibrator is fitted on
-    the others. Methods compared with one seed are fitted on the same nodes.
-
     Parameters
     ----------
-    calibrator : Calibrator
-        Its parameters are used; whatever it was fitted on before is forgotten.
-    logits, y
-        As of `Calibrator.fit`; ``y`` has full length.
-    mask : int array [m]
-        The calibration nodes.
-    holdout_mask, fresh
-        As of `Calibrator.fit`; the same for every fit.
-    folds : int
-        Number of parts.
-    seed : int
-        Seed of the cut.
-    advance : callable
-        Called after every fit.
-    **inputs
-        ``graph``, ``features``, …, as of `Calibrator.fit` and `predict_proba`.
+    calibrator, logits, y, mask, holdout_mask, fresh, folds, seed, advance, inputs
+        As `left_out` takes them.
 
     Returns
     -------
@@ -84,7 +85,73 @@ def cross_fitted(
     >>> cross_fitted(TemperatureScaling(), problem.logits, problem.y, mask=nodes).shape
     (100, 3)
     """
-    nodes = np.asarray(mask)
+    nodes = read_index(mask, len(logits), "mask")
+    given = {"mask": nodes, "holdout_mask": holdout_mask, "fresh": fresh, **inputs}
+    found = [
+        (chosen, probs[chosen])
+        for chosen, probs in left_out(
+            calibrator, logits, y, folds=folds, seed=seed, advance=advance, **given
+        )
+    ]
+    who, rows = (np.concatenate(part) for part in zip(*found, strict=True))
+    order = np.argsort(who)
+    result: Floats = rows[order[np.searchsorted(who, nodes, sorter=order)]]
+    return result
+
+
+def left_out(
+    calibrator: Any,
+    logits: Any,
+    y: Any,
+    *,
+    mask: Any,
+    holdout_mask: Any = None,
+    fresh: bool = False,
+    folds: int = 5,
+    seed: int = 0,
+    advance: Callable[[], None] = lambda: None,
+    **inputs: Any,
+) -> Iterator[tuple[Ints, Floats]]:
+    """Some calibration nodes, and the probabilities of *all* nodes from a fit without their labels.
+
+    The nodes are cut into ``folds`` parts by ``seed``; for each part the calibrator is fitted on
+    the others. Methods compared with one seed are fitted on the same nodes. More folds are more
+    fits, each nearer to the one on all labels.
+
+    Parameters
+    ----------
+    calibrator : Calibrator
+        Copies of it are fitted; it stays as it is.
+    logits, y, mask
+        As of `Calibrator.fit`.
+    holdout_mask, fresh
+        As of `Calibrator.fit`; the same for every fit.
+    folds : int
+        Number of parts.
+    seed : int
+        Seed of the cut.
+    advance : callable
+        Called after every fit.
+    **inputs
+        ``graph``, ``features``, …, as of `Calibrator.fit` and `predict_proba`.
+
+    Yields
+    ------
+    nodes : int array
+        A part of the calibration nodes; every node is in one part.
+    probs : float64 [n, K]
+
+    Examples
+    --------
+    >>> from simi_mailbox import TemperatureScaling
+    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> problem = calibration_problem(300, 3, temperature=2.0, seed=0)
+    >>> found = left_out(TemperatureScaling(), problem.logits, problem.y, mask=range(100), folds=2)
+    >>> [(nodes.size, probs.shape) for nodes, probs in found]
+    [(50, (300, 3)), (50, (300, 3))]
+    """
+    nodes = read_index(mask, len(logits), "mask")
+    labels = full_length(y, nodes, len(logits))
     if folds < 2:
         raise ValueError(f"folds is {folds}; expected at least 2")
     if nodes.size < 2 * folds:
@@ -92,18 +159,15 @@ def cross_fitted(
             f"{nodes.size} calibration nodes are too few for {folds} folds: give at least "
             f"{2 * folds}, or judge on other nodes"
         )
-    part = parts(nodes.size, folds, seed)
-    result: Floats | None = None
+    part, calibrator = parts(nodes.size, folds, seed), copy.copy(calibrator)
     for k in range(folds):
         fitting = {"mask": nodes[part != k], "holdout_mask": holdout_mask, "fresh": fresh}
-        calibrator.fit(logits, y, **fitting, **inputs)
-        probs = np.asarray(calibrator.predict_proba(logits, **inputs), dtype=np.float64)
-        if result is None:
-            result = np.empty((nodes.size, probs.shape[1]))
-        result[part == k] = probs[nodes[part == k]]
+        calibrator.fit(logits, labels, **fitting, **inputs)
+        yield (
+            nodes[part == k],
+            np.asarray(calibrator.predict_proba(logits, **inputs), dtype=np.float64),
+        )
         advance()
-    assert result is not None
-    return result
 
 
 @dataclass(frozen=True)

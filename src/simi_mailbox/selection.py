@@ -14,7 +14,7 @@ from sklearn.base import clone
 from simi_mailbox import calibrators
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.calibrators import Calibrator
-from simi_mailbox.crossfit import cross_fitted, parts
+from simi_mailbox.crossfit import cross_fitted, full_length, parts
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.inputs import read_index
 from simi_mailbox.metrics import nll
@@ -137,7 +137,7 @@ def select(
     given = {key: value for key, value in offered.items() if value is not None}
     rivals = _named(methods, default, set(given))
     nodes = read_index(mask, len(logits), "mask")
-    labels = _full(y, nodes, len(logits))
+    labels = full_length(y, nodes, len(logits))
 
     def fitting(calibrator: Any) -> dict[str, Any]:
         used = calibrator.needs | calibrator.takes | {"train_mask", "input"}
@@ -185,16 +185,6 @@ def _named(methods: Any, default: str, given: set[str]) -> dict[str, Any]:
             hint = "; or choose another default=" if name == default else ""
             raise TypeError(f"{name} needs {told}{hint}")
     return found
-
-
-def _full(y: Any, nodes: Any, n: int) -> Any:
-    """Labels of full length, whichever were given; what is outside the mask is never read."""
-    labels = np.asarray(y)
-    if len(labels) == n or len(labels) != nodes.size:
-        return labels
-    full = np.full(n, -1, dtype=labels.dtype)
-    full[nodes] = labels
-    return full
 
 
 def _left_out(

@@ -5,13 +5,21 @@ from __future__ import annotations
 import math
 import os
 import warnings
+from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.stats import binom
 
 from simi_mailbox._arrays import Bools, Floats, Ints
-from simi_mailbox.decide.base import Rule, error_weight, like, read_calibration, read_nodes
+from simi_mailbox.decide.base import (
+    Rule,
+    error_weight,
+    like,
+    read_calibration,
+    read_left_out,
+    read_nodes,
+)
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.parameters import Level, check_parameters, hyperparameters
 from simi_mailbox.prior.files import LEARNED
@@ -77,12 +85,20 @@ class Accept(Rule):
     confidence: Level = 0.9
     prior: str | os.PathLike[str] | None = LEARNED
 
-    def fit(self, probs: Any, y: Any, *, mask: Any, fresh: bool = False) -> Self:
+    def fit(
+        self,
+        probs: Any,
+        y: Any,
+        *,
+        mask: Any,
+        fresh: bool = False,
+        left_out: Iterable[tuple[Any, Any]] | None = None,
+    ) -> Self:
         """Find the threshold on the labels of the calibration nodes.
 
         Parameters
         ----------
-        probs, y, mask
+        probs, y, mask, left_out
             As `PredictionSets.fit` takes them.
         fresh : bool
             Whether these nodes had no part in choosing the model. If they had, an error among them
@@ -90,16 +106,21 @@ class Accept(Rule):
         """
         check_parameters(self)
         self._forget()
-        p = read_nodes(probs, None, None).probs
+        nodes = read_nodes(probs, None, None)
+        p = nodes.probs
         calibration = read_calibration(y, mask, p)
         del y  # from here on, no other label exists
-        index = calibration.index.numpy()
+        index, labels = calibration.index.numpy(), calibration.y.numpy()
         top = p.max(axis=1).astype(np.float64)
-        wrong = p[index].argmax(axis=1) != calibration.y.numpy()
+        sure, wrong = np.empty(len(index)), np.empty(len(index), dtype=np.bool_)
+        for places, seen in read_left_out(left_out, nodes, index):
+            shown = seen.probs[index[places]]
+            sure[places] = shown.max(axis=1)
+            wrong[places] = shown.argmax(axis=1) != labels[places]
         others = np.delete(top, index)
         pool = others if others.size else top
         limits = candidate_thresholds(pool)
-        accepted, errors = count_errors(top[index], wrong, limits)
+        accepted, errors = count_errors(sure, wrong, limits)
         risk = 1.0 - self.confidence
         self.error_weight_ = error_weight(self.prior, fresh, len(index))
         allowed = self.max_error / self.error_weight_

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,11 +13,18 @@ import torch
 from sklearn.base import BaseEstimator
 
 from simi_mailbox import states
+from simi_mailbox._arrays import Ints
 from simi_mailbox.decide.scores import Nodes, Score, from_dict
 from simi_mailbox.exceptions import FileFormatError, NotFittedError
 from simi_mailbox.files import DAMAGE
 from simi_mailbox.graph import as_graph
-from simi_mailbox.inputs import Labelled, read_features, read_labels, read_probabilities
+from simi_mailbox.inputs import (
+    Labelled,
+    read_features,
+    read_index,
+    read_labels,
+    read_probabilities,
+)
 from simi_mailbox.parameters import check_parameters
 from simi_mailbox.prior.files import resolve
 
@@ -135,6 +144,37 @@ def read_nodes(probs: Any, graph: Any, features: Any, seed: int = 0) -> Nodes:
 def read_calibration(y: Any, mask: Any, probs: npt.NDArray[Any]) -> Labelled:
     """Labels of the calibration nodes; no other label is looked at."""
     return read_labels(y, mask, probs.shape[0], probs.shape[1], "mask")
+
+
+def read_left_out(
+    left_out: Iterable[tuple[Any, Any]] | None, nodes: Nodes, index: Ints
+) -> Iterator[tuple[Ints, Nodes]]:
+    """Places in ``index`` of calibration nodes, and all nodes as seen without their labels.
+
+    If nothing was left out, all of them as they are.
+    """
+    if left_out is None:
+        yield np.arange(len(index)), nodes
+        return
+    seen = np.zeros(len(index), dtype=np.bool_)
+    n, k = nodes.probs.shape
+    for given, probs in left_out:
+        p = read_probabilities(probs)
+        if p.shape != (n, k):
+            raise ValueError(
+                f"left_out has probabilities of shape {list(p.shape)}; expected those of all "
+                f"nodes, {[n, k]}"
+            )
+        chosen = read_index(given, n, "left_out")
+        places = np.searchsorted(index, chosen).clip(max=len(index) - 1)
+        if (index[places] != chosen).any() or seen[places].any():
+            raise ValueError("left_out must name nodes of the mask, each of them once")
+        seen[places] = True
+        yield places, replace(nodes, probs=p)
+    if not seen.all():
+        raise ValueError(
+            f"left_out names {seen.sum()} of the {len(index)} calibration nodes; expected all"
+        )
 
 
 def error_weight(prior: str | os.PathLike[str] | None, fresh: bool, labels: int) -> float:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import math
 import os
 import warnings
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
 from simi_mailbox._arrays import Bools, Floats, Ints
-from simi_mailbox.decide.base import Rule, error_weight, like, read_calibration, read_nodes
+from simi_mailbox.decide.base import (
+    Rule,
+    error_weight,
+    like,
+    read_calibration,
+    read_left_out,
+    read_nodes,
+)
 from simi_mailbox.decide.groups import (
     degree_groups,
     mailbox_edges,
@@ -104,6 +112,7 @@ class PredictionSets(Rule):
         graph: Any = None,
         features: Any = None,
         fresh: bool = False,
+        left_out: Iterable[tuple[Any, Any]] | None = None,
     ) -> Self:
         """Find the thresholds on the labels of the calibration nodes.
 
@@ -123,6 +132,13 @@ class PredictionSets(Rule):
             than on others, and plain thresholds promise too much: then each calibration node that
             is predicted wrongly counts for more than one, by what other graphs have shown
             (`simi_mailbox.prior.Prior.error_weight`).
+        left_out : pairs (nodes, probs), optional
+            If ``probs`` were made with the labels of the calibration nodes: the same of all nodes
+            made without the labels of some, for one part of the mask after another, as
+            `simi_mailbox.crossfit.left_out` gives them. Each calibration node is then looked at
+            where its own label was not known, as that of a new node is not. Needed where a
+            calibrator tells neighbours the labels it knows (`SimiMailbox`) and the score looks at
+            neighbours: else a calibration node's own label comes back to it.
         """
         check_parameters(self)
         self._check_params()
@@ -131,13 +147,22 @@ class PredictionSets(Rule):
         calibration = read_calibration(y, mask, nodes.probs)
         del y  # from here on, no other label exists
         index, labels = calibration.index.numpy(), calibration.y.numpy()
-        scores = resolve(self.score).prepare(nodes)(index)[np.arange(len(index)), labels]
-        weight = error_weight(self.prior, fresh, len(index))
-        wrong = nodes.probs[index].argmax(axis=1) != labels
-        weights = None if weight == 1.0 else node_weights(wrong, weight)
         try:
-            self.error_weight_ = weight
-            self._condition(nodes, index, labels, scores, weights)
+            by_mailbox = isinstance(self.condition_on, str) and self.condition_on == "mailbox"
+            if by_mailbox:
+                self.edges_ = mailbox_edges(nodes)
+            scores, wrong = np.empty(len(index)), np.empty(len(index), dtype=np.bool_)
+            mailbox = np.zeros(len(index), dtype=np.int64)
+            for places, seen in read_left_out(left_out, nodes, index):
+                rows, truth = index[places], labels[places]
+                scored = resolve(self.score).prepare(seen)(rows)
+                scores[places] = scored[np.arange(len(rows)), truth]
+                wrong[places] = seen.probs[rows].argmax(axis=1) != truth
+                if by_mailbox:
+                    mailbox[places] = mailbox_groups(seen, self.edges_)[rows]
+            self.error_weight_ = error_weight(self.prior, fresh, len(index))
+            weights = None if self.error_weight_ == 1.0 else node_weights(wrong, self.error_weight_)
+            self._condition(nodes, index, labels, mailbox, scores, weights)
         except BaseException:
             self._forget()  # a failed fit leaves an unfitted rule, not half of one
             raise
@@ -194,7 +219,13 @@ class PredictionSets(Rule):
         return read_nodes(probs, graph, features, self.seed)
 
     def _condition(
-        self, nodes: Nodes, index: Ints, labels: Ints, scores: Floats, weights: Floats | None
+        self,
+        nodes: Nodes,
+        index: Ints,
+        labels: Ints,
+        mailbox: Ints,
+        scores: Floats,
+        weights: Floats | None,
     ) -> None:
         """Set the thresholds, and what is needed to find the groups of other nodes."""
         if self.condition_on is None:
@@ -210,8 +241,7 @@ class PredictionSets(Rule):
                 self.edges_ = quantile_edges(nodes.graph.degree.numpy(), self.groups)
                 group, count = degree_groups(nodes.graph, self.edges_)[index], len(self.edges_) + 1
             else:
-                self.edges_ = mailbox_edges(nodes)
-                group, count = mailbox_groups(nodes, self.edges_)[index], 4
+                group, count = mailbox, 4
         else:
             own = read_groups(self.condition_on, len(nodes.probs))
             if own.ndim == 2:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox.crossfit import left_out
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.experiments import methods
 from simi_mailbox.experiments.durations import Durations
@@ -144,6 +145,19 @@ def probabilities(run: RunKey, method: Method, source: Any = None) -> Floats:
     return _apply(method.build(run), method.name, source, holdout)[0]
 
 
+def probabilities_left_out(
+    run: RunKey, method: Method, source: Any, folds: int
+) -> list[tuple[Ints, Floats]]:
+    """The same for every part of the validation nodes, fitted without the labels of that part."""
+    calibrator = method.build(run)
+    holdout, _ = CalibrationUnit(run, (method,)).nodes(method.name, source)
+    inputs = inputs_of(method.name, calibrator, source)
+    given = {"mask": source.split.val, "holdout_mask": holdout, "folds": folds, **inputs}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrationWarning)
+        return list(left_out(calibrator, source.logits, source.dataset.y, **given))
+
+
 @functools.cache
 def _published_digest(dataset: str) -> str:
     return settings_for(dataset).digest()
@@ -153,7 +167,7 @@ def _apply(
     calibrator: Any, name: str, source: Any, holdout: Ints | None
 ) -> tuple[Floats, dict[str, float]]:
     """Fit on the validation labels and predict all nodes; how long each took."""
-    inputs = _inputs(name, calibrator, source)
+    inputs = inputs_of(name, calibrator, source)
     y, mask = source.dataset.y, source.split.val
     started = time.perf_counter()
     with warnings.catch_warnings():  # the metrics judge, where a fit would warn
@@ -164,7 +178,7 @@ def _apply(
     return probs, {"fit": fitted - started, "predict": time.perf_counter() - fitted}
 
 
-def _inputs(method: str, calibrator: Any, source: Any) -> dict[str, Any]:
+def inputs_of(method: str, calibrator: Any, source: Any) -> dict[str, Any]:
     """What a method needs, and what it can make use of as far as the run has it."""
     needs, takes = calibrator.needs, calibrator.takes
     given: dict[str, Any] = {}
