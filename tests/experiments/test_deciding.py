@@ -62,6 +62,28 @@ def test_sets_are_those_of_the_rule(
         assert found["coverage_luck_95_by_degree"] == pytest.approx(covered, rel=1e-4)
 
 
+def test_a_method_that_tells_labels_is_also_measured_without_a_nodes_own(
+    source: BankedRun, rows: dict[str, Any]
+) -> None:
+    dataset, split, ours = source.dataset, source.split, Method.of("simi-mailbox")
+    prepared = Prepared(RUN, source)
+    probs, parts = prepared.probabilities(ours), prepared.left_out(ours)
+    assert parts is not None
+    assert sum(len(nodes) for nodes, _ in parts) == len(split.val)
+    asked = [Question(ours, rule) for rule in ("daps", ACCEPT)]
+    sets, accepted = (DecideUnit(RUN, ()).measure(item, prepared)["metrics"] for item in asked)
+    rule = decide.PredictionSets(score="daps", prior=prepared.prior)
+    given = {"mask": split.val, "left_out": parts}
+    rule.fit(probs, dataset.y, graph=dataset.graph, **given)
+    made = rule.predict_sets(probs, graph=dataset.graph)[split.test]
+    covered = metrics.coverage(made, dataset.y[split.test])
+    assert sets["coverage_apart_90"] == pytest.approx(covered, rel=1e-4)
+    gate = decide.Accept(prior=prepared.prior).fit(probs, dataset.y, **given)
+    share = gate.accepts(probs)[split.test].mean()
+    assert accepted["accepted_apart"] == pytest.approx(share, rel=1e-4)
+    assert "coverage_apart_90" not in rows["daps"]["metrics"]
+
+
 def test_acceptance_is_that_of_the_rule(source: BankedRun, rows: dict[str, Any]) -> None:
     test, y = source.split.test, source.dataset.y
     probs = probabilities(RUN, PLAIN, source)
@@ -72,7 +94,7 @@ def test_acceptance_is_that_of_the_rule(source: BankedRun, rows: dict[str, Any])
 
 
 def test_fresh_nodes_are_test_nodes_and_judge_nothing(source: BankedRun) -> None:
-    drawn = [s for s in Prepared(RUN, source).samples() if s[0] == "fresh"]
+    drawn = [s for s in Prepared(RUN, source).samples(PLAIN) if s[0] == "fresh"]
     assert len(drawn) == deciding.DRAWS
     for _, nodes, judged in drawn:
         assert len(nodes) == len(source.split.val)
@@ -104,6 +126,17 @@ def test_tables_count_where_promises_held(tmp_path: Path) -> None:
     (larger,) = get("decide-size").result(store, part).remarks
     assert "temperature/aps 1 of 1" in larger
     assert "uncalibrated/raps" not in larger
+
+
+def test_a_gap_of_the_worst_group_and_what_is_done_about_it(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path / "rows.jsonl")
+    found = {("Cora", "gcn"): (0.85, 0.90), ("Cora", "gat"): (0.89, 0.90)}
+    for (dataset, backbone), (one, each) in found.items():
+        unit, item = DecideUnit(RunKey(dataset, backbone, "folds"), ()), Question(PLAIN, "lac")
+        assert store.append(fake(unit, item, worst_fresh_90=one, worst_fresh_90_by_degree=each))
+    part = Selection(datasets=("Cora",), runs=1)
+    (told,) = get("decide-worst").result(store, part).remarks
+    assert told.endswith("uncalibrated/lac 1 of 2, by 5.0 to 5.0 points.")
 
 
 def test_any_table_makes_the_rows_of_all() -> None:

@@ -90,6 +90,35 @@ def test_an_overview_marks_the_lowest_mean_without_test_labels() -> None:
     ]
 
 
+def test_one_method_of_several_tables_side_by_side() -> None:
+    assert made('beside "main as ECE, plain" methods=gats') == [
+        "| graph | backbone | runs | ECE | `plain` |",
+        "|---|---|---|---|---|",
+        "| Cora | GCN | 15 | 3.00 | 3.00 |",
+        "| Photo | GCN | 15 | 1.50 | – |",
+        "| Photo | GAT | 3 | 9.00 | – |",
+    ]
+
+
+def test_means_are_over_settings() -> None:
+    assert made('means "main as ECE, plain"')[2:] == [
+        "| temperature | 2.33 | 4.00 |",
+        "| gats | 4.50 | 3.00 |",
+        "| oracle (reads test labels) | 1.00 | – |",
+    ]
+
+
+def test_promises_are_kept_in_settings_whose_mean_hardly_misses_them() -> None:
+    promised = replace(MAIN, promised=2.1)
+    assert page.make('kept "main as 2.1 %"', lambda name: promised) == [
+        "|  | 2.1 % |",
+        "|---|--:|",
+        "| temperature | 2 of 3 |",
+        "| gats | 3 of 3 |",
+        "| oracle (reads test labels) | 0 of 1 |",
+    ]
+
+
 def test_agreement_counts_cells_with_a_printed_spread() -> None:
     assert made('agreement "main as ECE, plain" methods="temperature, gats"') == [
         "|  | ECE | `plain` |",
@@ -256,6 +285,8 @@ def test_broken_markers_are_errors_with_their_line(text: str, words: str) -> Non
         ('misses main methods="gats', "No closing quotation"),
         ("verdict main methods=oracle datasets=Photo", "unknown method 'oracle'"),
         ("verdict main methods=gats backbones=gat", "'gats' and the baseline share no setting"),
+        ("kept main", "table 'main' promises nothing"),
+        ("beside main", "beside shows one method of several tables, got 3"),
         ("standings plain", "table 'plain' judges no method"),
         ('matrix main methods="gats as A, gats as B"', "'gats' is asked for 2 times"),
         ('matrix main methods="gats, Gats as B"', "'gats' is asked for 2 times"),

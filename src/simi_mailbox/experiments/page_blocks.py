@@ -83,6 +83,53 @@ def overview(tables: list[Shown]) -> list[str]:
     return render.grid([list(row) for row in zip(*columns, strict=True)], others="--:")
 
 
+def beside(tables: list[Shown]) -> list[str]:
+    """Settings × tables: the measured means of one method."""
+    method, *others = tables[0].methods
+    if others:
+        raise ValueError(f"beside shows one method of several tables, got {len(others) + 1}")
+    places = list(dict.fromkeys(place for table in tables for place in table.places()))
+    rows = [["graph", "backbone", "runs", *(table.name for table in tables)]]
+    for dataset, backbone in places:
+        lines = [table.result.line(dataset, backbone, method) for table in tables]
+        runs = sorted({line.summary.runs for line in lines if line and line.summary})
+        cells = [
+            render.measured_text(line, table.result, spread=False)
+            for line, table in zip(lines, tables, strict=True)
+        ]
+        rows.append([dataset, backbone.upper(), "–".join(map(str, runs)), *cells])
+    return render.grid(rows)
+
+
+def means(tables: list[Shown]) -> list[str]:
+    """Methods × tables: the mean over settings."""
+
+    def cell(table: Shown, name: str) -> str:
+        found = [x.summary.mean for x in table.lines() if x.method == name and x.summary]
+        return f"{pooled(found):.{table.result.digits}f}" if found else render.NOTHING
+
+    return _by_method(tables, cell)
+
+
+def kept(tables: list[Shown]) -> list[str]:
+    """Methods × tables: in how many settings the mean is what was promised."""
+
+    def cell(table: Shown, name: str) -> str:
+        if table.result.promised is None:
+            raise ValueError(f"table {table.result.name!r} promises nothing")
+        made, settings = table.result.kept(name)
+        return f"{made} of {settings}" if settings else render.NOTHING
+
+    return _by_method(tables, cell)
+
+
+def _by_method(tables: list[Shown], cell: Callable[[Shown, str], str]) -> list[str]:
+    names = {name: title for table in tables for name, title in table.methods.items()}
+    rows = [["", *(table.name for table in tables)]]
+    rows += [[title, *(cell(table, name) for table in tables)] for name, title in names.items()]
+    return render.grid(rows, others="--:")
+
+
 def agreement(tables: list[Shown]) -> list[str]:
     """Methods × tables: how many cells lie within one printed std, and the largest distance."""
     names = tables[0].methods
@@ -160,6 +207,9 @@ def progress(tables: list[Shown]) -> list[str]:
 KINDS: dict[str, Callable[[list[Shown]], list[str]]] = {
     "matrix": matrix,
     "overview": overview,
+    "beside": beside,
+    "means": means,
+    "kept": kept,
     "agreement": agreement,
     "misses": misses,
     "verdict": verdict,

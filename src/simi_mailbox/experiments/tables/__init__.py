@@ -19,9 +19,10 @@ HOMES = (
     ("gpn", "gpn"),
     ("ood", "ood ood-aupr ood-fpr95"),
     ("selftraining", "self-training-gcn self-training-gat"),
-    ("decide", "decide decide-plain decide-fresh decide-size decide-worst"),
-    ("decide", "decide-95 decide-plain-95 decide-fresh-95 decide-size-95 decide-worst-95"),
-    ("decide", "decide-aurc decide-accept decide-broken"),
+    ("decide", "decide decide-apart decide-plain decide-fresh decide-size decide-worst"),
+    ("decide", "decide-95 decide-apart-95 decide-plain-95 decide-fresh-95"),
+    ("decide", "decide-size-95 decide-worst-95 decide-aurc decide-accept"),
+    ("decide", "decide-broken decide-broken-apart decide-broken-plain decide-broken-fresh"),
 )
 """Modules here and the tables that each has (in its ``TABLES``), in the order of the list.
 

@@ -24,6 +24,8 @@ from simi_mailbox.experiments.unit import Unit
 from simi_mailbox.suggestions import unknown
 
 FEWEST_RUNS = 15
+SLACK = 0.7
+"""By so much a mean over runs may miss a promise by chance, in points."""
 """Runs below which no method is called best, tied or behind: five splits of three folds."""
 
 FORMER = "version 1"
@@ -115,7 +117,8 @@ class TableResult:
     """A table ready to be rendered.
 
     ``standings`` holds, for tables that ask, where one method stands by (dataset, backbone);
-    ``remarks`` are sentences on single cells, too many for a caption.
+    ``remarks`` are sentences on single cells, too many for a caption. ``promised`` is what a mean
+    must reach, but for `SLACK`, where the table tells of promises.
     """
 
     name: str
@@ -128,6 +131,13 @@ class TableResult:
     standings: Mapping[tuple[str, str], Standing] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     best: str = ""
+    promised: float | None = None
+
+    def kept(self, method: str) -> tuple[int, int]:
+        """In how many settings the mean of a method is what was promised, and of how many."""
+        assert self.promised is not None
+        means = [x.summary.mean for x in self.lines if x.method == method and x.summary]
+        return sum(mean >= self.promised - SLACK for mean in means), len(means)
 
     def measured(self) -> TableResult:
         """The table without the cells that nothing is known of yet."""
