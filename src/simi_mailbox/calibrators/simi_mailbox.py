@@ -122,8 +122,8 @@ class SimiMailbox(GroupedTemperatures):
     which sign, is the likeliest given the calibration labels and what other graphs have shown
     (`simi_mailbox.prior.Prior`); without a prior the baseline is temperature scaling. Then, for
     every group n of nodes alike in the baseline's confidence and in how much their probabilities
-    overlap with their neighbours', the residual of its calibration nodes, shrunk by s pseudo-labels,
-    and the prior mean μ_n,
+    overlap with their neighbours', the residual of its calibration nodes, shrunk by s pseudo-
+    labels, and the prior mean μ_n,
 
         r_n = μ_n + Σ (correct − confidence) / (count + s),
 
