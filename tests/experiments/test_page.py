@@ -42,7 +42,7 @@ STANDINGS = {
     ("Photo", "gcn"): Standing("gats", 1.5, 15, "temperature", 1.0, None, "behind"),
     ("Photo", "gat"): Standing("gats", 9.0, 3, "temperature", 2.0, None, ""),
 }
-MAIN = TableResult("main", "", "percent", 2, "temperature", LINES, (), STANDINGS)
+MAIN = TableResult("main", "", "percent", 2, "temperature", LINES, (), {"gats": STANDINGS})
 EMPTY = replace(MAIN, name="empty", lines=LINES[-1:], standings={})
 PLAIN = replace(MAIN, name="plain", lines=LINES[:2], standings={})
 
@@ -166,11 +166,11 @@ def test_progress_counts_cells_with_all_their_runs_and_names_graphs_that_no_tabl
 
 def test_standings_tell_behind_whom() -> None:
     assert made('standings "main as ECE"') == [
-        "|  | best | tied | behind | not judged | behind whom |",
-        "|---|---|---|---|---|---|",
-        "| ECE | 1 | 0 | 1 | 1 | temperature on Photo GCN |",
+        "|  | method | best | tied | behind | not judged | behind whom |",
+        "|---|---|---|---|---|---|---|",
+        "| ECE | gats | 1 | 0 | 1 | 1 | temperature on Photo GCN |",
     ]
-    assert made("standings main datasets=Cora")[2:] == ["| `main` | 1 | 0 | 0 | 0 | – |"]
+    assert made("standings main datasets=Cora")[2:] == ["| `main` | gats | 1 | 0 | 0 | 0 | – |"]
 
 
 # --- pages -----------------------------------------------------------------------------------

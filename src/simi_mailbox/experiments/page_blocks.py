@@ -173,13 +173,16 @@ def verdict(tables: list[Shown]) -> list[str]:
 
 
 def standings(tables: list[Shown]) -> list[str]:
-    """How often the judged method is best, tied or behind, and behind whom."""
-    rows = [["", "best", "tied", "behind", "not judged", "behind whom"]]
+    """How often each judged method is best, tied or behind, and behind whom."""
+    rows = [["", "method", "best", "tied", "behind", "not judged", "behind whom"]]
+    judged = [(table, method) for table in tables for method in table.result.standings]
     for table in tables:
         if not table.result.standings:
             raise ValueError(f"table {table.result.name!r} judges no method")
+    for table, method in judged:
         places = set(table.places())
-        found = {at: one for at, one in table.result.standings.items() if at in places}
+        standings = table.result.standings[method]
+        found = {at: one for at, one in standings.items() if at in places}
         verdicts = [one.verdict for one in found.values()]
         numbers = [str(verdicts.count(word)) for word in ("best", "tied", "behind", "")]
         whom: dict[str, list[str]] = {}
@@ -187,7 +190,7 @@ def standings(tables: list[Shown]) -> list[str]:
             if one.verdict == "behind":
                 whom.setdefault(one.rival, []).append(f"{dataset} {backbone.upper()}")
         told = "; ".join(f"{rival} on {', '.join(where)}" for rival, where in whom.items())
-        rows.append([table.name, *numbers, told or render.NOTHING])
+        rows.append([table.name, method, *numbers, told or render.NOTHING])
     return render.grid(rows)
 
 

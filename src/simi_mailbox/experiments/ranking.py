@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from simi_mailbox.experiments.compare import Paired, Standing
 from simi_mailbox.experiments.tables.base import TableResult
 
@@ -9,40 +11,38 @@ HEADER = ("graph", "backbone", "lowest mean", "best rival", "difference to it", 
 NOTHING = "–"
 
 
-def title(result: TableResult) -> str:
-    """Heading of the standings; "" if the table has none."""
-    method = _method(result)
-    return f"Where {method} stands" if method else ""
+def title(method: str) -> str:
+    """Heading of the standings of a method."""
+    return f"Where {method} stands"
 
 
-def cells(result: TableResult) -> list[list[str]]:
+def cells(result: TableResult, method: str) -> list[list[str]]:
     """One row of text for each setting, under `HEADER`."""
     return [
         [dataset, backbone.upper(), *_cells(found, result.digits)]
-        for (dataset, backbone), found in result.standings.items()
+        for (dataset, backbone), found in result.standings[method].items()
     ]
 
 
-def sentences(result: TableResult) -> list[str]:
+def sentences(result: TableResult, method: str) -> list[str]:
     """What the verdicts mean, their sum, and which methods could not be rivals.
 
     Examples
     --------
     >>> ours = Standing("ours", 1.0, 15, "theirs", 2.0, None, "best")
-    >>> result = TableResult("t", "", "percent", 2, None, (), (), {("Cora", "gcn"): ours})
-    >>> sentences(result)[1]
+    >>> result = TableResult("t", "", "percent", 2, None, (), (), {"ours": {("Cora", "gcn"): ours}})
+    >>> sentences(result, "ours")[1]
     'ours is best or tied in 1 of 1 settings: 1 best, 0 tied, 0 behind.'
     """
-    if not result.standings:
-        return []
-    method = _method(result)
-    verdicts = [found.verdict for found in result.standings.values()]
+    standings = result.standings[method]
+    verdicts = [found.verdict for found in standings.values()]
     best, tied, behind, unknown = (verdicts.count(v) for v in ("best", "tied", "behind", ""))
     told = [
         f"best: no other method has a lower mean than {method}. tied: the best rival's mean is "
         "lower, but the 95 % interval of the difference paired by split (Student's t over split "
         "means) holds zero. behind: it does not. Rivals are the methods shown that have all runs "
-        "of the setting.",
+        "of the setting"
+        f"{', without ' + ', '.join(others) if (others := _others(result, method)) else ''}.",
         f"{method} is best or tied in {best + tied} of {best + tied + behind} settings: "
         f"{best} best, {tied} tied, {behind} behind.",
     ]
@@ -51,7 +51,7 @@ def sentences(result: TableResult) -> list[str]:
             f"{unknown} {'setting is' if unknown == 1 else 'settings are'} not judged: {method} "
             "or every rival has too few runs there."
         )
-    few = _few(result)
+    few = _few(standings)
     return [*told, f"Too few runs to be a rival: {few}."] if few else told
 
 
@@ -67,8 +67,8 @@ def difference(pair: Paired, digits: int, *, star: bool = False) -> str:
     return f"{pair.difference:+.{digits}f}{mark} [{pair.low:+.{digits}f}, {pair.high:+.{digits}f}]"
 
 
-def _method(result: TableResult) -> str:
-    return next((found.method for found in result.standings.values()), "")
+def _others(result: TableResult, method: str) -> list[str]:
+    return [name for name in result.standings if name != method]
 
 
 def _cells(found: Standing, digits: int) -> list[str]:
@@ -78,11 +78,11 @@ def _cells(found: Standing, digits: int) -> list[str]:
     return [found.best, rival, difference(found.paired, digits), found.verdict]
 
 
-def _few(result: TableResult) -> str:
+def _few(standings: Mapping[tuple[str, str], Standing]) -> str:
     """Methods with too few runs, each with the settings where it has some."""
     where: dict[str, list[str]] = {}
     without: dict[str, int] = {}
-    for (dataset, backbone), found in result.standings.items():
+    for (dataset, backbone), found in standings.items():
         for name, runs in found.few:
             places = where.setdefault(name, [])
             if runs:

@@ -88,12 +88,14 @@ def terminal(result: TableResult, width: int | None = None) -> str:
             if (line.dataset, line.backbone) == group:
                 add(shown, _cells(line, result))
     console.print(shown)
-    if result.standings:
-        judged = table(ranking.title(result), ranking.HEADER, "left")
-        for row in ranking.cells(result):
+    told = caption(result)
+    for method in result.standings:
+        judged = table(ranking.title(method), ranking.HEADER, "left")
+        for row in ranking.cells(result, method):
             add(judged, row)
         console.print(judged)
-    for sentence in [*caption(result), *ranking.sentences(result)]:
+        told = [*told, *ranking.sentences(result, method)]
+    for sentence in told:
         console.print(sentence, markup=False)
     return stream.getvalue()
 
@@ -104,10 +106,10 @@ def markdown(result: TableResult) -> str:
     brackets = ", in brackets the printed mean" if _has_printed(result) else ""
     text += [f"Measured mean ± std{brackets}.", ""]
     text += grid([["graph", "backbone", *titles(result).values()], *_matrix(result)])
-    if result.standings:
-        text += ["", f"## {ranking.title(result)}", ""]
-        text += grid([list(ranking.HEADER), *ranking.cells(result)])
-        text += ["", *(f"* {sentence}" for sentence in ranking.sentences(result))]
+    for method in result.standings:
+        text += ["", f"## {ranking.title(method)}", ""]
+        text += grid([list(ranking.HEADER), *ranking.cells(result, method)])
+        text += ["", *(f"* {sentence}" for sentence in ranking.sentences(result, method))]
     text += ["", "## Cell by cell", ""]
     lines = [[line.dataset, line.backbone.upper(), *_cells(line, result)] for line in result.lines]
     text += grid([["graph", "backbone", *_header(result)], *lines])

@@ -116,7 +116,7 @@ class Progress:
 class TableResult:
     """A table ready to be rendered.
 
-    ``standings`` holds, for tables that ask, where one method stands by (dataset, backbone);
+    ``standings`` holds, for each method that is judged, where it stands by (dataset, backbone);
     ``remarks`` are sentences on single cells, too many for a caption. ``promised`` is what a mean
     must reach, but for `SLACK`, where the table tells of promises.
     """
@@ -128,7 +128,7 @@ class TableResult:
     baseline: str | None
     lines: tuple[Line, ...]
     caption: tuple[str, ...] = ()
-    standings: Mapping[tuple[str, str], Standing] = field(default_factory=dict)
+    standings: Mapping[str, Mapping[tuple[str, str], Standing]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
     best: str = ""
     promised: float | None = None
@@ -208,7 +208,7 @@ class Table(ABC):
     baseline
         Method that the others are compared with.
     judged
-        Method that is held against all others, setting by setting; None for none.
+        Methods that are each held against all others but these, setting by setting.
     caption
         Sentences on what is shown.
     notes
@@ -225,7 +225,7 @@ class Table(ABC):
     unit: str = "percent"
     digits: int = 2
     baseline: str | None = None
-    judged: str | None = None
+    judged: tuple[str, ...] = ()
     caption: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     open: bool = False
@@ -260,9 +260,12 @@ class Table(ABC):
             setting[cell.method] = self._sample(store, cell)
         lines = [line for samples in settings.values() for line in self._lines(samples)]
         standings = {
-            place: self._standing(samples)
-            for place, samples in settings.items()
-            if self.judged in samples
+            method: {
+                place: self._standing(method, samples)
+                for place, samples in settings.items()
+                if method in samples
+            }
+            for method in self.judged
         }
         apart = [
             f"{name} on {dataset} {backbone.upper()} ({counted(len(places), 'run')})"
@@ -278,7 +281,7 @@ class Table(ABC):
             self.baseline,
             tuple(lines),
             self.captions(lines),
-            standings,
+            {m: found for m, found in standings.items() if any(x.runs for x in found.values())},
             best=self._best(),
             remarks=(
                 *([f"{others}{'; '.join(apart)}."] if apart else []),
@@ -358,13 +361,13 @@ class Table(ABC):
         }
         return {name: places for name, places in found.items() if places}
 
-    def _standing(self, samples: Mapping[str, _Sample]) -> Standing:
-        """Of the judged method among those shown; a method must have all runs to be a rival."""
-        assert self.judged is not None
+    def _standing(self, method: str, samples: Mapping[str, _Sample]) -> Standing:
+        """Of a judged method among those shown; a method must have all runs to be a rival."""
+        others = {name for name in self.judged if name != method}
         return standing(
-            self.judged,
-            {name: sample.values for name, sample in samples.items()},
-            least=max(len(samples[self.judged].cell.keys), FEWEST_RUNS),
+            method,
+            {name: sample.values for name, sample in samples.items() if name not in others},
+            least=max(len(samples[method].cell.keys), FEWEST_RUNS),
             logits={name: sample.logits for name, sample in samples.items()},
         )
 

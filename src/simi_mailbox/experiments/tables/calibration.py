@@ -101,7 +101,7 @@ class CalibrationTable(Table):
     evaluation: str = "test"
     quantity: str = "metrics"
     baseline: str | None = "temperature"
-    judged: str | None = None
+    judged: tuple[str, ...] = ()
     caption: tuple[str, ...] = ()
     open: bool = False
     besides: tuple[str, ...] = ()

@@ -27,7 +27,7 @@ REGISTRY = replace(
     columns=tuple(replace(Column.of(name), backbones=_BACKBONES.get(name)) for name in METHODS),
     open=True,
     besides=("Digits",),  # for trying out a method of one's own without any download
-    judged="simi-mailbox",
+    judged=("simi-mailbox", "simi-mailbox-free"),
     caption=(SAME_LABELS, NO_DCGC),
 )
 
@@ -57,7 +57,7 @@ TABLES = (
         name="registry-accuracy",
         shows="test accuracy, on the rows of registry: who changes predicted classes (higher)",
         metric="accuracy",
-        judged=None,
+        judged=(),
     ),
     replace(
         BASE,
