@@ -11,7 +11,7 @@ import numpy as np
 # (split, fold, init) of a run: what two methods must share to be compared on the same logits.
 Place = tuple[int, int, int]
 Logits = Mapping[Place, str]
-"""Digest of the logits that each run was measured on, as far as it is known."""
+"""Digest of the logits that each run was measured on; "" where it is not known."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,14 @@ def summarise(values: Mapping[Place, float]) -> Summary | None:
 
 
 def differing(method: Logits, baseline: Logits) -> set[Place]:
-    """Runs of two methods that are known to have been measured on different logits.
+    """Runs in which two methods were measured on different logits.
+
+    Older rows do not tell, which is "" here: they are of one kind among themselves, and none of
+    them was measured on the logits of a row that tells.
 
     Examples
     --------
-    >>> differing({(0, 0, 0): "a", (1, 0, 0): "a"}, {(0, 0, 0): "b"})
+    >>> differing({(0, 0, 0): "a", (1, 0, 0): "a"}, {(0, 0, 0): "", (1, 0, 0): "a"})
     {(0, 0, 0)}
     """
     return {place for place in method if baseline.get(place, method[place]) != method[place]}

@@ -328,7 +328,7 @@ class Table(ABC):
         return _Sample(
             cell,
             {place: scale * _number(row["metrics"].get(metric)) for place, row in rows.items()},
-            {place: row["logits"] for place, row in rows.items() if "logits" in row},
+            {place: row.get("logits", "") for place, row in rows.items()},
             None if math.isnan(floor) else floor,
         )
 
