@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import GCN, GCNConv, Sequential
 from torch_geometric.utils import index_to_mask
 
@@ -255,6 +255,14 @@ def test_mistakes_are_told(
     given = {"model": model, "data": data, **given}
     with pytest.raises(error, match=message):
         pyg.calibrate(**given)
+
+
+def test_several_kinds_of_nodes_are_refused(model: nn.Module) -> None:
+    data = HeteroData()
+    data["paper"].x = torch.zeros(3, 2)
+    data["paper", "cites", "paper"].edge_index = torch.tensor([[0], [1]])
+    with pytest.raises(TypeError, match="several kinds of nodes or edges: calibrate the kind"):
+        pyg.calibrate(model, data)
 
 
 def test_data_without_labels_or_masks(model: nn.Module, data: Data) -> None:

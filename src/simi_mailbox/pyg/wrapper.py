@@ -218,6 +218,11 @@ def calibrate(
     """
     if mask is None:
         mask = getattr(data, "val_mask", None)
+    if hasattr(data, "edge_index_dict"):
+        raise TypeError(
+            f"this {type(data).__name__} has several kinds of nodes or edges: calibrate the kind "
+            "that is classified by a calibrator itself, with its logits and the edges among it"
+        )
     if getattr(data, "y", None) is None:
         raise TypeError("data has no labels: calibration needs data.y of the nodes of the mask")
     if train_mask is None:
