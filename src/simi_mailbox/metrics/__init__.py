@@ -21,8 +21,10 @@ from simi_mailbox.metrics.selective import (
 from simi_mailbox.metrics.sets import (
     GroupCoverage,
     coverage,
+    coverage_by_chance,
     coverage_by_group,
     mean_set_size,
+    set_intervals,
     set_sizes,
     singleton_share,
 )
@@ -41,6 +43,7 @@ __all__ = [
     "brier",
     "classwise_ece",
     "coverage",
+    "coverage_by_chance",
     "coverage_by_group",
     "debiased_ece",
     "debiased_of",
@@ -58,6 +61,7 @@ __all__ = [
     "reliability",
     "reliability_of",
     "risk_coverage",
+    "set_intervals",
     "set_sizes",
     "singleton_share",
 ]

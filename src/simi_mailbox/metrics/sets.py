@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy.typing as npt
 
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.metrics._inputs import Array, check_labels, to_numpy
+from simi_mailbox.metrics.bootstrap import Interval
 
 
 def coverage(sets: Array, y: Array) -> float:
@@ -69,6 +72,86 @@ def set_sizes(sets: Array) -> Ints:
     array([1, 2])
     """
     return np.asarray(check_sets(sets).sum(axis=1))
+
+
+def set_intervals(sets: Array, y: Array, *, level: float = 0.95) -> dict[str, Interval]:
+    """How uncertain `coverage`, `mean_set_size` and `singleton_share` are, by the nodes looked at.
+
+    Shares have exact (Clopper–Pearson) intervals, the mean size that of Student.
+
+    Parameters
+    ----------
+    sets : ndarray or Tensor of bool [n, K]
+        True for the classes in a node's set.
+    y : ndarray or Tensor of int [n]
+        Labels in 0..K-1.
+    level : float
+        Nominal coverage of the intervals.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from simi_mailbox.metrics import set_intervals
+    >>> sets = np.tile([True, False], (100, 1))
+    >>> found = set_intervals(sets, np.repeat([0, 1], [90, 10]))["coverage"]
+    >>> round(found.low, 2), round(found.high, 2)
+    (0.82, 0.95)
+    """
+    from scipy.stats import t
+
+    _check_share(level, "level")
+    sizes, n = set_sizes(sets), len(sets)
+    hits = np.array([covered(sets, y).sum(), (sizes == 1).sum()])
+    low, high = binomial_interval(hits, np.array([n, n]), level)
+    half = 0.0
+    if n > 1:
+        half = float(t.ppf((1 + level) / 2, n - 1) * sizes.std(ddof=1) / math.sqrt(n))
+    return {
+        "coverage": Interval(float(low[0]), float(high[0]), level),
+        "mean_set_size": Interval(float(sizes.mean() - half), float(sizes.mean() + half), level),
+        "singleton_share": Interval(float(low[1]), float(high[1]), level),
+    }
+
+
+def coverage_by_chance(
+    promised: float, labels: int, nodes: int, *, level: float = 0.95
+) -> Interval:
+    """Where the `coverage` of ``nodes`` nodes lies, if the promise is kept to the letter.
+
+    The promise is one over all draws of calibration labels. Those that were drawn make the coverage
+    higher or lower: of continuous scores it has a beta distribution, and what is counted on other
+    nodes a beta-binomial one. Coverage within the interval says nothing against the promise.
+
+    Parameters
+    ----------
+    promised : float
+        Coverage that was asked for.
+    labels : int
+        Calibration nodes behind the threshold.
+    nodes : int
+        Nodes that coverage was counted on.
+    level : float
+        How often it lies in the interval.
+
+    Examples
+    --------
+    >>> from simi_mailbox.metrics import coverage_by_chance
+    >>> found = coverage_by_chance(0.9, labels=134, nodes=2000)
+    >>> round(found.low, 3), round(found.high, 3)
+    (0.847, 0.949)
+    """
+    from scipy.stats import betabinom
+
+    _check_share(promised, "promised")
+    _check_share(level, "level")
+    if labels < 1 or nodes < 1:
+        raise ValueError(f"labels is {labels} and nodes is {nodes}; expected 1 or more of each.")
+    # 0.9 is meant as nine tenths, not as the nearest binary fraction.
+    place = math.ceil((labels + 1) * Fraction(repr(float(promised))))
+    if place > labels:  # too few labels: a set is all classes
+        return Interval(1.0, 1.0, level)
+    ends = betabinom.ppf([(1 - level) / 2, (1 + level) / 2], nodes, place, labels + 1 - place)
+    return Interval(float(ends[0] / nodes), float(ends[1] / nodes), level)
 
 
 @dataclass(frozen=True)
@@ -140,8 +223,7 @@ def coverage_by_group(
     """
     from scipy.stats import binom
 
-    if not 0 < level < 1:
-        raise ValueError(f"level is {level}; expected a number between 0 and 1.")
+    _check_share(level, "level")
     hit = covered(sets, y)
     array = to_numpy(groups, "groups")
     if array.shape != hit.shape:
@@ -185,6 +267,11 @@ def covered(sets: Array, y: Array) -> npt.NDArray[np.bool_]:
     array = check_sets(sets)
     labels = check_labels(y, *array.shape)
     return np.take_along_axis(array, labels[:, None], axis=1)[:, 0]
+
+
+def _check_share(value: float, name: str) -> None:
+    if not 0 < value < 1:
+        raise ValueError(f"{name} is {value}; expected a number between 0 and 1.")
 
 
 def check_sets(sets: Array) -> npt.NDArray[np.bool_]:
