@@ -40,8 +40,8 @@ def sentences(result: TableResult, method: str) -> list[str]:
     told = [
         f"best: no other method has a lower mean than {method}. tied: the best rival's mean is "
         "lower, but the 95 % interval of the difference paired by split (Student's t over split "
-        "means) holds zero. behind: it does not. Rivals are the methods shown that have all runs "
-        "of the setting"
+        "means) holds zero. behind: it does not. Rivals are the methods shown that have as many "
+        "runs of the setting"
         f"{', without ' + ', '.join(others) if (others := _others(result, method)) else ''}.",
         f"{method} is best or tied in {best + tied} of {best + tied + behind} settings: "
         f"{best} best, {tied} tied, {behind} behind.",

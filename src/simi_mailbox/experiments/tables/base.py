@@ -23,10 +23,10 @@ from simi_mailbox.experiments.store import ResultStore
 from simi_mailbox.experiments.unit import Unit
 from simi_mailbox.suggestions import unknown
 
-FEWEST_RUNS = 15
+FEWEST_RUNS = 5
+"""Runs below which no method is called best, tied or behind: the five splits."""
 SLACK = 0.7
 """By so much a mean over runs may miss a promise by chance, in points."""
-"""Runs below which no method is called best, tied or behind: five splits of three folds."""
 
 FORMER = "version 1"
 """Note on rows that a method's former version left."""
@@ -362,12 +362,12 @@ class Table(ABC):
         return {name: places for name, places in found.items() if places}
 
     def _standing(self, method: str, samples: Mapping[str, _Sample]) -> Standing:
-        """Of a judged method among those shown; a method must have all runs to be a rival."""
+        """Of a judged method among those shown; a rival must have as many runs at least."""
         others = {name for name in self.judged if name != method}
         return standing(
             method,
             {name: sample.values for name, sample in samples.items() if name not in others},
-            least=max(len(samples[method].cell.keys), FEWEST_RUNS),
+            least=max(len(samples[method].values), FEWEST_RUNS),
             logits={name: sample.logits for name, sample in samples.items()},
         )
 
