@@ -1,0 +1,69 @@
+"""The contract of calibrators: laws that any method is held to, also one from outside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from simi_mailbox.calibrators import Calibrator
+from simi_mailbox.testing import manners, results
+from simi_mailbox.testing.laws import Law
+from simi_mailbox.testing.trials import PROBLEM, Case, Problem
+
+__all__ = ["LAWS", "PROBLEM", "Case", "Law", "Problem", "check_calibrator", "check_law"]
+
+LAWS: dict[str, Law] = {**results.LAWS, **manners.LAWS}
+"""The whole contract, by name of the law."""
+
+
+def check_calibrator(method: type[Calibrator] | Calibrator, **params: Any) -> None:
+    """Hold a calibrator to the whole contract; the first law that it breaks is named.
+
+    Shapes, sums, array kinds and types; determinism; names of nodes and order of edges that must
+    not matter; nodes and graphs not seen before; odd problems (one label, one node, no edge);
+    files; parameters; errors; kept classes and temperatures where they are promised; and that no
+    label outside the masks is read (`simi_mailbox.audit.reads_only`).
+
+    Parameters
+    ----------
+    method : class of a Calibrator
+        What is checked, or a calibrator with the parameters to check it under.
+    **params
+        Parameters that make it quick, such as ``epochs=10``: it is fitted some fifty times on 90
+        nodes.
+
+    Raises
+    ------
+    AssertionError
+        The law that is broken, how, and the remedy.
+
+    Examples
+    --------
+    >>> from simi_mailbox import TemperatureScaling
+    >>> check_calibrator(TemperatureScaling)
+    """
+    cls: Any = method if isinstance(method, type) else type(method)
+    if not issubclass(cls, Calibrator):
+        raise TypeError(f"check_calibrator takes a subclass of Calibrator, got {method!r}")
+    if not isinstance(method, type):
+        params = {**method.get_params(deep=False), **params}
+    case = Case(cls, **params)
+    for name in LAWS:
+        check_law(case, name)
+
+
+def check_law(case: Case, name: str) -> None:
+    """Hold a method to one law of `LAWS`.
+
+    Examples
+    --------
+    >>> from simi_mailbox import TemperatureScaling
+    >>> check_law(Case(TemperatureScaling), "same seed, same bits")
+    """
+    law = LAWS[name]
+    try:
+        law.holds(case)
+    except Exception as error:
+        told = str(error).strip() if isinstance(error, AssertionError) else repr(error)
+        raise AssertionError(
+            f"{case.cls.__name__} breaks the law {name!r}: {told}\nRemedy: {law.remedy}"
+        ) from error
