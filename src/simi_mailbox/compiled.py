@@ -387,6 +387,35 @@ def place_speakers(
             ends[listener] += 1
 
 
+@_compile()
+def fill_said(
+    speakers: npt.NDArray[np.int64],
+    labels: npt.NDArray[np.int32],
+    classes: int,
+    start: int,
+    width: int,
+    lines: npt.NDArray[Any],
+    said: npt.NDArray[Any],
+) -> None:
+    """What labelled nodes say of some classes: their surprise and that they are there; their class.
+
+    Lines are those of `fill_probabilities`; ``labels`` of calibration, and of training, or −1.
+    """
+    count = min(width, classes - start)
+    for s in range(len(speakers)):
+        said[s, :] = 0.0
+        mine, theirs = labels[s, 0], labels[s, 1]
+        if mine >= 0:
+            for c in range(count):
+                said[s, width + c] = -lines[speakers[s], c]
+            if count < width:
+                said[s, width + count] = 1.0
+            if start <= mine < start + count:
+                said[s, width + mine - start] += 1.0
+        if start <= theirs < start + count:
+            said[s, 2 * width + theirs - start] = 1.0
+
+
 @_compile(fastmath=LOOSE)
 def fill_heard(
     rows: tuple[int, int],
@@ -449,21 +478,23 @@ def add_evidence(
     factors: npt.NDArray[np.float64],
     place: npt.NDArray[np.int32],
     said: npt.NDArray[Any],
-    own: npt.NDArray[np.int32],
+    own: npt.NDArray[Any],
     pseudo: tuple[float, float],
     weights: tuple[float, float, float, float, float, float],
     usual: npt.NDArray[np.float64],
     back: npt.NDArray[Any],
-    voices: npt.NDArray[Any],
+    voices: npt.NDArray[np.float32],
+    returns: npt.NDArray[np.float64],
     closeness: npt.NDArray[Any],
     similarity: npt.NDArray[np.float64],
-    sums: npt.NDArray[np.float64],
+    highest: npt.NDArray[np.float32],
+    sums: npt.NDArray[Any],
     moved: npt.NDArray[Any],
 ) -> None:
     """Scores of some classes of nodes, as `Baseline.scores` has them up to a number of each node.
 
-    Over the panels, which come from the last class to the first, ``sums`` collects the largest
-    score, Σ exp(score − largest), and the same times (T / T_i) (z − max z) / T.
+    Over the panels, which come from the last class to the first, ``sums`` collects Σ exp(score −
+    highest), and the same times (T / T_i) (z − max z) / T.
     """
     classes = logits.shape[1]
     start, width, parts = panel
@@ -495,26 +526,25 @@ def add_evidence(
                 back_here = around_sums[count] / degree if len(back) == 0 else back[i]
                 two = around_sums[ones] / degree
                 if mine >= 0:
+                    returns[mine] = back_here
                     two -= back_here * said[mine, ones]
                 voices[i, 0] = near * degree / (lines[i, ones] * degree + near_pseudo)
                 voices[i, 1] = far / (max(two, 0.0) + far_pseudo)
-                voices[i, 2] = back_here
             close = np.float64(voices[i, 0])
             distant = np.float64(voices[i, 1])
-            returns = np.float64(voices[i, 2])
             for c in range(count):
                 heard = around_sums[width + c] / degree
                 score[c] += close * lines[i, width + c] + distant * heard
             if mine >= 0:
                 for c in range(count):
-                    score[c] -= distant * returns * said[mine, width + c]
+                    score[c] -= distant * returns[mine] * said[mine, width + c]
             if parts > 2:
                 for c in range(count):
                     labels = lines[i, 2 * width + c] * degree
                     score[c] += trained_near * _log(labels * usual[0, start + c] + near_pseudo)
                     labels = around_sums[2 * width + c] / degree
                     if mine >= 0:
-                        labels -= returns * said[mine, 2 * width + c]
+                        labels -= returns[mine] * said[mine, 2 * width + c]
                     labels = max(labels, 0.0)
                     score[c] += trained_far * _log(labels * usual[0, start + c] + far_pseudo)
         if hidden != 0.0:
@@ -525,16 +555,16 @@ def add_evidence(
                 moved[i, start + c] = score[c]
         if len(sums) == 0 or count == 0:
             continue
-        highest = sums[i, 0]
+        top_score = highest[i]
         for c in range(count):
-            highest = max(highest, score[c])
-        before = _exp(max(sums[i, 0] - highest, LOWEST))
-        s0, s1 = sums[i, 1] * before, sums[i, 2] * before
+            top_score = max(top_score, np.float32(score[c]))
+        before = _exp(max(np.float64(highest[i]) - top_score, LOWEST))
+        s0, s1 = np.float64(sums[i, 0]) * before, np.float64(sums[i, 1]) * before
         for c in range(count):
-            weight = _exp(max(score[c] - highest, LOWEST))
+            weight = _exp(max(score[c] - top_score, LOWEST))
             s0 += weight
             s1 += weight * x[c]
-        sums[i, 0], sums[i, 1], sums[i, 2] = highest, s0, s1
+        highest[i], sums[i, 0], sums[i, 1] = top_score, s0, s1
 
 
 @_compile(fastmath=LOOSE)
@@ -543,12 +573,12 @@ def nearest_exponents(
     logits: npt.NDArray[Any],
     top: npt.NDArray[Any],
     factors: npt.NDArray[np.float64],
-    target: npt.NDArray[np.float64],
+    sums: npt.NDArray[Any],
     bracket: tuple[float, float],
     passes: int,
     settled: float,
 ) -> None:
-    """What ``factors`` must be multiplied by for a mean of (z − max z) · factor, and is.
+    """Multiply ``factors``, so that the mean of (z − max z) · factor is that of `add_evidence`.
 
     `simi_mailbox.prior.baseline.nearest_exponents` is the reference.
     """
@@ -557,6 +587,7 @@ def nearest_exponents(
     for i in range(rows[0], rows[1]):
         for c in range(classes):
             x0[c] = (np.float64(logits[i, c]) - np.float64(top[i])) * factors[i]
+        target = sums[i, 1] / np.float64(sums[i, 0])
         x, low, high = 0.0, bracket[0], bracket[1]
         for _ in range(passes):
             beta = math.exp(x)
@@ -568,7 +599,7 @@ def nearest_exponents(
                 s1 += weight[c] * x0[c]
                 s2 += weight[c] * x0[c] * x0[c]
             mean = s1 / s0
-            gap = mean - target[i]
+            gap = mean - target
             if gap == 0:
                 break
             if gap < 0:

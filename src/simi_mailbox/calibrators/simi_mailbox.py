@@ -227,6 +227,7 @@ class SimiMailbox(GroupedTemperatures):
         z, y = data.calibration_logits, data.calibration.y
         kernels = fast.kernels() if data.logits.numel() >= fast.WORTH_NODES else None
         self.temperature_, at_bound = global_temperature(z, y, kernels)
+        del z, y  # with many labels as large as what follows
         if at_bound:
             warnings.warn(bound_message(data, self.temperature_), CalibrationWarning, stacklevel=3)
         prior = None if self.prior is None else resolve(self.prior)

@@ -281,10 +281,10 @@ class Evidence:
         """
         n, k = self.logits.shape
         self._listen(known)
-        self._own = torch.full((n,), -1, dtype=torch.int32)
+        self._own = torch.full((n,), -1, dtype=torch.int16 if k < 1 << 15 else torch.int32)
         for labels in (known.calibration, known.trained):
             if labels is not None:
-                self._own[labels.index] = labels.y.int()
+                self._own[labels.index] = labels.y.to(self._own.dtype)
         found = torch.bincount(self._own[self._own >= 0], minlength=k).double()
         if counts is not None and counts.sum() > found.sum():
             found = torch.from_numpy(counts)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from simi_mailbox import fast
-from simi_mailbox._arrays import Floats
+from simi_mailbox._arrays import Array, Floats
 from simi_mailbox.graph import Graph
 from simi_mailbox.prior.baseline import COLDER, EXPONENT_PASSES, EXPONENT_SETTLED, HOTTER
 from simi_mailbox.prior.evidence import (
@@ -51,7 +51,6 @@ class Lines(Evidence):
         n, k = logits.shape
         self.sure = torch.empty(n, dtype=torch.float64)
         self._top = torch.empty(n, dtype=logits.dtype)
-        self._lines = _aligned(n, kernels.LINE, logits.dtype)
         self._arrays = graph.indptr.numpy(), graph.indices.numpy()
         self._runs = list(pairwise(shares(self._arrays[0])))
 
@@ -64,11 +63,11 @@ class Lines(Evidence):
         mass = torch.from_numpy(np.sum(fast.each(look, row_blocks(n, k)), axis=0))
         self.frame = frame or Frame.of(temperature, self._plain_terms(), mass)
         self.closeness = None
-        self._known: Known | None = None
+        self._parts, self._speakers = 1, torch.empty(0, dtype=torch.int64)
         self._overlap: Tensor | None = None
 
     def _plain_terms(self) -> Tensor:
-        return exponent_terms(self.graph.degree, self.sure)
+        return exponent_terms(self.graph.indptr.diff(), self.sure)
 
     @property
     def terms(self) -> Tensor:  # type: ignore[override]
@@ -79,22 +78,19 @@ class Lines(Evidence):
     def similarity(self) -> Tensor:  # type: ignore[override]
         if self._overlap is None:
             indptr, indices = self._arrays
-            found, lines = self._nought(), self._lines.numpy()
-            k, known, self._known = self.logits.shape[1], self._known, None
-            for start, width, _ in self._panels():
-                given = indptr, indices, lines, min(width, k - start), found.numpy()
-                self._each(self._kernels.overlaps, *given)
-            self._known = known
+            found = torch.zeros(len(self.logits), dtype=torch.float64)
+            k, parts, self._parts = self.logits.shape[1], self._parts, 1
+            for start, width, lines, _ in self._panels():
+                count = min(width, k - start)
+                self._each(self._kernels.overlaps, indptr, indices, lines, count, found.numpy())
+            self._parts = parts
             self._found(found)
         assert self._overlap is not None
         return self._overlap
 
-    def _nought(self) -> Tensor:
-        return torch.zeros(len(self.logits), dtype=torch.float64)
-
     def _found(self, overlaps: Tensor) -> None:
-        isolated = self.graph.degree == 0
-        overlaps /= self.graph.degree.clamp(min=1)
+        isolated = self.graph.indptr.diff() == 0
+        overlaps /= self.graph.indptr.diff().clamp(min=1)
         if self._open:
             self.frame = self.frame.settled(overlaps, isolated)
         self._overlap = overlaps.masked_fill_(isolated, self.frame.alone)
@@ -105,11 +101,15 @@ class Lines(Evidence):
     # --- labels -------------------------------------------------------------------------------
 
     def _listen(self, known: Known) -> None:
-        self._known = known
         parts = [known.calibration, *([known.trained] if known.trained is not None else [])]
-        index = torch.cat([part.index for part in parts])
-        speakers, place = torch.unique(index, return_inverse=True)
-        self._places = place.split([len(part) for part in parts])
+        speakers, place = torch.unique(
+            torch.cat([part.index for part in parts]), return_inverse=True
+        )
+        self._labels = torch.full((len(speakers), 2), -1, dtype=torch.int32)
+        for column, part in enumerate(parts):
+            here, place = place[: len(part)], place[len(part) :]
+            self._labels[here, column] = part.y.int()
+        self._speakers, self._parts = speakers, 1 + len(parts)
         self._place = torch.full((len(self.logits),), -1, dtype=torch.int32)
         self._place[speakers] = torch.arange(len(speakers), dtype=torch.int32)
         graph, indptr, indices = self.graph, *self._arrays
@@ -124,45 +124,25 @@ class Lines(Evidence):
         heard = np.empty(max(count, 1), dtype=np.int32)
         self._kernels.place_speakers(*given, ends, heard)
         self._heard_by = ends, heard
-        self._speakers = len(speakers)
 
-    def _said(self, start: int, width: int) -> Tensor:
-        """What labelled nodes say of some classes: surprises, and training labels."""
-        assert self._known is not None
-        k = self.logits.shape[1]
-        said = self._lines.new_zeros(self._speakers, self._lines.shape[1])
-        stop = min(start + width, k)
-        parts = (self._known.calibration, self._known.trained)
-        for number, (labels, place) in enumerate(zip(parts, self._places, strict=False), start=1):
-            assert labels is not None
-            column = number * width
-            if number == 1:
-                probs = self._lines[labels.index, : stop - start]
-                said[place, column : column + stop - start] = -probs
-                if stop < start + width:
-                    said[place, column + k - start] = 1.0
-            here = ((labels.y >= start) & (labels.y < stop)).nonzero().flatten()
-            said[place[here], column + labels.y[here] - start] += 1.0
-        return said
-
-    def _panels(self) -> Iterator[tuple[int, int, Any]]:
-        """First class and number of classes of a panel, what is said of them; lines are filled.
+    def _panels(self) -> Iterator[tuple[int, int, Array, Array]]:
+        """First class and number of classes of a panel, lines of all nodes, and what is said.
 
         From last to first: the place after the last class holds the counts that all others need.
         """
-        parts = 1 if self._known is None else 1 + len(self._places)
-        width, k = self._kernels.LINE // parts, self.logits.shape[1]
-        indptr, lines = self._arrays[0], self._lines.numpy()
+        kernels, (n, k) = self._kernels, self.logits.shape
+        width = kernels.LINE // self._parts
+        indptr, lines = self._arrays[0], _aligned(n, kernels.LINE, self.logits.dtype)
+        said = np.empty((len(self._speakers), kernels.LINE), dtype=lines.dtype)
         logits, top, sure = (part.numpy() for part in (self.logits, self._top, self.sure))
-        for start in reversed(range(0, k + (parts > 1), width)):
+        for start in reversed(range(0, k + (self._parts > 1), width)):
             given = logits, top, sure, self._unit, indptr, start, width, lines
-            self._each(self._kernels.fill_probabilities, *given)
-            said = None
-            if parts > 1:
-                said = self._said(start, width).numpy()
-                heard = *self._heard_by, said, indptr, width, lines
-                self._each(self._kernels.fill_heard, *heard)
-            yield start, width, said
+            self._each(kernels.fill_probabilities, *given)
+            if self._parts > 1:
+                speakers, labels = self._speakers.numpy(), self._labels.numpy()
+                kernels.fill_said(speakers, labels, k, start, width, lines, said)
+                self._each(kernels.fill_heard, *self._heard_by, said, indptr, width, lines)
+            yield start, width, lines, said
 
     # --- what is asked ------------------------------------------------------------------------
 
@@ -176,32 +156,34 @@ class Lines(Evidence):
     def classes(self, rows: Rows, wanted: tuple[str, ...]) -> dict[str, Tensor]:
         nodes = torch.arange(len(self.logits))[rows]
         k, dtype = self.logits.shape[1], self.logits.dtype
-        degree = self.graph.degree[nodes]
+        degree = self.graph.indptr.diff()[nodes]
         each = degree.clamp(min=1).double()[:, None]
-        sums = torch.empty(len(nodes), self._lines.shape[1], dtype=torch.float64)
+        sums = torch.empty(len(nodes), self._kernels.LINE, dtype=torch.float64)
         around = torch.empty(len(nodes), k, dtype=dtype)
         heard = [
             Steps(*(torch.empty(len(nodes), k + (number == 0), dtype=dtype) for _ in range(2)))
-            for number in range(0 if self._known is None else len(self._places))
+            for number in range(self._parts - 1)
         ]
         own = self._place[nodes].long()
         mine = (own >= 0).nonzero().flatten()
         back = self._back
         returns = back[nodes[mine]].double() if len(back) else None
-        for start, width, said in self._panels():
-            given = nodes.numpy(), *self._arrays, self._lines.numpy(), sums.numpy()
-            self._kernels.gather_lines(*given)
+        for start, width, lines, said in self._panels():
+            self._kernels.gather_lines(nodes.numpy(), *self._arrays, lines, sums.numpy())
             if returns is None and start + width > k:
                 returns = sums[mine, k - start] / degree[mine].clamp(min=1)
             around[:, start : start + width] = sums[:, : min(width, k - start)].to(dtype)
             for number, steps in enumerate(heard, start=1):
                 stop = min(start + width, steps.sums.shape[1])
                 columns = slice(number * width, number * width + stop - start)
-                steps.sums[:, start:stop] = (self._lines[nodes, columns] * each).to(dtype)
+                steps.sums[:, start:stop] = (torch.from_numpy(lines)[nodes, columns] * each).to(
+                    dtype
+                )
                 far = sums[:, columns] / each
                 assert returns is not None
                 far[mine] -= returns[:, None] * torch.from_numpy(said)[own[mine], columns]
                 steps.far[:, start:stop] = far.to(dtype)
+        del lines, said
         return Gathered(self, nodes, degree, around, heard).classes(slice(None), wanted)
 
     def apply(self, terms: Mapping[str, float], exponents: Tensor, moved: Tensor | None) -> None:
@@ -211,10 +193,12 @@ class Lines(Evidence):
         scores are right up to a number for each node, which makes no difference to probabilities.
         """
         n, k = self.logits.shape
-        factors = exponents.exp().mul_(self._unit).numpy()
-        found, sums = self._nought(), torch.zeros(0 if moved is not None else n, 3).double()
-        sums[:, 0] = -torch.inf
-        voices, back = torch.empty(n, 3, dtype=torch.float32), self._back
+        factors = exponents.exp_().mul_(self._unit).numpy()
+        found = torch.zeros(n, dtype=torch.float64)
+        sums = self.logits.new_zeros(0 if moved is not None else n, 2)
+        highest = torch.full((len(sums),), -torch.inf)
+        voices, returns = torch.empty(n, 2), torch.empty(len(self._speakers), dtype=torch.float64)
+        back = self._back
         mass = torch.from_numpy(self.frame.mass)
         counts = torch.stack([self._frequency, (self._frequency - 1.0).clamp(min=0.0)])
         shift = (counts / mass + COMMON * k).log_().mul_(terms.get("shift", 0.0))
@@ -222,23 +206,27 @@ class Lines(Evidence):
         weights = tuple(float(terms.get(name, 0.0)) for name in WEIGHTS)
         empty = self.logits[:0].numpy()
         close = empty if self.closeness is None else self.closeness.numpy()
-        parts = 1 + len(self._places)
-        own = self._own.numpy(), (NEAR, FAR), weights, usual, back.numpy(), voices.numpy()
+        kept = back.numpy(), voices.numpy(), returns.numpy()
+        own = self._own.numpy(), (NEAR, FAR), weights, usual, *kept
         z, top, place = (part.numpy() for part in (self.logits, self._top, self._place))
-        out = found.numpy(), sums.numpy(), empty if moved is None else moved.numpy()
-        for start, width, said in self._panels():
-            panel = start, width, parts
-            given = *self._arrays, self._lines.numpy(), panel, z, top, factors, place, said
-            self._each(self._kernels.add_evidence, *given, *own, close, *out)
+        out = (
+            found.numpy(),
+            highest.numpy(),
+            sums.numpy(),
+            empty if moved is None else moved.numpy(),
+        )
+        for start, width, lines, said in self._panels():
+            panel = (start, width, self._parts), z, top, factors, place, said
+            self._each(self._kernels.add_evidence, *self._arrays, lines, *panel, *own, close, *out)
+        del lines, said, panel
         self._found(found)
         if moved is None:
-            target = sums[:, 2].div_(sums[:, 1]).contiguous().numpy()
             bounds = (HOTTER, COLDER), EXPONENT_PASSES, EXPONENT_SETTLED
-            self._each(self._kernels.nearest_exponents, z, top, factors, target, *bounds)
-            exponents.copy_(torch.from_numpy(factors).div_(self._unit).log_())
+            self._each(self._kernels.nearest_exponents, z, top, factors, sums.numpy(), *bounds)
+        exponents.div_(self._unit).log_()
 
 
-def _aligned(rows: int, columns: int, dtype: torch.dtype) -> Tensor:
+def _aligned(rows: int, columns: int, dtype: torch.dtype) -> Array:
     """A matrix whose rows begin where lines of the cache do.
 
     NumPy asks the system for large pages, PyTorch does not; looks at random rows gain by them.
@@ -246,4 +234,5 @@ def _aligned(rows: int, columns: int, dtype: torch.dtype) -> Tensor:
     size = rows * columns * dtype.itemsize
     store = np.empty(size + 64, dtype=np.uint8)
     start = -store.ctypes.data % 64
-    return torch.from_numpy(store[start : start + size]).view(dtype).view(rows, columns)
+    kind = np.float64 if dtype == torch.float64 else np.float32
+    return store[start : start + size].view(kind).reshape(rows, columns)
