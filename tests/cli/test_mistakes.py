@@ -157,6 +157,7 @@ CASES = [
         1,
         "say --i",
     ),
+    ("report logits.csv --methods magic", 2, "unknown method 'magic'"),
     ("report probs.csv --labels labels.csv", 1, "probabilities; pass the logits, or say --input"),
     ("calibrate written.csv --labels labels.csv", 1, "say --input probabilities"),
     (

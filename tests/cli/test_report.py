@@ -101,7 +101,6 @@ def bad_files(folder):
         (("logits.npy", "--edges", "nothing.npz"), "no array 'edges'"),
         (("logits.npy", "--test", "floats.npy"), "test must be boolean or integer"),
         (("bundle.npz", "--calibration", "test.npy"), "both in --calibration and in --test"),
-        (("bundle.npz", "--methods", "magic"), "unknown calibrator 'magic'"),
         (("logits.npy", "--classes", "absent.txt"), "absent.txt"),
     ],
 )

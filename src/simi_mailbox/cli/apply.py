@@ -8,17 +8,17 @@ from typing import Any
 
 import click
 
-from simi_mailbox.cli import folders
+from simi_mailbox.cli import folders, options, telling
 from simi_mailbox.cli import own_files as own
 from simi_mailbox.cli.outputs import check_file
 from simi_mailbox.cli.plugins import plugin_option
 
 
-@click.command(epilog=own.FILES_EPILOG)
-@click.argument("calibrator", type=own.ExistingFile())
-@click.argument("logits", type=own.ExistingFile(folders=True))
-@own.file_options("edges", "features", "hidden", "known", "ids", "classes")
-@own.input_option(default=None)
+@click.command(epilog=options.FILES_EPILOG)
+@click.argument("calibrator", type=options.ExistingFile())
+@click.argument("logits", type=options.ExistingFile(folders=True))
+@options.file_options("edges", "features", "hidden", "known", "ids", "classes")
+@options.input_option(default=None)
 @plugin_option
 @click.option(
     "--out",
@@ -28,7 +28,7 @@ from simi_mailbox.cli.plugins import plugin_option
     help="File of probabilities: .csv, .tsv, .npy, .npz or .parquet; of a folder, a folder.",
 )
 @folders.folder_options
-@own.json_option
+@options.json_option
 def apply(
     calibrator: Path, logits: Path, kind: str | None, out: Path, as_json: bool, **files: Any
 ) -> None:
@@ -47,7 +47,7 @@ def apply(
         return
     folders.only_for_folders(logits, files)
     check_ending(out)
-    with own.complaints() as told:
+    with telling.complaints() as told:
         fitted = load(calibrator)
         kind = fitted.input_ if kind is None else kind
         problem = own.read(logits, files, kind)
@@ -56,13 +56,13 @@ def apply(
             raise ValueError(f"{calibrator} is a {fitted.name}, which needs {', '.join(missing)}")
         problem = own.same_classes(fitted, problem, calibrator)
         check_file(out)
-        with own.working(f"calibrating {problem.nodes.count:,} nodes"):
+        with telling.working(f"calibrating {problem.nodes.count:,} nodes"):
             given = own.inputs(fitted, problem, kind) | own.known_labels(fitted, problem)
             probs = fitted.predict_proba(problem.values, **given)
         write_probabilities(out, probs, problem.nodes)
     facts = own.changes(problem, probs, fitted, kind)
     if as_json:
-        own.show_json({**facts, "out": out, "warnings": told})
+        telling.show_json({**facts, "out": out, "warnings": told})
         return
-    own.show_facts(facts)
+    telling.show_facts(facts)
     click.echo(f"wrote {out}")

@@ -13,6 +13,7 @@ import click
 
 from simi_mailbox.calibrators import registry
 from simi_mailbox.cli.figure import figure
+from simi_mailbox.cli.options import completions
 from simi_mailbox.cli.outputs import check_file, check_folder
 from simi_mailbox.cli.plugins import plugin_option
 from simi_mailbox.cli.running import listed, open_store, run_planned, tell
@@ -145,7 +146,12 @@ def _table_command(table: Table) -> click.Command:
     @click.command(table.name, help=f"Make the table: {table.shows}.")
     @click.option("--datasets", callback=listed, help="Graphs, separated by commas.")
     @click.option("--backbones", callback=listed, help="Backbones, separated by commas.")
-    @click.option("--methods", callback=listed, help="Methods, separated by commas.")
+    @click.option(
+        "--methods",
+        callback=listed,
+        shell_complete=lambda _ctx, _option, text: completions(table.methods, text),
+        help="Methods, separated by commas.",
+    )
     @plugin_option
     @click.option("--runs", type=click.IntRange(1), help="Runs per cell, over splits first.")
     @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True)

@@ -8,17 +8,17 @@ from typing import Any
 
 import click
 
-from simi_mailbox.cli import folders
+from simi_mailbox.cli import folders, options, telling
 from simi_mailbox.cli import own_files as own
 from simi_mailbox.cli.fit import PARTS
 from simi_mailbox.cli.outputs import check_file
 
 
-@click.command(epilog=own.FILES_EPILOG)
-@click.argument("logits", type=own.ExistingFile(folders=True))
-@own.file_options(*PARTS)
-@own.input_option()
-@own.method_options
+@click.command(epilog=options.FILES_EPILOG)
+@click.argument("logits", type=options.ExistingFile(folders=True))
+@options.file_options(*PARTS)
+@options.input_option()
+@options.method_options
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -28,7 +28,7 @@ from simi_mailbox.cli.outputs import check_file
 )
 @click.option("--save", type=click.Path(path_type=Path), help="Save the calibrator, too.")
 @folders.folder_options
-@own.json_option
+@options.json_option
 def calibrate(
     logits: Path,
     method: str,
@@ -58,7 +58,7 @@ def calibrate(
     check_ending(out)
     if save is not None and save.suffix.lower() != ".safetensors":
         raise click.ClickException(f"{save}: a calibrator is a .safetensors file; name it so")
-    with own.complaints() as told:
+    with telling.complaints() as told:
         problem = own.read(logits, files, kind)
         calibrator = own.calibrator_of(method, settings)
         for target in (out, save):
@@ -67,7 +67,7 @@ def calibrate(
         said = {"insist": insist, "fresh": fresh}
         rows = own.fitted(calibrator, problem, kind=kind, method=method, **said)
         facts = own.facts(problem, rows, calibrator)
-        with own.working(f"calibrating {problem.nodes.count:,} nodes"):
+        with telling.working(f"calibrating {problem.nodes.count:,} nodes"):
             probs = calibrator.predict_proba(
                 problem.values, **own.inputs(calibrator, problem, kind)
             )
@@ -76,7 +76,7 @@ def calibrate(
             calibrator.save(save)
     facts |= own.changes(problem, probs, calibrator, kind)
     if as_json:
-        own.show_json({**facts, "out": out, "calibrator": save, "warnings": told})
+        telling.show_json({**facts, "out": out, "calibrator": save, "warnings": told})
         return
-    own.show_facts(facts)
+    telling.show_facts(facts)
     click.echo(f"wrote {out}{f' and {save}' if save else ''}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from simi_mailbox.cli import options, telling
 from simi_mailbox.cli import own_files as own
 from simi_mailbox.cli.fit import PARTS
 from simi_mailbox.cli.plugins import plugin_option
@@ -24,19 +25,19 @@ _HEADINGS = {"accuracy": "accuracy", "ece": "ECE", "nll": "NLL", "brier": "Brier
 _MARKS = {"best": " *", "tied": " =", "": "  "}
 
 
-@click.command(epilog=own.FILES_EPILOG)
-@click.argument("logits", type=own.ExistingFile())
-@own.file_options(*PARTS, "test")
-@own.input_option()
+@click.command(epilog=options.FILES_EPILOG)
+@click.argument("logits", type=options.ExistingFile())
+@options.file_options(*PARTS, "test")
+@options.input_option()
 @plugin_option
 @click.option(
     "--methods",
-    type=own.MethodName(several=True),
+    type=options.MethodName(several=True, all=True),
     default=_DEFAULT,
     show_default=True,
     help="Methods separated by commas, or 'all' that the files suffice for.",
 )
-@own.fresh_option
+@options.fresh_option
 @click.option(
     "--by",
     type=click.Choice(list(_HEADINGS)),
@@ -46,7 +47,7 @@ _MARKS = {"best": " *", "tied": " =", "": "  "}
 )
 @click.option("--folds", default=5, show_default=True, help="Parts that labels are cut into.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the cut and of intervals.")
-@own.json_option
+@options.json_option
 def compare(
     logits: Path,
     methods: list[str],
@@ -63,7 +64,7 @@ def compare(
     With --test, every method is fitted on the calibration nodes and judged on the test nodes.
     Without it, by cross-fitting: each calibration node is judged by a fit that did not see it.
     """
-    with own.complaints() as told:
+    with telling.complaints() as told:
         problem = own.read(logits, files, kind)
         rows = own.calibration_nodes(problem)
         test = problem.labelled("test") if "test" in problem.sets else None
@@ -75,7 +76,7 @@ def compare(
         with _progress(len(chosen) * (1 if test is not None else folds)) as advance:
             probs, said = {}, {"folds": folds, "seed": seed, "fresh": fresh}
             for name in chosen:
-                with own.heard() as warned:
+                with telling.heard() as warned:
                     probs[name] = _judged(name, problem, rows, test, kind, said, advance)
                 if warned:  # once for all folds
                     more = f" (and {len(warned) - 1} more like it)" if len(warned) > 1 else ""
@@ -106,7 +107,7 @@ def compare(
         "warnings": told,
     }
     if as_json:
-        own.show_json(facts)
+        telling.show_json(facts)
     else:
         _show(facts)
 
@@ -189,7 +190,7 @@ def _show(facts: dict[str, Any]) -> None:
             for m in _HEADINGS
         ]
         table.add_row(row["name"], *cells, f"{row['noise_floor']:.2%}")
-    own.show_table(table)
+    telling.show_table(table)
     click.echo("* best   = tied with the best (95 % interval of the paired difference holds zero)")
     for line in facts["left_out"]:
         click.echo(line)

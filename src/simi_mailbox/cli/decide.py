@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from simi_mailbox.cli import options, telling
 from simi_mailbox.cli import own_files as own
 from simi_mailbox.cli.outputs import check_file
 
@@ -16,10 +17,10 @@ _SHARE = click.FloatRange(0.0, 1.0, min_open=True, max_open=True)
 _PARTS = ("edges", "labels", "calibration", "test", "train", "features", "ids", "classes")
 
 
-@click.command(epilog=own.FILES_EPILOG)
-@click.argument("probabilities", type=own.ExistingFile())
-@own.file_options(*_PARTS)
-@own.input_option("probabilities")
+@click.command(epilog=options.FILES_EPILOG)
+@click.argument("probabilities", type=options.ExistingFile())
+@options.file_options(*_PARTS)
+@options.input_option("probabilities")
 @click.option(
     "--coverage", type=_SHARE, default=0.9, show_default=True, help="Sets hold the label so often."
 )
@@ -35,7 +36,7 @@ _PARTS = ("edges", "labels", "calibration", "test", "train", "features", "ids", 
 @click.option(
     "--confidence", type=_SHARE, default=0.9, show_default=True, help="How sure that shall be."
 )
-@own.fresh_option
+@options.fresh_option
 @click.option("--seed", default=0, show_default=True, help="Seed of randomised scores.")
 @click.option(
     "--out",
@@ -44,7 +45,7 @@ _PARTS = ("edges", "labels", "calibration", "test", "train", "features", "ids", 
     show_default=True,
     help="File of decisions: .csv, .tsv, .npz or .parquet.",
 )
-@own.json_option
+@options.json_option
 def decide(
     probabilities: Path,
     kind: str,
@@ -70,7 +71,7 @@ def decide(
 
     check_decisions(out)
     check_file(out)
-    with own.complaints() as told:
+    with telling.complaints() as told:
         problem = own.read(probabilities, files, kind)
         rows = own.calibration_nodes(problem)
         if "test" in problem.sets:
@@ -84,7 +85,7 @@ def decide(
         probs = problem.values if kind == "probabilities" else _softmax(problem.values, kind)
         given = {name: value for name, value in _inputs(problem).items() if name in needs}
         fitted = {"mask": rows, "fresh": fresh}
-        with own.working(f"deciding on {problem.nodes.count:,} nodes"):
+        with telling.working(f"deciding on {problem.nodes.count:,} nodes"):
             rule = PredictionSets(
                 coverage=coverage, score=score, condition_on=condition_on, seed=seed
             ).fit(probs, problem.labels, **fitted, **given)
@@ -99,11 +100,11 @@ def decide(
         **_judged(problem, probs, sets, accepted),
     }
     if as_json:
-        own.show_json({**facts, "out": out, "warnings": told})
+        telling.show_json({**facts, "out": out, "warnings": told})
         return
     promise = f"{coverage:.1%} coverage", f"at most {max_error:.1%} errors at {confidence:.0%}"
     click.echo(f"promised: {promise[0]}; {promise[1]} confidence")
-    own.show_facts(_in_words(facts))
+    telling.show_facts(_in_words(facts))
     click.echo(f"wrote {out}")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from simi_mailbox.cli import options, telling
 from simi_mailbox.cli import own_files as own
 
 # Metric -> (shown as, whether it is a share of nodes).
@@ -22,13 +23,13 @@ _SHOWN = {
 _WITH_INTERVAL = ("accuracy", "ece", "debiased_ece", "nll", "brier")
 
 
-@click.command(epilog=own.FILES_EPILOG)
-@click.argument("probabilities", type=own.ExistingFile())
-@own.file_options("labels", "test", "calibration", "train", "ids", "classes")
-@own.input_option("probabilities")
+@click.command(epilog=options.FILES_EPILOG)
+@click.argument("probabilities", type=options.ExistingFile())
+@options.file_options("labels", "test", "calibration", "train", "ids", "classes")
+@options.input_option("probabilities")
 @click.option("--bins", default=15, show_default=True, help="Bins of the calibration error.")
 @click.option("--seed", default=0, show_default=True, help="Seed of intervals and noise floor.")
-@own.json_option
+@options.json_option
 def evaluate(
     probabilities: Path, kind: str, bins: int, seed: int, as_json: bool, **files: Any
 ) -> None:
@@ -55,11 +56,11 @@ def evaluate(
         raise ValueError("no labelled node is left to judge on: give --test FILE")
     probs = problem.values if kind == "probabilities" else _softmax(problem.values, kind)
     assert problem.labels is not None
-    with own.working(f"judging {rows.size:,} nodes"):
+    with telling.working(f"judging {rows.size:,} nodes"):
         facts = _judge(probs[rows], problem.labels[rows], bins, seed)
     facts = {"nodes": int(rows.size), "left_out": left_out, **facts}
     if as_json:
-        own.show_json(facts)
+        telling.show_json(facts)
     else:
         _show(facts)
 
@@ -111,7 +112,7 @@ def _show(facts: dict[str, Any]) -> None:
         interval = f"{form(row['low'])} – {form(row['high'])}" if "low" in row else ""
         floor = "{mean:.2%} ± {std:.2%}".format(**facts["noise_floor"]) if name == "ece" else ""
         table.add_row(shown, form(row["value"]), "" if name == "ece" else interval, floor)
-    own.show_table(table)
+    telling.show_table(table)
     click.echo(_verdict(facts))
 
 

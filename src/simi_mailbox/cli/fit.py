@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from simi_mailbox.cli import options, telling
 from simi_mailbox.cli import own_files as own
 from simi_mailbox.cli.outputs import check_file
 
@@ -15,11 +16,11 @@ PARTS = ("edges", "labels", "calibration", "train", "features", "hidden", "ids",
 APPLIED = ("edges", "features", "hidden", "ids", "classes")
 
 
-@click.command(epilog=own.FILES_EPILOG)
-@click.argument("logits", type=own.ExistingFile())
-@own.file_options(*PARTS)
-@own.input_option()
-@own.method_options
+@click.command(epilog=options.FILES_EPILOG)
+@click.argument("logits", type=options.ExistingFile())
+@options.file_options(*PARTS)
+@options.input_option()
+@options.method_options
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -27,7 +28,7 @@ APPLIED = ("edges", "features", "hidden", "ids", "classes")
     show_default=True,
     help="File of the fitted calibrator.",
 )
-@own.json_option
+@options.json_option
 def fit(
     logits: Path,
     method: str,
@@ -45,7 +46,7 @@ def fit(
     """
     if out.suffix.lower() != ".safetensors":
         raise click.ClickException(f"{out}: a calibrator is a .safetensors file; name it so")
-    with own.complaints() as told:
+    with telling.complaints() as told:
         problem = own.read(logits, files, kind)
         calibrator = own.calibrator_of(method, settings)
         check_file(out)
@@ -54,9 +55,9 @@ def fit(
         facts = own.facts(problem, rows, calibrator)
         calibrator.save(out)
     if as_json:
-        own.show_json({**facts, "out": out, "warnings": told})
+        telling.show_json({**facts, "out": out, "warnings": told})
         return
-    own.show_facts(facts)
+    telling.show_facts(facts)
     # The same command on the same files works as it stands; other nodes have other files.
     given = [f"--{part} {files[part]}" for part in APPLIED if files.get(part) is not None]
     next_one = " ".join(["simi-mailbox apply", str(out), str(logits), *given, "--out probs.csv"])

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from simi_mailbox.cli import own_files as own
+from simi_mailbox.cli import telling
 
 F = TypeVar("F", bound=Callable[..., Any])
 OPTIONS = ("engine", "memory", "scheduler", "work")
@@ -72,7 +72,7 @@ def run(
     given = {name: options[name] for name in OPTIONS if options.get(name) is not None}
     if kind is not None:
         given["input"] = kind
-    with own.complaints() as told, _progress() as progress:
+    with telling.complaints() as told, _progress() as progress:
         try:
             done = work(folder, out, progress=progress, **given)
         except OSError as error:
@@ -84,9 +84,9 @@ def run(
             ) from None
     facts = {**done.facts, "out": out, "calibration_is": "as named"}
     if as_json:
-        own.show_json({**facts, "warnings": told})
+        telling.show_json({**facts, "warnings": told})
         return
-    own.show_facts(
+    telling.show_facts(
         {n: f"{v:,.1f}" if isinstance(v, float) else v for n, v in facts.items() if n != "out"}
     )
     click.echo(f"wrote {out}")

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from simi_mailbox.cli import options, telling
 from simi_mailbox.cli import own_files as own
 from simi_mailbox.cli.plugins import plugin_option
 
@@ -16,13 +17,13 @@ _OPTIONS = {"graph": "--edges", "features": "--features", "forward": "the model 
 
 @click.command()
 @plugin_option
-@own.json_option
+@options.json_option
 def methods(as_json: bool) -> None:
     """List all calibrators: what each needs besides logits and labels, and what it keeps."""
-    with own.working("loading the methods"):
+    with telling.working("loading the methods"):
         rows = [_row(name) for name in _names()]
     if as_json:
-        own.show_json({"methods": rows})
+        telling.show_json({"methods": rows})
         return
     from rich.table import Table
 
@@ -34,7 +35,7 @@ def methods(as_json: bool) -> None:
     for row in rows:
         needs = ", ".join(_OPTIONS[part] for part in row["needs"])
         table.add_row(row["name"], needs, "yes" if row["keeps_classes"] else "no", row["summary"])
-    own.show_table(table)
+    telling.show_table(table)
     click.echo("Formulas, papers and parameters: docs/methods.md; which is best on your nodes:")
     click.echo("simi-mailbox compare")
 

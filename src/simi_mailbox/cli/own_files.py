@@ -1,33 +1,21 @@
-"""What the commands on users' own files share: options, reading, tables and JSON."""
+"""From the files and options of a command to a problem, a calibrator, and what it did."""
 
 from __future__ import annotations
 
 import ast
-import difflib
-import json
-import re
-import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-import click
-from click.shell_completion import CompletionItem
-
-from simi_mailbox.cli.plugins import plugin_option
+from simi_mailbox.cli.telling import working
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.plain_text import plain
 
 if TYPE_CHECKING:
     from simi_mailbox.calibrators import Calibrator
     from simi_mailbox.node_files import Problem
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-INPUTS = ("logits", "log-probabilities", "probabilities")
 CLASS_NAMES = "class_names_"
 """Fitted value in which a calibrator remembers what the classes are called."""
 FROM_FILES = ("graph", "features")
@@ -36,156 +24,6 @@ _PARTS = (
     *("edges", "labels", "calibration", "test", "train"),
     *("features", "hidden", "known", "ids", "classes"),
 )
-# Wide enough for all columns where there is no terminal to ask for its width.
-_PLAIN_WIDTH = 120
-
-FILES_EPILOG = """\b
-Files: .csv .tsv .txt .npy .npz .parquet .safetensors .pt, or SciPy's .npz for edges.
-A table may have a header; a column 'id' names the nodes, and all tables then use those names.
-Labels may be text if the header of the logits (or --classes) names the classes; an empty
-label or -1 is unknown. How files are read: docs/shell.md. Exit codes: simi-mailbox --help.
-"""
-
-
-class ExistingFile(click.ParamType):  # type: ignore[type-arg]
-    """A file that is there, or one line that says so before anything heavy is imported."""
-
-    name = "file"
-
-    def __init__(self, *, folders: bool = False) -> None:
-        self.folders = folders
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        path = Path(value)
-        if path.exists():
-            if path.is_dir() and not self.folders:
-                raise click.ClickException(f"{path} is a folder; name a file")
-            return path
-        try:
-            beside = [entry.name for entry in path.parent.iterdir()]
-        except OSError:
-            beside = []
-        close = difflib.get_close_matches(path.name, beside, n=1, cutoff=0.75)
-        hint = f"did you mean {path.parent / close[0]}?" if close else "check the name"
-        option = f"{param.opts[0]}: " if isinstance(param, click.Option) else ""
-        raise click.ClickException(f"{option}there is no file {path}; {hint}")
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        return [CompletionItem(incomplete, type="file")]
-
-
-class MethodName(click.ParamType):  # type: ignore[type-arg]
-    """The name of a calibrator, or several separated by commas; the shell completes them."""
-
-    name = "method"
-
-    def __init__(self, *, several: bool = False) -> None:
-        self.several = several
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from simi_mailbox.calibrators import registry
-        from simi_mailbox.suggestions import unknown
-
-        if not isinstance(value, str):
-            return value
-        known = [*registry.names(), *(["all"] if self.several else [])]
-        names = [name.strip() for name in value.split(",")] if self.several else [value]
-        names = [name for name in names if name]
-        for name in names:
-            if name not in known:
-                self.fail(unknown("method", name, known), param, ctx)
-        if not names:
-            self.fail("name at least one method", param, ctx)
-        return list(dict.fromkeys(names)) if self.several else value
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        from simi_mailbox.calibrators import registry
-
-        before, comma, last = incomplete.rpartition(",") if self.several else ("", "", incomplete)
-        return [
-            CompletionItem(f"{before}{comma}{name}")
-            for name in registry.names()
-            if name.startswith(last)
-        ]
-
-
-_FILE = ExistingFile()
-_HELP = {
-    "edges": "Two columns of nodes, or an edge index [2, E].",
-    "labels": "Labels by node; empty or -1 where unknown.",
-    "calibration": "Nodes to calibrate with: ids, or a mask. All labelled nodes if not given.",
-    "test": "Nodes to judge on: ids, or a mask.",
-    "train": "Nodes the model was trained on: ids, or a mask.",
-    "features": "Features of the nodes, for methods that need them.",
-    "hidden": "What enters the GNN's last layer, by node, for methods that can use it.",
-    "known": "Labels that are known by now: evidence on other nodes, for methods that take it.",
-    "ids": "Names of the nodes in the order of the logits, if they have no column 'id'.",
-    "classes": "Names of the classes in the order of the columns, one per line.",
-}
-
-
-def file_options(*parts: str) -> Callable[[F], F]:
-    """Options for the parts of a problem that a command takes, and how they are to be read."""
-
-    def decorate(function: F) -> F:
-        options = [click.option(f"--{part}", type=_FILE, help=_HELP[part]) for part in parts]
-        options.append(
-            click.option("--id-column", metavar="NAME", help="Column that names the nodes.")
-        )
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
-
-
-def input_option(default: str | None = "logits") -> Callable[[F], F]:
-    """``--input``: what the numbers are, never guessed."""
-    return click.option(
-        "--input",
-        "kind",
-        type=click.Choice(INPUTS),
-        default=default,
-        show_default=default is not None,
-        help="What the first file holds" + ("." if default else "; as at fit if not given."),
-    )
-
-
-def method_options(function: F) -> F:
-    """Which calibrator, how it is set, and what is said of the nodes that it is fitted on."""
-    function = click.option(
-        "--allow-training-nodes",
-        "insist",
-        is_flag=True,
-        help="Calibrate with nodes of --train, too, which makes the result too sure.",
-    )(function)
-    function = fresh_option(function)
-    function = click.option(
-        "--set",
-        "settings",
-        metavar="NAME=VALUE",
-        multiple=True,
-        help="A parameter of the method, such as n_groups=10; may be repeated.",
-    )(function)
-    return click.option(
-        "--method",
-        type=MethodName(),
-        default="simi-mailbox",
-        show_default=True,
-        help="The calibrator: see simi-mailbox methods.",
-    )(plugin_option(function))
-
-
-fresh_option = click.option(
-    "--fresh",
-    is_flag=True,
-    help="The calibration nodes had no part in choosing the model (its checkpoint).",
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 
 
 def read(source: Path, options: Mapping[str, Any], kind: str = "logits") -> Problem:
@@ -398,102 +236,3 @@ def changes(problem: Problem, probs: Any, calibrator: Calibrator, kind: Any) -> 
         "mean_confidence_after": float(probs.max(axis=1).mean()),
         "predictions_changed": int((probs.argmax(1) != problem.values.argmax(1)).sum()),
     }
-
-
-# --- what is said ---------------------------------------------------------------------------------
-
-
-@contextmanager
-def working(what: str) -> Iterator[None]:
-    """Show on a terminal that something is going on; nothing in a pipe."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(what):
-        yield
-
-
-@contextmanager
-def complaints() -> Iterator[list[str]]:
-    """Warnings of calibrators, each told in one line; they and errors speak of options."""
-    told: list[str] = []
-    with heard() as caught:
-        try:
-            yield told
-        except (ValueError, TypeError) as error:
-            raise click.ClickException(" ".join(in_options(str(error)).split())) from error
-    for message in dict.fromkeys(caught):
-        told.append(message)
-        click.echo(f"Warning: {plain(message)}", err=True)
-
-
-@contextmanager
-def heard() -> Iterator[list[str]]:
-    """What calibrators warn of, in the words of the command line."""
-    told: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", CalibrationWarning)
-        yield told
-    told += [
-        " ".join(in_options(str(warning.message)).split())
-        for warning in caught
-        if issubclass(warning.category, CalibrationWarning)
-    ]
-
-
-def in_options(text: str) -> str:
-    """What Python calls its arguments, as the options are called.
-
-    Examples
-    --------
-    >>> in_options('say input="probabilities", or name them in train_mask')
-    'say --input probabilities, or name them in --train'
-    """
-    text = re.sub(r'\binput="([\w-]+)"', r"--input \1", text)
-    return text.replace("train_mask", "--train")
-
-
-def show_facts(facts: Mapping[str, Any]) -> None:
-    """A table of two columns."""
-    from rich.table import Table
-
-    table = Table(show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right")
-    for name, value in facts.items():
-        if name == "calibration_is":
-            continue
-        shown = f"{value:.2%}" if isinstance(value, float) else value
-        shown = f"{value:,}" if isinstance(value, int) else shown
-        if name == "calibration_nodes":
-            shown = f"{shown} ({facts['calibration_is']})"
-        table.add_row(name.replace("_", " "), str(shown))
-    show_table(table)
-
-
-def show_json(content: Mapping[str, Any]) -> None:
-    """One JSON object; what is not a number becomes null."""
-    click.echo(json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def show_table(table: Any) -> None:
-    """A rich table, without a terminal as wide as it needs."""
-    from rich.console import Console
-
-    console = Console()
-    console = console if console.is_terminal else Console(width=_PLAIN_WIDTH)
-    console.print(table)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, Path):
-        return str(value)
-    return None if isinstance(value, float) and value != value else value

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from simi_mailbox.cli import options, telling
 from simi_mailbox.cli import own_files as own
 from simi_mailbox.cli.outputs import check_file
 from simi_mailbox.cli.plugins import plugin_option
@@ -17,18 +18,19 @@ if TYPE_CHECKING:
 _PARTS = ("edges", "labels", "calibration", "test", "train", "ids", "classes")
 
 
-@click.command(epilog=own.FILES_EPILOG)
-@click.argument("source", metavar="LOGITS", type=own.ExistingFile())
-@own.file_options(*_PARTS)
-@own.input_option()
+@click.command(epilog=options.FILES_EPILOG)
+@click.argument("source", metavar="LOGITS", type=options.ExistingFile())
+@options.file_options(*_PARTS)
+@options.input_option()
 @plugin_option
 @click.option(
     "--methods",
+    type=options.MethodName(several=True),
     default="temperature,simi-mailbox",
     show_default=True,
     help="Calibrators to compare, separated by commas.",
 )
-@own.fresh_option
+@options.fresh_option
 @click.option("--title", default=None, help="Title of the report; the file's name if not given.")
 @click.option(
     "--out",
@@ -41,7 +43,7 @@ _PARTS = ("edges", "labels", "calibration", "test", "train", "ids", "classes")
 def report(
     source: Path,
     kind: Any,
-    methods: str,
+    methods: list[str],
     fresh: bool,
     title: str | None,
     out: Path,
@@ -58,7 +60,7 @@ def report(
 
     check_file(out)
     try:
-        with own.complaints():
+        with telling.complaints():
             problem = own.read(source, files, kind)
             sets = _sets(problem)
             from simi_mailbox.inputs import read_logits
@@ -70,14 +72,14 @@ def report(
                 graph=problem.graph,
                 y=problem.labels,
                 **sets,
-                methods=[name.strip() for name in methods.split(",") if name.strip()],
+                methods=methods,
                 title=source.stem if title is None else title,
                 class_names=problem.nodes.classes,
                 fresh=fresh,
                 seed=seed,
             )
     except (OSError, SolverError) as error:
-        raise click.ClickException(own.in_options(str(error))) from error
+        raise click.ClickException(telling.in_options(str(error))) from error
     click.echo(f"wrote {written} ({written.stat().st_size / 1e6:.1f} MB)")
 
 

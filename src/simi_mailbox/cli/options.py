@@ -1,0 +1,172 @@
+"""Options that the commands on users' own files share: files, methods, what is said of nodes."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from simi_mailbox.cli.plugins import plugin_option
+
+F = TypeVar("F", bound=Callable[..., Any])
+INPUTS = ("logits", "log-probabilities", "probabilities")
+FILES_EPILOG = """\b
+Files: .csv .tsv .txt .npy .npz .parquet .safetensors .pt, or SciPy's .npz for edges.
+A table may have a header; a column 'id' names the nodes, and all tables then use those names.
+Labels may be text if the header of the logits (or --classes) names the classes; an empty
+label or -1 is unknown. How files are read: docs/shell.md. Exit codes: simi-mailbox --help.
+"""
+
+
+class ExistingFile(click.ParamType):  # type: ignore[type-arg]
+    """A file that is there, or one line that says so before anything heavy is imported."""
+
+    name = "file"
+
+    def __init__(self, *, folders: bool = False) -> None:
+        self.folders = folders
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        path = Path(value)
+        if path.exists():
+            if path.is_dir() and not self.folders:
+                raise click.ClickException(f"{path} is a folder; name a file")
+            return path
+        try:
+            beside = [entry.name for entry in path.parent.iterdir()]
+        except OSError:
+            beside = []
+        close = difflib.get_close_matches(path.name, beside, n=1, cutoff=0.75)
+        hint = f"did you mean {path.parent / close[0]}?" if close else "check the name"
+        option = f"{param.opts[0]}: " if isinstance(param, click.Option) else ""
+        raise click.ClickException(f"{option}there is no file {path}; {hint}")
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return [CompletionItem(incomplete, type="file")]
+
+
+class MethodName(click.ParamType):  # type: ignore[type-arg]
+    """The name of a calibrator, or several separated by commas; the shell completes them."""
+
+    name = "method"
+
+    def __init__(self, *, several: bool = False, all: bool = False) -> None:
+        self.several, self.all = several, all
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from simi_mailbox.calibrators import registry
+        from simi_mailbox.suggestions import unknown
+
+        if not isinstance(value, str):
+            return value
+        known = [*registry.names(), *(["all"] if self.all else [])]
+        names = [name.strip() for name in value.split(",")] if self.several else [value]
+        names = [name for name in names if name]
+        for name in names:
+            if name not in known:
+                self.fail(unknown("method", name, known), param, ctx)
+        if not names:
+            self.fail("name at least one method", param, ctx)
+        return list(dict.fromkeys(names)) if self.several else value
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        from simi_mailbox.calibrators import registry
+
+        return completions(registry.names(), incomplete, several=self.several)
+
+
+def completions(
+    names: Iterable[str], incomplete: str, *, several: bool = True
+) -> list[CompletionItem]:
+    """What a shell offers for a name, or for the last of several that commas separate.
+
+    Examples
+    --------
+    >>> [item.value for item in completions(["gats", "gets", "wats"], "wats,g")]
+    ['wats,gats', 'wats,gets']
+    """
+    before, comma, last = incomplete.rpartition(",") if several else ("", "", incomplete)
+    return [CompletionItem(f"{before}{comma}{name}") for name in names if name.startswith(last)]
+
+
+_FILE = ExistingFile()
+_HELP = {
+    "edges": "Two columns of nodes, or an edge index [2, E].",
+    "labels": "Labels by node; empty or -1 where unknown.",
+    "calibration": "Nodes to calibrate with: ids, or a mask. All labelled nodes if not given.",
+    "test": "Nodes to judge on: ids, or a mask.",
+    "train": "Nodes the model was trained on: ids, or a mask.",
+    "features": "Features of the nodes, for methods that need them.",
+    "hidden": "What enters the GNN's last layer, by node, for methods that can use it.",
+    "known": "Labels that are known by now: evidence on other nodes, for methods that take it.",
+    "ids": "Names of the nodes in the order of the logits, if they have no column 'id'.",
+    "classes": "Names of the classes in the order of the columns, one per line.",
+}
+
+
+def file_options(*parts: str) -> Callable[[F], F]:
+    """Options for the parts of a problem that a command takes, and how they are to be read."""
+
+    def decorate(function: F) -> F:
+        options = [click.option(f"--{part}", type=_FILE, help=_HELP[part]) for part in parts]
+        options.append(
+            click.option("--id-column", metavar="NAME", help="Column that names the nodes.")
+        )
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def input_option(default: str | None = "logits") -> Callable[[F], F]:
+    """``--input``: what the numbers are, never guessed."""
+    return click.option(
+        "--input",
+        "kind",
+        type=click.Choice(INPUTS),
+        default=default,
+        show_default=default is not None,
+        help="What the first file holds" + ("." if default else "; as at fit if not given."),
+    )
+
+
+def method_options(function: F) -> F:
+    """Which calibrator, how it is set, and what is said of the nodes that it is fitted on."""
+    function = click.option(
+        "--allow-training-nodes",
+        "insist",
+        is_flag=True,
+        help="Calibrate with nodes of --train, too, which makes the result too sure.",
+    )(function)
+    function = fresh_option(function)
+    function = click.option(
+        "--set",
+        "settings",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="A parameter of the method, such as n_groups=10; may be repeated.",
+    )(function)
+    return click.option(
+        "--method",
+        type=MethodName(),
+        default="simi-mailbox",
+        show_default=True,
+        help="The calibrator: see simi-mailbox methods.",
+    )(plugin_option(function))
+
+
+fresh_option = click.option(
+    "--fresh",
+    is_flag=True,
+    help="The calibration nodes had no part in choosing the model (its checkpoint).",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")

@@ -1,0 +1,116 @@
+"""What commands say: tables, JSON, warnings and errors in one line, and that work goes on."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.plain_text import plain
+
+# Wide enough for all columns where there is no terminal to ask for its width.
+_PLAIN_WIDTH = 120
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show on a terminal that something is going on; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
+
+
+@contextmanager
+def complaints() -> Iterator[list[str]]:
+    """Warnings of calibrators, each told in one line; they and errors speak of options."""
+    told: list[str] = []
+    with heard() as caught:
+        try:
+            yield told
+        except (ValueError, TypeError) as error:
+            raise click.ClickException(" ".join(in_options(str(error)).split())) from error
+    for message in dict.fromkeys(caught):
+        told.append(message)
+        click.echo(f"Warning: {plain(message)}", err=True)
+
+
+@contextmanager
+def heard() -> Iterator[list[str]]:
+    """What calibrators warn of, in the words of the command line."""
+    told: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", CalibrationWarning)
+        yield told
+    told += [
+        " ".join(in_options(str(warning.message)).split())
+        for warning in caught
+        if issubclass(warning.category, CalibrationWarning)
+    ]
+
+
+def in_options(text: str) -> str:
+    """What Python calls its arguments, as the options are called.
+
+    Examples
+    --------
+    >>> in_options('say input="probabilities", or name them in train_mask')
+    'say --input probabilities, or name them in --train'
+    """
+    text = re.sub(r'\binput="([\w-]+)"', r"--input \1", text)
+    return text.replace("train_mask", "--train")
+
+
+def show_facts(facts: Mapping[str, Any]) -> None:
+    """A table of two columns."""
+    from rich.table import Table
+
+    table = Table(show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right")
+    for name, value in facts.items():
+        if name == "calibration_is":
+            continue
+        shown = f"{value:.2%}" if isinstance(value, float) else value
+        shown = f"{value:,}" if isinstance(value, int) else shown
+        if name == "calibration_nodes":
+            shown = f"{shown} ({facts['calibration_is']})"
+        table.add_row(name.replace("_", " "), str(shown))
+    show_table(table)
+
+
+def show_json(content: Mapping[str, Any]) -> None:
+    """One JSON object; what is not a number becomes null."""
+    click.echo(json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def show_table(table: Any) -> None:
+    """A rich table, without a terminal as wide as it needs."""
+    from rich.console import Console
+
+    console = Console()
+    console = console if console.is_terminal else Console(width=_PLAIN_WIDTH)
+    console.print(table)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, Path):
+        return str(value)
+    return None if isinstance(value, float) and value != value else value
