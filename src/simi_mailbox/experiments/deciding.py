@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox import decide, metrics
-from simi_mailbox._arrays import Bools, Floats, Ints
+from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.decide.groups import degree_groups, quantile_edges
 from simi_mailbox.decide.neighbours import similar_nodes
 from simi_mailbox.decide.quantile import group_quantiles
@@ -40,7 +40,7 @@ REVISION = 2
 LEVELS = (0.9, 0.95)
 DRAWS = 20
 """Samples of fresh calibration nodes; one of 134 nodes moves the coverage by 2.6 points."""
-FOLDS = 10
+FOLDS = 5
 """Parts of the validation nodes, each looked at where its labels are not known."""
 DEGREE_GROUPS = 4
 MAX_ERROR, CONFIDENCE = 0.05, 0.9
@@ -140,6 +140,7 @@ class Prepared:
     source: Any
     made: dict[Method, Floats] = field(default_factory=dict)
     parts: dict[Method, list[tuple[Ints, Floats]]] = field(default_factory=dict)
+    fresh: list[tuple[str, Ints, Ints]] = field(default_factory=list)
 
     @property
     def y(self) -> Ints:
@@ -174,11 +175,13 @@ class Prepared:
         yield "luck", split.val, split.test
         if self.left_out(method) is not None:
             yield "apart", split.val, split.test
-        rng = np.random.default_rng([16, self.run.split, self.run.fold])
-        for _ in range(DRAWS):
-            drawn = rng.permutation(split.test)
-            count = len(split.val)
-            yield "fresh", np.sort(drawn[:count]), np.sort(drawn[count:])
+        if not self.fresh:
+            rng = np.random.default_rng([16, self.run.split, self.run.fold])
+            for _ in range(DRAWS):
+                drawn = rng.permutation(split.test)
+                count = len(split.val)
+                self.fresh.append(("fresh", np.sort(drawn[:count]), np.sort(drawn[count:])))
+        yield from self.fresh
 
 
 def _sets(item: Question, probs: Floats, prepared: Prepared) -> Row:
@@ -193,8 +196,7 @@ def _sets(item: Question, probs: Floats, prepared: Prepared) -> Row:
         own_apart[nodes] = _scores(item.rule, seen, prepared)[nodes, y[nodes]]
         wrong_apart[nodes] = seen[nodes].argmax(axis=1) != y[nodes]
     prior = resolve(prepared.prior)
-    test = prepared.source.split.test
-    of_test = scores[test]
+    counts = _Counts(scores, own, group, prepared.source.split.test)
     hits: dict[str, list[Floats]] = {}
     numbers: dict[str, list[float]] = {}
     for (kind, nodes, judged), level in product(prepared.samples(item.method), LEVELS):
@@ -204,22 +206,54 @@ def _sets(item: Question, probs: Floats, prepared: Prepared) -> Row:
         if apart or kind == "luck":
             errors = (wrong_apart if apart else wrong)[nodes]
             weights = node_weights(errors, prior.error_weight(len(nodes)))
-        inside = np.isin(test, judged, assume_unique=True)
+        drawn = nodes if kind == "fresh" else nodes[:0]
         for by_degree in (False,) if kind == "plain" else (False, True):
-            part = group if by_degree else np.zeros_like(group)
+            part = group[nodes] if by_degree else np.zeros(len(nodes), dtype=np.int64)
             parts = DEGREE_GROUPS if by_degree else 1
-            limit = group_quantiles(shown[nodes], part[nodes], parts, level, weights)[part]
+            limits = group_quantiles(shown[nodes], part, parts, level, weights)
+            covered, there, classes = counts(np.broadcast_to(limits, DEGREE_GROUPS), drawn)
             where = f"{kind}_{level * 100:.0f}" + ("_by_degree" if by_degree else "")
-            covered = own[judged] <= limit[judged]
-            hits.setdefault(where, []).append(_shares(covered, group[judged]))
-            size = (of_test <= limit[test][:, None])[inside].sum() / len(judged)
-            numbers.setdefault(f"coverage_{where}", []).append(float(covered.mean()))
-            numbers.setdefault(f"size_{where}", []).append(float(size))
+            with np.errstate(invalid="ignore"):
+                hits.setdefault(where, []).append(covered / there)
+            share = float(covered.sum() / len(judged))
+            numbers.setdefault(f"coverage_{where}", []).append(share)
+            numbers.setdefault(f"size_{where}", []).append(float(classes / len(judged)))
     values = {name: float(np.mean(found)) for name, found in numbers.items()}
     # Over the draws first: the least of several noisy groups would else be least by chance.
     for where, found in hits.items():
         values[f"worst_{where}"] = float(np.nanmin(np.mean(found, axis=0)))
     return {"metrics": {name: _rounded(value) for name, value in values.items()}}
+
+
+class _Counts:
+    """Test nodes whose label is in their set, and classes in sets, for any threshold of a group.
+
+    Scores are sorted once, so that a threshold is one search; nodes that a threshold was found on
+    are taken off.
+    """
+
+    def __init__(self, scores: Floats, own: Floats, group: Ints, test: Ints) -> None:
+        self.scores, self.own, self.group = scores, own, group
+        members = [test[group[test] == g] for g in range(DEGREE_GROUPS)]
+        self.sizes = np.array([len(nodes) for nodes in members])
+        self.sorted_own = [np.sort(own[nodes]) for nodes in members]
+        self.sorted_scores = [np.sort(scores[nodes], axis=None) for nodes in members]
+
+    def __call__(self, limits: Floats, without: Ints) -> tuple[Ints, Ints, int]:
+        """By group, test nodes whose label is in their set, all test nodes; classes in all sets."""
+        found = [
+            [
+                np.searchsorted(one, limit, side="right")
+                for one, limit in zip(sort, limits, strict=True)
+            ]
+            for sort in (self.sorted_own, self.sorted_scores)
+        ]
+        group = self.group[without]
+        limit = limits[group]
+        hit = np.bincount(group[self.own[without] <= limit], minlength=DEGREE_GROUPS)
+        gone = np.bincount(group, minlength=DEGREE_GROUPS)
+        classes = int((self.scores[without] <= limit[:, None]).sum())
+        return np.array(found[0]) - hit, self.sizes - gone, int(sum(found[1])) - classes
 
 
 def _acceptance(item: Question, probs: Floats, prepared: Prepared) -> Row:
@@ -243,12 +277,6 @@ def _acceptance(item: Question, probs: Floats, prepared: Prepared) -> Row:
         numbers.setdefault(f"broken_{kind}", []).append(float(error > MAX_ERROR))
     values |= {name: float(np.mean(found)) for name, found in numbers.items()}
     return {"metrics": {name: _rounded(value) for name, value in values.items()}}
-
-
-def _shares(hit: Bools, group: Ints) -> Floats:
-    counts = np.bincount(group, minlength=DEGREE_GROUPS).astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.bincount(group, hit, minlength=DEGREE_GROUPS) / counts)
 
 
 def _scores(name: str, probs: Floats, prepared: Prepared) -> Floats:
