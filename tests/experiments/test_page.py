@@ -47,11 +47,14 @@ EMPTY = replace(MAIN, name="empty", lines=LINES[-1:], standings={})
 PLAIN = replace(MAIN, name="plain", lines=LINES[:2], standings={})
 
 
-def results(name: str) -> TableResult:
+def results(name: str, runs: int | None = None) -> TableResult:
     known = {table.name: table for table in (MAIN, EMPTY, PLAIN)}
     if name not in known:
         raise ValueError(f"unknown table {name!r}; choices: {', '.join(known)}")
-    return known[name]
+    if runs is None:
+        return known[name]
+    made = [line for line in known[name].lines if line.summary and line.summary.runs <= runs]
+    return replace(known[name], lines=tuple(made))
 
 
 def made(asks: str) -> list[str]:
@@ -110,7 +113,7 @@ def test_means_are_over_settings() -> None:
 
 def test_promises_are_kept_in_settings_whose_mean_hardly_misses_them() -> None:
     promised = replace(MAIN, promised=2.1)
-    assert page.make('kept "main as 2.1 %"', lambda name: promised) == [
+    assert page.make('kept "main as 2.1 %"', lambda *_: promised) == [
         "|  | 2.1 % |",
         "|---|--:|",
         "| temperature | 2 of 3 |",
@@ -153,14 +156,15 @@ def test_progress_counts_cells_with_all_their_runs_and_names_graphs_that_no_tabl
         "main": replace(MAIN, title="all", lines=(*asked, *part)),
         "plain": replace(PLAIN, title="CS", lines=(asked[-1],)),
     }
-    assert page.make('progress "main, plain"', lambda name: tables[name]) == [
+    assert page.make('progress "main, plain"', lambda name, _: tables[name]) == [
         "| table | shows | cells done | no data for |",
         "|---|---|---|---|",
         "| `main` | all | 6 of 8, 1 begun | CS |",  # Cora is there, and so could "Cora 20" be
         "| `plain` | CS | 0 of 0 | CS |",
     ]
     measured = replace(tables["plain"], lines=(replace(asked[0], dataset="CS"),))
-    shown = page.make('progress "main, plain"', {**tables, "plain": measured}.__getitem__)
+    tables["plain"] = measured
+    shown = page.make('progress "main, plain"', lambda name, _: tables[name])
     assert shown[2:] == ["| `main` | all | 6 of 9, 1 begun | – |", "| `plain` | CS | 1 of 1 | – |"]
 
 
@@ -171,6 +175,10 @@ def test_standings_tell_behind_whom() -> None:
         "| ECE | gats | 1 | 0 | 1 | 1 | temperature on Photo GCN |",
     ]
     assert made("standings main datasets=Cora")[2:] == ["| `main` | gats | 1 | 0 | 0 | 0 | – |"]
+
+
+def test_only_the_runs_that_are_asked_for_are_shown() -> None:
+    assert made("matrix main runs=3")[2:] == ["| Photo | 3 | 9.00 (9.00) |"]
 
 
 # --- pages -----------------------------------------------------------------------------------
@@ -293,6 +301,8 @@ def test_broken_markers_are_errors_with_their_line(text: str, words: str) -> Non
         ('misses "main as A, main as B"', "'main' is asked for 2 times"),
         ("misses main methods=gats methods=oracle", "'methods' is asked for 2 times"),
         ("standings main methods=gats", "unknown option 'methods' of standings"),
+        ("matrix main runs=few", "runs must be a whole number above nought, got 'few'"),
+        ("matrix main runs=0", "runs must be a whole number above nought, got '0'"),
         ("progress main methods=gats", "unknown option 'methods' of progress; choices: none"),
     ],
 )

@@ -13,6 +13,7 @@ from simi_mailbox.experiments import render
 from simi_mailbox.experiments.calibration import CalibrationUnit
 from simi_mailbox.experiments.methods import Method
 from simi_mailbox.experiments.protocol import runs
+from simi_mailbox.experiments.rivals import RIVALS
 from simi_mailbox.experiments.store import ResultStore
 from simi_mailbox.experiments.tables import Selection, TableResult, get
 
@@ -53,7 +54,7 @@ def result(store: ResultStore) -> TableResult:
 
 def test_every_method_of_the_registry_and_nothing_that_reads_test_labels() -> None:
     for name in ("registry", "registry-nll", "registry-kde", "registry-debiased", "registry-brier"):
-        assert list(get(name).methods) == calibrators.names()
+        assert list(get(name).methods) == [*calibrators.names(), *RIVALS]
 
 
 def test_no_run_is_made_twice() -> None:

@@ -19,7 +19,7 @@ from simi_mailbox.cli.plugins import plugin_option
 from simi_mailbox.cli.running import listed, open_store, run_planned, tell
 from simi_mailbox.experiments import runner, tables
 from simi_mailbox.experiments.durations import in_words
-from simi_mailbox.experiments.tables.base import Selection, Table, counted
+from simi_mailbox.experiments.tables.base import Selection, Table, TableResult, counted
 from simi_mailbox.files import whole_file
 
 Names = tuple[str, ...] | None
@@ -118,7 +118,11 @@ def fill_pages(pages: tuple[Path, ...], store: Path | None, check: bool) -> None
     from simi_mailbox.experiments import page
 
     rows = open_store(store)
-    results = functools.cache(lambda name: tables.get(name).result(rows, Selection()))
+
+    @functools.cache
+    def results(name: str, runs: int | None) -> TableResult:
+        return tables.get(name).result(rows, Selection(runs=runs))
+
     made = {}
     for path in pages:  # all of them before any is written: one error, and nothing has changed
         try:
@@ -182,7 +186,7 @@ def _table_command(table: Table) -> click.Command:
 def _guests(table: Table, methods: Names) -> list[str]:
     """Methods of other packages to show: those named, or all where the table is open to them.
 
-    Those of probmetrics are shown where they are named.
+    Those of probmetrics are in the registry's tables, and are shown elsewhere where named.
     """
     if methods is None and not table.open:
         return []

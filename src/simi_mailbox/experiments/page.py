@@ -7,10 +7,11 @@ A block is what stands between two comments that begin a line::
     <!-- end -->
 
 First comes the kind (one of `page_blocks.KINDS`), then the table or tables, then what is shown of
-them: ``methods``, ``datasets``, ``backbones``; all that is measured if nothing is said. ``x as y``
-shows a table or a method x under the name y. A comment may take several lines. All other text is
-left alone, other comments among it, and so are markers inside a fence (three backticks or tildes):
-a page can show one. Nothing is read or written here: tables come from a function, pages are text.
+them: ``methods``, ``datasets``, ``backbones``, and how many ``runs`` of each cell (the first);
+all that is measured if nothing is said. ``x as y`` shows a table or a method x under the name y. A
+comment may take several lines. All other text is left alone, other comments among it, and so are
+markers inside a fence (three backticks or tildes): a page can show one.
+Nothing is read or written here: tables come from a function, pages are text.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from simi_mailbox.experiments import render
 from simi_mailbox.experiments.page_blocks import KINDS, Shown
 from simi_mailbox.experiments.tables.base import FORMER, TableResult, choose
 
-Results = Callable[[str], TableResult]
-"""A table by its name; an unknown name is a ValueError."""
+Results = Callable[[str, int | None], TableResult]
+"""A table by its name and the runs of a cell (None: as it is); an unknown name is a ValueError."""
 
-OPTIONS = ("methods", "datasets", "backbones")
+OPTIONS = ("methods", "datasets", "backbones", "runs")
 WITHOUT = {"standings": ("methods",), "progress": OPTIONS}
 """Options that a kind does not take."""
 
@@ -145,8 +146,11 @@ def make(asks: str, results: Results) -> list[str]:
         got = ", ".join(tables) or "none"
         raise ValueError(f"{kind} shows {'one table' if one else 'tables'}, got {got}")
     if kind == "progress":  # what was never measured is part of the answer
-        return KINDS[kind]([Shown(title, results(name), {}) for name, title in tables.items()])
-    shown = [_shown(results(name), title, options) for name, title in tables.items()]
+        return KINDS[kind](
+            [Shown(title, results(name, None), {}) for name, title in tables.items()]
+        )
+    runs = _runs(options.get("runs"))
+    shown = [_shown(results(name, runs), title, options) for name, title in tables.items()]
     return [*KINDS[kind](shown), *_dated(shown)]
 
 
@@ -181,6 +185,12 @@ def _shown(result: TableResult, title: str, options: Mapping[str, str]) -> Shown
     if not names:
         raise ValueError(f"nothing of table {result.name!r} is left to show")
     return Shown(title or f"`{result.name}`", part, names)
+
+
+def _runs(given: str | None) -> int | None:
+    if given is not None and not (given.isdecimal() and int(given) > 0):
+        raise ValueError(f"runs must be a whole number above nought, got {given!r}")
+    return None if given is None else int(given)
 
 
 def _list(listed: str) -> tuple[str, ...]:

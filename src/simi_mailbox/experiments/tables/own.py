@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from simi_mailbox.calibrators.registry import METHODS
+from simi_mailbox.experiments.rivals import RIVALS
 from simi_mailbox.experiments.tables.calibration import Column
 from simi_mailbox.experiments.tables.paper import BASE, HOMOPHILOUS, PLAIN, THREE_READINGS
 
 SAME_LABELS = (
     "Every method fits the same validation labels; those that stop early do so on the training "
     "nodes. group-calibration has no nodes held out for it here: both its stages use the "
-    "validation labels (table gc gives it more)."
+    "validation labels (table gc gives it more). ts-mix, svs and sms are those of probmetrics, "
+    "which know of no graph."
 )
 
 # A GAT takes no edge weights, and these are what DCGC learns.
@@ -24,7 +26,9 @@ REGISTRY = replace(
     shows="all methods of the registry, test ECE; where simi-mailbox stands among them",
     # Without CoraFull: a table of ours, over the graphs that every method has been run on.
     datasets=tuple(name for name in HOMOPHILOUS if name != "CoraFull"),
-    columns=tuple(replace(Column.of(name), backbones=_BACKBONES.get(name)) for name in METHODS),
+    columns=tuple(
+        replace(Column.of(name), backbones=_BACKBONES.get(name)) for name in (*METHODS, *RIVALS)
+    ),
     open=True,
     besides=("Digits",),  # for trying out a method of one's own without any download
     judged=("simi-mailbox", "simi-mailbox-free"),
