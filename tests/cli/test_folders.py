@@ -9,8 +9,9 @@ import numpy as np
 from click.testing import CliRunner
 
 from simi_mailbox import SimiMailbox
+from simi_mailbox.calibrators import SimiMailboxFree
 from simi_mailbox.cli.group import cli
-from tests.scale.conftest import Known, known, probabilities, shards
+from tests.scale.conftest import Known, add_hidden, known, probabilities, shards
 
 __all__ = ["known", "shards"]
 
@@ -45,10 +46,32 @@ def test_fresh_nodes_of_a_folder_are_what_they_are_in_memory(
     assert np.abs(probs - known.probs).max() > 1e-4
 
 
+def test_a_method_and_evidence_of_a_folder_are_what_they_are_in_memory(
+    shards: Path, tmp_path: Path, known: Known
+) -> None:
+    out, again, hidden = tmp_path / "out", tmp_path / "again", add_hidden(shards, known, 7)
+    options = ["--method", "simi-mailbox-free", "--set", "n_groups=9", "--out", str(out)]
+    done = CliRunner().invoke(cli, ["calibrate", str(shards), *options])
+    assert done.exit_code == 0, done.output
+    given = {"graph": known.graph, "train_mask": known.train, "hidden": hidden}
+    cal = SimiMailboxFree(n_groups=9).fit(known.logits, known.y, mask=known.mask, **given)
+    probs = cal.predict_proba(known.logits, **given)
+    np.testing.assert_allclose(probabilities(out), probs, atol=1e-6)
+    (tmp_path / "later.csv").write_text(f"id,label\n12,{known.y[12]}\n")
+    file = str(out / "calibrator.safetensors")
+    command = ["apply", file, str(shards), "--known", str(tmp_path / "later.csv")]
+    done = CliRunner().invoke(cli, [*command, "--out", str(again)])
+    assert done.exit_code == 0, done.output
+    told = cal.predict_proba(known.logits, known=([12], known.y[[12]]), **given)
+    np.testing.assert_allclose(probabilities(again), told, atol=1e-6)
+    assert np.abs(told - probs).max() > 1e-4
+
+
 def test_what_a_folder_cannot_be_asked_is_refused(shards: Path, tmp_path: Path) -> None:
     for options, words in (
         (["--labels", str(shards / "labels.npy")], "--labels is for files"),
-        (["--method", "gats"], "--method is for files"),
+        (["--method", "gats"], "--method gats is for files"),
+        (["--allow-training-nodes"], "--allow-training-nodes is for files"),
         (["--engine", "dask"], "needs scheduler"),
         (["--memory", "much"], "'much' is no size"),
     ):

@@ -62,6 +62,17 @@ def shards(known: Known, tmp_path: Path) -> Path:
     return folder
 
 
+def add_hidden(folder: Path, known: Known, width: int) -> np.ndarray:
+    """A hidden layer beside the logits, in two shards of other lengths; it is returned whole."""
+    rng = np.random.default_rng(2)
+    x = known.logits @ rng.normal(size=(CLASSES, width)) + rng.normal(size=(NODES, width))
+    (folder / "hidden").mkdir()
+    x = x.astype(np.float16)
+    np.save(folder / "hidden" / "0.npy", x[:700])
+    np.save(folder / "hidden" / "1.npy", x[700:])
+    return x
+
+
 @pytest.fixture
 def many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seven blocks and a handful of chunks."""

@@ -18,7 +18,7 @@ import simi_mailbox
 from simi_mailbox import grouping
 from simi_mailbox.scale import apply, calibrate, default, engines
 from simi_mailbox.scale.engines import Tree
-from tests.scale.conftest import NODES, Known, groups, probabilities
+from tests.scale.conftest import NODES, Known, add_hidden, groups, probabilities
 
 pytestmark = pytest.mark.usefixtures("many_blocks")
 
@@ -202,10 +202,12 @@ def cluster() -> Iterator[Any]:
 
 
 def test_a_cluster_that_loses_a_worker_gives_the_same_bits(
-    cluster: Any, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, shards: Path, tmp_path: Path, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("simi_mailbox.scale.plan.LARGEST_BLOCK", 600)  # fewer tasks
-    expected = calibrate(shards, tmp_path / "disk", engine="disk")
+    add_hidden(shards, known, 7)
+    free = simi_mailbox.SimiMailbox(keep_classes=False)
+    expected = calibrate(shards, tmp_path / "disk", engine="disk", calibrator=free)
     killed: list[int] = []
 
     def progress(step: str, done: int, _total: int) -> None:
@@ -213,19 +215,23 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_bits(
             killed.append(next(iter(cluster.workers.values())).pid)
             os.kill(killed[0], signal.SIGKILL)
 
-    done = calibrate(
-        shards, tmp_path / "out", scheduler=cluster.scheduler_address, progress=progress
-    )
+    address = {"scheduler": cluster.scheduler_address}
+    done = calibrate(shards, tmp_path / "out", calibrator=free, progress=progress, **address)
     assert killed
     assert done.facts["engine"] == "dask"
     assert np.array_equal(done.calibrator.temperatures_, expected.calibrator.temperatures_)
+    assert np.array_equal(probabilities(done), probabilities(expected))
+    (shards / "hidden").rename(tmp_path / "elsewhere")
+    given = {"known": ([4, 5], known.y[[4, 5]])}
+    expected = apply(known.calibrator, shards, tmp_path / "disk", engine="disk", **given)
+    done = apply(known.calibrator, shards, tmp_path / "out", **given, **address)
     assert np.array_equal(probabilities(done), probabilities(expected))
     # What a worker finds wrong is told like anywhere else.
     edges = np.load(shards / "edges" / "a.npy")
     edges[0, 7] = 5000
     np.save(shards / "edges" / "a.npy", edges)
     with pytest.raises(ValueError, match=r"a\.npy, row 7: the edge joins nodes 5000"):
-        calibrate(shards, tmp_path / "out", scheduler=cluster.scheduler_address)
+        calibrate(shards, tmp_path / "out", **address)
 
 
 def test_a_scheduler_that_is_not_there_is_one_clear_error(

@@ -334,13 +334,17 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         if known is not None:
             if "known" not in self.takes:
                 raise TypeError(f"{type(self).__name__} makes no use of known labels: leave known=")
-            given = read_known(known, nodes.num_nodes, nodes.num_classes)
-            numbered = limits.number(given.y)
-            if bool((numbered < 0).any()):
-                label = int(given.y[numbered < 0][0])
-                raise ValueError(f"known names class {label}, which was masked when it was fitted")
-            nodes = replace(nodes, known=Labelled(given.index, numbered))
+            nodes = replace(nodes, known=self._read_known(known, nodes.num_nodes))
         return within(nodes, limits)
+
+    def _read_known(self, known: Any, num_nodes: int) -> Labelled:
+        """Labels that were named for a prediction, their classes as a method numbers them."""
+        given = read_known(known, num_nodes, self.num_classes_)
+        numbered = self._limits.number(given.y)
+        if bool((numbered < 0).any()):
+            label = int(given.y[numbered < 0][0])
+            raise ValueError(f"known names class {label}, which was masked when it was fitted")
+        return Labelled(given.index, numbered)
 
     @property
     def _limits(self) -> Limits:

@@ -17,7 +17,7 @@ from simi_mailbox import fast
 from simi_mailbox._arrays import Bools, Floats, Ints
 from simi_mailbox.calibrators.base import BELOW_ONE, NodeTemperatures, Shapes, check_within
 from simi_mailbox.calibrators.parts import older_mailbox
-from simi_mailbox.calibrators.parts.features import distances, fit_prototypes
+from simi_mailbox.calibrators.parts.features import fit_prototypes, nearness
 from simi_mailbox.calibrators.temperature import bound_message
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.grouping import Grouping, Scaling, find_groups
@@ -47,6 +47,8 @@ LUCK_PASSES, LUCK_TOLERANCE = 5, 1e-4
 """The level is lowered by what luck asks for to a hundredth of a point."""
 BOUNDS = (-6.0, 6.0)
 """How far a group's temperature may lie from the baseline's, as a logarithm."""
+
+NOBODY = Labelled(torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64))
 
 Moments = tuple[Floats, Floats, Floats]
 
@@ -88,19 +90,23 @@ class GroupedTemperatures(NodeTemperatures):
 
     def _make_groups(self, data: CalibrationData, points: Floats) -> None:
         """Group all nodes by their points (no label is read)."""
-        wanted, labelled = self.n_groups, len(data.calibration)
-        if labelled < wanted:
-            warnings.warn(
-                f"{labelled} calibration nodes cannot support {wanted} groups: "
-                "falling back to one temperature for all nodes",
-                CalibrationWarning,
-                stacklevel=4,
-            )
-            wanted = 1
+        wanted = self._supported_groups(len(data.calibration))
         grouping = find_groups(points, wanted, scaling=self.scaling, seed=self.seed)
         self.shift_, self.scale_ = grouping.shift, grouping.scale
         self.centroids_ = grouping.centroids
         self.groups_ = grouping.assign(points)
+
+    def _supported_groups(self, labelled: int) -> int:
+        """As many groups as are wanted, or one if there are fewer labels than that."""
+        if labelled >= self.n_groups:
+            return self.n_groups
+        warnings.warn(
+            f"{labelled} calibration nodes cannot support {self.n_groups} groups: "
+            "falling back to one temperature for all nodes",
+            CalibrationWarning,
+            stacklevel=5,
+        )
+        return 1
 
     def _temperatures(self, data: NodeInputs) -> Tensor:
         return torch.from_numpy(self.temperatures_[self.grouping_.assign(self._points(data))])
@@ -224,16 +230,7 @@ class SimiMailbox(GroupedTemperatures):
     # --- fit ------------------------------------------------------------------------------------
 
     def _fit(self, data: CalibrationData) -> None:
-        z, y = data.calibration_logits, data.calibration.y
-        kernels = fast.kernels() if data.logits.numel() >= fast.WORTH_NODES else None
-        self.temperature_, at_bound = global_temperature(z, y, kernels)
-        del z, y  # with many labels as large as what follows
-        if at_bound:
-            warnings.warn(bound_message(data, self.temperature_), CalibrationWarning, stacklevel=3)
-        prior = None if self.prior is None else resolve(self.prior)
-        if len(data.calibration) < self.n_groups:
-            prior = None  # too few labels for groups: temperature scaling, and nothing else
-        self.prior_: dict[str, Any] = {} if prior is None else prior.to_dict()
+        prior, at_bound = self._begin(data, data.logits.numel())
         evidence = _evidence(data, self.temperature_)
         self.evidence_: dict[str, Any] = _kept(data)
         baseline = self._first_baseline(data, prior, at_bound)
@@ -252,6 +249,22 @@ class SimiMailbox(GroupedTemperatures):
         curve = ConfidenceCurve(view.logits, groups, n_groups, view.scale)
         self._fit_groups(data, view, prior, at_bound, curve)
 
+    def _begin(self, data: CalibrationData, size: int) -> tuple[Prior | None, bool]:
+        """One temperature for all nodes, and whether it is on a bound; the prior, if one is used.
+
+        ``size`` is that of all logits.
+        """
+        z, y = data.calibration_logits, data.calibration.y
+        kernels = fast.kernels() if size >= fast.WORTH_NODES else None
+        self.temperature_, at_bound = global_temperature(z, y, kernels)
+        if at_bound:
+            warnings.warn(bound_message(data, self.temperature_), CalibrationWarning, stacklevel=4)
+        prior = None if self.prior is None else resolve(self.prior)
+        if len(data.calibration) < self.n_groups:
+            prior = None  # too few labels for groups: temperature scaling, and nothing else
+        self.prior_: dict[str, Any] = {} if prior is None else prior.to_dict()
+        return prior, at_bound
+
     def _first_baseline(
         self, data: CalibrationData, prior: Prior | None, at_bound: bool
     ) -> Baseline | None:
@@ -268,7 +281,8 @@ class SimiMailbox(GroupedTemperatures):
     def _fit_baseline(self, data: CalibrationData, evidence: Evidence, prior: Prior) -> Baseline:
         hidden, trained = data.hidden is not None, data.trained is not None
         belief = prior.belief(hidden=hidden, trained=trained)
-        if data.hidden is not None and "hidden" in belief.terms:
+        asked = data.hidden is not None and "hidden" in belief.terms
+        if asked and evidence.closeness is None:
             found, evidence.closeness = closeness(data.hidden, evidence.probs)
             self.evidence_ |= {"prototypes": found[0], "precision": found[1]}
         self._hear(evidence, data)
@@ -344,18 +358,17 @@ class SimiMailbox(GroupedTemperatures):
         if "prototypes" in kept and evidence.closeness is None:
             prototypes = kept["prototypes"], kept["precision"]
             evidence.closeness = closeness(data.hidden, evidence.probs, prototypes)[1]
-        joined = _joined(self._labels_of_fit(data), data, "trained" in kept)
-        evidence.hear(joined, kept["counts"], part=data.numbers is not None)
+        known = joined(self._labels_of_fit(data), data, "trained" in kept)
+        evidence.hear(known, kept["counts"], part=data.numbers is not None)
 
     def _labels_of_fit(self, data: NodeInputs) -> Known:
         """The labels that ``fit`` was given, if this is its graph."""
         kept = self.evidence_
-        parts = [_labelled(kept, name) for name in ("calibration", "trained") if name in kept]
+        parts = [kept_labels(kept, name) for name in ("calibration", "trained") if name in kept]
         if data.numbers is not None:
             parts = [_within(part, data.numbers) for part in parts]
         elif data.neighbourhoods.fingerprint() != kept["graph"]:
-            nobody = torch.empty(0, dtype=torch.int64)
-            parts = [Labelled(nobody, nobody) for _ in parts]
+            parts = [NOBODY for _ in parts]
         return Known(*parts)
 
     def _view(self, evidence: Evidence) -> View:
@@ -565,7 +578,8 @@ def _kept(data: CalibrationData) -> dict[str, Any]:
     return kept
 
 
-def _labelled(kept: dict[str, Any], name: str) -> Labelled:
+def kept_labels(kept: dict[str, Any], name: str) -> Labelled:
+    """The labels that a fit was given, by its ``evidence_``: of "calibration" or "trained"."""
     return Labelled(torch.from_numpy(kept[name]), torch.from_numpy(kept[f"{name}_labels"]))
 
 
@@ -577,10 +591,11 @@ def _within(labels: Labelled, numbers: Tensor) -> Labelled:
     return Labelled(order[place[here]], labels.y[here])
 
 
-def _joined(fitted: Known, data: NodeInputs, trained: bool) -> Known:
+def joined(fitted: Known, data: NodeInputs, trained: bool) -> Known:
     """Labels of fit and those known by now; the newer one counts.
 
-    A label that the GNN was trained on counts among those, if the fit had such labels.
+    A label that the GNN was trained on counts among those, if the fit had such labels. Of ``data``
+    nothing else is read than known labels and training nodes.
     """
     known = data.known
     if known is None:
@@ -610,15 +625,12 @@ def closeness(
 ) -> tuple[tuple[Floats, Floats], Tensor]:
     """Prototypes of the classes, and −log of the distance of every node to each of them.
 
-    A class's prototype is the mean of all nodes weighted by its probability: no label enters. Rows
-    are centred.
+    A class's prototype is the mean of all nodes weighted by its probability: no label enters.
     """
     dense = hidden if hidden.layout is torch.strided else hidden.to_dense()
     x = np.asarray(dense.numpy(), dtype=np.float64)
     found = prototypes or fit_prototypes(x, probs.double().numpy())
-    near = -np.log(distances(x, *found) + 1e-9)
-    near -= near.mean(axis=1, keepdims=True)
-    return found, torch.from_numpy(near).to(probs.dtype)
+    return found, torch.from_numpy(nearness(x, *found)).to(probs.dtype)
 
 
 def _common_theta(

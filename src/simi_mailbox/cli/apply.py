@@ -42,8 +42,9 @@ def apply(
     if logits.is_dir():
         from simi_mailbox import scale
 
+        work = partial(scale.apply, calibrator, known=files.pop("known"))
         folders.refuse(**files)
-        folders.run(partial(scale.apply, calibrator), logits, out, files, kind, as_json)
+        folders.run(work, logits, out, files, kind, as_json)
         return
     folders.only_for_folders(logits, files)
     check_ending(out)

@@ -50,8 +50,9 @@ def calibrate(
     if logits.is_dir():
         from simi_mailbox import scale
 
-        folders.refuse(method=method, set=settings, save=save, **files)
-        work = partial(scale.calibrate, fresh=fresh)
+        folders.refuse(save=save, allow_training_nodes=insist, **files)
+        chosen = folders.method_of(method, settings)
+        work = partial(scale.calibrate, calibrator=chosen, fresh=fresh)
         folders.run(work, logits, out, files, kind, as_json)
         return
     folders.only_for_folders(logits, files)

@@ -48,13 +48,27 @@ def only_for_folders(source: Path, options: dict[str, Any]) -> None:
 def refuse(**options: Any) -> None:
     """Refuse what has no meaning for a folder, which holds its parts under fixed names."""
     for name, value in options.items():
-        if name in OPTIONS or not value or (name, value) == ("method", "simi-mailbox"):
+        if name in OPTIONS or not value:
             continue
         option = f"--{name.replace('_', '-')}"
         raise click.UsageError(
             f"{option} is for files: a folder holds logits/, edges/, labels.*, calibration.* and "
-            "perhaps train.*, and is calibrated by the default method"
+            "perhaps train.*, hidden/ and known.*"
         )
+
+
+def method_of(name: str, settings: tuple[str, ...]) -> Any:
+    """The calibrator that a folder is to be calibrated by, as it is set."""
+    from simi_mailbox.calibrators import SimiMailbox
+
+    with own.complaints():
+        chosen = own.calibrator_of(name, settings)
+    if not isinstance(chosen, SimiMailbox):
+        raise click.UsageError(
+            f"--method {name} is for files: folders are calibrated by simi-mailbox or "
+            "simi-mailbox-free"
+        )
+    return chosen
 
 
 def run(

@@ -230,6 +230,24 @@ class Known:
     trained: Labelled | None = None
 
 
+def frequencies(known: Known, classes: int, counts: Floats | None = None) -> tuple[Tensor, bool]:
+    """How often each class occurs: by these labels, or by the ``counts`` of ``fit`` if it had more.
+
+    Also whether it is by these.
+
+    Examples
+    --------
+    >>> two = Known(Labelled(torch.tensor([4, 7]), torch.tensor([0, 2])))
+    >>> frequencies(two, 3)[0].tolist()
+    [1.0, 0.0, 1.0]
+    """
+    parts = [part.y for part in (known.calibration, known.trained) if part is not None]
+    found = torch.bincount(torch.cat(parts), minlength=classes).double()
+    if counts is not None and counts.sum() > found.sum():
+        return torch.from_numpy(counts), False
+    return found, True
+
+
 # --- all of it, in memory -----------------------------------------------------------------------
 
 
@@ -276,8 +294,8 @@ class Evidence:
     def hear(self, known: Known, counts: Floats | None = None, *, part: bool = False) -> None:
         """Take labels in.
 
-        How often classes occur is told by these labels as well, unless ``fit`` had more: then its
-        ``counts`` tell. If this graph is a ``part`` of that of ``fit``, the labels are among them.
+        They, or the ``counts`` of ``fit``, tell how often classes occur; if this graph is a
+        ``part`` of that of ``fit``, the labels are among those.
         """
         n, k = self.logits.shape
         self._listen(known)
@@ -285,12 +303,9 @@ class Evidence:
         for labels in (known.calibration, known.trained):
             if labels is not None:
                 self._own[labels.index] = labels.y.to(self._own.dtype)
-        found = torch.bincount(self._own[self._own >= 0], minlength=k).double()
-        if counts is not None and counts.sum() > found.sum():
-            found = torch.from_numpy(counts)
-            if not part:
-                self._own.fill_(-1)
-        self._frequency = found
+        self._frequency, ours = frequencies(known, k, counts)
+        if not (ours or part):
+            self._own.fill_(-1)
 
     def _listen(self, known: Known) -> None:
         mine, theirs = known.calibration, known.trained

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from simi_mailbox import fast
 from simi_mailbox._arrays import Bools, Floats, Ints
 from simi_mailbox.calibrators import SimiMailbox
 from simi_mailbox.calibrators.base import keep_argmax
+from simi_mailbox.calibrators.simi_mailbox import NOBODY, joined, kept_labels
 from simi_mailbox.calibrators.simi_mailbox import View as FewNodes
-from simi_mailbox.calibrators.temperature import bound_message
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.graph import Graph
 from simi_mailbox.grouping import (
@@ -29,10 +29,9 @@ from simi_mailbox.grouping import (
     group_points,
     histogram_sums,
 )
-from simi_mailbox.inputs import CalibrationData, Labelled
-from simi_mailbox.prior.baseline import blend
-from simi_mailbox.prior.evidence import Frame, Known
-from simi_mailbox.prior.files import resolve
+from simi_mailbox.inputs import CalibrationData, Labelled, NodeInputs
+from simi_mailbox.prior.baseline import Baseline, blend
+from simi_mailbox.prior.evidence import Frame, Known, frequencies
 from simi_mailbox.scale import evidence
 from simi_mailbox.scale.engines import Engine
 from simi_mailbox.scale.evidence import View
@@ -40,24 +39,31 @@ from simi_mailbox.scale.inputs import gather
 from simi_mailbox.scale.limits import Facts, added, stacked
 from simi_mailbox.scale.outputs import Output
 from simi_mailbox.scale.plan import Plan
+from simi_mailbox.scale.shards import Shards
 from simi_mailbox.scale.store import Store, Written
 from simi_mailbox.scale.tiles import fingerprint, name
 from simi_mailbox.softmax import Limits, scaled_softmax
-from simi_mailbox.temperature import ConfidenceCurve, global_temperature
+from simi_mailbox.temperature import ConfidenceCurve
 
 # --- functions of a block -------------------------------------------------------------------------
 
 
 def view_block(store: Store, block: int, view: View, calibrator: SimiMailbox) -> list[Written]:
-    """What the baseline makes of a block's nodes: scale of their logits, and their points."""
-    kept = calibrator.evidence_
-    here = evidence.of_block(store, block, view, Frame.read(kept), kept["counts"])
+    """What the baseline makes of a block's nodes: scale of their logits, or new ones; points."""
+    here = evidence.of_block(store, block, view, Frame.read(calibrator.evidence_))
     found = calibrator._view(here)
-    assert found.scale is not None
+    made = ("moved", found.logits) if found.scale is None else ("scale", found.scale)
     return [
-        store.put(name("scale", block), found.scale.numpy()),
+        store.put(name(made[0], block), made[1].numpy()),
         store.put(name("points", block), found.points(calibrator.blind_share, view.classes)),
     ]
+
+
+def seen(store: Store, block: int, view: View) -> tuple[Tensor, Tensor | None]:
+    """Logits of a block as the baseline has left them, and their scale, if they have one."""
+    if view.moved:
+        return torch.from_numpy(store.get(name("moved", block))), None
+    return view.logits(store, block), torch.from_numpy(store.get(name("scale", block)))
 
 
 def entries_of(store: Store, block: int) -> int:
@@ -98,20 +104,20 @@ def sizes_of(store: Store, block: int, groups: int) -> Floats:
 def curve_of(store: Store, block: int, view: View, theta: Floats, wanted: Bools | None) -> Floats:
     """Sums of confidence and its derivatives over the groups' nodes in a block."""
     group = torch.from_numpy(store.get(name("groups", block)).astype(np.int64))
-    scale = torch.from_numpy(store.get(name("scale", block)))
-    z = view.logits(store, block)
+    z, scale = seen(store, block, view)
     return ConfidenceCurve(z, group, len(theta), scale).sums(theta, wanted)
 
 
 def probability_block(
-    store: Store, block: int, view: View, factors: Floats, blind: float, out: Output
+    store: Store, block: int, view: View, factors: Floats, blind: float, keep: bool, out: Output
 ) -> list[Written]:
     """Calibrated probabilities of a block's nodes, and their groups, as finished shards."""
-    z, group = view.logits(store, block), store.get(name("groups", block))
-    scale = torch.from_numpy(store.get(name("scale", block)))
-    probs = scaled_softmax(z, torch.from_numpy(factors[group]) / scale)
+    (z, scale), group = seen(store, block, view), store.get(name("groups", block))
+    each = torch.from_numpy(factors[group])
+    probs = scaled_softmax(z, each if scale is None else each / scale)
     probs = blend(probs, blind, z.shape[1])
-    keep_argmax(probs, z)
+    if keep:
+        keep_argmax(probs, z)
     probs = view.limits.restore(probs)
     return [out.probabilities(block, probs.numpy()), out.groups(block, group)]
 
@@ -144,6 +150,7 @@ def fit(
     facts: Facts,
     calibration: tuple[Ints, Ints],
     trained: tuple[Ints, Ints] | None,
+    hidden: Shards | None,
     calibrator: SimiMailbox,
     *,
     fresh: bool = False,
@@ -158,37 +165,36 @@ def fit(
     )
     z = _gathered(engine, plan, ("logits",), nodes, limits)["logits"]
     y = known.calibration.y
-    kernels = fast.kernels() if plan.nodes * z.shape[1] >= fast.WORTH_NODES else None
-    calibrator.temperature_, at_bound = global_temperature(z, y, kernels)
     here = Labelled(torch.arange(len(nodes)), y)
-    data = CalibrationData(logits=z, graph=Graph.empty(len(nodes)), calibration=here)
-    data = replace(data, trained=known.trained, fresh=fresh)
-    if at_bound:
-        message = bound_message(data, calibrator.temperature_)
-        warnings.warn(message, CalibrationWarning, stacklevel=3)
-    prior = None if calibrator.prior is None else resolve(calibrator.prior)
-    if len(nodes) < calibrator.n_groups:
-        prior = None
-    calibrator.prior_ = {} if prior is None else prior.to_dict()
-    view = View(plan, limits, calibrator.temperature_, trained is not None)
-    view = _told(engine, view, known)
+    data = CalibrationData(logits=z, graph=Graph.empty(len(nodes)), calibration=here, fresh=fresh)
+    if hidden is not None:  # what is to be known of it is found by passes
+        data = replace(data, hidden=torch.empty(0, hidden.columns))
+    data = replace(data, trained=known.trained)
+    prior, at_bound = calibrator._begin(data, plan.nodes * z.shape[1])
+    view = _told(engine, View(plan, limits, calibrator.temperature_), known, None)
     frame = evidence.listen(engine, view)
-    calibrator.evidence_ = _kept(engine, view, frame, known)
+    calibrator.evidence_ = _kept(engine, view, frame, known, hidden)
     baseline = calibrator._first_baseline(data, prior, at_bound)
     if baseline is None:
         assert prior is not None
-        rows = _gathered(engine, plan, evidence.KINDS, nodes, limits)
-        few = evidence.Rowwise(rows, z, y, frame, calibrator.evidence_["counts"])
+        belief = prior.belief(hidden=hidden is not None, trained=trained is not None)
+        if hidden is not None and "hidden" in belief.terms:
+            view, found = _compared(engine, view, hidden, None)
+            calibrator.evidence_ |= found
+        rows = _gathered(engine, plan, evidence.kinds(view), nodes, limits)
+        few = evidence.Rowwise(rows, z, y, frame, view)
         baseline = calibrator._fit_baseline(data, few, prior)
     calibrator.baseline_ = baseline.fields()
-    _group(engine, view, calibrator, len(nodes))
-    rows = _gathered(engine, plan, ("groups", "scale", "similarity"), nodes, limits)
+    view = _group(engine, view, calibrator, len(nodes))
+    kinds = ("groups", "similarity", "moved" if view.moved else "scale")
+    rows = _gathered(engine, plan, kinds, nodes, limits)
     calibrator.groups_ = rows["groups"].astype(np.int64)
-    here_too = FewNodes(z, torch.from_numpy(rows["scale"]), torch.from_numpy(rows["similarity"]))
+    made, similarity = (torch.from_numpy(rows[kind]) for kind in (kinds[2], "similarity"))
+    few_nodes = FewNodes(made, None, similarity) if view.moved else FewNodes(z, made, similarity)
     groups = len(calibrator.centroids_)
     sizes = engine.total("groups", sizes_of, added, plan.blocks, groups)
     curve = BlockCurve(engine, view, sizes)
-    calibrator._fit_groups(data, here_too, prior, at_bound, curve)
+    calibrator._fit_groups(data, few_nodes, prior, at_bound, curve)
     del calibrator.groups_  # of the calibration nodes only: those of all lie in the results
     calibrator.num_classes_, calibrator.classes_ = plan.classes, limits.classes
     calibrator.widest_ = limits.widest
@@ -196,25 +202,29 @@ def fit(
     return view
 
 
-def look_again(engine: Engine, plan: Plan, limits: Limits, calibrator: SimiMailbox) -> View:
-    """The passes of a fitted calibrator on blocks that it has perhaps never seen."""
-    kept = calibrator.evidence_
-    known = Known(
-        *(
-            Labelled(torch.from_numpy(kept[part]), torch.from_numpy(kept[f"{part}_labels"]))
-            for part in ("calibration", "trained")
-            if part in kept
-        )
-    )
+def look_again(
+    engine: Engine,
+    plan: Plan,
+    calibrator: SimiMailbox,
+    named: NodeInputs,
+    hidden: Shards | None,
+) -> View:
+    """The passes of a fitted calibrator on blocks that it has perhaps never seen.
+
+    ``named`` holds labels that are known by now, and training nodes, if there are any.
+    """
+    kept, limits = calibrator.evidence_, calibrator._limits
+    parts = [kept_labels(kept, part) for part in ("calibration", "trained") if part in kept]
     if _fingerprint(engine, plan) != kept["graph"]:  # labels of fit are about other nodes
-        nobody = torch.empty(0, dtype=torch.int64)
-        nothing = Labelled(nobody, nobody)
-        known = Known(nothing, None if known.trained is None else nothing)
-    view = View(plan, limits, calibrator.temperature_, known.trained is not None)
-    view = _told(engine, view, known)
+        parts = [NOBODY for _ in parts]
+    known = joined(Known(*parts), named, "trained" in kept)
+    view = View(plan, limits, calibrator.temperature_)
+    view = _told(engine, view, known, kept["counts"])
     evidence.listen(engine, view, Frame.read(kept))
-    _group(engine, view, calibrator, None)
-    return view
+    if "prototypes" in kept:
+        assert hidden is not None
+        view, _ = _compared(engine, view, hidden, (kept["prototypes"], kept["precision"]))
+    return _group(engine, view, calibrator, None)
 
 
 def _numbered(limits: Limits, labelled: tuple[Ints, Ints]) -> Labelled:
@@ -236,8 +246,8 @@ def _gathered(
     return found
 
 
-def _told(engine: Engine, view: View, known: Known) -> View:
-    """The same view, with labels in the store."""
+def _told(engine: Engine, view: View, known: Known, counts: Floats | None) -> View:
+    """The same view, with labels in the store; ``counts`` are those of an earlier fit."""
     parts = [part for part in (known.calibration, known.trained) if part is not None]
     probs = []
     for part in parts:
@@ -248,7 +258,16 @@ def _told(engine: Engine, view: View, known: Known) -> View:
         p[order] = scaled_softmax(z, view.temperature)
         probs.append(p)
     digest = evidence.hear(engine.store, view, known, torch.cat(probs))
-    return replace(view, labels=digest)
+    found, ours = frequencies(known, view.classes, counts)
+    return replace(view, labels=digest, counts=found.numpy(), own=ours)
+
+
+def _compared(
+    engine: Engine, view: View, hidden: Shards, prototypes: tuple[Floats, Floats] | None
+) -> tuple[View, dict[str, Floats]]:
+    """The same view, with the hidden layer, and what is kept of it."""
+    found = evidence.compare(engine, view, hidden, prototypes)
+    return replace(view, hidden=True), dict(zip(("prototypes", "precision"), found, strict=True))
 
 
 def _fingerprint(engine: Engine, plan: Plan) -> str:
@@ -259,19 +278,20 @@ def _first(parts: list[Any]) -> Any:
     return parts[0]
 
 
-def _kept(engine: Engine, view: View, frame: Frame, known: Known) -> dict[str, Any]:
+def _kept(
+    engine: Engine, view: View, frame: Frame, known: Known, hidden: Shards | None
+) -> dict[str, Any]:
     """What prediction needs of the evidence, as a file can hold it."""
     kept = asdict(frame)
-    kept["graph"], kept["width"] = _fingerprint(engine, view.plan), 0
-    kept["counts"] = np.zeros(view.classes)
+    kept["graph"], kept["counts"] = _fingerprint(engine, view.plan), view.counts
+    kept["width"] = 0 if hidden is None else hidden.columns
     for part, found in (("calibration", known.calibration), ("trained", known.trained)):
         if found is not None:
             kept[part], kept[f"{part}_labels"] = found.index.numpy(), found.y.numpy()
-            kept["counts"] += np.bincount(found.y.numpy(), minlength=view.classes)
     return kept
 
 
-def _group(engine: Engine, view: View, calibrator: SimiMailbox, labelled: int | None) -> None:
+def _group(engine: Engine, view: View, calibrator: SimiMailbox, labelled: int | None) -> View:
     """Points of all nodes, and their groups; these are found if ``labelled`` nodes are to fit."""
     blocks, bare = view.plan.blocks, _bare(calibrator)
     engine.write("points", view_block, blocks, view, bare)
@@ -280,26 +300,20 @@ def _group(engine: Engine, view: View, calibrator: SimiMailbox, labelled: int | 
         calibrator.shift_, calibrator.scale_ = grouping.shift, grouping.scale
         calibrator.centroids_ = grouping.centroids
     engine.write("groups", assign_block, blocks, calibrator.grouping_)
+    classes = Baseline.read(calibrator.baseline_).classes
+    return replace(view, moved=bool(classes) and not calibrator.keep_classes)
 
 
 def _bare(calibrator: SimiMailbox) -> SimiMailbox:
     """Only what the view of a node depends on."""
-    bare = SimiMailbox(**calibrator.get_params())
+    bare = type(calibrator)(**calibrator.get_params())
     for part in ("temperature_", "baseline_", "evidence_"):
         setattr(bare, part, getattr(calibrator, part))
     return bare
 
 
 def _find_groups(engine: Engine, view: View, calibrator: SimiMailbox, labelled: int) -> Grouping:
-    blocks, wanted = view.plan.blocks, calibrator.n_groups
-    if labelled < wanted:
-        warnings.warn(
-            f"{labelled} calibration nodes cannot support {wanted} groups: "
-            "falling back to one temperature for all nodes",
-            CalibrationWarning,
-            stacklevel=4,
-        )
-        wanted = 1
+    blocks, wanted = view.plan.blocks, calibrator._supported_groups(labelled)
     if view.plan.nodes <= HISTOGRAM_ABOVE:
         points = engine.total("groups", points_of, stacked, blocks)
         return find_groups(points, wanted, seed=calibrator.seed)

@@ -7,6 +7,7 @@
     far         [n, w]      means over two random steps of the same, the own part taken out
     terms       [n, 3]      of the exponent, before they are centred
     similarity  [n]         mean overlap with the neighbours
+    closeness   [n, K]      to the classes in the hidden layer, if there is one
 
 What a calibration node says is its surprise (K + 1 numbers); what a training node says is its class
 (K more numbers, if there are such nodes).
@@ -14,6 +15,7 @@ What a calibration node says is its surprise (K + 1 numbers); what a training no
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +25,7 @@ import torch
 from torch import Tensor
 
 from simi_mailbox._arrays import Array, Floats, Ints
+from simi_mailbox.calibrators.parts.features import nearness, prototype_sums, prototypes_of
 from simi_mailbox.prior.evidence import (
     Evidence,
     Frame,
@@ -36,9 +39,10 @@ from simi_mailbox.scale import tiles
 from simi_mailbox.scale.engines import Engine
 from simi_mailbox.scale.limits import added
 from simi_mailbox.scale.plan import Plan
+from simi_mailbox.scale.shards import Shards
 from simi_mailbox.scale.store import Store, Written
 from simi_mailbox.scale.tiles import name
-from simi_mailbox.softmax import Limits, confidence, scaled_softmax
+from simi_mailbox.softmax import Limits, confidence, row_blocks, scaled_softmax
 
 SPEAKERS = "labelled/00000"
 """Labelled nodes in the store, [m, 2]: the node, and its class among the possible ones."""
@@ -47,14 +51,21 @@ SAID = "said/00000"
 
 @dataclass(frozen=True)
 class View:
-    """How blocks are looked at: within which limits, at which temperature, and who has a label."""
+    """How blocks are looked at: within which limits, at which temperature, and what is known."""
 
     plan: Plan
     limits: Limits
     temperature: float
-    trained: bool
     labels: str = ""
     """Digest of the labels and what they say, which lie in the store."""
+    counts: Floats | None = None
+    """How often classes occur."""
+    own: bool = True
+    """Whether the labels in the store are among these."""
+    hidden: bool = False
+    """Whether there is a hidden layer."""
+    moved: bool = False
+    """Whether the baseline has made new logits, which lie in the store."""
 
     @property
     def classes(self) -> int:
@@ -93,6 +104,47 @@ def _speakers(store: Store, plan: Plan, block: int) -> tuple[Ints, slice, Ints]:
 
 
 # --- functions of a block -------------------------------------------------------------------------
+
+
+def mass_of(store: Store, block: int) -> Floats:
+    """Sums over a block of probabilities, [K]."""
+    return np.asarray(store.get(name("probs", block))[:, :-1].sum(axis=0, dtype=np.float64))
+
+
+def prototype_sums_of(
+    store: Store, block: int, plan: Plan, hidden: Shards, mass: Floats
+) -> list[Floats]:
+    """What prototypes of classes are made of, summed over a block."""
+    probs, found = store.view(name("probs", block)), list[list[Floats]]()
+    for rows, x in _hidden_rows(block, plan, hidden):
+        found.append(list(prototype_sums(x, probs[rows, :-1].astype(np.float64), mass)))
+    return added_each(found)
+
+
+def closeness_block(
+    store: Store, block: int, plan: Plan, hidden: Shards, prototypes: tuple[Floats, Floats]
+) -> list[Written]:
+    dtype = store.view(name("probs", block)).dtype
+    found = [nearness(x, *prototypes).astype(dtype) for _, x in _hidden_rows(block, plan, hidden)]
+    return [store.put(name("closeness", block), np.concatenate(found))]
+
+
+def _hidden_rows(block: int, plan: Plan, hidden: Shards) -> Iterator[tuple[slice, Floats]]:
+    """Runs of a block's rows of the hidden layer, which may be much wider than logits."""
+    start, stop = plan.span(block)
+    for rows in row_blocks(stop - start, hidden.columns, elements=1 << 21):
+        # In memory, too, the door makes float32 of whatever is given.
+        x = hidden.read(start + rows.start, start + rows.stop).astype(np.float32)
+        bad = np.flatnonzero(~np.isfinite(x).all(axis=1))
+        if len(bad):
+            where = hidden.where(start + rows.start + int(bad[0]))
+            raise ValueError(f"{where}: the hidden layer is NaN or infinite there")
+        yield rows, x.astype(np.float64)
+
+
+def added_each(parts: list[list[Floats]]) -> list[Floats]:
+    """Sums of lists of arrays, place by place."""
+    return [added(list(each)) for each in zip(*parts, strict=True)]
 
 
 def probs_block(store: Store, block: int, view: View) -> list[Written]:
@@ -169,7 +221,7 @@ def frame_sums(store: Store, block: int) -> Floats:
     parts = [
         store.get(name("terms", block)).sum(axis=0),
         [similarity.sum(), float((degree > 0).sum())],
-        store.get(name("probs", block))[:, :-1].sum(axis=0, dtype=np.float64),
+        mass_of(store, block),
     ]
     return np.concatenate(parts)
 
@@ -199,11 +251,25 @@ def listen(engine: Engine, view: View, frame: Frame | None = None) -> Frame:
     return Frame(view.temperature, centre, spread, (sums[5:] + 1.0) / (n + k), alone)
 
 
+def compare(
+    engine: Engine, view: View, hidden: Shards, prototypes: tuple[Floats, Floats] | None = None
+) -> tuple[Floats, Floats]:
+    """How near nodes are to the classes in the hidden layer; prototypes are found if not given."""
+    plan = view.plan
+    if prototypes is None:
+        mass = engine.total("hidden layer", mass_of, added, plan.blocks)
+        given = (plan.blocks, plan, hidden, mass)
+        sums = engine.total("hidden layer", prototype_sums_of, added_each, *given)
+        prototypes = prototypes_of(mass, plan.nodes, *sums)
+    engine.write("nearness", closeness_block, plan.blocks, plan, hidden, prototypes)
+    return prototypes
+
+
 class Rowwise(Evidence):
     """The evidence on some rows whose sums over neighbours are known."""
 
     def __init__(
-        self, rows: dict[str, Array], z: Tensor, own: Tensor, frame: Frame, counts: Floats
+        self, rows: dict[str, Array], z: Tensor, own: Tensor, frame: Frame, view: View
     ) -> None:
         self.logits, self.frame = z, frame
         self.sure = confidence(z, frame.temperature)
@@ -216,12 +282,13 @@ class Rowwise(Evidence):
         self.terms = (torch.from_numpy(rows["terms"]) - centre).div_(spread)
         similarity = torch.from_numpy(rows["similarity"])
         self.similarity = similarity.masked_fill(degree == 0, frame.alone)
-        self.closeness = None
+        self.closeness = torch.from_numpy(rows["closeness"]) if view.hidden else None
         width = z.shape[1] + 1
         mine: Any = _Steps(found["near"][:, :width], found["far"][:, :width])
         theirs: Any = _Steps(found["near"][:, width:], found["far"][:, width:])
         self._surprise, self._trained = mine, theirs
-        self._own, self._frequency = own, torch.from_numpy(counts)
+        assert view.counts is not None
+        self._own, self._frequency = own, torch.from_numpy(view.counts)
 
     def hear(self, known: Known, counts: Floats | None = None, *, part: bool = False) -> None:
         """Nothing: it was heard when the passes were made."""
@@ -239,13 +306,17 @@ class _Steps:
     far: Tensor
 
 
-KINDS = ("degree", "around", "near", "far", "terms", "similarity")
+def kinds(view: View) -> tuple[str, ...]:
+    """What `Rowwise` reads."""
+    more = ("closeness",) if view.hidden else ()
+    return ("degree", "around", "near", "far", "terms", "similarity", *more)
 
 
-def of_block(store: Store, block: int, view: View, frame: Frame, counts: Floats) -> Rowwise:
+def of_block(store: Store, block: int, view: View, frame: Frame) -> Rowwise:
     """The evidence on the nodes of a block."""
-    rows = {kind: store.get(name(kind, block)) for kind in KINDS}
+    rows = {kind: store.get(name(kind, block)) for kind in kinds(view)}
     own = torch.full((view.plan.size(block),), -1, dtype=torch.int64)
-    nodes, _, y = _speakers(store, view.plan, block)
-    own[torch.from_numpy(nodes)] = torch.from_numpy(y)
-    return Rowwise(rows, view.logits(store, block), own, frame, counts)
+    if view.own:
+        nodes, _, y = _speakers(store, view.plan, block)
+        own[torch.from_numpy(nodes)] = torch.from_numpy(y)
+    return Rowwise(rows, view.logits(store, block), own, frame, view)

@@ -32,17 +32,26 @@ from simi_mailbox.softmax import row_blocks, top_gaps
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of shards: ``logits/``, ``edges/``, and files of labels and nodes."""
+    """A folder of shards: ``logits/``, ``edges/``, perhaps ``hidden/``, and files of labels and
+    nodes."""
 
     path: Path
     logits: Shards
     edges: Shards
+    hidden: Shards | None = None
 
     @classmethod
     def open(cls, path: Path) -> Folder:
         if not path.is_dir():
             raise FileNotFoundError(f"there is no folder {path}")
-        return cls(path, Shards.open(path / "logits"), Shards.open(path / "edges", edges=True))
+        logits, edges = Shards.open(path / "logits"), Shards.open(path / "edges", edges=True)
+        hidden = Shards.open(path / "hidden") if (path / "hidden").exists() else None
+        if hidden is not None and hidden.rows != logits.rows:
+            raise FileFormatError(
+                f"{path / 'hidden'}: it has {hidden.rows:,} rows, but there are {logits.rows:,} "
+                "nodes (rows of logits)"
+            )
+        return cls(path, logits, edges, hidden)
 
     def file(self, part: str) -> Path | None:
         """The one file ``part.*``, if there is one."""
@@ -74,6 +83,26 @@ class Folder:
             raise FileNotFoundError(
                 f"there is no file {self.path / 'labels.*'} (.npy, .parquet, …)"
             )
+        return self._labels_in(path, nodes, unknown)
+
+    def known(self, path: Path | None = None) -> tuple[Ints, Ints] | None:
+        """Nodes and labels of a file, or else of ``known.*``, if there is one; like labels."""
+        path = self.file("known") if path is None else path
+        if path is None:
+            return None
+        if path.suffix == ".npy" and len(shape_of(path)) == 1:
+            parts = [start + np.flatnonzero(part >= 0) for start, part in read_vector(path)]
+            nodes = np.concatenate([np.empty(0, dtype=np.int64), *parts])
+        else:
+            nodes, y = _listed(path, self.logits.rows)
+            nodes = nodes[~(y < 0)]
+            try:
+                read_index(nodes, self.logits.rows, "known", empty=True)
+            except ValueError as error:
+                raise ValueError(f"{path}: {error}") from None
+        return nodes, self._labels_in(path, nodes, unknown=False)
+
+    def _labels_in(self, path: Path, nodes: Ints, unknown: bool) -> Ints:
         count, classes = self.logits.rows, self.logits.columns
         if path.suffix == ".npy" and len(shape_of(path)) == 1:
             if shape_of(path)[0] != count:
@@ -97,8 +126,9 @@ class Folder:
         return y.astype(np.int64)
 
     def identity(self) -> list[Any]:
-        """What changes when the graph or the logits do."""
-        return [self.logits.identity(), self.edges.identity()]
+        """What changes when the graph, the logits or the hidden layer do."""
+        parts = [self.logits, self.edges, *([] if self.hidden is None else [self.hidden])]
+        return [part.identity() for part in parts]
 
 
 def _node_numbers(path: Path, count: int) -> Array:
@@ -119,8 +149,8 @@ def _node_numbers(path: Path, count: int) -> Array:
     return np.asarray(next(iter(contents.values())))
 
 
-def _listed_labels(path: Path, nodes: Ints, count: int, unknown: bool) -> Floats:
-    """From a table of nodes and labels, [m, 2], or of one label per node."""
+def _listed(path: Path, count: int) -> tuple[Ints, Floats]:
+    """Nodes and labels of a table of both, [m, 2], or of one label per node."""
     if path.suffix == ".npy":
         found = read_npy(path)
         if found.ndim != 2 or found.shape[1] != 2:
@@ -138,12 +168,17 @@ def _listed_labels(path: Path, nodes: Ints, count: int, unknown: bool) -> Floats
         listed = np.arange(len(y)) if ids is None else contents.values[ids]
         if ids is None and len(y) != count:
             raise ValueError(f"{path}: {len(y):,} labels for {count:,} nodes, and no column 'id'")
-    listed, y = listed.astype(np.int64), y.astype(np.float64)
+    return listed.astype(np.int64), y.astype(np.float64)
+
+
+def _listed_labels(path: Path, nodes: Ints, count: int, unknown: bool) -> Floats:
+    """The labels of some nodes, from a table."""
+    listed, y = _listed(path, count)
     order = np.argsort(listed, kind="stable")
     at = np.searchsorted(listed, nodes, sorter=order).clip(max=max(0, len(order) - 1))
     missing = listed[order[at]] != nodes if len(order) else np.ones(len(nodes), dtype=bool)
     if missing.any() and not unknown:
-        raise ValueError(f"{path}: calibration node {nodes[missing][0]} has no label")
+        raise ValueError(f"{path}: node {nodes[missing][0]} has no label")
     return np.where(missing, -1.0, y[order[at]] if len(order) else -1.0)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -19,7 +20,8 @@ from simi_mailbox._arrays import Ints
 from simi_mailbox.calibrators import SimiMailbox, load
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.files import StrPath, whole_file
-from simi_mailbox.inputs import InputKind, Labelled, looks_trained_on, refuse_shared
+from simi_mailbox.inputs import InputKind, Labelled, NodeInputs, looks_trained_on, refuse_shared
+from simi_mailbox.parameters import check_parameters
 from simi_mailbox.scale import default, tiles
 from simi_mailbox.scale.engines import Dask, Engine, Here, Progress, quiet
 from simi_mailbox.scale.evidence import View
@@ -70,6 +72,7 @@ def calibrate(
     engine: EngineName = "auto",
     memory: str | int = "2GB",
     scheduler: str | None = None,
+    calibrator: SimiMailbox | None = None,
     input: InputKind = "logits",
     fresh: bool = False,
     work: StrPath | None = None,
@@ -77,15 +80,16 @@ def calibrate(
 ) -> Calibrated:
     """Calibrate a graph of any size, from shards to shards.
 
-    The method is the default of `SimiMailbox`, its temperatures are those it finds in memory. If it
-    is stopped, however rudely, and called again, it goes on where it was.
+    The method is `SimiMailbox`, its temperatures are those it finds in memory. If it is stopped,
+    however rudely, and called again, it goes on where it was.
 
     Parameters
     ----------
     folder : path
         Holds ``logits/`` (shards of rows, ``.npy`` or Parquet), ``edges/`` (shards of pairs of
         nodes in any order, one way or both), ``labels.*`` (one per node, or rows of node and
-        label), ``calibration.*`` (nodes, or a boolean for each) and perhaps ``train.*``.
+        label), ``calibration.*`` (nodes, or a boolean for each) and perhaps ``train.*`` (nodes
+        that the GNN was trained on) and ``hidden/`` (shards of what enters its last layer).
     out : path
         Folder for the results.
     engine : {"auto", "memory", "disk", "dask"}
@@ -95,6 +99,8 @@ def calibrate(
         Most memory of a process, such as ``"2GB"``: of this one, or of each Dask worker.
     scheduler : str, optional
         Address of a Dask scheduler, whose workers see both folders under the same names.
+    calibrator : SimiMailbox, optional
+        Its parameters are used, and it stays as it is: ``SimiMailbox(keep_classes=False)``.
     input : {"logits", "log-probabilities", "probabilities"}
         What the shards hold.
     fresh : bool
@@ -127,19 +133,17 @@ def calibrate(
     >>> done.facts["engine"]
     'memory'
     """
-    source = Folder.open(Path(folder))
+    source, chosen = Folder.open(Path(folder)), _unfitted(calibrator)
     (nodes, y), trained = _labelled(source)
     with _working(source, Path(out), engine, memory, scheduler, input, work, progress) as job:
         named = y if trained is None else np.concatenate([y, trained[1]])
         facts = find_limits(job.engine, job.plan, np.unique(named))
         if trained is None:
             _suspect(job, facts, nodes, y)
-        calibrator = SimiMailbox()
-        view = default.fit(
-            job.engine, job.plan, facts, (nodes, y), trained, calibrator, fresh=fresh
-        )
-        calibrator.input_ = input
-        return job.finish(view, calibrator, {"calibration_nodes": len(nodes)})
+        given = (facts, (nodes, y), trained, source.hidden, chosen)
+        view = default.fit(job.engine, job.plan, *given, fresh=fresh)
+        chosen.input_ = input
+        return job.finish(view, chosen, {"calibration_nodes": len(nodes)})
 
 
 def apply(
@@ -150,6 +154,7 @@ def apply(
     engine: EngineName = "auto",
     memory: str | int = "2GB",
     scheduler: str | None = None,
+    known: tuple[Any, Any] | StrPath | None = None,
     input: InputKind | None = None,
     work: StrPath | None = None,
     progress: Progress | None = None,
@@ -157,7 +162,11 @@ def apply(
     """Calibrate the shards of a folder with a calibrator that was fitted before.
 
     ``folder`` needs ``logits/`` and ``edges/``, which need not be those that the calibrator was
-    fitted on. Everything else is as for `calibrate`; ``input`` is what it was at the fit.
+    fitted on, and ``hidden/`` if it was fitted with such. ``known``, a pair (nodes, labels) or a
+    file of both, or else ``known.*`` in the folder, names labels that are known by now: evidence on
+    other nodes, as for ``SimiMailbox.predict_proba``; those of nodes in ``train.*`` are taken as
+    ones that the GNN was trained on. Everything else is as for `calibrate`; ``input`` is what it
+    was at the fit.
 
     Examples
     --------
@@ -179,22 +188,67 @@ def apply(
     fitted = calibrator if isinstance(calibrator, SimiMailbox) else load(calibrator)
     if not isinstance(fitted, SimiMailbox):
         raise ValueError(f"{calibrator} is a {fitted.name}; shards are calibrated by simi-mailbox")
+    _check_fits(fitted, source)
+    named, more = _named(fitted, source, known), {}
+    if named.known is not None:
+        more["known_labels"] = len(named.known)
+    kind = fitted.input_ if input is None else input
+    with _working(source, Path(out), engine, memory, scheduler, kind, work, progress) as job:
+        view = default.look_again(job.engine, job.plan, fitted, named, source.hidden)
+        return job.finish(view, fitted, more)
+
+
+def _unfitted(calibrator: SimiMailbox | None) -> SimiMailbox:
+    """A calibrator of one's own, with the parameters of another."""
+    if calibrator is None:
+        return SimiMailbox()
+    if not isinstance(calibrator, SimiMailbox):
+        raise TypeError(f"shards are calibrated by a SimiMailbox, not by {calibrator!r}")
+    if calibrator.scaling != "min-max":
+        raise ValueError(f"scaling={calibrator.scaling!r} is not for shards: leave it at min-max")
+    check_parameters(calibrator)
+    return type(calibrator)(**calibrator.get_params())
+
+
+def _check_fits(fitted: SimiMailbox, source: Folder) -> None:
+    """Raise unless a folder holds what a fitted calibrator needs."""
+    fitted._check_fitted()
     if not hasattr(fitted, "evidence_"):
-        raise ValueError(f"{calibrator} was fitted by an older version: fit it anew for shards")
-    if not fitted.keep_classes or fitted.evidence_["width"]:
-        raise ValueError(
-            f"{calibrator} was fitted with a hidden layer or with keep_classes=False, which shards "
-            "cannot give or take: use predict_proba"
-        )
+        raise ValueError("the calibrator was fitted by an older version: fit it anew for shards")
     if source.logits.columns != fitted.num_classes_:
         raise ValueError(
             f"the logits have {source.logits.columns} classes, but the calibrator was fitted on "
             f"{fitted.num_classes_}"
         )
-    kind = fitted.input_ if input is None else input
-    with _working(source, Path(out), engine, memory, scheduler, kind, work, progress) as job:
-        view = default.look_again(job.engine, job.plan, fitted._limits, fitted)
-        return job.finish(view, fitted, {})
+    place, width = source.path / "hidden", fitted.evidence_["width"]
+    if source.hidden is None:
+        if width:
+            raise FileNotFoundError(
+                f"there is no folder {place}, but the calibrator was fitted with a hidden layer"
+            )
+    elif not width:
+        text = f"{place} is not used: the calibrator was fitted without a hidden layer"
+        warnings.warn(text, CalibrationWarning, stacklevel=3)
+    elif source.hidden.columns != width:
+        raise ValueError(
+            f"{place} has {source.hidden.columns} columns, but the calibrator was fitted on {width}"
+        )
+
+
+def _named(fitted: SimiMailbox, source: Folder, known: Any) -> NodeInputs:
+    """Labels that are known by now, and the training nodes, which only matter beside them."""
+    nobody = NodeInputs(torch.empty(0, len(fitted._limits.classes)))
+    given = known
+    if known is None or isinstance(known, str | os.PathLike):
+        given = source.known(None if known is None else Path(known))
+    if given is None:
+        return nobody
+    train = source.nodes("train")
+    return replace(
+        nobody,
+        known=fitted._read_known(given, source.logits.rows),
+        training=None if train is None else torch.from_numpy(train),
+    )
 
 
 # --- what both share ------------------------------------------------------------------------------
@@ -214,13 +268,13 @@ class _Job:
         blocks, out = self.plan.blocks, self.output
         factors = calibrator.temperatures_ / calibrator.baseline_["temperature"]
         blind = calibrator.blind_share
-        files = self.engine.write(
-            "writing", default.probability_block, blocks, view, factors, blind, out
-        )
+        given = (view, factors, blind, calibrator.keeps_classes, out)
+        files = self.engine.write("writing", default.probability_block, blocks, *given)
         calibrator.save(out.folder / CALIBRATOR)
         entries = int(self.engine.total("degrees", default.entries_of, added, blocks))
         read, written = (now - then for now, then in zip(_moved(), self.moved, strict=True))
         facts = {
+            "method": calibrator.name,
             "engine": self.engine.name,
             "nodes": self.plan.nodes,
             "classes": self.plan.classes,

@@ -64,22 +64,54 @@ def fit_prototypes(x: Any, probs: Floats) -> tuple[Floats, Floats]:
     >>> distances(x[:1], means, precision).round(3).tolist()  # 4 apart where nothing varies
     [[0.725, 12.67]]
     """
-    n, width = x.shape
     mass = probs.sum(axis=0)
-    overall = np.asarray(x.sum(axis=0)).reshape(1, -1) / n
-    share = probs / np.maximum(mass, 1e-12)
+    return prototypes_of(mass, len(probs), *prototype_sums(x, probs, mass))
+
+
+def prototype_sums(x: Any, probs: Floats, mass: Floats) -> tuple[Floats, Floats, Floats]:
+    """Of some nodes, what prototypes are made of: of parts of a graph they add up to its own.
+
+    Sums of x [d], its means by class weighted by ``probs`` of ``mass`` in all [K, d], and its
+    products [d, d], or squares [d].
+    """
+    means = np.asarray(x.T @ (probs / np.maximum(mass, 1e-12))).T
+    if x.shape[1] > WIDEST:
+        second = np.asarray((x * x).sum(axis=0)).ravel()
+    else:
+        dense = _dense(x)
+        second = dense.T @ dense
+    return np.asarray(x.sum(axis=0)).ravel(), means, second
+
+
+def prototypes_of(
+    mass: Floats, n: int, total: Floats, means: Floats, second: Floats
+) -> tuple[Floats, Floats]:
+    """`fit_prototypes` of ``n`` nodes whose sums are known."""
     # One memory layout before and after a file: products round the same way.
-    means = np.ascontiguousarray(np.where(mass[:, None] > 1e-6, np.asarray(x.T @ share).T, overall))
+    means = np.ascontiguousarray(np.where(mass[:, None] > 1e-6, means, total / n))
     between = means * np.sqrt(mass[:, None] / n)
-    if width > WIDEST:
-        scatter = np.asarray((x * x).sum(axis=0)).ravel() / n - (between**2).sum(axis=0)
-        scatter = np.maximum(scatter, 0.0)
+    if second.ndim == 1:
+        scatter = np.maximum(second / n - (between**2).sum(axis=0), 0.0)
         mean = scatter.mean() or 1.0
         return means, 1 / ((1 - SHRINKAGE) * scatter + SHRINKAGE * mean)
-    dense = _dense(x)
-    scatter = dense.T @ dense / n - between.T @ between
+    scatter, width = second / n - between.T @ between, len(second)
     mean = max(float(np.trace(scatter)) / width, 0.0) or 1.0
-    return means, np.linalg.inv((1 - SHRINKAGE) * scatter + SHRINKAGE * mean * np.eye(width))
+    shrunk = (1 - SHRINKAGE) * scatter + SHRINKAGE * mean * np.eye(width)
+    return means, np.asarray(np.linalg.inv(shrunk), dtype=np.float64)
+
+
+def nearness(x: Any, means: Floats, precision: Floats) -> Floats:
+    """−log of the distance of all nodes to all prototypes, less its mean of every node, [n, K].
+
+    Examples
+    --------
+    >>> near = nearness(np.array([[0.0], [2.0]]), np.array([[0.0], [2.0]]), np.eye(1))
+    >>> near.round(1).tolist()
+    [[10.7, -10.7], [-10.7, 10.7]]
+    """
+    near: Floats = -np.log(distances(x, means, precision) + 1e-9)
+    near -= near.mean(axis=1, keepdims=True)
+    return near
 
 
 def distances(x: Any, means: Floats, precision: Floats) -> Floats:
