@@ -160,7 +160,9 @@ PROVED = {
     "choosing.md": lambda names: names["choice"].name == "simi-mailbox",
     "evaluation.md": lambda names: names["found"].counts.sum() == names["test"].size,
     "production.md": lambda names: same(names["some"], names["later"][names["wanted"]]),
-    "scale.md": lambda names: Path("calibrated/manifest.json").exists(),
+    "scale.md": lambda names: (
+        names["after"].tally.evaluate()["nll"] < 0.9 * names["before"].tally.evaluate()["nll"]
+    ),
     "report.md": lambda names: Path("report.html").read_text("utf-8").count("forty groups") > 0,
     "metrics.md": lambda names: metrics.ece(names["probs"], names["y"]) < 0.05,
     "backbones.md": lambda names: names["banked"].logits.shape == (1797, 10),

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 from click.testing import CliRunner
 
-from simi_mailbox import SimiMailbox
+from simi_mailbox import SimiMailbox, metrics
 from simi_mailbox.calibrators import SimiMailboxFree
 from simi_mailbox.cli.group import cli
 from tests.scale.conftest import Known, add_hidden, known, probabilities, shards
@@ -31,6 +32,22 @@ def test_a_folder_is_calibrated_and_its_calibrator_applied(
     assert done.exit_code == 0, done.output
     assert "memory" in done.output
     np.testing.assert_allclose(probabilities(again), known.probs, atol=1e-6)
+    judged = CliRunner().invoke(cli, ["evaluate", str(out), "--json"])
+    assert judged.exit_code == 0, judged.output
+    rows = np.setdiff1d(np.arange(len(known.y)), np.concatenate([known.mask, known.train]))
+    facts = json.loads(judged.stdout)
+    assert facts["nodes"] == len(rows)
+    expected = metrics.evaluate(known.probs[rows], known.y[rows])
+    for name, row in facts["metrics"].items():
+        assert row["value"] == pytest.approx(expected[name], abs=1e-6), name
+    shown = CliRunner().invoke(cli, ["evaluate", str(shards), "--input", "logits"])
+    assert "miscalibrated" in shown.output
+    refused = CliRunner().invoke(cli, ["evaluate", str(out), "--ids", str(shards / "labels.npy")])
+    assert "--ids is for files" in refused.output
+    (out / "manifest.json").unlink()
+    unfinished = CliRunner().invoke(cli, ["evaluate", str(out)])
+    assert unfinished.exit_code == 1
+    assert "is not finished" in unfinished.output
 
 
 def test_fresh_nodes_of_a_folder_are_what_they_are_in_memory(

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from simi_mailbox.cli import options, telling
+from simi_mailbox.cli import folders, options, telling
 from simi_mailbox.cli import own_files as own
 
 # Metric -> (shown as, whether it is a share of nodes).
@@ -24,7 +24,7 @@ _WITH_INTERVAL = ("accuracy", "ece", "debiased_ece", "nll", "brier")
 
 
 @click.command(epilog=options.FILES_EPILOG)
-@click.argument("probabilities", type=options.ExistingFile())
+@click.argument("probabilities", type=options.ExistingFile(folders=True))
 @options.file_options("labels", "test", "calibration", "train", "ids", "classes")
 @options.input_option("probabilities")
 @click.option("--bins", default=15, show_default=True, help="Bins of the calibration error.")
@@ -36,10 +36,14 @@ def evaluate(
     """Judge PROBABILITIES (all nodes) by labels: metrics with intervals and the noise floor.
 
     Judged are the nodes of --test, or all that have a label; nodes of --calibration and --train
-    are left out, because whatever was fitted on them looks better than it is.
+    are left out, because whatever was fitted on them looks better than it is. PROBABILITIES may be
+    a folder that calibrate or apply has written, or one of shards with labels.* beside.
     """
     import numpy as np
 
+    if probabilities.is_dir():
+        _report(folders.judge(probabilities, files, kind, bins, seed, _WITH_INTERVAL), as_json)
+        return
     problem = own.read(probabilities, files, kind)
     rows = problem.labelled("test")
     left_out = 0
@@ -58,7 +62,10 @@ def evaluate(
     assert problem.labels is not None
     with telling.working(f"judging {rows.size:,} nodes"):
         facts = _judge(probs[rows], problem.labels[rows], bins, seed)
-    facts = {"nodes": int(rows.size), "left_out": left_out, **facts}
+    _report({"nodes": int(rows.size), "left_out": left_out, **facts}, as_json)
+
+
+def _report(facts: dict[str, Any], as_json: bool) -> None:
     if as_json:
         telling.show_json(facts)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -104,6 +104,34 @@ def run(
         {n: f"{v:,.1f}" if isinstance(v, float) else v for n, v in facts.items() if n != "out"}
     )
     click.echo(f"wrote {out}")
+
+
+def judge(
+    folder: Path, files: Mapping[str, Any], kind: Any, bins: int, seed: int, spread: Sequence[str]
+) -> dict[str, Any]:
+    """Metrics of a folder, with intervals of those that ``spread`` names."""
+    from simi_mailbox import scale
+
+    nodes = {name: files[name] for name in ("labels", "test", "calibration", "train")}
+    for name in ("ids", "classes", "id_column"):
+        if files.get(name):
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{option} is for files: rows of a folder are nodes 0, 1, 2, …")
+    with _progress() as progress:
+        found = scale.evaluate(folder, **nodes, input=kind, bins=bins, progress=progress)
+    tally = found.tally
+    rows: dict[str, Any] = {name: {"value": value} for name, value in tally.evaluate().items()}
+    for name in spread:
+        interval = tally.interval(name, seed=seed)
+        rows[name] |= {"low": interval.low, "high": interval.high}
+    floor = tally.noise_floor(seed=seed)
+    return {
+        "nodes": tally.num_nodes,
+        "left_out": found.left_out,
+        "metrics": rows,
+        "confidence": tally.confidence,
+        "noise_floor": {"mean": floor.mean, "std": floor.std},
+    }
 
 
 def _words(error: OSError) -> str:

@@ -29,6 +29,7 @@ from simi_mailbox.metrics.sets import (
     singleton_share,
 )
 from simi_mailbox.metrics.summary import evaluate
+from simi_mailbox.metrics.tally import Tally
 
 __all__ = [
     "BinnedCounts",
@@ -37,6 +38,7 @@ __all__ = [
     "NoiseFloor",
     "Reliability",
     "RiskCoverage",
+    "Tally",
     "accuracy",
     "aurc",
     "bootstrap_interval",

@@ -60,11 +60,32 @@ def kde_ece_of(confidence: Floats, correct: Floats) -> float:
 
     right = confidence[correct > 0]
     spread = right.std() if right.size and np.ptp(right) > 0 else confidence.std()
-    half_width = max(3 * float(spread) * (2 * confidence.size) ** -0.2, MIN_HALF_WIDTH)
+    parts = grid_weights(confidence), grid_weights(right)
+    return ece_on_grid(*parts, confidence.size, right.size, float(spread))
+
+
+def grid_weights(values: Floats) -> Floats:
+    """Values and their reflections at the nearer of 0 and 1, by linear binning on the grid.
+
+    Of parts of the values they add up to those of all.
+    """
+    if values.size == 0:
+        return np.zeros(GRID_SIZE)
+    mirrored = np.where(values < 0.5, -values, 2 - values)
+    position = (np.concatenate([values, mirrored]) - GRID_LOW) / STEP
+    left = position.astype(np.int64)
+    fraction = position - left
+    return bin_sum(left, 1 - fraction, GRID_SIZE) + bin_sum(left + 1, fraction, GRID_SIZE)
+
+
+def ece_on_grid(weights: Floats, right: Floats, nodes: int, correct: int, spread: float) -> float:
+    """KDE-ECE from the weights of all ``nodes`` and of those that are right."""
+    accuracy = correct / nodes
+    half_width = max(3 * spread * (2 * nodes) ** -0.2, MIN_HALF_WIDTH)
 
     grid = np.linspace(GRID_LOW, GRID_HIGH, GRID_SIZE)
-    density = _mirrored_density(confidence, half_width)
-    density_right = _mirrored_density(right, half_width)
+    density = _density(weights, nodes, half_width)
+    density_right = _density(right, correct, half_width)
     inside = (grid > 0) & (grid < 1)
     density[~inside] = density_right[~inside] = 0
 
@@ -76,28 +97,17 @@ def kde_ece_of(confidence: Floats, correct: Floats) -> float:
     return min(_trapezoid(integrand[inside]) / _trapezoid(density[inside]), 1.0)
 
 
-def _mirrored_density(values: Floats, half_width: float) -> Floats:
-    """Triweight density on the grid, of the values and their reflections at the nearer end."""
-    mirrored = np.where(values < 0.5, -values, 2 - values)
-    return 2 * _density(np.concatenate([values, mirrored]), half_width)
-
-
-def _density(values: Floats, half_width: float) -> Floats:
-    """Triweight kernel density on the grid: linear binning, then convolution by FFT."""
-    if values.size == 0:
+def _density(weights: Floats, count: int, half_width: float) -> Floats:
+    """Triweight kernel density of ``count`` mirrored values on the grid: convolution by FFT."""
+    if count == 0:
         return np.zeros(GRID_SIZE)
-    position = (values - GRID_LOW) / STEP
-    left = position.astype(np.int64)
-    fraction = position - left
-    weights = bin_sum(left, 1 - fraction, GRID_SIZE) + bin_sum(left + 1, fraction, GRID_SIZE)
-    weights /= values.size
-
     reach = int(half_width / STEP)
     offsets = np.arange(-reach, reach + 1) * (STEP / half_width)
     kernel = 35 / 32 * np.maximum(1 - offsets**2, 0) ** 3 / half_width
     size = 1 << (GRID_SIZE + 2 * reach).bit_length()
-    full = np.fft.irfft(np.fft.rfft(weights, size) * np.fft.rfft(kernel, size), size)
-    return np.maximum(full[reach : reach + GRID_SIZE], 0)
+    shares = weights / (2 * count)
+    full = np.fft.irfft(np.fft.rfft(shares, size) * np.fft.rfft(kernel, size), size)
+    return 2 * np.maximum(full[reach : reach + GRID_SIZE], 0)
 
 
 def _trapezoid(values: Floats) -> float:

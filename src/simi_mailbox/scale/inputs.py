@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,32 +54,17 @@ class Folder:
             )
         return cls(path, logits, edges, hidden)
 
-    def file(self, part: str) -> Path | None:
-        """The one file ``part.*``, if there is one."""
-        found = sorted(f for f in self.path.glob(f"{part}.*") if f.is_file())
-        if len(found) > 1:
-            raise ValueError(
-                f"{self.path} holds both {found[0].name} and {found[1].name}: keep one"
-            )
-        return found[0] if found else None
-
     def nodes(self, part: str) -> Ints | None:
         """The nodes of ``part.*``: numbers, or a boolean for every node."""
-        path = self.file(part)
-        if path is None:
-            return None
-        count = self.logits.rows
-        try:
-            return read_index(_node_numbers(path, count), count, part)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
+        path = file_of(self.path, part)
+        return None if path is None else nodes_in(path, self.logits.rows, part)
 
     def labels(self, nodes: Ints, *, unknown: bool = False) -> Ints:
         """Labels of some nodes; no other is kept, or looked at where the file has one per node.
 
         ``unknown``: whether a label may be missing, or negative, and then is −1.
         """
-        path = self.file("labels")
+        path = file_of(self.path, "labels")
         if path is None:
             raise FileNotFoundError(
                 f"there is no file {self.path / 'labels.*'} (.npy, .parquet, …)"
@@ -87,43 +73,28 @@ class Folder:
 
     def known(self, path: Path | None = None) -> tuple[Ints, Ints] | None:
         """Nodes and labels of a file, or else of ``known.*``, if there is one; like labels."""
-        path = self.file("known") if path is None else path
+        path = file_of(self.path, "known") if path is None else path
         if path is None:
             return None
-        if path.suffix == ".npy" and len(shape_of(path)) == 1:
+        if is_vector(path):
             parts = [start + np.flatnonzero(part >= 0) for start, part in read_vector(path)]
             nodes = np.concatenate([np.empty(0, dtype=np.int64), *parts])
         else:
             nodes, y = _listed(path, self.logits.rows)
-            nodes = nodes[~(y < 0)]
-            try:
-                read_index(nodes, self.logits.rows, "known", empty=True)
-            except ValueError as error:
-                raise ValueError(f"{path}: {error}") from None
+            nodes = _checked(path, nodes[~(y < 0)], self.logits.rows, "known", empty=True)
         return nodes, self._labels_in(path, nodes, unknown=False)
 
     def _labels_in(self, path: Path, nodes: Ints, unknown: bool) -> Ints:
-        count, classes = self.logits.rows, self.logits.columns
-        if path.suffix == ".npy" and len(shape_of(path)) == 1:
-            if shape_of(path)[0] != count:
-                raise ValueError(f"{path}: {shape_of(path)[0]:,} labels for {count:,} nodes")
+        count = self.logits.rows
+        if is_vector(path):
+            _check_length(path, count)
             y = np.empty(len(nodes), dtype=np.float64)
             for start, part in read_vector(path):
                 here = (nodes >= start) & (nodes < start + len(part))
                 y[here] = part[nodes[here] - start]
         else:
             y = _listed_labels(path, nodes, count, unknown)
-        if unknown:
-            y = np.where(y < 0, -1.0, y)
-        wrong = np.flatnonzero(
-            ((y != np.rint(y)) | (y < 0) | (y >= classes)) & ~(unknown & (y == -1))
-        )
-        if len(wrong):
-            raise ValueError(
-                f"{path}: node {nodes[wrong[0]]} has label {y[wrong[0]]:.15g}, but the classes are "
-                f"0..{classes - 1}"
-            )
-        return y.astype(np.int64)
+        return _as_classes(path, nodes, y, self.logits.columns, unknown)
 
     def identity(self) -> list[Any]:
         """What changes when the graph, the logits or the hidden layer do."""
@@ -131,9 +102,73 @@ class Folder:
         return [part.identity() for part in parts]
 
 
+def file_of(folder: Path, part: str) -> Path | None:
+    """The one file ``part.*`` of a folder, if there is one."""
+    found = sorted(f for f in folder.glob(f"{part}.*") if f.is_file())
+    if len(found) > 1:
+        raise ValueError(f"{folder} holds both {found[0].name} and {found[1].name}: keep one")
+    return found[0] if found else None
+
+
+def nodes_in(path: Path, count: int, part: str) -> Ints:
+    """The nodes that a file names, of ``count``."""
+    return _checked(path, _node_numbers(path, count), count, part)
+
+
+def label_runs(
+    path: Path, count: int, classes: int, spans: Iterable[tuple[int, int]]
+) -> Iterator[Ints]:
+    """Labels of runs of nodes, −1 where there is none; a file of one per node is read by runs."""
+    if is_vector(path):
+        _check_length(path, count)
+        for start, stop in spans:
+            y = np.concatenate([part for _, part in read_vector(path, start, stop)])
+            nodes = np.arange(start, stop)
+            yield _as_classes(path, nodes, y.astype(np.float64), classes, unknown=True)
+        return
+    listed, y = _listed(path, count)
+    order = np.argsort(_checked(path, listed, count, "labels"))
+    listed, found = listed[order], _as_classes(path, listed, y, classes, unknown=True)[order]
+    for start, stop in spans:
+        low, high = np.searchsorted(listed, [start, stop])
+        run = np.full(stop - start, -1, dtype=np.int64)
+        run[listed[low:high] - start] = found[low:high]
+        yield run
+
+
+def is_vector(path: Path) -> bool:
+    """Whether a file holds one number per node, of which runs can be read."""
+    return path.suffix == ".npy" and len(shape_of(path)) == 1
+
+
+def _check_length(path: Path, count: int) -> None:
+    if shape_of(path)[0] != count:
+        raise ValueError(f"{path}: {shape_of(path)[0]:,} labels for {count:,} nodes")
+
+
+def _checked(path: Path, nodes: Array, count: int, part: str, *, empty: bool = False) -> Ints:
+    try:
+        return read_index(nodes, count, part, empty=empty)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _as_classes(path: Path, nodes: Ints, y: Floats, classes: int, unknown: bool) -> Ints:
+    """Labels as whole numbers; −1 where they are negative, if they may be ``unknown``."""
+    if unknown:
+        y = np.where(y < 0, -1.0, y)
+    wrong = np.flatnonzero(((y != np.rint(y)) | (y < 0) | (y >= classes)) & ~(unknown & (y == -1)))
+    if len(wrong):
+        raise ValueError(
+            f"{path}: node {nodes[wrong[0]]} has label {y[wrong[0]]:.15g}, but the classes are "
+            f"0..{classes - 1}"
+        )
+    return y.astype(np.int64)
+
+
 def _node_numbers(path: Path, count: int) -> Array:
     if path.suffix == ".npy":
-        if len(shape_of(path)) == 1 and shape_of(path)[0] == count:
+        if is_vector(path) and shape_of(path)[0] == count:
             parts = [
                 (start + np.flatnonzero(part)) if part.dtype == np.bool_ else part
                 for start, part in read_vector(path)
@@ -195,8 +230,8 @@ def read_block(
     """
     start, stop = plan.span(block)
     raw = shards.read(start, stop)
-    _check_numbers(raw, kind, shards, start)
-    z = _as_logits(raw, kind)
+    check_numbers(raw, kind, shards, start)
+    z = as_logits(raw, kind)
     del raw
     best = torch.full((z.shape[1],), -torch.inf, dtype=torch.float64)
     spread, reach = torch.empty(len(z), dtype=torch.float64), 0.0
@@ -214,14 +249,14 @@ def read_block(
     ]
 
 
-def _as_logits(raw: Array, kind: InputKind) -> Tensor:
+def as_logits(raw: Array, kind: InputKind) -> Tensor:
     if kind == "logits":  # checked already, and a block of them may look like probabilities
         z = torch.from_numpy(raw)
         return z if z.dtype in (torch.float32, torch.float64) else z.to(torch.float32)
     return read_logits(raw, kind)
 
 
-def _check_numbers(raw: Array, kind: InputKind, shards: Shards, start: int) -> None:
+def check_numbers(raw: Array, kind: InputKind, shards: Shards, start: int) -> None:
     """Raise for the first row that no model can have given."""
     for rows in row_blocks(len(raw), raw.shape[1], elements=1 << 20):
         x = raw[rows]

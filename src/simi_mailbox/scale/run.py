@@ -143,7 +143,7 @@ def calibrate(
         given = (facts, (nodes, y), trained, source.hidden, chosen)
         view = default.fit(job.engine, job.plan, *given, fresh=fresh)
         chosen.input_ = input
-        return job.finish(view, chosen, {"calibration_nodes": len(nodes)})
+        return job.finish(view, chosen, source, {"calibration_nodes": len(nodes)})
 
 
 def apply(
@@ -195,7 +195,7 @@ def apply(
     kind = fitted.input_ if input is None else input
     with _working(source, Path(out), engine, memory, scheduler, kind, work, progress) as job:
         view = default.look_again(job.engine, job.plan, fitted, named, source.hidden)
-        return job.finish(view, fitted, more)
+        return job.finish(view, fitted, source, more)
 
 
 def _unfitted(calibrator: SimiMailbox | None) -> SimiMailbox:
@@ -264,7 +264,9 @@ class _Job:
     began: float
     moved: tuple[int, int]
 
-    def finish(self, view: View, calibrator: SimiMailbox, more: dict[str, Any]) -> Calibrated:
+    def finish(
+        self, view: View, calibrator: SimiMailbox, source: Folder, more: dict[str, Any]
+    ) -> Calibrated:
         blocks, out = self.plan.blocks, self.output
         factors = calibrator.temperatures_ / calibrator.baseline_["temperature"]
         blind = calibrator.blind_share
@@ -285,7 +287,7 @@ class _Job:
             "bytes_read": read,
             "bytes_written": written,
         }
-        out.finish(files, facts)
+        out.finish(files, {"folder": str(source.path.resolve()), **facts})
         return Calibrated(out.folder, calibrator, facts)
 
 

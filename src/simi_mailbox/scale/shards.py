@@ -205,13 +205,15 @@ def _run(path: Path, dtype: np.dtype[Any], offset: int, first: int, count: int) 
     return found if dtype.isnative else found.astype(dtype.newbyteorder("="))
 
 
-def read_vector(path: Path) -> Iterator[tuple[int, Array]]:
-    """The one-dimensional array of a ``.npy`` file, in runs: (first row, numbers)."""
+def read_vector(path: Path, first: int = 0, last: int | None = None) -> Iterator[tuple[int, Array]]:
+    """The one-dimensional array of a ``.npy`` file, or its rows [first, last), in runs: (row,
+    numbers)."""
     shape, _, dtype, offset = _header(path)
     if len(shape) != 1:
         raise FileFormatError(f"{path}: it has shape {list(shape)}; expected one dimension")
-    for start in range(0, shape[0], 1 << 22):
-        count = min(1 << 22, shape[0] - start)
+    end = shape[0] if last is None else last
+    for start in range(first, end, 1 << 22):
+        count = min(1 << 22, end - start)
         yield start, _run(path, dtype, offset, start, count)
 
 

@@ -1,0 +1,56 @@
+"""Sums of batches say what the metrics say of all nodes at once."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simi_mailbox import metrics
+from simi_mailbox.metrics import Tally
+
+from .samples import overconfident, predictions
+
+
+@given(predictions(), st.data())
+def test_batches_and_their_merger_give_every_metric(sample, data):
+    probs, y = sample
+    cut = data.draw(st.integers(0, len(y)))
+    first = second = Tally.empty(probs.shape[1], bins=7)
+    if cut:
+        first = first.update(probs[:cut], y[:cut])
+    if cut < len(y):
+        second = second.update(probs[cut:], y[cut:])
+    found = first.merge(second)
+    expected = metrics.evaluate(probs, y, bins=7)
+    del expected["ece_mass"]
+    assert found.evaluate() == pytest.approx(expected, abs=1e-7)
+    assert found.num_nodes == len(y)
+    assert found.confidence == pytest.approx(probs.max(axis=1).mean(), abs=1e-9)
+
+
+def test_intervals_and_noise_of_many_nodes_are_those_of_single_ones():
+    probs, y = overconfident(20_000, 4, seed=0)
+    tally = Tally.empty(probs.shape[1]).update(probs, y)
+    for name in ("accuracy", "nll", "brier", "ece", "debiased_ece"):
+        ours = tally.interval(name)
+        theirs = metrics.bootstrap_interval(getattr(metrics, name), probs, y)
+        width = theirs.high - theirs.low
+        assert abs(ours.low - theirs.low) < 0.1 * width, name
+        assert abs(ours.high - theirs.high) < 0.1 * width, name
+    ours, theirs = tally.noise_floor(), metrics.noise_floor(probs, draws=1000)
+    assert ours.mean == pytest.approx(theirs.mean, rel=0.1)
+    assert ours.std == pytest.approx(theirs.std, rel=0.15)
+
+
+def test_what_a_tally_cannot_say_is_refused():
+    empty = Tally.empty(3)
+    for read in (Tally.evaluate, Tally.noise_floor, partial(Tally.interval, metric="nll")):
+        with pytest.raises(ValueError, match="no node was counted yet"):
+            read(empty)
+    with pytest.raises(ValueError, match="2 classes, but this tally is of 3"):
+        empty.update(np.array([[0.5, 0.5]]), np.array([0]))
+    seen = empty.update(np.array([[0.5, 0.3, 0.2]]), np.array([0]))
+    with pytest.raises(ValueError, match="no interval of 'kde_ece'"):
+        seen.interval("kde_ece")

@@ -1,0 +1,100 @@
+"""Folders are judged as arrays are, by the nodes that may be judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from simi_mailbox import metrics
+from simi_mailbox.exceptions import FileFormatError
+from simi_mailbox.scale import calibrate, evaluate, judge
+from simi_mailbox.softmax import scaled_softmax
+from tests.scale.conftest import NODES, Known, probabilities
+
+pytestmark = pytest.mark.usefixtures("many_blocks")
+
+
+@pytest.fixture
+def few_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judge, "TOGETHER", 5 * 333)
+
+
+def _others(known: Known) -> np.ndarray:
+    """Labelled nodes that nothing was fitted on."""
+    return np.setdiff1d(np.arange(NODES), np.concatenate([known.mask, known.train]))
+
+
+def _expected(probs: np.ndarray, y: np.ndarray) -> Any:
+    found = metrics.evaluate(probs, y)
+    del found["ece_mass"]
+    return pytest.approx(found, abs=1e-9)
+
+
+@pytest.mark.usefixtures("few_together")
+@pytest.mark.parametrize("form", ["vector", "table"])
+def test_results_are_judged_by_the_labels_of_the_folder_they_come_from(
+    form: str, shards: Path, tmp_path: Path, known: Known
+) -> None:
+    if form == "table":
+        (shards / "labels.npy").unlink()
+        rows = "".join(f"{node},{known.y[node]}\n" for node in range(NODES)[::-1])
+        (shards / "labels.csv").write_text("id,label\n" + rows)
+    done = calibrate(shards, tmp_path / "out", engine="memory")
+    found, rows = evaluate(done.out), _others(known)
+    assert found.tally.num_nodes == len(rows)
+    assert found.left_out == len(known.mask) + len(known.train) - 3  # three have no label
+    assert found.tally.evaluate() == _expected(probabilities(done)[rows], known.y[rows])
+    # Nodes may be named, by files from anywhere.
+    np.save(tmp_path / "some.npy", rows[:100])
+    found = evaluate(done.out, test=tmp_path / "some.npy")
+    assert found.tally.evaluate() == _expected(probabilities(done)[rows[:100]], known.y[rows[:100]])
+    assert found.left_out == 0
+
+
+@pytest.mark.usefixtures("few_together")
+def test_logits_are_judged_too_if_they_are_called_so(shards: Path, known: Known) -> None:
+    import torch
+
+    probs, rows = scaled_softmax(torch.from_numpy(known.logits)).numpy(), _others(known)
+    found = evaluate(shards, input="logits")
+    assert found.tally.evaluate() == _expected(probs[rows], known.y[rows])
+    with pytest.raises(ValueError, match=r"part-1\.npy, row 0: these are no probabilities"):
+        evaluate(shards)
+
+
+def test_mistakes_of_a_judge_are_told(shards: Path, tmp_path: Path, known: Known) -> None:
+    done = calibrate(shards, tmp_path / "out", engine="disk")
+    np.save(tmp_path / "shared.npy", known.mask[:4])
+    with pytest.raises(ValueError, match=r"4 nodes are both in .*calibration\.npy and in .*shared"):
+        evaluate(done.out, test=tmp_path / "shared.npy")
+    np.save(tmp_path / "far.npy", np.array([3, NODES]))
+    with pytest.raises(ValueError, match=r"far\.npy: test names node 2000"):
+        evaluate(done.out, test=tmp_path / "far.npy")
+    np.save(tmp_path / "all.npy", np.ones(NODES, dtype=bool))
+    with pytest.raises(ValueError, match="no labelled node is left"):
+        evaluate(done.out, calibration=tmp_path / "all.npy")
+    path = done.out / "probabilities" / "00001.npy"
+    probs = np.load(path)
+    probs[7] = np.nan
+    np.save(path, probs)
+    with pytest.raises(ValueError, match=r"00001\.npy, row 7: these are no probabilities"):
+        evaluate(done.out)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1000])
+    with pytest.raises(FileFormatError, match=r"00001\.npy: it is cut off"):
+        evaluate(done.out)
+    path.write_bytes(whole)
+    (shards / "labels.npy").unlink()
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*in/labels\.\*"):
+        evaluate(done.out)
+    (done.out / "manifest.json").write_text("{")
+    with pytest.raises(FileFormatError, match=r"manifest\.json: it is damaged"):
+        evaluate(done.out)
+    (done.out / "manifest.json").unlink()
+    with pytest.raises(FileNotFoundError, match="is not finished"):
+        evaluate(done.out)
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        evaluate(tmp_path / "nowhere")
