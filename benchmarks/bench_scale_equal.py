@@ -1,10 +1,12 @@
-"""Do blocks give what the default gives in memory? On graphs of the main table, with banked logits.
+"""Do blocks give what memory gives? On graphs of the main table, with banked logits.
 
-    python benchmarks/bench_scale_equal.py cora citeseer pubmed computers photo cs physics
+    python benchmarks/bench_scale_equal.py Cora Citeseer Pubmed Computers Photo CS Physics
 
-Each graph is written as shards and calibrated in five blocks by ``engine="memory"`` and
-``engine="disk"``. Printed are the largest relative difference of a group's temperature, the largest
-difference of a probability, and how many nodes are in another group.
+Each graph is written as shards, with training nodes and the GNN's hidden layer, and calibrated in
+five blocks by ``engine="memory"``, ``"disk"`` and ``"dask"`` (a cluster of two processes); then a
+fifth of the other labels become known, and the fitted calibrator is applied. Printed are, over the
+engines, the largest relative difference of a group's temperature, the largest difference of a
+probability at the fit and after it, and how many nodes are in another group.
 """
 
 from __future__ import annotations
@@ -13,52 +15,69 @@ import sys
 import tempfile
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from simi_mailbox import SimiMailbox
+from simi_mailbox.calibrators import SimiMailboxFree
 from simi_mailbox.data import load
 from simi_mailbox.models.bank import LogitBank, RunKey
-from simi_mailbox.scale import calibrate, plan
+from simi_mailbox.scale import Calibrated, apply, calibrate, plan
 
 
 def main() -> None:
+    from distributed import LocalCluster
+
     warnings.simplefilter("ignore")
-    print("| graph | backbone | engine | temperatures | probabilities | groups |")
-    print("|---|---|---|--:|--:|--:|")
-    for graph in sys.argv[1:]:
-        for backbone in ("gcn", "gat"):
-            compare(graph, backbone)
+    print("| graph | backbone | method | temperatures | probabilities | known later | groups |")
+    print("|---|---|---|--:|--:|--:|--:|")
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(**options) as cluster:
+        for graph in sys.argv[1:]:
+            for backbone in ("gcn", "gat"):
+                for method in (SimiMailbox, SimiMailboxFree):
+                    compare(graph, backbone, method, cluster.scheduler_address)
 
 
-def compare(graph: str, backbone: str) -> None:
+def compare(graph: str, backbone: str, method: type[SimiMailbox], scheduler: str) -> None:
     run, data = LogitBank().get(RunKey(graph, backbone)), load(graph)
     split, z = run.split, np.asarray(run.logits, dtype=np.float32)
-    given = {"graph": data.graph, "train_mask": split.train}
-    cal = SimiMailbox().fit(z, data.y, mask=split.val, **given)
-    probs = cal.predict_proba(z, **given)
+    hidden, y = np.asarray(run.hidden), np.asarray(data.y)
+    given: dict[str, Any] = {"graph": data.graph, "train_mask": split.train, "hidden": hidden}
+    cal = method().fit(z, y, mask=split.val, **given)
+    rest = np.setdiff1d(np.arange(len(z)), np.concatenate([split.train, split.val]))
+    later = (rest[::5], y[rest[::5]])
+    expected = cal.predict_proba(z, **given), cal.predict_proba(z, known=later, **given)
     plan.LARGEST_BLOCK = -(-len(z) // 5)
+    found = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for part in ("logits", "edges"):
+        shards = {"logits": z, "hidden": hidden, "edges": data.graph.edge_index().numpy()}
+        for part, array in shards.items():
             (folder / part).mkdir()
-        np.save(folder / "logits" / "0.npy", z)
-        np.save(folder / "edges" / "0.npy", data.graph.edge_index().numpy())
-        np.save(folder / "labels.npy", np.asarray(data.y))
-        np.save(folder / "calibration.npy", np.asarray(split.val))
-        np.save(folder / "train.npy", np.asarray(split.train))
-        for engine in ("memory", "disk"):
-            done = calibrate(folder, folder / engine, engine=engine)  # type: ignore[arg-type]
-            read = [
-                np.concatenate([np.load(f) for f in sorted((done.out / part).iterdir())])
-                for part in ("probabilities", "groups")
-            ]
+            np.save(folder / part / "0.npy", array)
+        for part, array in {"labels": y, "calibration": split.val, "train": split.train}.items():
+            np.save(folder / f"{part}.npy", np.asarray(array))
+        for engine in ("memory", "disk", "dask"):
+            who: dict[str, Any] = {"engine": engine}
+            who["scheduler"] = scheduler if engine == "dask" else None
+            done = calibrate(folder, folder / engine, calibrator=method(), **who)
+            again = apply(done.calibrator, folder, folder / f"{engine}-later", known=later, **who)
             ratio = done.calibrator.temperatures_ / cal.temperatures_
-            print(
-                f"| {graph} | {backbone} | {engine} | {np.abs(ratio - 1).max():.1e} "
-                f"| {np.abs(read[0] - probs).max():.1e} | {(read[1] != cal.groups_).sum()} |",
-                flush=True,
-            )
+            differences = [
+                np.abs(_read(one, "probabilities") - probs).max()
+                for one, probs in zip((done, again), expected, strict=True)
+            ]
+            strangers = (_read(done, "groups") != cal.groups_).sum()
+            found.append([np.abs(ratio - 1).max(), *differences, strangers])
+    *sizes, strangers = np.max(found, axis=0)
+    shown = " | ".join(f"{size:.1e}" for size in sizes)
+    print(f"| {graph} | {backbone} | {method.name} | {shown} | {strangers:.0f} |", flush=True)
+
+
+def _read(done: Calibrated, part: str) -> Any:
+    return np.concatenate([np.load(file) for file in sorted((done.out / part).iterdir())])
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@
     around      [n, K]      sums over neighbours of probs
     back        [n]         chance to be back after two random steps
     near        [n, w]      sums over neighbours of what labelled nodes say
+    hearers     [m]         the nodes for which that is not nought: few, if few are labelled
+    heard       [m, w + 1]  the same of these, and 1 / degree
     far         [n, w]      means over two random steps of the same, the own part taken out
     terms       [n, 3]      of the exponent, before they are centred
     similarity  [n]         mean overlap with the neighbours
@@ -158,60 +160,89 @@ def probs_block(store: Store, block: int, view: View) -> list[Written]:
 
 def near_block(store: Store, block: int, view: View) -> list[Written]:
     """The first look at neighbours: their probabilities, and what those with a label say."""
-    size, classes = view.plan.size(block), view.classes
-    sums = np.zeros((size, classes + 1))
-    said = store.get(SAID)
-    heard = np.zeros((size, said.shape[1]))
-
-    def right(store: Store, column: int) -> tuple[Array, Array]:
-        nodes, rows, _ = _speakers(store, view.plan, column)
-        place = np.full(view.plan.size(column), -1, dtype=np.int32)
-        place[nodes] = np.arange(rows.start, rows.stop)
-        return store.get(name("probs", column)), place
-
-    def add(entries: Array, numbers: tuple[Array, Array]) -> None:
-        tiles.add_sums(entries, numbers[0], sums)
-        spoken = numbers[1][entries[:, 1]]
-        some = spoken >= 0
-        if some.any():
-            few = np.stack([entries[some, 0], spoken[some].astype(np.uint32)], axis=1)
-            tiles.add_sums(few, said, heard)
-
-    tiles.neighbour_pass(store, block, view.plan, right, add)
+    sums, heard = _near_sums(store, block, view)
     probs = torch.from_numpy(store.get(name("probs", block)))
-    degree = torch.from_numpy(store.get(name("degree", block)))
     inverse = probs[:, -1]
     around = torch.from_numpy(sums[:, :-1]).to(probs.dtype)
     back = inverse * torch.from_numpy(sums[:, -1]).to(probs.dtype)
-    similarity = overlap(probs[:, :-1], around, degree)
-    terms = exponent_terms(degree, confidence(view.logits(store, block), view.temperature))
+    del sums
+    near = heard.astype(around.numpy().dtype)
+    del heard
+    nodes = np.flatnonzero(near.any(axis=1))
     found = {
         "around": around.numpy(),
         "back": back.numpy(),
-        "near": heard.astype(around.numpy().dtype),
-        "terms": terms.numpy(),
-        "similarity": similarity.numpy(),
+        "near": near,
+        "hearers": nodes.astype(np.int32),
+        "heard": np.concatenate([near[nodes], inverse.numpy()[nodes, None]], axis=1),
     }
-    return [store.put(name(kind, block), array) for kind, array in found.items()]
+    written = [store.put(name(kind, block), array) for kind, array in found.items()]
+    del found, near
+    degree = torch.from_numpy(store.get(name("degree", block)))
+    similarity = overlap(probs[:, :-1], around, degree)
+    del probs, around
+    terms = exponent_terms(degree, confidence(view.logits(store, block), view.temperature))
+    written.append(store.put(name("similarity", block), similarity.numpy()))
+    return [*written, store.put(name("terms", block), terms.numpy())]
 
 
 def far_block(store: Store, block: int, view: View) -> list[Written]:
     """The second look: what was heard one step away, from there."""
-    width = store.view(SAID).shape[1]
-    sums = np.zeros((view.plan.size(block), width))
-
-    def right(store: Store, column: int) -> Array:
-        inverse = store.get(name("probs", column))[:, -1:].astype(np.float64)
-        return np.asarray(store.get(name("near", column)) * inverse)
-
-    tiles.neighbour_pass(
-        store, block, view.plan, right, lambda entries, near: tiles.add_sums(entries, near, sums)
-    )
-    found = sums.astype(store.view(name("near", block)).dtype)
+    found = _far_sums(store, block, view).astype(store.view(name("near", block)).dtype)
     found *= store.get(name("probs", block))[:, -1:]
     nodes, rows, _ = _speakers(store, view.plan, block)
     found[nodes] -= store.get(name("back", block))[nodes, None] * np.array(store.view(SAID)[rows])
     return [store.put(name("far", block), found)]
+
+
+def _near_sums(store: Store, block: int, view: View) -> tuple[Floats, Floats]:
+    """Sums over neighbours of probabilities and 1 / degree, and of what labelled ones say."""
+    size, said = view.plan.size(block), store.get(SAID)
+    sums, heard = np.zeros((size, view.classes + 1)), np.zeros((size, said.shape[1]))
+
+    def right(store: Store, column: int) -> tuple[Array, Array]:
+        nodes, rows, _ = _speakers(store, view.plan, column)
+        place = _places(view.plan.size(column), nodes, rows.start)
+        return store.get(name("probs", column)), place
+
+    def add(entries: Array, numbers: tuple[Array, Array]) -> None:
+        tiles.add_sums(entries, numbers[0], sums)
+        _add_some(entries, numbers[1], said, heard)
+
+    tiles.neighbour_pass(store, block, view.plan, right, add)
+    return sums, heard
+
+
+def _far_sums(store: Store, block: int, view: View) -> Floats:
+    """Sums over neighbours of what they have heard, by their degree; most have heard nothing."""
+    sums = np.zeros((view.plan.size(block), store.view(SAID).shape[1]))
+
+    def right(store: Store, column: int) -> tuple[Array, Array]:
+        heard = store.get(name("heard", column)).astype(np.float64)
+        place = _places(view.plan.size(column), store.get(name("hearers", column)))
+        return place, heard[:, :-1] * heard[:, -1:]
+
+    def add(entries: Array, numbers: tuple[Array, Array]) -> None:
+        _add_some(entries, *numbers, sums)
+
+    tiles.neighbour_pass(store, block, view.plan, right, add)
+    return sums
+
+
+def _places(size: int, nodes: Ints, first: int = 0) -> Array:
+    """Row of each node of a block in a table of some ``nodes`` that begins at ``first``, or −1."""
+    place = np.full(size, -1, dtype=np.int32)
+    place[nodes] = np.arange(first, first + len(nodes))
+    return place
+
+
+def _add_some(entries: Array, place: Array, table: Array, onto: Floats) -> None:
+    """`tiles.add_sums` of a matrix that is nought but for some rows, which ``table`` holds."""
+    row = place[entries[:, 1]]
+    some = row >= 0
+    if some.any():
+        few = np.stack([entries[some, 0], row[some].astype(np.uint32)], axis=1)
+        tiles.add_sums(few, table, onto)
 
 
 def frame_sums(store: Store, block: int) -> Floats:

@@ -89,49 +89,52 @@ def _once(keys: Keys) -> Keys:
 
 def merge_row(store: Store, block: int, plan: Plan, runs: int) -> list[Written]:
     """The tiles of a row of blocks, and the degrees of its nodes."""
-    written = []
+    written, width = [], len(plan.blocks)
     degree = np.zeros(plan.size(block), dtype=np.int64)
-    for column in plan.blocks:
-        tile = block * len(plan.blocks) + column
-        first, last = (int(t) << 2 * plan.bits for t in (tile, tile + 1))
-        parts = 0
-        for low, high in _bounded(store, first, last, runs, plan):
-            found = [_between(store, run, low, high) for run in range(runs)]
-            keys = np.concatenate(found)
-            del found
-            if len(keys):
-                keys.sort()
-                entries = _entries(_once(keys), plan.bits)
-                del keys
-                degree += np.bincount(entries[:, 0], minlength=len(degree))
-                written.append(store.put(name("tile", block, column, parts), entries))
-                parts += 1
-        written.append(store.put(name("parts", block, column), np.array([parts])))
+    parts = np.zeros(width, dtype=np.int64)
+    first = block * width
+    for keys in _ranges(
+        store, first << 2 * plan.bits, (first + width) << 2 * plan.bits, runs, plan
+    ):
+        keys.sort()
+        keys = _once(keys)
+        cuts = [tile << 2 * plan.bits for tile in range(first, first + width)]
+        ends = [*np.searchsorted(keys, np.array(cuts, dtype=np.uint64)).tolist(), len(keys)]
+        entries = _entries(keys, plan.bits)
+        degree += np.bincount(entries[:, 0], minlength=len(degree))
+        for column in np.flatnonzero(np.diff(ends)).tolist():
+            part = entries[ends[column] : ends[column + 1]]
+            written.append(store.put(name("tile", block, column, int(parts[column])), part))
+            parts[column] += 1
+    written.append(store.put(name("parts", block), parts))
     written.append(store.put(name("degree", block), degree))
     return written
 
 
-def _bounded(store: Store, low: int, high: int, runs: int, plan: Plan) -> Iterator[tuple[int, int]]:
-    """Ranges of keys, whole rows each, that hold no more keys than a few chunks."""
-    count = sum(np.diff(_place(store, run, low, high))[0] for run in range(runs))
-    if count <= 3 * plan.chunk or high - low <= 1 << plan.bits:
-        yield low, high
-        return
-    middle = (low + high) >> (plan.bits + 1) << plan.bits
-    yield from _bounded(store, low, middle, runs, plan)
-    yield from _bounded(store, middle, high, runs, plan)
+def _ranges(store: Store, low: int, high: int, runs: int, plan: Plan) -> Iterator[Keys]:
+    """All keys in [low, high), in ranges of whole rows that hold no more than a few chunks."""
+    places = [_place(store, run, low, high) for run in range(runs)]
+    count = sum(stop - start for start, stop in places)
+    if count > 3 * plan.chunk and high - low > 1 << plan.bits:
+        middle = (low + high) >> (plan.bits + 1) << plan.bits
+        yield from _ranges(store, low, middle, runs, plan)
+        yield from _ranges(store, middle, high, runs, plan)
+    elif count:
+        keys, at = np.empty(count, dtype=np.uint64), 0
+        for run, (start, stop) in enumerate(places):
+            if start < stop:
+                keys[at : at + stop - start] = store.view(name("run", run))[start:stop]
+                at += stop - start
+        yield keys
 
 
-def _place(store: Store, run: int, low: int, high: int) -> Ints:
+def _place(store: Store, run: int, low: int, high: int) -> tuple[int, int]:
     keys = store.view(name("run", run))
     # A bound beyond the last key that 64 bits can hold is the end.
-    ends = [np.searchsorted(keys, np.uint64(k)) if k < 1 << 64 else len(keys) for k in (low, high)]
-    return np.array(ends)
-
-
-def _between(store: Store, run: int, low: int, high: int) -> Keys:
-    start, stop = _place(store, run, low, high)
-    return np.array(store.view(name("run", run))[start:stop])
+    start, stop = (
+        int(np.searchsorted(keys, np.uint64(k))) if k < 1 << 64 else len(keys) for k in (low, high)
+    )
+    return start, stop
 
 
 def _entries(keys: Keys, bits: int) -> Array:
@@ -153,10 +156,11 @@ def fingerprint(store: Store, _block: int, plan: Plan) -> str:
         digest.update(ends.astype(np.int64).tobytes())
     for block in plan.blocks:
         degree = store.get(name("degree", block))
+        parts = store.get(name("parts", block)).tolist()
         for low, high in entry_blocks(_offsets(degree), plan.chunk):
             found = []
             for column in plan.blocks:
-                for part in range(int(store.get(name("parts", block, column))[0])):
+                for part in range(parts[column]):
                     entries = store.view(name("tile", block, column, part))
                     first, last = np.searchsorted(entries[:, 0], [low, high])
                     keys = np.array(entries[first:last], dtype=np.uint64)
@@ -188,12 +192,11 @@ def neighbour_pass(
 
     ``right(store, column)`` gives what is needed of a column block.
     """
-    for column in plan.blocks:
-        parts = int(store.get(name("parts", block, column))[0])
+    for column, parts in enumerate(store.get(name("parts", block)).tolist()):
         numbers = right(store, column) if parts else None
         for part in range(parts):
-            assert numbers is not None
             add(store.get(name("tile", block, column, part)), numbers)
+        del numbers  # before the next are read
 
 
 def add_sums(entries: Array, right: Array, onto: Floats) -> None:
