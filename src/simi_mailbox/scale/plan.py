@@ -9,7 +9,7 @@ PROCESS = 1_100_000_000
 """Address space of Python with PyTorch, SciPy and Numba, before any block is read."""
 USED = 0.9
 """Part of the rest that blocks take: allocators round up."""
-COPIES = 10
+COPIES = 12
 """Numbers per node and class that the hungriest pass holds."""
 PER_NODE = 128
 """Bytes per node that it holds besides."""
