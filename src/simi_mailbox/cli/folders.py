@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from simi_mailbox.cli import own_files as own
 from simi_mailbox.cli import telling
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -61,7 +62,7 @@ def method_of(name: str, settings: tuple[str, ...]) -> Any:
     """The calibrator that a folder is to be calibrated by, as it is set."""
     from simi_mailbox.calibrators import SimiMailbox
 
-    with own.complaints():
+    with telling.complaints():
         chosen = own.calibrator_of(name, settings)
     if not isinstance(chosen, SimiMailbox):
         raise click.UsageError(
