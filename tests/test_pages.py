@@ -100,6 +100,49 @@ def test_a_command_that_is_not_there_is_found_out() -> None:
     assert len(command_lines()) > 20
 
 
+def line_of(begin: str) -> list[str]:
+    """The one command of the pages that begins so, without the name of the program."""
+    (line,) = {line for _, line in command_lines() if line.startswith(f"simi-mailbox {begin}")}
+    return shlex.split(line)[1:]
+
+
+def run_line(begin: str) -> str:
+    result = CliRunner().invoke(cli, line_of(begin))
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_what_is_stored_is_shown_as_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("results").symlink_to(DOCS.parent / "results")
+    assert "Cora" in run_line("data list")
+    run_line("bench nll --show --format latex")
+    assert r"\begin{tabular}" in Path("nll.tex").read_text("utf-8")
+
+
+def test_shards_of_the_page_are_calibrated_and_so_are_those_of_next_week(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("shards", "next-week"):
+        write_shards(Path(folder))
+    run_line("calibrate shards")
+    run_line("apply calibrated/")
+    assert Path("calibrated", "manifest.json").exists()
+    assert Path("calibrated-next-week", "manifest.json").exists()
+
+
+def test_the_readmes_command_calibrates_the_files_of_the_shells_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_page("shell.md")
+    assert "wrote probs.csv" in run_line("calibrate logits.csv")
+    assert Path("probs.csv").read_text("utf-8").startswith("paper,predicted,confidence,p_biology")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_no_snippet_is_left_out(page: Path) -> None:
     """Python has a test of its own or runs by itself; other languages are few, and each is read."""
@@ -193,9 +236,7 @@ def test_report_of_the_page_is_written_by_the_command(tmp_path: Path, monkeypatc
     np.save("y.npy", given["y"])
     np.save("val.npy", np.arange(200))
     np.save("test.npy", np.arange(200, 400))
-    (line,) = (line for page, line in command_lines() if line.startswith("simi-mailbox report "))
-    result = CliRunner().invoke(cli, shlex.split(line)[1:])
-    assert result.exit_code == 0, result.output
+    run_line("report ")
     assert os.path.getsize("report.html") > 10_000
 
 
