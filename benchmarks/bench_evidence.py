@@ -2,6 +2,7 @@
 
     python benchmarks/bench_evidence.py ROWS.jsonl            # goes on where it was
     python benchmarks/bench_evidence.py ROWS.jsonl --table    # what is there by now
+    python benchmarks/bench_evidence.py --independent         # where there is nothing to be found
 
 Methods are temperature scaling, `SimiMailbox` with classes kept and free, with training labels and
 the hidden layer ("all") and with neither ("plain"), and SimCalib, which sees the hidden layer.
@@ -22,6 +23,7 @@ import torch
 
 from simi_mailbox import CalibrationWarning, SimiMailbox, TemperatureScaling, metrics
 from simi_mailbox.data import available
+from simi_mailbox.data.synthetic import calibration_problem
 from simi_mailbox.experiments.methods import Method
 from simi_mailbox.models.bank import LogitBank, RunKey
 from simi_mailbox.prior import leave_out
@@ -95,14 +97,37 @@ def table(path: Path, shown: list[str]) -> None:
         print(f"{name}, {method}: {100 * change:+.1f} % of {shown[0]}, lower in {lower}")
 
 
+def independent(labels: int = 300, seeds: int = 20) -> None:
+    """Print what evidence costs where labels are independent of each other given the logits."""
+    for keep in (True, False):
+        found = []
+        for seed in range(seeds):
+            p = calibration_problem(2000, 3, temperature=2.0, seed=seed)
+            cal = SimiMailbox(keep_classes=keep)
+            ours = cal.fit(p.logits, p.y, graph=p.graph, mask=range(labels))
+            plain = TemperatureScaling().fit(p.logits, p.y, mask=range(labels))
+            shown = ours.predict_proba(p.logits, graph=p.graph), plain.predict_proba(p.logits)
+            mine, theirs = (metrics.nll(probs[labels:], p.y[labels:]) for probs in shown)
+            found.append((mine - theirs, cal.baseline_["trust"]))
+        more, trust = np.mean(found, axis=0)
+        error = np.std([a for a, _ in found]) / np.sqrt(seeds)
+        mode = "kept" if keep else "free"
+        print(f"{mode}: NLL {more:+.4f} ± {error:.4f} of temperature scaling's, trust {trust:.2f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("rows", type=Path)
+    parser.add_argument("rows", type=Path, nargs="?")
+    parser.add_argument("--independent", action="store_true")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--methods", default=",".join(METHODS))
     given = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", CalibrationWarning)
+    if given.independent:
+        return independent()
+    if given.rows is None:
+        parser.error("name a file for the rows, or say --independent")
     if not given.table:
         measure(given.rows, given.methods.split(","))
     table(given.rows, given.methods.split(","))
