@@ -125,7 +125,8 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", CalibrationWarning)
     if given.independent:
-        return independent()
+        independent()
+        return
     if given.rows is None:
         parser.error("name a file for the rows, or say --independent")
     if not given.table:
