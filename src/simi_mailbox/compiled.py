@@ -283,6 +283,23 @@ def softmax_into(
             out[i, c] = exps[c] * share
 
 
+@_compile()
+def doubtful_tops(
+    logits: npt.NDArray[Any], probs: npt.NDArray[Any], out: npt.NDArray[np.bool_]
+) -> None:
+    """Whether more than one class has the largest probability, or one without the largest logit."""
+    n, classes = logits.shape
+    for i in range(n):
+        top, best = logits[i, 0], probs[i, 0]
+        for c in range(1, classes):
+            top, best = max(top, logits[i, c]), max(best, probs[i, c])
+        ties, right = 0, 0
+        for c in range(classes):
+            ties += probs[i, c] == best
+            right += (probs[i, c] == best) & (logits[i, c] == top)
+        out[i] = ties != 1 or right != 1
+
+
 @_compile(fastmath=LOOSE)
 def tile_sums(
     entries: npt.NDArray[np.uint32],

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import simi_mailbox
-from simi_mailbox import CalibrationWarning, SimiMailbox, TemperatureScaling
+from simi_mailbox import CalibrationWarning, SimiMailbox, TemperatureScaling, fast
+from simi_mailbox.calibrators.base import keep_argmax
 from simi_mailbox.data.synthetic import calibration_problem
 
 N = 600
@@ -126,3 +127,21 @@ def test_certainty_has_a_finite_logarithm(problem):
     np.testing.assert_allclose(
         cal.predict_proba(logs, input="log-probabilities"), cal.predict_proba(probs), atol=1e-12
     )
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_ties_that_rounding_made_are_undone(compiled, monkeypatch):
+    if compiled:
+        pytest.importorskip("numba", reason="the extra `fast` is not installed")
+    monkeypatch.setattr(fast, "WORTH_NODES", 0 if compiled else 1 << 60)
+    rng = np.random.default_rng(0)
+    z = torch.from_numpy(rng.normal(size=(500, 4)).astype(np.float32))
+    z[::3, 1] = z[::3].amax(dim=1) + 1e-6  # nearly a tie of two classes, or one of a class alone
+    probs = torch.softmax(z.double(), dim=1).mul_(200).round_().div_(200).float()
+    winner, before = z.argmax(dim=1), probs.clone()
+    lost = probs.argmax(dim=1) != winner
+    assert 0 < int(lost.sum()) < 250
+    keep_argmax(probs, z)
+    assert torch.equal(probs.argmax(dim=1), winner)
+    assert torch.equal(probs[~lost], before[~lost])
+    assert float((probs - before).abs().max()) < 0.02

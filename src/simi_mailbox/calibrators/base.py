@@ -32,7 +32,7 @@ from simi_mailbox.inputs import (
     refuse_shared,
 )
 from simi_mailbox.parameters import check_parameters
-from simi_mailbox.softmax import Limits, scaled_softmax
+from simi_mailbox.softmax import Limits, blockwise, scaled_softmax
 from simi_mailbox.threads import size_of_pass, threads_for
 
 KIND = states.Kind("calibrator", version=1)
@@ -508,8 +508,18 @@ def keep_argmax(probs: Tensor, logits: Tensor) -> None:
     Dividing by a temperature keeps the order of the logits exactly, but two logits one rounding
     step apart may become equal; the smallest possible step up restores the winner.
     """
-    winner = logits.argmax(dim=1)
-    lost = (probs.argmax(dim=1) != winner).nonzero().flatten()
-    if lost.numel():
-        top = probs[lost].max(dim=1).values
-        probs[lost, winner[lost]] = torch.nextafter(top, torch.full_like(top, torch.inf))
+
+    def mend(block: slice, kernels: Any) -> None:
+        z, p = logits[block], probs[block]
+        doubtful = torch.ones(len(z), dtype=torch.bool)
+        if kernels is not None:
+            kernels.doubtful_tops(z.numpy(), p.numpy(), doubtful.numpy())
+        rows = doubtful.nonzero().flatten()
+        winner, best = z[rows].argmax(dim=1), p[rows].argmax(dim=1)
+        lost = winner != best
+        rows, winner = rows[lost], winner[lost]
+        top = p[rows].amax(dim=1)
+        p[rows, winner] = torch.nextafter(top, torch.full_like(top, torch.inf))
+
+    for _ in blockwise(mend, *logits.shape):
+        pass
