@@ -133,7 +133,7 @@ def test_the_prior_means_are_the_luck_and_targets_are_met(keep, fresh):
         labelled = np.intersect1d(np.flatnonzero(members), run.calibration)
         found = (right[labelled] - before[labelled]).sum()
         s = cal.prior_strength_
-        shift = (found + s * cal.prior_means_[group]) / (len(labelled) + s)
+        shift = cal.prior_means_[group] + found / (len(labelled) + s)
         assert after[members].mean() == pytest.approx(before[members].mean() + shift, abs=1e-6)
 
 

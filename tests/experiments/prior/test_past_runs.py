@@ -59,7 +59,7 @@ def test_a_run_comes_back_as_it_was_written(tmp_path, run, directed):
         ({"y": np.full(N, np.nan)}, "labels must be whole numbers"),
         ({"y": np.full(N, "cat")}, "labels must be numbers"),
         ({"logits": np.full((N, 4), "x")}, "logits must be real numbers"),
-        ({"logits": np.full((N, 4), np.nan)}, "logits of 200 nodes are NaN"),
+        ({"logits": np.full((N, 4), np.nan)}, "logits of 200 of 200 nodes are NaN"),
         ({"logits": np.zeros((N, 1))}, "at least two classes"),
         ({"logits": np.zeros((N, 4), complex)}, "logits must be real numbers"),
         ({"calibration": np.array([0.5])}, "calibration must be boolean or integer"),
