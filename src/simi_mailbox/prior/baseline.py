@@ -23,6 +23,8 @@ FREEDOM = 3.0
 PASSES = 60
 SETTLED = 1e-4
 """A Newton step below this leaves an error of about its square: no further look is needed."""
+NOTHING = 1e-12
+"""What a step may still gain, relative to the value: below it, numbers cannot tell."""
 HOTTER, COLDER = -3.0, 2.0
 """How far a node's exponent may move, as a logarithm, where classes are kept."""
 EXPONENT_PASSES = 12
@@ -317,7 +319,8 @@ def _minimum(objective: _Objective, start: Floats) -> tuple[Floats, Floats]:
         curvature, axes = np.linalg.eigh(hessian)
         step = -axes @ ((axes.T @ slope) / np.maximum(np.abs(curvature), 1e-6))
         step *= min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-300))  # at most two units a time
-        if np.abs(step).max() < SETTLED and curvature.min() > 0:
+        little = abs(float(slope @ step)) <= NOTHING * (1.0 + abs(value))
+        if (np.abs(step).max() < SETTLED or little) and curvature.min() > 0:
             return np.asarray(at + step), hessian
         for _ in range(PASSES):
             following = objective(at + step)
