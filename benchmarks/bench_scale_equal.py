@@ -32,7 +32,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     print("| graph | backbone | method | temperatures | probabilities | known later | groups |")
     print("|---|---|---|--:|--:|--:|--:|")
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with LocalCluster(**options) as cluster:
         for graph in sys.argv[1:]:
             for backbone in ("gcn", "gat"):
