@@ -12,7 +12,7 @@ from types import ModuleType
 import simi_mailbox
 
 ROOT = "simi_mailbox."
-FEW_NAMES = {"audit": ("reads_only", "Audit"), "testing": ("check_calibrator",)}
+FEW_NAMES = {"audit": ("reads_only", "Audit")}
 """Rooms of one file, which offer these of their names."""
 
 

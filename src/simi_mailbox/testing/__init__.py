@@ -7,9 +7,11 @@ from typing import Any
 from simi_mailbox.calibrators import Calibrator
 from simi_mailbox.testing import manners, results
 from simi_mailbox.testing.laws import Law
-from simi_mailbox.testing.trials import PROBLEM, Case, Problem
+from simi_mailbox.testing.trials import PROBLEM as PROBLEM
+from simi_mailbox.testing.trials import Case
+from simi_mailbox.testing.trials import Problem as Problem
 
-__all__ = ["LAWS", "PROBLEM", "Case", "Law", "Problem", "check_calibrator", "check_law"]
+__all__ = ["check_calibrator"]
 
 LAWS: dict[str, Law] = {**results.LAWS, **manners.LAWS}
 """The whole contract, by name of the law."""
