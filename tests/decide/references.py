@@ -51,7 +51,7 @@ def similar_lists(x: Any, k: int) -> list[dict[int, float]]:
             lengths = math.sqrt(x[i] @ x[i]) * math.sqrt(x[j] @ x[j])
             if j != i and lengths > 0:
                 cosine[j] = float(x[i] @ x[j]) / lengths
-        best = sorted(cosine, key=lambda j: -cosine[j])[:k]
+        best = sorted(cosine, key=lambda j: -round(cosine[j], 9))[:k]
         lists.append({j: cosine[j] for j in best if cosine[j] > 0})
     return lists
 

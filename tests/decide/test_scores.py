@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import kstest
 
 from simi_mailbox.decide import APS, DAPS, LAC, RAPS, SNAPS, scores
+from simi_mailbox.decide.neighbours import similar_nodes
 from simi_mailbox.decide.scores import Nodes, row_uniforms
 from simi_mailbox.inputs import read_features
 from tests.decide import references as by_hand
@@ -126,3 +127,19 @@ def test_senseless_scores_are_refused(make, message):
 def test_a_score_comes_back_from_its_description():
     for score in EXPECTED:
         assert scores.from_dict(score.to_dict()) == score
+
+
+@pytest.mark.parametrize("kind", ["dense", "many alike", "mostly nothing"])
+def test_similar_nodes_are_found_without_sorting_all(kind):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 5))
+    if kind == "many alike":  # a few kinds of nodes: nearly all cosines are ties
+        x = np.eye(5)[rng.integers(0, 5, 200)] + np.eye(5)[rng.integers(0, 5, 200)]
+    elif kind == "mostly nothing":
+        x = (rng.random((200, 100)) < 0.02).astype(float)
+    found = similar_nodes(torch.from_numpy(x), 3)(slice(0, 200)).toarray()
+    for row, expected in zip(found, by_hand.similar_lists(x, 3), strict=True):
+        total = sum(expected.values())
+        assert {j: pytest.approx(c / total) for j, c in expected.items()} == {
+            j: row[j] for j in np.flatnonzero(row).tolist()
+        }

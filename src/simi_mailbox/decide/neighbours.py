@@ -19,6 +19,9 @@ BLOCK_SIMILARITIES = 1 << 22
 """Cosines held together while similar nodes are looked for."""
 TIE = 1e9
 """One over the difference of two cosines that counts as none."""
+PART = 64
+"""Cosines whose maximum is looked at before any of them is."""
+SMALLEST = 1e-300
 
 
 def neighbour_means(graph: Graph, values: npt.NDArray[Any]) -> Callable[[slice | Ints], Floats]:
@@ -59,13 +62,17 @@ def similar_nodes(features: Tensor, k: int) -> Callable[[slice | Ints], Any]:
     [[0.0, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]]
     """
     unit = _unit_rows(features)
+    others = unit.T.tocsr() if sp.issparse(unit) else unit.T
     n = unit.shape[0]
     k = min(k, n - 1)
 
     def search(rows: slice | Ints) -> Any:
         index = np.arange(n)[rows]
         step = max(BLOCK_SIMILARITIES // n, 1)
-        parts = [_top(unit, index[i : i + step], k) for i in range(0, len(index), step)]
+        parts = [
+            _top(unit[index[i : i + step]] @ others, index[i : i + step], k)
+            for i in range(0, len(index), step)
+        ]
         return sp.vstack(parts, format="csr") if parts else sp.csr_matrix((0, n))
 
     return search
@@ -84,19 +91,28 @@ def _unit_rows(features: Tensor) -> Any:
     return sp.diags(1.0 / np.where(length > 0, length, 1.0)) @ csr
 
 
-def _top(unit: Any, rows: Ints, k: int) -> Any:
-    """The ``k`` largest positive cosines of each row with other nodes, as shares of the row."""
-    product = unit[rows] @ unit.T
-    cosine = torch.from_numpy(np.asarray(product.todense() if sp.issparse(product) else product))
-    cosine[torch.arange(len(rows)), torch.from_numpy(rows)] = -1.0  # no node is its own relative
+def _top(product: Any, rows: Ints, k: int) -> Any:
+    """The ``k`` largest positive cosines of ``rows`` with other nodes, as shares of the row."""
+    cosine = product.toarray() if sp.issparse(product) else product
+    cosine[np.arange(len(rows)), rows] = -1.0  # no node is its own relative
+    row, column = (cosine >= _least(cosine, k)).nonzero()
+    value = cosine[row, column]
     # Of nodes that are equally similar but for rounding the first is taken, whatever the layout.
-    ranking = cosine.mul(TIE).round_().sub_(torch.arange(cosine.shape[1]) / (2 * cosine.shape[1]))
-    columns = torch.topk(ranking, k, dim=1).indices
-    values = cosine.gather(1, columns).clamp_(min=0.0)
-    values /= values.sum(dim=1, keepdim=True).clamp_(min=1e-300)
-    offsets = np.arange(0, (len(rows) + 1) * k, k)
-    matrix = sp.csr_matrix(
-        (values.numpy().ravel(), columns.numpy().ravel(), offsets), shape=cosine.shape
-    )
-    matrix.eliminate_zeros()
-    return matrix
+    order = np.lexsort((column, -(value * TIE).round(), row))
+    order = order[np.arange(len(order)) - np.searchsorted(row, row) < k]
+    row, column, value = row[order], column[order], value[order]
+    value /= np.bincount(row, value, minlength=len(rows))[row]
+    return sp.csr_matrix((value, (row, column)), shape=cosine.shape)
+
+
+def _least(cosine: Floats, k: int) -> Floats:
+    """A positive number for each row, no larger than its ``k``-th largest if that is positive.
+
+    The ``k``-th largest of the maxima of parts: one look at every number, where sorting takes many.
+    """
+    parts = cosine.shape[1] // PART
+    if parts < k:
+        return np.full((len(cosine), 1), SMALLEST)
+    maxima = cosine[:, : parts * PART].reshape(len(cosine), parts, PART).max(axis=2)
+    found = np.partition(maxima, parts - k, axis=1)[:, parts - k, None] - 2.0 / TIE
+    return np.maximum(found, SMALLEST)
