@@ -197,8 +197,9 @@ def main() -> None:
         print(f"{name:<40}{cost * 1e9:>9.1f} ns")
     show_plan(costs(found))
     if len(sizes) > 1:
-        slope = np.polyfit(np.log(sizes), np.log(seconds), 1)[0]
-        print(f"processor time grows like nodes to the power of {slope:.2f}")
+        every, last = (np.polyfit(np.log(sizes[-k:]), np.log(seconds[-k:]), 1)[0] for k in (9, 3))
+        print(f"processor time grows like nodes to the power of {every:.2f}", end="")
+        print(f", over the last three sizes {last:.2f}")
 
 
 if __name__ == "__main__":
