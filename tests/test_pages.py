@@ -128,8 +128,8 @@ def test_shards_of_the_page_are_calibrated_and_so_are_those_of_next_week(
     monkeypatch.chdir(tmp_path)
     for folder in ("shards", "next-week"):
         write_shards(Path(folder))
-    run_line("calibrate shards")
-    run_line("apply calibrated/")
+    run_line("calibrate shards --memory")
+    run_line("apply calibrated/calibrator.safetensors next-week")
     assert Path("calibrated", "manifest.json").exists()
     assert Path("calibrated-next-week", "manifest.json").exists()
 
