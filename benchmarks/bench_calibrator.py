@@ -54,9 +54,7 @@ def seconds(work: Callable[[], object], repeats: int = 3) -> float:
 
 def peak_above_start(work: Callable[[], object]) -> int:
     """Bytes by which the process grew at most while ``work`` ran (Linux)."""
-    library = ctypes.CDLL("libc.so.6")
-    library.mallopt(-3, 1 << 16)  # M_MMAP_THRESHOLD: larger arrays are given back when freed
-    library.malloc_trim(0)  # gives back what was freed before, or it would hide a peak
+    ctypes.CDLL("libc.so.6").malloc_trim(0)  # gives back what was freed, or it would hide a peak
     Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
     before = _status("VmRSS")
     result = work()
@@ -75,7 +73,11 @@ def _status(field: str) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--full", action="store_true", help="run all of Adam's epochs")
-    epochs = EPOCHS if parser.parse_args().full else 60
+    parser.add_argument("--memory", action="store_true", help="peak memory alone")
+    args = parser.parse_args()
+    epochs = EPOCHS if args.full else 60
+    # M_MMAP_THRESHOLD: the C library gives larger arrays back when they are freed
+    ctypes.CDLL("libc.so.6").mallopt(-3, 1 << 16)
     logits, y, graph, mask = make_problem()
     z = torch.from_numpy(logits)
 
@@ -87,18 +89,20 @@ def main() -> None:
         return calibrator.predict_proba(logits, graph=graph)
 
     print(f"{graph}, {CLASSES} classes, {torch.get_num_threads()} threads")
-    for calibrator in (SimiMailbox(n_groups=GROUPS), SimiMailboxPaper(n_groups=GROUPS)):
-        run(calibrator)
+    for method in (SimiMailbox, SimiMailboxPaper):
+        run(method(n_groups=GROUPS))
         for work, bar in ((fit, 1.0), (run, 2.0)):
             for known in ("memory", "_fingerprint", "degree"):
                 graph.__dict__.pop(known, None)  # found anew
-            peak = peak_above_start(lambda c=calibrator, w=work: w(c))
+            peak = peak_above_start(lambda m=method, w=work: w(m(n_groups=GROUPS)))
+            limit = f"   (bar: {bar:.0f} ×)" if method is SimiMailbox else ""
             print(
-                f"{type(calibrator).__name__:17} {'fit' if work is fit else 'fit + predict':14} "
+                f"{method.__name__:17} {'fit' if work is fit else 'fit + predict':14} "
                 f"peak memory beyond the inputs {peak / 1e6:6.1f} MB = "
-                f"{peak / logits.nbytes:.2f} × the logits   (bar: {bar:.0f} ×)"
+                f"{peak / logits.nbytes:.2f} × the logits{limit}"
             )
-
+    if args.memory:
+        return
     print(f"mailbox alone                      {seconds(lambda: mailbox(z, graph)):8.3f} s")
     times = {}
     for calibrator in (
@@ -115,7 +119,7 @@ def main() -> None:
         SimiMailbox(prior=prior).fit(logits, y, graph=graph, mask=mask)
         return time.process_time() - start
 
-    costs = np.array([[fit_cost("learned"), fit_cost(None)] for _ in range(6)])
+    costs = np.array([[fit_cost("learned"), fit_cost(None)] for _ in range(4)])
     median, least = (reduce(costs, axis=0) for reduce in (np.median, np.min))
     print(
         f"CPU time of fit, with / without prior   {median[0] / median[1]:.2f} by medians, "
