@@ -83,7 +83,7 @@ def coverages(key: RunKey, run: Any, name: str, draw: int) -> dict[str, tuple[fl
     rest = np.setdiff1d(split.test, nodes)
     calibrator = Method.of(name).build(key)
     given = inputs_of(name, calibrator, run)
-    parts = list(left_out(calibrator, run.logits, y, mask=nodes, fresh=True, **given))
+    parts = list(left_out(calibrator, run.logits, y, mask=nodes, fresh=True, folds=10, **given))
     calibrator.fit(run.logits, y, mask=nodes, fresh=True, **given)
     probs = np.asarray(calibrator.predict_proba(run.logits, **given), dtype=np.float64)
     seen = probs.copy()
