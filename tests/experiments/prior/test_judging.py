@@ -58,12 +58,16 @@ def test_the_table_counts_and_averages(tmp_path):
     text = table(store)
     assert "| Cora GCN | 3 | 40.00 | 40.00 | 40.00 | 31.00 | 31.00 | -9.00 ± 0.58** |" in text
     assert "-22.5 %; better in 2 of 2" in text
+    errors, accuracy = text.split("### ACCURACY in %")
+    assert "free − temperature" in accuracy
+    assert "free − temperature" not in errors
+    assert "-9.00 points; better in 0 of 2" in accuracy  # of accuracy, more is better
     assert (
         "| Cora GCN | 3 | 0.4000 | 0.4000 | 0.4000 | 0.3100 | 0.3100 | -0.0900 ± 0.0058** |" in text
     )
 
 
-@pytest.mark.parametrize(("folder", "main"), [("prior", None), ("unseen", ())])
+@pytest.mark.parametrize(("folder", "main"), [("prior", None), ("unseen", ()), ("unseen-3", ())])
 def test_the_published_tables_are_what_their_rows_say(folder, main):
     published = (RESULTS / folder / "table.md").read_text(encoding="utf-8")
     store = ResultStore(RESULTS / folder / "rows.jsonl")

@@ -37,6 +37,7 @@ METRICS = {
     "kde_ece": ("percent", 2),
     "nll": ("nats", 4),
     "brier": ("raw", 4),
+    "accuracy": ("percent", 2),  # higher is better, and only free classes move it
 }
 MAIN = ("Cora", "Citeseer", "Pubmed", "Computers", "Photo", "CS", "Physics")
 
@@ -268,7 +269,10 @@ def table(store: ResultStore, keys: Iterable[str] | None = None, main: Sequence[
     ):
         if chosen:
             parts.append(f"## {title}")
+            known = set.intersection(*(set(row["metrics"]) for row in chosen))  # older rows: fewer
             for metric, (unit, digits) in METRICS.items():
+                if metric not in known:
+                    continue
                 made = JudgedTable(chosen, metric, unit, digits).result(store, Selection())
                 parts.append(_section(metric, made))
     return "\n\n".join(parts) + "\n"
@@ -293,17 +297,19 @@ def marks(p_values: Sequence[float], level: float = 0.05) -> list[str]:
 def _section(metric: str, result: TableResult) -> str:
     title = metric.replace("_", " ").upper() + (" in %" if result.unit == "percent" else "")
     methods = result.methods()
-    lines = {place: result.line(*place, LEARNED) for place in result.groups()}
+    higher = metric == "accuracy"
+    judged = FREE if higher and FREE in methods else LEARNED
+    lines = {place: result.line(*place, judged) for place in result.groups()}
     pairs = [line.paired if line else None for line in lines.values()]
     stars = marks([pair.p_value if pair else 1.0 for pair in pairs])
-    head = "prior − temperature (± s.e. over splits)"
+    head = f"{'free' if judged == FREE else 'prior'} − temperature (± s.e. over splits)"
     rows = [["setting", "runs", *methods, head]]
     means = []
     for (place, line), pair, star in zip(lines.items(), pairs, stars, strict=True):
         cells = [result.line(*place, method) for method in methods]
         values = [cell.summary.mean if cell and cell.summary else np.nan for cell in cells]
         means.append(values)
-        change = values[methods.index(LEARNED)] - values[methods.index(BASELINE)]
+        change = values[methods.index(judged)] - values[methods.index(BASELINE)]
         spread = f" ± {pair.error:.{result.digits}f}{star}" if pair else ""
         rows.append(
             [
@@ -314,11 +320,14 @@ def _section(metric: str, result: TableResult) -> str:
             ]
         )
     array = np.array(means)
-    ours, theirs = array[:, methods.index(LEARNED)], array[:, methods.index(BASELINE)]
-    told = [f"better in {int((ours < theirs).sum())} of {len(array)}"]
-    if theirs.mean() > 0:  # of a debiased error around zero there is no share
+    ours, theirs = array[:, methods.index(judged)], array[:, methods.index(BASELINE)]
+    better = ours > theirs if higher else ours < theirs
+    told = [f"better in {int(better.sum())} of {len(array)}"]
+    if higher:
+        told.insert(0, f"{ours.mean() - theirs.mean():+.2f} points")
+    elif theirs.mean() > 0:  # of a debiased error around zero there is no share
         told.insert(0, f"{100 * (ours.mean() / theirs.mean() - 1):+.1f} %")
-    if theirs.min() > 0:
+    if theirs.min() > 0 and not higher:
         told.append(f"mean of the settings' changes {100 * np.mean(ours / theirs - 1):+.1f} %")
     average = (f"**{value:.{result.digits}f}**" for value in array.mean(axis=0))
     rows.append(["**mean**", "", *average, "; ".join(told)])
