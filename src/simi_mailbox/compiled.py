@@ -511,7 +511,8 @@ def add_evidence(
     """Scores of some classes of nodes, as `Baseline.scores` has them up to a number of each node.
 
     Over the panels, which come from the last class to the first, ``sums`` collects Σ exp(score −
-    highest), and the same times (T / T_i) (z − max z) / T.
+    highest), the same times (T / T_i) (z − max z) / T, and exp(score − highest) of the first of
+    the largest logits.
     """
     classes = logits.shape[1]
     start, width, parts = panel
@@ -581,6 +582,11 @@ def add_evidence(
             weight = _exp(max(score[c] - top_score, LOWEST))
             s0 += weight
             s1 += weight * x[c]
+        sums[i, 2] *= before
+        for c in range(count):
+            if x[c] == 0.0:
+                sums[i, 2] = _exp(max(score[c] - top_score, LOWEST))
+                break
         highest[i], sums[i, 0], sums[i, 1] = top_score, s0, s1
 
 

@@ -115,13 +115,15 @@ def test_the_prior_means_are_the_luck_and_targets_are_met(keep, fresh):
     run = past_run(0, n=4000, labels=900)
     given = {"graph": run.graph, "mask": run.calibration, "fresh": fresh}
     cal = SimiMailbox(n_groups=6, keep_classes=keep).fit(run.logits, run.y, **given)
-    # Groups that change nothing leave the baseline.
+    # Groups that change nothing leave the baseline; what it says of the predicted class is due.
     bare = copy.copy(cal)
     bare.temperatures_ = np.full(6, cal.baseline_["temperature"])
-    probs = bare.predict_proba(run.logits, graph=run.graph)
-    before = probs.max(1)
+    bare.keep_classes = False
+    said = bare.predict_proba(run.logits, graph=run.graph)
+    predicted = (run.logits if keep else said).argmax(1)
+    before = said[np.arange(4000), predicted]
     after = cal.predict_proba(run.logits, graph=run.graph).max(1)
-    right = probs.argmax(1) == run.y
+    right = predicted == run.y
     plain = TemperatureScaling().fit(run.logits, run.y, mask=run.calibration)
     error = ((1 - plain.predict_proba(run.logits)[run.calibration].max(1)).sum() + 1) / 902
     level = cal.prior_["kept" if keep else "free"]

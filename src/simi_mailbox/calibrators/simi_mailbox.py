@@ -31,6 +31,7 @@ from simi_mailbox.prior.baseline import (
     error_rate,
     fit_baseline,
     nearest_exponents,
+    promise,
 )
 from simi_mailbox.prior.evidence import CLASSES, EXPONENTS, Evidence, Frame, Known
 from simi_mailbox.prior.files import LEARNED, resolve
@@ -134,7 +135,9 @@ class SimiMailbox(GroupedTemperatures):
         r_n = μ_n + Σ (correct − confidence) / (count + s),
 
     is added to the mean confidence of all nodes of the group, and the temperature that attains
-    this target is solved for. μ_n is the luck that labels which also chose the GNN's checkpoint
+    this target is solved for. Where classes are kept, confidence here is what the evidence says of
+    the predicted class: the temperature nearest to the evidence cannot say it of every node, but
+    each group as a whole does. μ_n is the luck that labels which also chose the GNN's checkpoint
     have had elsewhere; s is small where groups differ by more than chance.
 
     Neither the offset nor the unit of logits matters. The grouping is after Seo et al. (AAAI 2025);
@@ -203,7 +206,7 @@ class SimiMailbox(GroupedTemperatures):
     """
 
     name: ClassVar[str] = "simi-mailbox"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     takes: ClassVar[frozenset[str]] = frozenset({"hidden", "known", "fresh"})
 
     keep_classes: bool = True
@@ -247,7 +250,11 @@ class SimiMailbox(GroupedTemperatures):
         self._make_groups(data, points)
         groups, n_groups = torch.from_numpy(self.groups_), len(self.centroids_)
         curve = ConfidenceCurve(view.logits, groups, n_groups, view.scale)
-        self._fit_groups(data, view, prior, at_bound, curve)
+        promised = None
+        if view.promised is not None:
+            each = view.promised.numpy()
+            promised = np.bincount(self.groups_, each, minlength=n_groups).astype(np.float64)
+        self._fit_groups(data, view, prior, at_bound, curve, promised)
 
     def _begin(self, data: CalibrationData, size: int) -> tuple[Prior | None, bool]:
         """One temperature for all nodes, and whether it is on a bound; the prior, if one is used.
@@ -306,8 +313,12 @@ class SimiMailbox(GroupedTemperatures):
         prior: Prior | None,
         at_bound: bool,
         curve: Curve,
+        promised: Floats | None,
     ) -> None:
-        """Temperatures of the groups: of ``view`` calibration nodes are read, of all the curve."""
+        """Temperatures of the groups: of ``view`` calibration nodes are read, of all the curve.
+
+        ``promised`` are sums over the nodes of every group, where there are any.
+        """
         n_groups, baseline = len(self.centroids_), Baseline.read(self.baseline_)
         index = data.calibration.index
         group = self.groups_[index.numpy()]
@@ -317,7 +328,8 @@ class SimiMailbox(GroupedTemperatures):
             self.temperatures_ = np.array([baseline.temperature])
             self.at_bound_: Bools = np.array([at_bound])
             return
-        sure = blend(view.sure[index].clone(), baseline.blind, data.num_classes).numpy()
+        said = (view.sure if view.promised is None else view.promised)[index].double()
+        sure = blend(said, baseline.blind, data.num_classes).numpy()
         right = (view.logits[index].argmax(dim=1) == data.calibration.y).numpy()
         residual, variance = right - sure, sure * (1.0 - sure)
         total, spread, counts = (
@@ -327,12 +339,13 @@ class SimiMailbox(GroupedTemperatures):
         theta = np.zeros(n_groups)
         at_start = curve(theta)
         mean = at_start[0]
+        due = mean if promised is None else promised / np.maximum(curve.counts, 1.0)
         means, strength = np.zeros(n_groups), self._plain_strength
         if prior is not None:
             level = prior.level(keep_classes=self.keep_classes)
             error = error_rate(confidence(data.calibration_logits, self.temperature_))
             labels = max(len(sure), prior.fewest_labels)
-            c = curve.counts @ mean / curve.counts.sum()
+            c = curve.counts @ due / curve.counts.sum()
             c = float((1.0 - baseline.blind) * c + baseline.blind / data.num_classes)
             drop = level.drop(c, error, labels, fresh=data.fresh) / (1.0 - baseline.blind)
             theta, at_start = _common_theta(curve, at_start, drop, data.num_classes)
@@ -341,7 +354,8 @@ class SimiMailbox(GroupedTemperatures):
             strength = strength if self.prior_strength is None else self.prior_strength
         self.prior_means_, self.prior_strength_ = means, float(strength)
         shift = means + total / (counts + strength)
-        target = bounded_target(mean, shift / (1.0 - baseline.blind), data.num_classes)
+        shift = due - mean + shift / (1.0 - baseline.blind)
+        target = bounded_target(mean, shift, data.num_classes)
         solution = fit_confidence(curve, target, BOUNDS, start=theta, at_start=at_start)
         self.temperatures_ = baseline.temperature * solution.temperatures
         self.at_bound_ = solution.at_bound
@@ -375,23 +389,25 @@ class SimiMailbox(GroupedTemperatures):
         """What the baseline makes of every node."""
         baseline, unit = Baseline.read(self.baseline_), self.temperature_
         exponents = baseline.exponents(evidence.terms, unit)
-        moved, z = None, evidence.logits
+        moved, promised, z = None, None, evidence.logits
         if baseline.classes:
             moved = None if self.keep_classes else torch.empty_like(z)
         if baseline.classes and isinstance(evidence, Lines):
-            evidence.apply(baseline.terms, exponents, moved)
+            promised = evidence.apply(baseline.terms, exponents, moved)
         elif baseline.classes:
+            promised = z.new_empty(len(z))
             for rows in row_blocks(*z.shape):
                 gaps = evidence.gaps(rows)
                 parts = evidence.classes(rows, baseline.classes)
                 scores = baseline.scores(exponents[rows], gaps, parts)
                 if moved is None:
+                    promised[rows] = promise(gaps, scores)
                     exponents[rows] = nearest_exponents(gaps, exponents[rows], scores)
                 else:
                     moved[rows] = scores
         if moved is not None:
             return View(moved, None, evidence.similarity)
-        return View(z, exponents.exp_().div_(unit), evidence.similarity)
+        return View(z, exponents.exp_().div_(unit), evidence.similarity, promised)
 
     def _seen(self, data: NodeInputs) -> View:
         """The same at prediction, by what ``fit`` has found."""
@@ -536,12 +552,14 @@ class View:
     """What the baseline makes of every node.
 
     ``logits`` are the given ones, and ``scale`` what each node's are multiplied by; or they are
-    new ones, and there is no scale.
+    new ones, and there is no scale. ``promised`` is what the evidence says of the predicted class,
+    where a temperature cannot say it.
     """
 
     logits: Tensor
     scale: Tensor | None
     similarity: Tensor
+    promised: Tensor | None = None
 
     @cached_property
     def sure(self) -> Tensor:

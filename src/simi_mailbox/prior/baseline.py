@@ -339,6 +339,17 @@ def _minimum(objective: _Objective, start: Floats) -> tuple[Floats, Floats]:
     return at, axes @ (np.maximum(np.abs(curvature), 1e-6)[:, None] * axes.T)
 
 
+def promise(gaps: Tensor, scores: Tensor) -> Tensor:
+    """What scores say of the class that is predicted, which they may think little of.
+
+    Examples
+    --------
+    >>> promise(torch.tensor([[-1.0, 0.0]]), torch.tensor([[3.0, 3.0]])).tolist()
+    [0.5]
+    """
+    return scores.softmax(dim=1).gather(1, gaps.argmax(dim=1, keepdim=True))[:, 0]
+
+
 def nearest_exponents(gaps: Tensor, exponents: Tensor, scores: Tensor) -> Tensor:
     """log(T / T_i) at which softmax((T / T_i) gaps_i) is nearest to softmax(scores_i).
 

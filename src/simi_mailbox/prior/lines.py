@@ -186,16 +186,17 @@ class Lines(Evidence):
         del lines, said
         return Gathered(self, nodes, degree, around, heard).classes(slice(None), wanted)
 
-    def apply(self, terms: Mapping[str, float], exponents: Tensor, moved: Tensor | None) -> None:
+    def apply(self, terms: Mapping[str, float], exponents: Tensor, moved: Tensor | None) -> Tensor:
         """Fill ``moved`` with the scores of a baseline; without it, move ``exponents`` to them.
 
         The exponents are those nearest to the scores, as `baseline.nearest_exponents` has them; the
         scores are right up to a number for each node, which makes no difference to probabilities.
+        Returns what the scores promise of the predicted classes, of no node where they ``moved``.
         """
         n, k = self.logits.shape
         factors = exponents.exp_().mul_(self._unit).numpy()
         found = torch.zeros(n, dtype=torch.float64)
-        sums = self.logits.new_zeros(0 if moved is not None else n, 2)
+        sums = self.logits.new_zeros(0 if moved is not None else n, 3)
         highest = torch.full((len(sums),), -torch.inf)
         voices, returns = torch.empty(n, 2), torch.empty(len(self._speakers), dtype=torch.float64)
         back = self._back
@@ -224,6 +225,7 @@ class Lines(Evidence):
             bounds = (HOTTER, COLDER), EXPONENT_PASSES, EXPONENT_SETTLED
             self._each(self._kernels.nearest_exponents, z, top, factors, sums.numpy(), *bounds)
         exponents.div_(self._unit).log_()
+        return sums[:, 2].div_(sums[:, 0])
 
 
 def _aligned(rows: int, columns: int, dtype: torch.dtype) -> Array:

@@ -291,11 +291,12 @@ class Corpus:
         """Medians and median deviations over all settings alike, each number by itself.
 
         A graph unlike all others must neither move what is expected of the rest nor make it vague.
-        Luck is weighted by how much a setting can tell about it: on a graph with many labels other
-        causes of a wrong level are larger, and must not decide.
+        Luck is the middle mean, weighted by how much a setting can tell about it: on a graph with
+        many labels other causes of a wrong level are larger, and must not decide; nor may one
+        setting's chance, as it would in a median.
         """
         told = [s for s in self.settings if s.lucky_weight > 0]
-        lucky = weighted_median(
+        lucky = middle_mean(
             np.array([s.lucky / s.lucky_weight for s in told] or [0.0]),
             np.array([s.lucky_weight for s in told] or [1.0]),
         )
@@ -335,23 +336,24 @@ def _level(settings: Sequence[Mapping[str, float]]) -> Level:
     def luck(name: str) -> float:
         # Of how much a setting can tell of its luck, the error is as 1 / √weight.
         values = np.array([-s[name] for s in settings]) / weight
-        return max(weighted_median(values, np.sqrt(weight)), 0.0)
+        return max(middle_mean(values, np.sqrt(weight)), 0.0)
 
     worth = [s["variance"] / max(s["between"], SMALLEST_BETWEEN) for s in settings]
     return Level(luck("luck"), float(np.median(worth)), luck("fresh_luck"))
 
 
-def weighted_median(values: Floats, weights: Floats) -> float:
-    """The value at which half of the weight is reached.
+def middle_mean(values: Floats, weights: Floats) -> float:
+    """Mean over the middle half of the weight: a quarter at either end may be anything.
 
     Examples
     --------
-    >>> weighted_median(np.array([3.0, 1.0, 100.0]), np.array([1.0, 1.0, 1.5]))
-    3.0
+    >>> middle_mean(np.array([3.0, 1.0, 100.0, 4.0]), np.ones(4))
+    3.5
     """
     order = values.argsort()
-    reached = weights[order].cumsum()
-    return float(values[order][np.searchsorted(reached, reached[-1] / 2)])
+    reached = weights[order].cumsum() / weights.sum()
+    inside = np.diff(reached.clip(0.25, 0.75), prepend=0.25)
+    return float(values[order] @ inside / inside.sum())
 
 
 def between_groups(total: Floats, variance: Floats, count: Floats) -> tuple[float, float]:

@@ -52,9 +52,11 @@ def view_block(store: Store, block: int, view: View, calibrator: SimiMailbox) ->
     """What the baseline makes of a block's nodes: scale of their logits, or new ones; points."""
     here = evidence.of_block(store, block, view, Frame.read(calibrator.evidence_))
     found = calibrator._view(here)
-    made = ("moved", found.logits) if found.scale is None else ("scale", found.scale)
+    made = {"moved": found.logits} if found.scale is None else {"scale": found.scale}
+    if found.promised is not None:
+        made["promised"] = found.promised
     return [
-        store.put(name(made[0], block), made[1].numpy()),
+        *(store.put(name(kind, block), part.numpy()) for kind, part in made.items()),
         store.put(name("points", block), found.points(calibrator.blind_share, view.classes)),
     ]
 
@@ -99,6 +101,12 @@ def assign_block(store: Store, block: int, grouping: Grouping) -> list[Written]:
 
 def sizes_of(store: Store, block: int, groups: int) -> Floats:
     return np.bincount(store.get(name("groups", block)), minlength=groups).astype(np.float64)
+
+
+def promises_of(store: Store, block: int, groups: int) -> Floats:
+    """Sums over the groups' nodes of what the evidence promises."""
+    group, each = (store.get(name(kind, block)) for kind in ("groups", "promised"))
+    return np.bincount(group, each, minlength=groups).astype(np.float64)
 
 
 def curve_of(store: Store, block: int, view: View, theta: Floats, wanted: Bools | None) -> Floats:
@@ -186,15 +194,20 @@ def fit(
         baseline = calibrator._fit_baseline(data, few, prior)
     calibrator.baseline_ = baseline.fields()
     view = _group(engine, view, calibrator, len(nodes))
+    promising = bool(baseline.classes) and calibrator.keep_classes
     kinds = ("groups", "similarity", "moved" if view.moved else "scale")
-    rows = _gathered(engine, plan, kinds, nodes, limits)
-    calibrator.groups_ = rows["groups"].astype(np.int64)
-    made, similarity = (torch.from_numpy(rows[kind]) for kind in (kinds[2], "similarity"))
-    few_nodes = FewNodes(made, None, similarity) if view.moved else FewNodes(z, made, similarity)
-    groups = len(calibrator.centroids_)
+    rows = _gathered(engine, plan, kinds + ("promised",) * promising, nodes, limits)
+    calibrator.groups_ = rows.pop("groups").astype(np.int64)
+    told = {kind: torch.from_numpy(part) for kind, part in rows.items()}
+    few_nodes = FewNodes(
+        told.get("moved", z), told.get("scale"), told["similarity"], told.get("promised")
+    )
+    groups, promised = len(calibrator.centroids_), None
     sizes = engine.total("groups", sizes_of, added, plan.blocks, groups)
+    if promising:
+        promised = engine.total("groups", promises_of, added, plan.blocks, groups)
     curve = BlockCurve(engine, view, sizes)
-    calibrator._fit_groups(data, few_nodes, prior, at_bound, curve)
+    calibrator._fit_groups(data, few_nodes, prior, at_bound, curve, promised)
     del calibrator.groups_  # of the calibration nodes only: those of all lie in the results
     calibrator.num_classes_, calibrator.classes_ = plan.classes, limits.classes
     calibrator.widest_ = limits.widest

@@ -18,7 +18,14 @@ from simi_mailbox.experiments.prior.past_runs import PastRun
 from simi_mailbox.files import cache_folder
 from simi_mailbox.grouping import find_groups
 from simi_mailbox.models.bank import BankedRun, LogitBank, RunKey
-from simi_mailbox.prior.baseline import Baseline, Belief, blend, fit_baseline, nearest_exponents
+from simi_mailbox.prior.baseline import (
+    Baseline,
+    Belief,
+    blend,
+    fit_baseline,
+    nearest_exponents,
+    promise,
+)
 from simi_mailbox.prior.evidence import EXPONENTS
 from simi_mailbox.prior.families import family_of
 from simi_mailbox.prior.model import (
@@ -61,8 +68,8 @@ class Residuals:
     Attributes
     ----------
     confidence, residual : arrays
-        Of these nodes, after the baseline that the calibration nodes gave: confidence and
-        correct − confidence.
+        Of these nodes, after the baseline that the calibration nodes gave: what it says of the
+        predicted class, and correct − confidence.
     group : array
         Group as `SimiMailbox` makes them.
     plain_confidence, plain_residual : arrays
@@ -140,13 +147,13 @@ def residuals_of(look: Look, belief: Callable[[str], Belief], *, keep_classes: b
     baseline, _ = fit_baseline(gaps, terms, classes, y[mine], 1.0, believed, doubt=True)
     gaps, terms, classes = look.evidence(inputs, others)
     plain = gaps.double().softmax(dim=1).amax(dim=1).numpy()
-    sure, chosen = _confidence(baseline, gaps, terms, classes, keep_classes=keep_classes)
+    sure, due, chosen = _confidence(baseline, gaps, terms, classes, keep_classes=keep_classes)
     right = chosen == look.y[others]
     points = np.stack([sure, look.similarity[others]], axis=1)
     group = find_groups(points, min(GROUPS, len(sure))).assign(points)
     return Residuals(
-        confidence=sure,
-        residual=right - sure,
+        confidence=due,
+        residual=right - due,
         group=group,
         plain_confidence=plain,
         plain_residual=(gaps.argmax(dim=1).numpy() == look.y[others]) - plain,
@@ -159,16 +166,19 @@ def residuals_of(look: Look, belief: Callable[[str], Belief], *, keep_classes: b
 
 def _confidence(
     baseline: Baseline, gaps: Any, terms: Any, classes: Any, *, keep_classes: bool
-) -> tuple[Floats, Ints]:
-    """Confidence and predicted class of nodes after a baseline."""
+) -> tuple[Floats, Floats, Ints]:
+    """Of nodes after a baseline: confidence, what groups owe to it, and predicted class."""
     exponents = baseline.exponents(terms, 1.0)
     used = {name: classes[name] for name in baseline.classes}
-    scores = baseline.scores(exponents, gaps, used)
+    scores = baseline.scores(exponents, gaps, used).double()
+    predicted = gaps if keep_classes else scores
+    due = promise(predicted, scores)
     if keep_classes:
         scores = gaps * nearest_exponents(gaps, exponents, scores).exp()[:, None]
-    probs = blend(scores.double().softmax(dim=1), baseline.blind, gaps.shape[1])
-    best = probs.max(dim=1)
-    return best.values.numpy(), (gaps if keep_classes else probs).argmax(dim=1).numpy()
+    sure = scores.softmax(dim=1).amax(dim=1)
+    for part in (sure, due):
+        blend(part, baseline.blind, gaps.shape[1])
+    return sure.numpy(), due.numpy(), predicted.argmax(dim=1).numpy()
 
 
 def learn(run: PastRun) -> Learned:
