@@ -83,6 +83,7 @@ def main() -> None:
     for term, row in zip(fits[0], ratios, strict=True):
         print(term.ljust(15), *(f"{ratio:11.2f}" for ratio in row))
     print("median".ljust(15), *(f"{ratio:11.2f}" for ratio in np.median(ratios, axis=0)))
+    print(f"below 1: {(ratios < 1).sum()} of {ratios.size}")
 
 
 if __name__ == "__main__":

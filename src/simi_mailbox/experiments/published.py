@@ -49,7 +49,7 @@ FEATURES = {"gets": "nodes", "group-calibration": "hidden", "simcalib": "hidden"
 REVISED = {"gets": 1}
 
 # Rows of the version of `simi-mailbox` that knew neither of labels nearby nor of the hidden layer.
-_FORMER = {"method": "simi-mailbox", "revision": 3}
+_FORMER = {"method": "simi-mailbox", "revision": 4}
 _FORMER_PRIOR = "learned@09c58dbd"
 
 
@@ -61,7 +61,7 @@ def former(identity: dict[str, Any]) -> dict[str, Any]:
     >>> former({"method": "temperature", "revision": 1, "settings": {}})
     {}
     >>> now = {"prior": "learned@1234abcd without cora", "keep_classes": True}
-    >>> former({"method": "simi-mailbox", "revision": 3, "settings": now})["settings"]
+    >>> former({"method": "simi-mailbox", "revision": 4, "settings": now})["settings"]
     {'prior': 'learned@09c58dbd without cora'}
     """
     if not _FORMER.items() <= identity.items():
