@@ -116,11 +116,25 @@ def test_a_file_cut_anywhere_is_damaged(tmp_path):
                 read(tmp_path / "cut")
 
 
-def test_a_size_that_was_made_up_is_damage_not_a_lack_of_memory(tmp_path):
-    np.save(tmp_path / "a.npy", np.zeros(10))
-    content = (tmp_path / "a.npy").read_bytes()
-    (tmp_path / "a.npy").write_bytes(content.replace(b"(10,), }        ", b"(10000000000000,)}"))
-    with pytest.raises(FileFormatError, match="is damaged"):
+def header(text):
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        header(""),
+        header("{'descr': '<f8'"),
+        header("{'descr': '<f8', 'fortran_order': False, 'shape': (10000000000000,), }\n"),
+        header("{'descr': '<f8', 'fortran_order': False, 'shape': (-5,), }\n"),
+        header("{'descr': '<f8', 'fortran_order': False}\n"),
+        header("{'descr': '<q99', 'fortran_order': False, 'shape': (1,), }\n"),
+        header("[1, 2]\n"),
+    ],
+)
+def test_a_header_that_was_made_up_is_damage_not_a_lack_of_memory(tmp_path, content):
+    (tmp_path / "a.npy").write_bytes(content)
+    with pytest.raises(FileFormatError, match=r"a\.npy: it is damaged"):
         read_npy(tmp_path / "a.npy")
 
 
