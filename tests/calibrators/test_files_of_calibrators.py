@@ -1,8 +1,10 @@
-"""Calibrator files: those of older versions load, and no damage goes unnoticed."""
+"""Calibrator files: whole or not at all, readable for long, and no damage goes unnoticed."""
 
 from __future__ import annotations
 
 import json
+import operator
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import simi_mailbox
-from simi_mailbox import FileFormatError, calibrators
+from simi_mailbox import FileFormatError, calibrators, states
 from simi_mailbox.states import CHECKSUM
 from simi_mailbox.testing import PROBLEM
 from tests.calibrators.test_contract import case
@@ -43,11 +45,53 @@ def test_most_methods_have_an_older_file() -> None:
     assert set(KEPT) >= set(calibrators.names()) - {"gets", "simi-mailbox-free"}
 
 
+def same_value(found: Any, value: Any) -> None:
+    if isinstance(value, dict):
+        assert set(found) == set(value)
+        for name, part in value.items():
+            same_value(found[name], part)
+    else:
+        assert type(found) is type(value)
+        same = np.array_equal if isinstance(value, np.ndarray | torch.Tensor) else operator.eq
+        assert same(found, value)
+
+
 @pytest.mark.parametrize("name", calibrators.names())
-def test_every_method_loads_what_it_saved(name: str, tmp_path: Path) -> None:
+def test_every_fitted_value_comes_back_to_the_bit(name: str, tmp_path: Path) -> None:
     fitted(name).save(tmp_path / "cal")
     again = simi_mailbox.load(tmp_path / "cal")
-    assert (predict(again, PROBLEM) == predict(fitted(name), PROBLEM)).all()
+    assert repr(again) == repr(fitted(name))
+    same_value(again._state(), fitted(name)._state())
+
+
+def test_all_kinds_of_values_survive() -> None:
+    state = {
+        "a_": np.arange(3.0), "t_": torch.ones(2), "d_": {"w": torch.eye(2), "n": None},
+        "l_": [1, "two", 3.0, True], "p_": (1, (2.5, "x")), "s_": 0.1,
+    }  # fmt: skip
+    tensors: dict[str, torch.Tensor] = {}
+    text = json.dumps(states._encode(state, "state", tensors))
+    same_value(states._decode(json.loads(text), tensors), state)
+    assert states._encode({"s_": np.float64(0.1)}, "state", {}) == {"s_": 0.1}
+    with pytest.raises(TypeError, match=r"state\.f is a function"):
+        states._encode({"f": same_value}, "state", {})
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_scrap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "cal"
+    fitted("temperature").save(path)
+    before = path.read_bytes()
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(states, "save_file", fail)
+    with pytest.raises(OSError, match="disk full"):
+        fitted("temperature").save(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize("name", ["simi-mailbox", "temperature", "dirichlet", "cagcn"])
@@ -61,7 +105,6 @@ def test_flipped_bits_and_cut_ends_never_change_an_answer(name: str, tmp_path: P
         flipped = bytearray(whole)
         flipped[bit // 8] ^= 1 << bit % 8
         damaged.append(bytes(flipped))
-    damaged += [whole[:size] for size in rng.integers(len(whole), size=15)]
     refused = 0
     for content in damaged:
         path.write_bytes(content)
@@ -72,6 +115,10 @@ def test_flipped_bits_and_cut_ends_never_change_an_answer(name: str, tmp_path: P
         else:
             assert (predict(again, PROBLEM) == expected).all()
     assert refused > 0.8 * len(damaged)
+    for size in (0, 4, 60, len(whole) - 1, *rng.integers(len(whole), size=15)):
+        path.write_bytes(whole[:size])
+        with pytest.raises(FileFormatError, match="damaged"):
+            simi_mailbox.load(path)
 
 
 def unsealed(name: str, path: Path, **state: Any) -> Path:
@@ -154,7 +201,7 @@ def header(**changes: str) -> str:
     """The text of a header, with JSON texts in place of its parts."""
     parts = {
         "format": '"simi-mailbox calibrator"', "version": "1", "calibrator": '"temperature"',
-        "params": "{}", "state": '{"temperature_": 2.0, "num_classes_": 3}',
+        "written_by": '"9.9"', "params": "{}", "state": '{"temperature_": 2.0, "num_classes_": 3}',
     }  # fmt: skip
     return "{" + ", ".join(f'"{key}": {text}' for key, text in (parts | changes).items()) + "}"
 
@@ -162,11 +209,14 @@ def header(**changes: str) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (header(version="2"), r"format version 2.*reads up to 1.*simi-mailbox 9\.9; upgrade"),
+        (header(version='"new"'), "not a simi-mailbox calibrator"),
         (header(version="Infinity"), "not a simi-mailbox calibrator"),
         (header(version="1e400"), "not a simi-mailbox calibrator"),
         (header(version="true"), "not a simi-mailbox calibrator"),
         (header(version="[1]"), "not a simi-mailbox calibrator"),
         (header(version="0"), "not a simi-mailbox calibrator"),
+        (header(format='"other"'), "not a simi-mailbox calibrator"),
         (header(format="{}"), "not a simi-mailbox calibrator"),
         ("[]", "not a simi-mailbox calibrator"),
         ("null", "not a simi-mailbox calibrator"),
@@ -176,6 +226,9 @@ def header(**changes: str) -> str:
         (header(state="[]"), "must be a name and two tables"),
         (header(params="[]"), "must be a name and two tables"),
         (header(params="null"), "must be a name and two tables"),
+        (header(calibrator='"oracle"'), "unknown calibrator 'oracle'"),
+        (header(params='{"colour": 1}'), "does not describe a calibrator"),
+        (header(state='{"w_": {"$array": "gone"}}'), "does not describe a calibrator"),
         (header(calibrator='["temperature"]'), "must be a name and two tables"),
         (header(state='{"$array": "x"}'), "must be a name and two tables"),
         (header(state='{"$array": {}}'), "does not describe a calibrator"),
@@ -208,9 +261,24 @@ def test_a_header_that_claims_terabytes_is_refused(tmp_path: Path) -> None:
         simi_mailbox.load(tmp_path / "f")
 
 
-def test_a_folder_is_refused(tmp_path: Path) -> None:
+class Bomb:
+    """What a pickle could do: run code when it is read."""
+
+    def __reduce__(self) -> Any:
+        return (exec, ("raise SystemExit('ran')",))
+
+
+def test_what_is_no_such_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "pickle").write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(FileFormatError, match="damaged or not a safetensors file"):
+        simi_mailbox.load(tmp_path / "pickle")
+    save_file({"x": torch.zeros(1)}, tmp_path / "arrays")
+    with pytest.raises(FileFormatError, match="not a simi-mailbox calibrator"):
+        simi_mailbox.load(tmp_path / "arrays")
     with pytest.raises(FileFormatError, match="is a folder"):
         simi_mailbox.load(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        simi_mailbox.load(tmp_path / "nowhere")
 
 
 def test_a_checksum_that_was_taken_out_is_missed(tmp_path: Path) -> None:
