@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 import torch.nn.functional as F
 
@@ -66,48 +65,3 @@ def test_margin_changes_the_fit() -> None:
         for margin in (0.0, 0.5)
     ]
     assert not torch.equal(fits[0].weights_["first.weight"], fits[1].weights_["first.weight"])
-
-
-@pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_same_seed_same_bits_and_the_global_stream_is_untouched(dropout: float) -> None:
-    case = problem(*homophilous(200), torch.ones(200))
-
-    def probs(seed: int) -> torch.Tensor:
-        cal = CaGCN(epochs=20, dropout=dropout, seed=seed)
-        cal.fit(case.logits, case.y, graph=case.graph, mask=case.mask)
-        result: torch.Tensor = cal.predict_proba(case.logits, graph=case.graph)
-        return result
-
-    before = torch.get_rng_state()
-    first = probs(0)
-    assert torch.equal(torch.get_rng_state(), before)
-    assert torch.equal(probs(0), first)
-    assert not torch.equal(probs(1), first)
-
-
-@pytest.mark.parametrize(
-    ("logits", "y", "edges"),
-    [
-        (torch.zeros(1, 2), [1], [[], []]),
-        (torch.zeros(3, 2), [1, 0, 1], [[0], [1]]),
-        (torch.full((4, 3), 1e6), [2, 2, 2, 2], [[0, 1], [1, 2]]),
-        (1e5 * torch.eye(3), [0, 1, 1], [[0], [1]]),
-    ],
-)
-def test_tiny_constant_and_extreme_inputs_give_probabilities(
-    logits: torch.Tensor, y: list[int], edges: list[list[int]]
-) -> None:
-    graph = Graph.from_edges(torch.tensor(edges, dtype=torch.int64), len(y))
-    cal = CaGCN(epochs=30).fit(logits, torch.tensor(y), graph=graph, mask=torch.arange(len(y)))
-    probs = cal.predict_proba(logits, graph=graph)
-    torch.testing.assert_close(probs.sum(1), torch.ones(len(y)))
-    assert (cal.node_temperatures(logits, graph=graph) > 0).all()
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"hidden": 0}, {"dropout": 1.0}, {"margin": -1.0}, {"lr": -0.1}, {"patience": 0}]
-)
-def test_refuses_settings_that_make_no_sense(wrong: dict[str, float]) -> None:
-    logits, graph = homophilous(50)
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        CaGCN(**wrong).fit(logits, logits.argmax(1), graph=graph, mask=torch.arange(50))  # type: ignore[arg-type]

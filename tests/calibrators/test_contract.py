@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,36 @@ def case(name: str) -> testing.Case:
 @pytest.mark.parametrize("law", testing.LAWS)
 def test_law(name: str, law: str) -> None:
     testing.check_law(case(name), law)
+
+
+NO_COUNT = (-1, 0.5, None)
+SENSELESS: dict[str, dict[str, Any]] = {
+    "cagcn": {"hidden": 0, "dropout": 1.0, "margin": -1.0, "lr": -0.1, "patience": 0},
+    "dcgc": {"alpha": 0.0, "beta": -1.0, "dropout": 1.0},
+    "dirichlet": {"penalty": 0.0, "intercept_penalty": 0.0},
+    "gats": {"heads": NO_COUNT, "start": 0.0, "epochs": 0},
+    "gets": {"select": 8, "hidden": 0, "dropout": 1.0, "noise": -1.0, "balance": -1.0}
+    | {"seed": NO_COUNT},
+    "group-calibration": {"base": "vector", "n_groups": 0, "penalty": -1.0}
+    | {"partitions": (0, *NO_COUNT), "steps": (0, *NO_COUNT)},
+    "histogram": {"bins": (0, *NO_COUNT)},
+    "isotonic": {"prior_strength": -1.0},
+    "ratio-binned": {"bins": (0, *NO_COUNT)},
+    "simcalib": {"hidden": 0, "lr": -1.0, "epochs": 0},
+    "simi-mailbox": {"n_groups": (0, *NO_COUNT), "prior_strength": 0, "scaling": "log"},
+    "simi-mailbox-paper": {"n_groups": NO_COUNT, "penalty": -1, "solver": "sgd"},
+    "vector": {"penalty": (0.0, -1.0)},
+    "wats": {"order": -1, "scale": -1.0, "kernel": "x", "hidden": 0, "dropout": 1.0}
+    | {"patience": NO_COUNT},
+}
+
+
+@pytest.mark.parametrize("name", SENSELESS)
+def test_settings_that_make_no_sense_are_named(name: str) -> None:
+    for key, values in SENSELESS[name].items():
+        for value in values if isinstance(values, tuple) else (values,):
+            with pytest.raises(ValueError, match=f"^{key} must be .*, got "):
+                case(name).fit(testing.PROBLEM, **{key: value})
 
 
 def test_every_method_is_in_the_one_table() -> None:

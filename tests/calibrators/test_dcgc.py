@@ -125,9 +125,6 @@ def test_refuses_a_forward_it_cannot_use(forward: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"alpha": 0.0}, "alpha"),
-        ({"beta": -1.0}, "beta"),
-        ({"dropout": 1.0}, "dropout"),
         ({"base": "nothing"}, "unknown calibrator"),
         ({"base": "gets"}, "needs features"),
         ({"base": "dcgc"}, "needs forward"),

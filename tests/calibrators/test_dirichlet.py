@@ -65,12 +65,6 @@ def test_strong_regularisation_leaves_class_wise_scales() -> None:
     np.testing.assert_allclose(cal.weights_.diagonal(), same.scales_, rtol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["penalty", "intercept_penalty"])
-def test_strengths_must_be_positive(name: str) -> None:
-    with pytest.raises(ValueError, match=name):
-        Dirichlet(**{name: 0.0}).fit(np.eye(2), [0, 1], mask=[0, 1])
-
-
 def cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let L-BFGS stop after three iterations."""
     import scipy.optimize

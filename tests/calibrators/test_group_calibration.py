@@ -114,14 +114,6 @@ def test_features_of_another_width_are_refused() -> None:
         cal.predict_proba(z, features=x[:, :4])
 
 
-@pytest.mark.parametrize(
-    "bad", [{"base": "vector"}, {"partitions": 0}, {"n_groups": 0}, {"steps": 0}, {"penalty": -1.0}]
-)
-def test_bad_parameters_are_named(bad: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match=next(iter(bad))):
-        GroupCalibration(**bad).fit(np.eye(2), [0, 1], features=np.eye(2), mask=[0, 1])  # type: ignore[arg-type]
-
-
 def test_partitions_that_ran_out_of_steps_are_counted() -> None:
     rng = np.random.default_rng(0)
     z = rng.normal(size=(200, 3)) * 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,8 +62,3 @@ def test_bins_hold_equal_counts_without_ties(count: int, bins: int) -> None:
     sizes = np.bincount(member)
     assert len(sizes) == min(bins, count)
     assert sizes.max() - sizes.min() <= 1
-
-
-def test_bins_must_be_positive() -> None:
-    with pytest.raises(ValueError, match="bins"):
-        HistogramBinning(bins=0).fit(np.eye(2), [0, 1], mask=[0, 1])

@@ -56,9 +56,3 @@ def test_pseudo_label_is_worth_one_label() -> None:
     y = np.array([0] * 5 + [1] * 4)
     found = Isotonic().fit(z, y, mask=np.arange(9)).predict_proba(z)[0, 0]
     assert found == pytest.approx((5 + 0.8) / 10)
-
-
-@pytest.mark.parametrize("weight", [-1.0, float("nan"), float("inf")])
-def test_prior_strength_must_be_a_number(weight: float) -> None:
-    with pytest.raises(ValueError, match="prior_strength"):
-        Isotonic(prior_strength=weight).fit(np.eye(2), [0, 1], mask=[0, 1])

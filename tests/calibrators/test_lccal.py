@@ -85,13 +85,6 @@ def test_given_constants_are_used_and_read_no_label() -> None:
     np.testing.assert_array_equal(*(cal.predict_proba(z, graph=graph) for cal in fits))
 
 
-@pytest.mark.parametrize("name", ["threshold", "over", "under"])
-def test_constants_must_be_finite(name: str) -> None:
-    z, graph = problem(10)
-    with pytest.raises(ValueError, match=name):
-        LCCal(**{name: float("nan")}).fit(z, z.argmax(1), graph=graph, mask=[0])
-
-
 def test_the_offset_of_logits_does_not_matter_and_their_size_does() -> None:
     z, graph = problem(60)
     y = z.argmax(axis=1)

@@ -71,8 +71,3 @@ def test_one_bin_is_temperature_scaling() -> None:
     one = RatioBinnedScaling(bins=1).fit(z, y, graph=graph, mask=np.arange(50))
     plain = TemperatureScaling().fit(z, y, mask=np.arange(50))
     np.testing.assert_allclose(one.temperatures_, plain.temperature_)
-
-
-def test_bins_must_be_positive() -> None:
-    with pytest.raises(ValueError, match="bins"):
-        RatioBinnedScaling(bins=0).fit(np.eye(2), [0, 1], graph=[[0], [1]], mask=[0, 1])

@@ -93,10 +93,3 @@ def test_relative_degree_against_a_loop() -> None:
         around = degree[graph.neighbours(i).numpy()]
         expected = np.log(np.sqrt((degree[i] + 1) / (around + 1)).mean())
         assert found[i].item() == pytest.approx(expected)
-
-
-def test_bad_parameters_are_named() -> None:
-    z, x, graph = problem(20)
-    for bad in ({"hidden": 0}, {"lr": -1.0}, {"epochs": 0}):
-        with pytest.raises(ValueError, match=next(iter(bad))):
-            SimCalib(**bad).fit(z, z.argmax(1), graph=graph, features=x, mask=[0])  # type: ignore[arg-type]

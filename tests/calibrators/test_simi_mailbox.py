@@ -157,26 +157,6 @@ def test_a_group_never_becomes_certain_nor_blind():
         assert (target > 0.25).all()
 
 
-@pytest.mark.parametrize(
-    ("cls", "parameters", "message"),
-    [
-        (SimiMailbox, {"n_groups": 0}, "n_groups must be a whole number ≥ 1, got 0"),
-        (
-            SimiMailbox,
-            {"prior_strength": 0},
-            "prior_strength must be .* > 0 or None, got 0",
-        ),
-        (SimiMailbox, {"prior_strength": np.inf}, "must be a finite number > 0 or None, got inf"),
-        (SimiMailbox, {"scaling": "log"}, "scaling must be .min-max. or .standard., got .log."),
-        (SimiMailboxPaper, {"penalty": -1}, "penalty must be a finite number ≥ 0, got -1"),
-        (SimiMailboxPaper, {"solver": "sgd"}, "solver must be .exact. or .adam., got .sgd."),
-    ],
-)
-def test_senseless_parameters_are_refused(cls, parameters, message):
-    with pytest.raises(ValueError, match=message):
-        fitted(cls, make_problem(0), **parameters)
-
-
 def test_papers_reading_warns_of_log_probabilities():
     case = make_problem(0)
     logs = torch.log_softmax(torch.from_numpy(case.logits), dim=1)

@@ -14,7 +14,6 @@ from simi_mailbox import (
     Graph,
     SimiMailbox,
     TemperatureScaling,
-    audit,
     prior,
 )
 from simi_mailbox.data.synthetic import calibration_problem
@@ -179,35 +178,6 @@ def test_priors_by_name_survive_saving(tmp_path):
     cal.save(tmp_path / "cal.safetensors")
     assert simi_mailbox.load(tmp_path / "cal.safetensors").prior == prior.leave_out("Cora")
     assert "Cora" not in cal.prior_["origin"]
-
-
-def test_only_calibration_labels_are_read():
-    run = past_run(0)
-    graph = {"graph": run.graph}
-    trained = np.arange(1000, 1400)
-    for more in ({}, {"train_mask": trained}, {"known": (np.arange(2000, 2100), run.y[2000:2100])}):
-        for keep in (True, False):
-            calibrator = SimiMailbox(keep_classes=keep)
-            given = {"mask": run.calibration, **graph, **more}
-            assert audit.reads_only(calibrator, run.logits, run.y, **given), (keep, more)
-
-
-def test_order_of_nodes_does_not_matter():
-    run = past_run(0)
-    order = np.random.default_rng(0).permutation(3000)
-    position = np.argsort(order)
-    edges = position[run.graph.edge_index().numpy()]
-    other = SimiMailbox().fit(
-        run.logits[order], run.y[order], graph=edges, mask=position[run.calibration]
-    )
-    one = fit(run)
-    assert other.baseline_ == pytest.approx(one.baseline_, rel=1e-6, abs=1e-6)
-    np.testing.assert_allclose(
-        other.predict_proba(run.logits[order], graph=edges),
-        one.predict_proba(run.logits, graph=run.graph)[order],
-        rtol=1e-6,
-        atol=1e-7,  # the logits are float32
-    )
 
 
 @pytest.mark.parametrize("classes", [2, 200])

@@ -77,9 +77,3 @@ def test_class_without_label_keeps_a_finite_bias() -> None:
     assert -20 < cal.bias_[3] < cal.bias_[:3].min()
     rare = softmax(z * cal.scales_ + cal.bias_, axis=1)[:, 3].mean()
     assert 0 < rare < 0.02
-
-
-@pytest.mark.parametrize("penalty", [0.0, -1.0, float("nan"), float("inf")])
-def test_penalty_must_be_positive(penalty: float) -> None:
-    with pytest.raises(ValueError, match="penalty"):
-        VectorScaling(penalty=penalty).fit(np.eye(2), [0, 1], mask=[0, 1])

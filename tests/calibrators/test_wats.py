@@ -85,12 +85,3 @@ def test_temperatures_follow_the_formula_and_ignore_the_logits() -> None:
     assert torch.equal(
         cal.node_temperatures(-logits, graph=graph), cal.node_temperatures(logits, graph=graph)
     )
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"order": -1}, {"scale": -1.0}, {"kernel": "x"}, {"hidden": 0}, {"dropout": 1.0}]
-)
-def test_refuses_settings_that_make_no_sense(wrong: dict[str, float]) -> None:
-    logits, graph = homophilous(50)
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        WATS(**wrong).fit(logits, logits.argmax(1), graph=graph, mask=torch.arange(50))  # type: ignore[arg-type]
