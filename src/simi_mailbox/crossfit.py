@@ -5,22 +5,19 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from simi_mailbox._arrays import Array, Floats, Ints
 from simi_mailbox.inputs import as_numpy, read_index
-from simi_mailbox.metrics._inputs import Checked, check, top_label
-from simi_mailbox.metrics.binning import width_index
-from simi_mailbox.metrics.scores import node_accuracy, node_brier, node_nll
+from simi_mailbox.metrics import accuracy, brier, ece, nll
+from simi_mailbox.metrics._inputs import check
+from simi_mailbox.metrics.bootstrap import of_weights, resampled
 
-METRICS = ("accuracy", "ece", "nll", "brier")
-_NODE_VALUES = {"accuracy": node_accuracy, "nll": node_nll, "brier": node_brier}
+METRICS = {"accuracy": accuracy, "ece": ece, "nll": nll, "brier": brier}
 _HIGHER = ("accuracy",)
-_BINS = 15
-# Weights held at once: 32 MB.
-_BLOCK = 4_000_000
 
 
 def parts(size: int, folds: int, seed: int) -> Ints:
@@ -207,14 +204,13 @@ def standings(
     ('fair', 0.0, 'best', 'best')
     """
     measured = [
-        [_as_sum(metric, check(np.asarray(given), np.asarray(y))) for metric in METRICS]
+        [of_weights(metric, check(np.asarray(given), np.asarray(y))) for metric in METRICS.values()]
         for given in probs.values()
     ]
-    drawn = np.concatenate(
-        [
-            [[value(weights) for value in method] for method in measured]
-            for weights in _weights(len(y), draws, seed)
-        ],
+    rng, n = np.random.default_rng(seed), len(y)
+    samples = chain([np.ones(n, np.int64)], resampled(n, None, draws, rng))
+    drawn = np.stack(
+        [[[value(weights) for value in method] for method in measured] for weights in samples],
         axis=2,
     )
     rows = []
@@ -237,25 +233,3 @@ def _mark(drawn: Floats, k: int, higher: bool, level: float) -> str:
         return "best"
     low = np.quantile(values[k, 1:] - values[best, 1:], (1 - level) / 2)
     return "tied" if low <= 0 else ""
-
-
-def _weights(n: int, draws: int, seed: int) -> Iterator[Floats]:
-    """How often each node occurs in each sample, in blocks; the first is the nodes as they are."""
-    rng = np.random.default_rng(seed)
-    yield np.ones((1, n))
-    size = max(1, _BLOCK // n)
-    for start in range(0, draws, size):
-        count = min(size, draws - start)
-        yield np.stack([np.bincount(rng.integers(0, n, n), minlength=n) for _ in range(count)])
-
-
-def _as_sum(metric: str, checked: Checked) -> Callable[[Floats], Floats]:
-    """The metric as a function of how often each node occurs in each of several samples."""
-    n = len(checked.y)
-    if metric != "ece":
-        values = _NODE_VALUES[metric](checked)
-        return lambda weights: weights @ values / n
-    confidence, correct = top_label(checked)
-    index, gap = width_index(confidence, _BINS), correct - confidence
-    bins = [index == b for b in np.unique(index)]
-    return lambda weights: sum(np.abs(weights[:, own] @ gap[own]) for own in bins) / n

@@ -109,9 +109,9 @@ def bootstrap_interval(
         raise ValueError(f"draws is {draws}; expected at least 2.")
     checked = check(probs, y)
     members = _group_index(groups, len(checked.y))
-    weighted = _weighted(metric, checked)
+    weighted = of_weights(metric, checked)
     rng = np.random.default_rng(seed)
-    values = [weighted(weights) for weights in _weights(len(checked.y), members, draws, rng)]
+    values = [weighted(weights) for weights in resampled(len(checked.y), members, draws, rng)]
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     function, _ = _unwrap(metric)
     if method == "basic" or (method == "auto" and function in _BIASED_UPWARD):
@@ -122,7 +122,7 @@ def bootstrap_interval(
     return Interval(float(low), float(high), level)
 
 
-def _weights(
+def resampled(
     num_nodes: int, members: Ints | None, draws: int, rng: np.random.Generator
 ) -> Iterator[Ints]:
     """How often each node occurs in each bootstrap sample."""
@@ -133,7 +133,7 @@ def _weights(
         yield times if members is None else times[members]
 
 
-def _weighted(metric: Metric, checked: Checked) -> Weighted:
+def of_weights(metric: Metric, checked: Checked) -> Weighted:
     """The metric as a function of node weights, by the cheapest way that is exact."""
     function, options = _unwrap(metric)
     if function in _NODE_VALUES and not options:
@@ -146,11 +146,11 @@ def _weighted(metric: Metric, checked: Checked) -> Weighted:
         norm = options.get("norm", "l1")
         return lambda weights: debiased_of(counted(weights), norm)
 
-    def resampled(weights: Ints) -> float:
+    def copied(weights: Ints) -> float:
         chosen = np.repeat(np.arange(len(weights)), weights)
         return float(metric(checked.probs[chosen], checked.y[chosen]))
 
-    return resampled
+    return copied
 
 
 def _unwrap(metric: Metric) -> tuple[Metric, dict[str, Any]]:
