@@ -167,10 +167,20 @@ def _mass_bins(
     n = len(confidence)
     order = np.argsort(confidence, kind="stable")
     values, outcomes = confidence[order], correct[order]
-    first = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
-    if len(first) < n:
-        size = np.diff(np.r_[first, n])
-        outcomes = np.repeat(np.add.reduceat(outcomes, first) / size, size)
+    outcomes = shared_by_equals(values, outcomes)
     starts = np.arange(bins + 1, dtype=np.int64) * n // bins
     edges = np.r_[0.0, values[np.minimum(starts[1:-1], n - 1)], 1.0]
     return edges, np.repeat(np.arange(bins, dtype=np.int64), np.diff(starts)), values, outcomes
+
+
+def shared_by_equals(values: Floats, outcomes: Floats) -> Floats:
+    """Outcomes of sorted values; equal values share their mean, so that no order among them counts.
+
+    Examples
+    --------
+    >>> shared_by_equals(np.array([0.5, 0.7, 0.7]), np.array([1.0, 0.0, 1.0])).tolist()
+    [1.0, 0.5, 0.5]
+    """
+    first = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
+    size = np.diff(np.r_[first, len(values)])
+    return np.repeat(np.add.reduceat(outcomes, first) / size, size)

@@ -83,10 +83,6 @@ def bootstrap_interval(
         ECE is biased upward, and again in every bootstrap sample, so its percentiles sit too high
         and near perfect calibration never cover the truth; reflection counters that.
 
-    Returns
-    -------
-    Interval
-
     Notes
     -----
     For an interval of the calibration error itself use :func:`debiased_ece`: its intervals cover

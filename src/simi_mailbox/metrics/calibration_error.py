@@ -20,10 +20,8 @@ def ece(probs: Array, y: Array, *, bins: int = 15, binning: Binning = "width") -
 
     Parameters
     ----------
-    probs : ndarray or Tensor [n, K]
-        Probabilities; rows sum to 1.
-    y : ndarray or Tensor of int [n]
-        Labels in 0..K-1.
+    probs, y
+        As in :func:`accuracy`.
     bins : int
         Number of bins M.
     binning : {"width", "mass"}
@@ -157,10 +155,6 @@ def debiased_of(counts: BinnedCounts, norm: Norm = "l1") -> float:
         Sums per bin, of at least one node.
     norm : {"l1", "l2"}
         As in :func:`debiased_ece`.
-
-    Returns
-    -------
-    float
 
     Examples
     --------

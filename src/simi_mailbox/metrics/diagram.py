@@ -70,10 +70,6 @@ def reliability(
         Level of the interval, between 0 and 1. It treats nodes as independent; where neighbours err
         together it is too narrow.
 
-    Returns
-    -------
-    Reliability
-
     Examples
     --------
     >>> import numpy as np
@@ -96,10 +92,6 @@ def reliability_of(counts: BinnedCounts, band: float = 0.95) -> Reliability:
         Sums per bin, of at least one node.
     band : float
         Level of the Wilson interval.
-
-    Returns
-    -------
-    Reliability
 
     Examples
     --------

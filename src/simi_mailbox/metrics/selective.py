@@ -8,6 +8,7 @@ import numpy as np
 
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.metrics._inputs import Array, check, top_label
+from simi_mailbox.metrics.binning import shared_by_equals
 from simi_mailbox.metrics.sets import binomial_interval
 
 
@@ -75,10 +76,8 @@ def risk_coverage(probs: Array, y: Array) -> RiskCoverage:
 
     Parameters
     ----------
-    probs : ndarray or Tensor [n, K]
-        Probabilities; rows sum to 1.
-    y : ndarray or Tensor of int [n]
-        Labels in 0..K-1.
+    probs, y
+        As in :func:`accuracy`.
 
     Examples
     --------
@@ -92,9 +91,7 @@ def risk_coverage(probs: Array, y: Array) -> RiskCoverage:
     confidence, correct = top_label(check(probs, y))
     order = np.argsort(-confidence, kind="stable")
     sure = confidence[order]
-    first = np.flatnonzero(np.concatenate([[True], sure[1:] != sure[:-1]]))
-    sizes = np.diff(np.append(first, len(sure)))
-    wrong = np.repeat(np.add.reduceat(1.0 - correct[order], first) / sizes, sizes)
+    wrong = shared_by_equals(sure, 1.0 - correct[order])
     accepted = np.arange(1, len(sure) + 1)
     return RiskCoverage(accepted, np.cumsum(wrong) / accepted, sure)
 
@@ -106,10 +103,8 @@ def aurc(probs: Array, y: Array) -> float:
 
     Parameters
     ----------
-    probs : ndarray or Tensor [n, K]
-        Probabilities; rows sum to 1.
-    y : ndarray or Tensor of int [n]
-        Labels in 0..K-1.
+    probs, y
+        As in :func:`accuracy`.
 
     Examples
     --------
@@ -126,10 +121,8 @@ def excess_aurc(probs: Array, y: Array) -> float:
 
     Parameters
     ----------
-    probs : ndarray or Tensor [n, K]
-        Probabilities; rows sum to 1.
-    y : ndarray or Tensor of int [n]
-        Labels in 0..K-1.
+    probs, y
+        As in :func:`accuracy`.
 
     Examples
     --------
@@ -146,10 +139,8 @@ def error_at_share(probs: Array, y: Array, share: float = 0.8) -> float:
 
     Parameters
     ----------
-    probs : ndarray or Tensor [n, K]
-        Probabilities; rows sum to 1.
-    y : ndarray or Tensor of int [n]
-        Labels in 0..K-1.
+    probs, y
+        As in :func:`accuracy`.
     share : float
         Of nodes accepted.
 

@@ -81,10 +81,8 @@ def set_intervals(sets: Array, y: Array, *, level: float = 0.95) -> dict[str, In
 
     Parameters
     ----------
-    sets : ndarray or Tensor of bool [n, K]
-        True for the classes in a node's set.
-    y : ndarray or Tensor of int [n]
-        Labels in 0..K-1.
+    sets, y
+        As in :func:`coverage`.
     level : float
         Nominal coverage of the intervals.
 
@@ -201,10 +199,8 @@ def coverage_by_group(
 
     Parameters
     ----------
-    sets : ndarray or Tensor of bool [n, K]
-        True for the classes in a node's set.
-    y : ndarray or Tensor of int [n]
-        Labels in 0..K-1.
+    sets, y
+        As in :func:`coverage`.
     groups : ndarray or Tensor [n]
         Group of each node.
     level : float
