@@ -20,13 +20,7 @@ from simi_mailbox.cli.plugins import plugin_option
 @options.file_options("edges", "features", "hidden", "known", "ids", "classes")
 @options.input_option(default=None)
 @plugin_option
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("probs.csv"),
-    show_default=True,
-    help="File of probabilities: .csv, .tsv, .npy, .npz or .parquet; of a folder, a folder.",
-)
+@options.probabilities_out
 @folders.folder_options
 @options.json_option
 def apply(

@@ -19,13 +19,7 @@ from simi_mailbox.cli.outputs import check_file
 @options.file_options(*PARTS)
 @options.input_option()
 @options.method_options
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("probs.csv"),
-    show_default=True,
-    help="File of probabilities: .csv, .tsv, .npy, .npz or .parquet; of a folder, a folder.",
-)
+@options.probabilities_out
 @click.option("--save", type=click.Path(path_type=Path), help="Save the calibrator, too.")
 @folders.folder_options
 @options.json_option

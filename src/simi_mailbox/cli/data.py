@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import click
-from rich.console import Console
 from rich.table import Table
 
+from simi_mailbox.cli import telling
 from simi_mailbox.data import arxiv, catalogue, loading
 from simi_mailbox.data.catalogue import Entry
-
-# Wide enough for all columns where there is no terminal to ask for its width.
-_PLAIN_WIDTH = 140
 
 
 @click.group()
@@ -34,8 +31,7 @@ def list_datasets(here: bool) -> None:
         missing += not present
         if present or not here:
             table.add_row(*_row(entry, present))
-    console = _console()
-    console.print(table)
+    telling.show_table(table, width=140)
     for folder in loading.folders():
         click.echo(f"folder: {folder}{'' if folder.is_dir() else ' (does not exist)'}")
     if missing:
@@ -99,8 +95,3 @@ def _verdict(entry: Entry) -> tuple[bool, str]:
         return True, f"ok: embedded, {dataset.num_nodes:,} nodes"
     known = "checksum matches" if found.sha256 else "no checksum is known, content fits"
     return True, f"ok: {known}, {dataset.num_nodes:,} nodes"
-
-
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=_PLAIN_WIDTH)

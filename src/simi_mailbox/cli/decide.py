@@ -38,13 +38,7 @@ _PARTS = ("edges", "labels", "calibration", "test", "train", "features", "ids", 
 )
 @options.fresh_option
 @click.option("--seed", default=0, show_default=True, help="Seed of randomised scores.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("decisions.csv"),
-    show_default=True,
-    help="File of decisions: .csv, .tsv, .npz or .parquet.",
-)
+@options.out_option("decisions.csv", "File of decisions: .csv, .tsv, .npz or .parquet.")
 @options.json_option
 def decide(
     probabilities: Path,

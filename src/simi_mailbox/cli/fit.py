@@ -21,13 +21,7 @@ APPLIED = ("edges", "features", "hidden", "ids", "classes")
 @options.file_options(*PARTS)
 @options.input_option()
 @options.method_options
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("calibrator.safetensors"),
-    show_default=True,
-    help="File of the fitted calibrator.",
-)
+@options.out_option("calibrator.safetensors", "File of the fitted calibrator.")
 @options.json_option
 def fit(
     logits: Path,

@@ -139,6 +139,18 @@ def input_option(default: str | None = "logits") -> Callable[[F], F]:
     )
 
 
+def out_option(default: str, help: str) -> Callable[[F], F]:
+    """``--out``: the file to write."""
+    path = click.Path(path_type=Path)
+    return click.option("--out", type=path, default=Path(default), show_default=True, help=help)
+
+
+probabilities_out = out_option(
+    "probs.csv",
+    "File of probabilities: .csv, .tsv, .npy, .npz or .parquet; of a folder, a folder.",
+)
+
+
 def method_options(function: F) -> F:
     """Which calibrator, how it is set, and what is said of the nodes that it is fitted on."""
     function = click.option(

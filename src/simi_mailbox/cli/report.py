@@ -32,13 +32,7 @@ _PARTS = ("edges", "labels", "calibration", "test", "train", "ids", "classes")
 )
 @options.fresh_option
 @click.option("--title", default=None, help="Title of the report; the file's name if not given.")
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("report.html"),
-    show_default=True,
-    help="File to write.",
-)
+@options.out_option("report.html", "File to write.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the intervals.")
 def report(
     source: Path,

@@ -16,9 +16,6 @@ import click
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.plain_text import plain
 
-# Wide enough for all columns where there is no terminal to ask for its width.
-_PLAIN_WIDTH = 120
-
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
@@ -95,12 +92,12 @@ def show_json(content: Mapping[str, Any]) -> None:
     click.echo(json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def show_table(table: Any) -> None:
-    """A rich table, without a terminal as wide as it needs."""
+def show_table(table: Any, width: int = 120) -> None:
+    """A rich table; ``width`` counts where there is no terminal to ask for its own."""
     from rich.console import Console
 
     console = Console()
-    console = console if console.is_terminal else Console(width=_PLAIN_WIDTH)
+    console = console if console.is_terminal else Console(width=width)
     console.print(table)
 
 
