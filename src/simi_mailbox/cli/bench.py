@@ -19,7 +19,8 @@ from simi_mailbox.cli.plugins import plugin_option
 from simi_mailbox.cli.running import listed, open_store, run_planned, tell
 from simi_mailbox.experiments import runner, tables
 from simi_mailbox.experiments.durations import in_words
-from simi_mailbox.experiments.tables.base import Selection, Table, TableResult, counted
+from simi_mailbox.experiments.tables.base import Selection, Table
+from simi_mailbox.experiments.tables.result import TableResult, counted
 from simi_mailbox.files import whole_file
 
 Names = tuple[str, ...] | None

@@ -14,7 +14,7 @@ import click
 from simi_mailbox.cli.outputs import check_file, check_folder
 from simi_mailbox.cli.running import listed, open_store, run_planned
 from simi_mailbox.experiments import runner
-from simi_mailbox.experiments.tables.base import counted
+from simi_mailbox.experiments.tables.result import counted
 from simi_mailbox.files import whole_file
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from simi_mailbox.cli.stopping import exit_code, terminable
 from simi_mailbox.experiments import runner
 from simi_mailbox.experiments.durations import in_words
 from simi_mailbox.experiments.store import ResultStore
-from simi_mailbox.experiments.tables.base import counted
+from simi_mailbox.experiments.tables.result import counted
 from simi_mailbox.files import cache_folder
 
 

@@ -27,11 +27,28 @@ from simi_mailbox.models.settings import settings_for
 
 HOLDOUT_SHARE = 0.1
 FLOOR_DRAWS = 200
-_DIGITS = 8
 
 
 @dataclass(frozen=True)
-class CalibrationUnit(Unit):
+class BankedUnit(Unit):
+    """Work on the logits of one run of the bank."""
+
+    run: RunKey
+
+    @property
+    def label(self) -> str:
+        return str(self.run)
+
+    def backbone_identity(self) -> str:
+        """Digest of the settings that the run's backbone is trained with."""
+        return _published_digest(self.run.dataset)
+
+    def ready(self) -> bool:
+        return self.run in LogitBank()
+
+
+@dataclass(frozen=True)
+class CalibrationUnit(BankedUnit):
     """Apply some methods to the logits of one run and measure them on its test nodes.
 
     Parameters
@@ -56,14 +73,9 @@ class CalibrationUnit(Unit):
     True
     """
 
-    run: RunKey
     items: tuple[Method, ...]
     evaluation: str = "test"
     quantity: str = "metrics"
-
-    @property
-    def label(self) -> str:
-        return str(self.run)
 
     def identity(self, item: Method) -> dict[str, Any]:
         return {
@@ -74,18 +86,11 @@ class CalibrationUnit(Unit):
             "measure": self.quantity,
         }
 
-    def backbone_identity(self) -> str:
-        """Digest of the settings that the run's backbone is trained with."""
-        return _published_digest(self.run.dataset)
-
     def seconds(self, durations: Durations) -> float:
         where = self.run.dataset, self.run.backbone
         size = graph_size(self.run.dataset)
         total = sum(durations.fit(method.name, *where, size) for method in self.items)
         return total if self.ready() else total + durations.training(*where, size)
-
-    def ready(self) -> bool:
-        return self.run in LogitBank()
 
     def prepare(self) -> Any:
         return load_logits(self.run)
@@ -100,7 +105,7 @@ class CalibrationUnit(Unit):
         return {
             **measured,
             **self.facts(calibrator),
-            "seconds": {name: _rounded(value) for name, value in seconds.items()},
+            "seconds": {name: rounded(value) for name, value in seconds.items()},
             "seed": int(calibrator.get_params().get("seed", 0)),
             "nodes": {"calibration": len(prepared.split.val), "evaluated": len(evaluated)},
             "logits": digest(prepared.logits),
@@ -210,8 +215,8 @@ def _metrics(probs: Floats, index: Ints, source: Any) -> Row:
     values = metrics.evaluate(shown, source.dataset.y[index])
     floor = metrics.noise_floor(shown, draws=FLOOR_DRAWS, seed=0)
     return {
-        "metrics": {name: _rounded(value) for name, value in values.items()},
-        "noise_floor": {"mean": _rounded(floor.mean), "std": _rounded(floor.std)},
+        "metrics": {name: rounded(value) for name, value in values.items()},
+        "noise_floor": {"mean": rounded(floor.mean), "std": rounded(floor.std)},
     }
 
 
@@ -225,7 +230,7 @@ def _variance(probs: Floats, index: Ints, source: Any) -> Row:
         "variance_confidence": found.confidence,
         "variance_similarity": found.similarity,
     }
-    return {"metrics": {name: _rounded(value) for name, value in values.items()}}
+    return {"metrics": {name: rounded(value) for name, value in values.items()}}
 
 
 _QUANTITIES = {"metrics": _metrics, "variance": _variance}
@@ -249,6 +254,6 @@ def versions() -> dict[str, str]:
     }
 
 
-def _rounded(value: float) -> float | None:
+def rounded(value: float, digits: int = 8) -> float | None:
     """Eight digits: more than any comparison needs; JSON has no NaN."""
-    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None

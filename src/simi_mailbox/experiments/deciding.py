@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -21,18 +20,18 @@ from simi_mailbox.decide.scores import APS, DAPS, LAC, RAPS, SNAPS, Nodes, Score
 from simi_mailbox.decide.sets import node_weights
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.experiments.calibration import (
-    CalibrationUnit,
+    BankedUnit,
     probabilities,
     probabilities_left_out,
+    rounded,
     versions,
 )
 from simi_mailbox.experiments.durations import Durations
 from simi_mailbox.experiments.logits import digest, graph_size, load_logits
 from simi_mailbox.experiments.methods import Method, find
 from simi_mailbox.experiments.store import Row
-from simi_mailbox.experiments.unit import Unit
 from simi_mailbox.inputs import read_features
-from simi_mailbox.models.bank import LogitBank, RunKey
+from simi_mailbox.models.bank import RunKey
 from simi_mailbox.prior import leave_out, resolve
 
 REVISION = 2
@@ -46,7 +45,7 @@ DEGREE_GROUPS = 4
 MAX_ERROR, CONFIDENCE = 0.05, 0.9
 ACCEPT = "accept"
 SCORES: dict[str, Score] = {score.name: score for score in (LAC(), APS(), RAPS(), DAPS(), SNAPS())}
-_DIGITS = 5
+DIGITS = 5
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class DecideUnit(Unit):
+class DecideUnit(BankedUnit):
     """Decide on the probabilities of one run in several ways, and judge on its test nodes.
 
     *Plain*: thresholds from the validation nodes, which have also chosen the checkpoint. *Luck*:
@@ -85,22 +84,17 @@ class DecideUnit(Unit):
     ('digits/gcn/sparse/s0-f0-i0', 'temperature/lac', 1)
     """
 
-    run: RunKey
     items: tuple[Question, ...]
-
-    @property
-    def label(self) -> str:
-        return str(self.run)
 
     def identity(self, item: Question) -> dict[str, Any]:
         return {
             **asdict(self.run),
-            "backbone_settings": CalibrationUnit(self.run, ()).backbone_identity(),
+            "backbone_settings": self.backbone_identity(),
             **item.method.identity(self.run),
             "measure": "decide",
             "rule": item.rule if item.rule == ACCEPT else SCORES[item.rule].to_dict(),
             "measure_revision": REVISION,
-            "lucky_labels": _rounded(_lucky_labels(self.run.dataset)),
+            "lucky_labels": rounded(_lucky_labels(self.run.dataset), DIGITS),
         }
 
     def seconds(self, durations: Durations) -> float:
@@ -110,9 +104,6 @@ class DecideUnit(Unit):
         total = sum(durations.fit(name, *where, size) for name in names)
         total += len(self.items) * (0.3 + size / 1e6)
         return total if self.ready() else total + durations.training(*where, size)
-
-    def ready(self) -> bool:
-        return self.run in LogitBank()
 
     def prepare(self) -> Prepared:
         return Prepared(self.run, load_logits(self.run))
@@ -222,7 +213,7 @@ def _sets(item: Question, probs: Floats, prepared: Prepared) -> Row:
     # Over the draws first: the least of several noisy groups would else be least by chance.
     for where, found in hits.items():
         values[f"worst_{where}"] = float(np.nanmin(np.mean(found, axis=0)))
-    return {"metrics": {name: _rounded(value) for name, value in values.items()}}
+    return {"metrics": {name: rounded(value, DIGITS) for name, value in values.items()}}
 
 
 class _Counts:
@@ -276,7 +267,7 @@ def _acceptance(item: Question, probs: Floats, prepared: Prepared) -> Row:
         numbers.setdefault(f"accepted_{kind}", []).append(float(taken.mean()))
         numbers.setdefault(f"broken_{kind}", []).append(float(error > MAX_ERROR))
     values |= {name: float(np.mean(found)) for name, found in numbers.items()}
-    return {"metrics": {name: _rounded(value) for name, value in values.items()}}
+    return {"metrics": {name: rounded(value, DIGITS) for name, value in values.items()}}
 
 
 def _scores(name: str, probs: Floats, prepared: Prepared) -> Floats:
@@ -314,7 +305,3 @@ def _lucky_labels(dataset: str) -> float:
     """Calibration nodes that could not be wrong, by the prior without the dataset's family."""
     many = 10**6
     return many * (1.0 - 1.0 / resolve(leave_out(dataset)).error_weight(many))
-
-
-def _rounded(value: float) -> float | None:
-    return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None

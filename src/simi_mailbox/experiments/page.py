@@ -25,7 +25,8 @@ from dataclasses import dataclass, replace
 
 from simi_mailbox.experiments import render
 from simi_mailbox.experiments.page_blocks import KINDS, Shown
-from simi_mailbox.experiments.tables.base import FORMER, TableResult, choose
+from simi_mailbox.experiments.tables.base import FORMER, choose
+from simi_mailbox.experiments.tables.result import TableResult
 
 Results = Callable[[str, int | None], TableResult]
 """A table by its name and the runs of a cell (None: as it is); an unknown name is a ValueError."""

@@ -9,8 +9,7 @@ from simi_mailbox.experiments import render
 from simi_mailbox.experiments.compare import pooled
 from simi_mailbox.experiments.methods import NOTES
 from simi_mailbox.experiments.oracle import ORACLE
-from simi_mailbox.experiments.tables.base import Line, TableResult
-from simi_mailbox.experiments.tables.calibration import counts
+from simi_mailbox.experiments.tables.result import Line, TableResult, counts
 
 
 @dataclass(frozen=True)

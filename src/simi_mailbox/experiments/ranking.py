@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from simi_mailbox.experiments.compare import Paired, Standing
-from simi_mailbox.experiments.tables.base import TableResult
+from simi_mailbox.experiments.tables.result import TableResult
 
 HEADER = ("graph", "backbone", "lowest mean", "best rival", "difference to it", "verdict")
 NOTHING = "–"

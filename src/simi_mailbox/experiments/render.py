@@ -11,7 +11,7 @@ from typing import Any
 
 from simi_mailbox._extras import require
 from simi_mailbox.experiments import ranking
-from simi_mailbox.experiments.tables.base import Line, TableResult, runs_per_cell
+from simi_mailbox.experiments.tables.result import Line, TableResult, runs_per_cell
 from simi_mailbox.files import whole_file
 
 SPREAD = "mean ± population std over runs."

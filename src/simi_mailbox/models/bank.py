@@ -53,6 +53,11 @@ class RunKey:
         return f"{self.dataset.lower()}/{self.backbone}/{self.protocol}/{place}"
 
     @property
+    def place(self) -> tuple[int, int, int]:
+        """Which of the runs of a graph and a backbone it is: what methods on one run share."""
+        return self.split, self.fold, self.init
+
+    @property
     def seed(self) -> int:
         """Seed of initial weights and dropout: the key's own, so that no two runs share noise."""
         return int.from_bytes(hashlib.sha256(str(self).encode()).digest()[:7], "big")

@@ -15,7 +15,8 @@ from simi_mailbox.experiments import methods, printed, tables
 from simi_mailbox.experiments.calibration import CalibrationUnit
 from simi_mailbox.experiments.store import ResultStore
 from simi_mailbox.experiments.tables import Selection, get, names
-from simi_mailbox.experiments.tables.calibration import CalibrationTable, counts
+from simi_mailbox.experiments.tables.calibration import CalibrationTable
+from simi_mailbox.experiments.tables.result import counts
 from simi_mailbox.models.bank import RunKey
 
 GRIDS = [table for table in map(get, names()) if isinstance(table, CalibrationTable)]

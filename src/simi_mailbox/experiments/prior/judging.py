@@ -22,7 +22,8 @@ from simi_mailbox.experiments.methods import Method
 from simi_mailbox.experiments.prior.learning import banked_keys
 from simi_mailbox.experiments.prior.past_runs import PastRun, read_run, unseen
 from simi_mailbox.experiments.store import ResultStore, Row, row_key
-from simi_mailbox.experiments.tables.base import Cell, Selection, Table, TableResult
+from simi_mailbox.experiments.tables.base import Cell, Selection, Table
+from simi_mailbox.experiments.tables.result import TableResult
 from simi_mailbox.experiments.unit import Unit
 from simi_mailbox.models.bank import LogitBank, RunKey
 from simi_mailbox.prior import corpus, leave_out, read

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 
-from simi_mailbox.experiments.tables.base import Cell, Line, Selection, Table, TableResult
+from simi_mailbox.experiments.tables.base import Cell, Selection, Table
+from simi_mailbox.experiments.tables.result import Line, TableResult
 from simi_mailbox.suggestions import unknown
 
 __all__ = ["Cell", "Line", "Selection", "Table", "TableResult", "get", "names"]

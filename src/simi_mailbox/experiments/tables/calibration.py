@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 from simi_mailbox.experiments import methods, printed
 from simi_mailbox.experiments.calibration import CalibrationUnit
@@ -11,13 +12,11 @@ from simi_mailbox.experiments.methods import Method
 from simi_mailbox.experiments.protocol import Size, runs, size_of
 from simi_mailbox.experiments.tables.base import (
     Cell,
-    Line,
     Selection,
     Table,
-    TableResult,
-    runs_per_cell,
     selected,
 )
+from simi_mailbox.experiments.tables.result import Line, runs_per_cell
 from simi_mailbox.experiments.unit import Unit
 from simi_mailbox.models.bank import RunKey
 
@@ -142,27 +141,27 @@ class CalibrationTable(Table):
 
     def cells(self, selection: Selection) -> list[Cell]:
         numbers = printed.cells(self.name)
-        return [
-            Cell(
-                dataset,
-                backbone,
-                column.label,
-                {
-                    (run.split, run.fold, run.init): self.unit_of(run).key(column.method)
-                    for run in self.runs_of(dataset, backbone, selection.runs)
-                },
-                numbers.get((dataset, backbone, column.printed or "")),
-                methods.NOTES.get(column.method.name, ""),
-                column.metric,
-                {
-                    (run.split, run.fold, run.init): self.unit_of(run).former_key(column.method)
-                    for run in self.runs_of(dataset, backbone, selection.runs)
-                },
-            )
-            for dataset in selected(selection.datasets, self.datasets)
-            for backbone in selected(selection.backbones, self.backbones)
-            for column in self.columns_of(backbone, selection)
-        ]
+        made = []
+        for dataset, backbone in product(
+            selected(selection.datasets, self.datasets),
+            selected(selection.backbones, self.backbones),
+        ):
+            runs = self.runs_of(dataset, backbone, selection.runs)
+            units = {run.place: self.unit_of(run) for run in runs}
+            made += [
+                Cell.of(
+                    dataset,
+                    backbone,
+                    column.label,
+                    column.method,
+                    units,
+                    printed=numbers.get((dataset, backbone, column.printed or "")),
+                    note=methods.NOTES.get(column.method.name, ""),
+                    metric=column.metric,
+                )
+                for column in self.columns_of(backbone, selection)
+            ]
+        return made
 
     def captions(self, lines: Sequence[Line]) -> tuple[str, ...]:
         """With how many runs the numbers stand on, beside those of the paper if any."""
@@ -188,10 +187,3 @@ class CalibrationTable(Table):
     def unit_of(self, run: RunKey, wanted: tuple[Method, ...] = ()) -> CalibrationUnit:
         """The work of some methods on one run."""
         return CalibrationUnit(run, wanted, self.evaluation, self.quantity)
-
-
-def counts(result: TableResult, labels: tuple[str, ...]) -> tuple[int, int]:
-    """How many cells of some methods lie within one printed std, and of how many measured."""
-    judged = [line.within for line in result.lines if line.method in labels]
-    known = [within for within in judged if within is not None]
-    return sum(known), len(known)

@@ -11,17 +11,9 @@ from simi_mailbox.experiments.deciding import ACCEPT, DRAWS, FOLDS, SCORES, Deci
 from simi_mailbox.experiments.methods import Method
 from simi_mailbox.experiments.protocol import runs
 from simi_mailbox.experiments.store import ResultStore
-from simi_mailbox.experiments.tables.base import (
-    SLACK,
-    Cell,
-    Line,
-    Selection,
-    Table,
-    TableResult,
-    runs_per_cell,
-    selected,
-)
+from simi_mailbox.experiments.tables.base import Cell, Selection, Table, selected
 from simi_mailbox.experiments.tables.paper import FEW_RUNS, HOMOPHILOUS
+from simi_mailbox.experiments.tables.result import SLACK, Line, TableResult, runs_per_cell
 from simi_mailbox.experiments.unit import Unit
 from simi_mailbox.models.bank import RunKey
 
@@ -125,10 +117,7 @@ class DecideTable(Table):
         ):
             there = self.runs_of(dataset, backbone, selection)
             for label in selected(selection.methods, self.methods):
-                keys = {
-                    (run.split, run.fold, run.init): DecideUnit(run, ()).key(self.questions[label])
-                    for run in there
-                }
+                keys = {run.place: DecideUnit(run, ()).key(self.questions[label]) for run in there}
                 made += [
                     Cell(dataset, backbone, label + suffix, keys, metric=metric)
                     for suffix, metric in (ways if self.conditioned else ways[:1])

@@ -169,14 +169,12 @@ class OODTable(Table):
         numbers = printed.cells(self.name) if self.compare else {}
         cells = []
         for dataset in selected(selection.datasets, self.datasets):
-            for kind, score in self._items(dataset, selection):
-                units = {
-                    (run.init, 0, 0): OODUnit(run, ()) for run in self._runs(dataset, selection)
-                }
-                keys = {place: unit.key((kind, score)) for place, unit in units.items()}
-                former = {place: unit.former_key((kind, score)) for place, unit in units.items()}
+            runs = self._runs(dataset, selection)
+            units = {(run.init, 0, 0): OODUnit(run, ()) for run in runs}
+            for item in self._items(dataset, selection):
+                kind, score = item
                 shown = numbers.get((dataset, "gcn", SCORES[score] or "", kind.capitalize()))
-                cells.append(Cell(f"{dataset} {kind}", "gcn", score, keys, shown, former=former))
+                cells.append(Cell.of(f"{dataset} {kind}", "gcn", score, item, units, printed=shown))
         return cells
 
     def _items(self, dataset: str, selection: Selection) -> tuple[tuple[str, str], ...]:

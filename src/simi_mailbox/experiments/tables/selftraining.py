@@ -23,14 +23,8 @@ from simi_mailbox.experiments.logits import digest, graph_size
 from simi_mailbox.experiments.methods import Method
 from simi_mailbox.experiments.model_cache import kept
 from simi_mailbox.experiments.store import ResultStore, Row
-from simi_mailbox.experiments.tables.base import (
-    SEEDS_ARE_UNITS,
-    Cell,
-    Selection,
-    Table,
-    counted,
-    selected,
-)
+from simi_mailbox.experiments.tables.base import SEEDS_ARE_UNITS, Cell, Selection, Table, selected
+from simi_mailbox.experiments.tables.result import counted
 from simi_mailbox.experiments.unit import Unit
 from simi_mailbox.models.bank import RunKey
 from simi_mailbox.models.settings import Settings
@@ -238,14 +232,11 @@ class SelfTrainingTable(Table):
         cells = []
         for runs in self._groups(selection):
             dataset, backbone, rate = runs[0].dataset, runs[0].backbone, rate_of(runs[0])
+            units = {(run.init, 0, 0): SelfTrainingUnit(run, ()) for run in runs}
             for column in selected(selection.methods, self.methods):
-                units = {(run.init, 0, 0): SelfTrainingUnit(run, ()) for run in runs}
-                keys = {place: unit.key(column) for place, unit in units.items()}
-                former = {place: unit.former_key(column) for place, unit in units.items()}
                 shown = numbers.get((dataset, backbone, COLUMNS[column][1] or "", str(rate)))
-                cells.append(
-                    Cell(f"{dataset} {rate}", backbone, column, keys, shown, former=former)
-                )
+                where = f"{dataset} {rate}", backbone, column
+                cells.append(Cell.of(*where, column, units, printed=shown))
         return cells
 
     def remarks(self, store: ResultStore, selection: Selection) -> list[str]:
