@@ -10,7 +10,7 @@ import numpy as np
 
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.analysis.cells import accuracy_error, counts_of, ece_of, mean_of, unit_bins
-from simi_mailbox.analysis.judged import Judged, judge, judged_rows, per_node
+from simi_mailbox.analysis.judged import Judged, class_labels, judge, judged_rows, per_node
 from simi_mailbox.analysis.neighbourhood import distance_to
 from simi_mailbox.graph import Graph, as_graph
 from simi_mailbox.inputs import as_numpy
@@ -123,10 +123,7 @@ def by_class(
     [0.5, 1.0]
     """
     judged = judge(probs, y, nodes)
-    shape = as_numpy(probs).shape
-    names = [str(k) for k in range(shape[1])] if class_names is None else list(class_names)
-    if len(names) != shape[1]:
-        raise ValueError(f"got {len(names)} class names for {shape[1]} classes")
+    names = class_labels(class_names, as_numpy(probs).shape[1])
     if of == "predicted":
         slices = judged.predicted
     elif of == "true":

@@ -11,6 +11,7 @@ import torch
 
 from simi_mailbox._arrays import Bools, Ints
 from simi_mailbox.analysis.breakdown import degree_slices
+from simi_mailbox.analysis.judged import class_labels
 from simi_mailbox.graph import as_graph
 from simi_mailbox.inputs import read_classes, read_index, read_probabilities
 from simi_mailbox.mailbox import mailbox
@@ -103,11 +104,7 @@ def covered_by_class(
     [1.0, 0.5]
     """
     judged = _Judged.of(sets, y, nodes)
-    k = judged.all.shape[1]
-    names = [str(c) for c in range(k)] if class_names is None else list(class_names)
-    if len(names) != k:
-        raise ValueError(f"got {len(names)} class names for {k} classes")
-    return judged.table("class", names, judged.y)
+    return judged.table("class", class_labels(class_names, judged.all.shape[1]), judged.y)
 
 
 def covered_by_size(sets: Any, y: Any, *, nodes: Any = None) -> CoverageBreakdown:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -100,6 +101,14 @@ def judged_rows(probs: Any, y: Any, nodes: Any) -> Rows:
     chosen = read_probabilities(p, index)
     labels = None if y is None else read_classes(y, index, *p.shape, only_these=True)
     return Rows(index, chosen, labels, n)
+
+
+def class_labels(names: Sequence[str] | None, classes: int) -> list[str]:
+    """Name of each class; its number if none are given."""
+    labels = [str(k) for k in range(classes)] if names is None else list(names)
+    if len(labels) != classes:
+        raise ValueError(f"got {len(labels)} class names for {classes} classes")
+    return labels
 
 
 def per_node(values: Any, judged: Judged, name: str) -> Floats:

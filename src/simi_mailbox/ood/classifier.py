@@ -117,18 +117,12 @@ def train_classifier(
 
     Parameters
     ----------
-    x : array or sparse matrix [n, d]
-        Node features.
-    graph
-        A `Graph`, or anything `as_graph` reads.
-    y : array [n]
-        Labels; only those of ``split.train`` and ``split.val`` are read.
-    split
-        Training and validation nodes.
+    x, graph, y, split, num_classes, progress
+        As `models.gpn.train_gpn` takes features and the rest.
+    settings
+        Width and training; GNNSafe's by default.
     seed
         Of the initial weights.
-    progress
-        Called after every epoch with its number and the validation loss.
 
     Examples
     --------
