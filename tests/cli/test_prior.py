@@ -14,7 +14,7 @@ from simi_mailbox import prior
 from simi_mailbox.calibrators import TemperatureScaling
 from simi_mailbox.cli.group import cli
 from simi_mailbox.experiments.prior import read_run
-from simi_mailbox.experiments.prior.judging import METHODS
+from simi_mailbox.experiments.prior.judged_table import METHODS
 from simi_mailbox.metrics import nll
 from tests.experiments.prior.conftest import past_run
 

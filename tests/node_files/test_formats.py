@@ -47,7 +47,7 @@ def test_fractions_are_numbers_and_all_else_stays_text(tmp_path):
 
 
 def test_columns_longer_than_a_chunk_keep_their_order(tmp_path, monkeypatch):
-    monkeypatch.setattr("simi_mailbox.node_files.formats._CHUNK", 7)
+    monkeypatch.setattr("simi_mailbox.node_files.text_tables._CHUNK", 7)
     rows = [f"n{k},{k}.5" for k in range(250)]
     found = table(tmp_path, "\n".join(rows))
     assert found.values[0].tolist() == [f"n{k}" for k in range(250)]

@@ -120,7 +120,7 @@ def judge(
 
     Writes rows.jsonl and table.md into the folder OUT; rows that are there are not made again.
     """
-    from simi_mailbox.experiments.prior import judging
+    from simi_mailbox.experiments.prior import judged_table, judging
 
     if runs and (graphs or backbones):
         raise click.UsageError("--graphs, --backbones choose banked runs; leave them or RUNS out")
@@ -136,7 +136,7 @@ def judge(
     keys = [key for unit in units for key in unit.keys() if key in rows]  # noqa: SIM118
     if keys:
         text = f"# The prior on graphs it was not learned on\n\nMade by `{_command(runs)}`.\n\n"
-        shown = judging.table(rows, keys, () if runs else judging.MAIN)
+        shown = judged_table.table(rows, keys, () if runs else judged_table.MAIN)
         with whole_file(out / "table.md") as unfinished:
             unfinished.write_text(text + shown, encoding="utf-8")
     click.echo(f"{out}: {len(keys)} rows")

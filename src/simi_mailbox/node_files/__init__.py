@@ -1,6 +1,7 @@
 """Files of users' own: logits, edges, labels and node sets in, probabilities and decisions out."""
 
-from simi_mailbox.node_files.formats import READS, Columns, read_file
+from simi_mailbox.node_files.columns import Columns
+from simi_mailbox.node_files.formats import READS, read_file
 from simi_mailbox.node_files.nodes import Nodes
 from simi_mailbox.node_files.problem import Problem, read_problem
 from simi_mailbox.node_files.writing import (

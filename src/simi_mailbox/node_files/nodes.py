@@ -12,7 +12,9 @@ import numpy as np
 
 from simi_mailbox._arrays import Array, Ints
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.node_files.formats import ID_NAMES, Columns, Contents, IsData, read_file
+from simi_mailbox.node_files.columns import ID_NAMES, Columns, Contents
+from simi_mailbox.node_files.formats import read_file
+from simi_mailbox.node_files.text_tables import IsData
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from simi_mailbox._arrays import Array, Ints
 from simi_mailbox.bundles import NAMES
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.node_files.formats import EDGE_NAMES, LABEL_NAMES, Columns, Contents
+from simi_mailbox.node_files.columns import EDGE_NAMES, LABEL_NAMES, Columns, Contents
 from simi_mailbox.node_files.nodes import Nodes, Reader, as_text, one, whole
 
 SETS = ("calibration", "test", "train")

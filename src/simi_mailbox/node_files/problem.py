@@ -12,7 +12,7 @@ import numpy as np
 from simi_mailbox._arrays import Array, Ints
 from simi_mailbox.bundles import NAMES
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.node_files.formats import (
+from simi_mailbox.node_files.columns import (
     ID_NAMES,
     LABEL_NAMES,
     PROBABILITY_NAMES,

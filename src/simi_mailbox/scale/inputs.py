@@ -23,7 +23,7 @@ from simi_mailbox.inputs import (
     read_logits,
 )
 from simi_mailbox.node_files import read_file
-from simi_mailbox.node_files.formats import ID_NAMES, LABEL_NAMES, Columns
+from simi_mailbox.node_files.columns import ID_NAMES, LABEL_NAMES, Columns
 from simi_mailbox.scale.plan import Plan
 from simi_mailbox.scale.shards import Shards, read_vector, shape_of
 from simi_mailbox.scale.store import Store, Written

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from simi_mailbox.calibrators import GATS
 from simi_mailbox.experiments.prior import write_run
-from simi_mailbox.experiments.prior.judging import METRICS, file_units, judged_methods, marks, table
+from simi_mailbox.experiments.prior.judged_table import METRICS, marks, table
+from simi_mailbox.experiments.prior.judging import file_units, judged_methods
 from simi_mailbox.experiments.store import ResultStore
 from tests.experiments.prior.conftest import past_run
 

@@ -1,0 +1,140 @@
+"""Parquet, NumPy, safetensors and PyTorch files; none of them ever runs code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simi_mailbox._arrays import Array
+from simi_mailbox._extras import require
+from simi_mailbox.exceptions import FileFormatError
+from simi_mailbox.files import is_archive, open_archive, read_npy
+from simi_mailbox.node_files.columns import KNOWN, Columns
+
+
+def read_parquet(path: Path) -> Columns:
+    """Columns with their types."""
+    arrow = require("pyarrow", extra="files")
+    parquet = require("pyarrow.parquet", extra="files")
+    try:
+        table = parquet.read_table(path)
+    except (arrow.ArrowException, OSError, ValueError) as error:
+        raise FileFormatError(f"{path}: it is damaged or no Parquet file: {error}") from error
+    if not table.num_columns:
+        raise FileFormatError(f"{path}: it has no columns")
+    values = tuple(_arrow_column(path, name, table[name]) for name in table.column_names)
+    return Columns(path, tuple(table.column_names), values)
+
+
+def _arrow_column(path: Path, name: str, column: Any) -> Array:
+    array = column.to_numpy()
+    if array.dtype != object:
+        return np.asarray(array)
+    cells = column.to_pylist()
+    if any(isinstance(cell, list) for cell in cells):
+        try:
+            return np.array(cells, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise FileFormatError(
+                f"{path}: the lists of column {name!r} are not numbers of one length"
+            ) from None
+    if all(isinstance(cell, bool) for cell in cells):
+        return np.array(cells, dtype=bool)
+    return np.array(["" if cell is None else str(cell) for cell in cells], dtype=np.str_)
+
+
+def read_numpy(path: Path) -> dict[str, Any]:
+    """The one array of a ``.npy`` file, or those of a ``.npz``; which it is, its content says."""
+    if not is_archive(path):
+        return {"": read_npy(path)}
+    with open_archive(path) as archive:
+        if {"format", "shape", "data"} <= set(archive):
+            from scipy.sparse import load_npz
+
+            try:
+                return {"": load_npz(path)}
+            except (ValueError, KeyError, TypeError, IndexError) as error:
+                raise FileFormatError(f"{path}: it is no sparse matrix: {error}") from error
+        # Others are left alone: they may be anything, and large.
+        return {n: archive[n] if n in KNOWN or len(archive) == 1 else None for n in archive}
+
+
+def read_safetensors(path: Path) -> dict[str, Any]:
+    """Arrays by name; a fitted calibrator is told apart."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            if "simi_mailbox" in (file.metadata() or {}):
+                raise FileFormatError(
+                    f"{path}: it is a fitted calibrator, not arrays; pass it to simi-mailbox apply"
+                )
+            return {name: _numpy(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, EOFError) as error:
+        raise FileFormatError(f"{path}: it is damaged or no safetensors file: {error}") from error
+
+
+def read_torch(path: Path) -> dict[str, Any]:
+    """Tensors, dictionaries of tensors, PyG ``Data``; other pickled objects are refused."""
+    import pickle
+
+    import torch
+
+    try:
+        with torch.serialization.safe_globals(_pyg_classes()):
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        text = str(error)
+        if "GLOBAL" not in text and "weights" not in text.lower():
+            raise FileFormatError(f"{path}: it is damaged or no PyTorch file") from error
+        raise FileFormatError(
+            f"{path}: it holds Python objects, which could run code when read; save tensors: "
+            "torch.save({'logits': logits, 'edge_index': edge_index, …}, path), or data.to_dict()"
+        ) from error
+    if isinstance(found, tuple | list) and found and isinstance(found[0], dict):
+        found = found[0]  # a processed dataset of PyG: the data, slices and a class
+    if isinstance(found, torch.Tensor):
+        return {"": _numpy(found)}
+    if hasattr(found, "to_dict"):
+        found = found.to_dict()
+    if not isinstance(found, dict):
+        raise FileFormatError(
+            f"{path}: it holds a {type(found).__name__}; expected a tensor, a dictionary of "
+            "tensors or a PyG Data"
+        )
+    if any(isinstance(name, tuple) for name in found):
+        raise FileFormatError(
+            f"{path}: it has several kinds of nodes or edges (HeteroData): save one graph, such as "
+            "data.to_homogeneous(), and the logits of its nodes in that order"
+        )
+    return {
+        str(name): _numpy(value) for name, value in found.items() if isinstance(value, torch.Tensor)
+    }
+
+
+def _pyg_classes() -> list[Callable[..., Any] | tuple[Callable[..., Any], str]]:
+    """PyG's plain containers: holding tensors is all that unpickling makes them do."""
+    try:
+        from torch_geometric.data import data, storage
+    except ModuleNotFoundError:
+        return []
+    names = ("Data", "DataEdgeAttr", "DataTensorAttr")
+    stores = ("BaseStorage", "GlobalStorage", "NodeStorage", "EdgeStorage")
+    found = [getattr(data, name, None) for name in names]
+    found += [getattr(storage, name, None) for name in stores]
+    return [cls for cls in found if cls is not None]
+
+
+def _numpy(tensor: Any) -> Any:
+    """A NumPy array; sparse tensors become SciPy matrices."""
+    import torch
+
+    if tensor.layout is not torch.strided:
+        from scipy.sparse import coo_array
+
+        coo = tensor.to_sparse_coo().coalesce()
+        return coo_array((coo.values().numpy(), coo.indices().numpy()), shape=tuple(coo.shape))
+    return (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).detach().numpy()
