@@ -9,6 +9,9 @@ from torch import Tensor
 from simi_mailbox._arrays import Floats
 from simi_mailbox.inputs import Labelled
 
+LEARNING_RATE = 0.01
+PATIENCE = 100
+
 
 def fit_adam(
     logits: Tensor,
@@ -18,16 +21,13 @@ def fit_adam(
     penalty: float,
     *,
     holdout: Labelled | None = None,
-    learning_rate: float = 0.01,
     epochs: int = 2000,
-    patience: int = 100,
-    stopping_bins: int = 10,
 ) -> Floats:
     """Minimise CE + λ Σ_n (a_n − mean confidence of group n)² as the released code does.
 
     Temperatures are ReLU(T) + 1e-8 from T = 1, full batch, at most ``epochs`` steps. With a
     hold-out, the temperatures of lowest hold-out ECE are kept and the search stops after
-    ``patience`` epochs without an equal or better one. Where ``accuracy`` is NaN the gap term is
+    `PATIENCE` epochs without an equal or better one. Where ``accuracy`` is NaN the gap term is
     left out.
     """
     n_groups = len(accuracy)
@@ -35,7 +35,7 @@ def fit_adam(
     goal = torch.from_numpy(np.nan_to_num(accuracy)).to(logits.dtype)
     sizes = torch.bincount(groups, minlength=n_groups).clamp(min=1)
     parameter = torch.ones(n_groups, dtype=logits.dtype, requires_grad=True)
-    optimiser = torch.optim.Adam([parameter], lr=learning_rate)
+    optimiser = torch.optim.Adam([parameter], lr=LEARNING_RATE)
     best, best_ece, waited = parameter.detach().clone(), np.inf, 0
     for _ in range(epochs):
         temperature = parameter.relu() + 1e-8
@@ -50,17 +50,17 @@ def fit_adam(
         if holdout is None:
             best = parameter.detach().clone()
             continue
-        ece = _ece(log_probs.detach()[holdout.index], holdout.y, stopping_bins)
+        ece = _ece(log_probs.detach()[holdout.index], holdout.y)
         waited += 1
         if ece <= best_ece:
             best, best_ece, waited = parameter.detach().clone(), ece, 0
-        elif waited >= patience:
+        elif waited >= PATIENCE:
             break
     result: Floats = (best.relu() + 1e-8).double().numpy()
     return result
 
 
-def _ece(log_probs: Tensor, y: Tensor, bins: int) -> float:
+def _ece(log_probs: Tensor, y: Tensor, bins: int = 10) -> float:
     top, predicted = log_probs.max(dim=1)
     conf = top.exp().double()
     gap = conf - (predicted == y).double()

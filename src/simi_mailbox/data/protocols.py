@@ -94,19 +94,13 @@ def generator(*key: object) -> np.random.Generator:
 
 
 def stratified_folds(
-    y: Ints,
-    rng: np.random.Generator,
-    *,
-    labelled: Bools | None = None,
-    share: float = 0.15,
-    test_share: float = 0.85,
-    num_folds: int = 3,
+    y: Ints, rng: np.random.Generator, *, labelled: Bools | None = None
 ) -> npt.NDArray[np.int8]:
-    """Fold of every node: 0..num_folds-1, 3 for test, -1 for nodes in no part.
+    """Fold of every node: 0, 1 or 2, 3 for test, -1 for nodes in no part.
 
-    Of every class, ``int(share * n_c)`` nodes are drawn; the drawn list, class after class, is
-    dealt round-robin into the folds. Of what is left of each class,
-    ``int(test_share * left)`` nodes are the test part (72.25 % of all nodes, not 85 %).
+    Of every class, ``int(0.15 * n_c)`` nodes are drawn; the drawn list, class after class, is
+    dealt round-robin into the folds. Of what is left of each class, ``int(0.85 * left)`` nodes
+    are the test part (72.25 % of all nodes, not 85 %).
 
     Examples
     --------
@@ -118,12 +112,12 @@ def stratified_folds(
     folds = np.full(y.size, NO_PART, dtype=np.int8)
     for members in class_members(y, labelled):
         order = rng.permutation(members)
-        taken = int(share * order.size)
+        taken = int(0.15 * order.size)
         drawn.append(order[:taken])
         left = order[taken:]
-        folds[left[: int(test_share * left.size)]] = TEST
+        folds[left[: int(0.85 * left.size)]] = TEST
     dealt = np.concatenate(drawn)
-    folds[dealt] = np.arange(dealt.size) % num_folds
+    folds[dealt] = np.arange(dealt.size) % _NUM_FOLDS
     return folds
 
 

@@ -32,22 +32,17 @@ SIZES = {
 }
 
 
-def size_of(protocol: str, num_splits: int | None = None) -> Size:
-    """Size of a protocol; ``num_splits`` where a dataset has fewer splits than is usual.
+def size_of(protocol: str) -> Size:
+    """Size of a protocol; an unknown one lists the choices.
 
     Examples
     --------
     >>> size_of("folds").runs
     75
-    >>> size_of("official", num_splits=1)  # a graph with one official split, many seeds
-    Size(splits=1, folds=1, inits=10)
     """
     if protocol not in SIZES:
         raise ValueError(f"unknown protocol {protocol!r}; choices: {', '.join(SIZES)}")
-    size = SIZES[protocol]
-    if num_splits is None or num_splits == size.splits:
-        return size
-    return Size(num_splits, size.folds, 10 if num_splits == 1 else size.inits)
+    return SIZES[protocol]
 
 
 def runs(

@@ -37,10 +37,8 @@ class Features:
     [[0.75, 0.25], [0.0, 0.5]]
     """
 
-    def __init__(
-        self, x: Any, *, row_normalise: bool = False, dtype: torch.dtype = torch.float32
-    ) -> None:
-        matrix = _as_csr(x, np.float64 if dtype == torch.float64 else np.float32)
+    def __init__(self, x: Any, *, row_normalise: bool = False) -> None:
+        matrix = _as_csr(x)
         if not np.isfinite(matrix.data).all():
             raise ValueError(
                 "features hold nan or infinite values; replace or drop them before training"
@@ -138,14 +136,14 @@ def _row_scale(x: Any) -> Any:
     return (1.0 / np.maximum(sums, 1.0)).astype(np.result_type(x.dtype, np.float32))
 
 
-def _as_csr(x: Any, dtype: type) -> Any:
+def _as_csr(x: Any) -> Any:
     if isinstance(x, Tensor):
         x = from_torch(x)
     if not sp.issparse(x):
         x = np.asarray(x)
     if x.ndim != 2:
         raise ValueError(f"features must be a matrix [nodes, features], got shape {x.shape}")
-    matrix = sp.csr_array(x, dtype=dtype, copy=True)
+    matrix = sp.csr_array(x, dtype=np.float32, copy=True)
     matrix.sum_duplicates()
     return matrix
 

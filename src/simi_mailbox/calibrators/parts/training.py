@@ -202,8 +202,8 @@ class FlatAdam:
     ----------
     network : Module
         Its parameters become views of `values`, their gradients views of `gradients`.
-    lr, weight_decay, betas, eps : float
-        As in Kingma & Ba, "Adam", ICLR 2015.
+    lr, weight_decay : float
+        As in Kingma & Ba, "Adam", ICLR 2015, whose other constants are kept.
 
     Examples
     --------
@@ -219,16 +219,8 @@ class FlatAdam:
     values: Tensor
     gradients: Tensor
 
-    def __init__(
-        self,
-        network: nn.Module,
-        *,
-        lr: float = 0.01,
-        weight_decay: float = 0.0,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-    ) -> None:
-        self.lr, self.weight_decay, self.betas, self.eps = lr, weight_decay, betas, eps
+    def __init__(self, network: nn.Module, *, lr: float = 0.01, weight_decay: float = 0.0) -> None:
+        self.lr, self.weight_decay = lr, weight_decay
         parameters = [p for p in network.parameters() if p.requires_grad]
         self.values = torch.cat([p.detach().flatten() for p in parameters])
         self.gradients = torch.zeros_like(self.values)
@@ -248,11 +240,11 @@ class FlatAdam:
     def step(self) -> None:
         """Move against the gradients that have come together, and set them to zero."""
         self._steps += 1
-        first, second = self.betas
+        first, second = 0.9, 0.999
         gradient = self.gradients.add_(self.values, alpha=self.weight_decay)
         self._mean.lerp_(gradient, 1 - first)
         self._square.mul_(second).addcmul_(gradient, gradient, value=1 - second)
-        size = self._square.sqrt().div_((1 - second**self._steps) ** 0.5).add_(self.eps)
+        size = self._square.sqrt().div_((1 - second**self._steps) ** 0.5).add_(1e-8)
         self.values.addcdiv_(self._mean, size, value=-self.lr / (1 - first**self._steps))
         self.gradients.zero_()
 
