@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -27,6 +28,12 @@ class Problem:
         """Expected NLL of the test nodes under the truth: no noise from drawn labels."""
         cross = (self.truth * probs.clamp_min(1e-12).log()).sum(1)
         return float(-cross[self.test].mean())
+
+    def cost(self, calibrator: Any, **inputs: Any) -> float:
+        """Expected NLL after a fit, in units of the truth's."""
+        given = {"mask": self.mask, "holdout_mask": self.holdout, **inputs}
+        calibrator.fit(self.logits, self.y, **given)
+        return self.nll(calibrator.predict_proba(self.logits, **inputs)) / self.nll(self.truth)
 
 
 def homophilous(n: int = 3000, classes: int = 4, seed: int = 0) -> tuple[Tensor, Graph]:

@@ -10,12 +10,7 @@ from simi_mailbox.experiments import methods, printed
 from simi_mailbox.experiments.calibration import CalibrationUnit
 from simi_mailbox.experiments.methods import Method
 from simi_mailbox.experiments.protocol import Size, runs, size_of
-from simi_mailbox.experiments.tables.base import (
-    Cell,
-    Selection,
-    Table,
-    selected,
-)
+from simi_mailbox.experiments.tables.base import Cell, Selection, Table, selected
 from simi_mailbox.experiments.tables.result import Line, runs_per_cell
 from simi_mailbox.experiments.unit import Unit
 from simi_mailbox.models.bank import RunKey
