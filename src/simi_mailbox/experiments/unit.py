@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
@@ -19,7 +18,6 @@ class Failure:
 
     label: str
     error: str
-    details: str = ""
 
 
 Outcome = Row | Failure
@@ -101,4 +99,4 @@ class Unit(ABC):
 
 
 def _failure(label: str, error: Exception) -> Failure:
-    return Failure(label, f"{type(error).__name__}: {error}", traceback.format_exc())
+    return Failure(label, f"{type(error).__name__}: {error}")

@@ -16,9 +16,7 @@ says nothing, so all are trained on, for ``patience`` epochs, and the last state
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -48,15 +46,6 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """One look at a running fit: loss before the step; ``stop_nll`` is None without hold-out."""
-
-    epoch: int
-    loss: float
-    stop_nll: float | None
-
-
-@dataclass(frozen=True)
 class Trained(Generic[N]):
     """A trained network in evaluation mode, with its best state, and how the training went."""
 
@@ -64,36 +53,6 @@ class Trained(Generic[N]):
     epochs: int
     best_epoch: int
     stop_nll: float | None
-
-
-_watcher: ContextVar[Callable[[Progress], None] | None] = ContextVar("watcher", default=None)
-
-
-@contextmanager
-def watch(callback: Callable[[Progress], None]) -> Iterator[None]:
-    """Call ``callback`` after every epoch of each network trained inside the ``with`` block.
-
-    Examples
-    --------
-    >>> from simi_mailbox.inputs import Labelled
-    >>> class Scale(torch.nn.Module):
-    ...     def __init__(self):
-    ...         super().__init__()
-    ...         self.scale = torch.nn.Parameter(torch.ones(()))
-    ...     def forward(self, index):
-    ...         return self.scale * torch.eye(2)[index]
-    >>> nodes = Labelled(torch.arange(2), torch.arange(2))
-    >>> seen = []
-    >>> with watch(seen.append):
-    ...     trained = train(Scale, nodes, None, Schedule(epochs=3))
-    >>> [progress.epoch for progress in seen], trained.epochs
-    ([1, 2, 3], 3)
-    """
-    token = _watcher.set(callback)
-    try:
-        yield
-    finally:
-        _watcher.reset(token)
 
 
 def stopping_split(data: CalibrationData, seed: int = 0) -> tuple[Labelled, Labelled | None]:
@@ -268,10 +227,10 @@ class _Loop(Generic[N]):
         self.joint = fit_on.index if stop_on is None else torch.cat([fit_on.index, stop_on.index])
 
     def run(self) -> Trained[N]:
-        report, patience = _watcher.get(), self.schedule.patience
+        patience = self.schedule.patience
         epochs = self.schedule.epochs if self.stop_on else min(self.schedule.epochs, patience)
         best, best_epoch, best_state = math.inf, 0, self.adam.values.clone()
-        loss, done = math.nan, 0
+        done = 0
         for done in range(epochs + 1):  # `done` steps have been taken
             objective, nll = self._look(done)
             if done:  # the state before the first step is no candidate, as published
@@ -279,11 +238,9 @@ class _Loop(Generic[N]):
                     best_epoch = done
                 elif nll <= best:
                     best, best_epoch, best_state = nll, done, self.adam.values.clone()
-                if report is not None:
-                    report(Progress(done, loss, nll))
             if done == epochs or done - best_epoch >= patience:
                 break
-            loss = self._step(objective, done)
+            self._step(objective, done)
         if self.stop_on is not None:
             self.adam.values.copy_(best_state)
         self.network.eval().requires_grad_(False)
@@ -303,20 +260,20 @@ class _Loop(Generic[N]):
             objective, stop = self._objective(fit), stop.detach()
         return objective, self._number(self.nll(stop), "hold-out NLL", done)
 
-    def _step(self, objective: Tensor | None, done: int) -> float:
+    def _step(self, objective: Tensor | None, done: int) -> None:
         self.network.train()
         if objective is None:
             objective = self._objective(self.network(self.fit_on.index))
-        loss = self._number(objective.detach(), "loss", done)
+        self._number(objective.detach(), "loss", done)
         objective.backward()  # type: ignore[no-untyped-call]
         self.adam.step()
-        return loss
 
     def _objective(self, output: Tensor) -> Tensor:
         value = self.objective(output)
         return value if self.penalty is None else value + self.penalty(self.network)
 
     def _number(self, value: Tensor, what: str, done: int) -> float:
+        """The value, or `SolverError` if it is none."""
         number = value.item()
         if math.isnan(number):
             raise SolverError(
