@@ -186,6 +186,8 @@ def work(
 
     With ``parent``, this process ends when that one does, whatever ended it.
     """
+    from simi_mailbox.threads import threads_for
+
     if parent is not None:
         _end_with(parent)
     try:
@@ -201,7 +203,7 @@ def work(
         return key in store
 
     done: list[Outcome] = []
-    with _one_thread():
+    with threads_for(0):  # one thread
         for outcome in unit.execute(skip):
             if store is None or isinstance(outcome, Failure):
                 done.append(outcome)
@@ -297,18 +299,6 @@ async def _greet(scheduler: str) -> None:
     settings = distributed.Security().get_connection_args("client")
     connection = await comm.connect(scheduler, timeout=PATIENCE, **settings)
     await connection.close()
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @functools.lru_cache(maxsize=1)
