@@ -163,9 +163,10 @@ def show_plan(each: dict[str, float]) -> None:
         print(f"  {name:<38}{seconds:>9,.0f} s of one processor")
     for memory in ("16GB", "64GB"):
         plan = Plan.of(nodes, classes, read_size(memory))
-        read = len(plan.blocks) * nodes * (classes + 1) * 4 + 8 * entries
+        bands = plan.bands(classes + 1, 8 * (classes + 1))
+        read = len(bands) * nodes * (classes + 1) * 4 + 8 * entries
         print(
-            f"  {memory}: {len(plan.blocks)} blocks of {plan.rows:,} nodes, "
+            f"  {memory}: {len(plan.blocks)} blocks of {plan.rows:,} nodes in {len(bands)} bands, "
             f"{read / 1e12:.2f} TB read by the first neighbour pass"
         )
 

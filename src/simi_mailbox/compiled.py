@@ -319,6 +319,22 @@ def tile_sums(
             onto[i, c] += np.float64(right[j, c])
 
 
+@_compile(fastmath=LOOSE)
+def some_sums(
+    entries: npt.NDArray[np.uint32],
+    right: npt.NDArray[Any],
+    place: npt.NDArray[np.int32],
+    onto: npt.NDArray[np.float64],
+) -> None:
+    """The same of a matrix whose row j is right[place_j], or nought if that is negative."""
+    for e in range(entries.shape[0]):
+        row = place[entries[e, 1]]
+        if row >= 0:
+            i = entries[e, 0]
+            for c in range(right.shape[1]):
+                onto[i, c] += np.float64(right[row, c])
+
+
 # --- evidence: a line of every node at a time ---------------------------------------------------
 
 

@@ -75,8 +75,9 @@ def add_hidden(folder: Path, known: Known, width: int) -> np.ndarray:
 
 @pytest.fixture
 def many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seven blocks and a handful of chunks."""
+    """Seven blocks, some together, and a handful of chunks."""
     monkeypatch.setattr(plan, "LARGEST_BLOCK", 300)
+    monkeypatch.setattr(plan, "LARGEST_BAND", 1000)
     monkeypatch.setattr(plan, "LARGEST_CHUNK", 2500)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from simi_mailbox import fast
 from simi_mailbox.scale import limits, tiles
 from simi_mailbox.scale.engines import Here
 from simi_mailbox.scale.plan import Plan, read_size
@@ -26,10 +27,8 @@ def test_blocks_cover_all_nodes_and_fit_into_the_memory() -> None:
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_sums_over_tiles_are_a_sparse_product(
-    compiled: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tiles, "WORTH", 0 if compiled else 1 << 60)
+def test_sums_over_tiles_are_a_sparse_product(compiled: bool) -> None:
+    kernels = fast.kernels() if compiled else None
     rng = np.random.default_rng(0)
     matrix = scipy.sparse.random_array((50, 60), density=0.2, rng=rng).tocsr()
     matrix.data[:] = 1
@@ -37,8 +36,24 @@ def test_sums_over_tiles_are_a_sparse_product(
     entries = np.stack([coo.row, coo.col], axis=1).astype(np.uint32)
     right = rng.normal(size=(60, 3)).astype(np.float32)
     onto = np.ones((50, 3))
-    tiles.add_sums(entries, right, onto)
+    tiles.add_sums(entries, right, None, onto, kernels)
     np.testing.assert_allclose(onto, 1 + matrix @ right.astype(np.float64), rtol=1e-12)
+    few = rng.choice(60, 7, replace=False)
+    onto, place = np.ones((50, 3)), np.full(60, -1, dtype=np.int32)
+    place[few] = np.arange(7)
+    tiles.add_sums(entries, right[few], place, onto, kernels)
+    some = np.where(place[:, None] >= 0, right, 0.0)
+    np.testing.assert_allclose(onto, 1 + matrix @ some, rtol=1e-12)
+
+
+def test_bands_are_runs_of_blocks_that_fit_and_keep_all_workers_busy() -> None:
+    plan = Plan.of(40_000_000, 16, read_size("2GB"))
+    bands = plan.bands(17, 8 * 17)
+    assert [block for band in bands for block in band] == list(plan.blocks)
+    assert 1 < len(bands) < len(plan.blocks) / 4
+    assert all(8 * 17 * plan.rows * (len(band) + 1) <= plan.room for band in bands)
+    busy = Plan.of(40_000_000, 16, read_size("2GB"), slots=20)
+    assert len(busy.bands(17, 8 * 17)) >= 40
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 10, 1001])

@@ -158,27 +158,44 @@ def probs_block(store: Store, block: int, view: View) -> list[Written]:
     return [store.put(name("probs", block), right.numpy())]
 
 
+def around_band(store: Store, band: int, view: View, bands: list[range]) -> list[Written]:
+    """The first look at neighbours: sums of their probabilities, and the chance to be back."""
+
+    def right(column: int) -> tuple[Array, None]:
+        return store.get(name("probs", column)), None
+
+    sums = tiles.neighbour_sums(store, bands[band], view.plan, view.classes + 1, right)
+    written = []
+    for block in bands[band]:
+        found, inverse = sums.pop(block), store.view(name("probs", block))[:, -1]
+        around = found[:, :-1].astype(inverse.dtype)
+        back = inverse * found[:, -1].astype(inverse.dtype)
+        written += [store.put(name("around", block), around), store.put(name("back", block), back)]
+    return written
+
+
 def near_block(store: Store, block: int, view: View) -> list[Written]:
-    """The first look at neighbours: their probabilities, and what those with a label say."""
-    sums, heard = _near_sums(store, block, view)
-    probs = torch.from_numpy(store.get(name("probs", block)))
-    inverse = probs[:, -1]
-    around = torch.from_numpy(sums[:, :-1]).to(probs.dtype)
-    back = inverse * torch.from_numpy(sums[:, -1]).to(probs.dtype)
-    del sums
-    near = heard.astype(around.numpy().dtype)
-    del heard
+    """What neighbours with a label say, and what is made of all neighbours."""
+    said = store.get(SAID)
+
+    def right(column: int) -> tuple[Array, Array]:
+        nodes, rows, _ = _speakers(store, view.plan, column)
+        return said, _places(view.plan.size(column), nodes, rows.start)
+
+    heard = tiles.neighbour_sums(store, [block], view.plan, said.shape[1], right)
+    near = heard.pop(block).astype(said.dtype)
     nodes = np.flatnonzero(near.any(axis=1))
+    probs = torch.from_numpy(store.get(name("probs", block)))
+    inverse = probs[:, -1].numpy()
     found = {
-        "around": around.numpy(),
-        "back": back.numpy(),
         "near": near,
         "hearers": nodes.astype(np.int32),
-        "heard": np.concatenate([near[nodes], inverse.numpy()[nodes, None]], axis=1),
+        "heard": np.concatenate([near[nodes], inverse[nodes, None]], axis=1),
     }
     written = [store.put(name(kind, block), array) for kind, array in found.items()]
     del found, near
     degree = torch.from_numpy(store.get(name("degree", block)))
+    around = torch.from_numpy(store.get(name("around", block)))
     similarity = overlap(probs[:, :-1], around, degree)
     del probs, around
     terms = exponent_terms(degree, confidence(view.logits(store, block), view.temperature))
@@ -186,47 +203,26 @@ def near_block(store: Store, block: int, view: View) -> list[Written]:
     return [*written, store.put(name("terms", block), terms.numpy())]
 
 
-def far_block(store: Store, block: int, view: View) -> list[Written]:
-    """The second look: what was heard one step away, from there."""
-    found = _far_sums(store, block, view).astype(store.view(name("near", block)).dtype)
-    found *= store.get(name("probs", block))[:, -1:]
-    nodes, rows, _ = _speakers(store, view.plan, block)
-    found[nodes] -= store.get(name("back", block))[nodes, None] * np.array(store.view(SAID)[rows])
-    return [store.put(name("far", block), found)]
+def far_band(store: Store, band: int, view: View, bands: list[range]) -> list[Written]:
+    """The second look: what was heard one step away, from there; most have heard nothing."""
 
-
-def _near_sums(store: Store, block: int, view: View) -> tuple[Floats, Floats]:
-    """Sums over neighbours of probabilities and 1 / degree, and of what labelled ones say."""
-    size, said = view.plan.size(block), store.get(SAID)
-    sums, heard = np.zeros((size, view.classes + 1)), np.zeros((size, said.shape[1]))
-
-    def right(store: Store, column: int) -> tuple[Array, Array]:
-        nodes, rows, _ = _speakers(store, view.plan, column)
-        place = _places(view.plan.size(column), nodes, rows.start)
-        return store.get(name("probs", column)), place
-
-    def add(entries: Array, numbers: tuple[Array, Array]) -> None:
-        tiles.add_sums(entries, numbers[0], sums)
-        _add_some(entries, numbers[1], said, heard)
-
-    tiles.neighbour_pass(store, block, view.plan, right, add)
-    return sums, heard
-
-
-def _far_sums(store: Store, block: int, view: View) -> Floats:
-    """Sums over neighbours of what they have heard, by their degree; most have heard nothing."""
-    sums = np.zeros((view.plan.size(block), store.view(SAID).shape[1]))
-
-    def right(store: Store, column: int) -> tuple[Array, Array]:
+    def right(column: int) -> tuple[Array, Array]:
         heard = store.get(name("heard", column)).astype(np.float64)
+        heard[:, :-1] *= heard[:, -1:]
         place = _places(view.plan.size(column), store.get(name("hearers", column)))
-        return place, heard[:, :-1] * heard[:, -1:]
+        return heard[:, :-1], place
 
-    def add(entries: Array, numbers: tuple[Array, Array]) -> None:
-        _add_some(entries, *numbers, sums)
-
-    tiles.neighbour_pass(store, block, view.plan, right, add)
-    return sums
+    width = store.view(SAID).shape[1]
+    sums = tiles.neighbour_sums(store, bands[band], view.plan, width, right)
+    written = []
+    for block in bands[band]:
+        found = sums.pop(block).astype(store.view(name("near", block)).dtype)
+        found *= store.view(name("probs", block))[:, -1:]
+        nodes, rows, _ = _speakers(store, view.plan, block)
+        back = store.view(name("back", block))[nodes, None]
+        found[nodes] -= back * np.array(store.view(SAID)[rows])
+        written.append(store.put(name("far", block), found))
+    return written
 
 
 def _places(size: int, nodes: Ints, first: int = 0) -> Array:
@@ -234,15 +230,6 @@ def _places(size: int, nodes: Ints, first: int = 0) -> Array:
     place = np.full(size, -1, dtype=np.int32)
     place[nodes] = np.arange(first, first + len(nodes))
     return place
-
-
-def _add_some(entries: Array, place: Array, table: Array, onto: Floats) -> None:
-    """`tiles.add_sums` of a matrix that is nought but for some rows, which ``table`` holds."""
-    row = place[entries[:, 1]]
-    some = row >= 0
-    if some.any():
-        few = np.stack([entries[some, 0], row[some].astype(np.uint32)], axis=1)
-        tiles.add_sums(few, table, onto)
 
 
 def frame_sums(store: Store, block: int) -> Floats:
@@ -269,8 +256,12 @@ def listen(engine: Engine, view: View, frame: Frame | None = None) -> Frame:
     """All passes over the graph; the frame is found here if it is not known."""
     blocks = view.plan.blocks
     engine.write("probabilities", probs_block, blocks, view)
-    engine.write("neighbours", near_block, blocks, view)
-    engine.write("second neighbours", far_block, blocks, view)
+    width, item = engine.store.view(SAID).shape[1], engine.store.view(SAID).itemsize
+    bands = view.plan.bands(view.classes + 1, 2 * item * (view.classes + 1))
+    engine.write("neighbours", around_band, range(len(bands)), view, bands)
+    engine.write("labels nearby", near_block, blocks, view)
+    bands = view.plan.bands(width, (8 + item) * (width + 1))
+    engine.write("second neighbours", far_band, range(len(bands)), view, bands)
     if frame is not None:
         return frame
     n, k = view.plan.nodes, view.classes

@@ -15,7 +15,7 @@ PER_NODE = 128
 """Bytes per node that it holds besides."""
 EDGE_BYTES = 96
 """Bytes per edge while edges are sorted into tiles."""
-LARGEST_BLOCK = 1 << 28
+LARGEST_BLOCK = LARGEST_BAND = 1 << 28
 LARGEST_CHUNK = 1 << 22
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -46,17 +46,21 @@ def read_size(size: str | int) -> int:
 class Plan:
     """Nodes in blocks of ``rows``; edges are sorted ``chunk`` at a time.
 
+    Arrays of a pass have ``room`` bytes, and ``slots`` passes run at a time.
+
     Examples
     --------
-    >>> plan = Plan(nodes=10, classes=3, rows=4, chunk=100)
-    >>> len(plan.blocks), plan.span(2)
-    (3, (8, 10))
+    >>> plan = Plan(nodes=10, classes=3, rows=4, chunk=100, room=160)
+    >>> len(plan.blocks), plan.span(2), plan.bands(columns=1, held=20)
+    (3, (8, 10), [range(0, 2), range(2, 3)])
     """
 
     nodes: int
     classes: int
     rows: int
     chunk: int
+    room: int = 0
+    slots: int = 1
 
     @classmethod
     def of(
@@ -83,7 +87,8 @@ class Plan:
             rows = min(rows, -(-nodes // (2 * slots)))
         rows = max(1, min(rows, LARGEST_BLOCK, nodes))
         rows = -(-nodes // -(-nodes // rows))  # as many blocks, all alike
-        return cls(nodes, classes, rows, max(1, min(int(room / EDGE_BYTES), LARGEST_CHUNK)))
+        chunk = max(1, min(int(room / EDGE_BYTES), LARGEST_CHUNK))
+        return cls(nodes, classes, rows, chunk, int(room), slots)
 
     @property
     def blocks(self) -> range:
@@ -93,6 +98,20 @@ class Plan:
         """First node of a block, and the one after its last."""
         start = block * self.rows
         return start, min(self.nodes, start + self.rows)
+
+    def bands(self, columns: int, held: int) -> list[range]:
+        """Runs of blocks, as few as there can be: sums of ``columns`` numbers of every node of one
+        fit into memory beside ``held`` bytes for every node of a block.
+
+        A pass over neighbours reads what it needs of all nodes once for every band.
+        """
+        rows = min(LARGEST_BAND, (self.room - held * self.rows) // (8 * columns))
+        if self.slots > 1:
+            rows = min(rows, self.nodes // (2 * self.slots))
+        count = len(self.blocks)
+        size = max(1, rows // self.rows)
+        size = -(-count // -(-count // size))  # as many bands, all alike
+        return [self.blocks[first : first + size] for first in range(0, count, size)]
 
     def size(self, block: int) -> int:
         """Nodes of a block."""

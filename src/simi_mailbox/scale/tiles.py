@@ -9,7 +9,8 @@ does everything and duplicates meet.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -24,8 +25,8 @@ from simi_mailbox.scale.shards import Shard
 from simi_mailbox.scale.store import Store, Written
 
 Keys = Array
-WORTH = 1 << 22
-"""Entries × columns from which on compiled loops are used."""
+PART = 1 << 20
+"""Entries of a tile that lie in one file, at most."""
 PIECE = 1 << 16
 """Entries from which on threads share the work."""
 
@@ -103,9 +104,10 @@ def merge_row(store: Store, block: int, plan: Plan, runs: int) -> list[Written]:
         entries = _entries(keys, plan.bits)
         degree += np.bincount(entries[:, 0], minlength=len(degree))
         for column in np.flatnonzero(np.diff(ends)).tolist():
-            part = entries[ends[column] : ends[column + 1]]
-            written.append(store.put(name("tile", block, column, int(parts[column])), part))
-            parts[column] += 1
+            for start in range(ends[column], ends[column + 1], PART):
+                part = entries[start : min(start + PART, ends[column + 1])]
+                written.append(store.put(name("tile", block, column, int(parts[column])), part))
+                parts[column] += 1
     written.append(store.put(name("parts", block), parts))
     written.append(store.put(name("degree", block), degree))
     return written
@@ -162,7 +164,8 @@ def fingerprint(store: Store, _block: int, plan: Plan) -> str:
             for column in plan.blocks:
                 for part in range(parts[column]):
                     entries = store.view(name("tile", block, column, part))
-                    first, last = np.searchsorted(entries[:, 0], [low, high])
+                    # NumPy's search would copy the column to look at twenty of its numbers.
+                    first, last = (bisect_left(entries[:, 0], row) for row in (low, high))
                     keys = np.array(entries[first:last], dtype=np.uint64)
                     found.append(keys[:, 0] << np.uint64(32) | keys[:, 1] + column * plan.rows)
             if found:
@@ -181,46 +184,61 @@ def _offsets(degree: Ints) -> Any:
 # --- summing --------------------------------------------------------------------------------------
 
 
-def neighbour_pass(
+def neighbour_sums(
     store: Store,
-    block: int,
+    blocks: Sequence[int],
     plan: Plan,
-    right: Callable[[Store, int], Any],
-    add: Callable[[Array, Any], None],
-) -> None:
-    """``add(entries, right side)`` for every tile of a row of blocks.
+    width: int,
+    right: Callable[[int], tuple[Array, Array | None]],
+) -> dict[int, Floats]:
+    """Sums over the neighbours of all nodes of some row blocks, of ``width`` numbers each.
 
-    ``right(store, column)`` gives what is needed of a column block.
+    ``right(column)`` gives the numbers of a column block, as `add_sums` takes them. They are read
+    once for all the row blocks.
     """
-    for column, parts in enumerate(store.get(name("parts", block)).tolist()):
-        numbers = right(store, column) if parts else None
-        for part in range(parts):
-            add(store.get(name("tile", block, column, part)), numbers)
+    sums = {block: np.zeros((plan.size(block), width)) for block in blocks}
+    parts = {block: store.get(name("parts", block)).tolist() for block in blocks}
+    kernels = fast.kernels() if plan.nodes * plan.classes >= fast.WORTH_NODES else None
+    for column in plan.blocks:
+        looking = [block for block in blocks if parts[block][column]]
+        numbers = right(column) if looking else None
+        for block in looking:
+            for part in range(parts[block][column]):
+                entries = store.get(name("tile", block, column, part))
+                assert numbers is not None
+                add_sums(entries, *numbers, sums[block], kernels)
         del numbers  # before the next are read
+    return sums
 
 
-def add_sums(entries: Array, right: Array, onto: Floats) -> None:
+def add_sums(
+    entries: Array, right: Array, place: Array | None, onto: Floats, kernels: Any = None
+) -> None:
     """onto_i += Σ_j right_j over the entries (i, j): the product of the adjacency with a matrix.
+
+    If most of its rows are nought, ``right`` holds the others, and ``place`` says where, or −1.
 
     Examples
     --------
-    >>> onto = np.zeros((2, 1))
-    >>> add_sums(np.array([[0, 1], [0, 2]], dtype=np.uint32), np.array([[1.0], [2], [3]]), onto)
+    >>> onto, entries = np.zeros((2, 1)), np.array([[0, 1], [0, 2]], dtype=np.uint32)
+    >>> add_sums(entries, np.array([[1.0], [2], [3]]), None, onto)
+    >>> add_sums(entries, np.array([[7.0]]), np.array([-1, 0, -1]), onto)
     >>> onto.tolist()
-    [[5.0], [0.0]]
+    [[12.0], [0.0]]
     """
-    kernels = _kernels(entries, right)
-    if kernels is not None:
-        fast.each(lambda rows: kernels.tile_sums(entries[rows], right, onto), _runs(entries))
-        return
-    shape = (len(onto), len(right))
-    ones = np.ones(len(entries), dtype=np.float64)
-    onto += scipy.sparse.csr_array((ones, (entries[:, 0], entries[:, 1])), shape) @ right
-
-
-def _kernels(entries: Array, right: Array) -> Any:
-    """Compiled loops, where there is enough to do for starting Numba."""
-    return fast.kernels() if len(entries) * right.shape[1] >= WORTH else None
+    if kernels is not None and place is not None:
+        fast.each(lambda e: kernels.some_sums(entries[e], right, place, onto), _runs(entries))
+    elif kernels is not None:
+        fast.each(lambda e: kernels.tile_sums(entries[e], right, onto), _runs(entries))
+    else:
+        row, column = entries.T
+        if place is not None:
+            some = place[column] >= 0
+            row, column = row[some], place[column[some]]
+        matrix = scipy.sparse.csr_array(
+            (np.ones(len(row)), (row, column)), shape=(len(onto), len(right))
+        )
+        onto += matrix @ right
 
 
 def _runs(entries: Array) -> list[slice]:
