@@ -2,17 +2,22 @@
 
     python benchmarks/bench_calibrator.py            # Adam's time from 60 epochs, scaled up
     python benchmarks/bench_calibrator.py --full     # all 2,000 epochs
+    python benchmarks/bench_calibrator.py --beside ../older/src    # without Numba, two versions
 
 Both run in one process on the same data; what counts is their ratio. Memory is what is held at once
 beyond logits, labels and graph, after a first run that loads and compiles: of ``fit`` alone, and of
 both with the returned probabilities, which are 1.0 × the logits. The C library is told to give back
-what is freed (it would keep it for later).
+what is freed (it would keep it for later). ``--beside`` names the source of another version, that
+which ``git worktree add ../older 71e7c11`` leaves: processes of both take turns, without Numba.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -70,14 +75,35 @@ def _status(field: str) -> int:
     raise LookupError(field)
 
 
+def beside(other: Path, rounds: int = 4) -> None:
+    """Compare with another version, both by PyTorch alone, in processes that take turns."""
+    ours = Path(__file__).resolve().parents[1] / "src"
+    found: dict[Path, list[float]] = {other.resolve(): [], ours: []}
+    for _ in range(rounds):
+        for source, times in found.items():
+            env = {**os.environ, "PYTHONPATH": str(source), "SIMI_MAILBOX_COMPILED": "0"}
+            command = [sys.executable, __file__, "--once"]
+            done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
+            times.append(float(done.stdout))
+    theirs, mine = (min(times) for times in found.values())
+    print(f"SimiMailbox without Numba, there  {theirs:8.3f} s")
+    print(f"SimiMailbox without Numba, here   {mine:8.3f} s   {mine / theirs:.2f} ×")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--full", action="store_true", help="run all of Adam's epochs")
     parser.add_argument("--memory", action="store_true", help="peak memory alone")
+    parser.add_argument("--beside", type=Path, help="source of another version")
+    parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.beside:
+        beside(args.beside)
+        return
     epochs = EPOCHS if args.full else 60
     # M_MMAP_THRESHOLD: the C library gives larger arrays back when they are freed
-    ctypes.CDLL("libc.so.6").mallopt(-3, 1 << 16)
+    if not args.once:
+        ctypes.CDLL("libc.so.6").mallopt(-3, 1 << 16)
     logits, y, graph, mask = make_problem()
     z = torch.from_numpy(logits)
 
@@ -88,6 +114,14 @@ def main() -> None:
         fit(calibrator)
         return calibrator.predict_proba(logits, graph=graph)
 
+    def anew(calibrator: Method) -> None:
+        for known in ("memory", "_fingerprint", "degree"):
+            graph.__dict__.pop(known, None)
+        run(calibrator)
+
+    if args.once:
+        print(seconds(lambda: anew(SimiMailbox(n_groups=GROUPS))))
+        return
     print(f"{graph}, {CLASSES} classes, {torch.get_num_threads()} threads")
     for method in (SimiMailbox, SimiMailboxPaper):
         run(method(n_groups=GROUPS))

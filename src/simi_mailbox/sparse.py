@@ -489,18 +489,15 @@ def exact_product(pattern: Csr, matrix: Tensor) -> Tensor:
     >>> exact_product(pair, torch.tensor([[0.0], [1.0], [2.0**-30]])).tolist()
     [[1.0], [0.0], [0.0]]
     """
-    if matrix.dtype == torch.float64:
-        return torch.mm(pattern.filled(pattern.values.contiguous()), matrix)
-    n, k = pattern.shape[0], matrix.shape[1]
-    if pattern.num_entries < len(matrix):  # only what these rows look at
-        columns, place = torch.unique(pattern.indices, return_inverse=True)
-        few = Csr(pattern.indptr, place, (n, len(columns)), pattern.values)
-        return exact_product(few, matrix[columns])
-    result = matrix.new_empty(n, k)
-    wide = pattern.filled(pattern.values.double())
-    for start in range(0, k, COLUMNS):
+    result = matrix.new_empty(pattern.shape[0], matrix.shape[1])
+    wide = pattern.filled(pattern.values.double().contiguous())
+    for start in range(0, matrix.shape[1], COLUMNS):
         columns = slice(start, start + COLUMNS)
-        result[:, columns] = torch.mm(wide, matrix[:, columns].double())
+        some = matrix[:, columns].double()
+        if start == 0 or some.shape[1] < COLUMNS:
+            sums = some.new_zeros(len(result), some.shape[1])
+        # In place: `mm` would fill a matrix with noughts and copy it, as dear as half the product.
+        result[:, columns] = sums.addmm_(wide, some, beta=0.0)
     return result
 
 

@@ -371,10 +371,12 @@ def nearest_exponents(gaps: Tensor, exponents: Tensor, scores: Tensor) -> Tensor
     low, high = torch.full_like(x, HOTTER), torch.full_like(x, COLDER)
     moving = torch.ones(len(x), dtype=torch.bool)
     for _ in range(EXPONENT_PASSES):
-        scaled = x0 * x.exp()[:, None]
-        p = scaled.softmax(dim=1)
-        mean = (p * x0).sum(dim=1)
-        slope = ((p * x0).mul_(scaled).sum(dim=1) - mean * mean * x.exp()).clamp_(min=1e-12)
+        beta = x.exp()
+        weight = (x0 * beta[:, None]).exp_()  # the largest is 1: so are gaps
+        total = weight.sum(dim=1)
+        mean = weight.mul_(x0).sum(dim=1).div_(total)
+        square = weight.mul_(x0).sum(dim=1).div_(total)
+        slope = (square - mean * mean).mul_(beta).clamp_(min=1e-12)
         gap = mean - target
         low, high = torch.where(gap < 0, x, low), torch.where(gap > 0, x, high)
         following = x - gap / slope

@@ -150,11 +150,10 @@ class Neighbours:
         ones = torch.ones(part.num_entries, dtype=values.dtype)
         return _product(part.with_values(ones), values)
 
-    def second(self, first: Tensor, rows: Rows) -> Tensor:
-        """Means over two random steps from ``rows``, of a matrix whose `sums` are ``first``."""
-        csr = _rows(self._csr, rows)
-        steps = csr.with_values(self.inverse[csr.indices])  # each neighbour counts 1 / its degree
-        return _product(steps, first).mul_(self.inverse[rows, None])
+    def second(self, first: Tensor) -> Tensor:
+        """Means over two random steps, of a matrix whose `sums` are ``first``."""
+        steps = self._csr.with_values(self.inverse[self._csr.indices])  # a neighbour's 1 / degree
+        return _product(steps, first).mul_(self.inverse[:, None])
 
 
 def _rows(csr: Csr, rows: Rows) -> Csr:
@@ -319,7 +318,8 @@ class Evidence:
     def _heard(self, labels: Labelled, values: Tensor) -> _Heard:
         place = torch.full((len(self.logits),), -1, dtype=torch.int64)
         place[labels.index] = torch.arange(len(labels))
-        return _Heard(self.neighbours.sums_of(labels.index, values), place, values)
+        sums = self.neighbours.sums_of(labels.index, values)
+        return _Heard(sums, self.neighbours.second(sums), place, values)
 
     def gaps(self, rows: Rows) -> Tensor:
         """(z − max z) / T."""
@@ -379,8 +379,7 @@ class Evidence:
 
     def _without_own(self, rows: Rows, heard: _Heard) -> Tensor:
         """Two steps away, the node's own part taken out."""
-        found = self.neighbours.second(heard.sums, rows)
-        own = heard.place[rows]
+        found, own = heard.second[rows].clone(), heard.place[rows]
         known = (own >= 0).nonzero().flatten()
         back = self.neighbours.back[rows][known]
         found[known] -= back[:, None] * heard.values[own[known]]
@@ -389,9 +388,10 @@ class Evidence:
 
 @dataclass(frozen=True, eq=False)
 class _Heard:
-    """Sums over neighbours of what some nodes say, the place of each node among them, or −1."""
+    """What some nodes say, one and two steps away; the place of each node among them, or −1."""
 
     sums: Tensor
+    second: Tensor
     place: Tensor
     values: Tensor
 
