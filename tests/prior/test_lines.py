@@ -10,7 +10,7 @@ from simi_mailbox import Graph, SimiMailbox, fast
 from simi_mailbox.inputs import Labelled
 from simi_mailbox.prior.baseline import Baseline, nearest_exponents
 from simi_mailbox.prior.evidence import CLASSES, EXPONENTS, Evidence, Known
-from simi_mailbox.prior.lines import Lines
+from simi_mailbox.prior.lines import MANY, Lines
 
 kernels = pytest.importorskip("simi_mailbox.compiled")
 N = 200
@@ -38,13 +38,16 @@ def some_baseline(names):
     return Baseline(1.4, 0.0, {name: rng.normal() * 0.5 for name in (*EXPONENTS, *names)})
 
 
-# Classes that fill panels of 16, 8 or 5 exactly leave the counts a panel of their own.
-CASES = [(3, False), (7, False), (16, False), (41, False), (4, True), (5, True), (15, True)]
+# Classes that fill panels of 16, 8 or 5 (32, 16 or 10) leave the counts a panel of their own.
+CASES = [(3, False), (7, False), (16, False), (41, False), (4, True), (5, True), (10, True)]
+CASES += [(15, True), (32, False)]
 
 
+@pytest.mark.parametrize("many", [MANY, 0])
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize(("k", "trained"), CASES)
-def test_terms_and_temperatures_are_those_of_the_reference(k, trained, directed):
+def test_terms_and_temperatures_are_those_of_the_reference(k, trained, directed, many, monkeypatch):
+    monkeypatch.setattr("simi_mailbox.prior.lines.MANY", many)
     reference, lines, names = both(k, trained=trained, directed=directed)
     rows = torch.from_numpy(np.random.default_rng(1).permutation(N)[:30])
     expected, found = reference.classes(rows, names), lines.classes(rows, names)

@@ -2,9 +2,9 @@
 
 What neighbours are predicted to be, and what labelled nodes say one and two steps away, are sums
 over neighbours of 2 K + 2 numbers, or 3 K + 2 with training labels. Here they are taken for a few
-classes at a time, as many as fit into `compiled.LINE` numbers of a node: a look at a neighbour is
-one line, sums stay in registers, and nothing as large as the logits is kept. The reference is
-`simi_mailbox.prior.evidence`.
+classes at a time, as many as fit into `compiled.LINE` numbers of a node, or twice that where
+neighbours are many: a look at a neighbour is one line or two, sums stay in registers, and nothing
+as large as the logits is kept. The reference is `simi_mailbox.prior.evidence`.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ from simi_mailbox.prior.evidence import (
 from simi_mailbox.softmax import row_blocks
 from simi_mailbox.sparse import Csr, shares
 
+MANY = 32
+"""Neighbours of a node, on average, from which on lines are looked at by twos."""
 WEIGHTS = ("hidden", "near", "far", "trained_near", "trained_far", "around")
 
 
@@ -53,6 +55,7 @@ class Lines(Evidence):
         self._top = torch.empty(n, dtype=logits.dtype)
         self._arrays = graph.indptr.numpy(), graph.indices.numpy()
         self._runs = list(pairwise(shares(self._arrays[0])))
+        self._line = kernels.WIDTHS[graph.num_entries >= MANY * n]
 
         def look(rows: slice) -> Floats:
             mass = np.zeros(k)
@@ -131,9 +134,9 @@ class Lines(Evidence):
         From last to first: the place after the last class holds the counts that all others need.
         """
         kernels, (n, k) = self._kernels, self.logits.shape
-        width = kernels.LINE // self._parts
-        indptr, lines = self._arrays[0], _aligned(n, kernels.LINE, self.logits.dtype)
-        said = np.empty((len(self._speakers), kernels.LINE), dtype=lines.dtype)
+        width = self._line // self._parts
+        indptr, lines = self._arrays[0], _aligned(n, self._line, self.logits.dtype)
+        said = np.empty((len(self._speakers), self._line), dtype=lines.dtype)
         logits, top, sure = (part.numpy() for part in (self.logits, self._top, self.sure))
         for start in reversed(range(0, k + (self._parts > 1), width)):
             given = logits, top, sure, self._unit, indptr, start, width, lines
@@ -158,7 +161,7 @@ class Lines(Evidence):
         k, dtype = self.logits.shape[1], self.logits.dtype
         degree = self.graph.indptr.diff()[nodes]
         each = degree.clamp(min=1).double()[:, None]
-        sums = torch.empty(len(nodes), self._kernels.LINE, dtype=torch.float64)
+        sums = torch.empty(len(nodes), self._line, dtype=torch.float64)
         around = torch.empty(len(nodes), k, dtype=dtype)
         heard = [
             Steps(*(torch.empty(len(nodes), k + (number == 0), dtype=dtype) for _ in range(2)))
@@ -234,7 +237,7 @@ def _aligned(rows: int, columns: int, dtype: torch.dtype) -> Array:
     NumPy asks the system for large pages, PyTorch does not; looks at random rows gain by them.
     """
     size = rows * columns * dtype.itemsize
-    store = np.empty(size + 64, dtype=np.uint8)
-    start = -store.ctypes.data % 64
+    store = np.empty(size + 128, dtype=np.uint8)
+    start = -store.ctypes.data % 128
     kind = np.float64 if dtype == torch.float64 else np.float32
     return store[start : start + size].view(kind).reshape(rows, columns)
