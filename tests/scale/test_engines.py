@@ -36,16 +36,28 @@ def test_blocks_give_what_the_default_gives_in_memory(
     np.testing.assert_allclose(probabilities(done), known.probs, atol=1e-6)
 
 
-def test_a_histogram_is_merged_as_if_it_was_never_cut(
-    shards: Path, tmp_path: Path, known: Known, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("engine", "scaling", "above"),
+    [("memory", "min-max", 100), ("disk", "standard", 100), ("memory", "standard", 10_000)],
+)
+def test_a_histogram_is_merged_and_points_are_scaled_as_if_they_were_never_cut(
+    engine: Any,
+    scaling: Any,
+    above: int,
+    shards: Path,
+    tmp_path: Path,
+    known: Known,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for module in (grouping, default):
-        monkeypatch.setattr(module, "HISTOGRAM_ABOVE", 100)
-    expected = simi_mailbox.SimiMailbox().fit(
+        monkeypatch.setattr(module, "HISTOGRAM_ABOVE", above)
+    expected = simi_mailbox.SimiMailbox(scaling=scaling).fit(
         known.logits, known.y, graph=known.graph, mask=known.mask, train_mask=known.train
     )
-    done = calibrate(shards, tmp_path / "out", engine="memory")
+    scaled = simi_mailbox.SimiMailbox(scaling=scaling)
+    done = calibrate(shards, tmp_path / "out", engine=engine, calibrator=scaled)
     assert np.array_equal(groups(done), expected.groups_)
+    np.testing.assert_allclose(done.calibrator.scale_, expected.scale_, rtol=1e-12)
     np.testing.assert_allclose(done.calibrator.temperatures_, expected.temperatures_, rtol=1e-6)
 
 

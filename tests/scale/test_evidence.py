@@ -161,14 +161,10 @@ def test_a_hidden_layer_that_is_of_no_use_is_mentioned(
     np.testing.assert_allclose(probabilities(done), known.probs, atol=1e-6)
 
 
-def test_shards_are_calibrated_by_a_simi_mailbox_as_it_scales_by_default(
-    shards: Path, tmp_path: Path
-) -> None:
+def test_shards_are_calibrated_by_a_simi_mailbox(shards: Path, tmp_path: Path) -> None:
     wrong: Any = TemperatureScaling()
     with pytest.raises(TypeError, match="by a SimiMailbox, not by TemperatureScaling"):
         calibrate(shards, tmp_path / "out", calibrator=wrong)
-    with pytest.raises(ValueError, match="scaling='standard' is not for shards"):
-        calibrate(shards, tmp_path / "out", calibrator=SimiMailbox(scaling="standard"))
     with pytest.raises(ValueError, match="n_groups"):
         calibrate(shards, tmp_path / "out", calibrator=SimiMailbox(n_groups=0))
 

@@ -87,6 +87,14 @@ def outer_corners(parts: list[Floats]) -> Floats:
     return np.stack([every[:, 0].min(axis=0), every[:, 1].max(axis=0)])
 
 
+def point_sums(store: Store, block: int) -> Floats:
+    return np.asarray(store.get(name("points", block)).sum(axis=0))
+
+
+def point_scatter(store: Store, block: int, centre: Floats) -> Floats:
+    return np.asarray(((store.get(name("points", block)) - centre) ** 2).sum(axis=0))
+
+
 def cells_of(
     store: Store, block: int, shift: Floats, scale: Floats, low: Floats, high: Floats
 ) -> Floats:
@@ -329,9 +337,14 @@ def _find_groups(engine: Engine, view: View, calibrator: SimiMailbox, labelled: 
     blocks, wanted = view.plan.blocks, calibrator._supported_groups(labelled)
     if view.plan.nodes <= HISTOGRAM_ABOVE:
         points = engine.total("groups", points_of, stacked, blocks)
-        return find_groups(points, wanted, seed=calibrator.seed)
+        return find_groups(points, wanted, scaling=calibrator.scaling, seed=calibrator.seed)
     low, high = engine.total("groups", corners_of, outer_corners, blocks)
-    shift, scale = low, np.where(high > low, high - low, 1.0)
+    shift, scale = low, high - low
+    if calibrator.scaling == "standard":
+        shift = engine.total("groups", point_sums, added, blocks) / view.plan.nodes
+        scatter = engine.total("groups", point_scatter, added, blocks, shift)
+        scale = np.sqrt(scatter / view.plan.nodes)
+    scale = np.where(scale > 0, scale, 1.0)
     ends = (low - shift) / scale, (high - shift) / scale
     cells = engine.total("groups", cells_of, added, blocks, shift, scale, *ends)
     return group_points(*cell_means(cells), wanted, shift, scale, calibrator.seed)

@@ -204,8 +204,6 @@ def _unfitted(calibrator: SimiMailbox | None) -> SimiMailbox:
         return SimiMailbox()
     if not isinstance(calibrator, SimiMailbox):
         raise TypeError(f"shards are calibrated by a SimiMailbox, not by {calibrator!r}")
-    if calibrator.scaling != "min-max":
-        raise ValueError(f"scaling={calibrator.scaling!r} is not for shards: leave it at min-max")
     check_parameters(calibrator)
     return type(calibrator)(**calibrator.get_params())
 
