@@ -26,6 +26,15 @@ def test_order_of_points_does_not_matter():
     np.testing.assert_array_equal(one.assign(points)[order], two.assign(points[order]))
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_rounding_errors_do_not_decide_ties_among_nodes_that_are_all_sure(seed):
+    rng = np.random.default_rng(seed)
+    points = np.stack([1 - rng.integers(0, 3, 40) * 1e-5, rng.integers(0, 6, 40) / 5], axis=1)
+    nearly = points - 3e-16 * np.abs(rng.normal(size=points.shape))
+    one, two = (find_groups(given, 4) for given in (points, nearly))
+    np.testing.assert_allclose(two.centroids, one.centroids, atol=1e-9)
+
+
 def test_groups_are_as_good_as_scikit_learns():
     points = cloud(3000)
     found = find_groups(points, 10, seed=0)

@@ -19,6 +19,8 @@ Scaling = Literal["min-max", "standard"]
 HISTOGRAM_ABOVE = 50_000
 """From this many nodes on, k-means runs on a weighted histogram instead of on the nodes."""
 HISTOGRAM_CELLS = 256
+NARROW, DIGITS = 1e-3, 11
+"""Where points differ by less, rounding errors are made equal: they would decide ties."""
 BLOCK = 1 << 12
 """Points looked at together: their distances to all centroids stay in a processor's cache."""
 
@@ -71,6 +73,9 @@ def find_groups(
     [0, 0, 1, 1]
     """
     shift, scale = _scaling(points, scaling)
+    if (scale < NARROW).any():
+        points = points.round(DIGITS)
+        shift, scale = _scaling(points, scaling)
     x = (points - shift) / scale
     if len(x) > HISTOGRAM_ABOVE:
         x, weight = histogram_means(x)
