@@ -13,13 +13,15 @@ import torch
 import simi_mailbox
 from simi_mailbox import CalibrationWarning, calibrators
 from simi_mailbox.data import available, load, make_split
-from simi_mailbox.metrics import ece
+from simi_mailbox.metrics import ece, nll
 from simi_mailbox.models import Settings, train
 from simi_mailbox.softmax import Limits
 
 NAMES = calibrators.names()
+LISTENING = {"simi-mailbox", "simi-mailbox-free"}
+"""They ask a node's neighbours, of whom one is sure of something else now."""
 UNSTEADY = {name for name in NAMES if "epochs" in calibrators.get(name)().get_params()} | {
-    "simi-mailbox-free",
+    *LISTENING,
     "simi-mailbox-paper",
 }
 """Any change of one node leads their training, their few labels, or its neighbours another way."""
@@ -37,7 +39,7 @@ def trained() -> Any:
     return dataset, split, run, int(np.setdiff1d(rest, split.train)[0])
 
 
-def fitted(name: str, logits: np.ndarray) -> tuple[float, list[str]]:
+def fitted(name: str, logits: np.ndarray) -> tuple[float, float, list[str]]:
     """Test ECE of a method on these logits, and what it warned of."""
     dataset, split, run, _ = trained()
     extra = logits[:, run.logits.shape[1] :]
@@ -61,12 +63,13 @@ def fitted(name: str, logits: np.ndarray) -> tuple[float, list[str]]:
     assert np.isfinite(probs).all()
     assert not probs[:, run.logits.shape[1] :].any()
     test = split.test
-    return ece(probs[test], dataset.y[test]), [str(warning.message) for warning in told]
+    judged = probs[test], dataset.y[test]
+    return ece(*judged), nll(*judged), [str(warning.message) for warning in told]
 
 
 @functools.cache
-def clean(name: str) -> float:
-    return fitted(name, trained()[2].logits.numpy())[0]
+def clean(name: str) -> tuple[float, float]:
+    return fitted(name, trained()[2].logits.numpy())[:2]
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -74,7 +77,7 @@ def clean(name: str) -> float:
 def test_a_masked_class_is_as_if_it_were_not_there(name: str, mask: float) -> None:
     z = trained()[2].logits.numpy()
     masked = np.concatenate([z, np.full((len(z), 1), mask, z.dtype)], axis=1)
-    assert fitted(name, masked)[0] == pytest.approx(clean(name), abs=1e-9)
+    assert fitted(name, masked)[:2] == pytest.approx(clean(name), abs=1e-9)
 
 
 @pytest.mark.parametrize("size", [2e6, 1e9, 1e20])
@@ -83,14 +86,16 @@ def test_one_extreme_node_is_told_and_harms_no_other(name: str, size: float) -> 
     z, node = trained()[2].logits.numpy().copy(), trained()[3]
     z[node] = 0
     z[node, 0] = size
-    found, told = fitted(name, z)
+    found, likelihood, told = fitted(name, z)
     assert any(f"node {node}" in message for message in told)
     if name in UNSTEADY:
         moderate = Limits.of(torch.from_numpy(z))._narrow(torch.from_numpy(z))
         assert float(moderate[node].abs().max()) < 1e3
         assert found == pytest.approx(fitted(name, moderate.numpy())[0], abs=1e-9)
     else:
-        assert abs(found - clean(name)) < NEAR
+        assert abs(found - clean(name)[0]) < NEAR
+    if name in LISTENING:
+        assert likelihood < clean(name)[1] + NEAR
 
 
 def test_a_class_that_a_label_names_is_not_taken_out() -> None:
