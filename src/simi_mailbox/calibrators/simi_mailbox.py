@@ -395,7 +395,7 @@ class SimiMailbox(GroupedTemperatures):
         if baseline.classes and isinstance(evidence, Lines):
             promised = evidence.apply(baseline.terms, exponents, moved)
         elif baseline.classes:
-            promised = z.new_empty(len(z))
+            promised = z.new_empty(len(z) if moved is None else 0)
             for rows in row_blocks(*z.shape):
                 gaps = evidence.gaps(rows)
                 parts = evidence.classes(rows, baseline.classes)
