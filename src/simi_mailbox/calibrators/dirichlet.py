@@ -12,7 +12,8 @@ from scipy.special import log_softmax
 from torch import Tensor
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.calibrators.base import Calibrator, Shapes
+from simi_mailbox.calibrators.base import Calibrator
+from simi_mailbox.calibrators.parts.fitted_values import Shapes
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.parameters import Positive, hyperparameters

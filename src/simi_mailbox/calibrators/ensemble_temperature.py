@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from simi_mailbox._arrays import Floats
-from simi_mailbox.calibrators.base import Calibrator, Shapes, check_within
+from simi_mailbox.calibrators.base import Calibrator
+from simi_mailbox.calibrators.parts.fitted_values import Shapes, check_within
 from simi_mailbox.exceptions import CalibrationWarning, SolverError
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.softmax import scaled_softmax

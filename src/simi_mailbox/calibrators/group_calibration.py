@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.calibrators.base import Calibrator, Holdout, Shapes, check_within
+from simi_mailbox.calibrators.base import Calibrator, Holdout
 from simi_mailbox.calibrators.ensemble_temperature import ensemble_weights
 from simi_mailbox.calibrators.parts.features import feature_matrix
+from simi_mailbox.calibrators.parts.fitted_values import Shapes, check_within
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.parameters import Count, NonNegative, Whole, hyperparameters

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from simi_mailbox._arrays import Bools, Floats
-from simi_mailbox.calibrators.base import Calibrator, Shapes, check_within
+from simi_mailbox.calibrators.base import Calibrator
+from simi_mailbox.calibrators.parts.fitted_values import Shapes, check_within
 from simi_mailbox.calibrators.parts.top_label import confidence_and_correct, with_confidence
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.parameters import Count, NonNegative, hyperparameters

@@ -7,7 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from simi_mailbox.calibrators.base import Shapes, TemperatureCalibrator
+from simi_mailbox.calibrators.base import TemperatureCalibrator
+from simi_mailbox.calibrators.parts.fitted_values import Shapes
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.mailbox import support
 from simi_mailbox.parameters import Count, hyperparameters

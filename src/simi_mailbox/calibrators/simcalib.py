@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from simi_mailbox._arrays import Floats
-from simi_mailbox.calibrators.base import Shapes
 from simi_mailbox.calibrators.network import NetworkTemperatures
 from simi_mailbox.calibrators.parts.features import distances, feature_matrix, fit_prototypes
+from simi_mailbox.calibrators.parts.fitted_values import Shapes
 from simi_mailbox.calibrators.parts.likelihood import scaled_nll
 from simi_mailbox.calibrators.ratio_binned import mean_support
 from simi_mailbox.graph import Graph

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from simi_mailbox import fast
 from simi_mailbox._arrays import Bools, Floats, Ints
-from simi_mailbox.calibrators.base import BELOW_ONE, NodeTemperatures, Shapes, check_within
+from simi_mailbox.calibrators.base import NodeTemperatures
 from simi_mailbox.calibrators.parts import older_mailbox
 from simi_mailbox.calibrators.parts.features import fit_prototypes, nearness
+from simi_mailbox.calibrators.parts.fitted_values import BELOW_ONE, Shapes, check_within
 from simi_mailbox.calibrators.temperature import bound_message
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.grouping import Grouping, Scaling, find_groups

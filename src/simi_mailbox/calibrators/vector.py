@@ -7,7 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from simi_mailbox.calibrators.base import Calibrator, Shapes
+from simi_mailbox.calibrators.base import Calibrator
+from simi_mailbox.calibrators.parts.fitted_values import Shapes
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.parameters import Positive, hyperparameters
