@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import combinations
 
 import torch
@@ -73,14 +74,12 @@ class ExpertMixture(nn.Module):
         self.second_bias = nn.Parameter(torch.zeros(experts, classes))
         self.gate = nn.Parameter(torch.zeros(feature_hidden + classes, experts))
         self.gate_noise = nn.Parameter(torch.zeros(feature_hidden + classes, experts))
-        self._splits = [width[kind] for kind in KINDS]
+        self._width = width
 
     def forward(self, index: Tensor | None) -> Tensor:
         """Calibrated logits of the nodes ``index``, or of all nodes."""
-        projected = self.features(self.project.weight.t()) + self.project.bias
-        parts = list(torch.split(projected, self._splits[1], dim=1))
-        gates = self._gates(torch.cat([parts.pop(), self.logits], dim=1))
-        sent = torch.cat(self._first_layer(parts), dim=1)
+        sent, scores = self._first_layer()
+        gates = self._gates(*scores.chunk(2, dim=1))
         units = (self.adjacency @ sent + self.first_bias).relu()
         units = dropout(units, self.dropout, self.training)
         rows = self.adjacency if index is None else self._rows(index)
@@ -90,26 +89,42 @@ class ExpertMixture(nn.Module):
         scale = torch.einsum("nmk,nm->nk", opinions, gates[chosen])
         return self.logits[chosen] * F.softplus(scale)
 
-    def _first_layer(self, projected: list[Tensor]) -> list[Tensor]:
-        """Of every expert: what it sees times its weights, before the neighbours are heard."""
-        sent, features, embeddings = [], iter(projected), iter(self.embed)
-        for kinds, weights in zip(EXPERTS, self.first, strict=True):
-            pieces = iter(torch.split(weights, [self._splits[KINDS.index(kind)] for kind in kinds]))
-            total = torch.zeros((), dtype=self.logits.dtype)
-            if "logits" in kinds:
-                total = total + self.logits @ next(pieces)
-            if "features" in kinds:
-                total = total + next(features) @ next(pieces)
-            if "degree" in kinds:  # a row per degree, looked up by all nodes of that degree
-                table = next(embeddings) @ next(pieces)
-                total = total + table.index_select(0, self.degree)
-            sent.append(total)
-        return sent
+    def _first_layer(self) -> tuple[Tensor, Tensor]:
+        """What experts see times their weights, before neighbours are heard; and the gate's sums.
 
-    def _gates(self, x: Tensor) -> Tensor:
-        clean = x @ self.gate
+        (x P + b) W is computed as x (P W) + b W: the features of all nodes are multiplied with a
+        dozen columns for each expert, not with its whole projection.
+        """
+        pieces: dict[str, list[Tensor]] = {kind: [] for kind in KINDS}
+        for kinds, weights in zip(EXPERTS, self.first, strict=True):
+            parts = torch.split(weights, [self._width[kind] for kind in kinds])
+            for kind, part in zip(kinds, parts, strict=True):
+                pieces[kind].append(part)
+        gate = torch.cat([self.gate, self.gate_noise], dim=1)
+        of_features, of_logits = torch.split(gate, [self._width["features"], self._width["logits"]])
+        pieces["features"].append(of_features)
+        pieces["logits"].append(of_logits)
+
+        projections = torch.split(self.project.weight, self._width["features"])
+        biases = torch.split(self.project.bias, self._width["features"])
+        through = zip(projections, biases, pieces["features"], strict=True)
+        columns, offsets = zip(*((p.t() @ w, b @ w) for p, b, w in through), strict=True)
+        tables = [table @ w for table, w in zip(self.embed, pieces["degree"], strict=True)]
+        seen = {
+            "features": self.features(torch.cat(columns, dim=1)) + torch.cat(offsets),
+            "logits": self.logits @ torch.cat(pieces["logits"], dim=1),
+            "degree": torch.cat(tables, dim=1).index_select(0, self.degree),
+        }
+        each = {
+            kind: iter(torch.split(all_of, self.hidden, dim=1)) for kind, all_of in seen.items()
+        }
+        sent = [reduce(torch.add, (next(each[kind]) for kind in kinds)) for kinds in EXPERTS]
+        last = gate.shape[1]
+        return torch.cat(sent, dim=1), seen["features"][:, -last:] + seen["logits"][:, -last:]
+
+    def _gates(self, clean: Tensor, spread: Tensor) -> Tensor:
         noisy = self.training and self.noise > 0
-        spread = self.noise * (F.softplus(x @ self.gate_noise) + SMALLEST_NOISE)
+        spread = self.noise * (F.softplus(spread) + SMALLEST_NOISE)
         scores = clean + spread * normal_like(clean) if noisy else clean
         top = scores.topk(min(self.select + 1, len(EXPERTS)), dim=1)
         best = top.values[:, : self.select].softmax(dim=1)
