@@ -625,12 +625,14 @@ def nearest_exponents(
     top: npt.NDArray[Any],
     factors: npt.NDArray[np.float64],
     sums: npt.NDArray[Any],
-    bracket: tuple[float, float],
+    bracket: tuple[float, float, float],
     passes: int,
     settled: float,
 ) -> None:
     """Multiply ``factors``, so that the mean of (z − max z) · factor is that of `add_evidence`.
 
+    ``bracket`` holds the logarithms of the least and largest multiple, and a factor that may be
+    reached by a larger one.
     `simi_mailbox.prior.baseline.nearest_exponents` is the reference.
     """
     classes = logits.shape[1]
@@ -639,7 +641,7 @@ def nearest_exponents(
         for c in range(classes):
             x0[c] = (np.float64(logits[i, c]) - np.float64(top[i])) * factors[i]
         target = sums[i, 1] / np.float64(sums[i, 0])
-        x, low, high = 0.0, bracket[0], bracket[1]
+        x, low, high = 0.0, bracket[0], max(bracket[1], math.log(bracket[2] / factors[i]))
         for _ in range(passes):
             beta = math.exp(x)
             for c in range(classes):

@@ -245,6 +245,26 @@ def test_the_nearest_exponent_beats_all_others():
     np.testing.assert_allclose(found[:9], one_by_one, atol=1e-12)
 
 
+def test_a_belief_has_the_slope_and_curvature_of_its_value():
+    belief = _Belief(np.zeros(3), np.ones(3) / 2, np.array([False, True, True]), FREEDOM)
+    at, step = np.array([0.3, 0.2, 4.0]), 1e-5 * np.eye(3)
+    _, slope, curvature = belief(at)
+    up, down = ([belief(at + sign * each) for each in step] for sign in (1, -1))
+    differences = np.array(
+        [(u[0] - d[0], (u[1] - d[1]).sum()) for u, d in zip(up, down, strict=True)]
+    )
+    np.testing.assert_allclose(np.stack([slope, curvature], 1), differences / 2e-5, rtol=1e-6)
+    assert curvature[2] < 0 < (curvature + belief.slack(at)).min()
+
+
+@pytest.mark.parametrize("hot", [0.0, -1.5, -3.0, -6.0])
+def test_a_node_may_be_colder_than_temperature_scaling_however_hot_the_baseline(hot):
+    gaps = torch.tensor([[0.0, -1.0, -3.0], [0.0, -0.2, -0.5]], dtype=torch.float64)
+    for wanted in (-0.5, 0.0, 0.9):
+        found = nearest_exponents(gaps, torch.full((2,), hot), gaps * np.exp(wanted))
+        np.testing.assert_allclose(found, wanted, atol=1e-4)
+
+
 def test_enough_labels_are_spread_over_confidence_whatever_their_order():
     rng = np.random.default_rng(0)
     sure = torch.from_numpy(rng.random(30_000))

@@ -8,7 +8,7 @@ import torch
 
 from simi_mailbox import Graph, SimiMailbox, fast
 from simi_mailbox.inputs import Labelled
-from simi_mailbox.prior.baseline import Baseline, nearest_exponents
+from simi_mailbox.prior.baseline import COLDER, Baseline, nearest_exponents
 from simi_mailbox.prior.evidence import CLASSES, EXPONENTS, Evidence, Known
 from simi_mailbox.prior.lines import MANY, Lines
 
@@ -62,6 +62,20 @@ def test_terms_and_temperatures_are_those_of_the_reference(k, trained, directed,
     lines.apply(baseline.terms, exponents, moved)
     torch.testing.assert_close(moved.softmax(1), scores.softmax(1), rtol=0, atol=2e-6)
     nearest = nearest_exponents(gaps, exponents, scores)
+    lines.apply(baseline.terms, exponents, None)
+    torch.testing.assert_close(exponents, nearest, rtol=0, atol=2e-5)
+
+
+def test_temperatures_after_a_hot_baseline_are_those_of_the_reference():
+    reference, lines, _ = both(7)
+    for evidence in (reference, lines):  # it says what the logits would have said
+        evidence.closeness = reference.logits
+    baseline = Baseline(40.0, 0.0, {"hidden": 0.5})
+    exponents = baseline.exponents(reference.terms, 1.5)
+    gaps = reference.gaps(slice(None))
+    scores = baseline.scores(exponents, gaps, reference.classes(slice(None), ("hidden",)))
+    nearest = nearest_exponents(gaps, exponents, scores)
+    assert (nearest > exponents + COLDER + 0.1).any()
     lines.apply(baseline.terms, exponents, None)
     torch.testing.assert_close(exponents, nearest, rtol=0, atol=2e-5)
 

@@ -27,6 +27,8 @@ NOTHING = 1e-12
 """What a step may still gain, relative to the value: below it, numbers cannot tell."""
 HOTTER, COLDER = -3.0, 2.0
 """How far a node's exponent may move, as a logarithm, where classes are kept."""
+BEYOND = 1.0
+"""By how much a node may be colder than under temperature scaling, however hot the baseline is."""
 EXPONENT_PASSES = 12
 EXPONENT_SETTLED = 1e-5
 """A step of Newton's below this leaves an error of about its square."""
@@ -177,6 +179,7 @@ def fit_baseline(
     belief_in = _Belief(middle, spread, tails, freedom or FREEDOM)
     objective = _Objective(gaps.numpy(), x, stack, y.numpy(), belief_in)
     at, hessian = _minimum(objective, middle)
+    hessian += np.diag(belief_in.slack(at))  # never negative, as a covariance must be
     at, trust = _doubted(at, hessian, belief_in) if doubt and tails.any() else (at, 1.0)
     theta, *found, odds = at.tolist()
     blind = float(1.0 / (1.0 + np.exp(-odds)))
@@ -215,12 +218,21 @@ class _Belief:
     freedom: float
 
     def __call__(self, at: Floats) -> tuple[float, Floats, Floats]:
-        """Value, slope, and a curvature that is never negative."""
-        away = (at - self.middle) / self.spread
+        """Value, slope and curvature, which is negative far out in the tails."""
+        away, ratio = self._ratio(at)
         wide = 0.5 * (self.freedom + 1.0) * np.log1p(away**2 / self.freedom)
-        ratio = np.where(self.tails, (self.freedom + 1.0) / (self.freedom + away**2), 1.0)
         value = float(np.where(self.tails, wide, 0.5 * away**2).sum())
-        return value, ratio * away / self.spread, ratio / self.spread**2
+        bend = 2.0 * self.tails * (ratio * away) ** 2 / (self.freedom + 1.0)
+        return value, ratio * away / self.spread, (ratio - bend) / self.spread**2
+
+    def slack(self, at: Floats) -> Floats:
+        """What the curvature lacks to that of a normal density with the same slope there."""
+        away, ratio = self._ratio(at)
+        return 2.0 * self.tails * (ratio * away / self.spread) ** 2 / (self.freedom + 1.0)
+
+    def _ratio(self, at: Floats) -> tuple[Floats, Floats]:
+        away = (at - self.middle) / self.spread
+        return away, np.where(self.tails, (self.freedom + 1.0) / (self.freedom + away**2), 1.0)
 
     def density_of_none(self) -> float:
         """log of the density of all numbers with ``tails`` being nought."""
@@ -368,7 +380,7 @@ def nearest_exponents(gaps: Tensor, exponents: Tensor, scores: Tensor) -> Tensor
     x0 = gaps * found.exp().to(gaps.dtype)[:, None]
     target = (q * x0).sum(dim=1)
     x = torch.zeros(len(gaps), dtype=gaps.dtype)
-    low, high = torch.full_like(x, HOTTER), torch.full_like(x, COLDER)
+    low, high = torch.full_like(x, HOTTER), (BEYOND - found).clamp(min=COLDER)
     moving = torch.ones(len(x), dtype=torch.bool)
     for _ in range(EXPONENT_PASSES):
         beta = x.exp()

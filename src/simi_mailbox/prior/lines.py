@@ -9,6 +9,7 @@ as large as the logits is kept. The reference is `simi_mailbox.prior.evidence`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
@@ -20,7 +21,7 @@ from torch import Tensor
 from simi_mailbox import fast
 from simi_mailbox._arrays import Array, Floats
 from simi_mailbox.graph import Graph
-from simi_mailbox.prior.baseline import COLDER, EXPONENT_PASSES, EXPONENT_SETTLED, HOTTER
+from simi_mailbox.prior.baseline import BEYOND, COLDER, EXPONENT_PASSES, EXPONENT_SETTLED, HOTTER
 from simi_mailbox.prior.evidence import (
     COMMON,
     FAR,
@@ -225,7 +226,8 @@ class Lines(Evidence):
         del lines, said, panel
         self._found(found)
         if moved is None:
-            bounds = (HOTTER, COLDER), EXPONENT_PASSES, EXPONENT_SETTLED
+            bracket = HOTTER, COLDER, math.exp(BEYOND) * self._unit
+            bounds = bracket, EXPONENT_PASSES, EXPONENT_SETTLED
             self._each(self._kernels.nearest_exponents, z, top, factors, sums.numpy(), *bounds)
         exponents.div_(self._unit).log_()
         return sums[:, 2].div_(sums[:, 0])
