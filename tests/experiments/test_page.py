@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -374,6 +375,41 @@ def test_an_error_in_one_page_leaves_all_as_they_were(
     message = " ".join(result.output.split())
     assert "bad.md: line 2: unknown table 'nowhere'" in message
     assert good.read_text() == BLOCK.format("old\n")
+
+
+def test_what_was_judged_is_shown_by_folder_and_metric(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path / "unseen" / "rows.jsonl")
+    for split, (method, nll) in product(range(2), (("temperature", 0.5), ("gats", 0.25))):
+        store.append(
+            {
+                "key": f"{method} {split}",
+                "dataset": "Web",
+                "backbone": "gcn",
+                "method": method,
+                "settings": {},
+                "split": split,
+                "fold": 0,
+                "init": 0,
+                "metrics": {"nll": nll},
+            }
+        )
+    path = tmp_path / "page.md"
+
+    def made(asks: str) -> Result:
+        path.write_text(f"<!-- begin: {asks} -->\n<!-- end -->\n")
+        return CliRunner().invoke(
+            bench, ["page", str(path), "--store", str(tmp_path / "rows.jsonl")]
+        )
+
+    assert made("matrix unseen/nll methods=gats").exit_code == 0
+    assert "| Web | 2 | 0.2500 |" in path.read_text()
+    for asks, message in (
+        ("matrix unseen/beauty", "unknown metric 'beauty'; choices: ece"),
+        ("matrix elsewhere/nll", "prior judge --out"),
+    ):
+        result = made(asks)
+        assert result.exit_code == 2
+        assert message in " ".join(result.output.split())
 
 
 def test_a_failed_write_leaves_the_page_and_no_rest(

@@ -115,13 +115,21 @@ def write_tables(store: Path | None, out: Path) -> None:
 @click.option("--store", type=click.Path(path_type=Path), help="Result store to look into.")
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a block is stale.")
 def fill_pages(pages: tuple[Path, ...], store: Path | None, check: bool) -> None:
-    """Make the marked blocks of Markdown pages from stored rows; other text is left alone."""
+    """Make the marked blocks of Markdown pages from stored rows; other text is left alone.
+
+    FOLDER/METRIC in the place of a table is what `prior judge` left in that folder beside the
+    store.
+    """
     from simi_mailbox.experiments import page
+    from simi_mailbox.experiments.prior import judged
 
     rows = open_store(store)
 
     @functools.cache
     def results(name: str, runs: int | None) -> TableResult:
+        folder, _, metric = name.partition("/")
+        if metric:
+            return judged(rows.path.parent / folder, metric)
         return tables.get(name).result(rows, Selection(runs=runs))
 
     made = {}

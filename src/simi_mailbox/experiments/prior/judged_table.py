@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,18 @@ def table(store: ResultStore, keys: Iterable[str] | None = None, main: Sequence[
                 made = JudgedTable(chosen, metric, unit, digits).result(store, Selection())
                 parts.append(_section(metric, made))
     return "\n\n".join(parts) + "\n"
+
+
+def judged(folder: Path, metric: str) -> TableResult:
+    """What `simi-mailbox prior judge --out FOLDER` has found, in one metric."""
+    if metric not in METRICS:
+        raise ValueError(f"unknown metric {metric!r}; choices: {', '.join(METRICS)}")
+    path = folder / "rows.jsonl"
+    if not path.is_file():
+        raise ValueError(f"there is no {path}; `simi-mailbox prior judge --out {folder}` makes it")
+    store = ResultStore(path)
+    made = JudgedTable(tuple(store.rows()), metric, *METRICS[metric], name=folder.name)
+    return made.result(store, Selection())
 
 
 def marks(p_values: Sequence[float], level: float = 0.05) -> list[str]:
