@@ -68,7 +68,7 @@ def test_the_table_counts_and_averages(tmp_path):
     )
 
 
-@pytest.mark.parametrize(("folder", "main"), [("prior", None), ("unseen", ()), ("unseen-4", ())])
+@pytest.mark.parametrize(("folder", "main"), [("prior", None), ("unseen", ())])
 def test_the_published_tables_are_what_their_rows_say(folder, main):
     published = (RESULTS / folder / "table.md").read_text(encoding="utf-8")
     store = ResultStore(RESULTS / folder / "rows.jsonl")
