@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 from simi_mailbox.experiments import render
 from simi_mailbox.experiments.page_blocks import KINDS, Shown
-from simi_mailbox.experiments.tables.base import FORMER, choose
+from simi_mailbox.experiments.tables.base import choose
 from simi_mailbox.experiments.tables.result import TableResult
 
 Results = Callable[[str, int | None], TableResult]
@@ -152,14 +152,7 @@ def make(asks: str, results: Results) -> list[str]:
         )
     runs = _runs(options.get("runs"))
     shown = [_shown(results(name, runs), title, options) for name, title in tables.items()]
-    return [*KINDS[kind](shown), *_dated(shown)]
-
-
-def _dated(tables: Iterable[Shown]) -> list[str]:
-    """A sentence on methods that are shown in a former version."""
-    lines = [line for table in tables for line in table.lines()]
-    names = dict.fromkeys(line.method for line in lines if line.note == FORMER)
-    return ["", f"Measured with {FORMER} of {', '.join(names)}."] if names else []
+    return KINDS[kind](shown)
 
 
 def _shown(result: TableResult, title: str, options: Mapping[str, str]) -> Shown:

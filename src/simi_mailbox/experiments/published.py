@@ -48,30 +48,6 @@ FEATURES = {"gets": "nodes", "group-calibration": "hidden", "simcalib": "hidden"
 # gets: once, from raw features to those the backbone saw.
 REVISED = {"gets": 1}
 
-# Rows of the version of `simi-mailbox` that knew neither of labels nearby nor of the hidden layer.
-_FORMER = {"method": "simi-mailbox", "revision": 4}
-_FORMER_PRIOR = "learned@09c58dbd"
-
-
-def former(identity: dict[str, Any]) -> dict[str, Any]:
-    """Identity of the row that a method's former version left; empty if it left none.
-
-    Examples
-    --------
-    >>> former({"method": "temperature", "revision": 1, "settings": {}})
-    {}
-    >>> now = {"prior": "learned@1234abcd without cora", "keep_classes": True}
-    >>> former({"method": "simi-mailbox", "revision": 4, "settings": now})["settings"]
-    {'prior': 'learned@09c58dbd without cora'}
-    """
-    if not _FORMER.items() <= identity.items():
-        return {}
-    settings = {k: v for k, v in identity["settings"].items() if k != "keep_classes"}
-    prior = str(settings.get("prior"))
-    if prior.startswith("learned@"):
-        settings["prior"] = " ".join([_FORMER_PRIOR, *prior.split(" ")[1:]])
-    return {**identity, "revision": 1, "settings": settings}
-
 
 def settings(method: str, dataset: str, backbone: str) -> dict[str, Any]:
     """Published settings of a method on a graph; empty where its defaults are used.

@@ -7,7 +7,6 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
-from simi_mailbox.experiments import published
 from simi_mailbox.experiments.durations import Durations
 from simi_mailbox.experiments.store import Row, row_key
 
@@ -66,11 +65,6 @@ class Unit(ABC):
     def key(self, item: Any) -> str:
         """Key of an item's row."""
         return row_key(self.identity(item))
-
-    def former_key(self, item: Any) -> str:
-        """Key of the row that the method's former version left; "" if it left none."""
-        found = published.former(self.identity(item))
-        return row_key(found) if found else ""
 
     def keys(self) -> list[str]:
         """Keys of the rows this unit makes."""

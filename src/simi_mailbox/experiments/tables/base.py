@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 from simi_mailbox.experiments.compare import (
@@ -25,8 +25,6 @@ from simi_mailbox.suggestions import unknown
 
 FEWEST_RUNS = 5
 """Runs below which no method is called best, tied or behind: the five splits."""
-FORMER = "version 1"
-"""Note on rows that a method's former version left."""
 
 SEEDS_ARE_UNITS = (
     "All runs of a cell share one split and differ in their seed; the unit of the comparison "
@@ -67,8 +65,6 @@ class Cell:
         Shown beside the method.
     metric
         Which number of a row, where it is not the table's.
-    former
-        Keys of the rows that the method's former version left.
     """
 
     dataset: str
@@ -78,7 +74,6 @@ class Cell:
     printed: Printed | None = None
     note: str = ""
     metric: str | None = None
-    former: Mapping[Place, str] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -92,8 +87,7 @@ class Cell:
     ) -> Cell:
         """The cell of the rows that each of ``units`` makes of ``item``."""
         keys = {place: unit.key(item) for place, unit in units.items()}
-        former = {place: unit.former_key(item) for place, unit in units.items()}
-        return cls(dataset, backbone, method, keys, former=former, **more)
+        return cls(dataset, backbone, method, keys, **more)
 
 
 class Table(ABC):
@@ -157,7 +151,7 @@ class Table(ABC):
     def result(self, store: ResultStore, selection: Selection) -> TableResult:
         """The selected part of the table, as far as its rows are in the store."""
         settings: dict[tuple[str, str], dict[str, _Sample]] = {}
-        for cell in _of_one_version(self.cells(selection), store):
+        for cell in self.cells(selection):
             setting = settings.setdefault((cell.dataset, cell.backbone), {})
             setting[cell.method] = self._sample(store, cell)
         lines = [line for samples in settings.values() for line in self._lines(samples)]
@@ -272,17 +266,6 @@ class Table(ABC):
             least=max(len(samples[method].values), FEWEST_RUNS),
             logits={name: sample.logits for name, sample in samples.items()},
         )
-
-
-def _of_one_version(cells: list[Cell], store: ResultStore) -> list[Cell]:
-    """Where a method has no row yet, those of its former version, marked; never both in a table."""
-    now = {cell.method for cell in cells if any(key in store for key in cell.keys.values())}
-    return [
-        replace(cell, keys=cell.former, note=FORMER)
-        if cell.method not in now and any(key in store for key in cell.former.values())
-        else cell
-        for cell in cells
-    ]
 
 
 @dataclass(frozen=True)

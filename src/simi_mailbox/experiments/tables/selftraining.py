@@ -242,8 +242,7 @@ class SelfTrainingTable(Table):
     def remarks(self, store: ResultStore, selection: Selection) -> list[str]:
         remarks = []
         for cell in self.cells(selection):
-            places = [*cell.keys.values(), *cell.former.values()]
-            rows = [store[key] for key in places if key in store]
+            rows = [store[key] for key in cell.keys.values() if key in store]
             if cell.method in ("uncalibrated", "simi-mailbox") and rows:
                 stages = _stages([row["stage_records"] for row in rows])
                 made = counted(len(rows), "seed")

@@ -214,7 +214,6 @@ class TimingTable(Table):
             for method in selected(selection.methods, self.methods):
                 items = {(0, 0, item[1]): item for item in unit.items if item[0] == method}
                 keys = {place: unit.key(item) for place, item in items.items()}
-                former = {place: unit.former_key(item) for place, item in items.items()}
                 shown = numbers.get((unit.size, "gcn", _METHODS[method][1] or ""))
                 cells.append(
                     Cell(
@@ -224,7 +223,6 @@ class TimingTable(Table):
                         keys,
                         shown and Printed(shown.mean, None),
                         "least possible" if method in _BY_EPOCH else "",
-                        former=former,
                     )
                 )
         return cells
