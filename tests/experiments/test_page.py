@@ -406,6 +406,7 @@ def test_what_was_judged_is_shown_by_folder_and_metric(tmp_path: Path) -> None:
     for asks, message in (
         ("matrix unseen/beauty", "unknown metric 'beauty'; choices: ece"),
         ("matrix elsewhere/nll", "prior judge --out"),
+        ("matrix unseen/nll runs=1", "leave out runs=1"),
     ):
         result = made(asks)
         assert result.exit_code == 2

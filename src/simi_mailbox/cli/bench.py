@@ -128,6 +128,8 @@ def fill_pages(pages: tuple[Path, ...], store: Path | None, check: bool) -> None
     @functools.cache
     def results(name: str, runs: int | None) -> TableResult:
         folder, _, metric = name.partition("/")
+        if metric and runs is not None:
+            raise ValueError(f"{name} shows all runs that were judged: leave out runs={runs}")
         if metric:
             return judged(rows.path.parent / folder, metric)
         return tables.get(name).result(rows, Selection(runs=runs))
