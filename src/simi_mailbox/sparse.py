@@ -72,6 +72,7 @@ class Csr:
         self.indptr, self.indices = indptr.to(torch.int32), indices.to(torch.int32)
         self.shape, self.symmetric, self._given = shape, symmetric, values
         self._stacks: dict[int, Csr] = {}
+        self._alike: Csr | None = None
 
     @classmethod
     def of(cls, graph: Graph) -> Csr:
@@ -116,6 +117,8 @@ class Csr:
     @cached_property
     def rows(self) -> Tensor:
         """Row of every entry."""
+        if self._alike is not None:
+            return self._alike.rows
         rows = torch.arange(self.shape[0], dtype=torch.int32)
         return rows.repeat_interleave(self.indptr.diff(), output_size=self.num_entries)
 
@@ -129,12 +132,16 @@ class Csr:
         return self.filled(self.values)
 
     def with_values(self, values: Tensor, *, symmetric: bool = False) -> Csr:
-        """The same entries with other values."""
-        return Csr(self.indptr, self.indices, self.shape, values, symmetric=symmetric)
+        """The same entries with other values; what is found out about their order is shared."""
+        other = Csr(self.indptr, self.indices, self.shape, values, symmetric=symmetric)
+        other._alike = self if self._alike is None else self._alike
+        return other
 
     @cached_property
     def transposed(self) -> tuple[Csr, Tensor]:
         """Pattern of the transpose, and the entry of this matrix behind each entry of that."""
+        if self._alike is not None:
+            return self._alike.transposed
         entries = np.arange(self.num_entries, dtype=np.int32)
         csr = scipy.sparse.csr_array(
             (entries, self.indices.numpy(), self.indptr.numpy()), self.shape

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from simi_mailbox.calibrators.dcgc import DCGC, edge_distances
+from simi_mailbox.calibrators.parts.randomness import seeded
 from simi_mailbox.calibrators.temperature import TemperatureScaling
 from simi_mailbox.graph import Graph
 
@@ -79,6 +80,18 @@ def test_training_the_edges_lowers_the_loss_of_the_gnn() -> None:
         return float(-p[rest].gather(1, given["y"][rest, None]).log().mean())
 
     assert nll(probs) < nll(plain.predict_proba(given["logits"])) - 0.01
+
+
+def test_dropped_units_leave_the_edge_weights_as_they_are_on_average() -> None:
+    network = DCGC(dropout=0.7)._network(_inputs(case(100))).double()
+    network.logits = network.logits.double()
+    with torch.no_grad(), seeded(0):
+        network.last.bias.fill_(20.0)  # no weight is cut off at zero
+        noisy = torch.stack([network.train().edge_weights() for _ in range(400)])
+        still = network.eval().edge_weights()
+    assert (noisy.std(dim=0) > 0).all()
+    error = (noisy.mean(dim=0) - still) / (noisy.std(dim=0) / 400**0.5)
+    assert error.square().mean().sqrt() < 1.3
 
 
 def _inputs(given: dict[str, Any]) -> Any:

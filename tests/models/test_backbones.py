@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
+from simi_mailbox.data import NodeDataset
 from simi_mailbox.graph import Graph
 from simi_mailbox.models.features import Features
 from simi_mailbox.models.settings import Settings
@@ -156,6 +157,24 @@ def test_unit_edge_weights_change_nothing(backbone: str, graph: Graph, x: Featur
     model = build(backbone, WIDE, CLASSES, seed=3)
     weighted = model(x, graph, torch.ones(graph.num_entries))
     torch.testing.assert_close(weighted, model(x, graph), atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("backbone", ["gcn", "sage"])
+def test_what_a_frozen_model_remembers_is_of_the_right_graph(backbone: str, graph: Graph) -> None:
+    """Products and patterns are kept between calls: asked in turns, two graphs stay apart."""
+    random = torch.Generator().manual_seed(0)
+    ring = Graph.from_edges([torch.arange(30), (torch.arange(30) + 1) % 30])
+    model = build(backbone, WIDE, CLASSES, seed=3).requires_grad_(False)
+    cases = []
+    for given in (graph, ring):
+        x = torch.rand(given.num_nodes, WIDE, generator=random).numpy()
+        dataset = NodeDataset("any", given, x, np.zeros(given.num_nodes, dtype=int), CLASSES)
+        weight = torch.rand(given.num_entries, generator=random)
+        known = Features(x, row_normalise=model.settings.row_normalise)
+        fresh = build(backbone, WIDE, CLASSES, seed=3)(known, given, weight)
+        cases.append((model.on(dataset), weight, fresh))
+    for forward, weight, expected in cases * 2:
+        torch.testing.assert_close(forward(weight), expected, rtol=0, atol=1e-6)
 
 
 def test_three_layers_equal_pyg(graph: Graph, x: Features) -> None:

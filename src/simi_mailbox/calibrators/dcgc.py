@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from simi_mailbox.calibrators import registry
 from simi_mailbox.calibrators.base import Calibrator
 from simi_mailbox.calibrators.network import NetworkCalibrator
-from simi_mailbox.calibrators.parts.randomness import dropout
+from simi_mailbox.calibrators.parts.edge_units import edge_units
+from simi_mailbox.calibrators.parts.randomness import chosen
 from simi_mailbox.graph import Graph
 from simi_mailbox.inputs import CalibrationData, Forward, NodeInputs
 from simi_mailbox.parameters import Count, Positive, Share, check_parameters, hyperparameters
@@ -82,6 +83,7 @@ class DCGC(NetworkCalibrator):
     """
 
     name: ClassVar[str] = "dcgc"
+    version: ClassVar[int] = 2
     needs: ClassVar[frozenset[str]] = frozenset({"graph", "forward"})
     reads_offset: ClassVar[bool] = True
 
@@ -162,11 +164,13 @@ class EdgeWeights(nn.Module):
 
     def edge_weights(self) -> Tensor:
         """One weight for each entry of the graph."""
-        units = self.sender(self.logits).index_select(0, self.senders)
-        units = (units + self.receiver(self.logits).index_select(0, self.receivers)).relu()
-        units = dropout(units, self.dropout, self.training)
-        weights: Tensor = self.last(units).relu().flatten()
-        return weights
+        weight, kept = self.last.weight.flatten(), None
+        if self.training and self.dropout > 0:
+            kept = chosen((self.senders.numel(), weight.numel()), 1 - self.dropout)
+            weight = weight / (1 - self.dropout)
+        ends = self.senders, self.receivers
+        units = edge_units(ends, self.sender(self.logits), self.receiver(self.logits), weight, kept)
+        return (units + self.last.bias).relu()
 
 
 def edge_distances(graph: Graph, x: Tensor) -> Tensor:

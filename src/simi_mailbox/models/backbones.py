@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from simi_mailbox.graph import Graph
 from simi_mailbox.models import plan as planning
 from simi_mailbox.models.dropout import drop
-from simi_mailbox.models.features import Features
+from simi_mailbox.models.features import Features, FrozenFeatures
 from simi_mailbox.models.plan import Layer, Plan
 from simi_mailbox.models.settings import Settings
 from simi_mailbox.sparse import Csr
@@ -119,7 +119,9 @@ class Backbone(nn.Module):
 
     def on(self, dataset: NodeDataset) -> Callable[..., Tensor]:
         """:meth:`forward` on a dataset, as a function of edge weights alone (none: all ones)."""
-        features = Features(dataset.x, row_normalise=self.settings.row_normalise)
+        trainable = any(weight.requires_grad for weight in self.parameters())
+        kind = Features if trainable else FrozenFeatures
+        features = kind(dataset.x, row_normalise=self.settings.row_normalise)
 
         def forward(edge_weight: Tensor | None = None) -> Tensor:
             return self.forward(features, dataset.graph, edge_weight)
@@ -169,6 +171,7 @@ class GCN(Backbone):
     """
 
     name = "gcn"
+    _last: tuple[Graph, tuple[Csr, Tensor, Tensor, Tensor]] | None = None
 
     def _initial(self, depth: int, wide: int, narrow: int, random: Generator) -> Weights:
         weight = glorot((wide, narrow), random)
@@ -182,14 +185,21 @@ class GCN(Backbone):
         return propagate(layer, x, weight) + bias
 
     def _weighted_matrix(self, graph: Graph, edge_weight: Tensor) -> Csr:
-        closed = Csr.closed(graph)
-        row, column = closed.rows.long(), closed.indices.long()
-        # Off the diagonal, A + I keeps the entries of A in their order.
-        place = (row != column).nonzero().flatten()
+        closed, row, column, place = self._closed(graph)
         values = edge_weight.new_ones(closed.num_entries).index_copy(0, place, edge_weight)
         degree = edge_weight.new_zeros(graph.num_nodes).index_add(0, row, values)
         scale = torch.where(degree > 0, degree, 1.0).rsqrt() * (degree > 0)
         return closed.with_values(values * scale[row] * scale[column])
+
+    def _closed(self, graph: Graph) -> tuple[Csr, Tensor, Tensor, Tensor]:
+        """A + I, rows and columns of its entries, and which are those of A; kept for one graph."""
+        if self._last is None or self._last[0] is not graph:
+            closed = Csr.closed(graph)
+            row, column = closed.rows.long(), closed.indices.long()
+            # Off the diagonal, A + I keeps the entries of A in their order.
+            place = (row != column).nonzero().flatten()
+            self._last = graph, (closed, row, column, place)
+        return self._last[1]
 
 
 class SAGE(Backbone):

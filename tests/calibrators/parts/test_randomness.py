@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from simi_mailbox.calibrators.parts.randomness import built, dropout, normal_like, seeded
+from simi_mailbox.calibrators.parts.randomness import built, chosen, dropout, normal_like, seeded
 
 
 def weights() -> list[Tensor]:
@@ -30,6 +30,7 @@ def test_the_common_generator_is_not_touched() -> None:
         built(weights)
         dropout(torch.ones(50), 0.3, training=True)
         normal_like(torch.ones(50))
+        chosen((50, 3), 0.3)
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -37,3 +38,19 @@ def test_dropout_is_nothing_at_prediction_and_with_probability_zero() -> None:
     x = torch.ones(50)
     assert dropout(x, 0.3, training=False) is x
     assert dropout(x, 0.0, training=True) is x
+
+
+def test_the_share_is_chosen_place_by_place() -> None:
+    with seeded(3):
+        picked = chosen((1001, 301), 0.3)
+        again = chosen((1001, 301), 0.3)
+    deviation = (0.3 * 0.7 / 1001) ** 0.5
+    assert picked.shape == (1001, 301)
+    assert (picked != again).any()
+    for mean in (picked.float().mean(dim=0), (picked & again).float().mean(dim=0) / 0.3):
+        assert (mean - 0.3).abs().max() < 9 * deviation
+    beside = (picked[:, 1:] & picked[:, :-1]).float().mean()
+    assert abs(float(beside) - 0.09) < 0.003
+    with seeded(3):
+        assert not chosen((1000,), 0.0).any()
+        assert chosen((1000,), 1.0).all()
