@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
-from simi_mailbox.experiments.compare import differing, paired, standing, summarise
+from simi_mailbox.experiments.compare import differing, holm, paired, standing, summarise
 
 
 def grid(values: np.ndarray) -> dict[tuple[int, int, int], float]:
@@ -172,3 +174,18 @@ def test_without_a_rival_there_is_no_verdict() -> None:
 
 def test_equal_means_are_best() -> None:
     assert standing("ours", {"twin": dict(OURS), "ours": OURS}, least=15).verdict == "best"
+
+
+@given(st.lists(st.floats(0, 1), max_size=8), st.floats(0.001, 0.999))
+def test_holm_rejects_what_the_step_by_step_rule_rejects(
+    p_values: list[float], level: float
+) -> None:
+    """From the smallest p up, each is held against the level over the tests that are left."""
+    rejected = []
+    for left, p in zip(range(len(p_values), 0, -1), sorted(p_values), strict=True):
+        if p * left > level:
+            break
+        rejected.append(p)
+    assert sorted(p for p, both in zip(p_values, holm(p_values), strict=True) if both <= level) == (
+        rejected
+    )

@@ -150,6 +150,22 @@ def test_a_verdict_is_over_settings_with_equal_runs() -> None:
     assert oracle.split(" | ")[1:6] == ["oracle (reads test labels)", "1", "1", "1", "0"]
 
 
+def test_losses_are_told_with_their_p_among_all_settings() -> None:
+    """Three settings have equal runs; the loss of the second is clear by itself."""
+    assert made("losses main methods=gats") == ["None."]
+    gats = replace(LINES[0], method="gats", note="")
+    told = [replace(pair(d, h), p_value=p) for d, h, p in ((-1, 2, 0.4), (0.5, 0.2, 0.02))]
+    lines = [
+        replace(gats, dataset=name, method=method, paired=one)
+        for name, one in zip(("Cora", "Photo"), told, strict=True)
+        for method in ("temperature", "gats")
+    ]
+    table = replace(MAIN, lines=tuple(lines))
+    _, _, photo = page.make("losses main methods=gats", lambda name, _: table)
+    assert photo.split(" | ")[1:3] == ["Photo GCN", "gats"]
+    assert photo.endswith("| +0.50 ± nan | 0.02 | 0.04 |")
+
+
 def test_progress_counts_cells_with_all_their_runs_and_names_graphs_that_no_table_has() -> None:
     asked = [replace(line, wanted=15) for line in LINES]
     part = [replace(line, dataset="Cora 20", summary=None) for line in asked[:1]]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from simi_mailbox.experiments import render
-from simi_mailbox.experiments.compare import pooled
+from simi_mailbox.experiments.compare import Paired, holm, pooled
 from simi_mailbox.experiments.methods import NOTES
 from simi_mailbox.experiments.oracle import ORACLE
 from simi_mailbox.experiments.tables.result import Line, TableResult, counts
@@ -171,6 +171,25 @@ def verdict(tables: list[Shown]) -> list[str]:
     return render.grid(rows)
 
 
+def losses(tables: list[Shown]) -> list[str]:
+    """Settings where a method is clearly above the baseline: by itself, and among all (Holm)."""
+    rows = [["", "graph", "method", "measured", "baseline", "difference", "p", "p among all"]]
+    for method in dict.fromkeys(name for table in tables for name in table.methods):
+        cells = [(table, *both) for table in tables for both in _pairs(table, method)]
+        together = holm([pair.p_value for *_, pair in cells])
+        for (table, line, base, pair), p in zip(cells, together, strict=True):
+            if pair.low > 0:
+                digits = table.result.digits
+                means = (
+                    render.measured_text(one, table.result, spread=False) for one in (line, base)
+                )
+                difference = f"{pair.difference:+.{digits}f} ± {pair.error:.{digits}f}"
+                where = f"{line.dataset} {line.backbone.upper()}"
+                tests = f"{pair.p_value:.2g}", f"{p:.2g}"
+                rows.append([table.name, where, table.methods[method], *means, difference, *tests])
+    return render.grid(rows) if len(rows) > 1 else ["None."]
+
+
 def standings(tables: list[Shown]) -> list[str]:
     """How often each judged method is best, tied or behind, and behind whom."""
     rows = [["", "method", "best", "tied", "behind", "not judged", "behind whom"]]
@@ -215,6 +234,7 @@ KINDS: dict[str, Callable[[list[Shown]], list[str]]] = {
     "agreement": agreement,
     "misses": misses,
     "verdict": verdict,
+    "losses": losses,
     "standings": standings,
     "progress": progress,
 }
@@ -227,19 +247,27 @@ def _agreement(result: TableResult, methods: tuple[str, ...]) -> str:
     return f"{near} of {known} ({farthest:.1f}σ)" if known else render.NOTHING
 
 
-def _verdict(table: Shown, method: str) -> list[str]:
-    result, digits = table.result, table.result.digits
-    ours, theirs, pairs = [], [], []
+def _pairs(table: Shown, method: str) -> list[tuple[Line, Line, Paired]]:
+    """The method's cells, the baseline's, and both held together, where they have equal runs."""
+    result, found = table.result, []
     for line in result.lines:
         base = result.line(line.dataset, line.backbone, result.baseline or "")
         if line.method != method or not (line.summary and line.paired and base and base.summary):
             continue
         if line.summary.runs == base.summary.runs:  # else the means would be of different logits
-            ours.append(line.summary.mean)
-            theirs.append(base.summary.mean)
-            pairs.append(line.paired)
-    if not pairs:
-        raise ValueError(f"{method!r} and the baseline share no setting of table {result.name!r}")
+            found.append((line, base, line.paired))
+    return found
+
+
+def _verdict(table: Shown, method: str) -> list[str]:
+    digits, both = table.result.digits, _pairs(table, method)
+    if not both:
+        raise ValueError(
+            f"{method!r} and the baseline share no setting of table {table.result.name!r}"
+        )
+    ours = [line.summary.mean for line, _, _ in both if line.summary]
+    theirs = [base.summary.mean for _, base, _ in both if base.summary]
+    pairs = [pair for *_, pair in both]
     mean, base_mean = pooled(ours), pooled(theirs)
     each = pooled(a / b - 1 for a, b in zip(ours, theirs, strict=True))
     return [

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox.experiments import render
+from simi_mailbox.experiments.compare import holm
 from simi_mailbox.experiments.store import ResultStore, Row
 from simi_mailbox.experiments.tables.base import Cell, Selection, Table
 from simi_mailbox.experiments.tables.result import TableResult
@@ -131,10 +132,8 @@ def marks(p_values: Sequence[float], level: float = 0.05) -> list[str]:
     >>> marks([0.001, 0.04, 0.3])
     ['**', '*', '']
     """
-    order = np.argsort(p_values)
-    strict = [p_values[i] < level / (len(order) - rank) for rank, i in enumerate(order)]
-    kept = set(order[: strict.index(False) if False in strict else len(strict)].tolist())
-    return ["**" if i in kept else "*" if p < level else "" for i, p in enumerate(p_values)]
+    together = zip(p_values, holm(p_values), strict=True)
+    return ["**" if both < level else "*" if p < level else "" for p, both in together]
 
 
 def _section(metric: str, result: TableResult) -> str:
