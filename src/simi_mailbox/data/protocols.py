@@ -15,7 +15,7 @@ from simi_mailbox.data.split import Split
 from simi_mailbox.suggestions import unknown
 
 TEST, NO_PART = 3, -1
-_FOLD_SPLITS, _NUM_FOLDS, _RANDOM_SPLITS = 5, 3, 10
+_FOLD_SPLITS, _NUM_FOLDS, _RANDOM_SPLITS, _SPARSE_SPLITS = 5, 3, 10, 15
 _RATES = (20, 40, 60)
 _SPARSE_PER_CLASS, _SPARSE_VAL, _SPARSE_TEST = 20, 500, 1000
 
@@ -232,7 +232,7 @@ PROTOCOLS: dict[str, Protocol] = {
     ),
     "public": Protocol(_public, lambda d: int(d.public is not None), "Planetoid's public split"),
     "official": Protocol(_official, lambda d: len(d.official), "splits published with the data"),
-    "sparse": Protocol(_sparse, _fixed(_RANDOM_SPLITS), "20 per class / 500 / 1000"),
+    "sparse": Protocol(_sparse, _fixed(_SPARSE_SPLITS), "20 per class / 500 / 1000"),
     **{
         f"rate{rate}": Protocol(_rate(rate), _count_rates, f"{rate} labels per class")
         for rate in _RATES
