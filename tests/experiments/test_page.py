@@ -151,7 +151,7 @@ def test_a_verdict_is_over_settings_with_equal_runs() -> None:
 
 
 def test_losses_are_told_with_their_p_among_all_settings() -> None:
-    """Three settings have equal runs; the loss of the second is clear by itself."""
+    """Of two settings the second is a clear loss: twice its p among both."""
     assert made("losses main methods=gats") == ["None."]
     gats = replace(LINES[0], method="gats", note="")
     told = [replace(pair(d, h), p_value=p) for d, h, p in ((-1, 2, 0.4), (0.5, 0.2, 0.02))]
