@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from simi_mailbox.experiments import runner
+from simi_mailbox.experiments.methods import find
 from simi_mailbox.experiments.store import ResultStore
 from simi_mailbox.experiments.tables import Selection, get, timing
 from simi_mailbox.experiments.tables.timing import SIZES, LargeSize, make_large
@@ -57,3 +60,25 @@ def test_every_method_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert row["metrics"]["epochs"] == 101
     assert row["metrics"]["seconds"] >= 100 * row["metrics"]["epoch"] > 0
     assert table.units(selection)[0].pending(store) is None
+    by_wall = get("t2b-wall").result(store, selection)
+    assert by_wall.methods() == list(table.methods)
+    for line, other in zip(result.lines, by_wall.lines, strict=True):
+        assert line.printed == other.printed
+        assert line.summary is not None
+        assert other.summary is not None
+        assert other.summary.mean > 0
+
+
+def test_a_fit_that_waits_takes_wall_clock_time_but_no_processor_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Waits(find("temperature")):
+        def fit(self, *args: Any, **kwargs: Any) -> Any:
+            time.sleep(0.3)
+            return super().fit(*args, **kwargs)
+
+    monkeypatch.setattr(timing, "find", lambda name: Waits)
+    unit = timing.TimingUnit("Arxiv", (("temperature", 0),))
+    metrics = unit.measure(("temperature", 0), make_large(SMALL))["metrics"]
+    assert metrics["wall"] >= 0.3
+    assert metrics["wall"] - metrics["seconds"] >= 0.25

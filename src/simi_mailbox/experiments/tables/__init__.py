@@ -15,7 +15,7 @@ HOMES = (
     ("paper", "kde class nll brier"),
     ("own", "registry registry-debiased registry-kde registry-nll registry-brier"),
     ("own", "registry-accuracy"),
-    ("timing", "t2b"),
+    ("timing", "t2b t2b-wall"),
     ("own", "digits"),
     ("gpn", "gpn"),
     ("ood", "ood ood-aupr ood-fpr95"),
