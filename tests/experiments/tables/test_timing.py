@@ -56,9 +56,6 @@ def test_every_method_is_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert gats.note == "least possible"
     assert gats.printed is not None
     assert gats.printed.mean == 48.89
-    (row,) = [row for row in store.rows() if row["method"] == "gats"]
-    assert row["metrics"]["epochs"] == 101
-    assert row["metrics"]["seconds"] >= 100 * row["metrics"]["epoch"] > 0
     assert table.units(selection)[0].pending(store) is None
     by_wall = get("t2b-wall").result(store, selection)
     assert by_wall.methods() == list(table.methods)

@@ -21,10 +21,9 @@ from simi_mailbox.experiments.tables.base import Cell, Selection, Table, selecte
 from simi_mailbox.experiments.unit import Unit
 from simi_mailbox.graph import Graph
 
-# Methods that stop after 100 epochs without progress cannot stop before epoch 101. Their first
-# epochs are timed, and the least time of a whole fit follows from them.
+# Methods that stop after 100 epochs without progress cannot stop before epoch 101, and so many
+# are timed: the least that a fit can take.
 FEWEST_EPOCHS = 101
-TIMED_EPOCHS = 4
 
 _METHODS: dict[str, tuple[Method, str | None]] = {
     "temperature": (Method.of("temperature"), None),
@@ -113,8 +112,8 @@ class TimingUnit(Unit):
     """Fit methods on a synthetic graph and take the time; an item is a method and its repeat.
 
     Processor and wall-clock time are taken: with one thread on an idle machine they are the same,
-    and where they are not, the machine was busy. Every method is fitted to a tiny graph first, so
-    that no time contains an import.
+    and where they are not, the machine was busy. First, untimed, every method is fitted to a tiny
+    graph and one to the large one, so that no time contains an import or the first use of memory.
     """
 
     size: str
@@ -144,39 +143,30 @@ class TimingUnit(Unit):
         return 5.0 + sum(_EXPECTED.get(label, 180.0) * scale for label, _ in self.items)
 
     def prepare(self) -> LargeProblem:
-        tiny = make_large(_TINY)
+        tiny, large = make_large(_TINY), make_large(SIZES[self.size])
         for label in dict(self.items):
-            method = _METHODS[label][0]
-            _fit(method, tiny, 1 if method.name in _BY_EPOCH else None)
-        return make_large(SIZES[self.size])
+            _fit(_METHODS[label][0], tiny)
+        _fit(Method.of("temperature"), large)
+        return large
 
     def measure(self, item: tuple[str, int], prepared: LargeProblem) -> Row:
-        method = _METHODS[item[0]][0]
-        metrics = {}
-        if method.name in _BY_EPOCH:
-            few, more = (_fit(method, prepared, epochs) for epochs in (1, 1 + TIMED_EPOCHS))
-            epoch = (more - few) / TIMED_EPOCHS
-            if (epoch <= 0).any():  # too small a graph to tell: count the preparation as epochs
-                epoch = more / (1 + TIMED_EPOCHS)
-            spent = few + (FEWEST_EPOCHS - 1) * epoch
-            metrics = {"epoch": round(float(epoch[0]), 4), "epochs": float(FEWEST_EPOCHS)}
-        else:
-            spent = _fit(method, prepared, None)
+        spent = _fit(_METHODS[item[0]][0], prepared)
         processor, wall = (round(float(part), 4) for part in spent)
         return {
-            "metrics": {"seconds": processor, "wall": wall, **metrics},
+            "metrics": {"seconds": processor, "wall": wall},
             "seconds": {"fit": processor},
             "logits": digest(prepared.logits),
             "versions": versions(),
         }
 
 
-def _fit(method: Method, given: LargeProblem, epochs: int | None) -> npt.NDArray[np.float64]:
+def _fit(method: Method, given: LargeProblem) -> npt.NDArray[np.float64]:
     """Processor and wall-clock seconds of a fit."""
-    overrides = dict(method.overrides) | ({} if epochs is None else {"epochs": epochs})
-    calibrator = find(method.name)(**overrides)
+    by_epoch = method.name in _BY_EPOCH
+    fewest = {"epochs": FEWEST_EPOCHS} if by_epoch else {}
+    calibrator = find(method.name)(**dict(method.overrides), **fewest)
     inputs = {"graph": given.graph} if "graph" in calibrator.needs else {}
-    stops = epochs is not None or overrides.get("solver") == "adam"
+    stops = by_epoch or dict(method.overrides).get("solver") == "adam"
     holdout = given.train if stops else None
     started = _now()
     calibrator.fit(given.logits, given.y, mask=given.val, holdout_mask=holdout, **inputs)
@@ -198,9 +188,7 @@ class TimingTable(Table):
         "Measured: one torch thread, random logits on a random graph with communities. Printed: "
         "the paper's GCN rows, on a GPU (RTX 2080 Ti or 3090 Ti); not the same machine, so only "
         "the order can be compared.",
-        f"CaGCN and GATS: the time of one epoch is measured over {TIMED_EPOCHS} epochs; no fit "
-        f"can stop before epoch {FEWEST_EPOCHS} (patience 100), and the time of that many epochs "
-        "is shown.",
+        f"CaGCN and GATS: {FEWEST_EPOCHS} epochs, before which no fit can stop (patience 100).",
     )
 
     def __init__(self, name: str, metric: str, shows: str) -> None:
