@@ -157,6 +157,15 @@ def test_the_caption_says_what_was_measured(
     assert [line.method for line in result.measured().lines] == ["temperature", "simi-mailbox"]
 
 
+def test_more_splits_than_the_paper_has_are_not_called_the_papers(
+    filled: tuple[ResultStore, dict[str, np.ndarray]],
+) -> None:
+    lines = get("table1").result(filled[0], Selection(("Cora",), ("gcn",))).lines
+    sparse = get("sparse")
+    assert len(sparse.units(Selection(("Cora",), ("gcn",)))) == 15
+    assert sparse.captions(lines)[-1] == "10 runs per cell; the paper makes 10."
+
+
 def test_of_a_table_that_is_not_in_the_paper_nothing_is_said_about_the_paper(
     filled: tuple[ResultStore, dict[str, np.ndarray]],
 ) -> None:

@@ -68,6 +68,8 @@ class CalibrationTable(Table):
         None for all runs of the protocol.
     sizes
         Datasets whose number of splits is not the protocol's usual one.
+    paper_runs
+        How many runs the paper makes, where they are not those of protocol and sizes.
     evaluation, quantity
         See `CalibrationUnit`.
     besides
@@ -92,6 +94,7 @@ class CalibrationTable(Table):
     digits: int = 2
     default_runs: Mapping[str, int] | int | None = None
     sizes: Mapping[str, Size] = field(default_factory=dict)
+    paper_runs: int | None = None
     evaluation: str = "test"
     quantity: str = "metrics"
     baseline: str | None = "temperature"
@@ -162,7 +165,8 @@ class CalibrationTable(Table):
         """With how many runs the numbers stand on, beside those of the paper if any."""
         made = runs_per_cell(lines)
         whole = {self.sizes.get(name, size_of(self.protocol)).runs for name in self.datasets}
-        paper = f"; the paper makes {max(whole)}" if printed.cells(self.name) else ""
+        paper_runs = self.paper_runs or max(whole)
+        paper = f"; the paper makes {paper_runs}" if printed.cells(self.name) else ""
         sentences = [f"{made}{paper}."] if made else []
         measured = {line.dataset for line in lines if line.summary}
         absent = [name for name in dict.fromkeys(x.dataset for x in lines) if name not in measured]
