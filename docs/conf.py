@@ -22,7 +22,8 @@ exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"simi-mailbox {version}"
 html_show_sourcelink = False
-html_static_path: list[str] = []
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
