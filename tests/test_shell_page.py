@@ -23,7 +23,8 @@ def blocks(language):
 def commands():
     """Commands of the page and what it shows below each."""
     for block in blocks("console"):
-        yield from re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, flags=re.MULTILINE)
+        lines = re.sub(r"\\\n\s*", "", block)  # a command may go on in the next line
+        yield from re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", lines, flags=re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
