@@ -77,7 +77,7 @@ def summarise(values: Mapping[Place, float]) -> Summary | None:
 def differing(method: Logits, baseline: Logits) -> set[Place]:
     """Runs in which two methods were measured on different logits.
 
-    Older rows do not tell, which is "" here: they are of one kind among themselves, and none of
+    Some rows do not tell, which is "" here: they are of one kind among themselves, and none of
     them was measured on the logits of a row that tells.
 
     Examples
