@@ -1,0 +1,102 @@
+"""Fixed small inputs: drawn here and not by the library, so that they never change with it."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from simi_mailbox import Graph
+
+NODES = 300
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A graph with everything that a method may be given."""
+
+    logits: np.ndarray
+    y: np.ndarray
+    edges: np.ndarray
+    features: np.ndarray
+    hidden: np.ndarray
+    mask: np.ndarray
+    early_stopping: np.ndarray
+    train: np.ndarray
+    test: np.ndarray
+
+    @property
+    def graph(self) -> Graph:
+        return Graph.from_edges(self.edges, len(self.logits))
+
+    def forward(self, edge_weight: torch.Tensor) -> torch.Tensor:
+        """A frozen GNN: the logits, and a tenth of the neighbours'."""
+        graph, z = self.graph, torch.from_numpy(self.logits)
+        sent = z[graph.indices] * edge_weight.to(z.dtype).reshape(-1, 1)
+        return z + 0.1 * torch.zeros_like(z).index_add(0, graph.rows(), sent)
+
+
+@cache
+def sample(classes: int, seed: int) -> Sample:
+    """Overconfident logits on a homophilous graph; the last five nodes have no neighbour."""
+    rng = np.random.default_rng([seed, classes])
+    community = rng.integers(classes, size=NODES)
+    logits = rng.normal(size=(NODES, classes))
+    logits[np.arange(NODES), community] += 3.0 * rng.lognormal(0.0, 0.5, size=NODES)
+    y = (logits / 2.0 + rng.gumbel(size=logits.shape)).argmax(axis=1)
+    pairs = rng.integers(NODES - 5, size=(2, 20 * NODES))
+    alike = (community[pairs[0]] == community[pairs[1]]) | (rng.random(20 * NODES) < 0.1)
+    features = np.concatenate([logits, rng.normal(size=(NODES, 3))], axis=1).astype(np.float32)
+    hidden = np.tanh(logits @ rng.normal(size=(classes, 6)) / 3).astype(np.float32)
+    order = rng.permutation(NODES)
+    parts = [np.sort(order[a:b]) for a, b in ((0, 100), (100, 140), (140, 200), (200, NODES))]
+    edges = pairs[:, alike][:, : 4 * NODES]
+    return Sample(logits.astype(np.float32), y, edges, features, hidden, *parts)
+
+
+def probabilities(classes: int, seed: int) -> np.ndarray:
+    """Nearly calibrated ones, as float64."""
+    z = sample(classes, seed).logits.astype(np.float64) / 1.8
+    p: np.ndarray = np.exp(z - z.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    return p
+
+
+def write_files(folder: Path, given: Sample) -> None:
+    """The sample as files of a user, with names for nodes."""
+    names = [f"n{i:03d}" for i in range(NODES)]
+
+    def write(file: str, rows: list[Any]) -> None:
+        with (folder / file).open("w", newline="") as out:
+            csv.writer(out).writerows(rows)
+
+    classes = [f"class {c}" for c in range(given.logits.shape[1])]
+    for file, array, header in (
+        ("logits.csv", given.logits, classes),
+        ("hidden.csv", given.hidden, [f"h{c}" for c in range(given.hidden.shape[1])]),
+    ):
+        rows = zip(names, array.astype(np.float64).tolist(), strict=True)
+        write(file, [["id", *header], *([name, *row] for name, row in rows)])
+    write("edges.csv", [["source", "target"], *([names[i], names[j]] for i, j in given.edges.T)])
+    labelled = zip(names, given.y.tolist(), strict=True)
+    write("labels.csv", [["id", "label"], *([name, classes[label]] for name, label in labelled)])
+    for part in ("mask", "train", "test"):
+        write(f"{part}.csv", [["id"], *([names[i]] for i in getattr(given, part))])
+
+
+def write_shards(folder: Path, given: Sample) -> None:
+    """The sample as a folder of shards."""
+    for part in ("logits", "edges", "hidden"):
+        (folder / part).mkdir(parents=True)
+    for part, array in (("logits", given.logits), ("hidden", given.hidden)):
+        np.save(folder / part / "0.npy", array[:120])
+        np.save(folder / part / "1.npy", array[120:])
+    np.save(folder / "edges" / "0.npy", given.edges)
+    np.save(folder / "labels.npy", given.y)
+    np.save(folder / "calibration.npy", given.mask)
+    np.save(folder / "train.npy", given.train)
