@@ -53,7 +53,6 @@ def save(
         "format": kind.format,
         "version": kind.version,
         "written_by": __version__,
-        "checksum": CHECKSUM,  # a file that says so has one; those of older versions do not
         kind.word: name,
         "params": _encode(params, "params", tensors),
         "state": _encode(state, "state", tensors),
@@ -83,8 +82,7 @@ def load(path: str | os.PathLike[str], kind: Kind) -> tuple[str, dict[str, Any],
     except (SafetensorError, EOFError, *DAMAGE) as error:
         raise FileFormatError(f"{path} is damaged or not a safetensors file: {error}") from error
     header = _header(path, kind, metadata)
-    promised, found = header.get("checksum"), metadata.get(CHECKSUM)
-    if promised is not None and found != _checksum(metadata["simi_mailbox"], tensors):
+    if metadata.get(CHECKSUM) != _checksum(metadata["simi_mailbox"], tensors):
         raise FileFormatError(f"{path} is damaged: its content does not match its checksum")
     try:
         name, parts = header[kind.word], [_decode(header[part], tensors) for part in PARTS]

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
 import simi_mailbox
 from simi_mailbox import FileFormatError, calibrators, states
+from simi_mailbox.calibrators.base import KIND
 from simi_mailbox.states import CHECKSUM
-from simi_mailbox.testing import PROBLEM
 from tests.calibrators.test_contract import case
 
 
@@ -27,22 +27,6 @@ def fitted(name: str) -> Any:
 
 def predict(cal: Any, problem: Any) -> Any:
     return case(cal.name).predict(cal, problem)
-
-
-OLDER = Path(__file__).parent / "older"
-"""Written by version 0.1.0, whose files had no checksum; probabilities of the first nodes."""
-KEPT = sorted(path.stem for path in OLDER.glob("*.safetensors"))
-
-
-@pytest.mark.parametrize("name", KEPT)
-def test_files_of_older_versions_give_the_same_probabilities(name: str) -> None:
-    cal = simi_mailbox.load(OLDER / f"{name}.safetensors")
-    with np.load(OLDER / "probabilities.npz") as expected:
-        assert predict(cal, PROBLEM)[:8] == pytest.approx(expected[name], abs=1e-9)
-
-
-def test_most_methods_have_an_older_file() -> None:
-    assert set(KEPT) >= set(calibrators.names()) - {"gets", "simi-mailbox-free"}
 
 
 def same_value(found: Any, value: Any) -> None:
@@ -119,18 +103,16 @@ def test_flipped_bits_and_cut_ends_never_change_an_answer(name: str, tmp_path: P
             simi_mailbox.load(path)
 
 
-def unsealed(name: str, path: Path, **state: Any) -> Path:
-    """A file without checksum, as older versions wrote it, with other fitted values."""
-    source = OLDER / f"{name}.safetensors"
-    with safe_open(source, framework="pt") as file:
-        header = json.loads(file.metadata()["simi_mailbox"])
-    header["state"] |= state
-    for key in [key for key, value in header["state"].items() if value is ...]:
-        del header["state"][key]
-    save_file(load_file(source), path, metadata={"simi_mailbox": json.dumps(header)})
+def changed(name: str, path: Path, **state: Any) -> Path:
+    """A file whose checksum is right, with other fitted values; ``...`` takes one away."""
+    fitted(name).save(path)
+    _, params, found = states.load(path, KIND)
+    found = {key: value for key, value in (found | state).items() if value is not ...}
+    states.save(path, KIND, name, params, found)
     return path
 
 
+FIVE = {"num_classes_": 5, "classes_": np.arange(5)}
 BASELINE = {"temperature": 1.0, "log_degree": 0.0, "inverse_degree": 0.0, "blind": 0.0}
 
 
@@ -157,9 +139,9 @@ BASELINE = {"temperature": 1.0, "log_degree": 0.0, "inverse_degree": 0.0, "blind
         ("temperature", {"num_classes_": ...}, "num_classes_ must be a whole number ≥ 2"),
         ("temperature", {"predict_proba": 1}, "'predict_proba' is no fitted value"),
         ("temperature", {"__class__": 1}, "'__class__' is no fitted value"),
-        ("dirichlet", {"num_classes_": 5}, r"weights_ has shape \[4, 4\], expected \[5, 5\]"),
-        ("vector", {"num_classes_": 7}, r"has shape \[4\], expected \[7\]"),
-        ("histogram", {"values_": {"$array": "state.edges_"}}, "one value between every two"),
+        ("dirichlet", FIVE, r"weights_ has shape \[4, 4\], expected \[5, 5\]"),
+        ("vector", FIVE, r"has shape \[4\], expected \[5\]"),
+        ("histogram", {"values_": np.zeros(3)}, "one value between every two"),
         ("cagcn", {"weights_": [1, 2]}, "weights_ must be a table of tensors"),
         ("cagcn", {"weights_": ...}, "does not describe a calibrator"),
         ("dcgc", {"base_state_": []}, "base_state_ must be a table"),
@@ -170,38 +152,31 @@ def test_fitted_values_that_no_fit_leaves_are_refused(
     name: str, state: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(FileFormatError, match=message):
-        simi_mailbox.load(unsealed(name, tmp_path / "cal", **state))
-
-
-@pytest.mark.parametrize(
-    ("name", "then", "now"),
-    [
-        ("simi-mailbox-paper", {"lam": 50.0}, {"penalty": 50.0}),
-        ("group-calibration", {"groups": 2}, {"n_groups": 2}),
-        ("histogram", {"pseudo_labels": 1.0}, {"prior_strength": 1.0}),
-        ("dirichlet", {"off_diagonal": 10.0, "intercept": None}, {"penalty": 10.0}),
-    ],
-)
-def test_files_with_the_names_of_older_versions_still_load(
-    name: str, then: dict[str, Any], now: dict[str, Any]
-) -> None:
-    with safe_open(OLDER / f"{name}.safetensors", framework="pt") as file:
-        written = json.loads(file.metadata()["simi_mailbox"])["params"]
-    assert then.items() <= written.items()
-    assert now.items() <= simi_mailbox.load(OLDER / f"{name}.safetensors").get_params().items()
+        simi_mailbox.load(changed(name, tmp_path / "cal", **state))
 
 
 def nested(depth: int) -> str:
     return "[" * depth + "]" * depth
 
 
+STATE = {"temperature_": 2.0, "num_classes_": 3, "classes_": [0, 1, 2]}
+STATE |= {"input_": "logits", "widest_": 9.0}
+
+
 def header(**changes: str) -> str:
     """The text of a header, with JSON texts in place of its parts."""
     parts = {
         "format": '"simi-mailbox calibrator"', "version": "1", "calibrator": '"temperature"',
-        "written_by": '"9.9"', "params": "{}", "state": '{"temperature_": 2.0, "num_classes_": 3}',
+        "written_by": '"9.9"', "params": "{}", "state": json.dumps(STATE),
     }  # fmt: skip
     return "{" + ", ".join(f'"{key}": {text}' for key, text in (parts | changes).items()) + "}"
+
+
+def sealed(text: str, path: Path) -> None:
+    """A file with this header, and its checksum."""
+    tensors = {"x": torch.zeros(1)}
+    metadata = {"simi_mailbox": text, CHECKSUM: states._checksum(text, tensors)}
+    save_file(tensors, path, metadata=metadata)
 
 
 @pytest.mark.parametrize(
@@ -231,20 +206,26 @@ def header(**changes: str) -> str:
         (header(state='{"$array": "x"}'), "must be a name and two tables"),
         (header(state='{"$array": {}}'), "does not describe a calibrator"),
         (header(state='{"$tuple": 3}'), "does not describe a calibrator"),
-        (header(checksum='"sha256"'), "does not match its checksum"),
     ],
 )
 def test_headers_that_are_none_are_refused_in_one_sentence(
     text: str, message: str, tmp_path: Path
 ) -> None:
-    save_file({"x": torch.zeros(1)}, tmp_path / "f", metadata={"simi_mailbox": text})
+    sealed(text, tmp_path / "f")
     with pytest.raises(FileFormatError, match=message):
         simi_mailbox.load(tmp_path / "f")
 
 
 def test_the_header_that_the_cases_change_is_a_valid_one(tmp_path: Path) -> None:
-    save_file({"x": torch.zeros(1)}, tmp_path / "f", metadata={"simi_mailbox": header()})
+    sealed(header(), tmp_path / "f")
     assert simi_mailbox.load(tmp_path / "f").temperature_ == 2.0
+
+
+def test_a_file_without_its_checksum_is_refused(tmp_path: Path) -> None:
+    tensors = {"x": torch.zeros(1)}
+    save_file(tensors, tmp_path / "f", metadata={"simi_mailbox": header()})
+    with pytest.raises(FileFormatError, match="does not match its checksum"):
+        simi_mailbox.load(tmp_path / "f")
 
 
 def test_a_header_that_claims_terabytes_is_refused(tmp_path: Path) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor
 
-import simi_mailbox
 from simi_mailbox.calibrators.gats import GATS
 from simi_mailbox.calibrators.parts.gats_attention import (
     TemperatureAttention,
@@ -159,16 +156,6 @@ def test_named_training_nodes_go_before_the_holdout_and_need_no_labels() -> None
     assert torch.equal(
         blind.predict_proba(logits, graph=graph), cal.predict_proba(logits, graph=graph)
     )
-
-
-def test_a_file_that_remembers_training_nodes_by_their_logits_still_loads(tmp_path: Path) -> None:
-    cal, logits, graph = fitted_gats(holdout_mask=TRAIN)
-    expected = cal.predict_proba(logits, graph=graph)
-    assert cal.training_nodes_ is not None
-    cal.training_nodes_["keys"] = torch.arange(3)  # what older versions wrote beside the indices
-    cal.save(tmp_path / "old.safetensors")
-    again = simi_mailbox.load(tmp_path / "old.safetensors")
-    assert torch.equal(again.predict_proba(logits, graph=graph), expected)
 
 
 def test_likelihood_goes_down_while_training() -> None:

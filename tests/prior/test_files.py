@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from simi_mailbox import FileFormatError, SimiMailbox, prior
+from simi_mailbox import FileFormatError, prior
 from simi_mailbox.prior import Corpus, files
 from simi_mailbox.prior.evidence import CLASSES, EXPONENTS
 from simi_mailbox.prior.model import INPUTS
-from tests.experiments.prior.conftest import past_run
 
 
 def test_a_file_gives_back_corpus_and_prior(corpus, tmp_path):
@@ -57,7 +55,7 @@ def test_a_file_is_readable_and_says_where_it_comes_from(corpus):
     [
         ({"format": "other"}, "not a prior file: its format is 'other'"),
         ({"version": 99}, "has format version 99, this library reads up to 4"),
-        ({"version": 1}, "its format version 1 is of an older form of the prior"),
+        ({"version": 1}, "its format version is 1, expected 4"),
         ({"settings": []}, "it holds no setting"),
         ({"settings": [{"graph": "a"}]}, "damaged or not a prior file"),
     ],
@@ -66,14 +64,6 @@ def test_what_is_wrong_with_a_file_is_said(corpus, change, message):
     head = {**json.loads(files.dumps(corpus)), **change}
     with pytest.raises(FileFormatError, match=message):
         files.loads(json.dumps(head))
-
-
-def test_older_names_of_the_numbers_are_read(corpus):
-    head = json.loads(files.dumps(corpus))
-    del head["checksum"]  # which those files do not have
-    for setting in head["settings"]:
-        setting["many"], setting["few"] = setting.pop("log_degree"), setting.pop("inverse_degree")
-    assert files.loads(json.dumps({**head, "version": 2})) == files.loads(files.dumps(corpus))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe\x00", b'"text"', b"null"])
@@ -184,16 +174,6 @@ def test_tables_that_no_fit_leaves_are_refused(corpus, table):
     head["settings"][0] |= table
     with pytest.raises(FileFormatError, match="damaged or not a prior file"):
         files.loads(json.dumps(head))
-
-
-def test_a_file_of_the_time_before_evidence_is_read_and_used():
-    older = Path(__file__).parent / "older.json"
-    belief = prior.read(older).prior().belief(hidden=True, trained=True)
-    assert belief.terms == ("log_degree", "inverse_degree")
-    run = past_run(0)
-    cal = SimiMailbox(prior=older).fit(run.logits, run.y, graph=run.graph, mask=run.calibration)
-    assert set(cal.baseline_) == {"temperature", "blind", "trust", *belief.terms}
-    assert cal.baseline_["inverse_degree"] != 0
 
 
 def test_json_without_bottom_is_refused():

@@ -311,9 +311,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         **inputs: Any,
     ) -> NodeInputs:
         self._check_fitted()
-        # Older files do not say what they were fitted on: it was logits.
-        fitted_on: InputKind = getattr(self, "input_", "logits")
-        kind = fitted_on if input is None else input
+        kind = self.input_ if input is None else input
         nodes = read_nodes(self.needs, type(self).__name__, logits, **inputs, input=kind)
         if nodes.num_classes != self.num_classes_:
             raise ValueError(
@@ -343,10 +341,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @property
     def _limits(self) -> Limits:
-        """What ``fit`` found; files of older versions know of none."""
-        every = np.arange(self.num_classes_)
-        widest = float(getattr(self, "widest_", np.inf))
-        return Limits(self.num_classes_, getattr(self, "classes_", every), widest)
+        """The classes that are possible and the widest row, as ``fit`` found them."""
+        return Limits(self.num_classes_, self.classes_, float(self.widest_))
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "num_classes_"):

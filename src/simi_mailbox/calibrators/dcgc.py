@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -116,8 +117,9 @@ class DCGC(NetworkCalibrator):
         super()._check_state()
         if not isinstance(self.base_state_, dict):
             raise ValueError("base_state_ must be a table of fitted values")
-        classes = getattr(self, "classes_", range(self.num_classes_))
-        self._base()._restore({**self.base_state_, "num_classes_": len(classes)})
+        k = len(self.classes_)
+        seen = {"num_classes_": k, "classes_": np.arange(k), "widest_": self.widest_}
+        self._base()._restore({**self.base_state_, **seen, "input_": self.input_})
 
     def _predict(self, data: NodeInputs) -> Tensor:
         base = self._base()

@@ -40,16 +40,6 @@ METHODS = {
 }
 """Name, and the module beside this one that holds the class: loaded when it is asked for."""
 
-RENAMED = {
-    "groups": "n_groups",
-    "intercept": "intercept_penalty",
-    "lam": "penalty",
-    "network_": "weights_",
-    "off_diagonal": "penalty",
-    "pseudo_labels": "prior_strength",
-}
-"""Names that older files use for parameters and fitted values."""
-
 GROUP = "simi_mailbox.calibrators"
 """Entry points under which installed packages offer calibrators: ``name = "module:Class"``."""
 
@@ -207,8 +197,7 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
     from simi_mailbox.calibrators.base import KIND
     from simi_mailbox.files import DAMAGE
 
-    name, *parts = states.load(path, KIND)
-    params, state = ({RENAMED.get(key, key): part[key] for key in part} for part in parts)
+    name, params, state = states.load(path, KIND)
     try:
         calibrator = get(name)(**params)
         calibrator._restore(state)

@@ -16,7 +16,6 @@ from torch import Tensor
 from simi_mailbox import fast
 from simi_mailbox._arrays import Bools, Floats, Ints
 from simi_mailbox.calibrators.base import NodeTemperatures
-from simi_mailbox.calibrators.parts import older_mailbox
 from simi_mailbox.calibrators.parts.features import fit_prototypes, nearness
 from simi_mailbox.calibrators.parts.fitted_values import BELOW_ONE, Shapes, check_within
 from simi_mailbox.calibrators.temperature import bound_message
@@ -225,11 +224,6 @@ class SimiMailbox(GroupedTemperatures):
     def blind_share(self) -> float:
         """Share of blind guesses in the probabilities."""
         return float(self.baseline_["blind"])
-
-    @property
-    def _older(self) -> bool:
-        """Whether it comes from a file of the time before evidence."""
-        return not hasattr(self, "evidence_")
 
     # --- fit ------------------------------------------------------------------------------------
 
@@ -462,13 +456,9 @@ class SimiMailbox(GroupedTemperatures):
     # --- prediction -----------------------------------------------------------------------------
 
     def _points(self, data: NodeInputs) -> Floats:
-        if self._older:
-            return older_mailbox.points(self.baseline_, data, prior=bool(self.prior_))
         return self._seen(data).points(self.blind_share, data.num_classes)
 
     def _temperatures(self, data: NodeInputs) -> Tensor:
-        if self._older:
-            return super()._temperatures(data) / older_mailbox.scale(self.baseline_, data)
         view = self._seen(data)
         if view.scale is None:
             raise ValueError("with keep_classes=False nodes have no temperature: all classes move")
@@ -480,7 +470,7 @@ class SimiMailbox(GroupedTemperatures):
         return torch.from_numpy(self.temperatures_[group] / self.baseline_["temperature"])
 
     def _predict(self, data: NodeInputs) -> Tensor:
-        if self._older or self.keep_classes:
+        if self.keep_classes:
             probs = scaled_softmax(data.logits, self._temperatures(data))
         else:
             view = self._seen(data)
@@ -493,12 +483,8 @@ class SimiMailbox(GroupedTemperatures):
     def _check_state(self) -> None:
         if not isinstance(self.baseline_, dict) or not isinstance(self.prior_, dict):
             raise ValueError("baseline_ and prior_ must be tables of numbers")
-        numbers = dict(self.baseline_)
-        if self._older:
-            numbers = older_mailbox.numbers(numbers)
-        else:
-            self._check_evidence()
-        numbers = {name: float(value) for name, value in numbers.items()}
+        self._check_evidence()
+        numbers = {name: float(value) for name, value in self.baseline_.items()}
         check_within("the temperature of baseline_", numbers.pop("temperature"), 1e-300, 1e300)
         check_within("the blind share of baseline_", numbers.pop("blind"), 0.0, BELOW_ONE)
         check_within("the effects of baseline_", list(numbers.values()), -1e3, 1e3)
@@ -508,7 +494,7 @@ class SimiMailbox(GroupedTemperatures):
         kept = self.evidence_
         if not isinstance(kept, dict):
             raise ValueError("evidence_ must be a table")
-        frame, k = Frame.read(kept), len(getattr(self, "classes_", range(self.num_classes_)))
+        frame, k = Frame.read(kept), len(self.classes_)
         for name, values in (("centre", frame.centre), ("spread", frame.spread)):
             if np.shape(values) != (3,):
                 raise ValueError(f"{name} of evidence_ must hold three numbers")

@@ -32,7 +32,6 @@ from simi_mailbox.prior.model import (
 
 FORMAT = "simi-mailbox prior"
 VERSION = 4
-OLDEST = 2
 DIGITS = 8
 LEARNED = "learned"
 _NAME = re.compile(r"learned(?:@(?P<digest>[0-9a-f]+))?(?: without (?P<family>.+))?")
@@ -40,7 +39,6 @@ _WORDS = ("graph", "family", "backbone")
 _COUNTS = ("runs", "labels")
 _EFFECTS = ("log_degree", "inverse_degree", "blind")
 _TABLES = ("fits", "free")
-_OLDER_NAMES = {"many": "log_degree", "few": "inverse_degree"}
 LARGEST_EFFECT = 50.0
 """On a logarithm: no graph is known to come near, and beyond nothing can be solved for."""
 
@@ -125,9 +123,9 @@ def loads(text: str, source: str = "this text") -> Corpus:
         version = head["version"]
         if type(version) is not int:
             raise ValueError(f"its format version is {version!r}, not a whole number")
-        if version < OLDEST:
-            raise ValueError(f"its format version {version} is of an older form of the prior")
-        if version <= VERSION:
+        if version < VERSION:
+            raise ValueError(f"its format version is {version}, expected {VERSION}")
+        if version == VERSION:
             settings = tuple(_setting(entry) for entry in head["settings"])
             if not settings:
                 raise ValueError("it holds no setting")
@@ -165,8 +163,7 @@ def _setting_line(setting: Setting) -> str:
     return json.dumps(_rounded(entry | setting.facts), ensure_ascii=False)
 
 
-def _setting(given: dict[str, Any]) -> Setting:
-    entry = {_OLDER_NAMES.get(name, name): value for name, value in given.items()}
+def _setting(entry: dict[str, Any]) -> Setting:
     words = {name: str(entry[name]) for name in _WORDS}
     counts = {name: int(entry[name]) for name in _COUNTS}
     numbers = {name: float(entry[name]) for name in NUMBERS}

@@ -211,8 +211,6 @@ def _unfitted(calibrator: SimiMailbox | None) -> SimiMailbox:
 def _check_fits(fitted: SimiMailbox, source: Folder) -> None:
     """Raise unless a folder holds what a fitted calibrator needs."""
     fitted._check_fitted()
-    if not hasattr(fitted, "evidence_"):
-        raise ValueError("the calibrator was fitted by an older version: fit it anew for shards")
     if source.logits.columns != fitted.num_classes_:
         raise ValueError(
             f"the logits have {source.logits.columns} classes, but the calibrator was fitted on "

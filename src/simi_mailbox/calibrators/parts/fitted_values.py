@@ -33,10 +33,13 @@ def check_values(shapes: Shapes, state: dict[str, Any]) -> None:
     classes = state.get("num_classes_")
     if type(classes) is not int or classes < 2:
         raise ValueError(f"num_classes_ must be a whole number ≥ 2, got {classes!r}")
-    possible = np.asarray(state.get("classes_", np.arange(classes)))
+    missing = [name for name in ("classes_", "input_", "widest_") if name not in state]
+    if missing:
+        raise ValueError(f"{missing[0]} is missing")
+    possible = np.asarray(state["classes_"])
     if possible.ndim != 1 or not np.isin(possible, np.arange(classes)).all():
         raise ValueError(f"classes_ must be some of 0..{classes - 1}")
-    if state.get("input_", "logits") not in get_args(InputKind):
+    if state["input_"] not in get_args(InputKind):
         raise ValueError(f"input_ must be one of {', '.join(get_args(InputKind))}")
     states.check_numbers(state, ENDLESS)
     check_shapes(shapes, state, len(np.unique(possible)))
