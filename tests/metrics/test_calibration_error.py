@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm as normal
 
-from simi_mailbox.metrics import classwise_ece, debiased_ece, ece
+from simi_mailbox.metrics import class_conditional_ece, classwise_ece, debiased_ece, ece
 
 from .samples import binary, dirichlet, overconfident, predictions
 
@@ -194,3 +194,13 @@ def test_sure_and_right_is_exactly_zero():
 def test_an_unknown_norm_lists_the_choices():
     with pytest.raises(ValueError, match="'l3'; expected one of"):
         debiased_ece(np.eye(2), np.arange(2), norm="l3")
+
+
+def test_class_conditional_error_is_the_mean_of_the_errors_of_predicted_classes():
+    probs, y = overconfident(800, 4, seed=2)
+    predicted = probs.argmax(axis=1)
+    parts = [
+        (predicted == k).mean() * ece(probs[predicted == k], y[predicted == k]) for k in range(4)
+    ]
+    assert class_conditional_ece(probs, y) == pytest.approx(sum(parts))
+    assert class_conditional_ece(probs, y) >= ece(probs, y)

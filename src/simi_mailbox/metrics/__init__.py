@@ -5,11 +5,28 @@ Definitions, conventions and what each metric is for: ``docs/metrics.md``.
 
 from simi_mailbox.metrics.binning import BinnedCounts
 from simi_mailbox.metrics.bootstrap import Interval, bootstrap_interval
-from simi_mailbox.metrics.calibration_error import classwise_ece, debiased_ece, debiased_of, ece
+from simi_mailbox.metrics.calibration_error import (
+    class_conditional_ece,
+    classwise_ece,
+    debiased_ece,
+    debiased_of,
+    ece,
+)
 from simi_mailbox.metrics.diagram import Reliability, reliability, reliability_of
 from simi_mailbox.metrics.edgewise import edgewise_brier, edgewise_ece, edgewise_nll
 from simi_mailbox.metrics.kde import kde_ece
 from simi_mailbox.metrics.noise import NoiseFloor, noise_floor
+from simi_mailbox.metrics.one_class import (
+    Alerts,
+    Positives,
+    alerts,
+    auroc,
+    average_precision,
+    class_ece,
+    class_interval,
+    class_reliability,
+    positives,
+)
 from simi_mailbox.metrics.scores import accuracy, brier, nll
 from simi_mailbox.metrics.selective import (
     RiskCoverage,
@@ -28,21 +45,31 @@ from simi_mailbox.metrics.sets import (
     set_sizes,
     singleton_share,
 )
+from simi_mailbox.metrics.smooth import smooth_ece
 from simi_mailbox.metrics.summary import evaluate
 from simi_mailbox.metrics.tally import Tally
 
 __all__ = [
+    "Alerts",
     "BinnedCounts",
     "GroupCoverage",
     "Interval",
     "NoiseFloor",
+    "Positives",
     "Reliability",
     "RiskCoverage",
     "Tally",
     "accuracy",
+    "alerts",
     "aurc",
+    "auroc",
+    "average_precision",
     "bootstrap_interval",
     "brier",
+    "class_conditional_ece",
+    "class_ece",
+    "class_interval",
+    "class_reliability",
     "classwise_ece",
     "coverage",
     "coverage_by_chance",
@@ -60,10 +87,12 @@ __all__ = [
     "mean_set_size",
     "nll",
     "noise_floor",
+    "positives",
     "reliability",
     "reliability_of",
     "risk_coverage",
     "set_intervals",
     "set_sizes",
     "singleton_share",
+    "smooth_ece",
 ]

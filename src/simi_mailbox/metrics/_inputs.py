@@ -61,6 +61,34 @@ def check_labels(y: Array, num_nodes: int, num_classes: int) -> Ints:
     return array.astype(np.int64, copy=False)
 
 
+def check_class(probs: Array, y: Array, positive: int | None) -> tuple[Floats, Floats]:
+    """P(class) and 1.0 for nodes of the class, of either form of input."""
+    array = to_numpy(probs, "probs")
+    if array.ndim == 2:
+        if positive is None or not 0 <= positive < array.shape[1]:
+            raise ValueError(
+                f"positive is {positive!r}; probs has {array.shape[1]} classes: pass the number of "
+                f"the class, 0..{array.shape[1] - 1}."
+            )
+        checked = check(probs, y)
+        return unit(checked.probs[:, positive]), (checked.y == positive).astype(np.float64)
+    if positive is not None:
+        raise ValueError(
+            f"positive is {positive!r}, but probs has shape {array.shape}: P(class) [n] needs no "
+            "class; leave it out, or pass probabilities [n, K]."
+        )
+    labels = to_numpy(y, "y")
+    if labels.dtype.kind not in "biu":
+        raise TypeError(f"y has dtype {labels.dtype}; expected booleans or 0 and 1.")
+    if array.ndim != 1 or array.dtype.kind != "f":
+        raise TypeError(
+            f"probs has shape {array.shape} and dtype {array.dtype}; expected P(class) [n] as "
+            "floating-point numbers."
+        )
+    checked = check(np.stack([1 - array, array], axis=1), labels.astype(np.int64))
+    return unit(checked.probs[:, 1]), checked.y.astype(np.float64)
+
+
 def to_numpy(values: Array, name: str) -> NDArray[Any]:
     """View a NumPy array or torch tensor as a NumPy array; a list is more likely a mistake."""
     if not is_array(values):

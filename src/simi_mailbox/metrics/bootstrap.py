@@ -108,7 +108,8 @@ def bootstrap_interval(
     weighted = of_weights(metric, checked)
     rng = np.random.default_rng(seed)
     values = [weighted(weights) for weights in resampled(len(checked.y), members, draws, rng)]
-    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    # A draw without a rare class has no value of some metrics: it says nothing.
+    low, high = np.nanquantile(values, [(1 - level) / 2, (1 + level) / 2])
     function, _ = _unwrap(metric)
     if method == "basic" or (method == "auto" and function in _BIASED_UPWARD):
         observed = weighted(np.ones(len(checked.y), np.int64))

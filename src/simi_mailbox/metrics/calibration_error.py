@@ -7,8 +7,14 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from scipy.special import erf
 
-from simi_mailbox.metrics._inputs import Array, Checked, check, top_label, unit
-from simi_mailbox.metrics.binning import BinnedCounts, Binning, bin_outcomes, check_binning
+from simi_mailbox.metrics._inputs import Array, Checked, bin_sum, check, top_label, unit
+from simi_mailbox.metrics.binning import (
+    BinnedCounts,
+    Binning,
+    bin_outcomes,
+    check_binning,
+    width_index,
+)
 
 Norm: TypeAlias = Literal["l1", "l2"]
 
@@ -89,6 +95,34 @@ def classwise_ece_of(checked: Checked, bins: int = 15, binning: Binning = "width
             ]
         )
     )
+
+
+def class_conditional_ece(probs: Array, y: Array, *, bins: int = 15) -> float:
+    """ECE within the nodes of each predicted class, averaged over the nodes.
+
+    Errors of opposite sign in two predicted classes do not cancel, so that it is never below
+    :func:`ece`. Gupta and Ramdas (ICLR 2022) call it the top-label calibration error. The error of
+    every class by itself: `analysis.by_class`.
+
+    Parameters
+    ----------
+    probs, y, bins
+        As in :func:`ece`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from simi_mailbox.metrics import class_conditional_ece, ece
+    >>> probs, y = np.array([[0.75, 0.25]] * 2 + [[0.25, 0.75]] * 2), np.array([0, 0, 0, 1])
+    >>> ece(probs, y), class_conditional_ece(probs, y)
+    (0.0, 0.25)
+    """
+    check_binning(bins)
+    checked = check(probs, y)
+    confidence, correct = top_label(checked)
+    cell = checked.probs.argmax(axis=1) * bins + width_index(confidence, bins)
+    gaps = bin_sum(cell, correct - confidence, checked.probs.shape[1] * bins)
+    return float(np.abs(gaps).sum() / len(confidence))
 
 
 def debiased_ece(

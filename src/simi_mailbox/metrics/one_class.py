@@ -1,0 +1,281 @@
+"""Metrics of one class: is P(class) calibrated, and what do the nodes with the highest P hold?
+
+Every function takes P(class) [n] and whether each node is of the class [n] (boolean or 0/1), or
+probabilities [n, K], labels [n] and the number of the class as ``positive``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import rankdata
+
+from simi_mailbox.metrics._inputs import Array, check_class
+from simi_mailbox.metrics.binning import Binning, bin_outcomes, check_binning, shared_by_equals
+from simi_mailbox.metrics.bootstrap import Interval, bootstrap_interval
+from simi_mailbox.metrics.diagram import Reliability, check_level, reliability_of
+from simi_mailbox.metrics.sets import binomial_interval
+
+
+def class_reliability(
+    probs: Array,
+    y: Array,
+    *,
+    positive: int | None = None,
+    bins: int = 15,
+    binning: Binning = "width",
+    band: float = 0.95,
+) -> Reliability:
+    """Reliability of P(class): its mean (``confidence``) and the share of the class per bin.
+
+    Parameters
+    ----------
+    probs : ndarray or Tensor [n] or [n, K]
+        P(class), or probabilities of all classes.
+    y : ndarray or Tensor [n]
+        Whether a node is of the class (boolean or 0/1), or labels.
+    positive : int, optional
+        Number of the class; needed with probabilities of all classes, and only then.
+    bins, binning, band
+        As in :func:`reliability`; the share of the class stands for ``accuracy``.
+
+    Examples
+    --------
+    >>> curve = class_reliability(np.array([0.1, 0.1, 0.9]), np.array([0, 1, 1]), bins=2)
+    >>> curve.confidence.tolist(), curve.accuracy.tolist()
+    ([0.1, 0.9], [0.5, 1.0])
+    """
+    check_binning(bins, binning)
+    return reliability_of(bin_outcomes(*check_class(probs, y, positive), bins, binning), band)
+
+
+def class_ece(
+    probs: Array,
+    y: Array,
+    *,
+    positive: int | None = None,
+    bins: int = 15,
+    binning: Binning = "width",
+) -> float:
+    """ECE of P(class): Σ_b (n_b / n) · |mean P(class) in b − share of the class in b|.
+
+    Parameters are those of `class_reliability`.
+
+    Examples
+    --------
+    >>> round(class_ece(np.array([0.1, 0.1, 0.9]), np.array([0, 1, 1]), bins=2), 6)
+    0.3
+    """
+    check_binning(bins, binning)
+    return bin_outcomes(*check_class(probs, y, positive), bins, binning).ece
+
+
+def average_precision(probs: Array, y: Array, *, positive: int | None = None) -> float:
+    """Area under the precision–recall curve (AUPRC), as a sum of steps: Σ (R_k − R_{k−1}) P_k.
+
+    Nodes of equal P(class) make one step. NaN if no node is of the class.
+
+    Parameters are those of `class_reliability`.
+
+    Examples
+    --------
+    >>> round(average_precision(np.array([0.9, 0.8, 0.3]), np.array([1, 0, 1])), 4)
+    0.8333
+    """
+    p, is_class = check_class(probs, y, positive)
+    if not is_class.any():
+        return float("nan")
+    order = np.argsort(-p, kind="stable")
+    last = np.flatnonzero(np.r_[np.diff(p[order]) != 0, True])
+    hits = np.cumsum(is_class[order])[last]
+    return float(np.diff(hits, prepend=0.0) @ (hits / (last + 1)) / hits[-1])
+
+
+def auroc(probs: Array, y: Array, *, positive: int | None = None) -> float:
+    """Area under the ROC curve: how often a node of the class has the higher P(class).
+
+    Ties count one half. NaN if all nodes or none are of the class.
+
+    Parameters are those of `class_reliability`.
+
+    Examples
+    --------
+    >>> auroc(np.array([0.9, 0.8, 0.3]), np.array([1, 0, 1]))
+    0.5
+    """
+    p, is_class = check_class(probs, y, positive)
+    ones = is_class.sum()
+    pairs = ones * (len(p) - ones)
+    above = rankdata(p)[is_class > 0].sum() - ones * (ones + 1) / 2
+    return float(above / pairs) if pairs else float("nan")
+
+
+@dataclass(frozen=True)
+class Alerts:
+    """What the nodes with the highest P(class) hold.
+
+    Attributes
+    ----------
+    alerts, nodes, positives : int
+        Nodes with the highest P(class), all nodes, and how many of these are of the class.
+    hits : float
+        Alerts of the class; a fraction where ties at the last place are shared.
+
+    Examples
+    --------
+    >>> found = alerts(np.array([0.9, 0.8, 0.3, 0.1]), np.array([1, 0, 1, 0]), top=2)
+    >>> found.hits, found.precision, found.recall, found.lift
+    (1.0, 0.5, 0.5, 1.0)
+    >>> round(found.interval("precision").low, 3)
+    0.013
+    """
+
+    alerts: int
+    hits: float
+    nodes: int
+    positives: int
+
+    @property
+    def precision(self) -> float:
+        """Share of the class among the alerts; NaN without alerts."""
+        return self.hits / self.alerts if self.alerts else float("nan")
+
+    @property
+    def recall(self) -> float:
+        """Share of the class that is alerted; NaN if no node is of the class."""
+        return self.hits / self.positives if self.positives else float("nan")
+
+    @property
+    def lift(self) -> float:
+        """Precision over the share of the class among all nodes."""
+        return self.precision * self.nodes / self.positives if self.positives else float("nan")
+
+    def interval(self, of: Literal["precision", "recall", "lift"], level: float = 0.95) -> Interval:
+        """Exact (Clopper–Pearson) interval; for the lift the share of the class is known."""
+        check_level(level, "level")
+        count = self.positives if of == "recall" else self.alerts
+        low, high = binomial_interval(np.array([self.hits]), np.array([count]), level)
+        scale = self.nodes / max(self.positives, 1) if of == "lift" else 1.0
+        return Interval(float(low[0]) * scale, float(high[0]) * scale, level)
+
+
+def alerts(
+    probs: Array,
+    y: Array,
+    *,
+    threshold: float | None = None,
+    top: int | None = None,
+    positive: int | None = None,
+) -> Alerts:
+    """Precision, recall and lift of nodes with P(class) ≥ ``threshold``, or of the ``top`` nodes.
+
+    Nodes of equal P(class) at the last place share their mean: the order of nodes does not matter.
+    Other parameters are those of `class_reliability`.
+
+    Examples
+    --------
+    >>> found = alerts(np.array([0.9, 0.8, 0.8]), np.array([1, 0, 1]), threshold=0.85)
+    >>> found.alerts, found.precision, found.recall
+    (1, 1.0, 0.5)
+    """
+    p, is_class = check_class(probs, y, positive)
+    if (threshold is None) == (top is None):
+        raise ValueError(f"threshold is {threshold} and top is {top}; pass one of them.")
+    count = int((p >= (threshold or 0.0)).sum()) if top is None else top
+    if not (top is None or 1 <= count <= len(p)):
+        raise ValueError(f"top is {top}; expected a number of nodes between 1 and {len(p)}.")
+    order = np.argsort(-p, kind="stable")
+    shared = shared_by_equals(p[order], is_class[order])
+    return Alerts(count, float(shared[:count].sum()), len(p), int(is_class.sum()))
+
+
+@dataclass(frozen=True)
+class Positives:
+    """How many nodes of the class P(class) expects, and how many there are.
+
+    Attributes
+    ----------
+    expected : float
+        Σ P(class).
+    interval : Interval
+        Where the observed number lies if P(class) is calibrated and nodes are independent.
+    observed : int
+
+    Examples
+    --------
+    >>> found = positives(np.full(100, 0.1), np.arange(100) < 30)
+    >>> round(found.expected, 6), found.observed, found.interval.high < 30
+    (10.0, 30, True)
+    """
+
+    expected: float
+    interval: Interval
+    observed: int
+
+
+def positives(
+    probs: Array, y: Array, *, positive: int | None = None, level: float = 0.95
+) -> Positives:
+    """Expected and observed number of nodes of the class.
+
+    The interval is that of a sum of independent 0/1 numbers, by its mean, variance and skewness
+    (Cornish and Fisher), in whole numbers.
+
+    Parameters are those of `class_reliability`, and the level of the interval.
+
+    Examples
+    --------
+    >>> found = positives(np.array([0.2, 0.8]), np.array([False, True]))
+    >>> found.expected, found.observed
+    (1.0, 1)
+    """
+    check_level(level, "level")
+    p, is_class = check_class(probs, y, positive)
+    mean, variance = float(p.sum()), float((p * (1 - p)).sum())
+    spread = np.sqrt(variance)
+    skew = float((p * (1 - p) * (1 - 2 * p)).sum()) / max(spread**3, 1e-12)
+    z = float(ndtri((1 + level) / 2))
+    low, high = (mean + spread * (side + skew * (z * z - 1) / 6) for side in (-z, z))
+    low, high = (
+        np.floor(low + 0.5),
+        np.ceil(high - 0.5),
+    )  # whole numbers lie in the middle of a step
+    interval = Interval(max(float(low), 0.0), min(float(high), len(p)), level)
+    return Positives(mean, interval, int(is_class.sum()))
+
+
+def class_interval(
+    metric: Callable[..., float],
+    probs: Array,
+    y: Array,
+    *,
+    positive: int | None = None,
+    **options: Any,
+) -> Interval:
+    """Bootstrap interval of `average_precision`, `auroc`, `class_ece` or `smooth_ece`.
+
+    Parameters
+    ----------
+    metric : callable
+        ``metric(probs, y, positive=…) -> float``.
+    probs, y, positive
+        As in `class_reliability`.
+    **options
+        Those of :func:`bootstrap_interval`: ``level``, ``draws``, ``seed``, ``groups``, ``method``.
+
+    Examples
+    --------
+    >>> p, is_class = np.linspace(0.01, 0.99, 50), np.arange(50) % 3 == 0
+    >>> found = class_interval(auroc, p, is_class, draws=100)
+    >>> found.low < auroc(p, is_class) < found.high
+    True
+    """
+    p, is_class = check_class(probs, y, positive)
+    both = np.stack([1 - p, p], axis=1)
+    of_class = functools.partial(metric, positive=1)
+    return bootstrap_interval(of_class, both, is_class.astype(np.int64), **options)
