@@ -85,8 +85,9 @@ def check_class(probs: Array, y: Array, positive: int | None) -> tuple[Floats, F
             f"probs has shape {array.shape} and dtype {array.dtype}; expected P(class) [n] as "
             "floating-point numbers."
         )
-    checked = check(np.stack([1 - array, array], axis=1), labels.astype(np.int64))
-    return unit(checked.probs[:, 1]), checked.y.astype(np.float64)
+    # Two columns, P(class) first: the rules and the messages are those of all probabilities.
+    p = check_probs(np.stack([array, 1 - array], axis=1))[:, 0]
+    return unit(p), check_labels(labels.astype(np.int64), len(p), 2).astype(np.float64)
 
 
 def to_numpy(values: Array, name: str) -> NDArray[Any]:
