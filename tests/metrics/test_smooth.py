@@ -51,10 +51,10 @@ def test_it_is_its_own_width():
     assert smooth_ece(f, y, sigma=found) == pytest.approx(found, abs=1e-6)
 
 
-def test_exact_certainty_has_no_error_and_full_error_is_large():
+def test_certainty_that_is_right_has_no_error_and_that_is_wrong_has_one():
     f = np.array([0.0, 1.0, 1.0])
     assert smooth_ece(f, f > 0) == 0.0
-    assert smooth_ece(f, f == 0) > 0.5
+    assert smooth_ece(np.ones(3), np.zeros(3, dtype=int)) == pytest.approx(1.0)
 
 
 def test_of_the_predicted_class_unless_one_is_named():
