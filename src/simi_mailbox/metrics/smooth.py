@@ -48,7 +48,8 @@ def smooth_ece(
     finest = 2 / GRID
     if _smoothed(waves, finest) <= finest:
         return _smoothed(waves, finest)
-    return float(brentq(lambda width: _smoothed(waves, width) - width, finest, 1.0, xtol=1e-7))
+    # An error is at most 1, whatever the width; 2 is beyond rounding.
+    return float(brentq(lambda width: _smoothed(waves, width) - width, finest, 2.0, xtol=1e-7))
 
 
 def _on_grid(f: Floats, residual: Floats) -> Floats:
