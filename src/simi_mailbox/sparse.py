@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
+from simi_mailbox import fast
 from simi_mailbox._arrays import Ints
 from simi_mailbox.graph import Graph
 
@@ -168,6 +170,16 @@ class Csr:
         values = None if self._given is None else self._given.index_select(0, entries)
         shape = (int(rows.numel()), self.shape[1])
         return Csr(indptr, self.indices.index_select(0, entries), shape, values), entries
+
+    def columns(self, nodes: Tensor) -> Csr:
+        """Only these columns, numbered in their order; all rows."""
+        place = torch.full((self.shape[1],), -1, dtype=torch.int32)
+        place[nodes] = torch.arange(len(nodes), dtype=torch.int32)
+        column = place[self.indices]
+        kept = column >= 0
+        before = torch.zeros(len(kept) + 1, dtype=torch.int32)
+        torch.cumsum(kept, 0, out=before[1:])
+        return Csr(before[self.indptr], column[kept], (self.shape[0], len(nodes)))
 
     def compact(self, keep: Tensor | None = None) -> tuple[Csr, Tensor]:
         """Only the columns with an entry, and those in ``keep``; also which columns these are."""
@@ -505,6 +517,31 @@ def exact_product(pattern: Csr, matrix: Tensor) -> Tensor:
             sums = some.new_zeros(len(result), some.shape[1])
         # In place: `mm` would fill a matrix with noughts and copy it, as dear as half the product.
         result[:, columns] = sums.addmm_(wide, some, beta=0.0)
+    return result
+
+
+def neighbour_sums(pattern: Csr, matrix: Tensor) -> Tensor:
+    """Σ of matrix_j over the entries j of every row, added up in float64 and rounded once.
+
+    In compiled loops where there is much to do and Numba at hand.
+
+    Examples
+    --------
+    >>> path = Csr.of(Graph.from_edges([[0, 1], [1, 2]]))
+    >>> neighbour_sums(path, torch.tensor([[1.0], [10.0], [100.0]])).tolist()
+    [[10.0], [101.0], [10.0]]
+    """
+    if not pattern.num_entries:
+        return matrix.new_zeros(pattern.shape[0], matrix.shape[1])
+    kernels = None
+    if pattern.num_entries * matrix.shape[1] >= fast.WORTH_ENTRIES:
+        kernels = fast.kernels()
+    if kernels is None:
+        return exact_product(pattern, matrix)
+    result = matrix.new_empty(pattern.shape[0], matrix.shape[1])
+    given = pattern.indptr.numpy(), pattern.indices.numpy(), matrix.contiguous().numpy()
+    runs = list(pairwise(shares(given[0])))
+    fast.each(lambda rows: kernels.neighbour_sums(rows, *given, result.numpy()), runs)
     return result
 
 

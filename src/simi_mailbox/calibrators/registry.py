@@ -32,7 +32,7 @@ METHODS = {
     "simcalib": "simcalib:SimCalib",
     "simi-mailbox": "simi_mailbox:SimiMailbox",
     "simi-mailbox-free": "simi_mailbox:SimiMailboxFree",
-    "simi-mailbox-paper": "simi_mailbox_paper:SimiMailboxPaper",
+    "simi-mailbox-paper": "simi_mailbox:SimiMailboxPaper",
     "temperature": "temperature:TemperatureScaling",
     "uncalibrated": "uncalibrated:Uncalibrated",
     "vector": "vector:VectorScaling",

@@ -22,7 +22,7 @@ from simi_mailbox.decide.base import (
 )
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.parameters import Level, check_parameters, hyperparameters
-from simi_mailbox.prior.files import LEARNED
+from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED
 
 STEPS = 200
 """Shares of nodes that are tried as the accepted part."""

@@ -26,7 +26,7 @@ from simi_mailbox.inputs import (
     read_probabilities,
 )
 from simi_mailbox.parameters import check_parameters
-from simi_mailbox.prior.files import resolve
+from simi_mailbox.calibrators.simi_mailbox.prior import resolve
 
 KIND = states.Kind("rule", version=1)
 ENDLESS = frozenset({"threshold_", "thresholds_", "saving_interval_"})

@@ -36,7 +36,7 @@ from simi_mailbox.decide.scores import Nodes, resolve
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.parameters import Level, Whole, check_parameters, hyperparameters
 from simi_mailbox.parameters import Rule as Limit
-from simi_mailbox.prior.files import LEARNED
+from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED
 
 Named = Literal["class", "degree", "mailbox"]
 Parts = Annotated[int, Limit("≥ 2", lambda x: x >= 2)]
@@ -131,7 +131,7 @@ class PredictionSets(Rule):
             Whether these nodes had no part in choosing the model. If they had, it is better on them
             than on others, and plain thresholds promise too much: then each calibration node that
             is predicted wrongly counts for more than one, by what other graphs have shown
-            (`simi_mailbox.prior.Prior.error_weight`).
+            (`simi_mailbox.calibrators.simi_mailbox.prior.Prior.error_weight`).
         left_out : pairs (nodes, probs), optional
             If ``probs`` were made with the labels of the calibration nodes: the same of all nodes
             made without the labels of some, for one part of the mask after another, as

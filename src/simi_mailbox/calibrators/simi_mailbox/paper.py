@@ -2,23 +2,98 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 
-from simi_mailbox._arrays import Floats
+from torch import Tensor
+
+from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.adam import fit_adam
 from simi_mailbox.calibrators.base import TemperatureCalibrator
-from simi_mailbox.calibrators.simi_mailbox import GroupedTemperatures, node_points
-from simi_mailbox.grouping import Scaling
-from simi_mailbox.inputs import CalibrationData
+from simi_mailbox.calibrators.parts.fitted_values import Shapes
+from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.grouping import Grouping, Scaling, find_groups
+from simi_mailbox.inputs import CalibrationData, NodeInputs
+from simi_mailbox.mailbox import mailbox
 from simi_mailbox.parameters import Count, NonNegative, Whole, hyperparameters
+from simi_mailbox.softmax import confidence
 from simi_mailbox.temperature import ConfidenceCurve, CrossEntropy, fit_paper_loss, theta_bounds
 
 
+def node_points(data: NodeInputs) -> Floats:
+    """(confidence, mailbox) of every node as the paper has them, before scaling."""
+    similarity = mailbox(data.logits, data.neighbourhoods).double()
+    return torch.stack([confidence(data.logits), similarity], dim=1).numpy()
+
+
+class GroupedTemperatures(TemperatureCalibrator):
+    """Nodes are grouped by (confidence, mailbox); T_i is the temperature of the node's group.
+
+    Attributes
+    ----------
+    temperatures_ : array [groups]
+    groups_ : array [n]
+        Group of every node that ``fit`` saw.
+    centroids_, shift_, scale_ : arrays
+        What assigns unseen nodes: see `simi_mailbox.grouping.Grouping`.
+    """
+
+    needs: ClassVar[frozenset[str]] = frozenset({"graph"})
+    fitted: ClassVar[Shapes] = {
+        "temperatures_": ("groups",),
+        "centroids_": ("groups", 2),
+        "shift_": (2,),
+        "scale_": (2,),
+    }
+
+    n_groups: int
+    scaling: Scaling
+    seed: int
+
+    temperatures_: Floats
+    groups_: Ints
+    centroids_: Floats
+    shift_: Floats
+    scale_: Floats
+
+    @property
+    def grouping_(self) -> Grouping:
+        """The fitted scaling and centroids."""
+        return Grouping(self.shift_, self.scale_, self.centroids_)
+
+    def _make_groups(self, data: CalibrationData, points: Floats) -> None:
+        """Group all nodes by their points (no label is read)."""
+        wanted = self._supported_groups(len(data.calibration))
+        grouping = find_groups(points, wanted, scaling=self.scaling, seed=self.seed)
+        self.shift_, self.scale_ = grouping.shift, grouping.scale
+        self.centroids_ = grouping.centroids
+        self.groups_ = grouping.assign(points)
+
+    def _supported_groups(self, labelled: int) -> int:
+        """As many groups as are wanted, or one if there are fewer labels than that."""
+        if labelled >= self.n_groups:
+            return self.n_groups
+        warnings.warn(
+            f"{labelled} calibration nodes cannot support {self.n_groups} groups: "
+            "falling back to one temperature for all nodes",
+            CalibrationWarning,
+            stacklevel=5,
+        )
+        return 1
+
+    def _temperatures(self, data: NodeInputs) -> Tensor:
+        return torch.from_numpy(self.temperatures_[self.grouping_.assign(self._points(data))])
+
+    def _points(self, data: NodeInputs) -> Floats:
+        """What nodes are grouped by, before scaling: (confidence, mailbox)."""
+        return node_points(data)
+
+
 @hyperparameters
-class SimiMailboxPaper(GroupedTemperatures, TemperatureCalibrator):
+class SimiMailboxPaper(GroupedTemperatures):
     """The paper's text to the letter: group accuracies from calibration labels, no shrinkage.
 
     Seo et al., "Towards Precise Prediction Uncertainty in GNNs: Refining GNNs with

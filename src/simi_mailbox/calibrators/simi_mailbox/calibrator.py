@@ -1,0 +1,399 @@
+"""`SimiMailbox`: the default calibrator."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox.calibrators.base import Calibrator
+from simi_mailbox.calibrators.parts.fitted_values import BELOW_ONE, Shapes, check_within
+from simi_mailbox.calibrators.simi_mailbox.evidence import (
+    NOBODY,
+    InMemory,
+    Sums,
+    Units,
+    closeness,
+    overlap,
+    term_names,
+    terms,
+    units_from,
+)
+from simi_mailbox.calibrators.simi_mailbox.groups import SoftGroups
+from simi_mailbox.calibrators.simi_mailbox.model import (
+    Model,
+    Nodes,
+    bias_unit,
+    fit,
+    level_for,
+    reference_temperature,
+)
+from simi_mailbox.calibrators.simi_mailbox.preserve import preserve_predictions
+from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED, Prior, resolve
+from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.grouping import Grouping, Scaling, find_groups
+from simi_mailbox.inputs import CalibrationData, Labelled, NodeInputs
+from simi_mailbox.parameters import Count, Whole, hyperparameters
+from simi_mailbox.softmax import confidence, row_blocks
+
+ENOUGH = 4096
+"""Labelled nodes on which a few dozen numbers are known as well as they need to be."""
+CONTRADICTED = 0.1
+"""Share of calibration nodes with evidence against their predicted class that is worth a warning."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A graph with its labels, units and groups."""
+
+    there: InMemory
+    points: Floats
+    units: Units
+    soft: SoftGroups
+
+    def nodes(self, index: Tensor) -> Nodes:
+        """What the model sees of some nodes."""
+        membership = self.soft.membership(self.points[index.numpy()])
+        return terms(self.there.sums(index), self.units, membership)
+
+
+@hyperparameters
+class SimiMailbox(Calibrator):
+    """Temperature scaling with evidence from the graph, in groups of similar nodes.
+
+    One likelihood of the calibration labels (`simi_mailbox.calibrators.simi_mailbox.model`):
+    a temperature for every node, which depends on its degree and on its group; class intercepts,
+    for models trained with another class balance; and evidence on every class from the predictions
+    of the neighbours, from labels one and two steps away and, if ``hidden`` is given, from the
+    distance to the class in the GNN's hidden layer. Groups are nodes alike in confidence and in
+    mailbox similarity (Seo et al., AAAI 2025). How far each part is trusted comes from the labels
+    at hand and from other graphs (`prior`): where the labels show that evidence tells nothing, what
+    is left is temperature scaling. Calibration nodes that chose the GNN's checkpoint make it look
+    better than it is; the confidence is lowered by what that has cost on other graphs.
+
+    Parameters
+    ----------
+    keep_classes : bool
+        True: predicted classes stay; where the evidence is for another class, probabilities are
+        the nearest ones that keep it. False: predictions may change; accuracy usually rises.
+    n_groups : int
+        Number of groups; 1 for none.
+    prior : "learned", None or path
+        The prior that comes with the package, none (nothing is assumed of other graphs, nor of
+        selection bias), or a file that ``simi-mailbox prior fit`` has written.
+    scaling : {"min-max", "standard"}
+        How confidence and similarity are scaled before k-means.
+    seed : int
+        Seed of k-means++.
+
+    Attributes
+    ----------
+    temperature_ : float
+        Of temperature scaling.
+    temperatures_ : array [groups]
+        Of a node of average degree in the middle of each group, before other evidence.
+    groups_, similarity_ : array [n]
+        Of the nodes of ``fit``: nearest group, and mailbox similarity of p = softmax(z / T).
+    coefficients_ : dict
+        Of all terms; "trust" is the weight of the evidence, "uniform" of the uniform mixture.
+    intercepts_ : array [classes]
+    contradicted_ : float
+        Share of calibration nodes for whose predicted class another is likelier.
+    labels_ : dict
+        Nodes and labels that ``fit`` was given, which inform about nodes around them. **A saved
+        calibrator holds these labels.**
+    prior_ : dict
+        The numbers of the prior, and where they come from.
+
+    Notes
+    -----
+    Labels of ``fit`` are used in ``predict_proba`` where a node is known to be the same:
+    ``node_ids`` were given to both, or graph and logits are those of ``fit``. ``known=(nodes,
+    labels)`` adds labels; for a node that has one already the newer counts. A node's own label
+    never informs about itself.
+
+    Examples
+    --------
+    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> problem = calibration_problem(500, 3, temperature=2.0, seed=0)
+    >>> cal = SimiMailbox(n_groups=5)
+    >>> cal = cal.fit(problem.logits, problem.y, graph=problem.graph, mask=range(200))
+    >>> cal.predict_proba(problem.logits, graph=problem.graph).shape
+    (500, 3)
+    """
+
+    name: ClassVar[str] = "simi-mailbox"
+    version: ClassVar[int] = 5
+    needs: ClassVar[frozenset[str]] = frozenset({"graph"})
+    takes: ClassVar[frozenset[str]] = frozenset({"hidden", "known", "fresh"})
+    fitted: ClassVar[Shapes] = {
+        "temperatures_": ("groups",),
+        "centroids_": ("groups", 2),
+        "shift_": (2,),
+        "scale_": (2,),
+        "bandwidth_": (),
+        "deviations_": ("deviations",),
+        "intercepts_": ("kept classes",),
+        "frequencies_": ("kept classes",),
+    }
+
+    keep_classes: bool = True
+    n_groups: Count = 20
+    prior: str | os.PathLike[str] | None = LEARNED
+    scaling: Scaling = "min-max"
+    seed: Whole = 0
+
+    @property
+    def keeps_classes(self) -> bool:
+        return self.keep_classes
+
+    # --- fit --------------------------------------------------------------------------------------
+
+    def _fit(self, data: CalibrationData) -> None:
+        prior = resolve(self.prior)
+        chosen = enough(data.calibration, confidence(data.calibration_logits))
+        nodes = self._prepare(data, chosen).nodes(chosen.index)
+        self._fit_model(nodes, chosen.y.numpy(), prior, selected=not data.fresh)
+        self.labels_: dict[str, Any] = {
+            "nodes": _ids(data)[data.calibration.index.numpy()],
+            "labels": data.calibration.y.numpy(),
+            "named": data.numbers is not None,
+            "graph": data.neighbourhoods.fingerprint(),
+            "logits": digest(data.logits),
+        }
+
+    def _prepare(self, data: CalibrationData, chosen: Labelled) -> Prepared:
+        """Temperature, units and groups; what the model sees of any nodes."""
+        z = data.logits[chosen.index].double().numpy()
+        self.temperature_ = reference_temperature(z, chosen.y.numpy())
+        there = self._in_memory(data)
+        there.take_labels(data.calibration)
+        points = self._group(data, there)
+        return Prepared(there, points, self._units, self._soft)
+
+    def _in_memory(self, data: NodeInputs) -> InMemory:
+        there = InMemory(data.logits, data.neighbourhoods, self.temperature_)
+        if data.hidden is not None:
+            found = getattr(self, "hidden_", None)
+            kept = None if found is None else (found["means"], found["precision"])
+            kept, there.closeness = closeness(data.hidden, there.probs, kept)
+            self.hidden_: dict[str, Floats] = dict(zip(("means", "precision"), kept, strict=True))
+        return there
+
+    def _group(self, data: CalibrationData, there: InMemory) -> Floats:
+        """Units and groups, from all nodes and no label; the nodes' points."""
+        similar, degree = there.similarity(), data.neighbourhoods.degree
+        units = Units.of(self.temperature_, degree, there.mass(), similar)
+        self.units_: dict[str, Any] = asdict(units)
+        points = self._points(data.logits, degree, similar)
+        grouping = find_groups(points, self.n_groups, scaling=self.scaling, seed=self.seed)
+        self.shift_: Floats = grouping.shift
+        self.scale_: Floats = grouping.scale
+        self.centroids_: Floats = grouping.centroids
+        self.bandwidth_ = SoftGroups.around(grouping, points).bandwidth
+        self.groups_: Ints = grouping.assign(points)
+        self.similarity_: Floats = points[:, 1]
+        return points
+
+    def _points(self, logits: Tensor, degree: Tensor, similar: Tensor) -> Floats:
+        """What nodes are grouped by: (confidence, similarity)."""
+        filled = similar.masked_fill(degree == 0, self.units_["mean_similarity"])
+        return torch.stack([confidence(logits, self.temperature_), filled], dim=1).numpy()
+
+    def _fit_model(self, nodes: Nodes, y: Ints, prior: Prior, *, selected: bool) -> None:
+        hidden = hasattr(self, "hidden_")
+        model = fit(nodes, y, term_names(hidden=hidden), prior.coefficients(hidden=hidden))
+        likeliest = model.probabilities(nodes).argmax(dim=1)
+        self.contradicted_ = float((likeliest != nodes.gaps.argmax(dim=1)).double().mean())
+        drop = prior.drop(
+            bias_unit(model, nodes), len(y), keep_classes=self.keep_classes, selected=selected
+        )
+        model = replace(model, level=level_for(model, nodes, drop))
+        self.prior_: dict[str, Any] = prior.to_dict()
+        self.coefficients_: dict[str, float] = model.numbers()
+        self.intercepts_: Floats = model.intercepts
+        self.deviations_: Floats = model.groups
+        self.frequencies_: Floats = model.frequencies
+        each = model.groups if len(model.groups) else np.zeros(1)
+        self.temperatures_: Floats = self.temperature_ * np.exp(-(model.scale + each)) / model.level
+        if self.keep_classes and self.contradicted_ > CONTRADICTED:
+            warnings.warn(
+                f"for {self.contradicted_:.0%} of the calibration nodes another class is likelier "
+                "than the predicted one; their probabilities can only be tied: use "
+                "keep_classes=False to let predictions change",
+                CalibrationWarning,
+                stacklevel=5,
+            )
+
+    # --- what was fitted --------------------------------------------------------------------------
+
+    @property
+    def _units(self) -> Units:
+        return units_from(self.units_)
+
+    @property
+    def _soft(self) -> SoftGroups:
+        return SoftGroups(Grouping(self.shift_, self.scale_, self.centroids_), self.bandwidth_)
+
+    @property
+    def _model(self) -> Model:
+        return Model.from_numbers(
+            self.coefficients_, self.intercepts_, self.deviations_, self.frequencies_
+        )
+
+    # --- prediction -------------------------------------------------------------------------------
+
+    def _predict(self, data: NodeInputs) -> Tensor:
+        self._check_hidden(data)
+        there = self._in_memory(data)
+        there.take_labels(self._known(data))
+        sums = there.all_sums()
+        probs = torch.empty_like(data.logits)
+        for rows in row_blocks(*data.logits.shape):
+            probs[rows] = self._probabilities(sums.rows(rows))
+        return probs
+
+    def _probabilities(self, sums: Sums) -> Tensor:
+        """Of some nodes."""
+        similar = overlap(sums.probs, sums.predictions, sums.degree)
+        points = self._points(sums.logits, sums.degree, similar)
+        probs = self._model.probabilities(terms(sums, self._units, self._soft.membership(points)))
+        probs = probs.to(sums.logits.dtype)
+        if self.keep_classes:
+            preserve_predictions(probs, sums.logits.argmax(dim=1))
+        return probs
+
+    def _known(self, data: NodeInputs) -> Labelled:
+        """Labels of ``fit`` and those known by now; the newer one counts."""
+        fitted, known = self._labels_of_fit(data), data.known
+        if known is None:
+            return fitted
+        new = torch.ones(len(known), dtype=torch.bool)
+        if data.training is not None:  # the GNN has learned these labels: they tell nothing new
+            new = ~torch.isin(known.index, data.training)
+        old = ~torch.isin(fitted.index, known.index)
+        index = torch.cat([fitted.index[old], known.index[new]])
+        return Labelled(index, torch.cat([fitted.y[old], known.y[new]]))
+
+    def _labels_of_fit(self, data: NodeInputs) -> Labelled:
+        kept = self.labels_
+        if data.numbers is None:
+            same = kept["graph"] == data.neighbourhoods.fingerprint()
+            if not (same and kept["logits"] == digest(data.logits)) or kept["named"]:
+                if len(kept["nodes"]):
+                    warnings.warn(
+                        "graph or logits are not those of fit, and node_ids do not tell which "
+                        "nodes are the same: the labels of fit are not used; pass node_ids= to "
+                        "fit and predict_proba",
+                        CalibrationWarning,
+                        stacklevel=5,
+                    )
+                return NOBODY
+        return matched(kept["nodes"], torch.from_numpy(kept["labels"]), _ids(data))
+
+    def _check_hidden(self, data: NodeInputs) -> None:
+        fitted = getattr(self, "hidden_", None)
+        if (data.hidden is None) != (fitted is None):
+            raise ValueError(
+                "this calibrator was fitted with a hidden layer: pass hidden=… here as well"
+                if data.hidden is None
+                else "this calibrator was fitted without hidden=…: leave it out, or fit with it"
+            )
+        if data.hidden is not None and fitted is not None:
+            width = fitted["means"].shape[1]
+            if data.hidden.shape[1] != width:
+                raise ValueError(
+                    f"hidden has {data.hidden.shape[1]} columns, but this calibrator was fitted "
+                    f"on {width}"
+                )
+
+    def _check_state(self) -> None:
+        k = len(self.intercepts_)
+        units, labels = self._units, self.labels_
+        if units.class_share.shape != (k,) or units.centre.shape != (2,):
+            raise ValueError(f"units_ must hold two centres and a share for each of {k} classes")
+        if len(self.deviations_) not in (0, len(self.centroids_)):
+            raise ValueError("deviations_ must have a number for every group")
+        if labels["nodes"].shape != labels["labels"].shape or labels["nodes"].ndim != 1:
+            raise ValueError("labels_ must have a label for every node")
+        check_within("labels_", labels["labels"], 0, k - 1)
+        check_within("temperature_", self.temperature_, 1e-300, 1e300)
+        check_within("shares of units_", units.class_share, 1e-300, 1.0)
+        check_within("frequencies_", self.frequencies_, 1e-300, 1.0)
+        check_within("bandwidth_", self.bandwidth_, 1e-300, 1e300)
+        numbers = dict(self.coefficients_)
+        hidden = hasattr(self, "hidden_")
+        known = {*term_names(hidden=hidden), "scale", "uniform", "trust", "level"}
+        if set(numbers) != known:
+            raise ValueError(f"coefficients_ has {sorted(numbers)}, not {sorted(known)}")
+        check_within("the uniform weight of coefficients_", numbers.pop("uniform"), 0.0, BELOW_ONE)
+        check_within("coefficients_", list(numbers.values()), -1e3, 1e3)
+        check_within("intercepts_", self.intercepts_, -1e3, 1e3)
+        check_within("deviations_", self.deviations_, -1e3, 1e3)
+
+
+@hyperparameters
+class SimiMailboxFree(SimiMailbox):
+    """`SimiMailbox` with ``keep_classes=False``: predictions may change.
+
+    The same method under a name of its own, for tables and commands that know methods by name.
+
+    Examples
+    --------
+    >>> SimiMailboxFree().keep_classes
+    False
+    """
+
+    name: ClassVar[str] = "simi-mailbox-free"
+
+    keep_classes: bool = False
+
+
+def enough(labelled: Labelled, confidences: Tensor) -> Labelled:
+    """All of these nodes, or `ENOUGH` of them, spread evenly over their confidence.
+
+    Chosen by confidence and not by number, so that names of nodes do not matter.
+
+    Examples
+    --------
+    >>> many = Labelled(torch.arange(20_000), torch.zeros(20_000, dtype=torch.int64))
+    >>> len(enough(many, torch.rand(20_000)))
+    4096
+    """
+    if len(labelled) <= ENOUGH:
+        return labelled
+    places = torch.linspace(0, len(labelled) - 1, ENOUGH, dtype=torch.float64).round().long()
+    chosen = confidences.argsort()[places].sort().values
+    return Labelled(labelled.index[chosen], labelled.y[chosen])
+
+
+def matched(ids: Any, y: Tensor, nodes: Any) -> Labelled:
+    """Those of some labelled ids that are among ``nodes``, by their places there.
+
+    Examples
+    --------
+    >>> found = matched(np.array([7, 5]), torch.tensor([0, 1]), np.array([4, 5, 6]))
+    >>> found.index.tolist(), found.y.tolist()
+    ([1], [1])
+    """
+    order = np.argsort(nodes, kind="stable")
+    place = np.searchsorted(nodes, ids, sorter=order).clip(max=len(nodes) - 1)
+    index = order[place]
+    here = torch.from_numpy(nodes[index] == ids)
+    return Labelled(torch.from_numpy(index)[here], y[here])
+
+
+def _ids(data: NodeInputs) -> Any:
+    return np.arange(data.num_nodes) if data.numbers is None else data.numbers.numpy()
+
+
+def digest(logits: Tensor) -> str:
+    """Sixteen hex digits that tell two different sets of logits apart."""
+    return hashlib.sha256(logits.contiguous().numpy().data).hexdigest()[:16]

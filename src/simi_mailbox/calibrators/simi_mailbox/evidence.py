@@ -1,0 +1,261 @@
+"""Evidence on a node's class besides its own logits: neighbours, labels near it, a hidden layer.
+
+Every term is a function of a node's own row and of a few sums over its neighbours (`Sums`).
+Who supplies these sums (`InMemory` here, blocks on disk in `simi_mailbox.scale`) is all that
+differs between engines. Everything is made of p = softmax(z / T), so that the offset of logits
+does not enter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from simi_mailbox._arrays import Floats
+from simi_mailbox.calibrators.parts.features import fit_prototypes, nearness
+from simi_mailbox.calibrators.simi_mailbox.model import EXPONENTS, Nodes
+from simi_mailbox.graph import Graph
+from simi_mailbox.inputs import Labelled
+from simi_mailbox.softmax import row_blocks, scaled_softmax
+from simi_mailbox.sparse import Csr, neighbour_sums
+
+CLASSES = ("neighbours", "labels", "labels_2_steps", "hidden")
+"""Terms of every class of a node; the last one only where a hidden layer is given."""
+PSEUDO_NEIGHBOURS, PSEUDO_MASS = 2.0, 0.1
+"""Added to neighbours and to mass two steps away: a single neighbour is not believed in full."""
+
+NOBODY = Labelled(torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64))
+
+
+def term_names(*, hidden: bool) -> tuple[str, ...]:
+    """All terms, in the order of a model's coefficients."""
+    return (*EXPONENTS, *(CLASSES if hidden else CLASSES[:-1]))
+
+
+# --- the formula ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What is known of some nodes: their own rows, and sums over their neighbours.
+
+    Attributes
+    ----------
+    logits, probs : Tensor [m, K]
+    degree : Tensor [m]
+    predictions : Tensor [m, K]
+        Σ p_j over neighbours j.
+    labels : Tensor [m, K + 1]
+        Σ over labelled neighbours of their `label_residuals`.
+    labels_2_steps : Tensor [m, K + 1]
+        The same, as the mean over two random steps, without what comes back to the node itself.
+    closeness : Tensor [m, K], optional
+        How near the node is to every class in the hidden layer.
+    """
+
+    logits: Tensor
+    probs: Tensor
+    degree: Tensor
+    predictions: Tensor
+    labels: Tensor
+    labels_2_steps: Tensor
+    closeness: Tensor | None = None
+
+    def rows(self, rows: slice) -> Sums:
+        """Of some of these nodes."""
+        return Sums(*(None if part is None else part[rows] for part in vars(self).values()))
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Means over all nodes that ``fit`` found, kept for every prediction.
+
+    Attributes
+    ----------
+    temperature : float
+        T of p = softmax(z / T).
+    centre : array [2]
+        Subtracted from the terms of the temperature.
+    class_share : array [K]
+        Mean of p, as if one node of every class had been added.
+    mean_similarity : float
+        For nodes without neighbours.
+    """
+
+    temperature: float
+    centre: Floats
+    class_share: Floats
+    mean_similarity: float
+
+    @classmethod
+    def of(cls, temperature: float, degree: Tensor, mass: Tensor, similarity: Tensor) -> Units:
+        """From all nodes; ``mass`` is the sum of their p."""
+        share = (mass + 1.0) / (len(degree) + len(mass))
+        linked = similarity[degree > 0]
+        centre = degree_terms(degree).mean(dim=0).numpy()
+        mean = float(linked.mean()) if len(linked) else 0.0
+        return cls(temperature, centre, share.numpy(), mean)
+
+
+def degree_terms(degree: Tensor) -> Tensor:
+    """log(1 + degree), 1 / (1 + degree), [m, 2]."""
+    more = degree.double() + 1.0
+    return torch.stack([more.log(), more.reciprocal()], dim=1)
+
+
+def label_residuals(probs: Tensor, y: Tensor) -> Tensor:
+    """What labels tell beyond the probabilities of their nodes, and a column of ones, [m, K + 1].
+
+    Examples
+    --------
+    >>> label_residuals(torch.tensor([[0.75, 0.25]]), torch.tensor([0])).tolist()
+    [[0.25, -0.25, 1.0]]
+    """
+    rows = torch.cat([-probs, probs.new_ones(len(probs), 1)], dim=1)
+    rows[torch.arange(len(y)), y] += 1.0
+    return rows
+
+
+def overlap(probs: Tensor, predictions: Tensor, degree: Tensor) -> Tensor:
+    """Mean over neighbours j of Σ_c p_ic p_jc, in [0, 1]; zero without neighbours.
+
+    The chance that a node and a neighbour, each drawing a class by its probabilities, agree: the
+    mailbox similarity of the paper, of probabilities in place of logits.
+    """
+    found = (probs * predictions).sum(dim=1, dtype=torch.float64)
+    return found.div_(degree.clamp(min=1))
+
+
+def terms(sums: Sums, units: Units, groups: Floats) -> Nodes:
+    """All terms of some nodes, as the model takes them; ``groups`` is their membership.
+
+        neighbours      log of the share of a class among the neighbours' predictions, relative to
+                        its share of all nodes, as if two average neighbours had been added
+        labels          mean label residual of the neighbours, as if two zeros had been added
+        labels_2_steps  the same two steps away
+        hidden          −log distance to the class's mean in the hidden layer
+    """
+    z = sums.logits
+    gaps = (z - z.amax(dim=1, keepdim=True)).div_(units.temperature)
+    share = torch.from_numpy(units.class_share).to(z.dtype)
+    around = (sums.predictions / share).add_(PSEUDO_NEIGHBOURS)
+    around = around.div_(sums.degree.to(z.dtype)[:, None] + PSEUDO_NEIGHBOURS).log_()
+    near = sums.labels[:, :-1] / (sums.labels[:, -1:] + PSEUDO_NEIGHBOURS)
+    second = sums.labels_2_steps
+    far = second[:, :-1] / (second[:, -1:].clamp(min=0.0) + PSEUDO_MASS)
+    classes = [around, near, far, *([] if sums.closeness is None else [sums.closeness])]
+    exponents = degree_terms(sums.degree) - torch.from_numpy(units.centre)
+    return Nodes(gaps, exponents, classes, groups)
+
+
+# --- who supplies the sums: a graph in memory -----------------------------------------------------
+
+
+class InMemory:
+    """Sums over the neighbours of a graph in memory, for any rows.
+
+    Parameters
+    ----------
+    logits : Tensor [n, K]
+    graph : Graph
+    temperature : float
+    closeness : Tensor [n, K], optional
+
+    Examples
+    --------
+    >>> path = Graph.from_edges([[0, 1], [1, 2]])
+    >>> there = InMemory(torch.tensor([[9.0, 0.0], [9.0, 0.0], [0.0, 9.0]]), path, 1.0)
+    >>> there.sums(torch.tensor([1])).predictions.round().tolist()
+    [[1.0, 1.0]]
+    """
+
+    def __init__(
+        self, logits: Tensor, graph: Graph, temperature: float, closeness: Tensor | None = None
+    ) -> None:
+        self.logits, self.graph, self.closeness = logits, graph, closeness
+        self.probs = scaled_softmax(logits, temperature)
+        self.csr = Csr.of(graph)
+        self.steps = graph.degree.clamp(min=1).to(logits.dtype).reciprocal()
+        self.take_labels(NOBODY)
+
+    def take_labels(self, labelled: Labelled) -> None:
+        """Let these labels inform about the nodes around theirs."""
+        self._labelled = labelled
+        self._residuals = label_residuals(self.probs[labelled.index], labelled.y)
+        self._near = neighbour_sums(self.csr.columns(labelled.index), self._residuals)
+
+    def similarity(self) -> Tensor:
+        """Of all nodes, without what `Sums` hold besides."""
+        around, probs = neighbour_sums(self.csr, self.probs), self.probs
+        found = torch.empty(len(probs), dtype=torch.float64)
+        for rows in row_blocks(*probs.shape):
+            found[rows] = overlap(probs[rows], around[rows], self.graph.degree[rows])
+        return found
+
+    def mass(self) -> Tensor:
+        """Σ p over all nodes."""
+        found = torch.zeros(self.probs.shape[1], dtype=torch.float64)
+        for rows in row_blocks(*self.probs.shape):
+            found += self.probs[rows].sum(dim=0, dtype=torch.float64)
+        return found
+
+    def sums(self, nodes: Tensor) -> Sums:
+        """Of some nodes."""
+        part, used = self.csr.take(nodes)[0].compact()
+        around = neighbour_sums(part, self.probs[used])
+        second = neighbour_sums(part, self._near[used] * self.steps[used][:, None])
+        return self._sums(nodes, around, second)
+
+    def all_sums(self) -> Sums:
+        """Of all nodes."""
+        around = neighbour_sums(self.csr, self.probs)
+        second = torch.zeros_like(self._near)
+        if len(self._labelled):
+            second = neighbour_sums(self.csr, self._near * self.steps[:, None])
+        return self._sums(torch.arange(len(self.logits)), around, second)
+
+    def _sums(self, nodes: Tensor, around: Tensor, second: Tensor) -> Sums:
+        second *= self.steps[nodes][:, None]
+        self._without_own(nodes, second)
+        return Sums(
+            self.logits[nodes], self.probs[nodes], self.graph.degree[nodes], around,
+            self._near[nodes], second, None if self.closeness is None else self.closeness[nodes],
+        )  # fmt: skip
+
+    def _without_own(self, nodes: Tensor, second: Tensor) -> None:
+        """Take out what two steps carry back to a labelled node itself."""
+        place = torch.full((len(self.logits),), -1, dtype=torch.int64)
+        place[self._labelled.index] = torch.arange(len(self._labelled))
+        own = place[nodes]
+        known = (own >= 0).nonzero().flatten()
+        paths, _ = self.csr.take(nodes[known])
+        back = self.steps[paths.indices].double()
+        if self.graph.is_directed:  # only where the edge is there in the other direction, too
+            n, here = self.graph.num_nodes, nodes[known][paths.rows].long()
+            there = self.csr.indices.long() * n + self.csr.rows
+            back *= torch.isin(here * n + paths.indices, there)
+        chance = paths.row_sums(back).mul_(self.steps[nodes[known]])
+        second[known] -= (chance[:, None] * self._residuals[own[known]]).to(second.dtype)
+
+
+def closeness(
+    hidden: Tensor, probs: Tensor, prototypes: tuple[Floats, Floats] | None = None
+) -> tuple[tuple[Floats, Floats], Tensor]:
+    """Means of the classes in a hidden layer, and −log distance of every node to each of them.
+
+    A class's mean is that of all nodes weighted by its probability: no label enters.
+    """
+    dense = hidden if hidden.layout is torch.strided else hidden.to_dense()
+    x = np.asarray(dense.numpy(), dtype=np.float64)
+    found = prototypes or fit_prototypes(x, probs.double().numpy())
+    return found, torch.from_numpy(nearness(x, *found)).to(probs.dtype)
+
+
+def units_from(fields: Mapping[str, Any]) -> Units:
+    """From the fields of a saved calibrator."""
+    return Units(**{name: fields[name] for name in Units.__dataclass_fields__})

@@ -1,0 +1,484 @@
+"""The model of a node's class: temperature, evidence, class intercepts, groups; and its fit.
+
+    s_i = e^η_i (z_i − max z_i) / T + Σ_t b_t C_ti + e,    η_i = θ + Σ_t a_t x_ti + Σ_g w_ig u_g
+    q_i = (1 − w) softmax(s_i) + w π
+
+π are the class frequencies that the model without evidence expects. T is the temperature of temperature scaling, x and C are the terms of `evidence`, w_ig how far node
+i belongs to group g. All numbers are estimated together by maximum a posteriori: (a, b) have a
+normal prior learned from other graphs, the class intercepts e ~ N(0, τ²) and the deviations of
+groups u ~ N(0, σ²) one whose widths are learned from the labels at hand. Normal tails matter: a
+coefficient that the labels cannot tell must not run away, whatever the statistic reveals of the
+labels it was made from.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+import torch
+from scipy.special import expit, log_softmax, logsumexp, softmax
+from torch import Tensor
+
+from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox.exceptions import CalibrationWarning
+
+EXPONENTS = ("log_degree", "inverse_degree")
+"""Terms of a node's temperature; all others are terms of classes."""
+SCALE_WIDTH = 1.0
+"""Of θ: how far the evidence may move the common temperature, as a logarithm."""
+INTERCEPT_WIDTHS = (0.03, 0.1, 0.3, 1.0)
+GROUP_WIDTHS = (0.02, 0.06, 0.2, 0.5)
+INTERCEPTS_TYPICAL, GROUPS_TYPICAL = 0.1, 0.03
+"""Scales of the half-Cauchy priors of τ and σ."""
+VAGUE = {"log_degree": 0.3, "inverse_degree": 1.0, "uniform": 1.0}
+VAGUE_COEFFICIENT, VAGUE_UNIFORM = 2.0, -2.0
+"""What is believed where other graphs are no guide."""
+ODDS = {"alike": 1.0, "unlike": 0.01, "none": 1.0}
+"""Before labels are seen: a graph like the others, unlike any, or one without evidence."""
+NO_WEIGHT, EXACT = -7.0, 1e-4
+PASSES, HALVINGS, WIDTH_PASSES = 60, 30, 4
+SETTLED, WIDTHS_SETTLED = 1e-4, 0.2
+TEMPERATURE_WIDTH = 0.5
+"""Of the Cauchy prior of log T around 0: a few labels, all right, say nothing about T."""
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """What is believed of the coefficients, or what was found: numbers by the names of terms.
+
+    ``uniform`` is the log-odds of the uniform mixture relative to the squared error rate: a graph
+    with half the errors has about a quarter of the nodes on which even a confident model errs.
+    """
+
+    location: Mapping[str, float]
+    spread: Mapping[str, float]
+
+    @classmethod
+    def vague(cls, names: tuple[str, ...]) -> Coefficients:
+        """Where nothing is known of other graphs."""
+        spread = {name: VAGUE.get(name, VAGUE_COEFFICIENT) for name in (*names, "uniform")}
+        return cls({**dict.fromkeys(names, 0.0), "uniform": VAGUE_UNIFORM}, spread)
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """What the model sees of some nodes; ``exponents`` and ``classes`` in the order of the names.
+
+    Attributes
+    ----------
+    gaps : Tensor [m, K]
+        (z − max z) / T.
+    exponents : Tensor [m, j]
+    classes : list of Tensor [m, K]
+    groups : array [m, G]
+        Membership; rows sum to one, or there is no group.
+    """
+
+    gaps: Tensor
+    exponents: Tensor
+    classes: list[Tensor]
+    groups: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Fitted numbers of the formula at the top; ``trust`` is the weight of all terms but groups.
+
+    ``level`` is a common factor of all scores, which takes selection bias out of the confidence.
+    """
+
+    names: tuple[str, ...]
+    scale: float
+    exponents: Floats
+    classes: Floats
+    intercepts: Floats
+    groups: Floats
+    frequencies: Floats
+    uniform: float
+    trust: float = 1.0
+    level: float = 1.0
+
+    def scores(self, nodes: Nodes) -> Tensor:
+        """s of some nodes, [m, K]."""
+        eta = nodes.exponents @ torch.from_numpy(self.exponents) + self.scale
+        eta += torch.from_numpy(nodes.groups @ self.groups)
+        found = nodes.gaps * eta.exp_().to(nodes.gaps.dtype)[:, None]
+        found += torch.from_numpy(self.intercepts).to(found.dtype)
+        for weight, term in zip(self.classes.tolist(), nodes.classes, strict=True):
+            found.add_(term, alpha=weight)
+        return found.mul_(self.level)
+
+    def probabilities(self, nodes: Nodes) -> Tensor:
+        """q of some nodes, [m, K]."""
+        probs = self.scores(nodes).softmax(dim=1)
+        expected = torch.from_numpy(self.frequencies).to(probs.dtype)
+        return probs.mul_(1.0 - self.uniform).add_(expected, alpha=self.uniform)
+
+    def numbers(self) -> dict[str, float]:
+        """All but intercepts and groups, in one table."""
+        found = {"scale": self.scale, "uniform": self.uniform}
+        found |= {"trust": self.trust, "level": self.level}
+        each = zip(self.names, [*self.exponents.tolist(), *self.classes.tolist()], strict=True)
+        return found | dict(each)
+
+    @classmethod
+    def from_numbers(
+        cls, numbers: Mapping[str, float], intercepts: Floats, groups: Floats, frequencies: Floats
+    ) -> Model:
+        """What `numbers` was made from."""
+        rest = {name: float(value) for name, value in numbers.items()}
+        common = {name: rest.pop(name) for name in ("scale", "uniform", "trust", "level")}
+        split = [np.array([rest[n] for n in rest if (n in EXPONENTS) == of]) for of in (True, False)]
+        return cls(tuple(rest), exponents=split[0], classes=split[1], intercepts=intercepts,
+                   groups=groups, frequencies=frequencies, **common)
+
+
+def reference_temperature(logits: Floats, y: Ints) -> float:
+    """Temperature scaling with a Cauchy prior on log T: for dozens of labels nearly the plain one.
+
+    Examples
+    --------
+    >>> z = np.array([[2.0, 0.0]] * 400)
+    >>> round(reference_temperature(z, np.array([0, 0, 0, 1] * 100)), 1)  # plain: 1.82
+    1.8
+    >>> reference_temperature(z[:2], np.array([0, 0])) > 0.5  # plain: 0
+    True
+    """
+    gaps, theta, each = logits - logits.max(axis=1, keepdims=True), 0.0, np.arange(len(y))
+
+    def value(at: float) -> tuple[float, float, float]:
+        scaled = math.exp(at) * gaps
+        log_p = log_softmax(scaled, axis=1)
+        p = np.exp(log_p)
+        mean = (p * scaled).sum(axis=1)
+        slope = float((mean - scaled[each, y]).sum())
+        bend = slope + float(((p * scaled**2).sum(axis=1) - mean**2).sum())
+        far = at / TEMPERATURE_WIDTH
+        prior = (2.0 * far / (1.0 + far**2)) / TEMPERATURE_WIDTH
+        return math.log1p(far**2) - float(log_p[each, y].sum()), slope + prior, bend
+
+    now = value(theta)
+    for _ in range(PASSES):
+        step = float(np.clip(-now[1] / max(abs(now[2]) + 1.0, 1e-6), -1.0, 1.0))
+        if abs(step) < SETTLED:
+            break
+        for _ in range(HALVINGS):
+            after = value(theta + step)
+            if after[0] <= now[0]:
+                break
+            step /= 2.0
+        theta, now = theta + step, after
+    return math.exp(-theta)
+
+
+def fit(nodes: Nodes, y: Ints, names: tuple[str, ...], belief: Coefficients) -> Model:
+    """The model of labelled nodes, given what is believed of its coefficients.
+
+    Averaged over three cases: a graph like others, one unlike any (wide normal priors around
+    zero), and one without evidence, each weighted by its Laplace evidence.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> z = rng.normal(size=(4000, 3)) * 3
+    >>> biased = z + np.array([1.0, 0.0, 0.0])  # trained with another class balance
+    >>> y = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
+    >>> gaps = biased - biased.max(axis=1, keepdims=True)
+    >>> none = np.empty((4000, 0))
+    >>> nodes = Nodes(torch.from_numpy(gaps), torch.from_numpy(none), [], none)
+    >>> found = fit(nodes, y, (), Coefficients.vague(()))
+    >>> (found.intercepts - found.intercepts[1]).round(1).tolist()
+    [-1.0, 0.0, 0.0]
+    """
+    objective = _Likelihood(nodes, y)
+    vague = Coefficients.vague(names)
+    vague = Coefficients({**vague.location, "uniform": belief.location["uniform"]}, vague.spread)
+    nothing = Coefficients(
+        {**dict.fromkeys(names, 0.0), "uniform": -np.inf}, dict.fromkeys((*names, "uniform"), EXACT)
+    )
+    none = _fit_case(objective, names, nothing)
+    objective.frequencies = objective.expected(none[1])
+    cases = {"alike": belief, "unlike": vague} if names else {"alike": belief}
+    found = [(ODDS[case], *_fit_case(objective, names, told)) for case, told in cases.items()]
+    found.append((ODDS["none"], *none))
+    weight = softmax([math.log(odds) + evidence for odds, evidence, _ in found])
+    at = sum(part * one for part, (*_, one) in zip(weight, found, strict=True))
+    trust = float(weight[:-1].sum())
+    j, h, groups = nodes.exponents.shape[1], len(nodes.classes), nodes.groups.shape[1]
+    theta, exponents, deviations, classes, intercepts, odds = np.split(
+        np.asarray(at), np.cumsum([1, j, groups, h, nodes.gaps.shape[1]])
+    )
+    return Model(
+        names, float(theta[0]), exponents, classes, intercepts, deviations,
+        objective.frequencies, uniform=float(expit(odds[0])), trust=trust,
+    )  # fmt: skip
+
+
+def estimate(nodes: Nodes, y: Ints, names: tuple[str, ...]) -> dict[str, float]:
+    """Coefficients that fit nodes whose labels are all known: what a prior is learned from."""
+    objective = _Likelihood(replace(nodes, groups=nodes.groups[:, :0]), y)
+    layout = objective.layout
+    mean, variance = layout.prior(names, Coefficients.vague(names), objective.unit)
+    at = _minimum(objective, mean, layout.with_widths(variance, 1.0, 1.0), None)[0]
+    found = [*at[1 : layout.eta], *at[layout.eta : layout.eta + layout.classes]]
+    return {
+        **{name: float(value) for name, value in zip(names, found, strict=True)},
+        "uniform": float(at[-1]) - objective.unit,
+    }
+
+
+def error_rate(gaps: Floats) -> float:
+    """Expected share of errors, never zero: as if one right and one wrong node had been added."""
+    confidence = softmax(gaps, axis=1).max(axis=1)
+    return float(((1.0 - confidence).sum() + 1.0) / (len(gaps) + 2.0))
+
+
+def bias_unit(model: Model, nodes: Nodes) -> float:
+    """What selection bias is counted in: error rate × (c − b) / (1 − b) / nodes.
+
+    c is the mean confidence, b that of the class frequencies alone: nodes on which a model only
+    repeats the class frequencies cannot make it look better. Twice the errors, twice the bias.
+    """
+    base = float(model.frequencies.max())
+    mean = float(model.probabilities(nodes).amax(dim=1).mean())
+    share = max(mean - base, 0.0) / (1.0 - base)
+    return error_rate(nodes.gaps.double().numpy()) * share
+
+
+def level_for(model: Model, nodes: Nodes, drop: float) -> float:
+    """The common factor of all scores that lowers the mean confidence of some nodes by ``drop``.
+
+    Examples
+    --------
+    >>> none = np.empty((1, 0))
+    >>> nodes = Nodes(torch.tensor([[0.0, -2.0]]), torch.from_numpy(none), [], none)
+    >>> plain = Model((), 0.0, none[0], none[0], np.zeros(2), none[0], np.full(2, 0.5), 0.0)
+    >>> lower = replace(plain, level=level_for(plain, nodes, 0.05))
+    >>> change = plain.probabilities(nodes).max() - lower.probabilities(nodes).max()
+    >>> round(float(change), 3)
+    0.05
+    """
+    scores = model.scores(nodes).double().numpy()
+
+    def mean(factor: float) -> float:
+        return float(softmax(factor * scores, axis=1).max(axis=1).mean())
+
+    # A quarter of the way to the class frequencies is the most that selection bias may take.
+    start, base = mean(1.0), float(model.frequencies.max())
+    target = start - min(drop / (1.0 - model.uniform), max(start - base, 0.0) / 4.0)
+    low, high = 0.25, 1.0
+    for _ in range(30):
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if mean(middle) > target else (middle, high)
+    return high if drop > 0 else 1.0
+
+
+def _fit_case(
+    objective: _Likelihood, names: tuple[str, ...], belief: Coefficients
+) -> tuple[float, Floats]:
+    """Log evidence and parameters with one belief; widths of intercepts and groups by evidence."""
+    layout = objective.layout
+    mean, variance = layout.prior(names, belief, objective.unit)
+    groups, at = GROUP_WIDTHS if layout.groups else (1.0,), None
+    widths = np.array([GROUPS_TYPICAL, INTERCEPTS_TYPICAL])
+    for _ in range(WIDTH_PASSES):
+        at, value, slope, hessian = _minimum(
+            objective, mean, layout.with_widths(variance, *widths), at
+        )
+        hessian = _positive(hessian)
+        grid = np.array(list(product(groups, INTERCEPT_WIDTHS)))
+        evidence = np.array(
+            [
+                _log_evidence(at, value, slope, hessian, mean, layout.with_widths(variance, *pair))
+                + (_log_half_cauchy(pair[0], GROUPS_TYPICAL) if layout.groups else 0.0)
+                + _log_half_cauchy(pair[1], INTERCEPTS_TYPICAL)
+                for pair in grid
+            ]
+        )
+        before, widths = widths, np.exp(softmax(evidence) @ np.log(grid))
+        if np.abs(np.log(widths / before)).max() < WIDTHS_SETTLED:
+            break
+    at, *_ = _minimum(objective, mean, layout.with_widths(variance, *widths), at)
+    return float(logsumexp(evidence)), at
+
+
+def _log_half_cauchy(width: float, typical: float) -> float:
+    return math.log(width) - math.log1p((width / typical) ** 2)  # on an even grid of logarithms
+
+
+def _log_evidence(
+    at: Floats, value: float, slope: Floats, hessian: Floats, mean: Floats, variance: Floats
+) -> float:
+    """log ∫ likelihood × normal prior, the likelihood being e^−(value + slope δ + δᵀHδ / 2)."""
+    precision = hessian + np.diag(1.0 / variance)
+    best = np.linalg.solve(precision, hessian @ at - slope + mean / variance)
+    away = best - at
+    cost = value + slope @ away + 0.5 * away @ hessian @ away
+    cost += 0.5 * float(((best - mean) ** 2 / variance).sum())
+    return -float(cost + 0.5 * np.linalg.slogdet(precision)[1] + 0.5 * np.log(variance).sum())
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where parameters stand: θ, a [j], u [G], b [h], e [K], log-odds of the uniform mixture."""
+
+    exponents: int
+    groups: int
+    classes: int
+    num_classes: int
+
+    @property
+    def eta(self) -> int:
+        return 1 + self.exponents + self.groups
+
+    @property
+    def size(self) -> int:
+        return self.eta + self.classes + self.num_classes + 1
+
+    def prior(
+        self, names: tuple[str, ...], belief: Coefficients, unit: float
+    ) -> tuple[Floats, Floats]:
+        mean, variance = np.zeros(self.size), np.ones(self.size)
+        places = [*range(1, 1 + self.exponents), *range(self.eta, self.eta + self.classes)]
+        variance[0] = SCALE_WIDTH**2
+        for place, name in zip(places, names, strict=True):
+            mean[place], variance[place] = belief.location[name], belief.spread[name] ** 2
+        mean[-1] = max(belief.location["uniform"] + unit, NO_WEIGHT)
+        variance[-1] = belief.spread["uniform"] ** 2
+        return mean, variance
+
+    def with_widths(self, variance: Floats, groups: float, intercepts: float) -> Floats:
+        found = variance.copy()
+        found[1 + self.exponents : self.eta] = groups**2
+        found[self.eta + self.classes : -1] = intercepts**2
+        return found
+
+
+class _Likelihood:
+    """−log likelihood of the parameters: value, gradient, Hessian.
+
+    With F_i = (e^η g_i, C_i1, …, 1) [K × (1 + h + K)], d = F[y] − E_p F and ρ = (1 − w) p_y / q_y:
+    ∇ log q = ρ d, ∇² log q = ρ (e₀e₀ᵀ d₀ − Cov_p F) + ρ (1 − ρ) d dᵀ in (η, b, e); η is linear.
+    """
+
+    def __init__(self, nodes: Nodes, y: Ints) -> None:
+        j, groups = nodes.exponents.shape[1], nodes.groups.shape[1]
+        self.layout = _Layout(j, groups, len(nodes.classes), nodes.gaps.shape[1])
+        self.gaps = nodes.gaps.double().numpy()
+        self.unit = 2.0 * math.log(error_rate(self.gaps))
+        self.y, self.classes = y, [part.double().numpy() for part in nodes.classes]
+        exponents = nodes.exponents.double().numpy()
+        self.x = np.concatenate([np.ones((len(y), 1)), exponents, nodes.groups], axis=1)
+        self.frequencies: Floats = np.full(self.layout.num_classes, 1 / self.layout.num_classes)
+
+    def expected(self, at: Floats) -> Floats:
+        """Mean probabilities of the classes, without evidence."""
+        j, h = self.layout.eta, self.layout.classes
+        scores = np.exp(self.x @ at[:j])[:, None] * self.gaps + at[j + h : -1]
+        mean: Floats = softmax(scores, axis=1).mean(axis=0)
+        return mean
+
+    def __call__(self, at: Floats) -> tuple[float, Floats, Floats]:
+        layout, x, y = self.layout, self.x, self.y
+        j, h, k, m = layout.eta, layout.classes, layout.num_classes, len(self.y)
+        weight = float(expit(at[-1]))
+        f = np.empty((1 + h, m, k))
+        f[0] = np.exp(np.clip(x @ at[:j], -12.0, 12.0))[:, None] * self.gaps
+        scores = f[0] + at[j + h : -1]
+        for place, part in enumerate(self.classes):
+            f[place + 1] = part
+            scores += at[j + place] * part
+        p, each = softmax(scores, axis=1), np.arange(m)
+        own = p[each, y]
+        expected = self.frequencies[y]
+        q = np.maximum((1.0 - weight) * own + weight * expected, 1e-300)
+        share = (1.0 - weight) * own / q
+        rest = share * (1.0 - share)
+        weighted = f * p
+        mean = weighted.sum(axis=2).T
+        d = np.empty((m, 1 + h + k))
+        d[:, : 1 + h] = f[:, each, y].T - mean
+        d[:, 1 + h :] = -p
+        d[each, 1 + h + y] += 1.0
+        first = np.empty_like(d)
+        first[:, : 1 + h] = (weighted * f[0]).sum(axis=2).T - mean[:, :1] * mean
+        first[:, 1 + h :] = p * (f[0] - mean[:, :1])
+        cross = (rest * d[:, 0])[:, None] * d - share[:, None] * first
+        cross[:, 0] += share * d[:, 0]
+        slopes = share[:, None] * d
+        slope_w = weight * (1.0 - weight)
+        gap = (expected - own) * slope_w / q
+        slope = np.concatenate([-x.T @ slopes[:, 0], -slopes[:, 1:].sum(axis=0), [-gap.sum()]])
+        hessian = np.empty((layout.size, layout.size))
+        hessian[:j, :j] = -x.T @ (cross[:, :1] * x)
+        hessian[:j, j:-1] = -x.T @ cross[:, 1:]
+        hessian[j:-1, :j] = hessian[:j, j:-1].T
+        flat = weighted[1:] * share[:, None]
+        inner = np.empty((h + k, h + k))
+        means = mean[:, 1:] * share[:, None]
+        inner[:h, :h] = np.tensordot(flat, f[1:], axes=((1, 2), (1, 2))) - mean[:, 1:].T @ means
+        inner[:h, h:] = flat.sum(axis=1) - means.T @ p
+        inner[h:, :h] = inner[:h, h:].T
+        inner[h:, h:] = np.diag(share @ p) - (p * share[:, None]).T @ p
+        hessian[j:-1, j:-1] = inner - d[:, 1:].T @ (rest[:, None] * d[:, 1:])
+        both = own * slope_w / q + gap * share
+        hessian[-1, :j] = x.T @ (both * d[:, 0])
+        hessian[-1, j:-1] = both @ d[:, 1:]
+        hessian[:-1, -1] = hessian[-1, :-1]
+        hessian[-1, -1] = (gap * gap - gap * (1.0 - 2.0 * weight)).sum()
+        return -float(np.log(q).sum()), slope, hessian
+
+
+def _minimum(
+    objective: _Likelihood, mean: Floats, variance: Floats, start: Floats | None
+) -> tuple[Floats, float, Floats, Floats]:
+    """Newton's method, damped until the posterior rises; the likelihood where it ends.
+
+    By hand, because value, slope and Hessian come from one pass over the nodes, while SciPy's
+    minimisers ask for each in turn.
+    """
+    at = mean if start is None else start
+    now = objective(at)
+    for _ in range(PASSES):
+        away = at - mean
+        value = now[0] + 0.5 * float(away @ (away / variance))
+        slope = now[1] + away / variance
+        curvature, axes = np.linalg.eigh(now[2] + np.diag(1.0 / variance))
+        step = -axes @ ((axes.T @ slope) / np.maximum(np.abs(curvature), 1e-6))
+        step *= min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-300))
+        for after, here, size in _halved(objective, at, step):
+            away = here - mean
+            if after[0] + 0.5 * float(away @ (away / variance)) <= value + 1e-9:
+                break
+        else:
+            break
+        at, now = here, after
+        if size < SETTLED:
+            return at, *now
+    warnings.warn(
+        f"the fit did not settle (its last step was {np.abs(step).max():.1g}); look at logits and "
+        "labels",
+        CalibrationWarning,
+        stacklevel=2,
+    )
+    return at, *now
+
+
+def _halved(
+    objective: _Likelihood, at: Floats, step: Floats
+) -> Iterator[tuple[tuple[float, Floats, Floats], Floats, float]]:
+    for _ in range(HALVINGS):
+        yield objective(at + step), at + step, float(np.abs(step).max())
+        step = step / 2.0
+
+
+def _positive(hessian: Floats) -> Floats:
+    """The nearest matrix without negative curvature, which a mixture's likelihood may have."""
+    curvature, axes = np.linalg.eigh(hessian)
+    found: Floats = (axes * np.maximum(curvature, 1e-8)) @ axes.T
+    return found

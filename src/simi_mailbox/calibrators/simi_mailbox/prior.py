@@ -1,0 +1,353 @@
+"""What other graphs tell before a graph's own labels are seen: numbers of settings, and a prior.
+
+A prior is made of medians over settings, so that the prior without one dataset family is made from
+the same few numbers: no table is learned on the graph it measures. `simi-mailbox prior fit` of the
+bench learns the settings from graphs whose labels are known.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simi_mailbox._arrays import Floats
+from simi_mailbox.calibrators.simi_mailbox.evidence import term_names
+from simi_mailbox.calibrators.simi_mailbox.families import family_of
+from simi_mailbox.calibrators.simi_mailbox.model import Coefficients
+from simi_mailbox.exceptions import FileFormatError
+from simi_mailbox.files import DAMAGE, whole_file
+
+FORMAT, VERSION = "simi-mailbox prior", 1
+LEARNED = "learned"
+_NAME = re.compile(r"learned(?:@(?P<digest>[0-9a-f]+))?(?: without (?P<family>.+))?")
+DEVIATION = 1.4826
+"""Times the median deviation: the standard deviation of a normal variable."""
+NARROWEST = {"log_degree": 0.025, "inverse_degree": 0.1, "uniform": 0.3}
+NARROWEST_COEFFICIENT = 0.1
+"""Spreads over graphs: a few of them cannot tell these to be smaller."""
+EITHER_SIGN = frozenset({"neighbours"})
+"""Other graphs tell the size of these coefficients and not their sign: their location is zero."""
+LARGEST_EFFECT = 50.0
+MODES = ("kept", "free", "kept_unselected", "free_unselected")
+"""Predictions preserved or not; calibration nodes that chose the checkpoint, or did not."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One backbone on one graph: means over its runs.
+
+    Parameters
+    ----------
+    graph, family, backbone, runs
+        What it is, and how many runs it is the mean of.
+    labels : int
+        Number of calibration nodes.
+    plain, hidden : dict
+        Coefficients that fit the nodes that were neither trained nor calibrated on, without and
+        with a hidden layer (which may be missing).
+    bias : dict
+        By `MODES`: mean over these nodes of confidence − correct, times u / n, after the fit on
+        the n calibration nodes, with their `model.bias_unit` u.
+    bias_weight : float
+        Mean of (u / n)².
+    fewer_errors, fewer_errors_weight : float
+        (e' − e) / (1 − e') with the error rate e' of the other nodes, and e' / (n (1 − e')): their
+        ratio is the number of calibration nodes that as good as could not be wrong.
+    """
+
+    graph: str
+    family: str
+    backbone: str
+    runs: int
+    labels: int
+    plain: Mapping[str, float]
+    hidden: Mapping[str, float]
+    bias: Mapping[str, float]
+    bias_weight: float
+    fewer_errors: float
+    fewer_errors_weight: float
+
+    def __post_init__(self) -> None:
+        for found, given in ((self.plain, False), (self.hidden, True)):
+            names = {*term_names(hidden=given), "uniform"}
+            if (found or not given) and set(found) != names:
+                raise ValueError(f"{self.graph} has coefficients {sorted(found)}, not {names}")
+        effects = [*self.plain.values(), *self.hidden.values()]
+        others = [*self.bias.values(), self.fewer_errors, self.bias_weight]
+        sensible = min(self.runs, self.labels) > 0 and self.bias_weight > 0
+        sensible &= set(self.bias) == set(MODES) and self.fewer_errors_weight > 0
+        if not (sensible and np.isfinite(others).all() and max(map(abs, effects)) < LARGEST_EFFECT):
+            raise ValueError(f"the numbers of {self.graph} make no sense")
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What to expect of a graph on which nothing but a few labels is known.
+
+    Parameters
+    ----------
+    plain, hidden : Coefficients
+        What is believed of the model without and with a hidden layer.
+    bias : dict
+        By `MODES`: by how much mean confidence is too high after a fit, in units of
+        `model.bias_unit` / labels.
+    fewest_labels : int
+        The smallest number of labels that the bias was learned from; below, it is not extrapolated.
+    error_free_labels : float
+        The calibration nodes have as few errors as if so many of them could not be wrong.
+    origin : str
+        What it was learned from.
+    """
+
+    plain: Coefficients
+    hidden: Coefficients
+    bias: Mapping[str, float] = field(default_factory=lambda: dict.fromkeys(MODES, 0.0))
+    fewest_labels: int = 1
+    error_free_labels: float = 0.0
+    origin: str = ""
+
+    @classmethod
+    def vague(cls) -> Prior:
+        """Nothing is assumed of other graphs, nor of selection bias."""
+        return cls(*(Coefficients.vague(term_names(hidden=given)) for given in (False, True)))
+
+    def coefficients(self, *, hidden: bool) -> Coefficients:
+        """What is believed of the model with these inputs."""
+        return self.hidden if hidden else self.plain
+
+    def drop(self, unit: float, labels: int, *, keep_classes: bool, selected: bool) -> float:
+        """By how much mean confidence is expected to be too high after a fit on ``labels`` nodes.
+
+        ``unit`` is what `model.bias_unit` says of these nodes.
+        """
+        mode = ("kept" if keep_classes else "free") + ("" if selected else "_unselected")
+        return self.bias[mode] * unit / max(labels, self.fewest_labels)
+
+    def error_weight(self, labels: int) -> float:
+        """How many errors elsewhere an error among ``labels`` calibration nodes stands for.
+
+        These nodes have also chosen the checkpoint, so that the GNN errs less on them than on
+        others. Rules that count errors (prediction sets, acceptance) give each this weight.
+
+        Examples
+        --------
+        >>> prior = Prior.vague()
+        >>> prior.error_weight(150)
+        1.0
+        """
+        n = max(labels, self.fewest_labels, 2.0 * self.error_free_labels, 1.0)
+        return n / (n - self.error_free_labels)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and words, for files."""
+        return asdict(self)
+
+
+def prior_of(settings: Sequence[Setting]) -> Prior:
+    """Medians and median deviations over all settings alike, each number by itself.
+
+    A graph unlike all others must neither move what is expected of the rest nor make it vague.
+    Selection bias is an interquartile mean, weighted by how much a setting can tell about it.
+    """
+    weight = np.array([s.bias_weight for s in settings])
+    bias = {
+        mode: max(
+            interquartile_mean(
+                np.array([s.bias[mode] for s in settings]) / weight, np.sqrt(weight)
+            ),
+            0.0,
+        )
+        for mode in MODES
+    }
+    fewer = np.array([(s.fewer_errors, s.fewer_errors_weight) for s in settings]).T
+    graphs = ", ".join(sorted({s.graph for s in settings}))
+    backbones = ", ".join(sorted({s.backbone for s in settings}))
+    return Prior(
+        _coefficients([s.plain for s in settings], hidden=False),
+        _coefficients([s.hidden for s in settings if s.hidden], hidden=True),
+        bias,
+        min(s.labels for s in settings),
+        max(interquartile_mean(fewer[0] / fewer[1], fewer[1]), 0.0),
+        f"{graphs} with {backbones}, {sum(s.runs for s in settings)} runs",
+    )
+
+
+def without(settings: Sequence[Setting], family: str) -> tuple[Setting, ...]:
+    """Settings less those of a dataset family."""
+    kept = tuple(s for s in settings if s.family != family)
+    if not kept:
+        raise ValueError(f"without {family} no graph is left")
+    return kept
+
+
+def _coefficients(fits: Sequence[Mapping[str, float]], *, hidden: bool) -> Coefficients:
+    vague = Coefficients.vague(term_names(hidden=hidden))
+    if not fits:
+        return vague
+    location, spread = {}, {}
+    for name in vague.location:
+        values = np.array([fit[name] for fit in fits])
+        if name == "uniform":
+            location[name], found = float(values.mean()), float(values.std())
+        else:
+            location[name] = 0.0 if name in EITHER_SIGN else float(np.median(values))
+            found = DEVIATION * float(np.median(np.abs(values - location[name])))
+        least = NARROWEST.get(name, NARROWEST_COEFFICIENT)
+        spread[name] = max(found, least) if len(fits) > 1 else vague.spread[name]
+    return Coefficients(location, spread)
+
+
+def interquartile_mean(values: Floats, weights: Floats) -> float:
+    """Mean over the middle half of the weight: a quarter at either end may be anything.
+
+    Examples
+    --------
+    >>> interquartile_mean(np.array([3.0, 1.0, 100.0, 4.0]), np.ones(4))
+    3.5
+    """
+    order = values.argsort()
+    reached = weights[order].cumsum() / weights.sum()
+    inside = np.diff(reached.clip(0.25, 0.75), prepend=0.25)
+    return float(values[order] @ inside / inside.sum())
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def dumps(settings: Sequence[Setting]) -> str:
+    """The text of a prior file: JSON, one line for each setting."""
+    lines = [json.dumps(_rounded(asdict(setting)), ensure_ascii=False) for setting in settings]
+    head = {"format": FORMAT, "version": VERSION, "checksum": _checksum(lines)}
+    return json.dumps(head)[:-1] + ', "settings": [\n' + ",\n".join(lines) + "\n]}\n"
+
+
+def loads(text: str, source: str = "this text") -> tuple[Setting, ...]:
+    """Settings of the text of a prior file.
+
+    Raises
+    ------
+    FileFormatError
+        If it is damaged, is no prior, or was written in a newer format.
+    """
+    try:
+        head = json.loads(text)
+        if head["format"] != FORMAT:
+            raise ValueError(f"its format is {head['format']!r}, not {FORMAT!r}")
+        if type(head["version"]) is not int or head["version"] > VERSION:
+            raise ValueError(
+                f"its format version is {head['version']}, this library reads {VERSION}"
+            )
+        settings = tuple(Setting(**entry) for entry in head["settings"])
+        lines = [json.dumps(entry, ensure_ascii=False) for entry in head["settings"]]
+        if head["checksum"] != _checksum(lines):
+            raise ValueError("its content does not match its checksum")
+        prior_of(settings)  # raises where numbers, each fine alone, make no prior
+    except DAMAGE as error:
+        why = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+        raise FileFormatError(f"{source} is damaged or not a prior file: {why}") from error
+    return settings
+
+
+def write(settings: Sequence[Setting], path: str | os.PathLike[str]) -> None:
+    """Write a prior file; it appears whole or not at all."""
+    with whole_file(path) as unfinished:
+        unfinished.write_text(dumps(settings), encoding="utf-8")
+
+
+def read(path: str | os.PathLike[str]) -> tuple[Setting, ...]:
+    """Settings that `write` wrote."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"there is no prior file {os.fspath(path)!r}; prior is 'learned', None or the path "
+            "of a file that `simi-mailbox prior fit` wrote"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{path} is not a prior file: {error}") from error
+    return loads(text, str(path))
+
+
+def learned() -> Prior:
+    """The prior that comes with the package.
+
+    Examples
+    --------
+    >>> learned().plain.location["inverse_degree"] < 0  # nodes with few neighbours
+    True
+    """
+    return resolve(LEARNED)
+
+
+def leave_out(dataset: str) -> str:
+    """Name of the shipped prior learned without a dataset and its family.
+
+    What is measured on a graph must not be learned on it: use
+    ``SimiMailbox(prior=leave_out("Cora"))``. The name also pins the content of the shipped file,
+    so that results of different priors are never taken for each other.
+
+    Examples
+    --------
+    >>> leave_out("CoraFull").split("without ")[1]
+    'cora'
+    """
+    return f"{LEARNED}@{_digest()} without {family_of(dataset)}"
+
+
+def resolve(prior: str | os.PathLike[str] | None) -> Prior:
+    """The prior that a calibrator's parameter names: the shipped one, a part of it, or a file.
+
+    Examples
+    --------
+    >>> resolve("learned without Cora") == learned()
+    False
+    """
+    if prior is None:
+        return Prior.vague()
+    if not isinstance(prior, str | os.PathLike):
+        raise TypeError(f"prior must be 'learned', None or the path of a prior file, got {prior!r}")
+    name = _NAME.fullmatch(os.fspath(prior))
+    if name is None:
+        return prior_of(read(prior))
+    if name["digest"] not in (None, _digest()):
+        raise ValueError(
+            f"{os.fspath(prior)!r} names another shipped prior than this package's ({_digest()}); "
+            f"use {LEARNED!r}, or the package version that made the name"
+        )
+    return _shipped(None if name["family"] is None else family_of(name["family"]))
+
+
+@functools.cache
+def _shipped(family: str | None) -> Prior:
+    settings = loads(_text(), "the shipped prior")
+    return prior_of(settings if family is None else without(settings, family))
+
+
+@functools.cache
+def _digest() -> str:
+    return hashlib.sha256(_text().encode()).hexdigest()[:8]
+
+
+@functools.cache
+def _text() -> str:
+    return resources.files(__package__).joinpath("learned.json").read_text("utf-8")
+
+
+def _checksum(lines: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(part) for key, part in value.items()}
+    return float(f"{value:.5g}") if isinstance(value, float) else value
