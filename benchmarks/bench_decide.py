@@ -69,7 +69,7 @@ def promised_coverage(draws: int) -> None:
             inputs = {"graph": graph, "features": probs @ rng.normal(size=(5, 8))}
             for place, level in enumerate(LEVELS):
                 rule = PredictionSets(coverage=level, score=score)
-                rule.fit(probs, y, mask=range(labels), fresh=True, **inputs)
+                rule.fit(probs, y, mask=range(labels), used_for_selection=False, **inputs)
                 sets = rule.predict_sets(probs, **inputs)[labels:]
                 hits[place, d] = sets[np.arange(tested), y[labels:]].mean()
                 sizes[place, d] = sets.sum(axis=1).mean()
@@ -108,7 +108,12 @@ def promised_errors(draws: int) -> None:
                     rule = Accept(max_error=allowed, confidence=confidence)
                     with warnings.catch_warnings():
                         warnings.simplefilter("ignore", CalibrationWarning)
-                        rule.fit(pool[chosen], truth[chosen], mask=range(labels), fresh=True)
+                        rule.fit(
+                            pool[chosen],
+                            truth[chosen],
+                            mask=range(labels),
+                            used_for_selection=False,
+                        )
                     accepted = top >= rule.threshold_
                     broken += accepted.any() and wrong[accepted].mean() > allowed
                     share[d] = accepted.mean()
@@ -138,10 +143,12 @@ def at_scale(score: str, condition: str | None) -> dict[str, float]:
     y[:10_000] = (rng.random((10_000, 1)) > probs[:10_000].cumsum(axis=1)).sum(axis=1).clip(max=39)
     graph = Graph.from_edges(rng.integers(0, NODES, size=(2, EDGES)), NODES)
     rule = PredictionSets(score=score, condition_on=condition)
-    rule.fit(probs[:500], y[:500], mask=range(500), graph=Graph.empty(500), fresh=True)  # imports
+    rule.fit(
+        probs[:500], y[:500], mask=range(500), graph=Graph.empty(500), used_for_selection=False
+    )  # imports
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before, start = _status("VmRSS"), time.process_time()
-    rule.fit(probs, y, mask=range(10_000), graph=graph, fresh=True)
+    rule.fit(probs, y, mask=range(10_000), graph=graph, used_for_selection=False)
     fitted = time.process_time()
     sets = rule.predict_sets(probs, graph=graph)
     done = time.process_time()
@@ -259,7 +266,9 @@ def beside_torchcp(folder: str) -> None:
         looked_at += n
         for name, (ours, other) in pairs.items():
             given = {"graph": graph, "features": features}
-            rule = PredictionSets(score=ours).fit(probs, y, mask=range(labels), fresh=True, **given)
+            rule = PredictionSets(score=ours).fit(
+                probs, y, mask=range(labels), used_for_selection=False, **given
+            )
             sets = rule.predict_sets(probs, **given)
             with mock.patch.object(torch, "rand", functools.partial(_same_draw, u)):
                 scores = other(p)

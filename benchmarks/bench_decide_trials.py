@@ -83,8 +83,10 @@ def coverages(key: RunKey, run: Any, name: str, draw: int) -> dict[str, tuple[fl
     rest = np.setdiff1d(split.test, nodes)
     calibrator = Method.of(name).build(key)
     given = inputs_of(name, calibrator, run)
-    parts = list(left_out(calibrator, run.logits, y, mask=nodes, fresh=True, folds=10, **given))
-    calibrator.fit(run.logits, y, mask=nodes, fresh=True, **given)
+    parts = list(
+        left_out(calibrator, run.logits, y, mask=nodes, used_for_selection=False, folds=10, **given)
+    )
+    calibrator.fit(run.logits, y, mask=nodes, used_for_selection=False, **given)
     probs = np.asarray(calibrator.predict_proba(run.logits, **given), dtype=np.float64)
     seen = probs.copy()
     for part, made in parts:
@@ -92,7 +94,7 @@ def coverages(key: RunKey, run: Any, name: str, draw: int) -> dict[str, tuple[fl
 
     def covered(score: str, shown: Any, parts: Any = None) -> float:
         rule = decide.PredictionSets(coverage=COVERAGE, score=score)
-        rule.fit(shown, y, mask=nodes, graph=graph, fresh=True, left_out=parts)
+        rule.fit(shown, y, mask=nodes, graph=graph, used_for_selection=False, left_out=parts)
         sets = rule.predict_sets(probs, graph=graph)
         return float(sets[rest, y[rest]].mean())
 
@@ -132,7 +134,7 @@ def trial(
     rng = np.random.default_rng(draw)
     order = rng.permutation(len(y))
     first, rest = order[: count // 2], order[count // 2 :]
-    gate = decide.Accept(max_error=MAX_ERROR).fit(probs, y, mask=first, fresh=True)
+    gate = decide.Accept(max_error=MAX_ERROR).fit(probs, y, mask=first, used_for_selection=False)
     near = gate.threshold_ if np.isfinite(gate.threshold_) else np.median(sure)
     more = count - count // 2
     upper = np.flatnonzero(sure >= np.quantile(sure, 0.25))
@@ -143,7 +145,9 @@ def trial(
         "surest three quarters only": rng.permutation(upper)[:count],
     }
     for name, nodes in chosen.items():
-        rule = decide.Accept(max_error=MAX_ERROR).fit(probs, y, mask=nodes, fresh=True)
+        rule = decide.Accept(max_error=MAX_ERROR).fit(
+            probs, y, mask=nodes, used_for_selection=False
+        )
         others = np.setdiff1d(np.arange(len(y)), nodes)
         taken = rule.accepts(probs)[others]
         error = wrong[others][taken].mean() if taken.any() else 0.0

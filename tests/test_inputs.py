@@ -139,8 +139,8 @@ def test_a_method_sees_only_the_labels_of_its_masks():
     spy = Listening().fit(CASE.logits, CASE.y, mask=CASE.mask, holdout_mask=[5, 1])
     seen = vars(spy.seen)
     assert sorted(seen) == [
-        "calibration", "features", "forward", "fresh", "graph", "hidden", "holdout", "known",
-        "logits", "numbers", "trained", "training",
+        "calibration", "features", "forward", "graph", "hidden", "holdout", "known",
+        "logits", "numbers", "trained", "training", "used_for_selection",
     ]  # fmt: skip
     assert seen["trained"] is seen["known"] is None
     assert seen["calibration"].y.tolist() == CASE.y[CASE.mask].tolist()

@@ -55,7 +55,7 @@ def cross_fitted(
     *,
     mask: Any,
     holdout_mask: Any = None,
-    fresh: bool = False,
+    used_for_selection: bool = True,
     folds: int = 5,
     seed: int = 0,
     advance: Callable[[], None] = lambda: None,
@@ -65,7 +65,7 @@ def cross_fitted(
 
     Parameters
     ----------
-    calibrator, logits, y, mask, holdout_mask, fresh, folds, seed, advance, inputs
+    calibrator, logits, y, mask, holdout_mask, used_for_selection, folds, seed, advance, inputs
         As `left_out` takes them.
 
     Returns
@@ -83,7 +83,12 @@ def cross_fitted(
     (100, 3)
     """
     nodes = read_index(mask, len(logits), "mask")
-    given = {"mask": nodes, "holdout_mask": holdout_mask, "fresh": fresh, **inputs}
+    given = {
+        "mask": nodes,
+        "holdout_mask": holdout_mask,
+        "used_for_selection": used_for_selection,
+        **inputs,
+    }
     found = [
         (chosen, probs[chosen])
         for chosen, probs in left_out(
@@ -103,7 +108,7 @@ def left_out(
     *,
     mask: Any,
     holdout_mask: Any = None,
-    fresh: bool = False,
+    used_for_selection: bool = True,
     folds: int = 5,
     seed: int = 0,
     advance: Callable[[], None] = lambda: None,
@@ -121,7 +126,7 @@ def left_out(
         Copies of it are fitted; it stays as it is.
     logits, y, mask
         As of `Calibrator.fit`.
-    holdout_mask, fresh
+    holdout_mask, used_for_selection
         As of `Calibrator.fit`; the same for every fit.
     folds : int
         Number of parts.
@@ -158,7 +163,11 @@ def left_out(
         )
     part, calibrator = parts(nodes.size, folds, seed), copy.copy(calibrator)
     for k in range(folds):
-        fitting = {"mask": nodes[part != k], "holdout_mask": holdout_mask, "fresh": fresh}
+        fitting = {
+            "mask": nodes[part != k],
+            "holdout_mask": holdout_mask,
+            "used_for_selection": used_for_selection,
+        }
         calibrator.fit(logits, labels, **fitting, **inputs)
         yield (
             nodes[part == k],

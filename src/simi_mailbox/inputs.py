@@ -92,7 +92,7 @@ class CalibrationData(NodeInputs):
     holdout: Labelled | None = None
     trained: Labelled | None = None
     """Labels of ``train_mask``, for methods that declare that they read them."""
-    fresh: bool = False
+    used_for_selection: bool = True
     """Whether the calibration nodes had no part in choosing the GNN's checkpoint."""
 
     @property

@@ -23,7 +23,7 @@ from simi_mailbox.suggestions import unknown
 METHODS = ("simi-mailbox", "temperature", "ensemble-temperature", "isotonic", "uncalibrated")
 """What is compared when nothing is said: methods that fit in seconds."""
 
-INPUTS = frozenset({"features", "forward", "train_mask", "hidden", "fresh", "input"})
+INPUTS = frozenset({"features", "forward", "train_mask", "hidden", "used_for_selection", "input"})
 """What goes on to the methods that use it."""
 
 RISK = 0.05
@@ -111,8 +111,8 @@ def select(
     folds, repeats, seed : int
         Parts that labels are cut into, how often, and the seed of the cuts.
     **inputs
-        ``features=``, ``forward=``, ``train_mask=``, ``hidden=``, ``fresh=`` and ``input=``, as of
-        `Calibrator.fit`; each goes to the methods that use it.
+        ``features=``, ``forward=``, ``train_mask=``, ``hidden=``, ``used_for_selection=`` and
+        ``input=``, as of `Calibrator.fit`; each goes to the methods that use it.
 
     Returns
     -------

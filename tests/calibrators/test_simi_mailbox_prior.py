@@ -111,10 +111,10 @@ def test_without_a_prior_groups_are_shrunk_to_the_one_temperature():
 
 
 @pytest.mark.parametrize("keep", [True, False])
-@pytest.mark.parametrize("fresh", [True, False])
-def test_the_prior_means_are_the_luck_and_targets_are_met(keep, fresh):
+@pytest.mark.parametrize("selecting", [True, False])
+def test_the_prior_means_are_the_luck_and_targets_are_met(keep, selecting):
     run = past_run(0, n=4000, labels=900)
-    given = {"graph": run.graph, "mask": run.calibration, "fresh": fresh}
+    given = {"graph": run.graph, "mask": run.calibration, "used_for_selection": selecting}
     cal = SimiMailbox(n_groups=6, keep_classes=keep).fit(run.logits, run.y, **given)
     # Groups that change nothing leave the baseline; what it says of the predicted class is due.
     bare = copy.copy(cal)
@@ -128,7 +128,7 @@ def test_the_prior_means_are_the_luck_and_targets_are_met(keep, fresh):
     plain = TemperatureScaling().fit(run.logits, run.y, mask=run.calibration)
     error = ((1 - plain.predict_proba(run.logits)[run.calibration].max(1)).sum() + 1) / 902
     level = cal.prior_["kept" if keep else "free"]
-    drop = level["fresh_luck" if fresh else "luck"] * error * before.mean() / 900
+    drop = level["luck" if selecting else "fresh_luck"] * error * before.mean() / 900
     sizes = np.bincount(cal.groups_, minlength=6)
     assert sizes @ cal.prior_means_ / 4000 == pytest.approx(-drop, abs=2e-4)
     for group in range(6):

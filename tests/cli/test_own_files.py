@@ -224,32 +224,50 @@ def test_warnings_are_one_line_and_in_the_json(folder, names):
 
 def test_fresh_nodes_are_said_to_be_fresh_in_every_command(folder, problem, expected):
     val, logits, plain = expected
-    run("calibrate", "logits.csv", *FILES, "--fresh", "--out", "p.npy", "--save", "c.safetensors")
-    run("fit", "logits.csv", *FILES, "--fresh", "--out", "f.safetensors")
+    run(
+        "calibrate",
+        "logits.csv",
+        *FILES,
+        "--not-used-for-selection",
+        "--out",
+        "p.npy",
+        "--save",
+        "c.safetensors",
+    )
+    run("fit", "logits.csv", *FILES, "--not-used-for-selection", "--out", "f.safetensors")
     cal = simi_mailbox.SimiMailbox()
-    cal.fit(logits, problem.y, graph=problem.graph, mask=val, fresh=True)
+    cal.fit(logits, problem.y, graph=problem.graph, mask=val, used_for_selection=False)
     probs = cal.predict_proba(logits, graph=problem.graph)
     assert np.abs(probs - plain).max() > 1e-3
     np.testing.assert_array_equal(np.load("p.npy"), probs)
     saved = [simi_mailbox.load(f"{name}.safetensors").temperatures_ for name in "cf"]
     np.testing.assert_array_equal(saved, [cal.temperatures_] * 2)
     arguments = ("compare", "logits.csv", *FILES, "--methods", "temperature,simi-mailbox")
-    result = run(*arguments, "--fresh", "--json")
-    given = {"mask": val, "graph": problem.graph, "fresh": True}
+    result = run(*arguments, "--not-used-for-selection", "--json")
+    given = {"mask": val, "graph": problem.graph, "used_for_selection": False}
     fitted = cross_fitted(cal, logits, problem.y, **given)
     rows = {row["name"]: row["nll"] for row in json.loads(result.stdout)["methods"]}
     assert rows["simi-mailbox"] == pytest.approx(metrics.nll(fitted, problem.y[val]))
     assert not result.stderr
-    run("report", "logits.csv", *FILES, "--fresh", "--methods", "temperature", "--out", "r.html")
+    run(
+        "report",
+        "logits.csv",
+        *FILES,
+        "--not-used-for-selection",
+        "--methods",
+        "temperature",
+        "--out",
+        "r.html",
+    )
     assert "over the draw of 150 nodes." in (folder / "r.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize("command", ["fit --method", "compare --methods"])
 def test_a_method_to_which_fresh_means_nothing_says_so(folder, command):
     command, option = command.split()
-    given = ("--fresh", "--json", option, "temperature")
+    given = ("--not-used-for-selection", "--json", option, "temperature")
     result = run(command, "logits.csv", *FILES, *given)
-    line = "--fresh changes nothing: no allowance for luck is made by temperature"
+    line = "--not-used-for-selection changes nothing: no allowance for luck is made by temperature"
     assert json.loads(result.stdout)["warnings"] == [line]
 
 

@@ -21,7 +21,7 @@ def fit(rule, left_out):
     inputs = {"graph": PROBLEM.graph} if isinstance(rule, PredictionSets) else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrationWarning)
-        given = {"mask": PROBLEM.mask, "fresh": True, "left_out": left_out, **inputs}
+        given = {"mask": PROBLEM.mask, "used_for_selection": False, "left_out": left_out, **inputs}
         return rule.fit(PROBLEM.probs, PROBLEM.y, **given)
 
 
@@ -59,7 +59,7 @@ def test_acceptance_counts_errors_where_labels_were_left_out():
     probs = np.stack([sure, 1 - sure], axis=1)
     unsure, y = np.full((400, 2), 0.5), np.zeros(400, dtype=int)
     nodes = np.arange(0, 400, 2)
-    given = {"mask": nodes, "fresh": True}
+    given = {"mask": nodes, "used_for_selection": False}
     rule = Accept(max_error=0.1)
     assert rule.fit(probs, y, **given).expected_share_ > 0.9
     again = rule.fit(probs, y, **given, left_out=[(nodes[:100], probs), (nodes[100:], probs)])
@@ -91,7 +91,7 @@ def test_a_label_that_comes_back_through_neighbours_breaks_the_promise_unless_le
         row = []
         for given in (None, parts):
             rule = PredictionSets(coverage=0.8, score=DAPS(base=LAC()))
-            rule.fit(probs, y, mask=mask, graph=graph, fresh=True, left_out=given)
+            rule.fit(probs, y, mask=mask, graph=graph, used_for_selection=False, left_out=given)
             sets = rule.predict_sets(probs, graph=graph)
             row.append(sets[rest, y[rest]].mean())
         covered.append(row)

@@ -56,8 +56,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         What the method needs besides logits and labels: ``"graph"``, ``"features"``,
         ``"forward"``.
     takes : frozenset of str
-        What it can make use of besides: ``"hidden"``, ``"fresh"``, and ``"known"`` for labels of
-        ``train_mask`` and of ``predict_proba(known=…)``. Only who declares ``"known"`` is given
+        What it can make use of besides: ``"hidden"``, ``"used_for_selection"``, and ``"known"`` for
+        labels of ``train_mask`` and of ``predict_proba(known=…)``. Only who declares ``"known"`` is given
         these labels.
     preserves_accuracy : bool
         Whether predicted classes are guaranteed to stay as they were.
@@ -110,7 +110,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         forward: Forward | None = None,
         train_mask: Any = None,
         hidden: Any = None,
-        fresh: bool = False,
+        used_for_selection: bool = True,
         input: InputKind = "logits",
         allow_training_nodes: bool = False,
     ) -> Self:
@@ -144,9 +144,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             negative one is not known.
         hidden : array [n, d], optional
             What enters the GNN's last layer, for methods that can make use of it (`SimiMailbox`).
-        fresh : bool
-            Say that the calibration nodes had no part in choosing the GNN's checkpoint: methods
-            that allow for the luck of such nodes then do not.
+        used_for_selection : bool
+            Whether the calibration nodes had a part in choosing the GNN's checkpoint: some methods
+            correct for the selection bias of such nodes.
         input : {"logits", "log-probabilities", "probabilities"}
             What ``logits`` holds; never guessed. ``predict_proba`` then expects the same.
         allow_training_nodes : bool
@@ -216,7 +216,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         inputs = vars(within(nodes, limits)) | labels
         try:
             with threads_for(size_of_pass(n, k, nodes.graph)):
-                self._fit(CalibrationData(**inputs, fresh=fresh))
+                self._fit(CalibrationData(**inputs, used_for_selection=used_for_selection))
         except BaseException:
             self._forget()  # a failed fit leaves an unfitted calibrator, not half of one
             raise

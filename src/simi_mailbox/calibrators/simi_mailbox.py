@@ -207,7 +207,7 @@ class SimiMailbox(GroupedTemperatures):
 
     name: ClassVar[str] = "simi-mailbox"
     version: ClassVar[int] = 4
-    takes: ClassVar[frozenset[str]] = frozenset({"hidden", "known", "fresh"})
+    takes: ClassVar[frozenset[str]] = frozenset({"hidden", "known", "used_for_selection"})
 
     keep_classes: bool = True
     n_groups: Count = 20
@@ -342,7 +342,9 @@ class SimiMailbox(GroupedTemperatures):
             labels = max(len(sure), prior.fewest_labels)
             c = curve.counts @ due / curve.counts.sum()
             c = float((1.0 - baseline.blind) * c + baseline.blind / data.num_classes)
-            drop = level.drop(c, error, labels, fresh=data.fresh) / (1.0 - baseline.blind)
+            drop = level.drop(c, error, labels, fresh=not data.used_for_selection) / (
+                1.0 - baseline.blind
+            )
             theta, at_start = _common_theta(curve, at_start, drop, data.num_classes)
             means = (1.0 - baseline.blind) * (at_start[0] - mean)
             strength = level.strength(*between_groups(total, spread, counts), variance.mean())

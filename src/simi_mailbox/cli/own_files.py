@@ -122,14 +122,20 @@ def _calibration_nodes(problem: Problem) -> Any:
 
 
 def fitted(
-    calibrator: Calibrator, problem: Problem, *, kind: str, method: str, insist: bool, fresh: bool
+    calibrator: Calibrator,
+    problem: Problem,
+    *,
+    kind: str,
+    method: str,
+    insist: bool,
+    used_for_selection: bool,
 ) -> Any:
     """Fit on the calibration nodes, and return them."""
     rows = calibration_nodes(problem, insist=insist)
     missing = missing_parts(calibrator.needs, problem)
     if missing:
         raise ValueError(f"{method} needs {' and '.join(missing)}")
-    tell_if_unused(fresh, [calibrator])
+    tell_if_unused(used_for_selection, [calibrator])
     given = inputs(calibrator, problem, kind)
     with working(f"fitting {method} on {rows.size:,} nodes"):
         calibrator.fit(
@@ -138,17 +144,18 @@ def fitted(
             mask=rows,
             holdout_mask=holdout(calibrator, problem),
             allow_training_nodes=insist,
-            fresh=fresh,
+            used_for_selection=used_for_selection,
             **given,
         )
     return rows
 
 
-def tell_if_unused(fresh: bool, chosen: Sequence[Calibrator]) -> None:
-    """Warn that ``--fresh`` changes nothing, where no method allows for luck."""
-    if fresh and not any("fresh" in calibrator.takes for calibrator in chosen):
+def tell_if_unused(used_for_selection: bool, chosen: Sequence[Calibrator]) -> None:
+    """Warn that ``--not-used-for-selection`` changes nothing, where no method allows for luck."""
+    asked = any("used_for_selection" in calibrator.takes for calibrator in chosen)
+    if not (used_for_selection or asked):
         names = ", ".join(calibrator.name for calibrator in chosen)
-        text = f"--fresh changes nothing: no allowance for luck is made by {names}"
+        text = f"--not-used-for-selection changes nothing: no allowance for luck is made by {names}"
         warnings.warn(text, CalibrationWarning, stacklevel=2)
 
 

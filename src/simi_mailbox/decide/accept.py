@@ -50,7 +50,7 @@ class Accept(Rule):
     confidence : float
         How sure that shall be.
     prior : "learned", None or path
-        Where the luck of calibration nodes that chose the model is looked up (``fresh=False``); as
+        Where the selection bias of calibration nodes that chose the model is looked up; as
         `PredictionSets` has it.
 
     Attributes
@@ -73,7 +73,7 @@ class Accept(Rule):
     >>> probs = np.stack([sure, 1 - sure], axis=1)
     >>> y = (rng.random(4000) > sure).astype(int)
     >>> rule = Accept(max_error=0.1, confidence=0.9)
-    >>> rule = rule.fit(probs, y, mask=range(1000), fresh=True)
+    >>> rule = rule.fit(probs, y, mask=range(1000), used_for_selection=False)
     >>> accepted = rule.accepts(probs)[1000:]
     >>> bool(y[1000:][accepted].mean() < 0.1), 0.2 < rule.expected_share_ < 0.45
     (True, True)
@@ -91,7 +91,7 @@ class Accept(Rule):
         y: Any,
         *,
         mask: Any,
-        fresh: bool = False,
+        used_for_selection: bool = True,
         left_out: Iterable[tuple[Any, Any]] | None = None,
     ) -> Self:
         """Find the threshold on the labels of the calibration nodes.
@@ -100,8 +100,8 @@ class Accept(Rule):
         ----------
         probs, y, mask, left_out
             As `PredictionSets.fit` takes them.
-        fresh : bool
-            Whether these nodes had no part in choosing the model. If they had, an error among them
+        used_for_selection : bool
+            Whether these nodes had a part in choosing the model. If they had, an error among them
             stands for more than one elsewhere, and so much fewer are allowed.
         """
         check_parameters(self)
@@ -122,7 +122,7 @@ class Accept(Rule):
         limits = candidate_thresholds(pool)
         accepted, errors = count_errors(sure, wrong, limits)
         risk = 1.0 - self.confidence
-        self.error_weight_ = error_weight(self.prior, fresh, len(index))
+        self.error_weight_ = error_weight(self.prior, used_for_selection, len(index))
         allowed = self.max_error / self.error_weight_
         self.labels_needed_ = labels_without_error(allowed, risk)
         starts = start_positions(accepted, allowed, risk)

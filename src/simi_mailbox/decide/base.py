@@ -62,7 +62,7 @@ class Rule(BaseEstimator):  # type: ignore[misc]
         told = [f"{self!r}", *self._told()]
         weight = getattr(self, "error_weight_", 1.0)
         if weight != 1.0:
-            told.append(f"an error among the calibration nodes counts for {weight:.2f}: not fresh")
+            told.append(f"calibration nodes chose the model: an error counts for {weight:.2f}")
         return "; ".join(told)
 
     # --- for rules ------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def load_rule(path: str | os.PathLike[str]) -> Rule:
     >>> import tempfile
     >>> from simi_mailbox.decide import Accept
     >>> p = np.tile([0.9, 0.1], (300, 1))
-    >>> rule = Accept(max_error=0.1).fit(p, np.zeros(300, int), mask=range(200), fresh=True)
+    >>> rule = Accept(max_error=0.1).fit(p, np.zeros(300, int), mask=range(200))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     rule.save(f"{folder}/rule.safetensors")
     ...     load_rule(f"{folder}/rule.safetensors").threshold_ == rule.threshold_
@@ -177,17 +177,21 @@ def read_left_out(
         )
 
 
-def error_weight(prior: str | os.PathLike[str] | None, fresh: bool, labels: int) -> float:
-    """What an error among the calibration nodes counts, if they are not ``fresh``.
+def error_weight(
+    prior: str | os.PathLike[str] | None, used_for_selection: bool, labels: int
+) -> float:
+    """What an error among the calibration nodes counts, if they chose the checkpoint.
 
     Examples
     --------
-    >>> error_weight("learned", True, 150), error_weight(None, False, 150)
+    >>> error_weight("learned", False, 150), error_weight(None, True, 150)
     (1.0, 1.0)
-    >>> 1.0 < error_weight("learned", False, 1500) < error_weight("learned", False, 150) < 2.0
+    >>> 1.0 < error_weight("learned", True, 1500) < error_weight("learned", True, 150) < 2.0
     True
     """
-    return 1.0 if fresh or prior is None else resolve(prior).error_weight(labels)
+    if prior is None or not used_for_selection:
+        return 1.0
+    return resolve(prior).error_weight(labels)
 
 
 def like(given: Any, array: npt.NDArray[Any]) -> Any:

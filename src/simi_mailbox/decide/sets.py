@@ -65,7 +65,7 @@ class PredictionSets(Rule):
     groups : int
         Into how many parts the degrees are cut.
     prior : "learned", None or path
-        Where the luck of calibration nodes that chose the model is looked up (``fresh=False``):
+        Where the selection bias of calibration nodes that chose the model is looked up:
         the prior that comes with the package, none, or a file that ``simi-mailbox prior fit``
         has written.
     seed : int
@@ -88,7 +88,7 @@ class PredictionSets(Rule):
     >>> probs = rng.dirichlet([0.3, 0.3, 0.3], size=1000)
     >>> y = (rng.random((1000, 1)) > probs.cumsum(axis=1)).sum(axis=1)
     >>> rule = PredictionSets(coverage=0.9, score="lac")
-    >>> rule = rule.fit(probs, y, mask=range(200), fresh=True)
+    >>> rule = rule.fit(probs, y, mask=range(200), used_for_selection=False)
     >>> sets = rule.predict_sets(probs)[200:]
     >>> bool(0.86 < sets[np.arange(800), y[200:]].mean() < 0.94)
     True
@@ -111,7 +111,7 @@ class PredictionSets(Rule):
         mask: Any,
         graph: Any = None,
         features: Any = None,
-        fresh: bool = False,
+        used_for_selection: bool = True,
         left_out: Iterable[tuple[Any, Any]] | None = None,
     ) -> Self:
         """Find the thresholds on the labels of the calibration nodes.
@@ -127,8 +127,8 @@ class PredictionSets(Rule):
             The calibration nodes: boolean [n] or indices [m].
         graph, features
             As calibrators take them, where the score or the groups need them.
-        fresh : bool
-            Whether these nodes had no part in choosing the model. If they had, it is better on them
+        used_for_selection : bool
+            Whether these nodes had a part in choosing the model. If they had, it is better on them
             than on others, and plain thresholds promise too much: then each calibration node that
             is predicted wrongly counts for more than one, by what other graphs have shown
             (`simi_mailbox.prior.Prior.error_weight`).
@@ -160,7 +160,7 @@ class PredictionSets(Rule):
                 wrong[places] = seen.probs[rows].argmax(axis=1) != truth
                 if by_mailbox:
                     mailbox[places] = mailbox_groups(seen, self.edges_)[rows]
-            self.error_weight_ = error_weight(self.prior, fresh, len(index))
+            self.error_weight_ = error_weight(self.prior, used_for_selection, len(index))
             weights = None if self.error_weight_ == 1.0 else node_weights(wrong, self.error_weight_)
             self._condition(nodes, index, labels, mailbox, scores, weights)
         except BaseException:

@@ -260,7 +260,7 @@ def _acceptance(item: Question, probs: Floats, prepared: Prepared) -> Row:
             prior=prepared.prior if kind in ("luck", "apart") else None,
         )
         parts = prepared.left_out(item.method) if kind == "apart" else None
-        rule.fit(probs, y, mask=nodes, fresh=kind == "fresh", left_out=parts)
+        rule.fit(probs, y, mask=nodes, used_for_selection=kind != "fresh", left_out=parts)
         taken = rule.accepts(probs)[judged]
         wrong = (probs[judged].argmax(axis=1) != y[judged])[taken]
         error = float(wrong.mean()) if wrong.size else 0.0

@@ -48,7 +48,7 @@ class Outcome:
 
 
 def run_methods(
-    inputs: ReportInputs, methods: Methods, *, fresh: bool = False
+    inputs: ReportInputs, methods: Methods, *, used_for_selection: bool = True
 ) -> tuple[list[Outcome], list[str]]:
     """Probabilities before calibration and after each method, and what could not be run.
 
@@ -58,7 +58,7 @@ def run_methods(
     methods : sequence or mapping
         Names of the registry or calibrators, or a mapping from the name to show to a name, a
         calibrator or probabilities [n, K]. A calibrator that is fitted already is used as it is.
-    fresh : bool
+    used_for_selection : bool
         As of `Calibrator.fit`.
     """
     before = scaled_softmax(inputs.logits).numpy()
@@ -73,7 +73,7 @@ def run_methods(
             if lacks:
                 missing.append(f"{shown} was left out: {lacks}.")
                 continue
-            outcomes.append(_run(shown, given, inputs, fresh))
+            outcomes.append(_run(shown, given, inputs, used_for_selection))
         else:
             outcomes.append(Outcome(shown, _checked(shown, given, inputs), None, "given"))
     return outcomes, missing
@@ -140,7 +140,9 @@ def _is_fitted(calibrator: Calibrator) -> bool:
     return hasattr(calibrator, "num_classes_")
 
 
-def _run(name: str, calibrator: Calibrator, inputs: ReportInputs, fresh: bool) -> Outcome:
+def _run(
+    name: str, calibrator: Calibrator, inputs: ReportInputs, used_for_selection: bool
+) -> Outcome:
     complaints: list[str] = []
     start = time.perf_counter()
     note = "fitted before"
@@ -154,7 +156,7 @@ def _run(name: str, calibrator: Calibrator, inputs: ReportInputs, fresh: bool) -
                 graph=inputs.graph,
                 holdout_mask=inputs.train,
                 train_mask=inputs.train,
-                fresh=fresh,
+                used_for_selection=used_for_selection,
             )
         complaints = [
             str(warning.message).replace("train_mask", "train (--train)")  # as a report calls it

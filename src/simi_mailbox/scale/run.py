@@ -74,7 +74,7 @@ def calibrate(
     scheduler: str | None = None,
     calibrator: SimiMailbox | None = None,
     input: InputKind = "logits",
-    fresh: bool = False,
+    used_for_selection: bool = True,
     work: StrPath | None = None,
     progress: Progress | None = None,
 ) -> Calibrated:
@@ -103,8 +103,8 @@ def calibrate(
         Its parameters are used, and it stays as it is: ``SimiMailbox(keep_classes=False)``.
     input : {"logits", "log-probabilities", "probabilities"}
         What the shards hold.
-    fresh : bool
-        Whether the calibration nodes had no part in choosing the model, as of `SimiMailbox.fit`.
+    used_for_selection : bool
+        Whether the calibration nodes had a part in choosing the model, as of `SimiMailbox.fit`.
     work : path, optional
         Folder for blocks and tiles, on a fast disk; kept, and used again for the same shards. By
         default it is in ``out`` and removed in the end.
@@ -141,7 +141,7 @@ def calibrate(
         if trained is None:
             _suspect(job, facts, nodes, y)
         given = (facts, (nodes, y), trained, source.hidden, chosen)
-        view = default.fit(job.engine, job.plan, *given, fresh=fresh)
+        view = default.fit(job.engine, job.plan, *given, used_for_selection=used_for_selection)
         chosen.input_ = input
         return job.finish(view, chosen, source, {"calibration_nodes": len(nodes)})
 

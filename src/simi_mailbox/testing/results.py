@@ -19,7 +19,7 @@ from simi_mailbox.testing.trials import PROBLEM, Case, Problem
 LAWS = Laws()
 
 INPUTS = frozenset({"graph", "features", "forward"})
-TAKEN = frozenset({"hidden", "known", "fresh"})
+TAKEN = frozenset({"hidden", "known", "used_for_selection"})
 
 
 @LAWS.law(
