@@ -46,11 +46,11 @@ def seconds(name: str, run, graph) -> float:
     """Median wall time of a fit with default settings."""
     method = calibrators.get(name)
     offered = {"graph": graph.graph, "features": graph.x, "forward": run.forward}
-    inputs = {key: offered[key] for key in method.needs}
+    inputs = {key: offered[key] for key in method.required_inputs}
     if "forward" in inputs:
         inputs["forward"] = run.forward()
     if method.holdout:
-        inputs["holdout_mask"] = run.split.train
+        inputs["early_stopping_mask"] = run.split.train
     times = []
     for _ in range(REPEATS):
         begin = time.perf_counter()

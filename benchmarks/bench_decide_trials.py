@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox import CalibrationWarning, decide
-from simi_mailbox.crossfit import left_out
+from simi_mailbox.crossfit import cross_fitted_folds
 from simi_mailbox.experiments.calibration import inputs_of, probabilities
 from simi_mailbox.experiments.methods import Method
 from simi_mailbox.experiments.protocol import runs
@@ -84,7 +84,9 @@ def coverages(key: RunKey, run: Any, name: str, draw: int) -> dict[str, tuple[fl
     calibrator = Method.of(name).build(key)
     given = inputs_of(name, calibrator, run)
     parts = list(
-        left_out(calibrator, run.logits, y, mask=nodes, used_for_selection=False, folds=10, **given)
+        cross_fitted_folds(
+            calibrator, run.logits, y, mask=nodes, used_for_selection=False, folds=10, **given
+        )
     )
     calibrator.fit(run.logits, y, mask=nodes, used_for_selection=False, **given)
     probs = np.asarray(calibrator.predict_proba(run.logits, **given), dtype=np.float64)
@@ -94,7 +96,7 @@ def coverages(key: RunKey, run: Any, name: str, draw: int) -> dict[str, tuple[fl
 
     def covered(score: str, shown: Any, parts: Any = None) -> float:
         rule = decide.PredictionSets(coverage=COVERAGE, score=score)
-        rule.fit(shown, y, mask=nodes, graph=graph, used_for_selection=False, left_out=parts)
+        rule.fit(shown, y, mask=nodes, graph=graph, used_for_selection=False, cross_fitted=parts)
         sets = rule.predict_sets(probs, graph=graph)
         return float(sets[rest, y[rest]].mean())
 

@@ -42,7 +42,7 @@ def probabilities(method: str, run: Any) -> np.ndarray:
     if method == "simcalib":
         given["features"] = run.hidden
         cal = Method.of("simcalib").build(run.key)
-        cal.fit(z, data.y, mask=split.val, holdout_mask=split.train, **given)
+        cal.fit(z, data.y, mask=split.val, early_stopping_mask=split.train, **given)
         return cal.predict_proba(z, **given)
     mode, inputs = method.split()
     masks = {"mask": split.val}

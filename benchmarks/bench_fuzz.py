@@ -82,7 +82,7 @@ def check(name: str, given: dict[str, Any]) -> str:
     settings = {key: QUICK[key] for key in QUICK if key in method().get_params()}
     z = given["logits"]
     offered = given | {"forward": forward_of(z, given["graph"])}
-    inputs = {key: offered[key] for key in method.needs}
+    inputs = {key: offered[key] for key in method.required_inputs}
     try:
         cal = method(**settings).fit(z, given["y"], mask=given["mask"], **inputs)
         probs = cal.predict_proba(z, **inputs)
@@ -94,7 +94,7 @@ def check(name: str, given: dict[str, Any]) -> str:
         return "NOT A NUMBER"
     if (probs < 0).any() or np.abs(probs.astype(np.float64).sum(1) - 1).max() > ROWS:
         return "ROWS DO NOT SUM TO ONE"
-    if method.preserves_accuracy and (probs.argmax(1) != z.argmax(1)).any():
+    if method.keep_classes and (probs.argmax(1) != z.argmax(1)).any():
         return "CHANGED CLASS"
     return "fine"
 

@@ -57,7 +57,7 @@ def epochs_of_gats(share: int = 40) -> int:
     """Epochs until GATS stops by itself on a smaller problem of the same degrees."""
     edges, z, y, mask = make_problem(NODES // share, PAIRS // share, 2 * LABELLED // share)
     half = len(mask) // 2
-    cal = GATS().fit(z, y, graph=edges, mask=mask[:half], holdout_mask=mask[half:])
+    cal = GATS().fit(z, y, graph=edges, mask=mask[:half], early_stopping_mask=mask[half:])
     return cal.epochs_
 
 

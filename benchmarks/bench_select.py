@@ -39,12 +39,16 @@ def rivals(names: tuple[str, ...], left_out: Any) -> dict[str, Any]:
 
 def used(calibrator: Any, given: dict[str, Any]) -> dict[str, Any]:
     """What a method uses of what there is."""
-    return {key: value for key, value in given.items() if key != "graph" or key in calibrator.needs}
+    return {
+        key: value
+        for key, value in given.items()
+        if key != "graph" or key in calibrator.required_inputs
+    }
 
 
 def judged(calibrator: Any, run: Any, graph: Any) -> tuple[float, float]:
     """NLL and ECE of the test nodes."""
-    inputs = {"graph": graph.graph} if "graph" in calibrator.needs else {}
+    inputs = {"graph": graph.graph} if "graph" in calibrator.required_inputs else {}
     probs = np.asarray(calibrator.predict_proba(run.logits, **inputs))[run.split.test]
     y = graph.y[run.split.test]
     return metrics.nll(probs, y), metrics.ece(probs, y)

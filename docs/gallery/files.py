@@ -46,7 +46,9 @@ def shell(line):
     print(f"$ {line}\n{result.output}")
 
 
-shell("simi-mailbox evaluate logits.csv --input logits --labels labels.csv --calibration val.csv")
+shell(
+    "simi-mailbox evaluate logits.csv --input-type logits --labels labels.csv --calibration val.csv"
+)
 
 # %%
 shell(

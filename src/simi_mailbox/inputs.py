@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Forward: TypeAlias = "Callable[[Tensor], Tensor]"
 
-InputKind: TypeAlias = Literal["logits", "log-probabilities", "probabilities"]
+InputType: TypeAlias = Literal["logits", "log-probabilities", "probabilities"]
 """What the numbers of all nodes are: said by the caller, never guessed."""
 
 NO_LABEL = -1
@@ -66,7 +66,7 @@ class NodeInputs:
     """What enters the GNN's last layer [n, d], if it was given."""
     known: Labelled | None = None
     """Labels that were named for prediction; nobody else's business."""
-    numbers: Tensor | None = None
+    node_ids: Tensor | None = None
     """What these nodes are called on the graph of ``fit``, if they are a part of it."""
 
     @property
@@ -111,14 +111,14 @@ def read_nodes(
     train_mask: Any = None,
     hidden: Any = None,
     *,
-    input: InputKind = "logits",
+    input_type: InputType = "logits",
 ) -> NodeInputs:
     """Check everything that is not a label."""
     import torch
 
     from simi_mailbox.graph import as_graph
 
-    z = read_logits(logits, input)
+    z = read_logits(logits, input_type)
     given = {"graph": graph, "features": features, "forward": forward}
     missing = sorted(name for name in needs if given[name] is None)
     if missing:
@@ -139,7 +139,7 @@ def read_nodes(
     )
 
 
-def read_logits(logits: Any, kind: InputKind = "logits") -> Tensor:
+def read_logits(logits: Any, kind: InputType = "logits") -> Tensor:
     """Check logits [n, K] and return them as float32 or float64 on the CPU.
 
     Probabilities become their logarithms, which are logits as good as any; a zero becomes the
@@ -155,8 +155,10 @@ def read_logits(logits: Any, kind: InputKind = "logits") -> Tensor:
     """
     import torch
 
-    if kind not in get_args(InputKind):
-        raise ValueError(f"input must be one of {', '.join(get_args(InputKind))}, got {kind!r}")
+    if kind not in get_args(InputType):
+        raise ValueError(
+            f"input_type must be one of {', '.join(get_args(InputType))}, got {kind!r}"
+        )
     if isinstance(logits, torch.Tensor):
         z = logits.detach().cpu()
     else:
@@ -197,7 +199,7 @@ def read_logits(logits: Any, kind: InputKind = "logits") -> Tensor:
     if are_probabilities(z):
         raise ValueError(
             "every row of the logits lies in [0, 1] and sums to one: these are probabilities; "
-            'pass the logits, or say input="probabilities"'
+            'pass the logits, or say input_type="probabilities"'
         )
     return z.contiguous()
 
@@ -205,7 +207,7 @@ def read_logits(logits: Any, kind: InputKind = "logits") -> Tensor:
 _ONE_OUTPUT = "for a binary model with one output s, pass the two columns [0, s]"
 
 
-def _logarithms(z: Tensor, kind: InputKind) -> Tensor:
+def _logarithms(z: Tensor, kind: InputType) -> Tensor:
     """Logarithms of probabilities, checked."""
     import torch
 
@@ -214,7 +216,7 @@ def _logarithms(z: Tensor, kind: InputKind) -> Tensor:
         read_probabilities(probs)
     except ValueError as error:
         what = "probabilities" if kind == "probabilities" else "exp(log-probabilities)"
-        raise ValueError(f'input="{kind}", but {what} are none: {error}') from None
+        raise ValueError(f'input_type="{kind}", but {what} are none: {error}') from None
     smallest = torch.finfo(z.dtype).tiny
     if kind == "probabilities":
         return z.clamp(min=smallest).log_()

@@ -53,7 +53,7 @@ def fitted(name: str, logits: np.ndarray) -> tuple[float, float, list[str]]:
 
     method = calibrators.get(name)
     offered = {"graph": dataset.graph, "features": run.hidden, "forward": forward}
-    inputs = {key: offered[key] for key in method.needs}
+    inputs = {key: offered[key] for key in method.required_inputs}
     quick = {"epochs": 20, "patience": 20, "partitions": 2}
     settings = {key: value for key, value in quick.items() if key in method().get_params()}
     with warnings.catch_warnings(record=True) as told:
@@ -179,12 +179,12 @@ def test_networks_on_tiny_constant_and_extreme_logits(
 ) -> None:
     logits = logits.astype(np.float32)
     offered = {"graph": np.array(edges, dtype=np.int64), "features": logits}
-    inputs = {key: offered[key] for key in calibrators.get(name).needs}
+    inputs = {key: offered[key] for key in calibrators.get(name).required_inputs}
     first = int(with_holdout and len(y) > 1)  # a graph of one node has none to stop on
     holdout = [0] if first else None
     cal: Any = calibrators.get(name)(epochs=30)
-    cal.fit(logits, y, mask=np.arange(first, len(y)), holdout_mask=holdout, **inputs)
+    cal.fit(logits, y, mask=np.arange(first, len(y)), early_stopping_mask=holdout, **inputs)
     probs = cal.predict_proba(logits, **inputs)
     np.testing.assert_allclose(probs.sum(1), 1.0, atol=1e-5)
-    if cal.preserves_accuracy:
+    if cal.keep_classes:
         assert (cal.node_temperatures(logits, **inputs) > 0).all()

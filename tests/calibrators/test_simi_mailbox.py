@@ -186,7 +186,9 @@ def test_papers_adam_stops_on_the_holdout():
     case = make_problem(0)
     rest = np.setdiff1d(np.arange(120), case.mask)
     cal = SimiMailboxPaper(n_groups=3, solver="adam")
-    stopped = cal.fit(case.logits, case.y, graph=case.graph, mask=case.mask, holdout_mask=rest)
+    stopped = cal.fit(
+        case.logits, case.y, graph=case.graph, mask=case.mask, early_stopping_mask=rest
+    )
     full = fitted(SimiMailboxPaper, case, n_groups=3, solver="adam")
     assert not np.array_equal(stopped.temperatures_, full.temperatures_)
 

@@ -40,7 +40,7 @@ def test_a_folder_is_calibrated_and_its_calibrator_applied(
     expected = metrics.evaluate(known.probs[rows], known.y[rows])
     for name, row in facts["metrics"].items():
         assert row["value"] == pytest.approx(expected[name], abs=1e-6), name
-    shown = CliRunner().invoke(cli, ["evaluate", str(shards), "--input", "logits"])
+    shown = CliRunner().invoke(cli, ["evaluate", str(shards), "--input-type", "logits"])
     assert "miscalibrated" in shown.output
     refused = CliRunner().invoke(cli, ["evaluate", str(out), "--ids", str(shards / "labels.npy")])
     assert "--ids is for files" in refused.output

@@ -139,7 +139,9 @@ def test_evaluate_leaves_out_calibration_nodes_and_agrees_with_python(folder, pr
 
 
 def test_evaluate_judges_logits_when_told_so(folder, problem, expected):
-    found = run("evaluate", "logits.csv", "--labels", "labels.csv", "--input", "logits", "--json")
+    found = run(
+        "evaluate", "logits.csv", "--labels", "labels.csv", "--input-type", "logits", "--json"
+    )
     rows = np.array([i for i in range(N) if i % 4])
     raised = np.exp(expected[1][rows])
     value = metrics.nll(raised / raised.sum(1, keepdims=True), problem.y[rows])
@@ -189,7 +191,7 @@ def test_methods_tells_all_and_what_each_needs():
     rows = {row["name"]: row for row in json.loads(run("methods", "--json").output)["methods"]}
     assert sorted(rows) == calibrators.names()
     for name, row in rows.items():
-        assert row["needs"] == sorted(calibrators.get(name).needs)
+        assert row["needs"] == sorted(calibrators.get(name).required_inputs)
         assert row["summary"]
     assert not rows["dcgc"]["from_files"]
     assert "n_groups" in rows["simi-mailbox"]["parameters"]
@@ -301,13 +303,13 @@ def test_training_nodes_calibrate_only_if_one_insists(folder):
 
 def test_probabilities_are_calibrated_when_they_are_called_so(folder, problem, expected):
     run("calibrate", "logits.csv", *FILES, "--method", "uncalibrated", "--out", "before.csv")
-    kind = ("--input", "probabilities")
+    kind = ("--input-type", "probabilities")
     run("fit", "before.csv", *FILES, *kind, "--out", "c.safetensors")
     run("apply", "c.safetensors", "before.csv", "--edges", "edges.csv", "--out", "after.npy")
     probs = read_problem(folder / "before.csv", values="probabilities").values
     edges = read_problem(folder / "logits.csv", files={"edges": folder / "edges.csv"}).graph
     cal = simi_mailbox.SimiMailbox().fit(
-        probs, problem.y, graph=edges, mask=expected[0], input="probabilities"
+        probs, problem.y, graph=edges, mask=expected[0], input_type="probabilities"
     )
     np.testing.assert_array_equal(np.load("after.npy"), cal.predict_proba(probs, graph=edges))
     again = run("evaluate", "before.csv", "--labels", "labels.csv", "--json")
@@ -359,7 +361,7 @@ def test_nodes_that_look_trained_on_are_warned_of_in_words_of_options(folder, pr
 
 def test_a_report_of_probabilities(folder):
     run("calibrate", "logits.csv", *FILES, "--out", "p.csv")
-    arguments = ("report", "p.csv", "--input", "probabilities", "--labels", "labels.csv")
+    arguments = ("report", "p.csv", "--input-type", "probabilities", "--labels", "labels.csv")
     run(*arguments, "--methods", "uncalibrated", "--out", "r.html")
     assert "<title>p</title>" in (folder / "r.html").read_text("utf-8")
 

@@ -73,7 +73,7 @@ def test_a_method_that_tells_labels_is_also_measured_without_a_nodes_own(
     asked = [Question(ours, rule) for rule in ("daps", ACCEPT)]
     sets, accepted = (DecideUnit(RUN, ()).measure(item, prepared)["metrics"] for item in asked)
     rule = decide.PredictionSets(score="daps", prior=prepared.prior)
-    given = {"mask": split.val, "left_out": parts}
+    given = {"mask": split.val, "cross_fitted": parts}
     rule.fit(probs, dataset.y, graph=dataset.graph, **given)
     made = rule.predict_sets(probs, graph=dataset.graph)[split.test]
     covered = metrics.coverage(made, dataset.y[split.test])

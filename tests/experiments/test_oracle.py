@@ -17,7 +17,7 @@ REST = np.arange(100, 1200)
 
 def fitted(y: np.ndarray, **settings: float) -> SimiMailboxOracle:
     oracle = SimiMailboxOracle(n_groups=4, **settings)
-    return oracle.fit(PROBLEM.logits, y, graph=PROBLEM.graph, mask=MASK, holdout_mask=REST)
+    return oracle.fit(PROBLEM.logits, y, graph=PROBLEM.graph, mask=MASK, early_stopping_mask=REST)
 
 
 def test_it_is_not_in_the_registry_nor_in_the_package() -> None:

@@ -21,7 +21,7 @@ import simi_mailbox
 from simi_mailbox import SimiMailbox, calibrators, decide, metrics, report, scale
 from simi_mailbox.calibrators.registry import METHODS
 from simi_mailbox.cli.group import cli
-from simi_mailbox.crossfit import cross_fitted, left_out
+from simi_mailbox.crossfit import cross_fitted, cross_fitted_folds
 from simi_mailbox.report import sentences
 from tests.golden.inputs import NODES, Sample, probabilities, sample, write_files, write_shards
 
@@ -53,13 +53,13 @@ def quick(name: str) -> Any:
 
 def inputs(cal: Any, given: Sample) -> dict[str, Any]:
     offered = {"graph": given.graph, "features": given.features, "forward": given.forward}
-    return {key: offered[key] for key in cal.needs}
+    return {key: offered[key] for key in cal.required_inputs}
 
 
 def calibrated(name: str, classes: int, seed: int) -> dict[str, Any]:
     given, cal = sample(classes, seed), quick(name)
     needed = inputs(cal, given)
-    masks = {"mask": given.mask, "holdout_mask": given.early_stopping}
+    masks = {"mask": given.mask, "early_stopping_mask": given.early_stopping}
     cal.fit(given.logits, given.y, **masks, **needed)
     found = {"probs": cal.predict_proba(given.logits, **needed)}
     found["score"] = cal.score(given.logits, given.y, mask=given.test, **needed)
@@ -82,7 +82,7 @@ for _name in METHODS:
 def kinds_of_input() -> dict[str, Any]:
     given, p, found = sample(4, 0), probabilities(4, 0), {}
     for kind, values in {"probabilities": p, "log-probabilities": np.log(p)}.items():
-        cal = quick("temperature").fit(values, given.y, mask=given.mask, input=kind)
+        cal = quick("temperature").fit(values, given.y, mask=given.mask, input_type=kind)
         found[kind] = cal.predict_proba(values)
     masked = given.logits.copy()
     seen = given.mask[given.y[given.mask] != 2]
@@ -109,7 +109,7 @@ def default_given(name: str, with_: tuple[str, ...], classes: int, seed: int) ->
         both["graph"] = subgraph(given.edges, part)
         if "hidden" in both:
             both["hidden"] = given.hidden[part]
-        found["part"] = cal.predict_proba(given.logits[part], numbers=part, **both)
+        found["part"] = cal.predict_proba(given.logits[part], node_ids=part, **both)
     return found
 
 
@@ -153,7 +153,7 @@ def default_parameters() -> dict[str, Any]:
 def crossfit() -> dict[str, Any]:
     given = sample(4, 0)
     passed = (quick("temperature"), given.logits, given.y)
-    pieces = list(left_out(*passed, mask=given.mask, folds=3, seed=1))
+    pieces = list(cross_fitted_folds(*passed, mask=given.mask, folds=3, seed=1))
     return {
         "cross_fitted": cross_fitted(*passed, mask=given.mask, folds=3, seed=1),
         **{f"nodes {k}": nodes for k, (nodes, _) in enumerate(pieces)},

@@ -66,7 +66,7 @@ class GroupedTemperatures(NodeTemperatures):
         What assigns unseen nodes: see `simi_mailbox.grouping.Grouping`.
     """
 
-    needs: ClassVar[frozenset[str]] = frozenset({"graph"})
+    required_inputs: ClassVar[frozenset[str]] = frozenset({"graph"})
     fitted: ClassVar[Shapes] = {
         "temperatures_": ("groups",),
         "centroids_": ("groups", 2),
@@ -207,7 +207,7 @@ class SimiMailbox(GroupedTemperatures):
 
     name: ClassVar[str] = "simi-mailbox"
     version: ClassVar[int] = 4
-    takes: ClassVar[frozenset[str]] = frozenset({"hidden", "known", "used_for_selection"})
+    optional_inputs: ClassVar[frozenset[str]] = frozenset({"hidden", "known", "used_for_selection"})
 
     keep_classes: bool = True
     n_groups: Count = 20
@@ -215,10 +215,6 @@ class SimiMailbox(GroupedTemperatures):
     prior_strength: Positive | None = None
     scaling: Scaling = "min-max"
     seed: Whole = 0
-
-    @property
-    def keeps_classes(self) -> bool:
-        return self.keep_classes
 
     @property
     def blind_share(self) -> float:
@@ -370,14 +366,14 @@ class SimiMailbox(GroupedTemperatures):
             prototypes = kept["prototypes"], kept["precision"]
             evidence.closeness = closeness(data.hidden, evidence.probs, prototypes)[1]
         known = joined(self._labels_of_fit(data), data, "trained" in kept)
-        evidence.hear(known, kept["counts"], part=data.numbers is not None)
+        evidence.hear(known, kept["counts"], part=data.node_ids is not None)
 
     def _labels_of_fit(self, data: NodeInputs) -> Known:
         """The labels that ``fit`` was given, if this is its graph."""
         kept = self.evidence_
         parts = [kept_labels(kept, name) for name in ("calibration", "trained") if name in kept]
-        if data.numbers is not None:
-            parts = [_within(part, data.numbers) for part in parts]
+        if data.node_ids is not None:
+            parts = [_within(part, data.node_ids) for part in parts]
         elif data.neighbourhoods.fingerprint() != kept["graph"]:
             parts = [NOBODY for _ in parts]
         return Known(*parts)
@@ -447,7 +443,7 @@ class SimiMailbox(GroupedTemperatures):
         for name, value in sorted(self.evidence_.items()):
             content = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
             digest.update(name.encode() + content)
-        parts = [data.hidden, data.numbers]
+        parts = [data.hidden, data.node_ids]
         if data.known is not None:
             parts += [data.known.index, data.known.y, data.training]
         for part in parts:
@@ -531,8 +527,6 @@ class SimiMailboxFree(SimiMailbox):
     """
 
     name: ClassVar[str] = "simi-mailbox-free"
-    preserves_accuracy: ClassVar[bool] = False
-
     keep_classes: bool = False
 
 

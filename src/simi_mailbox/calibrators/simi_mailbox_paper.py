@@ -43,7 +43,7 @@ class SimiMailboxPaper(GroupedTemperatures, TemperatureCalibrator):
         N and λ: the paper searches 5..30 and 1..50 and publishes no choice.
     solver : {"exact", "adam"}
         ``"adam"`` runs the released optimiser and its settings (learning rate 0.01, up to 2,000
-        epochs, hold-out ECE with 10 bins for stopping when ``holdout_mask`` is given).
+        epochs, hold-out ECE with 10 bins for stopping when ``early_stopping_mask`` is given).
     scaling, seed
         See `SimiMailbox`.
 
@@ -58,7 +58,7 @@ class SimiMailboxPaper(GroupedTemperatures, TemperatureCalibrator):
     """
 
     name: ClassVar[str] = "simi-mailbox-paper"
-    reads_offset: ClassVar[bool] = True
+    shift_invariant: ClassVar[bool] = False
 
     n_groups: Count = 15
     penalty: NonNegative = 50.0

@@ -122,7 +122,7 @@ def _chosen(names: list[str], problem: Problem) -> tuple[list[str], list[str]]:
     everything = "all" in names
     chosen, missing = [], []
     for name in calibrators.names() if everything else names:
-        lacks = own.missing_parts(calibrators.get(name).needs, problem)
+        lacks = own.missing_parts(calibrators.get(name).required_inputs, problem)
         if not lacks:
             chosen.append(name)
         elif everything or (name == "simi-mailbox" and ",".join(names) == _DEFAULT):
@@ -152,14 +152,14 @@ def _judged(
             problem.values,
             problem.labels,
             mask=rows,
-            holdout_mask=holdout,
+            early_stopping_mask=holdout,
             advance=advance,
             **said,
             **given,
         )
     fitting = {
         "mask": rows,
-        "holdout_mask": holdout,
+        "early_stopping_mask": holdout,
         "used_for_selection": said["used_for_selection"],
     }
     calibrator.fit(problem.values, problem.labels, **fitting, **given)

@@ -128,9 +128,9 @@ def file_options(*parts: str) -> Callable[[F], F]:
 
 
 def input_option(default: str | None = "logits") -> Callable[[F], F]:
-    """``--input``: what the numbers are, never guessed."""
+    """``--input-type``: what the numbers are, never guessed."""
     return click.option(
-        "--input",
+        "--input-type",
         "kind",
         type=click.Choice(INPUTS),
         default=default,

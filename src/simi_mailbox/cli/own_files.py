@@ -44,7 +44,7 @@ def calibrator_of(method: str, settings: Sequence[str]) -> Calibrator:
     from simi_mailbox import calibrators
 
     calibrator = calibrators.get(method)()
-    others = sorted(calibrator.needs - set(FROM_FILES))
+    others = sorted(calibrator.required_inputs - set(FROM_FILES))
     if others:
         raise ValueError(
             f"{method} needs {' and '.join(others)}, a function of the trained model: "
@@ -132,7 +132,7 @@ def fitted(
 ) -> Any:
     """Fit on the calibration nodes, and return them."""
     rows = calibration_nodes(problem, insist=insist)
-    missing = missing_parts(calibrator.needs, problem)
+    missing = missing_parts(calibrator.required_inputs, problem)
     if missing:
         raise ValueError(f"{method} needs {' and '.join(missing)}")
     tell_if_unused(used_for_selection, [calibrator])
@@ -142,7 +142,7 @@ def fitted(
             problem.values,
             problem.labels,
             mask=rows,
-            holdout_mask=holdout(calibrator, problem),
+            early_stopping_mask=holdout(calibrator, problem),
             allow_training_nodes=insist,
             used_for_selection=used_for_selection,
             **given,
@@ -152,7 +152,7 @@ def fitted(
 
 def tell_if_unused(used_for_selection: bool, chosen: Sequence[Calibrator]) -> None:
     """Warn that ``--not-used-for-selection`` changes nothing, where no method allows for luck."""
-    asked = any("used_for_selection" in calibrator.takes for calibrator in chosen)
+    asked = any("used_for_selection" in calibrator.optional_inputs for calibrator in chosen)
     if not (used_for_selection or asked):
         names = ", ".join(calibrator.name for calibrator in chosen)
         text = f"--not-used-for-selection changes nothing: no allowance for luck is made by {names}"
@@ -163,17 +163,17 @@ def inputs(calibrator: Calibrator, problem: Problem, kind: str) -> dict[str, Any
     """What a method is given besides logits and labels, to fit and to predict."""
     return {
         "graph": problem.graph,
-        "features": problem.features if "features" in calibrator.needs else None,
-        "hidden": problem.hidden if "hidden" in calibrator.takes else None,
+        "features": problem.features if "features" in calibrator.required_inputs else None,
+        "hidden": problem.hidden if "hidden" in calibrator.optional_inputs else None,
         "train_mask": training_nodes(calibrator, problem),
-        "input": kind,
+        "input_type": kind,
     }
 
 
 def training_nodes(calibrator: Calibrator, problem: Problem) -> Any:
     """Nodes of ``--train``; only labelled ones for a method that reads their labels."""
     rows = problem.sets.get("train")
-    if rows is None or problem.labels is None or "known" not in calibrator.takes:
+    if rows is None or problem.labels is None or "known" not in calibrator.optional_inputs:
         return rows
     rows = rows[problem.labels[rows] >= 0]
     return rows if rows.size else None
@@ -183,7 +183,7 @@ def known_labels(calibrator: Calibrator, problem: Problem) -> dict[str, Any]:
     """Labels of ``--known`` as ``predict_proba`` takes them; nothing if there are none."""
     if problem.known is None:
         return {}
-    if "known" not in calibrator.takes:
+    if "known" not in calibrator.optional_inputs:
         raise ValueError(f"{calibrator.name} makes no use of known labels: leave out --known")
     rows = (problem.known >= 0).nonzero()[0]
     return {"known": (rows, problem.known[rows])}

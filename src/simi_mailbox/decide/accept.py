@@ -17,7 +17,7 @@ from simi_mailbox.decide.base import (
     error_weight,
     like,
     read_calibration,
-    read_left_out,
+    read_cross_fitted,
     read_nodes,
 )
 from simi_mailbox.exceptions import CalibrationWarning
@@ -92,13 +92,13 @@ class Accept(Rule):
         *,
         mask: Any,
         used_for_selection: bool = True,
-        left_out: Iterable[tuple[Any, Any]] | None = None,
+        cross_fitted: Iterable[tuple[Any, Any]] | None = None,
     ) -> Self:
         """Find the threshold on the labels of the calibration nodes.
 
         Parameters
         ----------
-        probs, y, mask, left_out
+        probs, y, mask, cross_fitted
             As `PredictionSets.fit` takes them.
         used_for_selection : bool
             Whether these nodes had a part in choosing the model. If they had, an error among them
@@ -113,7 +113,7 @@ class Accept(Rule):
         index, labels = calibration.index.numpy(), calibration.y.numpy()
         top = p.max(axis=1).astype(np.float64)
         sure, wrong = np.empty(len(index)), np.empty(len(index), dtype=np.bool_)
-        for places, seen in read_left_out(left_out, nodes, index):
+        for places, seen in read_cross_fitted(cross_fitted, nodes, index):
             shown = seen.probs[index[places]]
             sure[places] = shown.max(axis=1)
             wrong[places] = shown.argmax(axis=1) != labels[places]

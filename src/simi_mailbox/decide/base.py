@@ -146,34 +146,34 @@ def read_calibration(y: Any, mask: Any, probs: npt.NDArray[Any]) -> Labelled:
     return read_labels(y, mask, probs.shape[0], probs.shape[1], "mask")
 
 
-def read_left_out(
-    left_out: Iterable[tuple[Any, Any]] | None, nodes: Nodes, index: Ints
+def read_cross_fitted(
+    cross_fitted: Iterable[tuple[Any, Any]] | None, nodes: Nodes, index: Ints
 ) -> Iterator[tuple[Ints, Nodes]]:
     """Places in ``index`` of calibration nodes, and all nodes as seen without their labels.
 
     If nothing was left out, all of them as they are.
     """
-    if left_out is None:
+    if cross_fitted is None:
         yield np.arange(len(index)), nodes
         return
     seen = np.zeros(len(index), dtype=np.bool_)
     n, k = nodes.probs.shape
-    for given, probs in left_out:
+    for given, probs in cross_fitted:
         p = read_probabilities(probs)
         if p.shape != (n, k):
             raise ValueError(
-                f"left_out has probabilities of shape {list(p.shape)}; expected those of all "
+                f"cross_fitted has probabilities of shape {list(p.shape)}; expected those of all "
                 f"nodes, {[n, k]}"
             )
-        chosen = read_index(given, n, "left_out")
+        chosen = read_index(given, n, "cross_fitted")
         places = np.searchsorted(index, chosen).clip(max=len(index) - 1)
         if (index[places] != chosen).any() or seen[places].any():
-            raise ValueError("left_out must name nodes of the mask, each of them once")
+            raise ValueError("cross_fitted must name nodes of the mask, each of them once")
         seen[places] = True
         yield places, replace(nodes, probs=p)
     if not seen.all():
         raise ValueError(
-            f"left_out names {seen.sum()} of the {len(index)} calibration nodes; expected all"
+            f"cross_fitted names {seen.sum()} of the {len(index)} calibration nodes; expected all"
         )
 
 

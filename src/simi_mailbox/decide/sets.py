@@ -16,7 +16,7 @@ from simi_mailbox.decide.base import (
     error_weight,
     like,
     read_calibration,
-    read_left_out,
+    read_cross_fitted,
     read_nodes,
 )
 from simi_mailbox.decide.groups import (
@@ -112,7 +112,7 @@ class PredictionSets(Rule):
         graph: Any = None,
         features: Any = None,
         used_for_selection: bool = True,
-        left_out: Iterable[tuple[Any, Any]] | None = None,
+        cross_fitted: Iterable[tuple[Any, Any]] | None = None,
     ) -> Self:
         """Find the thresholds on the labels of the calibration nodes.
 
@@ -132,12 +132,12 @@ class PredictionSets(Rule):
             than on others, and plain thresholds promise too much: then each calibration node that
             is predicted wrongly counts for more than one, by what other graphs have shown
             (`simi_mailbox.prior.Prior.error_weight`).
-        left_out : pairs (nodes, probs), optional
+        cross_fitted : pairs (nodes, probs), optional
             If ``probs`` were made with the labels of the calibration nodes: the same of all nodes
             made without the labels of some, for one part of the mask after another, as
-            `simi_mailbox.crossfit.left_out` gives them. Each calibration node is then looked at
-            where its own label was not known, as that of a new node is not. Needed where a
-            calibrator tells neighbours the labels it knows (`SimiMailbox`) and the score looks at
+            `simi_mailbox.crossfit.cross_fitted_folds` gives them. Each calibration node is then
+            looked at where its own label was not known, as that of a new node is not. Needed where
+            a calibrator tells neighbours the labels it knows (`SimiMailbox`) and the score looks at
             neighbours: else a calibration node's own label comes back to it.
         """
         check_parameters(self)
@@ -153,7 +153,7 @@ class PredictionSets(Rule):
                 self.edges_ = mailbox_edges(nodes)
             scores, wrong = np.empty(len(index)), np.empty(len(index), dtype=np.bool_)
             mailbox = np.zeros(len(index), dtype=np.int64)
-            for places, seen in read_left_out(left_out, nodes, index):
+            for places, seen in read_cross_fitted(cross_fitted, nodes, index):
                 rows, truth = index[places], labels[places]
                 scored = resolve(self.score).prepare(seen)(rows)
                 scores[places] = scored[np.arange(len(rows)), truth]
@@ -206,7 +206,7 @@ class PredictionSets(Rule):
             )
 
     def _read(self, probs: Any, graph: Any, features: Any) -> Nodes:
-        needs = set(resolve(self.score).needs)
+        needs = set(resolve(self.score).required_inputs)
         if isinstance(self.condition_on, str) and self.condition_on in ("degree", "mailbox"):
             needs.add("graph")
         given = {"graph": graph, "features": features}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.crossfit import left_out
+from simi_mailbox.crossfit import cross_fitted_folds
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.experiments import methods
 from simi_mailbox.experiments.durations import Durations
@@ -150,17 +150,17 @@ def probabilities(run: RunKey, method: Method, source: Any = None) -> Floats:
     return _apply(method.build(run), method.name, source, holdout)[0]
 
 
-def probabilities_left_out(
+def probabilities_cross_fitted(
     run: RunKey, method: Method, source: Any, folds: int
 ) -> list[tuple[Ints, Floats]]:
     """The same for every part of the validation nodes, fitted without the labels of that part."""
     calibrator = method.build(run)
     holdout, _ = CalibrationUnit(run, (method,)).nodes(method.name, source)
     inputs = inputs_of(method.name, calibrator, source)
-    given = {"mask": source.split.val, "holdout_mask": holdout, "folds": folds, **inputs}
+    given = {"mask": source.split.val, "early_stopping_mask": holdout, "folds": folds, **inputs}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrationWarning)
-        return list(left_out(calibrator, source.logits, source.dataset.y, **given))
+        return list(cross_fitted_folds(calibrator, source.logits, source.dataset.y, **given))
 
 
 @functools.cache
@@ -177,7 +177,7 @@ def _apply(
     started = time.perf_counter()
     with warnings.catch_warnings():  # the metrics judge, where a fit would warn
         warnings.simplefilter("ignore", CalibrationWarning)
-        calibrator.fit(source.logits, y, mask=mask, holdout_mask=holdout, **inputs)
+        calibrator.fit(source.logits, y, mask=mask, early_stopping_mask=holdout, **inputs)
     fitted = time.perf_counter()
     probs = np.asarray(calibrator.predict_proba(source.logits, **inputs), dtype=np.float64)
     return probs, {"fit": fitted - started, "predict": time.perf_counter() - fitted}
@@ -185,7 +185,7 @@ def _apply(
 
 def inputs_of(method: str, calibrator: Any, source: Any) -> dict[str, Any]:
     """What a method needs, and what it can make use of as far as the run has it."""
-    needs, takes = calibrator.needs, calibrator.takes
+    needs, takes = calibrator.required_inputs, calibrator.optional_inputs
     given: dict[str, Any] = {}
     if "hidden" in takes and getattr(source, "hidden", None) is not None:
         given["hidden"] = source.hidden

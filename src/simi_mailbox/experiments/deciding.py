@@ -22,7 +22,7 @@ from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.experiments.calibration import (
     BankedUnit,
     probabilities,
-    probabilities_left_out,
+    probabilities_cross_fitted,
     rounded,
     versions,
 )
@@ -152,10 +152,10 @@ class Prepared:
 
         It does where labels speak for other nodes than their own.
         """
-        if "known" not in find(method.name).takes:
+        if "known" not in find(method.name).optional_inputs:
             return None
         if method not in self.parts:
-            found = probabilities_left_out(self.run, method, self.source, FOLDS)
+            found = probabilities_cross_fitted(self.run, method, self.source, FOLDS)
             self.parts[method] = found
         return self.parts[method]
 
@@ -260,7 +260,7 @@ def _acceptance(item: Question, probs: Floats, prepared: Prepared) -> Row:
             prior=prepared.prior if kind in ("luck", "apart") else None,
         )
         parts = prepared.left_out(item.method) if kind == "apart" else None
-        rule.fit(probs, y, mask=nodes, used_for_selection=kind != "fresh", left_out=parts)
+        rule.fit(probs, y, mask=nodes, used_for_selection=kind != "fresh", cross_fitted=parts)
         taken = rule.accepts(probs)[judged]
         wrong = (probs[judged].argmax(axis=1) != y[judged])[taken]
         error = float(wrong.mean()) if wrong.size else 0.0

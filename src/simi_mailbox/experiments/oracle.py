@@ -44,7 +44,7 @@ class SimiMailboxOracle(SimiMailboxPaper):
 
     Notes
     -----
-    ``fit`` takes the validation nodes as ``mask`` and all other nodes as ``holdout_mask``.
+    ``fit`` takes the validation nodes as ``mask`` and all other nodes as ``early_stopping_mask``.
 
     Examples
     --------
@@ -75,7 +75,9 @@ class SimiMailboxOracle(SimiMailboxPaper):
     def _target_accuracy(self, data: CalibrationData) -> npt.NDArray[np.float64]:
         """Accuracy of all labelled nodes of every group: this is the leak."""
         if data.holdout is None:
-            raise ValueError("the oracle reads all labels: pass all other nodes as holdout_mask")
+            raise ValueError(
+                "the oracle reads all labels: pass all other nodes as early_stopping_mask"
+            )
         n = len(self.centroids_)
         index = torch.cat([data.calibration.index, data.holdout.index])
         y = torch.cat([data.calibration.y, data.holdout.y])

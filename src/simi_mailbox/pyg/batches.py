@@ -52,9 +52,9 @@ def calibrator_hops(calibrator: Calibrator) -> int:
     >>> calibrator_hops(SimiMailbox()), calibrator_hops(TemperatureScaling())
     (2, 0)
     """
-    if "graph" not in calibrator.needs:
+    if "graph" not in calibrator.required_inputs:
         return 0
-    if "known" in calibrator.takes:
+    if "known" in calibrator.optional_inputs:
         return 2  # labels two steps away
     if isinstance(calibrator, GroupedTemperatures):
         return 1

@@ -82,7 +82,7 @@ def run_methods(
 def node_temperatures(outcome: Outcome, inputs: ReportInputs) -> Floats | None:
     """Temperature of every node, for methods that have one."""
     fitted = outcome.calibrator
-    if not (isinstance(fitted, calibrators.NodeTemperatures) and fitted.keeps_classes):
+    if not (isinstance(fitted, calibrators.NodeTemperatures) and fitted.keep_classes):
         return None
     temperatures = fitted.node_temperatures(
         inputs.logits, graph=inputs.graph, train_mask=inputs.train
@@ -123,9 +123,9 @@ def _unused(name: str, taken: set[str]) -> str:
 
 
 def _lacks(calibrator: Calibrator, inputs: ReportInputs) -> str:
-    if "graph" in calibrator.needs and inputs.graph is None:
+    if "graph" in calibrator.required_inputs and inputs.graph is None:
         return "it needs a graph, and no edges were given"
-    other = sorted(calibrator.needs - {"graph"})
+    other = sorted(calibrator.required_inputs - {"graph"})
     if other:
         return f"it needs {' and '.join(other)}, which a report does not take"
     if not _is_fitted(calibrator):
@@ -154,7 +154,7 @@ def _run(
                 inputs.labels,
                 mask=inputs.calibration,
                 graph=inputs.graph,
-                holdout_mask=inputs.train,
+                early_stopping_mask=inputs.train,
                 train_mask=inputs.train,
                 used_for_selection=used_for_selection,
             )

@@ -89,9 +89,9 @@ def unfitted(
             "calibrator must be a name, an unfitted calibrator or None, got "
             f"{calibrator!r}; choose from: {', '.join(calibrators.names())}"
         )
-    if "features" in calibrator.needs and problem.x is None:
+    if "features" in calibrator.required_inputs and problem.x is None:
         raise TypeError(f"{calibrator.name} needs features: pass x, an array [nodes, features]")
-    if "forward" in calibrator.needs:
+    if "forward" in calibrator.required_inputs:
         try:
             _try_edge_weights(backbone)
         except ValueError as error:
@@ -118,9 +118,9 @@ def calibrated(calibrator: Calibrator, trained: Trained, problem: Problem) -> Ar
     """Probabilities [n, K], by a fresh fit on the validation nodes."""
     fresh = copy.copy(calibrator)  # each stage has its own fit; the caller's stays unfitted
     inputs: dict[str, Any] = {"graph": problem.graph}
-    if "features" in fresh.needs:
+    if "features" in fresh.required_inputs:
         inputs["features"] = problem.x
-    if "forward" in fresh.needs and trained.forward is not None:
+    if "forward" in fresh.required_inputs and trained.forward is not None:
         inputs["forward"] = trained.forward()
     fresh.fit(trained.logits, problem.y, mask=problem.split.val, **inputs)
     return np.asarray(fresh.predict_proba(trained.logits, **inputs))

@@ -85,7 +85,7 @@ def test_methods_that_stop_early_do_so_on_the_training_nodes(tmp_path, monkeypat
     fit = GATS.fit
 
     def keep(self, logits, y, **given):
-        seen.append(given["holdout_mask"])
+        seen.append(given["early_stopping_mask"])
         return fit(self.set_params(epochs=1), logits, y, **given)
 
     monkeypatch.setattr(GATS, "fit", keep)

@@ -79,9 +79,11 @@ def judged_methods(prior: str, others: Sequence[str] = ()) -> tuple[Method, ...]
     ['simi-mailbox', 'simi-mailbox', 'simi-mailbox-free', 'gats']
     """
     for name in others:
-        more = calibrators.get(name).needs - {"graph"}
+        more = calibrators.get(name).required_inputs - {"graph"}
         if more:
-            able = [n for n in calibrators.names() if calibrators.get(n).needs <= {"graph"}]
+            able = [
+                n for n in calibrators.names() if calibrators.get(n).required_inputs <= {"graph"}
+            ]
             raise ValueError(
                 f"{name} needs {' and '.join(sorted(more))}, which past runs do not hold; "
                 f"choices: {', '.join(able)}"

@@ -114,7 +114,7 @@ class CalibrationTable(Table):
         columns = [
             Column(name, Method.of(name), backbones=("gcn",) if weights else None)
             for name in guests
-            for weights in ["forward" in methods.find(name).needs]
+            for weights in ["forward" in methods.find(name).required_inputs]
             if name not in self.methods
         ]
         return replace(self, columns=(*self.columns, *columns), datasets=(*self.datasets, *besides))

@@ -165,11 +165,11 @@ def _fit(method: Method, given: LargeProblem) -> npt.NDArray[np.float64]:
     by_epoch = method.name in _BY_EPOCH
     fewest = {"epochs": FEWEST_EPOCHS} if by_epoch else {}
     calibrator = find(method.name)(**dict(method.overrides), **fewest)
-    inputs = {"graph": given.graph} if "graph" in calibrator.needs else {}
+    inputs = {"graph": given.graph} if "graph" in calibrator.required_inputs else {}
     stops = by_epoch or dict(method.overrides).get("solver") == "adam"
     holdout = given.train if stops else None
     started = _now()
-    calibrator.fit(given.logits, given.y, mask=given.val, holdout_mask=holdout, **inputs)
+    calibrator.fit(given.logits, given.y, mask=given.val, early_stopping_mask=holdout, **inputs)
     return _now() - started
 
 
