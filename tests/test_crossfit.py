@@ -5,7 +5,7 @@ import pytest
 
 from simi_mailbox import SimiMailbox, TemperatureScaling, metrics
 from simi_mailbox.crossfit import METRICS, cross_fitted, cross_fitted_folds, standings
-from simi_mailbox.data.synthetic import calibration_problem
+from simi_mailbox.synthetic import calibration_problem
 
 
 @pytest.fixture(scope="module")

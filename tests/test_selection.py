@@ -7,8 +7,8 @@ import pytest
 from scipy.special import softmax
 
 from simi_mailbox import NotFittedError, TemperatureScaling, calibrators, select, selection
-from simi_mailbox.data.synthetic import calibration_problem
 from simi_mailbox.selection import Evidence
+from simi_mailbox.synthetic import calibration_problem
 
 PAIR = ("uncalibrated", "temperature")
 

@@ -77,7 +77,7 @@ def cross_fitted(
     Examples
     --------
     >>> from simi_mailbox import TemperatureScaling
-    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(300, 3, temperature=2.0, seed=0)
     >>> nodes = np.arange(100)
     >>> cross_fitted(TemperatureScaling(), problem.logits, problem.y, mask=nodes).shape
@@ -147,7 +147,7 @@ def cross_fitted_folds(
     Examples
     --------
     >>> from simi_mailbox import TemperatureScaling
-    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(300, 3, temperature=2.0, seed=0)
     >>> given = problem.logits, problem.y
     >>> found = cross_fitted_folds(TemperatureScaling(), *given, mask=range(100), folds=2)

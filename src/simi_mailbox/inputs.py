@@ -265,7 +265,7 @@ def looks_trained_on(logits: Tensor, calibration: Labelled) -> str:
 
     Of nodes chosen at random a model is as sure as of the others; of nodes it was trained on it is
     surer, and it is right more often than it expects of others. How often that is seen, and how
-    often for validation nodes: ``benchmarks/bench_trained_on.py``.
+    often for validation nodes: ``bench/speed/bench_trained_on.py``.
     """
     from simi_mailbox.softmax import confidence
 

@@ -123,7 +123,7 @@ def select(
 
     Examples
     --------
-    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(600, 3, temperature=2.5, seed=0)
     >>> methods = ["uncalibrated", "temperature"]
     >>> given = {"mask": range(300), "methods": methods, "default": "uncalibrated"}

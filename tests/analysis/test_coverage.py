@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from simi_mailbox import analysis, decide
-from simi_mailbox.data.synthetic import calibration_problem
 from simi_mailbox.decide.base import read_nodes
 from simi_mailbox.decide.groups import mailbox_edges, mailbox_groups
+from simi_mailbox.synthetic import calibration_problem
 
 N, K = 600, 4
 

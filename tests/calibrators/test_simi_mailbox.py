@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from simi_mailbox import CalibrationWarning, SimiMailbox, SimiMailboxPaper, TemperatureScaling
 from simi_mailbox.calibrators.simi_mailbox import bounded_target
-from simi_mailbox.data.synthetic import calibration_problem
 from simi_mailbox.metrics import nll
 from simi_mailbox.softmax import confidence
+from simi_mailbox.synthetic import calibration_problem
 from tests.strategies import make_problem, problems
 
 READINGS = [SimiMailbox, SimiMailboxPaper]

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from simi_mailbox import decide
 from simi_mailbox.cli.group import cli
-from simi_mailbox.data.synthetic import calibration_problem
 from simi_mailbox.softmax import scaled_softmax
+from simi_mailbox.synthetic import calibration_problem
 
 N = 600
 TOPICS = ("biology", "history", "physics")

@@ -12,8 +12,8 @@ import simi_mailbox
 from simi_mailbox import calibrators, metrics
 from simi_mailbox.cli.group import cli
 from simi_mailbox.crossfit import cross_fitted
-from simi_mailbox.data.synthetic import calibration_problem
 from simi_mailbox.node_files import read_problem
+from simi_mailbox.synthetic import calibration_problem
 
 N = 400
 TOPICS = ("biology", "history", "physics")

@@ -49,7 +49,7 @@ class SimiMailboxPaper(GroupedTemperatures, TemperatureCalibrator):
 
     Examples
     --------
-    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(500, 3, temperature=2.0, seed=0)
     >>> cal = SimiMailboxPaper(n_groups=2)
     >>> cal = cal.fit(problem.logits, problem.y, graph=problem.graph, mask=range(200))

@@ -1,6 +1,6 @@
 """What other graphs know about miscalibration: a prior, learned from past graphs.
 
-How it is learned and judged is with the experiments (`simi_mailbox.experiments.prior`).
+How it is learned and judged is with the experiments (`simi_mailbox_bench.prior`).
 """
 
 from simi_mailbox.prior.families import relatives

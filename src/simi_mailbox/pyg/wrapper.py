@@ -45,7 +45,7 @@ class Calibrated(nn.Module):
 
     Examples
     --------
-    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(500, 3, temperature=2.0, seed=0)
     >>> logits, edges = torch.tensor(problem.logits), problem.graph.edge_index()
     >>> cal = SimiMailbox().fit(logits, problem.y, graph=edges, mask=range(200))
@@ -203,7 +203,7 @@ def calibrate(
     Examples
     --------
     >>> from types import SimpleNamespace
-    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(500, 3, temperature=2.0, seed=0)
     >>> data = SimpleNamespace(  # in place of a PyG Data
     ...     x=torch.tensor(problem.logits), y=torch.tensor(problem.y),

@@ -79,7 +79,7 @@ def write_report(
     Examples
     --------
     >>> import tempfile
-    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(400, 3, temperature=2.0, seed=0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = write_report(

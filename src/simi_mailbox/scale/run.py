@@ -118,7 +118,7 @@ def calibrate(
     Examples
     --------
     >>> import os, tempfile
-    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(300, 3, seed=0)
     >>> with tempfile.TemporaryDirectory() as name:
     ...     for part in ("logits", "edges"):
@@ -171,7 +171,7 @@ def apply(
     Examples
     --------
     >>> import os, tempfile
-    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(300, 3, seed=0)
     >>> cal = SimiMailbox().fit(problem.logits, problem.y, graph=problem.graph, mask=range(100))
     >>> with tempfile.TemporaryDirectory() as name:
