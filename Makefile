@@ -13,10 +13,10 @@ help: ## Show what can be made
 setup: $(READY) ## Install everything into .venv, at the tested versions
 
 # The stamp is written last: an interrupted set-up starts again.
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml bench/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]' -e ./bench
 	@touch $(READY)
 
 demo: $(READY) ## Train a GNN on a built-in graph, calibrate it, draw a picture and a report
@@ -26,11 +26,11 @@ test: lint unit ## Lint, type-check and test, as continuous integration does
 
 lint: $(READY)
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check src tests benchmarks docs/*.py docs/gallery
+	$(BIN)/ruff format --check src tests bench docs/*.py docs/gallery
 	$(BIN)/mypy
 
 unit: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --doctest-modules src tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --doctest-modules src tests bench/src bench/tests
 
 docs: $(READY) ## Build the documentation into docs/_build/html; a warning is an error
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q docs docs/_build/html
@@ -42,7 +42,7 @@ bench: $(READY) ## Measure the paper's main table (hours; continues where it sto
 	$(BIN)/simi-mailbox bench table1
 
 benchmarks: $(READY) ## Measure speed, memory and intervals, as ratios in one run (wants an idle machine)
-	for file in benchmarks/bench_*.py; do echo "== $$file" && $(BIN)/python $$file || exit 1; done
+	for file in bench/speed/bench_*.py; do echo "== $$file" && $(BIN)/python $$file || exit 1; done
 
 clean: ## Remove the environment and what tools left behind
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis demo dist build docs/_build docs/api docs/gallery/made
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis demo dist build bench/dist docs/_build docs/api docs/gallery/made

@@ -53,7 +53,7 @@ def test_holdout_labels_may_be_read_and_are_not_hidden():
     case = make_problem(0)
     rest = np.setdiff1d(np.arange(120), case.mask)[:30]
     outcome = audit.reads_only(
-        TemperatureScaling(), case.logits, case.y, mask=case.mask, holdout_mask=rest
+        TemperatureScaling(), case.logits, case.y, mask=case.mask, early_stopping_mask=rest
     )
     assert "30 hidden labels" in outcome.detail
 

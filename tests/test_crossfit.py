@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from simi_mailbox import SimiMailbox, TemperatureScaling, metrics
-from simi_mailbox.crossfit import METRICS, cross_fitted, left_out, standings
-from simi_mailbox.data.synthetic import calibration_problem
+from simi_mailbox.crossfit import METRICS, cross_fitted, cross_fitted_folds, standings
+from simi_mailbox.synthetic import calibration_problem
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +30,8 @@ def test_no_node_hears_a_label_that_is_left_out(problem):
     y[nodes[changed]] = (y[nodes[changed]] + 1) % 3
     given = {"mask": nodes, "graph": problem.graph, "folds": 3}
     pairs = zip(
-        left_out(SimiMailbox(), problem.logits, problem.y, **given),
-        left_out(SimiMailbox(), problem.logits, y, **given),
+        cross_fitted_folds(SimiMailbox(), problem.logits, problem.y, **given),
+        cross_fitted_folds(SimiMailbox(), problem.logits, y, **given),
         strict=True,
     )
     named = []
@@ -63,7 +63,7 @@ def test_rows_are_those_of_the_mask(problem):
     nodes = np.random.default_rng(0).permutation(600)[:120]
     probs = cross_fitted(TemperatureScaling(), problem.logits, problem.y, mask=nodes, seed=3)
     np.testing.assert_array_equal(probs.argmax(1), np.asarray(problem.logits)[nodes].argmax(1))
-    parts = left_out(TemperatureScaling(), problem.logits, problem.y, mask=nodes, seed=3)
+    parts = cross_fitted_folds(TemperatureScaling(), problem.logits, problem.y, mask=nodes, seed=3)
     for part, made in parts:
         rows = np.flatnonzero(np.isin(nodes, part))
         np.testing.assert_array_equal(probs[rows], made[nodes[rows]])

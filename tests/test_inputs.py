@@ -74,9 +74,13 @@ def with_logits(row, value):
         ({"mask": ["a", "b"]}, TypeError, "boolean or integer; got an array of <U1"),
         ({"graph": None}, TypeError, r"SimiMailbox needs graph: pass graph="),
         ({"graph": [[0, 500], [1, 1]]}, ValueError, "edge 1 joins nodes 500"),
-        ({"y": CASE.y[CASE.mask], "holdout_mask": [0]}, ValueError, "full length 120, got 60"),
-        ({"holdout_mask": [120]}, ValueError, "holdout_mask names node 120"),
-        ({"holdout_mask": []}, ValueError, "holdout_mask selects no node"),
+        (
+            {"y": CASE.y[CASE.mask], "early_stopping_mask": [0]},
+            ValueError,
+            "full length 120, got 60",
+        ),
+        ({"early_stopping_mask": [120]}, ValueError, "early_stopping_mask names node 120"),
+        ({"early_stopping_mask": []}, ValueError, "early_stopping_mask selects no node"),
         ({"features": np.zeros((3, 2))}, ValueError, "one row per node"),
         ({"features": np.full((120, 2), np.nan)}, ValueError, "NaN"),
         ({"features": np.zeros((120, 0))}, ValueError, "features have no column"),
@@ -136,11 +140,11 @@ def test_labels_of_all_nodes_listed_in_another_order_could_be_in_either():
 
 
 def test_a_method_sees_only_the_labels_of_its_masks():
-    spy = Listening().fit(CASE.logits, CASE.y, mask=CASE.mask, holdout_mask=[5, 1])
+    spy = Listening().fit(CASE.logits, CASE.y, mask=CASE.mask, early_stopping_mask=[5, 1])
     seen = vars(spy.seen)
     assert sorted(seen) == [
-        "calibration", "features", "forward", "fresh", "graph", "hidden", "holdout", "known",
-        "logits", "numbers", "trained", "training",
+        "calibration", "features", "forward", "graph", "hidden", "holdout", "known",
+        "logits", "node_ids", "trained", "training", "used_for_selection",
     ]  # fmt: skip
     assert seen["trained"] is seen["known"] is None
     assert seen["calibration"].y.tolist() == CASE.y[CASE.mask].tolist()

@@ -8,46 +8,19 @@ import os
 import re
 import shlex
 import tomllib
-import warnings
 from pathlib import Path
 
 import click
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 
-from simi_mailbox import data, metrics, ood
+from simi_mailbox import metrics
 from simi_mailbox.cli.group import cli
-from simi_mailbox.data import Split
-from simi_mailbox.data.synthetic import calibration_problem
-from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.models import Settings
-from simi_mailbox.selftraining import self_train
+from simi_mailbox.synthetic import calibration_problem
 from simi_mailbox.testing import Problem
+from tests.pages import BENCH_PAGES, DOCS, PAGES, blocks, command_lines, parse, run_line, run_page
 from tests.pyg.loaders import AllNeighbours
-
-DOCS = Path(__file__).parents[1] / "docs"
-PAGES = [*sorted(DOCS.glob("*.md")), DOCS.parent / "README.md"]
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(
-        rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
-    )
-
-
-def run_page(name: str, blocks: int | None = None, **given: object) -> dict[str, object]:
-    text = (DOCS / name).read_text(encoding="utf-8")
-    found = BLOCK.findall(text)
-    assert found, f"{name} shows no code"
-    names: dict[str, object] = dict(given)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for number, block in enumerate(found[:blocks], start=1):
-            exec(compile(block, f"{name}, block {number}", "exec"), names)  # our own page
-    return names
 
 
 def arrays() -> dict[str, object]:
@@ -60,35 +33,6 @@ def arrays() -> dict[str, object]:
     return given | later | {"train_mask": np.arange(200, 250)}
 
 
-def command_lines() -> list[tuple[str, str]]:
-    """Every line of a page that calls the command, but those of shell.md, which are run."""
-    found = []
-    for page in PAGES:
-        text = re.sub(r"\\\n\s*", " ", page.read_text("utf-8"))
-        lines = re.findall(
-            r"^(?:    |\$ |)(simi-mailbox (?!says).*?)(?:  +#.*)?$", text, re.MULTILINE
-        )
-        found += [(page.name, line) for line in lines if page.name != "shell.md"]
-    return found
-
-
-def parse(command: click.Command, arguments: list[str]) -> None:
-    """Read arguments as the command would, without looking at files or doing anything."""
-    context = click.Context(command)
-    if isinstance(command, click.Group):
-        name, *rest = arguments
-        found = command.get_command(context, name)
-        assert found is not None, f"no such command: {name}"
-        parse(found, rest)
-    else:
-        values, left, _ = command.make_parser(context).parse_args(list(arguments))
-        assert not left or command.allow_extra_args, f"too many arguments: {left}"
-        for parameter in command.params:
-            given = values.get(parameter.name)
-            if isinstance(parameter.type, click.Choice) and isinstance(given, str):
-                parameter.type.convert(given, parameter, context)
-
-
 @pytest.mark.parametrize(("page", "line"), command_lines())
 def test_commands_of_the_pages_exist_and_take_their_options(page: str, line: str) -> None:
     parse(cli, shlex.split(line)[1:])
@@ -96,30 +40,8 @@ def test_commands_of_the_pages_exist_and_take_their_options(page: str, line: str
 
 def test_a_command_that_is_not_there_is_found_out() -> None:
     with pytest.raises(click.NoSuchOption):
-        parse(cli, ["bench", "table1", "--no-such-option"])
-    assert len(command_lines()) > 20
-
-
-def line_of(begin: str) -> list[str]:
-    """The one command of the pages that begins so, without the name of the program."""
-    (line,) = {line for _, line in command_lines() if line.startswith(f"simi-mailbox {begin}")}
-    return shlex.split(line)[1:]
-
-
-def run_line(begin: str) -> str:
-    result = CliRunner().invoke(cli, line_of(begin))
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
-def test_what_is_stored_is_shown_as_the_page_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("results").symlink_to(DOCS.parent / "results")
-    assert "Cora" in run_line("data list")
-    run_line("bench nll --show --format latex")
-    assert r"\begin{tabular}" in Path("nll.tex").read_text("utf-8")
+        parse(cli, ["calibrate", "logits.csv", "--no-such-option"])
+    assert len(command_lines()) >= 10
 
 
 def test_shards_of_the_page_are_calibrated_and_so_are_those_of_next_week(
@@ -162,8 +84,8 @@ def test_no_snippet_is_left_out(page: Path) -> None:
         tomllib.loads(block)
 
 
-OWN = ("self-training", "ood", "gpn", "pyg", "decide", "methods", "plugins", "shell", "data")
-BY_ITSELF = [p.name for p in PAGES if blocks(p, "python") and p.stem not in OWN]
+OWN = ("pyg", "decide", "methods", "plugins", "shell")
+BY_ITSELF = [p.name for p in PAGES if blocks(p, "python") and p.stem not in (*OWN, *BENCH_PAGES)]
 
 
 @pytest.mark.parametrize("name", [name for name in BY_ITSELF if name != "README.md"])
@@ -221,8 +143,6 @@ PROVED = {
     ),
     "report.md": lambda names: Path("report.html").read_text("utf-8").count("forty groups") > 0,
     "metrics.md": metrics_show,
-    "backbones.md": lambda names: names["banked"].logits.shape == (1797, 10),
-    "prior.md": lambda names: Path("clinic-2025-0.npz").exists(),
     "pictures.md": lambda names: names["ax"].get_figure() is not None,
 }
 """What holds after a page, if it is true."""
@@ -232,13 +152,6 @@ def test_every_page_proves_something() -> None:
     assert set(PROVED) == set(BY_ITSELF) - {"README.md"}  # that one: test_readme.py
     tests = set(globals()) | {"test_shell_page"}  # the shell's page has a file of its own
     assert {f"test_{name.replace('-', '_')}_page" for name in OWN} <= tests
-
-
-def test_data_page() -> None:
-    if "Cora" not in data.available():
-        pytest.skip("Cora is not here")
-    names = run_page("data.md")
-    assert not np.intersect1d(names["split"].train, names["split"].test).size
 
 
 def test_report_of_the_page_is_written_by_the_command(tmp_path: Path, monkeypatch) -> None:
@@ -251,44 +164,6 @@ def test_report_of_the_page_is_written_by_the_command(tmp_path: Path, monkeypatc
     np.save("test.npy", np.arange(200, 400))
     run_line("report ")
     assert os.path.getsize("report.html") > 10_000
-
-
-def test_self_training_page(capsys: pytest.CaptureFixture[str]) -> None:
-    names = run_page("self-training.md")
-    assert names["result"].predictions.shape == (1797,)
-    assert (names["result"].pseudo_labels >= 0).sum() > 50
-    # The page shows self-training that helps, and says how it comes to harm.
-    first, last = names["result"].stages[0], names["result"].stages[-1]
-    assert last.test_accuracy > first.test_accuracy + 0.02
-    assert names["safe"].kept == 1 + np.argmax([s.val_accuracy for s in names["safe"].stages])
-    assert names["mine"].stages[0].added.size > 0
-    assert "stage" in capsys.readouterr().out
-
-
-def test_self_training_page_is_right_about_harm() -> None:
-    names = run_page("self-training.md", blocks=1)
-    given = (names[name] for name in ("x", "graph", "y"))
-    split = Split(names["train"], names["val"], names["test"])
-    with pytest.warns(CalibrationWarning, match="self-training: "):
-        result = self_train(
-            *given, split, stages=2, settings=Settings(epochs=80), truth=names["y"],
-            calibrator="temperature",
-        )  # fmt: skip
-    assert result.test_accuracy < result.stages[0].test_accuracy
-
-
-def test_ood_page(capsys: pytest.CaptureFixture[str]) -> None:
-    names = run_page("ood.md")
-    assert "Detection(auroc=" in capsys.readouterr().out
-    assert ood.evaluate(names["known"], names["unknown"]).auroc > 0.95
-    assert names["score"].shape == (1797,)
-
-
-def test_gpn_page() -> None:
-    names = run_page("gpn.md")
-    probabilities = names["probabilities"]
-    torch.testing.assert_close(probabilities.sum(dim=1), torch.ones(1797))
-    assert bool((names["prediction"].evidence > 0).any())
 
 
 def test_pyg_page(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ import pytest
 from scipy.special import softmax
 
 from simi_mailbox import NotFittedError, TemperatureScaling, calibrators, select, selection
-from simi_mailbox.data.synthetic import calibration_problem
 from simi_mailbox.selection import Evidence
+from simi_mailbox.synthetic import calibration_problem
 
 PAIR = ("uncalibrated", "temperature")
 
@@ -112,7 +112,7 @@ def test_what_a_method_lacks_is_named(problem):
 def test_all_that_a_method_uses_reaches_it(problem):
     hidden = np.eye(3)[problem.y] + np.random.default_rng(0).normal(size=(800, 3))
     given = {"mask": range(300), "graph": problem.graph, "train_mask": range(300, 400)}
-    given |= {"hidden": hidden, "fresh": True}
+    given |= {"hidden": hidden, "used_for_selection": False}
     choice = select(problem.logits, problem.y, **given, methods=["temperature"], repeats=1)
     alone = calibrators.get("simi-mailbox")().fit(problem.logits, problem.y, **given)
     np.testing.assert_array_equal(choice.calibrator.temperatures_, alone.temperatures_)

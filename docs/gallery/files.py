@@ -11,15 +11,11 @@ import shlex
 import numpy as np
 from click.testing import CliRunner
 
-from simi_mailbox import data
 from simi_mailbox.cli.group import cli
-from simi_mailbox.models import Settings, train
+from simi_mailbox.demo import run_demo
 
-digits = data.load("Digits")
-split = digits.official[0]
-settings = Settings(hidden=16, epochs=200)
-logits = train(digits, split, "gcn", seed=0, settings=settings).logits.numpy()
-names = [f"image-{k:04d}" for k in range(digits.num_nodes)]
+digits = run_demo(example="digits")
+names = [f"image-{k:04d}" for k in range(len(digits.y))]
 
 
 def write(path, header, rows):
@@ -29,12 +25,13 @@ def write(path, header, rows):
 
 
 classes = [f"digit-{k}" for k in range(10)]
-write("logits.csv", ["image", *classes], ([n, *z] for n, z in zip(names, logits, strict=True)))
+rows = zip(names, digits.logits, strict=True)
+write("logits.csv", ["image", *classes], ([name, *z] for name, z in rows))
 edges = digits.graph.edge_index().numpy()
 write("edges.csv", ["source", "target"], ([names[a], names[b]] for a, b in edges.T if a < b))
-known = np.concatenate([split.val, split.test])
+known = np.concatenate([digits.val, digits.test])
 write("labels.csv", ["image", "label"], ([names[k], classes[digits.y[k]]] for k in known))
-write("val.csv", ["image"], ([names[k]] for k in split.val))
+write("val.csv", ["image"], ([names[k]] for k in digits.val))
 
 # %% [markdown]
 # From here on it is the shell. (The page calls the command from Python, to have its output here.)
@@ -46,7 +43,9 @@ def shell(line):
     print(f"$ {line}\n{result.output}")
 
 
-shell("simi-mailbox evaluate logits.csv --input logits --labels labels.csv --calibration val.csv")
+shell(
+    "simi-mailbox evaluate logits.csv --input-type logits --labels labels.csv --calibration val.csv"
+)
 
 # %%
 shell(

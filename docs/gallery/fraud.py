@@ -14,10 +14,10 @@ from sklearn.linear_model import LogisticRegression
 
 from simi_mailbox import SimiMailbox, TemperatureScaling, metrics
 from simi_mailbox.calibrators import Uncalibrated
-from simi_mailbox.data.synthetic import copied_pages
+from simi_mailbox.synthetic import copied_pages
 
 accounts = copied_pages(classes=2, prior=(0.97, 0.03), seed=0)
-y, graph, split = accounts.dataset.y, accounts.dataset.graph, accounts.dataset.official[0]
+y, graph, test = accounts.y, accounts.graph, accounts.test
 truth = accounts.probs[:, 1]
 print(f"{y.mean():.1%} fraud, {accounts.copied.mean():.0%} of the accounts in rings")
 
@@ -26,7 +26,7 @@ print(f"{y.mean():.1%} fraud, {accounts.copied.mean():.0%} of the accounts in ri
 # the sum. It was trained on a sixth of the accounts; another sixth calibrates it.
 
 # %%
-model = LogisticRegression(max_iter=1000).fit(accounts.sums[split.train], y[split.train])
+model = LogisticRegression(max_iter=1000).fit(accounts.sums[accounts.train], y[accounts.train])
 half = model.decision_function(accounts.sums) / 2
 logits = np.stack([-half, half], axis=1)
 
@@ -36,12 +36,12 @@ methods = {
     "simi-mailbox": SimiMailbox(),
 }
 fraud = {
-    name: cal.fit(logits, y, graph=graph, mask=split.val).predict_proba(logits, graph=graph)
+    name: cal.fit(logits, y, graph=graph, mask=accounts.val).predict_proba(logits, graph=graph)
     for name, cal in methods.items()
 }
 for name, probs in fraud.items():
-    nll = metrics.nll(probs[split.test], y[split.test])
-    ece = metrics.ece(probs[split.test], y[split.test])
+    nll = metrics.nll(probs[test], y[test])
+    ece = metrics.ece(probs[test], y[test])
     print(f"{name:16} NLL {nll:.4f}  ECE {ece:.1%}")
 
 # %% [markdown]
@@ -57,7 +57,7 @@ MISSED, STOPPED = 10, 1
 threshold = STOPPED / (MISSED + STOPPED)
 
 
-def cost(p, nodes=split.test):
+def cost(p, nodes=test):
     """Expected cost per account of stopping everyone whose p exceeds the threshold."""
     stop, real = p[nodes] > threshold, truth[nodes]
     return float(np.where(stop, STOPPED * (1 - real), MISSED * real).mean())
@@ -81,7 +81,7 @@ figure = Figure(figsize=(11, 3.6), layout="constrained")
 for ax, (name, probs) in zip(figure.subplots(1, 3, sharey=True), fraud.items(), strict=True):
     ax.plot([0, 1], [0, 1], color="0.8")
     for ring, label in ((True, "rings"), (False, "people")):
-        nodes = split.test[accounts.copied[split.test] == ring]
+        nodes = test[accounts.copied[test] == ring]
         order = nodes[np.argsort(probs[nodes, 1])]
         parts = np.array_split(order, 12)
         said, real = ([values[part].mean() for part in parts] for values in (probs[:, 1], truth))

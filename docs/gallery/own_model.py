@@ -10,11 +10,12 @@ from matplotlib.figure import Figure
 from torch_geometric.data import Data
 from torch_geometric.nn import GATv2Conv
 
-from simi_mailbox import analysis, data, metrics, plots, pyg
+from simi_mailbox import analysis, metrics, plots, pyg
+from simi_mailbox_bench import datasets
 
-name = "Cora" if "Cora" in data.available() else "Digits"
-graph = data.load(name)
-split = data.make_split(graph, "public" if name == "Cora" else "official")
+name = "Cora" if "Cora" in datasets.available() else "Digits"
+graph = datasets.load(name)
+split = datasets.make_split(graph, "public" if name == "Cora" else "official")
 x = graph.x.toarray() if hasattr(graph.x, "toarray") else graph.x
 whole = Data(x=torch.tensor(x), edge_index=graph.graph.edge_index(), y=torch.tensor(graph.y))
 for part, mask in zip(("train", "val", "test"), split.masks(graph.num_nodes), strict=True):

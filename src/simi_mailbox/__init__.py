@@ -24,16 +24,12 @@ if TYPE_CHECKING:
     from simi_mailbox import analysis as analysis
     from simi_mailbox import audit as audit
     from simi_mailbox import calibrators as calibrators
-    from simi_mailbox import data as data
     from simi_mailbox import decide as decide
     from simi_mailbox import metrics as metrics
-    from simi_mailbox import models as models
-    from simi_mailbox import ood as ood
     from simi_mailbox import plots as plots
-    from simi_mailbox import prior as prior
     from simi_mailbox import pyg as pyg
     from simi_mailbox import report as report
-    from simi_mailbox import selftraining as selftraining
+    from simi_mailbox import synthetic as synthetic
     from simi_mailbox import testing as testing
     from simi_mailbox.calibrators import (
         Calibrator,
@@ -42,14 +38,15 @@ if TYPE_CHECKING:
         TemperatureScaling,
         load,
     )
+    from simi_mailbox.calibrators.simi_mailbox import prior as prior
     from simi_mailbox.graph import Graph
     from simi_mailbox.selection import select
 
 __version__ = "0.1.0"
 
 _ROOMS = (
-    *("analysis", "audit", "calibrators", "data", "decide", "metrics", "models", "ood", "plots"),
-    *("prior", "pyg", "report", "scale", "selftraining", "testing"),
+    *("analysis", "audit", "calibrators", "decide", "metrics", "plots", "pyg", "report"),
+    *("scale", "synthetic", "testing"),
 )
 """Rooms that are there as attributes without an import of their own: ``simi_mailbox.metrics``."""
 
@@ -60,6 +57,7 @@ _HOMES = {
     "SimiMailboxPaper": "calibrators",
     "TemperatureScaling": "calibrators",
     "load": "calibrators",
+    "prior": "calibrators.simi_mailbox",
     "select": "selection",
     **dict.fromkeys(_ROOMS, ""),
 }

@@ -45,7 +45,7 @@ def reads_only(
     y: Any,
     *,
     mask: Any,
-    holdout_mask: Any = None,
+    early_stopping_mask: Any = None,
     train_mask: Any = None,
     known: Any = None,
     seed: int = 0,
@@ -64,9 +64,9 @@ def reads_only(
 
     Parameters
     ----------
-    calibrator, logits, y, mask, holdout_mask, train_mask, inputs
+    calibrator, logits, y, mask, early_stopping_mask, train_mask, inputs
         As ``fit`` takes them; ``y`` must have full length. Labels of ``train_mask`` may be read by
-        calibrators that declare it (``"known" in calibrator.takes``), and by no others.
+        calibrators that declare it (``"known" in calibrator.optional_inputs``), and by no others.
     known : (nodes, labels), optional
         As ``predict_proba`` takes it: labels that it is given beside those of ``fit``.
     seed : int
@@ -98,7 +98,7 @@ def reads_only(
         raise ValueError(f"an audit needs labels of full length {n}, got {len(labels)}")
     allowed = np.zeros(n, dtype=bool)
     reads_training = "known" in getattr(calibrator, "takes", ())
-    readable = {"mask": mask, "holdout_mask": holdout_mask}
+    readable = {"mask": mask, "early_stopping_mask": early_stopping_mask}
     for name, nodes in (readable | ({"train_mask": train_mask} if reads_training else {})).items():
         if nodes is not None:
             allowed[read_index(nodes, n, name)] = True
@@ -110,7 +110,7 @@ def reads_only(
         if hidden.in_(values):
             return Audit(False, f"{where} holds the labels outside the masks")
 
-    given = {"holdout_mask": holdout_mask, "train_mask": train_mask}
+    given = {"early_stopping_mask": early_stopping_mask, "train_mask": train_mask}
     masks = {"mask": mask} | {name: part for name, part in given.items() if part is not None}
     later = {} if known is None else {"known": known}
 

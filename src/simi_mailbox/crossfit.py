@@ -54,8 +54,8 @@ def cross_fitted(
     y: Any,
     *,
     mask: Any,
-    holdout_mask: Any = None,
-    fresh: bool = False,
+    early_stopping_mask: Any = None,
+    used_for_selection: bool = True,
     folds: int = 5,
     seed: int = 0,
     advance: Callable[[], None] = lambda: None,
@@ -65,8 +65,9 @@ def cross_fitted(
 
     Parameters
     ----------
-    calibrator, logits, y, mask, holdout_mask, fresh, folds, seed, advance, inputs
-        As `left_out` takes them.
+    calibrator, logits, y, mask, early_stopping_mask, used_for_selection, folds, seed, advance,
+    inputs
+        As `cross_fitted_folds` takes them.
 
     Returns
     -------
@@ -76,17 +77,22 @@ def cross_fitted(
     Examples
     --------
     >>> from simi_mailbox import TemperatureScaling
-    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(300, 3, temperature=2.0, seed=0)
     >>> nodes = np.arange(100)
     >>> cross_fitted(TemperatureScaling(), problem.logits, problem.y, mask=nodes).shape
     (100, 3)
     """
     nodes = read_index(mask, len(logits), "mask")
-    given = {"mask": nodes, "holdout_mask": holdout_mask, "fresh": fresh, **inputs}
+    given = {
+        "mask": nodes,
+        "early_stopping_mask": early_stopping_mask,
+        "used_for_selection": used_for_selection,
+        **inputs,
+    }
     found = [
         (chosen, probs[chosen])
-        for chosen, probs in left_out(
+        for chosen, probs in cross_fitted_folds(
             calibrator, logits, y, folds=folds, seed=seed, advance=advance, **given
         )
     ]
@@ -96,14 +102,14 @@ def cross_fitted(
     return result
 
 
-def left_out(
+def cross_fitted_folds(
     calibrator: Any,
     logits: Any,
     y: Any,
     *,
     mask: Any,
-    holdout_mask: Any = None,
-    fresh: bool = False,
+    early_stopping_mask: Any = None,
+    used_for_selection: bool = True,
     folds: int = 5,
     seed: int = 0,
     advance: Callable[[], None] = lambda: None,
@@ -121,7 +127,7 @@ def left_out(
         Copies of it are fitted; it stays as it is.
     logits, y, mask
         As of `Calibrator.fit`.
-    holdout_mask, fresh
+    early_stopping_mask, used_for_selection
         As of `Calibrator.fit`; the same for every fit.
     folds : int
         Number of parts.
@@ -141,9 +147,10 @@ def left_out(
     Examples
     --------
     >>> from simi_mailbox import TemperatureScaling
-    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(300, 3, temperature=2.0, seed=0)
-    >>> found = left_out(TemperatureScaling(), problem.logits, problem.y, mask=range(100), folds=2)
+    >>> given = problem.logits, problem.y
+    >>> found = cross_fitted_folds(TemperatureScaling(), *given, mask=range(100), folds=2)
     >>> [(nodes.size, probs.shape) for nodes, probs in found]
     [(50, (300, 3)), (50, (300, 3))]
     """
@@ -158,7 +165,11 @@ def left_out(
         )
     part, calibrator = parts(nodes.size, folds, seed), copy.copy(calibrator)
     for k in range(folds):
-        fitting = {"mask": nodes[part != k], "holdout_mask": holdout_mask, "fresh": fresh}
+        fitting = {
+            "mask": nodes[part != k],
+            "early_stopping_mask": early_stopping_mask,
+            "used_for_selection": used_for_selection,
+        }
         calibrator.fit(logits, labels, **fitting, **inputs)
         yield (
             nodes[part == k],

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Forward: TypeAlias = "Callable[[Tensor], Tensor]"
 
-InputKind: TypeAlias = Literal["logits", "log-probabilities", "probabilities"]
+InputType: TypeAlias = Literal["logits", "log-probabilities", "probabilities"]
 """What the numbers of all nodes are: said by the caller, never guessed."""
 
 NO_LABEL = -1
@@ -66,8 +66,8 @@ class NodeInputs:
     """What enters the GNN's last layer [n, d], if it was given."""
     known: Labelled | None = None
     """Labels that were named for prediction; nobody else's business."""
-    numbers: Tensor | None = None
-    """What these nodes are called on the graph of ``fit``, if they are a part of it."""
+    node_ids: Array | None = None
+    """What these nodes are called, on every graph on which they are the same."""
 
     @property
     def num_nodes(self) -> int:
@@ -90,9 +90,7 @@ class CalibrationData(NodeInputs):
 
     calibration: Labelled = field(default_factory=_nobody)
     holdout: Labelled | None = None
-    trained: Labelled | None = None
-    """Labels of ``train_mask``, for methods that declare that they read them."""
-    fresh: bool = False
+    used_for_selection: bool = True
     """Whether the calibration nodes had no part in choosing the GNN's checkpoint."""
 
     @property
@@ -111,14 +109,14 @@ def read_nodes(
     train_mask: Any = None,
     hidden: Any = None,
     *,
-    input: InputKind = "logits",
+    input_type: InputType = "logits",
 ) -> NodeInputs:
     """Check everything that is not a label."""
     import torch
 
     from simi_mailbox.graph import as_graph
 
-    z = read_logits(logits, input)
+    z = read_logits(logits, input_type)
     given = {"graph": graph, "features": features, "forward": forward}
     missing = sorted(name for name in needs if given[name] is None)
     if missing:
@@ -139,7 +137,7 @@ def read_nodes(
     )
 
 
-def read_logits(logits: Any, kind: InputKind = "logits") -> Tensor:
+def read_logits(logits: Any, kind: InputType = "logits") -> Tensor:
     """Check logits [n, K] and return them as float32 or float64 on the CPU.
 
     Probabilities become their logarithms, which are logits as good as any; a zero becomes the
@@ -155,8 +153,10 @@ def read_logits(logits: Any, kind: InputKind = "logits") -> Tensor:
     """
     import torch
 
-    if kind not in get_args(InputKind):
-        raise ValueError(f"input must be one of {', '.join(get_args(InputKind))}, got {kind!r}")
+    if kind not in get_args(InputType):
+        raise ValueError(
+            f"input_type must be one of {', '.join(get_args(InputType))}, got {kind!r}"
+        )
     if isinstance(logits, torch.Tensor):
         z = logits.detach().cpu()
     else:
@@ -197,7 +197,7 @@ def read_logits(logits: Any, kind: InputKind = "logits") -> Tensor:
     if are_probabilities(z):
         raise ValueError(
             "every row of the logits lies in [0, 1] and sums to one: these are probabilities; "
-            'pass the logits, or say input="probabilities"'
+            'pass the logits, or say input_type="probabilities"'
         )
     return z.contiguous()
 
@@ -205,7 +205,7 @@ def read_logits(logits: Any, kind: InputKind = "logits") -> Tensor:
 _ONE_OUTPUT = "for a binary model with one output s, pass the two columns [0, s]"
 
 
-def _logarithms(z: Tensor, kind: InputKind) -> Tensor:
+def _logarithms(z: Tensor, kind: InputType) -> Tensor:
     """Logarithms of probabilities, checked."""
     import torch
 
@@ -214,7 +214,7 @@ def _logarithms(z: Tensor, kind: InputKind) -> Tensor:
         read_probabilities(probs)
     except ValueError as error:
         what = "probabilities" if kind == "probabilities" else "exp(log-probabilities)"
-        raise ValueError(f'input="{kind}", but {what} are none: {error}') from None
+        raise ValueError(f'input_type="{kind}", but {what} are none: {error}') from None
     smallest = torch.finfo(z.dtype).tiny
     if kind == "probabilities":
         return z.clamp(min=smallest).log_()
@@ -263,7 +263,7 @@ def looks_trained_on(logits: Tensor, calibration: Labelled) -> str:
 
     Of nodes chosen at random a model is as sure as of the others; of nodes it was trained on it is
     surer, and it is right more often than it expects of others. How often that is seen, and how
-    often for validation nodes: ``benchmarks/bench_trained_on.py``.
+    often for validation nodes: ``bench/speed/bench_trained_on.py``.
     """
     from simi_mailbox.softmax import confidence
 
@@ -361,6 +361,32 @@ def read_known(known: Any, num_nodes: int, num_classes: int) -> Labelled:
     index = read_index(nodes, num_nodes, "known", empty=True)
     y = read_classes(labels, index, num_nodes, num_classes, of="known", only_these=True)
     return Labelled(torch.from_numpy(index), torch.from_numpy(y))
+
+
+def read_ids(node_ids: Any, num_nodes: int) -> Array:
+    """Names of all nodes: integers or strings, each once.
+
+    Examples
+    --------
+    >>> read_ids(["a", "b"], 2).tolist()
+    ['a', 'b']
+    """
+    ids = as_numpy(node_ids)
+    if ids.dtype.kind == "O" and all(isinstance(one, str) for one in ids.flat):
+        ids = ids.astype(str)
+    if ids.ndim != 1 or ids.dtype.kind not in "iuU":
+        raise TypeError(
+            f"node_ids must be integers or strings, one for each node; got an array of {ids.dtype} "
+            f"with shape {list(ids.shape)}"
+        )
+    if len(ids) != num_nodes:
+        raise ValueError(f"{len(ids)} node_ids for {num_nodes} nodes")
+    values, counts = np.unique(ids, return_counts=True)
+    if len(values) < len(ids):
+        raise ValueError(
+            f"node_ids must differ: {values[counts > 1][0]!r} stands for several nodes"
+        )
+    return ids
 
 
 def read_index(nodes: Any, num_nodes: int, name: str, *, empty: bool = False) -> Ints:

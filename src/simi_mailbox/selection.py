@@ -23,7 +23,9 @@ from simi_mailbox.suggestions import unknown
 METHODS = ("simi-mailbox", "temperature", "ensemble-temperature", "isotonic", "uncalibrated")
 """What is compared when nothing is said: methods that fit in seconds."""
 
-INPUTS = frozenset({"features", "forward", "train_mask", "hidden", "fresh", "input"})
+INPUTS = frozenset(
+    {"features", "forward", "train_mask", "hidden", "used_for_selection", "input_type"}
+)
 """What goes on to the methods that use it."""
 
 RISK = 0.05
@@ -91,7 +93,7 @@ def select(
     folds: int = 5,
     repeats: int = 3,
     seed: int = 0,
-    holdout_mask: Any = None,
+    early_stopping_mask: Any = None,
     **inputs: Any,
 ) -> Choice:
     """The method that predicts labels of calibration nodes best when it has not seen them.
@@ -102,8 +104,8 @@ def select(
 
     Parameters
     ----------
-    logits, y, mask, graph, holdout_mask
-        As of `Calibrator.fit`. ``holdout_mask`` goes to methods that use one.
+    logits, y, mask, graph, early_stopping_mask
+        As of `Calibrator.fit`. ``early_stopping_mask`` goes to methods that use one.
     methods : names, calibrators, or a mapping from names to calibrators
         What is compared, the default added. Without it, `METHODS` as far as the inputs suffice.
     default : str
@@ -111,8 +113,8 @@ def select(
     folds, repeats, seed : int
         Parts that labels are cut into, how often, and the seed of the cuts.
     **inputs
-        ``features=``, ``forward=``, ``train_mask=``, ``hidden=``, ``fresh=`` and ``input=``, as of
-        `Calibrator.fit`; each goes to the methods that use it.
+        ``features=``, ``forward=``, ``train_mask=``, ``hidden=``, ``used_for_selection=`` and
+        ``input_type=``, as of `Calibrator.fit`; each goes to the methods that use it.
 
     Returns
     -------
@@ -121,7 +123,7 @@ def select(
 
     Examples
     --------
-    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(600, 3, temperature=2.5, seed=0)
     >>> methods = ["uncalibrated", "temperature"]
     >>> given = {"mask": range(300), "methods": methods, "default": "uncalibrated"}
@@ -140,9 +142,11 @@ def select(
     labels = full_length(y, nodes, len(logits))
 
     def fitting(calibrator: Any) -> dict[str, Any]:
-        used = calibrator.needs | calibrator.takes | {"train_mask", "input"}
-        held = holdout_mask if calibrator.holdout else None
-        return {"holdout_mask": held, **{key: given[key] for key in given if key in used}}
+        used = (
+            calibrator.required_inputs | calibrator.optional_inputs | {"train_mask", "input_type"}
+        )
+        held = early_stopping_mask if calibrator.holdout else None
+        return {"early_stopping_mask": held, **{key: given[key] for key in given if key in used}}
 
     losses: dict[str, Floats] = {}
     if nodes.size >= 2 * folds and len(rivals) > 1:
@@ -151,7 +155,7 @@ def select(
             for name, calibrator in rivals.items():
                 losses[name] = np.concatenate(
                     [
-                        _left_out(
+                        _cross_fitted(
                             clone(calibrator), logits, labels, nodes, folds, seed + k, fitting
                         )
                         for k in range(repeats)
@@ -167,7 +171,7 @@ def select(
 def _named(methods: Any, default: str, given: set[str]) -> dict[str, Any]:
     """Unfitted calibrators by name, the default among them."""
     if methods is None:
-        able = [name for name in METHODS if calibrators.get(name).needs <= given]
+        able = [name for name in METHODS if calibrators.get(name).required_inputs <= given]
         found = {name: calibrators.get(name)() for name in able}
     elif isinstance(methods, Mapping):
         found = dict(methods)
@@ -179,7 +183,7 @@ def _named(methods: Any, default: str, given: set[str]) -> dict[str, Any]:
     if default not in found:
         found[default] = calibrators.get(default)()
     for name, calibrator in found.items():
-        lacks = sorted(calibrator.needs - given)
+        lacks = sorted(calibrator.required_inputs - given)
         if lacks:
             told = " and ".join(f"{part}=" for part in lacks)
             hint = "; or choose another default=" if name == default else ""
@@ -187,7 +191,7 @@ def _named(methods: Any, default: str, given: set[str]) -> dict[str, Any]:
     return found
 
 
-def _left_out(
+def _cross_fitted(
     calibrator: Any,
     logits: Any,
     labels: Any,

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from simi_mailbox import analysis, decide
-from simi_mailbox.data.synthetic import calibration_problem
 from simi_mailbox.decide.base import read_nodes
 from simi_mailbox.decide.groups import mailbox_edges, mailbox_groups
+from simi_mailbox.synthetic import calibration_problem
 
 N, K = 600, 4
 
@@ -66,7 +66,7 @@ def test_chance_is_no_news_and_a_neglected_class_is(case):
 def test_class_conditional_sets_leave_no_class_behind(case):
     probs, y, _, _ = case
     rule = decide.PredictionSets(score="lac", condition_on="class", coverage=0.8)
-    sets = rule.fit(probs, y, mask=range(400), fresh=True).predict_sets(probs)
+    sets = rule.fit(probs, y, mask=range(400), used_for_selection=False).predict_sets(probs)
     table = analysis.covered_by_class(sets, y, nodes=np.arange(400, N))
     assert (table.found.high > 0.8).all()
 

@@ -31,7 +31,7 @@ class Problem:
 
     def cost(self, calibrator: Any, **inputs: Any) -> float:
         """Expected NLL after a fit, in units of the truth's."""
-        given = {"mask": self.mask, "holdout_mask": self.holdout, **inputs}
+        given = {"mask": self.mask, "early_stopping_mask": self.holdout, **inputs}
         calibrator.fit(self.logits, self.y, **given)
         return self.nll(calibrator.predict_proba(self.logits, **inputs)) / self.nll(self.truth)
 

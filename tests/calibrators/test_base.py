@@ -9,7 +9,7 @@ import torch
 import simi_mailbox
 from simi_mailbox import CalibrationWarning, SimiMailbox, TemperatureScaling, fast
 from simi_mailbox.calibrators.base import keep_argmax
-from simi_mailbox.data.synthetic import calibration_problem
+from simi_mailbox.synthetic import calibration_problem
 
 N = 600
 
@@ -34,8 +34,10 @@ def test_training_nodes_are_refused_unless_one_insists(problem):
 
 
 def test_holdout_and_calibration_share_no_node(problem):
-    with pytest.raises(ValueError, match=r"mask and holdout_mask have 1 node in common \(199\)"):
-        fit(problem, holdout_mask=np.arange(199, 300))
+    with pytest.raises(
+        ValueError, match=r"mask and early_stopping_mask have 1 node in common \(199\)"
+    ):
+        fit(problem, early_stopping_mask=np.arange(199, 300))
 
 
 def overfitted(problem, trained):
@@ -92,27 +94,35 @@ def test_arrays_of_the_other_byte_order_are_the_same_arrays(problem):
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("probabilities", r'input="probabilities", but probabilities are none: probs\['),
-        ("log-probabilities", r'input="log-probabilities", but exp\(log-probabilities\) are none'),
-        ("probs", "input must be one of logits, log-probabilities, probabilities, got 'probs'"),
+        ("probabilities", r'input_type="probabilities", but probabilities are none: probs\['),
+        (
+            "log-probabilities",
+            r'input_type="log-probabilities", but exp\(log-probabilities\) are none',
+        ),
+        (
+            "probs",
+            "input_type must be one of logits, log-probabilities, probabilities, got 'probs'",
+        ),
     ],
 )
 def test_logits_that_are_said_to_be_something_else(problem, kind, message):
     with pytest.raises(ValueError, match=message):
-        fit(problem, input=kind)
+        fit(problem, input_type=kind)
 
 
 def test_a_file_remembers_what_it_was_fitted_on(problem, tmp_path):
     logits = np.asarray(problem.logits, dtype=np.float64)
     probs = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    cal = TemperatureScaling().fit(probs, problem.y, mask=np.arange(200), input="probabilities")
+    cal = TemperatureScaling().fit(
+        probs, problem.y, mask=np.arange(200), input_type="probabilities"
+    )
     cal.save(tmp_path / "c.safetensors")
     again = simi_mailbox.load(tmp_path / "c.safetensors")
     np.testing.assert_array_equal(again.predict_proba(probs), cal.predict_proba(probs))
     np.testing.assert_allclose(
-        again.predict_proba(logits, input="logits"), cal.predict_proba(probs), atol=1e-12
+        again.predict_proba(logits, input_type="logits"), cal.predict_proba(probs), atol=1e-12
     )
-    with pytest.raises(ValueError, match='input="probabilities", but'):
+    with pytest.raises(ValueError, match='input_type="probabilities", but'):
         again.predict_proba(logits)
 
 
@@ -120,12 +130,16 @@ def test_certainty_has_a_finite_logarithm(problem):
     probs = np.zeros((N, 3))
     probs[np.arange(N), problem.y] = 1.0
     probs[:200] = [0.5, 0.3, 0.2]
-    cal = TemperatureScaling().fit(probs, problem.y, mask=np.arange(200), input="probabilities")
+    cal = TemperatureScaling().fit(
+        probs, problem.y, mask=np.arange(200), input_type="probabilities"
+    )
     assert np.isfinite(cal.predict_proba(probs)).all()
     with np.errstate(divide="ignore"):
         logs = np.log(probs)
     np.testing.assert_allclose(
-        cal.predict_proba(logs, input="log-probabilities"), cal.predict_proba(probs), atol=1e-12
+        cal.predict_proba(logs, input_type="log-probabilities"),
+        cal.predict_proba(probs),
+        atol=1e-12,
     )
 
 

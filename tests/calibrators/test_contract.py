@@ -88,7 +88,7 @@ def test_documentation_says_what_the_class_declares(name: str) -> None:
     (row,) = [line for line in lines if line.startswith(f"| `{name}`")]
     needs, keeps, holdout = (cell.strip() for cell in row.split("|")[4:7])
     cls = calibrators.get(name)
-    assert cls.needs == (frozenset() if needs == "–" else frozenset(needs.split(", ")))
-    assert keeps == ("yes" if cls.preserves_accuracy else "no")
+    assert cls.required_inputs == (frozenset() if needs == "–" else frozenset(needs.split(", ")))
+    assert keeps == ("yes" if cls.keep_classes else "no")
     uses = {"training": ("stops on it", "trains on it"), "separate": ("second stage",)}
     assert holdout in uses.get(cls.holdout or "", ("unused",))

@@ -41,7 +41,7 @@ def case(n: int = 300) -> dict[str, Any]:
         "graph": graph,
         "forward": forward,
         "mask": order[: n // 3],
-        "holdout_mask": order[n // 3 : 2 * n // 3],
+        "early_stopping_mask": order[n // 3 : 2 * n // 3],
     }
 
 
@@ -74,7 +74,7 @@ def test_training_the_edges_lowers_the_loss_of_the_gnn() -> None:
     plain = TemperatureScaling().fit(given["logits"], given["y"], mask=given["mask"])
     rest = torch.ones(600, dtype=torch.bool)
     rest[given["mask"]] = False
-    rest[given["holdout_mask"]] = False
+    rest[given["early_stopping_mask"]] = False
 
     def nll(p: Tensor) -> float:
         return float(-p[rest].gather(1, given["y"][rest, None]).log().mean())

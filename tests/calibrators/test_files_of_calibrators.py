@@ -160,7 +160,7 @@ def nested(depth: int) -> str:
 
 
 STATE = {"temperature_": 2.0, "num_classes_": 3, "classes_": [0, 1, 2]}
-STATE |= {"input_": "logits", "widest_": 9.0}
+STATE |= {"input_type_": "logits", "widest_": 9.0}
 
 
 def header(**changes: str) -> str:

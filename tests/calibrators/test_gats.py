@@ -54,7 +54,9 @@ def test_fast_layer_has_values_and_gradients_of_the_layer_with_gathers() -> None
 def test_probabilities_follow_the_formula_from_the_fitted_weights() -> None:
     logits, graph = homophilous(60)
     y, holdout = logits.argmax(1), torch.arange(30, 45)
-    cal = GATS(epochs=20).fit(logits, y, graph=graph, mask=torch.arange(30), holdout_mask=holdout)
+    cal = GATS(epochs=20).fit(
+        logits, y, graph=graph, mask=torch.arange(30), early_stopping_mask=holdout
+    )
     distances = training_distances(holdout, graph)
     expected = gather_temperatures(cal.weights_, logits, graph, distances)
     temperatures = cal.node_temperatures(logits, graph=graph)
@@ -104,7 +106,9 @@ def test_strict_and_default_agree_on_usual_temperatures() -> None:
     found = []
     for strict in (False, True):
         cal = GATS(epochs=60, strict_paper=strict)
-        cal.fit(case.logits, case.y, graph=case.graph, mask=case.mask, holdout_mask=case.holdout)
+        cal.fit(
+            case.logits, case.y, graph=case.graph, mask=case.mask, early_stopping_mask=case.holdout
+        )
         found.append(cal.predict_proba(case.logits, graph=case.graph))
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
 
@@ -119,7 +123,7 @@ MASK, TRAIN = torch.arange(100), torch.arange(100, 140)
 
 
 def test_training_nodes_of_the_fit_are_those_of_its_graph_and_of_no_other() -> None:
-    cal, logits, graph = fitted_gats(holdout_mask=TRAIN)
+    cal, logits, graph = fitted_gats(early_stopping_mask=TRAIN)
     expected = gather_temperatures(cal.weights_, logits, graph, training_distances(TRAIN, graph))
     torch.testing.assert_close(
         cal.node_temperatures(logits, graph=graph), expected, rtol=1e-4, atol=1e-5
@@ -133,7 +137,7 @@ def test_training_nodes_of_the_fit_are_those_of_its_graph_and_of_no_other() -> N
 
 
 def test_training_nodes_can_be_named_at_prediction() -> None:
-    cal, logits, graph = fitted_gats(holdout_mask=TRAIN)
+    cal, logits, graph = fitted_gats(early_stopping_mask=TRAIN)
     order = torch.randperm(200, generator=torch.Generator().manual_seed(0))
     renamed = order.argsort()[TRAIN]
     found = cal.node_temperatures(logits[order], graph=graph.permute(order), train_mask=renamed)
@@ -145,13 +149,13 @@ def test_training_nodes_can_be_named_at_prediction() -> None:
 
 def test_named_training_nodes_go_before_the_holdout_and_need_no_labels() -> None:
     other = torch.arange(150, 170)
-    cal, logits, graph = fitted_gats(holdout_mask=TRAIN, train_mask=other)
+    cal, logits, graph = fitted_gats(early_stopping_mask=TRAIN, train_mask=other)
     assert cal.training_nodes_ is not None
     assert torch.equal(cal.training_nodes_["index"], other)
     y = logits.argmax(1)
     y[other] = -1
     blind = GATS(epochs=20).fit(
-        logits, y, graph=graph, mask=MASK, holdout_mask=TRAIN, train_mask=other
+        logits, y, graph=graph, mask=MASK, early_stopping_mask=TRAIN, train_mask=other
     )
     assert torch.equal(
         blind.predict_proba(logits, graph=graph), cal.predict_proba(logits, graph=graph)

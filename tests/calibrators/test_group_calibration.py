@@ -46,7 +46,7 @@ def test_second_stage_reads_the_hold_out_only() -> None:
 
     def fit(labels: np.ndarray) -> GroupCalibration:
         cal = GroupCalibration(partitions=2)
-        return cal.fit(z, labels, features=x, mask=first, holdout_mask=second)
+        return cal.fit(z, labels, features=x, mask=first, early_stopping_mask=second)
 
     changed_first, changed_second = y.copy(), y.copy()
     changed_first[:100] = (y[:100] + 1) % 4

@@ -8,7 +8,7 @@ import torch
 from sklearn.metrics import log_loss
 
 from simi_mailbox import calibrators
-from simi_mailbox.data.synthetic import calibration_problem
+from simi_mailbox.synthetic import calibration_problem
 
 PROBLEM = calibration_problem(400, 3, temperature=2.0, seed=0)
 FITTED, JUDGED = np.arange(200), np.arange(200, 400)

@@ -32,7 +32,9 @@ def test_close_to_the_oracle_when_homophily_decides() -> None:
     s = mean_support(NodeInputs(torch.from_numpy(z), graph=graph)).numpy()
     log_truth, y = draw(z, np.exp(2 - 3 * s))
     fit_on, stop_on, rest = np.split(np.arange(4000), [1200, 1600])
-    cal = SimCalib(lr=0.05).fit(z, y, graph=graph, features=x, mask=fit_on, holdout_mask=stop_on)
+    cal = SimCalib(lr=0.05).fit(
+        z, y, graph=graph, features=x, mask=fit_on, early_stopping_mask=stop_on
+    )
     found = -np.log(cal.predict_proba(z, graph=graph, features=x))[rest, y[rest]].mean()
     plain = -np.log(TemperatureScaling().fit(z, y, mask=fit_on).predict_proba(z))
     oracle = -log_truth[rest, y[rest]].mean()

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from simi_mailbox import CalibrationWarning, SimiMailbox, SimiMailboxPaper, TemperatureScaling
 from simi_mailbox.calibrators.simi_mailbox import bounded_target
-from simi_mailbox.data.synthetic import calibration_problem
 from simi_mailbox.metrics import nll
 from simi_mailbox.softmax import confidence
+from simi_mailbox.synthetic import calibration_problem
 from tests.strategies import make_problem, problems
 
 READINGS = [SimiMailbox, SimiMailboxPaper]
@@ -186,7 +186,9 @@ def test_papers_adam_stops_on_the_holdout():
     case = make_problem(0)
     rest = np.setdiff1d(np.arange(120), case.mask)
     cal = SimiMailboxPaper(n_groups=3, solver="adam")
-    stopped = cal.fit(case.logits, case.y, graph=case.graph, mask=case.mask, holdout_mask=rest)
+    stopped = cal.fit(
+        case.logits, case.y, graph=case.graph, mask=case.mask, early_stopping_mask=rest
+    )
     full = fitted(SimiMailboxPaper, case, n_groups=3, solver="adam")
     assert not np.array_equal(stopped.temperatures_, full.temperatures_)
 

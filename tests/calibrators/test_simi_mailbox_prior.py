@@ -14,17 +14,14 @@ from simi_mailbox import (
     Graph,
     SimiMailbox,
     TemperatureScaling,
-    data,
     prior,
 )
-from simi_mailbox.data.synthetic import calibration_problem
-from simi_mailbox.experiments.prior import gather
 from simi_mailbox.metrics import ece, nll
-from simi_mailbox.models import Settings, train
 from simi_mailbox.prior import Corpus
 from simi_mailbox.prior.baseline import Baseline
-from tests.experiments.prior.conftest import past_run
+from simi_mailbox.synthetic import calibration_problem
 from tests.prior.conftest import setting
+from tests.prior.past_run import past_run
 
 
 @pytest.fixture
@@ -58,22 +55,6 @@ def test_few_labels_move_the_baseline_less_than_many(sure):
         fit(past_run(0, labels=labels), prior=sure).baseline_["blind"] for labels in (25, 2500)
     )
     assert many < few
-
-
-def test_a_right_prior_helps_where_labels_are_few(tmp_path):
-    train = [past_run(seed, blind=0.15, name=str(seed)) for seed in range(5)]
-    path = tmp_path / "own.json"
-    prior.write(Corpus(tuple(gather(train))), path)
-    gains = []
-    for seed in range(10, 20):
-        run = past_run(seed, blind=0.15, labels=100)
-        rest = np.arange(100, 3000)
-        scores = [
-            nll(fit(run, prior=p).predict_proba(run.logits, graph=run.graph)[rest], run.y[rest])
-            for p in (path, None)
-        ]
-        gains.append(scores[1] - scores[0])
-    assert np.mean(gains) > 0.01
 
 
 def test_a_wrong_prior_does_little_harm_where_labels_are_many(sure):
@@ -111,10 +92,10 @@ def test_without_a_prior_groups_are_shrunk_to_the_one_temperature():
 
 
 @pytest.mark.parametrize("keep", [True, False])
-@pytest.mark.parametrize("fresh", [True, False])
-def test_the_prior_means_are_the_luck_and_targets_are_met(keep, fresh):
+@pytest.mark.parametrize("selecting", [True, False])
+def test_the_prior_means_are_the_luck_and_targets_are_met(keep, selecting):
     run = past_run(0, n=4000, labels=900)
-    given = {"graph": run.graph, "mask": run.calibration, "fresh": fresh}
+    given = {"graph": run.graph, "mask": run.calibration, "used_for_selection": selecting}
     cal = SimiMailbox(n_groups=6, keep_classes=keep).fit(run.logits, run.y, **given)
     # Groups that change nothing leave the baseline; what it says of the predicted class is due.
     bare = copy.copy(cal)
@@ -128,7 +109,7 @@ def test_the_prior_means_are_the_luck_and_targets_are_met(keep, fresh):
     plain = TemperatureScaling().fit(run.logits, run.y, mask=run.calibration)
     error = ((1 - plain.predict_proba(run.logits)[run.calibration].max(1)).sum() + 1) / 902
     level = cal.prior_["kept" if keep else "free"]
-    drop = level["fresh_luck" if fresh else "luck"] * error * before.mean() / 900
+    drop = level["luck" if selecting else "fresh_luck"] * error * before.mean() / 900
     sizes = np.bincount(cal.groups_, minlength=6)
     assert sizes @ cal.prior_means_ / 4000 == pytest.approx(-drop, abs=2e-4)
     for group in range(6):
@@ -147,18 +128,6 @@ def test_certain_labels_do_not_make_certain_nodes():
         cal = SimiMailbox().fit(run.logits, y, graph=run.graph, mask=run.calibration)
     assert 0 < cal.baseline_["blind"] < 0.001
     assert nll(cal.predict_proba(run.logits, graph=run.graph), run.y) < 10
-
-
-def test_confidence_is_accuracy_where_labels_nearby_say_nearly_all():
-    """On the digits graph they make the baseline ten times as hot as one temperature would be."""
-    digits = data.load("Digits")
-    split = data.make_split(digits, "sparse")
-    z = train(digits, split, "gcn", seed=0, settings=Settings(epochs=100)).logits.numpy()
-    calibrator = SimiMailbox().fit(z, digits.y, mask=split.val, graph=digits.graph)
-    probs = calibrator.predict_proba(z, graph=digits.graph)
-    assert calibrator.baseline_["temperature"] > 5 * calibrator.temperature_
-    right = (z.argmax(axis=1) == digits.y)[split.test].mean()
-    assert probs[split.test].max(axis=1).mean() == pytest.approx(right, abs=0.01)
 
 
 def test_too_few_labels_mean_temperature_scaling_and_no_prior():

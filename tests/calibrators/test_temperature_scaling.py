@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simi_mailbox import CalibrationWarning, TemperatureScaling
-from simi_mailbox.data.synthetic import calibration_problem
+from simi_mailbox.synthetic import calibration_problem
 
 
 @pytest.mark.parametrize("true", [0.5, 1.0, 3.0])

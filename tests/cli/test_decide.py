@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from simi_mailbox import decide
 from simi_mailbox.cli.group import cli
-from simi_mailbox.data.synthetic import calibration_problem
 from simi_mailbox.softmax import scaled_softmax
+from simi_mailbox.synthetic import calibration_problem
 
 N = 600
 TOPICS = ("biology", "history", "physics")
@@ -55,9 +55,13 @@ LABELS = ("--labels", "labels.csv", "--calibration", "val.csv")
 
 
 def test_the_file_holds_the_decisions_of_python(folder, problem, probs):
-    told = run(*LABELS, "--max-error", 0.3, "--score", "lac", "--fresh").output
-    rule = decide.PredictionSets(score="lac").fit(probs, problem.y, mask=range(300), fresh=True)
-    gate = decide.Accept(max_error=0.3).fit(probs, problem.y, mask=range(300), fresh=True)
+    told = run(*LABELS, "--max-error", 0.3, "--score", "lac", "--not-used-for-selection").output
+    rule = decide.PredictionSets(score="lac").fit(
+        probs, problem.y, mask=range(300), used_for_selection=False
+    )
+    gate = decide.Accept(max_error=0.3).fit(
+        probs, problem.y, mask=range(300), used_for_selection=False
+    )
     sets, accepted = rule.predict_sets(probs), gate.accepts(probs)
     assert 0 < accepted.sum() < N
     with open("decisions.csv", newline="") as file:

@@ -40,7 +40,7 @@ def test_a_folder_is_calibrated_and_its_calibrator_applied(
     expected = metrics.evaluate(known.probs[rows], known.y[rows])
     for name, row in facts["metrics"].items():
         assert row["value"] == pytest.approx(expected[name], abs=1e-6), name
-    shown = CliRunner().invoke(cli, ["evaluate", str(shards), "--input", "logits"])
+    shown = CliRunner().invoke(cli, ["evaluate", str(shards), "--input-type", "logits"])
     assert "miscalibrated" in shown.output
     refused = CliRunner().invoke(cli, ["evaluate", str(out), "--ids", str(shards / "labels.npy")])
     assert "--ids is for files" in refused.output
@@ -54,10 +54,17 @@ def test_fresh_nodes_of_a_folder_are_what_they_are_in_memory(
     shards: Path, tmp_path: Path, known: Known
 ) -> None:
     out = tmp_path / "out"
-    done = CliRunner().invoke(cli, ["calibrate", str(shards), "--fresh", "--out", str(out)])
+    done = CliRunner().invoke(
+        cli, ["calibrate", str(shards), "--not-used-for-selection", "--out", str(out)]
+    )
     assert done.exit_code == 0, done.output
     cal = SimiMailbox()
-    given = {"graph": known.graph, "mask": known.mask, "train_mask": known.train, "fresh": True}
+    given = {
+        "graph": known.graph,
+        "mask": known.mask,
+        "train_mask": known.train,
+        "used_for_selection": False,
+    }
     probs = cal.fit(known.logits, known.y, **given).predict_proba(known.logits, graph=known.graph)
     np.testing.assert_allclose(probabilities(out), probs, atol=1e-6)
     assert np.abs(probs - known.probs).max() > 1e-4

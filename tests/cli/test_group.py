@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import simi_mailbox
 from simi_mailbox import __version__
-from simi_mailbox.cli import COMMANDS
+from simi_mailbox.cli import BENCH_COMMANDS, COMMANDS
 from simi_mailbox.cli.group import cli
 
 
@@ -150,3 +150,15 @@ def test_a_command_written_wrongly_is_one_line_that_leads_to_help(arguments, tol
     assert result.exit_code == 2
     assert result.stderr.startswith(told)
     assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", BENCH_COMMANDS)
+def test_commands_of_the_bench_name_the_package_to_install(monkeypatch, name):
+    monkeypatch.setattr("simi_mailbox.cli.group._joined", dict)
+    result = run(name, "list")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"Error: simi-mailbox {name} comes with the package simi-mailbox-bench, which is not "
+        "installed; from a clone of the repository: pip install ./bench\n"
+    )
+    assert f"{name} " not in run("--help").output

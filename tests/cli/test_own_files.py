@@ -12,8 +12,8 @@ import simi_mailbox
 from simi_mailbox import calibrators, metrics
 from simi_mailbox.cli.group import cli
 from simi_mailbox.crossfit import cross_fitted
-from simi_mailbox.data.synthetic import calibration_problem
 from simi_mailbox.node_files import read_problem
+from simi_mailbox.synthetic import calibration_problem
 
 N = 400
 TOPICS = ("biology", "history", "physics")
@@ -139,7 +139,9 @@ def test_evaluate_leaves_out_calibration_nodes_and_agrees_with_python(folder, pr
 
 
 def test_evaluate_judges_logits_when_told_so(folder, problem, expected):
-    found = run("evaluate", "logits.csv", "--labels", "labels.csv", "--input", "logits", "--json")
+    found = run(
+        "evaluate", "logits.csv", "--labels", "labels.csv", "--input-type", "logits", "--json"
+    )
     rows = np.array([i for i in range(N) if i % 4])
     raised = np.exp(expected[1][rows])
     value = metrics.nll(raised / raised.sum(1, keepdims=True), problem.y[rows])
@@ -189,7 +191,7 @@ def test_methods_tells_all_and_what_each_needs():
     rows = {row["name"]: row for row in json.loads(run("methods", "--json").output)["methods"]}
     assert sorted(rows) == calibrators.names()
     for name, row in rows.items():
-        assert row["needs"] == sorted(calibrators.get(name).needs)
+        assert row["needs"] == sorted(calibrators.get(name).required_inputs)
         assert row["summary"]
     assert not rows["dcgc"]["from_files"]
     assert "n_groups" in rows["simi-mailbox"]["parameters"]
@@ -224,32 +226,50 @@ def test_warnings_are_one_line_and_in_the_json(folder, names):
 
 def test_fresh_nodes_are_said_to_be_fresh_in_every_command(folder, problem, expected):
     val, logits, plain = expected
-    run("calibrate", "logits.csv", *FILES, "--fresh", "--out", "p.npy", "--save", "c.safetensors")
-    run("fit", "logits.csv", *FILES, "--fresh", "--out", "f.safetensors")
+    run(
+        "calibrate",
+        "logits.csv",
+        *FILES,
+        "--not-used-for-selection",
+        "--out",
+        "p.npy",
+        "--save",
+        "c.safetensors",
+    )
+    run("fit", "logits.csv", *FILES, "--not-used-for-selection", "--out", "f.safetensors")
     cal = simi_mailbox.SimiMailbox()
-    cal.fit(logits, problem.y, graph=problem.graph, mask=val, fresh=True)
+    cal.fit(logits, problem.y, graph=problem.graph, mask=val, used_for_selection=False)
     probs = cal.predict_proba(logits, graph=problem.graph)
     assert np.abs(probs - plain).max() > 1e-3
     np.testing.assert_array_equal(np.load("p.npy"), probs)
     saved = [simi_mailbox.load(f"{name}.safetensors").temperatures_ for name in "cf"]
     np.testing.assert_array_equal(saved, [cal.temperatures_] * 2)
     arguments = ("compare", "logits.csv", *FILES, "--methods", "temperature,simi-mailbox")
-    result = run(*arguments, "--fresh", "--json")
-    given = {"mask": val, "graph": problem.graph, "fresh": True}
+    result = run(*arguments, "--not-used-for-selection", "--json")
+    given = {"mask": val, "graph": problem.graph, "used_for_selection": False}
     fitted = cross_fitted(cal, logits, problem.y, **given)
     rows = {row["name"]: row["nll"] for row in json.loads(result.stdout)["methods"]}
     assert rows["simi-mailbox"] == pytest.approx(metrics.nll(fitted, problem.y[val]))
     assert not result.stderr
-    run("report", "logits.csv", *FILES, "--fresh", "--methods", "temperature", "--out", "r.html")
+    run(
+        "report",
+        "logits.csv",
+        *FILES,
+        "--not-used-for-selection",
+        "--methods",
+        "temperature",
+        "--out",
+        "r.html",
+    )
     assert "over the draw of 150 nodes." in (folder / "r.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize("command", ["fit --method", "compare --methods"])
 def test_a_method_to_which_fresh_means_nothing_says_so(folder, command):
     command, option = command.split()
-    given = ("--fresh", "--json", option, "temperature")
+    given = ("--not-used-for-selection", "--json", option, "temperature")
     result = run(command, "logits.csv", *FILES, *given)
-    line = "--fresh changes nothing: no allowance for luck is made by temperature"
+    line = "--not-used-for-selection changes nothing: no allowance for luck is made by temperature"
     assert json.loads(result.stdout)["warnings"] == [line]
 
 
@@ -283,13 +303,13 @@ def test_training_nodes_calibrate_only_if_one_insists(folder):
 
 def test_probabilities_are_calibrated_when_they_are_called_so(folder, problem, expected):
     run("calibrate", "logits.csv", *FILES, "--method", "uncalibrated", "--out", "before.csv")
-    kind = ("--input", "probabilities")
+    kind = ("--input-type", "probabilities")
     run("fit", "before.csv", *FILES, *kind, "--out", "c.safetensors")
     run("apply", "c.safetensors", "before.csv", "--edges", "edges.csv", "--out", "after.npy")
     probs = read_problem(folder / "before.csv", values="probabilities").values
     edges = read_problem(folder / "logits.csv", files={"edges": folder / "edges.csv"}).graph
     cal = simi_mailbox.SimiMailbox().fit(
-        probs, problem.y, graph=edges, mask=expected[0], input="probabilities"
+        probs, problem.y, graph=edges, mask=expected[0], input_type="probabilities"
     )
     np.testing.assert_array_equal(np.load("after.npy"), cal.predict_proba(probs, graph=edges))
     again = run("evaluate", "before.csv", "--labels", "labels.csv", "--json")
@@ -341,7 +361,7 @@ def test_nodes_that_look_trained_on_are_warned_of_in_words_of_options(folder, pr
 
 def test_a_report_of_probabilities(folder):
     run("calibrate", "logits.csv", *FILES, "--out", "p.csv")
-    arguments = ("report", "p.csv", "--input", "probabilities", "--labels", "labels.csv")
+    arguments = ("report", "p.csv", "--input-type", "probabilities", "--labels", "labels.csv")
     run(*arguments, "--methods", "uncalibrated", "--out", "r.html")
     assert "<title>p</title>" in (folder / "r.html").read_text("utf-8")
 

@@ -32,7 +32,7 @@ def problem(rng, n, sharp=1.0):
 
 
 def fit(probs, y, labels, **params):
-    return Accept(**params).fit(probs, y, mask=range(labels), fresh=True)
+    return Accept(**params).fit(probs, y, mask=range(labels), used_for_selection=False)
 
 
 @pytest.mark.parametrize("sharp", [1.0, 1.2], ids=["calibrated", "too sure"])
@@ -54,7 +54,9 @@ def test_errors_of_nodes_that_chose_the_model_count_more():
     for seed in range(20):
         probs, y, _ = problem(np.random.default_rng(seed), 1000)
         fresh, not_fresh, none = (
-            Accept(max_error=0.2, prior=given).fit(probs, y, mask=range(200), fresh=f)
+            Accept(max_error=0.2, prior=given).fit(
+                probs, y, mask=range(200), used_for_selection=not f
+            )
             for given, f in (("learned", True), ("learned", False), (None, False))
         )
         assert not_fresh.error_weight_ > 1.0 == fresh.error_weight_ == none.error_weight_
@@ -100,7 +102,7 @@ def test_the_order_of_nodes_changes_nothing(seed, random):
     random.shuffle(order)
     rule = fit(probs, y, 200, max_error=0.2)
     moved = Accept(max_error=0.2).fit(
-        probs[order], y[order], mask=np.argsort(order)[:200], fresh=True
+        probs[order], y[order], mask=np.argsort(order)[:200], used_for_selection=False
     )
     assert moved.threshold_ == rule.threshold_
     np.testing.assert_array_equal(moved.accepts(probs), rule.accepts(probs))

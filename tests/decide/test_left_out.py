@@ -17,11 +17,16 @@ HALVES = PROBLEM.mask[::2], PROBLEM.mask[1::2]
 WHOLE = DAPS(base=APS(randomized=False))
 
 
-def fit(rule, left_out):
+def fit(rule, cross_fitted):
     inputs = {"graph": PROBLEM.graph} if isinstance(rule, PredictionSets) else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrationWarning)
-        given = {"mask": PROBLEM.mask, "fresh": True, "left_out": left_out, **inputs}
+        given = {
+            "mask": PROBLEM.mask,
+            "used_for_selection": False,
+            "cross_fitted": cross_fitted,
+            **inputs,
+        }
         return rule.fit(PROBLEM.probs, PROBLEM.y, **given)
 
 
@@ -59,13 +64,13 @@ def test_acceptance_counts_errors_where_labels_were_left_out():
     probs = np.stack([sure, 1 - sure], axis=1)
     unsure, y = np.full((400, 2), 0.5), np.zeros(400, dtype=int)
     nodes = np.arange(0, 400, 2)
-    given = {"mask": nodes, "fresh": True}
+    given = {"mask": nodes, "used_for_selection": False}
     rule = Accept(max_error=0.1)
     assert rule.fit(probs, y, **given).expected_share_ > 0.9
-    again = rule.fit(probs, y, **given, left_out=[(nodes[:100], probs), (nodes[100:], probs)])
+    again = rule.fit(probs, y, **given, cross_fitted=[(nodes[:100], probs), (nodes[100:], probs)])
     assert again.expected_share_ > 0.9
     with pytest.warns(CalibrationWarning, match="nothing is accepted"):
-        rule.fit(probs, y, **given, left_out=[(nodes, unsure)])
+        rule.fit(probs, y, **given, cross_fitted=[(nodes, unsure)])
 
 
 def test_a_label_that_comes_back_through_neighbours_breaks_the_promise_unless_left_out():
@@ -91,7 +96,7 @@ def test_a_label_that_comes_back_through_neighbours_breaks_the_promise_unless_le
         row = []
         for given in (None, parts):
             rule = PredictionSets(coverage=0.8, score=DAPS(base=LAC()))
-            rule.fit(probs, y, mask=mask, graph=graph, fresh=True, left_out=given)
+            rule.fit(probs, y, mask=mask, graph=graph, used_for_selection=False, cross_fitted=given)
             sets = rule.predict_sets(probs, graph=graph)
             row.append(sets[rest, y[rest]].mean())
         covered.append(row)
@@ -101,7 +106,7 @@ def test_a_label_that_comes_back_through_neighbours_breaks_the_promise_unless_le
 
 
 @pytest.mark.parametrize(
-    ("left_out", "message"),
+    ("cross_fitted", "message"),
     [
         ([(HALVES[0], PROBLEM.probs)], "names 30 of the 60 calibration nodes"),
         ([(HALVES[0], PROBLEM.probs)] * 2, "each of them once"),
@@ -111,8 +116,8 @@ def test_a_label_that_comes_back_through_neighbours_breaks_the_promise_unless_le
     ],
 )
 @pytest.mark.parametrize("rule", [PredictionSets(score="daps"), Accept()], ids=["sets", "accept"])
-def test_parts_that_make_no_sense_are_refused(rule, left_out, message):
+def test_parts_that_make_no_sense_are_refused(rule, cross_fitted, message):
     with pytest.raises(ValueError, match=message):
-        fit(rule, left_out)
+        fit(rule, cross_fitted)
     with pytest.raises(NotFittedError):
         rule.summary()

@@ -58,7 +58,7 @@ def test_blocks_do_not_change_a_bit(score, monkeypatch):
     assert len(list(NODES.row_blocks())) == 13
     parts = np.concatenate([scored(rows) for rows in NODES.row_blocks()])
     np.testing.assert_allclose(parts, whole, atol=1e-7)
-    if not score.needs:
+    if not score.required_inputs:
         np.testing.assert_array_equal(parts, whole)
 
 

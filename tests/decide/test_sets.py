@@ -45,7 +45,9 @@ def fit(problem, **params):
     inputs = {"graph": problem.graph, "features": problem.features}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrationWarning)
-        return rule.fit(problem.probs, problem.y, mask=problem.mask, fresh=True, **inputs)
+        return rule.fit(
+            problem.probs, problem.y, mask=problem.mask, used_for_selection=False, **inputs
+        )
 
 
 def predict(rule, problem, **more):
@@ -115,12 +117,12 @@ def test_the_order_of_nodes_changes_nothing(seed, score, random):
     order = list(range(40))
     random.shuffle(order)
     rule = PredictionSets(coverage=0.8, score=score)
-    sets = rule.fit(problem.probs, problem.y, mask=problem.mask, fresh=True).predict_sets(
-        problem.probs
-    )
+    sets = rule.fit(
+        problem.probs, problem.y, mask=problem.mask, used_for_selection=False
+    ).predict_sets(problem.probs)
     place = np.argsort(order)
     again = rule.fit(
-        problem.probs[order], problem.y[order], mask=place[problem.mask], fresh=True
+        problem.probs[order], problem.y[order], mask=place[problem.mask], used_for_selection=False
     ).predict_sets(problem.probs[order])
     np.testing.assert_array_equal(again, sets[order])
 
@@ -150,17 +152,23 @@ def test_too_few_labels_mean_all_classes(labelled, condition):
     problem = by_hand.make_problem(1, labelled=labelled)
     rule = PredictionSets(coverage=0.95, condition_on=condition)
     with pytest.warns(CalibrationWarning, match="19"):
-        rule.fit(problem.probs, problem.y, mask=problem.mask, graph=problem.graph, fresh=True)
+        rule.fit(
+            problem.probs,
+            problem.y,
+            mask=problem.mask,
+            graph=problem.graph,
+            used_for_selection=False,
+        )
     assert predict(rule, problem).all()
 
 
 def test_it_says_how_many_labels_are_needed():
     with pytest.warns(CalibrationWarning, match=r"5 calibration labels are too few.*at least 9"):
-        PredictionSets().fit(PROBLEM.probs, PROBLEM.y, mask=range(5), fresh=True)
+        PredictionSets().fit(PROBLEM.probs, PROBLEM.y, mask=range(5), used_for_selection=False)
     groups = np.repeat([7, 3, 11], 30)
     with pytest.warns(CalibrationWarning, match=r"1 of 3 groups.*9 calibration.*\(11: 0\)"):
         rule = PredictionSets(condition_on=groups).fit(
-            PROBLEM.probs, PROBLEM.y, mask=range(60), fresh=True
+            PROBLEM.probs, PROBLEM.y, mask=range(60), used_for_selection=False
         )
     sets = rule.predict_sets(PROBLEM.probs)
     assert sets[60:].all()
@@ -168,7 +176,7 @@ def test_it_says_how_many_labels_are_needed():
     np.testing.assert_array_equal(rule.counts_, [30, 30, 0])
     with pytest.warns(CalibrationWarning, match=r"of 4 classes.*they are in every set"):
         rule = PredictionSets(condition_on="class").fit(
-            PROBLEM.probs, PROBLEM.y, mask=np.flatnonzero(PROBLEM.y < 3), fresh=True
+            PROBLEM.probs, PROBLEM.y, mask=np.flatnonzero(PROBLEM.y < 3), used_for_selection=False
         )
     assert rule.predict_sets(PROBLEM.probs)[:, 3].all()
 
@@ -188,7 +196,7 @@ def test_coverage_is_what_was_promised(score):
     for _ in range(draws):
         probs, y, _ = exchangeable(rng, labels + 20)
         rule = PredictionSets(coverage=0.85, score=score).fit(
-            probs, y, mask=range(labels), fresh=True
+            probs, y, mask=range(labels), used_for_selection=False
         )
         hits += coverage(rule.predict_sets(probs)[labels:], y[labels:]) * 20
     # With 59 labels the promise is met exactly: 51 / 60. Draws spread by at most ±3 σ.
@@ -205,8 +213,10 @@ def test_every_group_is_covered(kind):
         members = np.column_stack([group == 0, group <= 1, group == 2, np.arange(700) % 2 == 0])
         condition = {"groups": group, "members": members, "class": "class"}[kind]
         rule = PredictionSets(score="lac", condition_on=condition)
-        sets = rule.fit(probs, y, mask=range(300), fresh=True).predict_sets(probs)
-        marginal = PredictionSets(score="lac").fit(probs, y, mask=range(300), fresh=True)
+        sets = rule.fit(probs, y, mask=range(300), used_for_selection=False).predict_sets(probs)
+        marginal = PredictionSets(score="lac").fit(
+            probs, y, mask=range(300), used_for_selection=False
+        )
         tested = np.arange(300, 700)
         parts = y[:, None] == np.arange(3) if kind == "class" else members
         for g in range(parts.shape[1]):
@@ -241,7 +251,7 @@ def test_nodes_that_chose_the_model_promise_too_much_unless_it_is_said(tmp_path)
         y[:40] = probs[:40].argmax(axis=1)  # among the 150 calibration nodes, 40 are right by luck
         for fresh, values in found.items():
             rule = PredictionSets(score="lac", prior=learned)
-            rule.fit(probs, y, mask=range(150), fresh=fresh)
+            rule.fit(probs, y, mask=range(150), used_for_selection=not fresh)
             values.append(coverage(rule.predict_sets(probs)[150:], y[150:]))
     assert rule.error_weight_ == pytest.approx(150 / 110)
     assert np.mean(found[True]) < 0.88
@@ -257,7 +267,13 @@ def test_luck_is_thought_of_in_every_group(tmp_path, condition):
     sizes = {}
     for fresh in (True, False):
         rule = PredictionSets(score="lac", condition_on=on, prior=learned)
-        rule.fit(problem.probs, problem.y, mask=problem.mask, graph=problem.graph, fresh=fresh)
+        rule.fit(
+            problem.probs,
+            problem.y,
+            mask=problem.mask,
+            graph=problem.graph,
+            used_for_selection=not fresh,
+        )
         sizes[fresh] = rule.predict_sets(problem.probs, graph=problem.graph).sum(axis=1).mean()
     assert sizes[False] > sizes[True]
 
@@ -265,7 +281,7 @@ def test_luck_is_thought_of_in_every_group(tmp_path, condition):
 def test_without_a_prior_there_is_no_luck():
     case = PROBLEM.probs, PROBLEM.y
     plain, none, learned = (
-        PredictionSets(prior=given).fit(*case, mask=PROBLEM.mask, fresh=fresh)
+        PredictionSets(prior=given).fit(*case, mask=PROBLEM.mask, used_for_selection=not fresh)
         for given, fresh in (("learned", True), (None, False), ("learned", False))
     )
     np.testing.assert_array_equal(plain.thresholds_, none.thresholds_)
@@ -305,7 +321,7 @@ def test_sure_nodes_among_strangers_get_what_they_were_promised():
     found = {}
     for condition in (None, "mailbox"):
         rule = PredictionSets(score="lac", condition_on=condition)
-        rule.fit(probs, y, mask=mask, graph=graph, fresh=True)
+        rule.fit(probs, y, mask=mask, graph=graph, used_for_selection=False)
         sets = rule.predict_sets(probs, graph=graph)
         found[condition] = coverage_by_group(sets[rest], y[rest], stray[rest].astype(int))
     assert found["mailbox"].coverage[1] > found[None].coverage[1] + 0.1
@@ -317,7 +333,13 @@ def test_torch_in_torch_out():
     probs, y = torch.from_numpy(PROBLEM.probs), torch.from_numpy(PROBLEM.y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrationWarning)
-        rule.fit(probs, y, mask=torch.from_numpy(PROBLEM.mask), graph=PROBLEM.graph, fresh=True)
+        rule.fit(
+            probs,
+            y,
+            mask=torch.from_numpy(PROBLEM.mask),
+            graph=PROBLEM.graph,
+            used_for_selection=False,
+        )
     sets = rule.predict_sets(probs, graph=PROBLEM.graph)
     assert isinstance(sets, torch.Tensor)
     assert sets.dtype == torch.bool
@@ -413,7 +435,13 @@ BAD_PARAMS = [
 def test_bad_parameters(params, error, message):
     rule = PredictionSets(**params)
     with pytest.raises(error, match=message):
-        rule.fit(PROBLEM.probs, PROBLEM.y, mask=PROBLEM.mask, graph=PROBLEM.graph, fresh=True)
+        rule.fit(
+            PROBLEM.probs,
+            PROBLEM.y,
+            mask=PROBLEM.mask,
+            graph=PROBLEM.graph,
+            used_for_selection=False,
+        )
     with pytest.raises(NotFittedError):
         rule.predict_sets(PROBLEM.probs)
 
@@ -441,7 +469,7 @@ def test_bad_inputs(change, error, message):
     } | change  # fmt: skip
     rule = PredictionSets(score="snaps")
     with pytest.raises(error, match=message):
-        rule.fit(inputs.pop("probs"), inputs.pop("y"), fresh=True, **inputs)
+        rule.fit(inputs.pop("probs"), inputs.pop("y"), used_for_selection=False, **inputs)
 
 
 def test_bad_use():
@@ -470,11 +498,13 @@ def test_a_summary_tells_labels_and_luck():
     told = rule.summary()
     assert "score='lac'" in told
     assert "200 calibration labels" in told
-    assert f"counts for {rule.error_weight_:.2f}: not fresh" in told
-    assert "counts for" not in rule.fit(probs, y, mask=range(200), fresh=True).summary()
-    rule.set_params(condition_on="class").fit(probs, y, mask=range(200), fresh=True)
+    assert f"counts for {rule.error_weight_:.2f}" in told
+    assert (
+        "counts for" not in rule.fit(probs, y, mask=range(200), used_for_selection=False).summary()
+    )
+    rule.set_params(condition_on="class").fit(probs, y, mask=range(200), used_for_selection=False)
     assert "calibration labels in each of 3 groups" in rule.summary()
-    gate = Accept(max_error=0.4).fit(probs, y, mask=range(200), fresh=True)
+    gate = Accept(max_error=0.4).fit(probs, y, mask=range(200), used_for_selection=False)
     assert f"{gate.errors_} of {gate.accepted_labels_} accepted" in gate.summary()
     with pytest.raises(NotFittedError):
         Accept().summary()

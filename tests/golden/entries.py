@@ -21,7 +21,7 @@ import simi_mailbox
 from simi_mailbox import SimiMailbox, calibrators, decide, metrics, report, scale
 from simi_mailbox.calibrators.registry import METHODS
 from simi_mailbox.cli.group import cli
-from simi_mailbox.crossfit import cross_fitted, left_out
+from simi_mailbox.crossfit import cross_fitted, cross_fitted_folds
 from simi_mailbox.report import sentences
 from tests.golden.inputs import NODES, Sample, probabilities, sample, write_files, write_shards
 
@@ -53,13 +53,13 @@ def quick(name: str) -> Any:
 
 def inputs(cal: Any, given: Sample) -> dict[str, Any]:
     offered = {"graph": given.graph, "features": given.features, "forward": given.forward}
-    return {key: offered[key] for key in cal.needs}
+    return {key: offered[key] for key in cal.required_inputs}
 
 
 def calibrated(name: str, classes: int, seed: int) -> dict[str, Any]:
     given, cal = sample(classes, seed), quick(name)
     needed = inputs(cal, given)
-    masks = {"mask": given.mask, "holdout_mask": given.early_stopping}
+    masks = {"mask": given.mask, "early_stopping_mask": given.early_stopping}
     cal.fit(given.logits, given.y, **masks, **needed)
     found = {"probs": cal.predict_proba(given.logits, **needed)}
     found["score"] = cal.score(given.logits, given.y, mask=given.test, **needed)
@@ -82,7 +82,7 @@ for _name in METHODS:
 def kinds_of_input() -> dict[str, Any]:
     given, p, found = sample(4, 0), probabilities(4, 0), {}
     for kind, values in {"probabilities": p, "log-probabilities": np.log(p)}.items():
-        cal = quick("temperature").fit(values, given.y, mask=given.mask, input=kind)
+        cal = quick("temperature").fit(values, given.y, mask=given.mask, input_type=kind)
         found[kind] = cal.predict_proba(values)
     masked = given.logits.copy()
     seen = given.mask[given.y[given.mask] != 2]
@@ -97,7 +97,7 @@ def default_given(name: str, with_: tuple[str, ...], classes: int, seed: int) ->
     if "hidden" in with_:
         both["hidden"] = given.hidden
     fitting = {"train_mask": given.train} if "train_mask" in with_ else {}
-    fitting |= {"fresh": True} if "not used for selection" in with_ else {}
+    fitting |= {"used_for_selection": False} if "not used for selection" in with_ else {}
     cal.fit(given.logits, given.y, mask=given.mask, **fitting, **both)
     train = {"train_mask": given.train} if "train_mask" in with_ else {}
     found = {"probs": cal.predict_proba(given.logits, **train, **both)}
@@ -109,7 +109,7 @@ def default_given(name: str, with_: tuple[str, ...], classes: int, seed: int) ->
         both["graph"] = subgraph(given.edges, part)
         if "hidden" in both:
             both["hidden"] = given.hidden[part]
-        found["part"] = cal.predict_proba(given.logits[part], numbers=part, **both)
+        found["part"] = cal.predict_proba(given.logits[part], node_ids=part, **both)
     return found
 
 
@@ -153,7 +153,7 @@ def default_parameters() -> dict[str, Any]:
 def crossfit() -> dict[str, Any]:
     given = sample(4, 0)
     passed = (quick("temperature"), given.logits, given.y)
-    pieces = list(left_out(*passed, mask=given.mask, folds=3, seed=1))
+    pieces = list(cross_fitted_folds(*passed, mask=given.mask, folds=3, seed=1))
     return {
         "cross_fitted": cross_fitted(*passed, mask=given.mask, folds=3, seed=1),
         **{f"nodes {k}": nodes for k, (nodes, _) in enumerate(pieces)},
@@ -175,36 +175,38 @@ def select() -> dict[str, Any]:
 # --- decisions -----------------------------------------------------------------------------------
 
 
-def sets(score: str, condition_on: str | None, fresh: bool, classes: int, seed: int) -> Any:
+def sets(
+    score: str, condition_on: str | None, used_for_selection: bool, classes: int, seed: int
+) -> Any:
     given, p = sample(classes, seed), probabilities(classes, seed)
     more = {"graph": given.graph, "features": given.features}
     rule = decide.PredictionSets(coverage=0.8, score=score, condition_on=condition_on, groups=2)
-    rule.fit(p, given.y, mask=given.mask, fresh=fresh, **more)
+    rule.fit(p, given.y, mask=given.mask, used_for_selection=used_for_selection, **more)
     return {"sets": rule.predict_sets(p, **more), "thresholds": rule.thresholds_}
 
 
 for _classes, _seed in SAMPLES:
     for _score in ("lac", "aps", "raps", "daps", "snaps"):
-        entry(f"sets, {_classes} classes, {_score}", _score, None, True, _classes, _seed)(sets)
+        entry(f"sets, {_classes} classes, {_score}", _score, None, False, _classes, _seed)(sets)
     for _on in ("class", "degree", "mailbox"):
-        entry(f"sets, {_classes} classes, by {_on}", "aps", _on, True, _classes, _seed)(sets)
-    _given = ("aps", None, False, _classes, _seed)
+        entry(f"sets, {_classes} classes, by {_on}", "aps", _on, False, _classes, _seed)(sets)
+    _given = ("aps", None, True, _classes, _seed)
     entry(f"simi-mailbox prior, sets, {_classes} classes", *_given)(sets)
 
 
-def accept(fresh: bool) -> dict[str, Any]:
+def accept(used_for_selection: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for classes, seed in SAMPLES:
         given, p = sample(classes, seed), probabilities(classes, seed)
         rule = decide.Accept(max_error=0.2, confidence=0.8)
-        rule.fit(p, given.y, mask=given.mask, fresh=fresh)
+        rule.fit(p, given.y, mask=given.mask, used_for_selection=used_for_selection)
         found[f"accepted, {classes} classes"] = rule.accepts(p)
         found[f"threshold, {classes} classes"] = rule.threshold_
     return found
 
 
-entry("accept", True)(accept)
-entry("simi-mailbox prior, accept", False)(accept)
+entry("accept", False)(accept)
+entry("simi-mailbox prior, accept", True)(accept)
 
 
 @entry("costs")
@@ -326,7 +328,15 @@ def commands(method: str, classes: int, seed: int) -> dict[str, Any]:
         judged = ["--labels", folder / "labels.csv", *test]
         found["evaluate"] = run("evaluate", out, *judged)
         decided = folder / "decisions.csv"
-        rule = ["--max-error", 0.2, "--confidence", 0.8, "--fresh", "--score", "daps"]
+        rule = [
+            "--max-error",
+            0.2,
+            "--confidence",
+            0.8,
+            "--not-used-for-selection",
+            "--score",
+            "daps",
+        ]
         found["decide"] = run("decide", out, *common, *nodes, *test, *rule, "--out", decided)
         found["decide, file"] = written(decided)
         methods = ["--methods", f"uncalibrated,{method}"]
@@ -349,7 +359,7 @@ def reported() -> dict[str, Any]:
     given = sample(4, 0)
     sets = {"calibration": given.mask, "test": given.test, "train": given.train}
     read = report.read_inputs(given.logits, given.graph, given.y, **sets)
-    content = report.gather(read, ["temperature"], title="Frozen", fresh=True)
+    content = report.gather(read, ["temperature"], title="Frozen", used_for_selection=False)
     found: dict[str, Any] = {}
     for view in content.views:
         assert view.scores is not None

@@ -7,7 +7,7 @@ pytest.importorskip("matplotlib", reason="matplotlib is an optional extra")
 from scipy.special import softmax
 
 from simi_mailbox import analysis, plots
-from simi_mailbox.data.synthetic import calibration_problem
+from simi_mailbox.synthetic import calibration_problem
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ class Smoothing(Calibrator):
     """q_i = (1 − s) softmax(z_i) + s / K, s the share of calibration nodes that are wrong."""
 
     name: ClassVar[str] = "smoothing"
-    preserves_accuracy: ClassVar[bool] = True
+    keep_classes = True
     version: ClassVar[int] = 1
 
     strength: Positive = 1.0

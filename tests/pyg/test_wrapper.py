@@ -18,17 +18,18 @@ from torch_geometric.nn import GCN, GCNConv, Sequential
 from torch_geometric.utils import index_to_mask
 
 from simi_mailbox import SimiMailbox, metrics, pyg
-from simi_mailbox.data import load
+from simi_mailbox.demo import digits_graph
 from simi_mailbox.exceptions import FileFormatError, NotFittedError
 
 
 @pytest.fixture(scope="module")
 def data() -> Data:
-    digits = load("Digits")
-    split = digits.official[0]
-    data = Data(torch.tensor(digits.x), digits.graph.edge_index(), y=torch.tensor(digits.y))
-    for part in ("train", "val", "test"):
-        data[f"{part}_mask"] = index_to_mask(torch.tensor(getattr(split, part)), data.num_nodes)
+    graph, x, y = digits_graph()
+    data = Data(torch.tensor(x), graph.edge_index(), y=torch.tensor(y))
+    order = torch.randperm(data.num_nodes, generator=torch.Generator().manual_seed(0))
+    parts = dict(zip(("train", "val", "test"), order.split([200, 500, 1097]), strict=True))
+    for part, nodes in parts.items():
+        data[f"{part}_mask"] = index_to_mask(nodes, data.num_nodes)
     return data
 
 

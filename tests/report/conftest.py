@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from simi_mailbox.data.synthetic import calibration_problem
+from simi_mailbox.synthetic import calibration_problem
 
 
 @pytest.fixture(scope="session")

@@ -45,14 +45,18 @@ def test_scores_are_the_metrics_of_the_judged_nodes(given):
 
 def test_calibrators_hear_that_the_nodes_are_fresh(given):
     inputs = read_inputs(*(given[name] for name in ("logits", "graph", "y", "calibration")))
-    _, told = run_methods(inputs, ["simi-mailbox"], fresh=True)[0]
+    _, told = run_methods(inputs, ["simi-mailbox"], used_for_selection=False)[0]
     _, plain = run_methods(inputs, ["simi-mailbox"])[0]
     cal = SimiMailbox().fit(
-        given["logits"], given["y"], graph=given["graph"], mask=given["calibration"], fresh=True
+        given["logits"],
+        given["y"],
+        graph=given["graph"],
+        mask=given["calibration"],
+        used_for_selection=False,
     )
     np.testing.assert_array_equal(told.calibrator.temperatures_, cal.temperatures_)
     assert (plain.calibrator.temperatures_ != cal.temperatures_).any()
-    used = run_methods(inputs, [plain.calibrator], fresh=True)[0][1]
+    used = run_methods(inputs, [plain.calibrator], used_for_selection=False)[0][1]
     np.testing.assert_array_equal(used.probs, plain.probs)  # fitted before: used as it is
 
 

@@ -24,7 +24,7 @@ def inputs_of(model, **changes):
 
 
 def test_numbers_are_those_of_the_rules(model, probs):
-    found = decisions(probs, inputs_of(model), fresh=False)
+    found = decisions(probs, inputs_of(model), used_for_selection=True)
     test, y = model.test, model.y[model.test]
     for step, allowed in zip(found.acceptances, ALLOWED, strict=True):
         rule = decide.Accept(max_error=allowed)
@@ -48,22 +48,22 @@ def test_numbers_are_those_of_the_rules(model, probs):
     by_degree = analysis.covered_by_degree(sets, model.y, model.graph, nodes=test)
     np.testing.assert_array_equal(found.sets.slices[0].found.coverage, by_degree.found.coverage)
     assert [table.by for table in found.sets.slices] == ["degree", "mailbox", "class", "size"]
-    assert decisions(probs, inputs_of(model), fresh=True).error_weight == 1
+    assert decisions(probs, inputs_of(model), used_for_selection=False).error_weight == 1
 
 
 def test_only_what_is_known_is_said(model, probs):
-    assert decisions(probs, inputs_of(model, calibration=None), fresh=True) is None
-    assert decisions(probs, inputs_of(model, y=None), fresh=True) is None
-    found = decisions(probs, inputs_of(model, test=None), fresh=True)
+    assert decisions(probs, inputs_of(model, calibration=None), used_for_selection=False) is None
+    assert decisions(probs, inputs_of(model, y=None), used_for_selection=False) is None
+    found = decisions(probs, inputs_of(model, test=None), used_for_selection=False)
     assert found.sets.covered is None
     assert not found.sets.slices
     assert "wrong" not in sentences.accepted(found.acceptances[-1])
-    alone = decisions(probs, inputs_of(model, graph=None), fresh=True)
+    alone = decisions(probs, inputs_of(model, graph=None), used_for_selection=False)
     assert [table.by for table in alone.sets.slices] == ["class", "size"]
 
 
 def test_too_few_labels_are_told(model, probs):
-    found = decisions(probs, inputs_of(model, calibration=np.arange(4)), fresh=True)
+    found = decisions(probs, inputs_of(model, calibration=np.arange(4)), used_for_selection=False)
     assert not any(step.accepted for step in found.acceptances)
     assert "nothing is accepted" in sentences.accepted(found.acceptances[0])
     assert found.sets.size == probs.shape[1]

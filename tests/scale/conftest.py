@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from simi_mailbox import Graph, SimiMailbox
-from simi_mailbox.data.synthetic import calibration_problem
 from simi_mailbox.scale import Calibrated, plan
+from simi_mailbox.synthetic import calibration_problem
 
 NODES, CLASSES, LABELLED = 2000, 5, 300
 

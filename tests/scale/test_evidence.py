@@ -45,9 +45,9 @@ def test_every_input_gives_on_blocks_what_it_gives_in_memory(
     values, hidden = _given_as(shards, known, kind), add_hidden(shards, known, width)
     given = {"graph": known.graph, "train_mask": known.train, "hidden": hidden}
     cal = method(n_groups=12)
-    labels = {"mask": known.mask, "input": kind}
+    labels = {"mask": known.mask, "input_type": kind}
     expected = method(n_groups=12).fit(values, known.y, **given, **labels)
-    done = calibrate(shards, tmp_path / "out", engine=engine, calibrator=cal, input=kind)
+    done = calibrate(shards, tmp_path / "out", engine=engine, calibrator=cal, input_type=kind)
     assert done.facts["blocks"] == 7
     assert "hidden" in expected.baseline_
     assert done.facts["method"] == method.name

@@ -44,11 +44,11 @@ def test_parquet_float16_probabilities_and_tables_of_labels(
     (shards / "labels.csv").write_text("id,label\n" + rows)
     np.save(shards / "calibration.npy", np.isin(np.arange(NODES), known.mask))
     expected = SimiMailbox().fit(
-        p16, known.y, graph=known.graph, mask=known.mask, input="probabilities"
+        p16, known.y, graph=known.graph, mask=known.mask, input_type="probabilities"
     )
     (shards / "train.npy").unlink()
     probs = expected.predict_proba(p16, graph=known.graph)
-    done = calibrate(shards, tmp_path / "out", engine="memory", input="probabilities")
+    done = calibrate(shards, tmp_path / "out", engine="memory", input_type="probabilities")
     found = parquet.read_table(tmp_path / "out" / "probabilities")
     found = np.stack([found[f"p_{k}"].to_numpy() for k in range(CLASSES)], axis=1)
     np.testing.assert_allclose(found, probs, atol=1e-6)
@@ -134,8 +134,8 @@ def test_probabilities_that_are_called_logits_are_refused(
     for path in (shards / "logits").iterdir():
         path.unlink()
     np.save(shards / "logits" / "0.npy", known.probs)
-    with pytest.raises(ValueError, match=r'say input="probabilities"'):
+    with pytest.raises(ValueError, match=r'say input_type="probabilities"'):
         calibrate(shards, tmp_path / "out", engine="memory")
     np.save(shards / "logits" / "0.npy", known.logits)
     with pytest.raises(ValueError, match=r"0\.npy, row 0: these are no probabilities"):
-        calibrate(shards, tmp_path / "out", engine="memory", input="probabilities")
+        calibrate(shards, tmp_path / "out", engine="memory", input_type="probabilities")

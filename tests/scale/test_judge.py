@@ -59,7 +59,7 @@ def test_logits_are_judged_too_if_they_are_called_so(shards: Path, known: Known)
     import torch
 
     probs, rows = scaled_softmax(torch.from_numpy(known.logits)).numpy(), _others(known)
-    found = evaluate(shards, input="logits")
+    found = evaluate(shards, input_type="logits")
     assert found.tally.evaluate() == _expected(probs[rows], known.y[rows])
     with pytest.raises(ValueError, match=r"part-1\.npy, row 0: these are no probabilities"):
         evaluate(shards)

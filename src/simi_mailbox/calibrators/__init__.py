@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from simi_mailbox.calibrators.lccal import LCCal
     from simi_mailbox.calibrators.ratio_binned import RatioBinnedScaling
     from simi_mailbox.calibrators.simcalib import SimCalib
-    from simi_mailbox.calibrators.simi_mailbox import SimiMailbox, SimiMailboxFree
-    from simi_mailbox.calibrators.simi_mailbox import SimiMailboxPaper
+    from simi_mailbox.calibrators.simi_mailbox import (
+        SimiMailbox,
+        SimiMailboxFree,
+        SimiMailboxPaper,
+    )
     from simi_mailbox.calibrators.temperature import TemperatureScaling
     from simi_mailbox.calibrators.uncalibrated import Uncalibrated
     from simi_mailbox.calibrators.vector import VectorScaling

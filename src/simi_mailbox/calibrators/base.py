@@ -20,13 +20,12 @@ from simi_mailbox.exceptions import CalibrationWarning, NotFittedError
 from simi_mailbox.inputs import (
     CalibrationData,
     Forward,
-    InputKind,
+    InputType,
     Labelled,
     NodeInputs,
     are_log_probabilities,
-    as_numpy,
     looks_trained_on,
-    read_index,
+    read_ids,
     read_known,
     read_labels,
     read_nodes,
@@ -52,21 +51,20 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     ----------
     name : str
         Name in the registry.
-    needs : frozenset of str
+    required_inputs : frozenset of str
         What the method needs besides logits and labels: ``"graph"``, ``"features"``,
         ``"forward"``.
-    takes : frozenset of str
-        What it can make use of besides: ``"hidden"``, ``"fresh"``, and ``"known"`` for labels of
-        ``train_mask`` and of ``predict_proba(known=…)``. Only who declares ``"known"`` is given
-        these labels.
-    preserves_accuracy : bool
+    optional_inputs : frozenset of str
+        What it can make use of besides: ``"hidden"``, ``"used_for_selection"``, and ``"known"`` for
+        the labels of ``predict_proba(known=…)``: others are not given these.
+    keep_classes : bool
         Whether predicted classes are guaranteed to stay as they were.
     holdout : {"training", "separate"} or None
-        What published tables pass as ``holdout_mask``: the nodes that the GNN was trained on,
-        labelled nodes of the method's own, or nothing.
-    reads_offset : bool
-        Whether a number added to all logits of a node changes its probabilities. Log-probabilities
-        have lost that number: such a method warns of them.
+        What published tables pass as ``early_stopping_mask``: the nodes that the GNN was trained
+        on, labelled nodes of the method's own, or nothing.
+    shift_invariant : bool
+        Whether a number added to all logits of a node leaves its probabilities as they are.
+        Log-probabilities have lost that number: a method for which it matters warns of them.
     version : int
         Counts changes of what ``fit`` and ``predict_proba`` compute. Stored results carry it, so
         that a changed method is measured again.
@@ -80,11 +78,11 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     """
 
     name: ClassVar[str] = ""
-    needs: ClassVar[frozenset[str]] = frozenset()
-    takes: ClassVar[frozenset[str]] = frozenset()
-    preserves_accuracy: ClassVar[bool] = False
+    required_inputs: ClassVar[frozenset[str]] = frozenset()
+    optional_inputs: ClassVar[frozenset[str]] = frozenset()
+    keep_classes: bool = False
     holdout: ClassVar[Holdout] = None
-    reads_offset: ClassVar[bool] = False
+    shift_invariant: ClassVar[bool] = True
     version: ClassVar[int] = 1
 
     fitted: ClassVar[Shapes] = {}
@@ -96,7 +94,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     widest_: float
     groups_: Ints
     at_bound_: Bools
-    input_: InputKind
+    input_type_: InputType
 
     def fit(
         self,
@@ -105,13 +103,14 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         *,
         mask: Any,
         graph: Any = None,
-        holdout_mask: Any = None,
+        early_stopping_mask: Any = None,
         features: Any = None,
         forward: Forward | None = None,
         train_mask: Any = None,
         hidden: Any = None,
-        fresh: bool = False,
-        input: InputKind = "logits",
+        used_for_selection: bool = True,
+        node_ids: Any = None,
+        input_type: InputType = "logits",
         allow_training_nodes: bool = False,
     ) -> Self:
         """Fit on the labels of the calibration nodes.
@@ -119,7 +118,8 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         Parameters
         ----------
         logits : array [n, K]
-            Raw outputs of the trained model for all nodes (NumPy or torch), or what ``input`` says.
+            Raw outputs of the trained model for all nodes (NumPy or torch), or what ``input_type``
+            says.
         y : array [n] or [m]
             Labels 0..K-1, of all nodes in their order, or of the ``m`` nodes of ``mask`` in its
             order. Labels outside the masks are cut off before any method sees them and may hold
@@ -129,7 +129,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             depend on it.
         graph
             A `Graph`, a PyG ``Data``, a DGL graph, a SciPy sparse matrix or an edge index [2, E].
-        holdout_mask : array, optional
+        early_stopping_mask : array, optional
             Other labelled nodes, used only by methods that stop early. With it, ``y`` must have
             full length.
         features : array or sparse matrix [n, d], optional
@@ -138,16 +138,17 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             ``forward(edge_weight) -> logits`` of the frozen GNN, for methods that need it.
         train_mask : array, optional
             The nodes that the GNN was trained on. They must not be calibration nodes: a model is
-            surer, and more often right, on what it was trained on. Methods that treat them apart
-            (GATS) use which nodes they are. Their labels are read by methods that take known
-            labels as evidence (`SimiMailbox`), if ``y`` has full length, and by no others; a
-            negative one is not known.
+            more confident, and more often right, on what it was trained on. Methods that treat them
+            apart (GATS) use which nodes they are. Their labels are not read.
         hidden : array [n, d], optional
             What enters the GNN's last layer, for methods that can make use of it (`SimiMailbox`).
-        fresh : bool
-            Say that the calibration nodes had no part in choosing the GNN's checkpoint: methods
-            that allow for the luck of such nodes then do not.
-        input : {"logits", "log-probabilities", "probabilities"}
+        used_for_selection : bool
+            Whether the calibration nodes had a part in choosing the GNN's checkpoint: some methods
+            correct for the selection bias of such nodes.
+        node_ids : array [n] of integers or strings, optional
+            Names of the nodes that stay the same on other graphs, for methods that use the labels
+            of ``fit`` as evidence in ``predict_proba`` (`SimiMailbox`).
+        input_type : {"logits", "log-probabilities", "probabilities"}
             What ``logits`` holds; never guessed. ``predict_proba`` then expects the same.
         allow_training_nodes : bool
             Insist on calibration nodes that are in ``train_mask``.
@@ -158,18 +159,22 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         """
         method = type(self).__name__
         passed = (graph, features, forward, train_mask, hidden)
-        nodes = read_nodes(self.needs, method, logits, *passed, input=input)
+        nodes = read_nodes(self.required_inputs, method, logits, *passed, input_type=input_type)
         n, k = nodes.num_nodes, nodes.num_classes
+        if node_ids is not None:
+            nodes = replace(nodes, node_ids=read_ids(node_ids, n))
         calibration = read_labels(y, mask, n, k, "mask")
         holdout = None
-        if holdout_mask is not None:
+        if early_stopping_mask is not None:
             if len(y) != n:
-                raise ValueError(f"holdout_mask needs labels of full length {n}, got {len(y)}")
-            holdout = read_labels(y, holdout_mask, n, k, "holdout_mask")
+                raise ValueError(
+                    f"early_stopping_mask needs labels of full length {n}, got {len(y)}"
+                )
+            holdout = read_labels(y, early_stopping_mask, n, k, "early_stopping_mask")
             refuse_shared(
                 calibration.index,
                 holdout.index,
-                ("mask", "holdout_mask"),
+                ("mask", "early_stopping_mask"),
                 "a method would stop on what it is fitted on; take them out of one",
             )
         if allow_training_nodes:
@@ -186,7 +191,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
                 "the model looks better than it is on nodes it was trained on; calibrate with "
                 "others, or insist with allow_training_nodes=True",
             )
-        if self.reads_offset and are_log_probabilities(nodes.logits):
+        if not self.shift_invariant and are_log_probabilities(nodes.logits):
             warnings.warn(
                 "every row of the logits sums to one after exp: these are log-probabilities, and "
                 f"{method} depends on the offset that they have lost; pass the model's raw "
@@ -194,19 +199,11 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
                 CalibrationWarning,
                 stacklevel=2,
             )
-        trained = None
-        if "known" in self.takes and nodes.training is not None and len(y) == n:
-            others = np.setdiff1d(nodes.training.numpy(), calibration.index.numpy())
-            given = as_numpy(y).reshape(n, -1)[others, 0]
-            if given.dtype.kind in "if":
-                others = others[~(given < 0)]  # a label that is not known
-            if len(others):
-                trained = read_labels(y, others, n, k, "train_mask")
         del y  # from here on, no other label exists
         check_parameters(self)
         self._check_params()
         self._forget()
-        parts = {"calibration": calibration, "holdout": holdout, "trained": trained}
+        parts = {"calibration": calibration, "holdout": holdout}
         limits = Limits.of(nodes.logits, torch.cat([part.y for part in parts.values() if part]))
         labels = {
             name: Labelled(part.index, limits.number(part.y))
@@ -216,12 +213,12 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         inputs = vars(within(nodes, limits)) | labels
         try:
             with threads_for(size_of_pass(n, k, nodes.graph)):
-                self._fit(CalibrationData(**inputs, fresh=fresh))
+                self._fit(CalibrationData(**inputs, used_for_selection=used_for_selection))
         except BaseException:
             self._forget()  # a failed fit leaves an unfitted calibrator, not half of one
             raise
         self.num_classes_ = k
-        self.input_, self.classes_, self.widest_ = input, limits.classes, limits.widest
+        self.input_type_, self.classes_, self.widest_ = input_type, limits.classes, limits.widest
         self._tell_bounds()
         return self
 
@@ -235,24 +232,24 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         train_mask: Any = None,
         hidden: Any = None,
         known: Any = None,
-        numbers: Any = None,
-        input: InputKind | None = None,
+        node_ids: Any = None,
+        input_type: InputType | None = None,
     ) -> Any:
         """Calibrated probabilities [n, K], as NumPy or torch, whichever ``logits`` are.
 
         The nodes and the graph need not be those that ``fit`` saw; ``train_mask`` says which of
         them the GNN was trained on, for methods that treat these apart, and ``hidden`` is what it
-        was at ``fit``. ``logits`` holds what it held at ``fit``, unless ``input`` says otherwise.
-        ``known``, a pair (nodes, labels), names labels that are known by now, for methods that
-        take them as evidence on other nodes. ``numbers`` says that the nodes are a part of the
-        graph that ``fit`` saw, and which: such methods then know their labels from ``fit``.
+        was at ``fit``. ``logits`` holds what it held at ``fit``, unless ``input_type`` says
+        otherwise. ``known``, a pair (nodes, labels), names labels that are known by now, for
+        methods that take them as evidence on other nodes. ``node_ids`` says which nodes of ``fit``
+        these are: the same names, or, where ``fit`` was given none, their positions there.
         """
         given = {"features": features, "forward": forward, "train_mask": train_mask}
-        given |= {"hidden": hidden, "known": known, "numbers": numbers}
-        nodes = self._read_fitted(logits, graph=graph, **given, input=input)
+        given |= {"hidden": hidden, "known": known, "node_ids": node_ids}
+        nodes = self._read_fitted(logits, graph=graph, **given, input_type=input_type)
         with threads_for(size_of_pass(nodes.num_nodes, nodes.num_classes, nodes.graph)):
             probs = self._predict(nodes).detach().to(nodes.logits.dtype)
-        if self.keeps_classes:
+        if self.keep_classes:
             keep_argmax(probs, nodes.logits)
         probs = self._limits.restore(probs)
         if isinstance(logits, Tensor):
@@ -270,11 +267,6 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         n, k = probs.shape
         judged = read_labels(y, mask, n, k, "mask")
         return -nll(probs[judged.index], judged.y)
-
-    @property
-    def keeps_classes(self) -> bool:
-        """Whether predicted classes stay, with the parameters that this calibrator has."""
-        return self.preserves_accuracy
 
     @abstractmethod
     def _fit(self, data: CalibrationData) -> None:
@@ -306,26 +298,25 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         logits: Any,
         *,
         known: Any = None,
-        numbers: Any = None,
-        input: InputKind | None = None,
+        node_ids: Any = None,
+        input_type: InputType | None = None,
         **inputs: Any,
     ) -> NodeInputs:
         self._check_fitted()
-        kind = self.input_ if input is None else input
-        nodes = read_nodes(self.needs, type(self).__name__, logits, **inputs, input=kind)
+        kind = self.input_type_ if input_type is None else input_type
+        nodes = read_nodes(
+            self.required_inputs, type(self).__name__, logits, **inputs, input_type=kind
+        )
         if nodes.num_classes != self.num_classes_:
             raise ValueError(
                 f"logits have {nodes.num_classes} classes, "
                 f"but this calibrator was fitted on {self.num_classes_}"
             )
         limits = self._limits
-        if numbers is not None:
-            named = read_index(numbers, 1 << 62, "numbers")
-            if len(named) != nodes.num_nodes:
-                raise ValueError(f"{len(named)} numbers for {nodes.num_nodes} nodes")
-            nodes = replace(nodes, numbers=torch.from_numpy(named))
+        if node_ids is not None:
+            nodes = replace(nodes, node_ids=read_ids(node_ids, nodes.num_nodes))
         if known is not None:
-            if "known" not in self.takes:
+            if "known" not in self.optional_inputs:
                 raise TypeError(f"{type(self).__name__} makes no use of known labels: leave known=")
             nodes = replace(nodes, known=self._read_known(known, nodes.num_nodes))
         return within(nodes, limits)
@@ -388,11 +379,7 @@ class NodeTemperatures(Calibrator):
     ([1.82], 0.0)
     """
 
-    preserves_accuracy: ClassVar[bool] = True
-
-    @property
-    def keeps_classes(self) -> bool:
-        return True
+    keep_classes = True
 
     @property
     def blind_share(self) -> float:
@@ -419,7 +406,7 @@ class TemperatureCalibrator(NodeTemperatures):
     --------
     >>> from simi_mailbox.calibrators import TemperatureScaling
     >>> cal = TemperatureScaling().fit([[2.0, 0.0]] * 4, [0, 0, 0, 1], mask=range(4))
-    >>> isinstance(cal, TemperatureCalibrator), cal.preserves_accuracy
+    >>> isinstance(cal, TemperatureCalibrator), cal.keep_classes
     (True, True)
     """
 

@@ -25,7 +25,8 @@ class CaGCN(NetworkTemperatures):
     Wang et al., "Be Confident! Towards Trustworthy Graph Neural Networks via Confidence
     Calibration", NeurIPS 2021, in the variant of the tables of GATS and of all work built on them:
     fitted on the calibration nodes by cross-entropy and stopped early on the GNN's training nodes,
-    if those are given as ``holdout_mask``. Â = D^-1/2 (A + I) D^-1/2; the temperature is 1 / t_i.
+    if those are given as ``early_stopping_mask``. Â = D^-1/2 (A + I) D^-1/2; the temperature is 1 /
+    t_i.
 
     Parameters
     ----------
@@ -65,8 +66,8 @@ class CaGCN(NetworkTemperatures):
     """
 
     name: ClassVar[str] = "cagcn"
-    needs: ClassVar[frozenset[str]] = frozenset({"graph"})
-    reads_offset: ClassVar[bool] = True
+    required_inputs: ClassVar[frozenset[str]] = frozenset({"graph"})
+    shift_invariant: ClassVar[bool] = False
 
     hidden: Count = 16
     dropout: Share = 0.5

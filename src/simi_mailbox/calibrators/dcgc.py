@@ -57,9 +57,9 @@ class DCGC(NetworkCalibrator):
     -----
     ``forward(edge_weight) -> logits`` takes one weight for each entry of the graph, in the order of
     ``graph.edge_index()``, and must be differentiable in them. The MLP is trained on the nodes of
-    ``holdout_mask``, which the original takes to be the GNN's training nodes, and stopped on the
-    calibration nodes; without a hold-out, it is trained and stopped on calibration nodes. The base
-    is fitted on the calibration nodes. Predicted classes may change.
+    ``early_stopping_mask``, which the original takes to be the GNN's training nodes, and stopped on
+    the calibration nodes; without a hold-out, it is trained and stopped on calibration nodes. The
+    base is fitted on the calibration nodes. Predicted classes may change.
 
     Differs from the released code: there, the frozen GNN keeps its own dropout while the MLP is
     trained, the MLP normalises batches of edges, and the base calibrator goes on from where a fit
@@ -85,8 +85,8 @@ class DCGC(NetworkCalibrator):
 
     name: ClassVar[str] = "dcgc"
     version: ClassVar[int] = 2
-    needs: ClassVar[frozenset[str]] = frozenset({"graph", "forward"})
-    reads_offset: ClassVar[bool] = True
+    required_inputs: ClassVar[frozenset[str]] = frozenset({"graph", "forward"})
+    shift_invariant: ClassVar[bool] = False
 
     base: str = "temperature"
     base_params: dict[str, Any] | None = None
@@ -96,7 +96,7 @@ class DCGC(NetworkCalibrator):
     epochs: Count = 1000
 
     def _check_params(self) -> None:
-        more = registry.get(self.base).needs - {"graph"}
+        more = registry.get(self.base).required_inputs - {"graph"}
         if more:
             raise ValueError(
                 f"base {self.base!r} needs {' and '.join(sorted(more))}, which DCGC cannot give; "
@@ -119,7 +119,7 @@ class DCGC(NetworkCalibrator):
             raise ValueError("base_state_ must be a table of fitted values")
         k = len(self.classes_)
         seen = {"num_classes_": k, "classes_": np.arange(k), "widest_": self.widest_}
-        self._base()._restore({**self.base_state_, **seen, "input_": self.input_})
+        self._base()._restore({**self.base_state_, **seen, "input_type_": self.input_type_})
 
     def _predict(self, data: NodeInputs) -> Tensor:
         base = self._base()

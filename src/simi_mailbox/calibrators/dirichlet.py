@@ -56,8 +56,8 @@ class Dirichlet(Calibrator):
     Convex, solved by L-BFGS with the exact gradient until nothing moves. Differs from the GATS code
     in that: there, Adam walks from W = identity and stops early, by outputs computed before the
     step it judges. A pull of 10⁻⁶ of the diagonal of W towards 1/T of temperature scaling keeps it
-    finite when all calibration nodes are right. ``holdout_mask`` is not used. Predicted classes may
-    change.
+    finite when all calibration nodes are right. ``early_stopping_mask`` is not used. Predicted
+    classes may change.
 
     Examples
     --------

@@ -43,7 +43,7 @@ class EnsembleTemperatureScaling(Calibrator):
     Differs from both in the exact T, which is not stopped early on other nodes, in starting SLSQP
     from equal weights with the exact gradient (at w = (1, 0, 0) the loss can be infinite), and in
     subtracting the largest logit before exponentials, which overflow otherwise. All three terms
-    have the same predicted class, so accuracy is preserved. ``holdout_mask`` is not used.
+    have the same predicted class, so accuracy is preserved. ``early_stopping_mask`` is not used.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class EnsembleTemperatureScaling(Calibrator):
 
     name: ClassVar[str] = "ensemble-temperature"
     fitted: ClassVar[Shapes] = {"temperature_": (), "weights_": (3,)}
-    preserves_accuracy: ClassVar[bool] = True
+    keep_classes = True
 
     def _fit(self, data: CalibrationData) -> None:
         z, y = data.calibration_logits, data.calibration.y

@@ -29,10 +29,10 @@ class GATS(NetworkTemperatures):
     * δ_i = confidence of i minus the mean confidence over j.
     * T₀, ω, a₀, a₁, Θ are learned; T₀ starts at ``start``.
 
-    Training nodes are those of ``train_mask``, or else of ``holdout_mask`` (which holds them by the
-    published convention); without either, γ = 1 everywhere. ``predict_proba`` takes ``train_mask``
-    as well. Without it, the graph of the fit has the training nodes of the fit, and any other graph
-    has none.
+    Training nodes are those of ``train_mask``, or else of ``early_stopping_mask`` (which holds them
+    by the published convention); without either, γ = 1 everywhere. ``predict_proba`` takes
+    ``train_mask`` as well. Without it, the graph of the fit has the training nodes of the fit, and
+    any other graph has none.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class GATS(NetworkTemperatures):
     Attributes
     ----------
     weights_ : dict of Tensor
-    training_nodes_ : dict, or None if there was neither ``train_mask`` nor ``holdout_mask``
+    training_nodes_ : dict, or None if there was neither ``train_mask`` nor ``early_stopping_mask``
         Their indices, and the fingerprint of their graph.
     epochs_, best_epoch_ : int
 
@@ -74,8 +74,8 @@ class GATS(NetworkTemperatures):
     """
 
     name: ClassVar[str] = "gats"
-    needs: ClassVar[frozenset[str]] = frozenset({"graph"})
-    reads_offset: ClassVar[bool] = True
+    required_inputs: ClassVar[frozenset[str]] = frozenset({"graph"})
+    shift_invariant: ClassVar[bool] = False
 
     heads: Count = 8
     start: Positive = 1.0

@@ -77,8 +77,8 @@ class GETS(NetworkCalibrator):
     """
 
     name: ClassVar[str] = "gets"
-    needs: ClassVar[frozenset[str]] = frozenset({"graph", "features"})
-    reads_offset: ClassVar[bool] = True
+    required_inputs: ClassVar[frozenset[str]] = frozenset({"graph", "features"})
+    shift_invariant: ClassVar[bool] = False
 
     select: Selection = 2
     hidden: Count = 16

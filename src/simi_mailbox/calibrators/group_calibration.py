@@ -60,9 +60,9 @@ class GroupCalibration(Calibrator):
 
     Notes
     -----
-    **Nodes.** Stage 1 uses the calibration nodes. Stage 2 uses the nodes of ``holdout_mask`` if it
-    is given (the published comparison gives it a tenth of the test nodes, which other methods do
-    not see), otherwise the calibration nodes again. **Features.** The paper's are images'
+    **Nodes.** Stage 1 uses the calibration nodes. Stage 2 uses the nodes of ``early_stopping_mask``
+    if it is given (the published comparison gives it a tenth of the test nodes, which other methods
+    do not see), otherwise the calibration nodes again. **Features.** The paper's are images'
     penultimate activations; for graphs no source says which. Pass the GNN's hidden representation.
 
     Differs from the released code: features are divided by their root mean square and τ starts at
@@ -96,8 +96,8 @@ class GroupCalibration(Calibrator):
         "temperatures_": ("partitions", "groups"),
         "weights_": ("partitions", "groups", 3),
     }
-    needs: ClassVar[frozenset[str]] = frozenset({"features"})
-    preserves_accuracy: ClassVar[bool] = True
+    required_inputs: ClassVar[frozenset[str]] = frozenset({"features"})
+    keep_classes = True
     holdout: ClassVar[Holdout] = "separate"
 
     base: Literal["temperature", "ensemble-temperature"] = "temperature"

@@ -61,7 +61,7 @@ class HistogramBinning(Calibrator):
 
     name: ClassVar[str] = "histogram"
     fitted: ClassVar[Shapes] = {"edges_": ("edges",), "values_": ("bins",)}
-    preserves_accuracy: ClassVar[bool] = True
+    keep_classes = True
 
     bins: Count = 10
     prior_strength: NonNegative = 1.0

@@ -58,7 +58,7 @@ class Isotonic(Calibrator):
 
     name: ClassVar[str] = "isotonic"
     fitted: ClassVar[Shapes] = {"thresholds_": ("steps",), "values_": ("steps",)}
-    preserves_accuracy: ClassVar[bool] = True
+    keep_classes = True
 
     prior_strength: NonNegative = 1.0
 

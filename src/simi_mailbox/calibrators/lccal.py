@@ -56,7 +56,7 @@ class LCCal(TemperatureCalibrator):
     the dense matrix of all pairs; in the choice of the constants, by cross-entropy over a grid that
     contains its defaults (1, 1, 0.4), where the authors searched the validation ECE by hand; and in
     storing c̄, so that a prediction does not depend on the other nodes it is made with. A node
-    without neighbours has a neighbour mean of 0, as there. ``holdout_mask`` is not used.
+    without neighbours has a neighbour mean of 0, as there. ``early_stopping_mask`` is not used.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class LCCal(TemperatureCalibrator):
     fitted: ClassVar[Shapes] = dict.fromkeys(
         ("threshold_", "over_", "mean_over_", "under_", "mean_under_"), ()
     )
-    needs: ClassVar[frozenset[str]] = frozenset({"graph"})
+    required_inputs: ClassVar[frozenset[str]] = frozenset({"graph"})
 
     threshold: float | None = None
     over: float | None = None

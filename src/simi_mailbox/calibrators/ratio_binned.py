@@ -41,7 +41,7 @@ class RatioBinnedScaling(TemperatureCalibrator):
     exact solver instead of BFGS; in sparse neighbourhoods instead of a dense adjacency matrix; and
     in bins whose optimum does not exist (no calibration node, or all of them right): they take the
     temperature of all calibration nodes, where the released code keeps its start T = 1 or raises.
-    ``holdout_mask`` is not used.
+    ``early_stopping_mask`` is not used.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class RatioBinnedScaling(TemperatureCalibrator):
 
     name: ClassVar[str] = "ratio-binned"
     fitted: ClassVar[Shapes] = {"temperatures_": ("bins",)}
-    needs: ClassVar[frozenset[str]] = frozenset({"graph"})
+    required_inputs: ClassVar[frozenset[str]] = frozenset({"graph"})
 
     bins: Count = 3
 

@@ -72,11 +72,11 @@ class SimCalib(NetworkTemperatures):
       the two local ones.
     * g is one hidden layer of tanh units, whose last layer starts at zero, that is, at temperature
       scaling; its output is bounded, |g| < 3.
-    * Cross-entropy on the calibration nodes, stopped on ``holdout_mask`` (the published convention
-      of the tables: the GNN's training nodes). The weight decay is strong, because these nodes are
-      nearly all right and stop too late; it was chosen, among 0.0005, 0.005, 0.05 and 0.2, by the
-      likelihood of the nodes of Cora and Citeseer that are in no part of the splits, after test
-      figures at 0.0005 had shown that something was needed.
+    * Cross-entropy on the calibration nodes, stopped on ``early_stopping_mask`` (the published
+      convention of the tables: the GNN's training nodes). The weight decay is strong, because these
+      nodes are nearly all right and stop too late; it was chosen, among 0.0005, 0.005, 0.05 and
+      0.2, by the likelihood of the nodes of Cora and Citeseer that are in no part of the splits,
+      after test figures at 0.0005 had shown that something was needed.
 
     Examples
     --------
@@ -98,7 +98,7 @@ class SimCalib(NetworkTemperatures):
         "spread_": (4,),
         "temperature_": (),
     }
-    needs: ClassVar[frozenset[str]] = frozenset({"graph", "features"})
+    required_inputs: ClassVar[frozenset[str]] = frozenset({"graph", "features"})
 
     hidden: Count = 16
     weight_decay: NonNegative = 0.05

@@ -23,7 +23,7 @@ class Uncalibrated(Calibrator):
     """
 
     name: ClassVar[str] = "uncalibrated"
-    preserves_accuracy: ClassVar[bool] = True
+    keep_classes = True
 
     def _fit(self, data: CalibrationData) -> None:
         pass

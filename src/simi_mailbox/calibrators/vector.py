@@ -45,8 +45,8 @@ class VectorScaling(Calibrator):
     Notes
     -----
     Differs from the GATS code in the penalty and in the exact solution; there, Adam (learning rate
-    0.01) walks from w = 1 and stops early on the GNN's training nodes. ``holdout_mask`` is not
-    used. Predicted classes may change.
+    0.01) walks from w = 1 and stops early on the GNN's training nodes. ``early_stopping_mask`` is
+    not used. Predicted classes may change.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class VectorScaling(Calibrator):
     """
 
     name: ClassVar[str] = "vector"
-    reads_offset: ClassVar[bool] = True
+    shift_invariant: ClassVar[bool] = False
     fitted: ClassVar[Shapes] = {"scales_": ("classes",), "bias_": ("classes",)}
 
     bias: bool = True

@@ -69,7 +69,7 @@ class WATS(NetworkTemperatures):
     """
 
     name: ClassVar[str] = "wats"
-    needs: ClassVar[frozenset[str]] = frozenset({"graph"})
+    required_inputs: ClassVar[frozenset[str]] = frozenset({"graph"})
 
     order: Whole = 4
     scale: NonNegative = 0.4

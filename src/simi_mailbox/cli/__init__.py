@@ -13,10 +13,15 @@ COMMANDS = {
     "methods": ("simi_mailbox.cli.methods", "Which calibrators there are, and what each needs."),
     "demo": ("simi_mailbox.cli.demo", "Train, calibrate and judge a GNN on a built-in graph."),
     "report": ("simi_mailbox.cli.report", "Write an HTML report from arrays of your own."),
-    "bench": ("simi_mailbox.cli.bench", "Reproduce the tables and figures of the paper."),
-    "data": ("simi_mailbox.cli.data", "See which graphs are here."),
-    "prior": ("simi_mailbox.cli.prior", "Learn a prior from past graphs, or look at one."),
 }
+
+# Commands of the package simi-mailbox-bench, which joins by the entry-point group below.
+BENCH_COMMANDS = {
+    "bench": "Reproduce the tables and figures of the paper.",
+    "data": "See which graphs are here.",
+    "prior": "Learn a prior from past graphs, or look at one.",
+}
+ENTRY_POINTS = "simi_mailbox.commands"
 
 
 def main() -> None:

@@ -44,9 +44,9 @@ def apply(
     check_ending(out)
     with telling.complaints() as told:
         fitted = load(calibrator)
-        kind = fitted.input_ if kind is None else kind
+        kind = fitted.input_type_ if kind is None else kind
         problem = own.read(logits, files, kind)
-        missing = own.missing_parts(fitted.needs, problem)
+        missing = own.missing_parts(fitted.required_inputs, problem)
         if missing:
             raise ValueError(f"{calibrator} is a {fitted.name}, which needs {', '.join(missing)}")
         problem = own.same_classes(fitted, problem, calibrator)

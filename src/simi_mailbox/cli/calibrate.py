@@ -29,7 +29,7 @@ def calibrate(
     settings: tuple[str, ...],
     kind: str,
     insist: bool,
-    fresh: bool,
+    used_for_selection: bool,
     out: Path,
     save: Path | None,
     as_json: bool,
@@ -46,7 +46,7 @@ def calibrate(
 
         folders.refuse(save=save, allow_training_nodes=insist, **files)
         chosen = folders.method_of(method, settings)
-        work = partial(scale.calibrate, calibrator=chosen, fresh=fresh)
+        work = partial(scale.calibrate, calibrator=chosen, used_for_selection=used_for_selection)
         folders.run(work, logits, out, files, kind, as_json)
         return
     folders.only_for_folders(logits, files)
@@ -59,7 +59,7 @@ def calibrate(
         for target in (out, save):
             if target is not None:
                 check_file(target)
-        said = {"insist": insist, "fresh": fresh}
+        said = {"insist": insist, "used_for_selection": used_for_selection}
         rows = own.fitted(calibrator, problem, kind=kind, method=method, **said)
         facts = own.facts(problem, rows, calibrator)
         with telling.working(f"calibrating {problem.nodes.count:,} nodes"):

@@ -37,7 +37,7 @@ _MARKS = {"best": " *", "tied": " =", "": "  "}
     show_default=True,
     help="Methods separated by commas, or 'all' that the files suffice for.",
 )
-@options.fresh_option
+@options.selection_option
 @click.option(
     "--by",
     type=click.Choice(list(_HEADINGS)),
@@ -52,7 +52,7 @@ def compare(
     logits: Path,
     methods: list[str],
     kind: str,
-    fresh: bool,
+    used_for_selection: bool,
     by: str,
     folds: int,
     seed: int,
@@ -72,9 +72,12 @@ def compare(
             why = "what was fitted on them looks better than it is; take them out of one"
             own.refuse_shared(problem, {"calibration": rows, "test": test}, why)
         chosen, missing = _chosen(methods, problem)
-        own.tell_if_unused(fresh, [own.calibrator_of(name, ()) for name in chosen])
+        own.tell_if_unused(used_for_selection, [own.calibrator_of(name, ()) for name in chosen])
         with _progress(len(chosen) * (1 if test is not None else folds)) as advance:
-            probs, said = {}, {"folds": folds, "seed": seed, "fresh": fresh}
+            probs, said = (
+                {},
+                {"folds": folds, "seed": seed, "used_for_selection": used_for_selection},
+            )
             for name in chosen:
                 with telling.heard() as warned:
                     probs[name] = _judged(name, problem, rows, test, kind, said, advance)
@@ -119,7 +122,7 @@ def _chosen(names: list[str], problem: Problem) -> tuple[list[str], list[str]]:
     everything = "all" in names
     chosen, missing = [], []
     for name in calibrators.names() if everything else names:
-        lacks = own.missing_parts(calibrators.get(name).needs, problem)
+        lacks = own.missing_parts(calibrators.get(name).required_inputs, problem)
         if not lacks:
             chosen.append(name)
         elif everything or (name == "simi-mailbox" and ",".join(names) == _DEFAULT):
@@ -149,12 +152,16 @@ def _judged(
             problem.values,
             problem.labels,
             mask=rows,
-            holdout_mask=holdout,
+            early_stopping_mask=holdout,
             advance=advance,
             **said,
             **given,
         )
-    fitting = {"mask": rows, "holdout_mask": holdout, "fresh": said["fresh"]}
+    fitting = {
+        "mask": rows,
+        "early_stopping_mask": holdout,
+        "used_for_selection": said["used_for_selection"],
+    }
     calibrator.fit(problem.values, problem.labels, **fitting, **given)
     probs = calibrator.predict_proba(problem.values, **given)[test]
     advance()

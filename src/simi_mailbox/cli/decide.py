@@ -36,7 +36,7 @@ _PARTS = ("edges", "labels", "calibration", "test", "train", "features", "ids", 
 @click.option(
     "--confidence", type=_SHARE, default=0.9, show_default=True, help="How sure that shall be."
 )
-@options.fresh_option
+@options.selection_option
 @click.option("--seed", default=0, show_default=True, help="Seed of randomised scores.")
 @options.out_option("decisions.csv", "File of decisions: .csv, .tsv, .npz or .parquet.")
 @options.json_option
@@ -48,7 +48,7 @@ def decide(
     condition_on: str | None,
     max_error: float,
     confidence: float,
-    fresh: bool,
+    used_for_selection: bool,
     seed: int,
     out: Path,
     as_json: bool,
@@ -78,7 +78,7 @@ def decide(
             raise ValueError(f"these sets need {' and '.join(missing)}")
         probs = problem.values if kind == "probabilities" else _softmax(problem.values, kind)
         given = {name: value for name, value in _inputs(problem).items() if name in needs}
-        fitted = {"mask": rows, "fresh": fresh}
+        fitted = {"mask": rows, "used_for_selection": used_for_selection}
         with telling.working(f"deciding on {problem.nodes.count:,} nodes"):
             rule = PredictionSets(
                 coverage=coverage, score=score, condition_on=condition_on, seed=seed

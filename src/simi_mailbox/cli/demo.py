@@ -101,7 +101,7 @@ def _picture(result: Demonstration, path: Path) -> Path:
 
     figure = Figure(figsize=(4.2 * len(result.probabilities), 4.4), layout="constrained")
     axes = figure.subplots(1, len(result.probabilities), sharey=True)
-    test, y = result.split.test, result.dataset.y
+    test, y = result.test, result.y
     for ax, (method, probs) in zip(axes, result.probabilities.items(), strict=True):
         reliability_diagram(reliability(probs[test], y[test]), ax=ax)
         ax.set_title(f"{method}, ECE {ece(probs[test], y[test]):.1%}")
@@ -116,10 +116,10 @@ def _report(result: Demonstration, path: Path) -> Path:
     write_report(
         path,
         logits=result.logits,
-        graph=result.dataset.graph,
-        y=result.dataset.y,
-        calibration=result.split.val,
-        test=result.split.test,
+        graph=result.graph,
+        y=result.y,
+        calibration=result.val,
+        test=result.test,
         methods=[name for name in METHODS if name != "uncalibrated"],
         title=result.title,
     )

@@ -29,7 +29,7 @@ def fit(
     settings: tuple[str, ...],
     kind: str,
     insist: bool,
-    fresh: bool,
+    used_for_selection: bool,
     out: Path,
     as_json: bool,
     **files: Any,
@@ -44,7 +44,7 @@ def fit(
         problem = own.read(logits, files, kind)
         calibrator = own.calibrator_of(method, settings)
         check_file(out)
-        said = {"insist": insist, "fresh": fresh}
+        said = {"insist": insist, "used_for_selection": used_for_selection}
         rows = own.fitted(calibrator, problem, kind=kind, method=method, **said)
         facts = own.facts(problem, rows, calibrator)
         calibrator.save(out)

@@ -86,7 +86,7 @@ def run(
         out = OUT
     given = {name: options[name] for name in OPTIONS if options.get(name) is not None}
     if kind is not None:
-        given["input"] = kind
+        given["input_type"] = kind
     with telling.complaints() as told, _progress() as progress:
         try:
             done = work(folder, out, progress=progress, **given)
@@ -119,7 +119,7 @@ def judge(
             option = f"--{name.replace('_', '-')}"
             raise click.UsageError(f"{option} is for files: rows of a folder are nodes 0, 1, 2, …")
     with _progress() as progress:
-        found = scale.evaluate(folder, **nodes, input=kind, bins=bins, progress=progress)
+        found = scale.evaluate(folder, **nodes, input_type=kind, bins=bins, progress=progress)
     tally = found.tally
     rows: dict[str, Any] = {name: {"value": value} for name, value in tally.evaluate().items()}
     for name in spread:

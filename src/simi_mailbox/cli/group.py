@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import traceback
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import click
 
 from simi_mailbox import __version__
-from simi_mailbox.cli import COMMANDS
+from simi_mailbox.cli import BENCH_COMMANDS, COMMANDS, ENTRY_POINTS
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.plain_text import plain
 from simi_mailbox.suggestions import unknown
@@ -45,16 +47,27 @@ class DefectError(OneLineError):
     exit_code = 70
 
 
+@cache
+def _joined() -> dict[str, EntryPoint]:
+    """Commands of other packages; none takes the place of ours."""
+    found = entry_points(group=ENTRY_POINTS)
+    return {point.name: point for point in found if point.name not in COMMANDS}
+
+
 class LazyGroup(click.Group):
     """A group whose subcommands are imported only when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [*COMMANDS, *_joined()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
+        command: click.Command
+        if cmd_name in COMMANDS:
+            command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
+        elif cmd_name in _joined():
+            command = _joined()[cmd_name].load()
+        else:
             return None
-        command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
         if all(parameter.name != "debug" for parameter in command.params):
             command.params.append(debug_option())
         return command
@@ -62,13 +75,23 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS:
-            ctx.fail(unknown("command", args[0], COMMANDS))
+        if args and args[0] not in COMMANDS and args[0] not in _joined():
+            if args[0] in BENCH_COMMANDS:
+                raise click.ClickException(
+                    f"simi-mailbox {args[0]} comes with the package simi-mailbox-bench, which is "
+                    "not installed; from a clone of the repository: pip install ./bench"
+                )
+            ctx.fail(unknown("command", args[0], self.list_commands(ctx)))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+            lines = {name: line for name, (_, line) in COMMANDS.items()}
+            joined = {
+                name: BENCH_COMMANDS.get(name, f"From {point.module.split('.')[0]}.")
+                for name, point in _joined().items()
+            }
+            formatter.write_dl(list((lines | joined).items()))
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         try:

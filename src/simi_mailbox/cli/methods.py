@@ -34,7 +34,7 @@ def methods(as_json: bool) -> None:
     table.add_column("what it is")
     for row in rows:
         needs = ", ".join(_OPTIONS[part] for part in row["needs"])
-        table.add_row(row["name"], needs, "yes" if row["keeps_classes"] else "no", row["summary"])
+        table.add_row(row["name"], needs, "yes" if row["keep_classes"] else "no", row["summary"])
     telling.show_table(table)
     click.echo("Formulas, papers and parameters: docs/methods.md; which is best on your nodes:")
     click.echo("simi-mailbox compare")
@@ -54,9 +54,9 @@ def _row(name: str) -> dict[str, Any]:
     return {
         "name": name,
         "class": cls.__name__,
-        "needs": sorted(cls.needs),
-        "keeps_classes": cls.preserves_accuracy,
-        "from_files": cls.needs <= set(own.FROM_FILES),
+        "needs": sorted(cls.required_inputs),
+        "keep_classes": cls.keep_classes,
+        "from_files": cls.required_inputs <= set(own.FROM_FILES),
         "parameters": list(inspect.signature(cls).parameters),
         "summary": " ".join(re.sub(r"\*\*|`+", "", summary).split()),
     }

@@ -128,9 +128,9 @@ def file_options(*parts: str) -> Callable[[F], F]:
 
 
 def input_option(default: str | None = "logits") -> Callable[[F], F]:
-    """``--input``: what the numbers are, never guessed."""
+    """``--input-type``: what the numbers are, never guessed."""
     return click.option(
-        "--input",
+        "--input-type",
         "kind",
         type=click.Choice(INPUTS),
         default=default,
@@ -159,7 +159,7 @@ def method_options(function: F) -> F:
         is_flag=True,
         help="Calibrate with nodes of --train, too, which makes the result too sure.",
     )(function)
-    function = fresh_option(function)
+    function = selection_option(function)
     function = click.option(
         "--set",
         "settings",
@@ -176,9 +176,11 @@ def method_options(function: F) -> F:
     )(plugin_option(function))
 
 
-fresh_option = click.option(
-    "--fresh",
-    is_flag=True,
+selection_option = click.option(
+    "--not-used-for-selection",
+    "used_for_selection",
+    flag_value=False,
+    default=True,
     help="The calibration nodes had no part in choosing the model (its checkpoint).",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")

@@ -44,7 +44,7 @@ def calibrator_of(method: str, settings: Sequence[str]) -> Calibrator:
     from simi_mailbox import calibrators
 
     calibrator = calibrators.get(method)()
-    others = sorted(calibrator.needs - set(FROM_FILES))
+    others = sorted(calibrator.required_inputs - set(FROM_FILES))
     if others:
         raise ValueError(
             f"{method} needs {' and '.join(others)}, a function of the trained model: "
@@ -122,33 +122,40 @@ def _calibration_nodes(problem: Problem) -> Any:
 
 
 def fitted(
-    calibrator: Calibrator, problem: Problem, *, kind: str, method: str, insist: bool, fresh: bool
+    calibrator: Calibrator,
+    problem: Problem,
+    *,
+    kind: str,
+    method: str,
+    insist: bool,
+    used_for_selection: bool,
 ) -> Any:
     """Fit on the calibration nodes, and return them."""
     rows = calibration_nodes(problem, insist=insist)
-    missing = missing_parts(calibrator.needs, problem)
+    missing = missing_parts(calibrator.required_inputs, problem)
     if missing:
         raise ValueError(f"{method} needs {' and '.join(missing)}")
-    tell_if_unused(fresh, [calibrator])
+    tell_if_unused(used_for_selection, [calibrator])
     given = inputs(calibrator, problem, kind)
     with working(f"fitting {method} on {rows.size:,} nodes"):
         calibrator.fit(
             problem.values,
             problem.labels,
             mask=rows,
-            holdout_mask=holdout(calibrator, problem),
+            early_stopping_mask=holdout(calibrator, problem),
             allow_training_nodes=insist,
-            fresh=fresh,
+            used_for_selection=used_for_selection,
             **given,
         )
     return rows
 
 
-def tell_if_unused(fresh: bool, chosen: Sequence[Calibrator]) -> None:
-    """Warn that ``--fresh`` changes nothing, where no method allows for luck."""
-    if fresh and not any("fresh" in calibrator.takes for calibrator in chosen):
+def tell_if_unused(used_for_selection: bool, chosen: Sequence[Calibrator]) -> None:
+    """Warn that ``--not-used-for-selection`` changes nothing, where no method allows for luck."""
+    asked = any("used_for_selection" in calibrator.optional_inputs for calibrator in chosen)
+    if not (used_for_selection or asked):
         names = ", ".join(calibrator.name for calibrator in chosen)
-        text = f"--fresh changes nothing: no allowance for luck is made by {names}"
+        text = f"--not-used-for-selection changes nothing: no allowance for luck is made by {names}"
         warnings.warn(text, CalibrationWarning, stacklevel=2)
 
 
@@ -156,17 +163,17 @@ def inputs(calibrator: Calibrator, problem: Problem, kind: str) -> dict[str, Any
     """What a method is given besides logits and labels, to fit and to predict."""
     return {
         "graph": problem.graph,
-        "features": problem.features if "features" in calibrator.needs else None,
-        "hidden": problem.hidden if "hidden" in calibrator.takes else None,
+        "features": problem.features if "features" in calibrator.required_inputs else None,
+        "hidden": problem.hidden if "hidden" in calibrator.optional_inputs else None,
         "train_mask": training_nodes(calibrator, problem),
-        "input": kind,
+        "input_type": kind,
     }
 
 
 def training_nodes(calibrator: Calibrator, problem: Problem) -> Any:
     """Nodes of ``--train``; only labelled ones for a method that reads their labels."""
     rows = problem.sets.get("train")
-    if rows is None or problem.labels is None or "known" not in calibrator.takes:
+    if rows is None or problem.labels is None or "known" not in calibrator.optional_inputs:
         return rows
     rows = rows[problem.labels[rows] >= 0]
     return rows if rows.size else None
@@ -176,7 +183,7 @@ def known_labels(calibrator: Calibrator, problem: Problem) -> dict[str, Any]:
     """Labels of ``--known`` as ``predict_proba`` takes them; nothing if there are none."""
     if problem.known is None:
         return {}
-    if "known" not in calibrator.takes:
+    if "known" not in calibrator.optional_inputs:
         raise ValueError(f"{calibrator.name} makes no use of known labels: leave out --known")
     rows = (problem.known >= 0).nonzero()[0]
     return {"known": (rows, problem.known[rows])}

@@ -30,7 +30,7 @@ _PARTS = ("edges", "labels", "calibration", "test", "train", "ids", "classes")
     show_default=True,
     help="Calibrators to compare, separated by commas.",
 )
-@options.fresh_option
+@options.selection_option
 @click.option("--title", default=None, help="Title of the report; the file's name if not given.")
 @options.out_option("report.html", "File to write.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the intervals.")
@@ -38,7 +38,7 @@ def report(
     source: Path,
     kind: Any,
     methods: list[str],
-    fresh: bool,
+    used_for_selection: bool,
     title: str | None,
     out: Path,
     seed: int,
@@ -69,7 +69,7 @@ def report(
                 methods=methods,
                 title=source.stem if title is None else title,
                 class_names=problem.nodes.classes,
-                fresh=fresh,
+                used_for_selection=used_for_selection,
                 seed=seed,
             )
     except (OSError, SolverError) as error:

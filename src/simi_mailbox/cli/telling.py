@@ -62,10 +62,10 @@ def in_options(text: str) -> str:
 
     Examples
     --------
-    >>> in_options('say input="probabilities", or name them in train_mask')
-    'say --input probabilities, or name them in --train'
+    >>> in_options('say input_type="probabilities", or name them in train_mask')
+    'say --input-type probabilities, or name them in --train'
     """
-    text = re.sub(r'\binput="([\w-]+)"', r"--input \1", text)
+    text = re.sub(r'\binput_type="([\w-]+)"', r"--input-type \1", text)
     return text.replace("train_mask", "--train")
 
 

@@ -17,7 +17,7 @@ from simi_mailbox.decide.base import (
     error_weight,
     like,
     read_calibration,
-    read_left_out,
+    read_cross_fitted,
     read_nodes,
 )
 from simi_mailbox.exceptions import CalibrationWarning
@@ -50,7 +50,7 @@ class Accept(Rule):
     confidence : float
         How sure that shall be.
     prior : "learned", None or path
-        Where the luck of calibration nodes that chose the model is looked up (``fresh=False``); as
+        Where the selection bias of calibration nodes that chose the model is looked up; as
         `PredictionSets` has it.
 
     Attributes
@@ -73,7 +73,7 @@ class Accept(Rule):
     >>> probs = np.stack([sure, 1 - sure], axis=1)
     >>> y = (rng.random(4000) > sure).astype(int)
     >>> rule = Accept(max_error=0.1, confidence=0.9)
-    >>> rule = rule.fit(probs, y, mask=range(1000), fresh=True)
+    >>> rule = rule.fit(probs, y, mask=range(1000), used_for_selection=False)
     >>> accepted = rule.accepts(probs)[1000:]
     >>> bool(y[1000:][accepted].mean() < 0.1), 0.2 < rule.expected_share_ < 0.45
     (True, True)
@@ -91,17 +91,17 @@ class Accept(Rule):
         y: Any,
         *,
         mask: Any,
-        fresh: bool = False,
-        left_out: Iterable[tuple[Any, Any]] | None = None,
+        used_for_selection: bool = True,
+        cross_fitted: Iterable[tuple[Any, Any]] | None = None,
     ) -> Self:
         """Find the threshold on the labels of the calibration nodes.
 
         Parameters
         ----------
-        probs, y, mask, left_out
+        probs, y, mask, cross_fitted
             As `PredictionSets.fit` takes them.
-        fresh : bool
-            Whether these nodes had no part in choosing the model. If they had, an error among them
+        used_for_selection : bool
+            Whether these nodes had a part in choosing the model. If they had, an error among them
             stands for more than one elsewhere, and so much fewer are allowed.
         """
         check_parameters(self)
@@ -113,7 +113,7 @@ class Accept(Rule):
         index, labels = calibration.index.numpy(), calibration.y.numpy()
         top = p.max(axis=1).astype(np.float64)
         sure, wrong = np.empty(len(index)), np.empty(len(index), dtype=np.bool_)
-        for places, seen in read_left_out(left_out, nodes, index):
+        for places, seen in read_cross_fitted(cross_fitted, nodes, index):
             shown = seen.probs[index[places]]
             sure[places] = shown.max(axis=1)
             wrong[places] = shown.argmax(axis=1) != labels[places]
@@ -122,7 +122,7 @@ class Accept(Rule):
         limits = candidate_thresholds(pool)
         accepted, errors = count_errors(sure, wrong, limits)
         risk = 1.0 - self.confidence
-        self.error_weight_ = error_weight(self.prior, fresh, len(index))
+        self.error_weight_ = error_weight(self.prior, used_for_selection, len(index))
         allowed = self.max_error / self.error_weight_
         self.labels_needed_ = labels_without_error(allowed, risk)
         starts = start_positions(accepted, allowed, risk)

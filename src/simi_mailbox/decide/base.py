@@ -62,7 +62,7 @@ class Rule(BaseEstimator):  # type: ignore[misc]
         told = [f"{self!r}", *self._told()]
         weight = getattr(self, "error_weight_", 1.0)
         if weight != 1.0:
-            told.append(f"an error among the calibration nodes counts for {weight:.2f}: not fresh")
+            told.append(f"calibration nodes chose the model: an error counts for {weight:.2f}")
         return "; ".join(told)
 
     # --- for rules ------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def load_rule(path: str | os.PathLike[str]) -> Rule:
     >>> import tempfile
     >>> from simi_mailbox.decide import Accept
     >>> p = np.tile([0.9, 0.1], (300, 1))
-    >>> rule = Accept(max_error=0.1).fit(p, np.zeros(300, int), mask=range(200), fresh=True)
+    >>> rule = Accept(max_error=0.1).fit(p, np.zeros(300, int), mask=range(200))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     rule.save(f"{folder}/rule.safetensors")
     ...     load_rule(f"{folder}/rule.safetensors").threshold_ == rule.threshold_
@@ -146,48 +146,52 @@ def read_calibration(y: Any, mask: Any, probs: npt.NDArray[Any]) -> Labelled:
     return read_labels(y, mask, probs.shape[0], probs.shape[1], "mask")
 
 
-def read_left_out(
-    left_out: Iterable[tuple[Any, Any]] | None, nodes: Nodes, index: Ints
+def read_cross_fitted(
+    cross_fitted: Iterable[tuple[Any, Any]] | None, nodes: Nodes, index: Ints
 ) -> Iterator[tuple[Ints, Nodes]]:
     """Places in ``index`` of calibration nodes, and all nodes as seen without their labels.
 
     If nothing was left out, all of them as they are.
     """
-    if left_out is None:
+    if cross_fitted is None:
         yield np.arange(len(index)), nodes
         return
     seen = np.zeros(len(index), dtype=np.bool_)
     n, k = nodes.probs.shape
-    for given, probs in left_out:
+    for given, probs in cross_fitted:
         p = read_probabilities(probs)
         if p.shape != (n, k):
             raise ValueError(
-                f"left_out has probabilities of shape {list(p.shape)}; expected those of all "
+                f"cross_fitted has probabilities of shape {list(p.shape)}; expected those of all "
                 f"nodes, {[n, k]}"
             )
-        chosen = read_index(given, n, "left_out")
+        chosen = read_index(given, n, "cross_fitted")
         places = np.searchsorted(index, chosen).clip(max=len(index) - 1)
         if (index[places] != chosen).any() or seen[places].any():
-            raise ValueError("left_out must name nodes of the mask, each of them once")
+            raise ValueError("cross_fitted must name nodes of the mask, each of them once")
         seen[places] = True
         yield places, replace(nodes, probs=p)
     if not seen.all():
         raise ValueError(
-            f"left_out names {seen.sum()} of the {len(index)} calibration nodes; expected all"
+            f"cross_fitted names {seen.sum()} of the {len(index)} calibration nodes; expected all"
         )
 
 
-def error_weight(prior: str | os.PathLike[str] | None, fresh: bool, labels: int) -> float:
-    """What an error among the calibration nodes counts, if they are not ``fresh``.
+def error_weight(
+    prior: str | os.PathLike[str] | None, used_for_selection: bool, labels: int
+) -> float:
+    """What an error among the calibration nodes counts, if they chose the checkpoint.
 
     Examples
     --------
-    >>> error_weight("learned", True, 150), error_weight(None, False, 150)
+    >>> error_weight("learned", False, 150), error_weight(None, True, 150)
     (1.0, 1.0)
-    >>> 1.0 < error_weight("learned", False, 1500) < error_weight("learned", False, 150) < 2.0
+    >>> 1.0 < error_weight("learned", True, 1500) < error_weight("learned", True, 150) < 2.0
     True
     """
-    return 1.0 if fresh or prior is None else resolve(prior).error_weight(labels)
+    if prior is None or not used_for_selection:
+        return 1.0
+    return resolve(prior).error_weight(labels)
 
 
 def like(given: Any, array: npt.NDArray[Any]) -> Any:

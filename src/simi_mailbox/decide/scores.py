@@ -52,7 +52,7 @@ class Score(ABC):
     """
 
     name: ClassVar[str]
-    needs: ClassVar[frozenset[str]] = frozenset()
+    required_inputs: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
     def prepare(self, nodes: Nodes) -> Scored:
@@ -183,7 +183,7 @@ class DAPS(Score):
     """
 
     name: ClassVar[str] = "daps"
-    needs: ClassVar[frozenset[str]] = frozenset({"graph"})
+    required_inputs: ClassVar[frozenset[str]] = frozenset({"graph"})
     weight: float = 0.5
     base: Score = field(default_factory=APS)
 
@@ -225,12 +225,12 @@ class SNAPS(DAPS):
 
     Examples
     --------
-    >>> SNAPS(k=10).needs == {"graph", "features"}
+    >>> SNAPS(k=10).required_inputs == {"graph", "features"}
     True
     """
 
     name: ClassVar[str] = "snaps"
-    needs: ClassVar[frozenset[str]] = frozenset({"graph", "features"})
+    required_inputs: ClassVar[frozenset[str]] = frozenset({"graph", "features"})
     weight: float = 1 / 3
     similar: float = 1 / 3
     k: int = 20
@@ -332,5 +332,5 @@ def _check_weights(**weights: float) -> None:
 
 
 def _check_base(base: Score) -> None:
-    if not isinstance(base, Score) or base.needs:
+    if not isinstance(base, Score) or base.required_inputs:
         raise ValueError(f"base must be a score of single nodes (LAC, APS, RAPS), got {base!r}")

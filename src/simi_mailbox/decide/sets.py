@@ -16,7 +16,7 @@ from simi_mailbox.decide.base import (
     error_weight,
     like,
     read_calibration,
-    read_left_out,
+    read_cross_fitted,
     read_nodes,
 )
 from simi_mailbox.decide.groups import (
@@ -65,7 +65,7 @@ class PredictionSets(Rule):
     groups : int
         Into how many parts the degrees are cut.
     prior : "learned", None or path
-        Where the luck of calibration nodes that chose the model is looked up (``fresh=False``):
+        Where the selection bias of calibration nodes that chose the model is looked up:
         the prior that comes with the package, none, or a file that ``simi-mailbox prior fit``
         has written.
     seed : int
@@ -88,7 +88,7 @@ class PredictionSets(Rule):
     >>> probs = rng.dirichlet([0.3, 0.3, 0.3], size=1000)
     >>> y = (rng.random((1000, 1)) > probs.cumsum(axis=1)).sum(axis=1)
     >>> rule = PredictionSets(coverage=0.9, score="lac")
-    >>> rule = rule.fit(probs, y, mask=range(200), fresh=True)
+    >>> rule = rule.fit(probs, y, mask=range(200), used_for_selection=False)
     >>> sets = rule.predict_sets(probs)[200:]
     >>> bool(0.86 < sets[np.arange(800), y[200:]].mean() < 0.94)
     True
@@ -111,8 +111,8 @@ class PredictionSets(Rule):
         mask: Any,
         graph: Any = None,
         features: Any = None,
-        fresh: bool = False,
-        left_out: Iterable[tuple[Any, Any]] | None = None,
+        used_for_selection: bool = True,
+        cross_fitted: Iterable[tuple[Any, Any]] | None = None,
     ) -> Self:
         """Find the thresholds on the labels of the calibration nodes.
 
@@ -127,17 +127,17 @@ class PredictionSets(Rule):
             The calibration nodes: boolean [n] or indices [m].
         graph, features
             As calibrators take them, where the score or the groups need them.
-        fresh : bool
-            Whether these nodes had no part in choosing the model. If they had, it is better on them
+        used_for_selection : bool
+            Whether these nodes had a part in choosing the model. If they had, it is better on them
             than on others, and plain thresholds promise too much: then each calibration node that
             is predicted wrongly counts for more than one, by what other graphs have shown
             (`simi_mailbox.calibrators.simi_mailbox.prior.Prior.error_weight`).
-        left_out : pairs (nodes, probs), optional
+        cross_fitted : pairs (nodes, probs), optional
             If ``probs`` were made with the labels of the calibration nodes: the same of all nodes
             made without the labels of some, for one part of the mask after another, as
-            `simi_mailbox.crossfit.left_out` gives them. Each calibration node is then looked at
-            where its own label was not known, as that of a new node is not. Needed where a
-            calibrator tells neighbours the labels it knows (`SimiMailbox`) and the score looks at
+            `simi_mailbox.crossfit.cross_fitted_folds` gives them. Each calibration node is then
+            looked at where its own label was not known, as that of a new node is not. Needed where
+            a calibrator tells neighbours the labels it knows (`SimiMailbox`) and the score looks at
             neighbours: else a calibration node's own label comes back to it.
         """
         check_parameters(self)
@@ -153,14 +153,14 @@ class PredictionSets(Rule):
                 self.edges_ = mailbox_edges(nodes)
             scores, wrong = np.empty(len(index)), np.empty(len(index), dtype=np.bool_)
             mailbox = np.zeros(len(index), dtype=np.int64)
-            for places, seen in read_left_out(left_out, nodes, index):
+            for places, seen in read_cross_fitted(cross_fitted, nodes, index):
                 rows, truth = index[places], labels[places]
                 scored = resolve(self.score).prepare(seen)(rows)
                 scores[places] = scored[np.arange(len(rows)), truth]
                 wrong[places] = seen.probs[rows].argmax(axis=1) != truth
                 if by_mailbox:
                     mailbox[places] = mailbox_groups(seen, self.edges_)[rows]
-            self.error_weight_ = error_weight(self.prior, fresh, len(index))
+            self.error_weight_ = error_weight(self.prior, used_for_selection, len(index))
             weights = None if self.error_weight_ == 1.0 else node_weights(wrong, self.error_weight_)
             self._condition(nodes, index, labels, mailbox, scores, weights)
         except BaseException:
@@ -206,7 +206,7 @@ class PredictionSets(Rule):
             )
 
     def _read(self, probs: Any, graph: Any, features: Any) -> Nodes:
-        needs = set(resolve(self.score).needs)
+        needs = set(resolve(self.score).required_inputs)
         if isinstance(self.condition_on, str) and self.condition_on in ("degree", "mailbox"):
             needs.add("graph")
         given = {"graph": graph, "features": features}

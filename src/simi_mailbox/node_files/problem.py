@@ -209,7 +209,7 @@ def _value_columns(
     if kind == "logits" and not prefixed and set(_WRITTEN) <= set(table.names):
         raise ValueError(
             f"{table.path}: it holds probabilities as they are written here (columns p_…), not "
-            "logits: say --input probabilities"
+            "logits: say --input-type probabilities"
         )
     if prefixed and position is None and len(chosen) == len(prefixed) + 1:
         position = next(k for k in chosen if k not in prefixed)

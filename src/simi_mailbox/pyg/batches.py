@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from simi_mailbox.calibrators import Calibrator
-from simi_mailbox.calibrators.simi_mailbox import GroupedTemperatures
+from simi_mailbox.calibrators.simi_mailbox import SimiMailboxPaper
 from simi_mailbox.graph import Graph, as_graph
 from simi_mailbox.pyg.calls import takes_graph
 
@@ -52,11 +52,11 @@ def calibrator_hops(calibrator: Calibrator) -> int:
     >>> calibrator_hops(SimiMailbox()), calibrator_hops(TemperatureScaling())
     (2, 0)
     """
-    if "graph" not in calibrator.needs:
+    if "graph" not in calibrator.required_inputs:
         return 0
-    if "known" in calibrator.takes:
+    if "known" in calibrator.optional_inputs:
         return 2  # labels two steps away
-    if isinstance(calibrator, GroupedTemperatures):
+    if isinstance(calibrator, SimiMailboxPaper):
         return 1
     raise ValueError(
         f"{type(calibrator).__name__} looks at the whole graph: compute the logits of all nodes "

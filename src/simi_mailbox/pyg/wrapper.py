@@ -45,7 +45,7 @@ class Calibrated(nn.Module):
 
     Examples
     --------
-    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(500, 3, temperature=2.0, seed=0)
     >>> logits, edges = torch.tensor(problem.logits), problem.graph.edge_index()
     >>> cal = SimiMailbox().fit(logits, problem.y, graph=edges, mask=range(200))
@@ -77,13 +77,13 @@ class Calibrated(nn.Module):
         graph = graph_of(self.model, args, kwargs)
         return self.from_logits(logits, graph, features_of(self.model, args, kwargs))
 
-    def on(self, data: Any, *, numbers: Any = None) -> Tensor:
+    def on(self, data: Any, *, node_ids: Any = None) -> Tensor:
         """Log-probabilities of the nodes of a ``Data``; ``numbers`` as of `from_logits`."""
         features, logits = getattr(data, "x", None), logits_on(self.model, data, self._call)
-        return self.from_logits(logits, data, features, numbers=numbers)
+        return self.from_logits(logits, data, features, node_ids=node_ids)
 
     def from_logits(
-        self, logits: Tensor, graph: Any = None, features: Any = None, *, numbers: Any = None
+        self, logits: Tensor, graph: Any = None, features: Any = None, *, node_ids: Any = None
     ) -> Tensor:
         """Log-probabilities of all nodes from their logits; the model is not run.
 
@@ -92,7 +92,7 @@ class Calibrated(nn.Module):
         need them. ``numbers`` are those of the nodes, if they are a part of the graph that the
         calibrator was fitted on.
         """
-        needs = self.calibrator.needs
+        needs = self.calibrator.required_inputs
         if "graph" in needs and graph is None:
             raise TypeError(
                 f"no graph is among the arguments of {type(self.model).__name__}: use "
@@ -100,8 +100,8 @@ class Calibrated(nn.Module):
             )
         given = {"graph": graph, "features": features}
         inputs = {name: value for name, value in given.items() if name in needs}
-        if numbers is not None and "known" in self.calibrator.takes:
-            inputs["numbers"] = numbers
+        if node_ids is not None and "known" in self.calibrator.optional_inputs:
+            inputs["node_ids"] = node_ids
         probs: Tensor = self.calibrator.predict_proba(logits, **inputs)
         return probs.clamp_(min=torch.finfo(probs.dtype).tiny).log_()
 
@@ -131,8 +131,8 @@ class Calibrated(nn.Module):
         index = torch.as_tensor(nodes)
         if check:
             check_batch(batch, index, self.num_hops)
-        numbers = getattr(batch, "node_number", getattr(batch, "n_id", None))
-        log_probs = self.on(batch, numbers=numbers)
+        node_ids = getattr(batch, "node_number", getattr(batch, "n_id", None))
+        log_probs = self.on(batch, node_ids=node_ids)
         return log_probs[index.to(log_probs.device)]
 
     @property
@@ -194,7 +194,7 @@ def calibrate(
     call, num_hops
         As of `Calibrated`.
     **fit
-        Passed on to the calibrator's ``fit``, such as ``holdout_mask``.
+        Passed on to the calibrator's ``fit``, such as ``early_stopping_mask``.
 
     Returns
     -------
@@ -203,7 +203,7 @@ def calibrate(
     Examples
     --------
     >>> from types import SimpleNamespace
-    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(500, 3, temperature=2.0, seed=0)
     >>> data = SimpleNamespace(  # in place of a PyG Data
     ...     x=torch.tensor(problem.logits), y=torch.tensor(problem.y),
@@ -231,8 +231,10 @@ def calibrate(
             train_mask = None  # several splits: which one is not said
     result = Calibrated(model, _unfitted(calibrator), call=call, num_hops=num_hops)
     given = {"graph": data, "features": getattr(data, "x", None)}
-    inputs = {name: value for name, value in given.items() if name in result.calibrator.needs}
-    if "forward" in result.calibrator.needs:
+    inputs = {
+        name: value for name, value in given.items() if name in result.calibrator.required_inputs
+    }
+    if "forward" in result.calibrator.required_inputs:
         raise TypeError(
             f"{type(result.calibrator).__name__} runs the model with edge weights of its own, "
             "which a wrapped model cannot offer: use the calibrator itself"

@@ -32,7 +32,7 @@ def write_report(
     methods: Methods = DEFAULT_METHODS,
     title: str = "Node classifier",
     class_names: Sequence[str] | None = None,
-    fresh: bool = False,
+    used_for_selection: bool = True,
     seed: int = 0,
 ) -> Path:
     """Write a report of a model before and after calibration.
@@ -65,8 +65,8 @@ def write_report(
         page or turn the direction of writing are shown as a mark.
     class_names : sequence of str, optional
         Names of the classes.
-    fresh : bool
-        Whether the calibration nodes had no part in choosing the model: said to the calibrators
+    used_for_selection : bool
+        Whether the calibration nodes had a part in choosing the model: said to the calibrators
         that are fitted here, and to the rules of `simi_mailbox.decide`.
     seed : int
         Seed of intervals and of the noise floor.
@@ -79,7 +79,7 @@ def write_report(
     Examples
     --------
     >>> import tempfile
-    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(400, 3, temperature=2.0, seed=0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = write_report(
@@ -92,7 +92,9 @@ def write_report(
     from simi_mailbox.report.render import render
 
     inputs = read_inputs(logits, graph, y, calibration, test, train, class_names)
-    content = gather(inputs, methods, title=plain(str(title)), seed=seed, fresh=fresh)
+    content = gather(
+        inputs, methods, title=plain(str(title)), seed=seed, used_for_selection=used_for_selection
+    )
     page = render(content)
     with whole_file(path) as unfinished:
         unfinished.write_text(page, encoding="utf-8")

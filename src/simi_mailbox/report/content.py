@@ -109,7 +109,12 @@ class Content:
 
 
 def gather(
-    inputs: ReportInputs, methods: Methods, *, title: str, seed: int = 0, fresh: bool = False
+    inputs: ReportInputs,
+    methods: Methods,
+    *,
+    title: str,
+    seed: int = 0,
+    used_for_selection: bool = True,
 ) -> Content:
     """Run the methods and compute every number of the report.
 
@@ -120,10 +125,10 @@ def gather(
     >>> content.has_labels, content.missing[0][:21]
     (False, 'No labels were given.')
     """
-    outcomes, missing = run_methods(inputs, methods, fresh=fresh)
+    outcomes, missing = run_methods(inputs, methods, used_for_selection=used_for_selection)
     facts = _GraphFacts.of(inputs, outcomes[0].probs)
     views = tuple(
-        _view(f"v{k}", outcome, outcomes[0], inputs, facts, seed, fresh)
+        _view(f"v{k}", outcome, outcomes[0], inputs, facts, seed, used_for_selection)
         for k, outcome in enumerate(outcomes)
     )
     return Content(
@@ -161,7 +166,7 @@ def _view(
     inputs: ReportInputs,
     facts: _GraphFacts,
     seed: int,
-    fresh: bool,
+    used_for_selection: bool,
 ) -> View:
     probs, y, nodes = outcome.probs, inputs.test_labels, inputs.shown
     judged = analysis.judge(probs, y, nodes)
@@ -190,7 +195,7 @@ def _view(
         blind_share=getattr(outcome.calibrator, "blind_share", 0.0),
         groups=_groups(outcome, first, inputs, facts, temperatures),
         judged=judged,
-        decisions=decisions(probs, inputs, fresh=fresh),
+        decisions=decisions(probs, inputs, used_for_selection=used_for_selection),
     )
 
 

@@ -79,11 +79,11 @@ class Decisions:
     labels: int
 
 
-def decisions(probs: Any, inputs: ReportInputs, *, fresh: bool) -> Decisions | None:
+def decisions(probs: Any, inputs: ReportInputs, *, used_for_selection: bool) -> Decisions | None:
     """What can be decided; None without labels to calibrate with."""
     if inputs.calibration is None or inputs.labels is None or not inputs.calibration.size:
         return None
-    given: dict[str, Any] = {"mask": inputs.calibration, "fresh": fresh}
+    given: dict[str, Any] = {"mask": inputs.calibration, "used_for_selection": used_for_selection}
     shown, y = inputs.shown, inputs.test_labels
     with warnings.catch_warnings():  # too few labels are told in words
         warnings.simplefilter("ignore", CalibrationWarning)

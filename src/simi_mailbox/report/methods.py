@@ -48,7 +48,7 @@ class Outcome:
 
 
 def run_methods(
-    inputs: ReportInputs, methods: Methods, *, fresh: bool = False
+    inputs: ReportInputs, methods: Methods, *, used_for_selection: bool = True
 ) -> tuple[list[Outcome], list[str]]:
     """Probabilities before calibration and after each method, and what could not be run.
 
@@ -58,7 +58,7 @@ def run_methods(
     methods : sequence or mapping
         Names of the registry or calibrators, or a mapping from the name to show to a name, a
         calibrator or probabilities [n, K]. A calibrator that is fitted already is used as it is.
-    fresh : bool
+    used_for_selection : bool
         As of `Calibrator.fit`.
     """
     before = scaled_softmax(inputs.logits).numpy()
@@ -73,7 +73,7 @@ def run_methods(
             if lacks:
                 missing.append(f"{shown} was left out: {lacks}.")
                 continue
-            outcomes.append(_run(shown, given, inputs, fresh))
+            outcomes.append(_run(shown, given, inputs, used_for_selection))
         else:
             outcomes.append(Outcome(shown, _checked(shown, given, inputs), None, "given"))
     return outcomes, missing
@@ -82,7 +82,7 @@ def run_methods(
 def node_temperatures(outcome: Outcome, inputs: ReportInputs) -> Floats | None:
     """Temperature of every node, for methods that have one."""
     fitted = outcome.calibrator
-    if not (isinstance(fitted, calibrators.NodeTemperatures) and fitted.keeps_classes):
+    if not (isinstance(fitted, calibrators.NodeTemperatures) and fitted.keep_classes):
         return None
     temperatures = fitted.node_temperatures(
         inputs.logits, graph=inputs.graph, train_mask=inputs.train
@@ -123,9 +123,9 @@ def _unused(name: str, taken: set[str]) -> str:
 
 
 def _lacks(calibrator: Calibrator, inputs: ReportInputs) -> str:
-    if "graph" in calibrator.needs and inputs.graph is None:
+    if "graph" in calibrator.required_inputs and inputs.graph is None:
         return "it needs a graph, and no edges were given"
-    other = sorted(calibrator.needs - {"graph"})
+    other = sorted(calibrator.required_inputs - {"graph"})
     if other:
         return f"it needs {' and '.join(other)}, which a report does not take"
     if not _is_fitted(calibrator):
@@ -140,7 +140,9 @@ def _is_fitted(calibrator: Calibrator) -> bool:
     return hasattr(calibrator, "num_classes_")
 
 
-def _run(name: str, calibrator: Calibrator, inputs: ReportInputs, fresh: bool) -> Outcome:
+def _run(
+    name: str, calibrator: Calibrator, inputs: ReportInputs, used_for_selection: bool
+) -> Outcome:
     complaints: list[str] = []
     start = time.perf_counter()
     note = "fitted before"
@@ -152,9 +154,9 @@ def _run(name: str, calibrator: Calibrator, inputs: ReportInputs, fresh: bool) -
                 inputs.labels,
                 mask=inputs.calibration,
                 graph=inputs.graph,
-                holdout_mask=inputs.train,
+                early_stopping_mask=inputs.train,
                 train_mask=inputs.train,
-                fresh=fresh,
+                used_for_selection=used_for_selection,
             )
         complaints = [
             str(warning.message).replace("train_mask", "train (--train)")  # as a report calls it

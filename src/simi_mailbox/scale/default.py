@@ -169,7 +169,7 @@ def fit(
     hidden: Shards | None,
     calibrator: SimiMailbox,
     *,
-    fresh: bool = False,
+    used_for_selection: bool = True,
 ) -> View:
     """Fit a `SimiMailbox` on blocks; what is left is to write probabilities.
 
@@ -182,7 +182,12 @@ def fit(
     z = _gathered(engine, plan, ("logits",), nodes, limits)["logits"]
     y = known.calibration.y
     here = Labelled(torch.arange(len(nodes)), y)
-    data = CalibrationData(logits=z, graph=Graph.empty(len(nodes)), calibration=here, fresh=fresh)
+    data = CalibrationData(
+        logits=z,
+        graph=Graph.empty(len(nodes)),
+        calibration=here,
+        used_for_selection=used_for_selection,
+    )
     if hidden is not None:  # what is to be known of it is found by passes
         data = replace(data, hidden=torch.empty(0, hidden.columns))
     data = replace(data, trained=known.trained)

@@ -17,7 +17,7 @@ from simi_mailbox.files import read_npy
 from simi_mailbox.inputs import (
     RANGE_TOLERANCE,
     ROW_SUM_TOLERANCE,
-    InputKind,
+    InputType,
     are_probabilities,
     read_index,
     read_logits,
@@ -221,7 +221,7 @@ def _listed_labels(path: Path, nodes: Ints, count: int, unknown: bool) -> Floats
 
 
 def read_block(
-    store: Store, block: int, plan: Plan, shards: Shards, kind: InputKind
+    store: Store, block: int, plan: Plan, shards: Shards, kind: InputType
 ) -> list[Written]:
     """Logits of a block as float32 or float64, checked, and what is to be known of them.
 
@@ -249,14 +249,14 @@ def read_block(
     ]
 
 
-def as_logits(raw: Array, kind: InputKind) -> Tensor:
+def as_logits(raw: Array, kind: InputType) -> Tensor:
     if kind == "logits":  # checked already, and a block of them may look like probabilities
         z = torch.from_numpy(raw)
         return z if z.dtype in (torch.float32, torch.float64) else z.to(torch.float32)
     return read_logits(raw, kind)
 
 
-def check_numbers(raw: Array, kind: InputKind, shards: Shards, start: int) -> None:
+def check_numbers(raw: Array, kind: InputType, shards: Shards, start: int) -> None:
     """Raise for the first row that no model can have given."""
     for rows in row_blocks(len(raw), raw.shape[1], elements=1 << 20):
         x = raw[rows]

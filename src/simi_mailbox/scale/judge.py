@@ -11,7 +11,7 @@ import numpy as np
 from simi_mailbox._arrays import Array, Bools
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import StrPath
-from simi_mailbox.inputs import InputKind
+from simi_mailbox.inputs import InputType
 from simi_mailbox.metrics import Tally
 from simi_mailbox.scale.engines import Progress, quiet
 from simi_mailbox.scale.inputs import as_logits, check_numbers, file_of, label_runs, nodes_in
@@ -52,7 +52,7 @@ def evaluate(
     test: StrPath | None = None,
     calibration: StrPath | None = None,
     train: StrPath | None = None,
-    input: InputKind = "probabilities",
+    input_type: InputType = "probabilities",
     bins: int = 15,
     progress: Progress | None = None,
 ) -> Judged:
@@ -69,7 +69,7 @@ def evaluate(
     labels, test, calibration, train : path, optional
         Files of labels and nodes, as of `calibrate`. By default those of the folder, or else of
         the folder that it was calibrated from.
-    input : {"logits", "log-probabilities", "probabilities"}
+    input_type : {"logits", "log-probabilities", "probabilities"}
         What the shards hold.
     bins : int
         Bins of the calibration errors.
@@ -107,8 +107,8 @@ def evaluate(
         left_out, done = left_out + int(known.sum() - judged.sum()), done + 1
         if judged.any():
             raw = shards.read(start, stop)
-            check_numbers(raw, input, shards, start)
-            tally = tally.update(_probabilities(raw[judged], input), y[judged])
+            check_numbers(raw, input_type, shards, start)
+            tally = tally.update(_probabilities(raw[judged], input_type), y[judged])
     (progress or quiet)("judging", done, len(runs))
     if not tally.num_nodes:
         raise ValueError("no labelled node is left to judge on: name other nodes as test")
@@ -163,7 +163,7 @@ def _masks(files: dict[str, Path | None], count: int) -> tuple[Bools | None, Boo
     return wanted, fitted_on
 
 
-def _probabilities(raw: Array, kind: InputKind) -> Array:
+def _probabilities(raw: Array, kind: InputType) -> Array:
     if kind == "probabilities":
         return raw if raw.dtype != np.float16 else raw.astype(np.float32)
     return scaled_softmax(as_logits(raw, kind)).numpy()

@@ -51,7 +51,7 @@ def find_limits(engine: Engine, plan: Plan, named: Ints) -> Facts:
     if rows[:, -1].all():
         raise ValueError(
             "every row of the logits lies in [0, 1] and sums to one: these are probabilities; "
-            'say input="probabilities"'
+            'say input_type="probabilities"'
         )
     each, total = rows[:, :classes], float(rows[:, classes + 1].sum())
     best, every = each.max(axis=0), np.arange(classes)

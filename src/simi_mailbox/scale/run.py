@@ -20,7 +20,7 @@ from simi_mailbox._arrays import Ints
 from simi_mailbox.calibrators import SimiMailbox, load
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.files import StrPath, whole_file
-from simi_mailbox.inputs import InputKind, Labelled, NodeInputs, looks_trained_on, refuse_shared
+from simi_mailbox.inputs import InputType, Labelled, NodeInputs, looks_trained_on, refuse_shared
 from simi_mailbox.parameters import check_parameters
 from simi_mailbox.scale import default, tiles
 from simi_mailbox.scale.engines import Dask, Engine, Here, Progress, quiet
@@ -73,8 +73,8 @@ def calibrate(
     memory: str | int = "2GB",
     scheduler: str | None = None,
     calibrator: SimiMailbox | None = None,
-    input: InputKind = "logits",
-    fresh: bool = False,
+    input_type: InputType = "logits",
+    used_for_selection: bool = True,
     work: StrPath | None = None,
     progress: Progress | None = None,
 ) -> Calibrated:
@@ -101,10 +101,10 @@ def calibrate(
         Address of a Dask scheduler, whose workers see both folders under the same names.
     calibrator : SimiMailbox, optional
         Its parameters are used, and it stays as it is: ``SimiMailbox(keep_classes=False)``.
-    input : {"logits", "log-probabilities", "probabilities"}
+    input_type : {"logits", "log-probabilities", "probabilities"}
         What the shards hold.
-    fresh : bool
-        Whether the calibration nodes had no part in choosing the model, as of `SimiMailbox.fit`.
+    used_for_selection : bool
+        Whether the calibration nodes had a part in choosing the model, as of `SimiMailbox.fit`.
     work : path, optional
         Folder for blocks and tiles, on a fast disk; kept, and used again for the same shards. By
         default it is in ``out`` and removed in the end.
@@ -118,7 +118,7 @@ def calibrate(
     Examples
     --------
     >>> import os, tempfile
-    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(300, 3, seed=0)
     >>> with tempfile.TemporaryDirectory() as name:
     ...     for part in ("logits", "edges"):
@@ -135,14 +135,14 @@ def calibrate(
     """
     source, chosen = Folder.open(Path(folder)), _unfitted(calibrator)
     (nodes, y), trained = _labelled(source)
-    with _working(source, Path(out), engine, memory, scheduler, input, work, progress) as job:
+    with _working(source, Path(out), engine, memory, scheduler, input_type, work, progress) as job:
         named = y if trained is None else np.concatenate([y, trained[1]])
         facts = find_limits(job.engine, job.plan, np.unique(named))
         if trained is None:
             _suspect(job, facts, nodes, y)
         given = (facts, (nodes, y), trained, source.hidden, chosen)
-        view = default.fit(job.engine, job.plan, *given, fresh=fresh)
-        chosen.input_ = input
+        view = default.fit(job.engine, job.plan, *given, used_for_selection=used_for_selection)
+        chosen.input_type_ = input_type
         return job.finish(view, chosen, source, {"calibration_nodes": len(nodes)})
 
 
@@ -155,7 +155,7 @@ def apply(
     memory: str | int = "2GB",
     scheduler: str | None = None,
     known: tuple[Any, Any] | StrPath | None = None,
-    input: InputKind | None = None,
+    input_type: InputType | None = None,
     work: StrPath | None = None,
     progress: Progress | None = None,
 ) -> Calibrated:
@@ -165,13 +165,13 @@ def apply(
     fitted on, and ``hidden/`` if it was fitted with such. ``known``, a pair (nodes, labels) or a
     file of both, or else ``known.*`` in the folder, names labels that are known by now: evidence on
     other nodes, as for ``SimiMailbox.predict_proba``; those of nodes in ``train.*`` are taken as
-    ones that the GNN was trained on. Everything else is as for `calibrate`; ``input`` is what it
-    was at the fit.
+    ones that the GNN was trained on. Everything else is as for `calibrate`; ``input_type`` is what
+    it was at the fit.
 
     Examples
     --------
     >>> import os, tempfile
-    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(300, 3, seed=0)
     >>> cal = SimiMailbox().fit(problem.logits, problem.y, graph=problem.graph, mask=range(100))
     >>> with tempfile.TemporaryDirectory() as name:
@@ -192,7 +192,7 @@ def apply(
     named, more = _named(fitted, source, known), {}
     if named.known is not None:
         more["known_labels"] = len(named.known)
-    kind = fitted.input_ if input is None else input
+    kind = fitted.input_type_ if input_type is None else input_type
     with _working(source, Path(out), engine, memory, scheduler, kind, work, progress) as job:
         view = default.look_again(job.engine, job.plan, fitted, named, source.hidden)
         return job.finish(view, fitted, source, more)
@@ -266,7 +266,7 @@ class _Job:
         blocks, out = self.plan.blocks, self.output
         factors = calibrator.temperatures_ / calibrator.baseline_["temperature"]
         blind = calibrator.blind_share
-        given = (view, factors, blind, calibrator.keeps_classes, out)
+        given = (view, factors, blind, calibrator.keep_classes, out)
         files = self.engine.write("writing", default.probability_block, blocks, *given)
         calibrator.save(out.folder / CALIBRATOR)
         entries = int(self.engine.total("degrees", default.entries_of, added, blocks))
@@ -294,15 +294,17 @@ def _working(
     engine: EngineName,
     memory: str | int,
     scheduler: str | None,
-    kind: InputKind,
+    kind: InputType,
     work: StrPath | None,
     progress: Progress | None,
 ) -> Iterator[_Job]:
     """Blocks and tiles of the shards, and the engine that made them."""
     if engine not in get_args(EngineName):
         raise ValueError(f"engine must be one of {', '.join(get_args(EngineName))}, got {engine!r}")
-    if kind not in get_args(InputKind):
-        raise ValueError(f"input must be one of {', '.join(get_args(InputKind))}, got {kind!r}")
+    if kind not in get_args(InputType):
+        raise ValueError(
+            f"input_type must be one of {', '.join(get_args(InputType))}, got {kind!r}"
+        )
     began, moved, room = time.perf_counter(), _moved(), read_size(memory)
     if engine == "auto":
         fits = PROCESS + _in_memory(source) <= room
@@ -346,7 +348,7 @@ def _working(
         shutil.rmtree(place)
 
 
-def _cut(engine: Engine, plan: Plan, source: Folder, kind: InputKind) -> None:
+def _cut(engine: Engine, plan: Plan, source: Folder, kind: InputType) -> None:
     engine.write("reading logits", read_block, plan.blocks, plan, source.logits, kind)
     pieces = source.edges.chunks(plan.chunk)
     runs = range(len(pieces))
@@ -360,10 +362,10 @@ def _in_memory(source: Folder) -> int:
     return 8 * logits + 64 * source.edges.rows
 
 
-def _claim(place: Path, source: Folder, plan: Plan, kind: InputKind) -> bool:
+def _claim(place: Path, source: Folder, plan: Plan, kind: InputType) -> bool:
     """Make the work folder ours; whether it was somebody else's, and had to be emptied."""
     content = json.dumps(
-        {"version": VERSION, "plan": vars(plan), "input": kind, "shards": source.identity()}
+        {"version": VERSION, "plan": vars(plan), "input_type": kind, "shards": source.identity()}
     )
     path = place / "work.json"
     ours = path.exists() and path.read_text("utf-8") == content

@@ -135,10 +135,12 @@ def _kinds_of(hint: Any) -> set[Any]:
     return parts.union(*(_kinds_of(part) for part in typing.get_args(hint)))
 
 
-@LAWS.law("missing inputs are named", "list in `needs` all that `_fit` and `_predict` use")
+@LAWS.law(
+    "missing inputs are named", "list in `required_inputs` all that `_fit` and `_predict` use"
+)
 def _missing(case: Case) -> None:
     inputs = case.inputs(PROBLEM)
-    for name in case.cls.needs:
+    for name in case.cls.required_inputs:
         given = {key: value for key, value in inputs.items() if key != name}
         raises(
             TypeError,
@@ -174,15 +176,15 @@ def _input_kinds(case: Case) -> None:
     given: dict[str, Any] = {**case.masks(logs), **case.inputs(logs)}
     for kind, values in (("probabilities", probs), ("log-probabilities", logs.logits)):
         problem = replace(logs, logits=values)
-        cal = case.refit(case.make(), problem, input=kind, **given)
-        found = case.predict(cal, logs, input="logits")
+        cal = case.refit(case.make(), problem, input_type=kind, **given)
+        found = case.predict(cal, logs, input_type="logits")
         same(found, expected, 1e-9)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CalibrationWarning)
             same(cal.predict_proba(values, **case.inputs(logs)), expected, 1e-9)
     doing = "fit on probabilities as if they were logits"
     wrong = replace(PROBLEM, logits=probs)
-    raises(ValueError, 'input="probabilities"', lambda: case.fit(wrong), doing)
+    raises(ValueError, 'input_type="probabilities"', lambda: case.fit(wrong), doing)
 
 
 @contextlib.contextmanager

@@ -19,12 +19,12 @@ from simi_mailbox.testing.trials import PROBLEM, Case, Problem
 LAWS = Laws()
 
 INPUTS = frozenset({"graph", "features", "forward"})
-TAKEN = frozenset({"hidden", "known", "fresh"})
+TAKEN = frozenset({"hidden", "known", "used_for_selection"})
 
 
 @LAWS.law(
     "says what it is",
-    "set the class attributes name, needs, holdout and version as `help(Calibrator)` explains; "
+    "set the attributes name, required_inputs, holdout and version as `help(Calibrator)` explains; "
     "give every parameter a default, and annotate nothing else under `@hyperparameters`",
 )
 def _declaration(case: Case) -> None:
@@ -37,8 +37,8 @@ def _declaration(case: Case) -> None:
     if cls.name in calibrators.names():
         holder = calibrators.get(cls.name)
         require(holder is cls, f"the name {cls.name!r} belongs to {holder.__name__}")
-    require(cls.needs <= INPUTS, f"needs is {set(cls.needs)}, known are {sorted(INPUTS)}")
-    require(cls.takes <= TAKEN, f"takes is {set(cls.takes)}, known are {sorted(TAKEN)}")
+    require(cls.required_inputs <= INPUTS, f"required_inputs: known are {sorted(INPUTS)}")
+    require(cls.optional_inputs <= TAKEN, f"optional_inputs: known are {sorted(TAKEN)}")
     require(cls.holdout in ("training", "separate", None), f"holdout is {cls.holdout!r}")
     whole = isinstance(cls.version, int) and cls.version >= 1
     require(whole, f"version is {cls.version!r}, expected a whole number ≥ 1")
@@ -62,7 +62,7 @@ def _audit(case: Case) -> None:
             PROBLEM.logits,
             PROBLEM.y,
             mask=PROBLEM.mask,
-            holdout_mask=PROBLEM.holdout,
+            early_stopping_mask=PROBLEM.holdout,
             train_mask=PROBLEM.holdout if case.knows else None,
             **case.inputs(PROBLEM),
             **more,
@@ -190,7 +190,7 @@ def _constant(case: Case) -> None:
     for cal in (case.fit(flat), case.fitted):
         probs = case.predict(cal, flat)
         probabilities(probs, flat.shape)
-        if isinstance(cal, NodeTemperatures) and cal.keeps_classes:
+        if isinstance(cal, NodeTemperatures) and cal.keep_classes:
             same(probs, np.full(flat.shape, 1 / flat.shape[1]), 1e-12)
 
 
@@ -215,13 +215,13 @@ def _kinds(case: Case) -> None:
 
 @LAWS.law(
     "an offset of logits does not matter, or it says so",
-    "set `reads_offset = True` (users are then warned of log-probabilities), or take each row's "
+    "set `shift_invariant = False` (log-probabilities then give a warning), or take each row's "
     "largest logit off first",
 )
 def _offset(case: Case) -> None:
     logs = PROBLEM.logits - np.logaddexp.reduce(PROBLEM.logits, axis=1, keepdims=True)
     moved = replace(PROBLEM, logits=logs)
-    if not case.cls.reads_offset:
+    if case.cls.shift_invariant:
         same(case.predict(case.fit(moved), moved), case.predict(case.fitted, PROBLEM), 1e-5)
         return
     with warnings.catch_warnings(record=True) as told:
@@ -233,13 +233,10 @@ def _offset(case: Case) -> None:
 
 @LAWS.law(
     "predicted classes stay where that is promised",
-    "set `preserves_accuracy = False`, or keep the largest logit's class on top",
+    "set `keep_classes = False`, or keep the largest logit's class on top",
 )
 def _classes(case: Case) -> None:
-    made = case.make()
-    if not case.cls.preserves_accuracy:
-        withheld = isinstance(made, NodeTemperatures) and made.keeps_classes
-        require(not withheld, "a method of temperatures keeps classes, but does not promise it")
+    if not case.make().keep_classes:
         return
     rng = np.random.default_rng(3)
     near = PROBLEM.logits.astype(np.float32)
@@ -260,7 +257,7 @@ def _classes(case: Case) -> None:
 )
 def _temperatures(case: Case) -> None:
     cal = case.fitted
-    if isinstance(cal, NodeTemperatures) and not cal.keeps_classes:
+    if isinstance(cal, NodeTemperatures) and not cal.keep_classes:
         doing = "node_temperatures where classes move"
         given = case.inputs(PROBLEM)
         raises(

@@ -99,12 +99,12 @@ class Case:
     def masks(self, problem: Problem) -> dict[str, Any]:
         """Further labelled nodes, under the names by which the method takes them."""
         trained = {"train_mask": problem.holdout} if self.knows else {}
-        return {"holdout_mask": problem.holdout, **trained}
+        return {"early_stopping_mask": problem.holdout, **trained}
 
     @property
     def knows(self) -> bool:
         """Whether the method takes known labels as evidence."""
-        return "known" in self.cls.takes
+        return "known" in self.cls.optional_inputs
 
     def refit(self, cal: Any, problem: Problem, **given: Any) -> Any:
         """The calibrator ``cal``, fitted on a problem with ``given`` arguments of ``fit``."""
@@ -120,8 +120,8 @@ class Case:
 
     def inputs(self, problem: Problem) -> dict[str, Any]:
         """What the method needs or takes besides logits and labels."""
-        hidden = {"hidden": problem.features} if "hidden" in self.cls.takes else {}
-        return {**problem.inputs(self.cls.needs), **hidden}
+        hidden = {"hidden": problem.features} if "hidden" in self.cls.optional_inputs else {}
+        return {**problem.inputs(self.cls.required_inputs), **hidden}
 
     def predict(self, cal: Any, problem: Problem, **more: Any) -> Any:
         """Probabilities of a problem's nodes."""

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import numpy as np
 
 from simi_mailbox import states
-from simi_mailbox.inputs import InputKind
+from simi_mailbox.inputs import InputType
 
 Shapes = dict[str, tuple[str | int, ...]]
 """Of fitted values, by name; sides of one name are equally long."""
@@ -33,14 +33,14 @@ def check_values(shapes: Shapes, state: dict[str, Any]) -> None:
     classes = state.get("num_classes_")
     if type(classes) is not int or classes < 2:
         raise ValueError(f"num_classes_ must be a whole number ≥ 2, got {classes!r}")
-    missing = [name for name in ("classes_", "input_", "widest_") if name not in state]
+    missing = [name for name in ("classes_", "input_type_", "widest_") if name not in state]
     if missing:
         raise ValueError(f"{missing[0]} is missing")
     possible = np.asarray(state["classes_"])
     if possible.ndim != 1 or not np.isin(possible, np.arange(classes)).all():
         raise ValueError(f"classes_ must be some of 0..{classes - 1}")
-    if state["input_"] not in get_args(InputKind):
-        raise ValueError(f"input_ must be one of {', '.join(get_args(InputKind))}")
+    if state["input_type_"] not in get_args(InputType):
+        raise ValueError(f"input_type_ must be one of {', '.join(get_args(InputType))}")
     states.check_numbers(state, ENDLESS)
     check_shapes(shapes, state, len(np.unique(possible)))
     for name in POSITIVE & set(state):

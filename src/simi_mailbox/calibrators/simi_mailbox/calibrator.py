@@ -121,7 +121,7 @@ class SimiMailbox(Calibrator):
 
     Examples
     --------
-    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(500, 3, temperature=2.0, seed=0)
     >>> cal = SimiMailbox(n_groups=5)
     >>> cal = cal.fit(problem.logits, problem.y, graph=problem.graph, mask=range(200))
@@ -131,8 +131,8 @@ class SimiMailbox(Calibrator):
 
     name: ClassVar[str] = "simi-mailbox"
     version: ClassVar[int] = 5
-    needs: ClassVar[frozenset[str]] = frozenset({"graph"})
-    takes: ClassVar[frozenset[str]] = frozenset({"hidden", "known", "fresh"})
+    required_inputs: ClassVar[frozenset[str]] = frozenset({"graph"})
+    optional_inputs: ClassVar[frozenset[str]] = frozenset({"hidden", "known", "used_for_selection"})
     fitted: ClassVar[Shapes] = {
         "temperatures_": ("groups",),
         "centroids_": ("groups", 2),
@@ -150,24 +150,22 @@ class SimiMailbox(Calibrator):
     scaling: Scaling = "min-max"
     seed: Whole = 0
 
-    @property
-    def keeps_classes(self) -> bool:
-        return self.keep_classes
-
     # --- fit --------------------------------------------------------------------------------------
 
     def _fit(self, data: CalibrationData) -> None:
         prior = resolve(self.prior)
         chosen = enough(data.calibration, confidence(data.calibration_logits))
         nodes = self._prepare(data, chosen).nodes(chosen.index)
-        self._fit_model(nodes, chosen.y.numpy(), prior, selected=not data.fresh)
+        self._fit_model(nodes, chosen.y.numpy(), prior, selected=data.used_for_selection)
         self.labels_: dict[str, Any] = {
-            "nodes": _ids(data)[data.calibration.index.numpy()],
+            "nodes": data.calibration.index.numpy(),
             "labels": data.calibration.y.numpy(),
-            "named": data.numbers is not None,
             "graph": data.neighbourhoods.fingerprint(),
             "logits": digest(data.logits),
         }
+        if data.node_ids is not None:
+            ids = data.node_ids[data.calibration.index.numpy()]
+            self.labels_["ids"] = ids.tolist() if ids.dtype.kind == "U" else ids
 
     def _prepare(self, data: CalibrationData, chosen: Labelled) -> Prepared:
         """Temperature, units and groups; what the model sees of any nodes."""
@@ -283,20 +281,20 @@ class SimiMailbox(Calibrator):
         return Labelled(index, torch.cat([fitted.y[old], known.y[new]]))
 
     def _labels_of_fit(self, data: NodeInputs) -> Labelled:
-        kept = self.labels_
-        if data.numbers is None:
-            same = kept["graph"] == data.neighbourhoods.fingerprint()
-            if not (same and kept["logits"] == digest(data.logits)) or kept["named"]:
-                if len(kept["nodes"]):
-                    warnings.warn(
-                        "graph or logits are not those of fit, and node_ids do not tell which "
-                        "nodes are the same: the labels of fit are not used; pass node_ids= to "
-                        "fit and predict_proba",
-                        CalibrationWarning,
-                        stacklevel=5,
-                    )
-                return NOBODY
-        return matched(kept["nodes"], torch.from_numpy(kept["labels"]), _ids(data))
+        """Of the nodes that are known to be those of ``fit``."""
+        kept, y = self.labels_, torch.from_numpy(self.labels_["labels"])
+        if data.node_ids is not None:
+            return matched(np.asarray(kept.get("ids", kept["nodes"])), y, data.node_ids)
+        if kept["graph"] == data.neighbourhoods.fingerprint():
+            if kept["logits"] == digest(data.logits):
+                return Labelled(torch.from_numpy(kept["nodes"]), y)
+        warnings.warn(
+            "graph or logits are not those of fit, and no node_ids tell which nodes are the same: "
+            "the labels of fit are not used as evidence; pass node_ids= to fit and predict_proba",
+            CalibrationWarning,
+            stacklevel=5,
+        )
+        return NOBODY
 
     def _check_hidden(self, data: NodeInputs) -> None:
         fitted = getattr(self, "hidden_", None)
@@ -383,15 +381,13 @@ def matched(ids: Any, y: Tensor, nodes: Any) -> Labelled:
     >>> found.index.tolist(), found.y.tolist()
     ([1], [1])
     """
+    if ids.dtype.kind != nodes.dtype.kind and "U" in (ids.dtype.kind, nodes.dtype.kind):
+        raise TypeError("node_ids are strings in one place and integers in the other")
     order = np.argsort(nodes, kind="stable")
     place = np.searchsorted(nodes, ids, sorter=order).clip(max=len(nodes) - 1)
     index = order[place]
     here = torch.from_numpy(nodes[index] == ids)
     return Labelled(torch.from_numpy(index)[here], y[here])
-
-
-def _ids(data: NodeInputs) -> Any:
-    return np.arange(data.num_nodes) if data.numbers is None else data.numbers.numpy()
 
 
 def digest(logits: Tensor) -> str:

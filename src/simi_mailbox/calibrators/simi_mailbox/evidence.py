@@ -134,11 +134,11 @@ def overlap(probs: Tensor, predictions: Tensor, degree: Tensor) -> Tensor:
 def terms(sums: Sums, units: Units, groups: Floats) -> Nodes:
     """All terms of some nodes, as the model takes them; ``groups`` is their membership.
 
-        neighbours      log of the share of a class among the neighbours' predictions, relative to
-                        its share of all nodes, as if two average neighbours had been added
-        labels          mean label residual of the neighbours, as if two zeros had been added
-        labels_2_steps  the same two steps away
-        hidden          −log distance to the class's mean in the hidden layer
+    neighbours      log of the share of a class among the neighbours' predictions, relative to
+                    its share of all nodes, as if two average neighbours had been added
+    labels          mean label residual of the neighbours, as if two zeros had been added
+    labels_2_steps  the same two steps away
+    hidden          −log distance to the class's mean in the hidden layer
     """
     z = sums.logits
     gaps = (z - z.amax(dim=1, keepdim=True)).div_(units.temperature)

@@ -133,9 +133,18 @@ class Model:
         """What `numbers` was made from."""
         rest = {name: float(value) for name, value in numbers.items()}
         common = {name: rest.pop(name) for name in ("scale", "uniform", "trust", "level")}
-        split = [np.array([rest[n] for n in rest if (n in EXPONENTS) == of]) for of in (True, False)]
-        return cls(tuple(rest), exponents=split[0], classes=split[1], intercepts=intercepts,
-                   groups=groups, frequencies=frequencies, **common)
+        split = [
+            np.array([rest[n] for n in rest if (n in EXPONENTS) == of]) for of in (True, False)
+        ]
+        return cls(
+            tuple(rest),
+            exponents=split[0],
+            classes=split[1],
+            intercepts=intercepts,
+            groups=groups,
+            frequencies=frequencies,
+            **common,
+        )
 
 
 def reference_temperature(logits: Floats, y: Ints) -> float:

@@ -7,7 +7,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-
 from torch import Tensor
 
 from simi_mailbox._arrays import Floats, Ints
@@ -41,7 +40,7 @@ class GroupedTemperatures(TemperatureCalibrator):
         What assigns unseen nodes: see `simi_mailbox.grouping.Grouping`.
     """
 
-    needs: ClassVar[frozenset[str]] = frozenset({"graph"})
+    required_inputs: ClassVar[frozenset[str]] = frozenset({"graph"})
     fitted: ClassVar[Shapes] = {
         "temperatures_": ("groups",),
         "centroids_": ("groups", 2),
@@ -118,13 +117,13 @@ class SimiMailboxPaper(GroupedTemperatures):
         N and λ: the paper searches 5..30 and 1..50 and publishes no choice.
     solver : {"exact", "adam"}
         ``"adam"`` runs the released optimiser and its settings (learning rate 0.01, up to 2,000
-        epochs, hold-out ECE with 10 bins for stopping when ``holdout_mask`` is given).
+        epochs, hold-out ECE with 10 bins for stopping when ``early_stopping_mask`` is given).
     scaling, seed
         See `SimiMailbox`.
 
     Examples
     --------
-    >>> from simi_mailbox.data.synthetic import calibration_problem
+    >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(500, 3, temperature=2.0, seed=0)
     >>> cal = SimiMailboxPaper(n_groups=2)
     >>> cal = cal.fit(problem.logits, problem.y, graph=problem.graph, mask=range(200))
@@ -133,7 +132,7 @@ class SimiMailboxPaper(GroupedTemperatures):
     """
 
     name: ClassVar[str] = "simi-mailbox-paper"
-    reads_offset: ClassVar[bool] = True
+    shift_invariant: ClassVar[bool] = False
 
     n_groups: Count = 15
     penalty: NonNegative = 50.0

@@ -1,0 +1,138 @@
+"""What evidence is worth: test NLL, ECE, Brier and accuracy on banked runs, their family left out.
+
+    python bench/speed/bench_evidence.py ROWS.jsonl            # goes on where it was
+    python bench/speed/bench_evidence.py ROWS.jsonl --table    # what is there by now
+    python bench/speed/bench_evidence.py --independent         # where there is nothing to be found
+
+Methods are temperature scaling, `SimiMailbox` with classes kept and free, with training labels and
+the hidden layer ("all") and with neither ("plain"), and SimCalib, which sees the hidden layer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from collections import defaultdict
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from simi_mailbox import CalibrationWarning, SimiMailbox, TemperatureScaling, metrics
+from simi_mailbox.prior import leave_out
+from simi_mailbox.synthetic import calibration_problem
+from simi_mailbox_bench.backbones.bank import LogitBank, RunKey
+from simi_mailbox_bench.datasets import available
+from simi_mailbox_bench.methods import Method
+
+DIGITS = {"ece": (100, 2), "nll": (1, 4), "brier": (1, 4), "acc": (100, 2)}
+"""Scale and digits of what is printed."""
+METHODS = ("temperature", "kept all", "free all", "kept plain", "free plain", "simcalib")
+
+
+def probabilities(method: str, run: Any) -> np.ndarray:
+    """Of all nodes, fitted on the validation labels."""
+    z, data, split = run.logits.numpy(), run.dataset, run.split
+    given: dict[str, Any] = {"graph": data.graph}
+    if method == "temperature":
+        return TemperatureScaling().fit(z, data.y, mask=split.val).predict_proba(z)
+    if method == "simcalib":
+        given["features"] = run.hidden
+        cal = Method.of("simcalib").build(run.key)
+        cal.fit(z, data.y, mask=split.val, early_stopping_mask=split.train, **given)
+        return cal.predict_proba(z, **given)
+    mode, inputs = method.split()
+    masks = {"mask": split.val}
+    if inputs == "all":
+        given["hidden"], masks["train_mask"] = run.hidden, split.train
+    cal = SimiMailbox(keep_classes=mode == "kept", prior=leave_out(data.name))
+    return cal.fit(z, data.y, **masks, **given).predict_proba(z, **given)
+
+
+def measure(path: Path, methods: list[str]) -> None:
+    """Append a row for every banked run and method that has none."""
+    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    done = {(row["run"], row["method"]) for row in rows}
+    bank, places = LogitBank(), list(product(("folds", "official"), range(3), range(10)))
+    for graph, backbone in product(available(), ("gcn", "gat")):
+        for protocol, fold, split in places:
+            key = RunKey(graph, backbone, protocol, split, fold)
+            left = [name for name in methods if (str(key), name) not in done]
+            run = bank.find(key) if left and key in bank else None
+            if run is None:
+                continue
+            test, y = run.split.test, run.dataset.y[run.split.test]
+            for method in left:
+                shown = np.asarray(probabilities(method, run), dtype=np.float64)[test]
+                found = {name: getattr(metrics, name)(shown, y) for name in ("nll", "ece", "brier")}
+                found["acc"] = float((shown.argmax(1) == y).mean())
+                row = {"run": str(key), "graph": graph, "backbone": backbone, "method": method}
+                with path.open("a") as file:
+                    file.write(json.dumps(row | found) + "\n")
+
+
+def table(path: Path, shown: list[str]) -> None:
+    """Print means by setting over the runs that all methods shown have, and what they changed."""
+    runs: dict[tuple[str, str], dict[str, dict[str, Any]]] = defaultdict(lambda: defaultdict(dict))
+    for line in path.read_text().splitlines():
+        row = json.loads(line)
+        runs[row["graph"], row["backbone"]][row["run"]][row["method"]] = row
+    columns = [(name, method) for name in DIGITS for method in shown]
+    print("| | runs | " + " | ".join(f"{name} {method}" for name, method in columns) + " |")
+    print("|---|---|" + "---|" * len(columns))
+    everywhere = []
+    for (graph, backbone), found in runs.items():
+        both = [run for run in found.values() if set(shown) <= set(run)]
+        if both:
+            means = {(n, m): np.mean([run[m][n] for run in both]) for n, m in columns}
+            everywhere.append(means)
+            cells = [f"{DIGITS[n][0] * means[n, m]:.{DIGITS[n][1]}f}" for n, m in columns]
+            print(f"| {graph} {backbone.upper()} | {len(both)} | " + " | ".join(cells) + " |")
+    for name, method in [at for at in columns if at[1] != shown[0]]:
+        change = np.mean([means[name, method] / means[name, shown[0]] - 1 for means in everywhere])
+        lower = sum(means[name, method] < means[name, shown[0]] for means in everywhere)
+        print(f"{name}, {method}: {100 * change:+.1f} % of {shown[0]}, lower in {lower}")
+
+
+def independent(labels: int = 300, seeds: int = 20) -> None:
+    """Print what evidence costs where labels are independent of each other given the logits."""
+    for keep in (True, False):
+        found = []
+        for seed in range(seeds):
+            p = calibration_problem(2000, 3, temperature=2.0, seed=seed)
+            cal = SimiMailbox(keep_classes=keep)
+            ours = cal.fit(p.logits, p.y, graph=p.graph, mask=range(labels))
+            plain = TemperatureScaling().fit(p.logits, p.y, mask=range(labels))
+            shown = ours.predict_proba(p.logits, graph=p.graph), plain.predict_proba(p.logits)
+            mine, theirs = (metrics.nll(probs[labels:], p.y[labels:]) for probs in shown)
+            found.append((mine - theirs, cal.baseline_["trust"]))
+        more, trust = np.mean(found, axis=0)
+        error = np.std([a for a, _ in found]) / np.sqrt(seeds)
+        mode = "kept" if keep else "free"
+        print(f"{mode}: NLL {more:+.4f} ± {error:.4f} of temperature scaling's, trust {trust:.2f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("rows", type=Path, nargs="?")
+    parser.add_argument("--independent", action="store_true")
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--methods", default=",".join(METHODS))
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore", CalibrationWarning)
+    if given.independent:
+        independent()
+        return
+    if given.rows is None:
+        parser.error("name a file for the rows, or say --independent")
+    if not given.table:
+        measure(given.rows, given.methods.split(","))
+    table(given.rows, given.methods.split(","))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,288 @@
+"""GCN, GraphSAGE, GIN and MLP in plain PyTorch (GAT has its own file).
+
+All share one shape: a *stem*, the first layer up to its activation, and a *finish*, dropout and the
+remaining layers. Where the stem draws no random numbers (all but GAT), training and evaluation at
+the same weights share it, the dear part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn import functional as F
+
+from simi_mailbox.graph import Graph
+from simi_mailbox.sparse import Csr
+from simi_mailbox_bench.backbones import plan as planning
+from simi_mailbox_bench.backbones.dropout import drop
+from simi_mailbox_bench.backbones.features import Features, FrozenFeatures
+from simi_mailbox_bench.backbones.plan import Layer, Plan
+from simi_mailbox_bench.backbones.settings import Settings
+
+if TYPE_CHECKING:
+    from simi_mailbox_bench.datasets import NodeDataset
+
+Input = Features | Tensor
+Noise = Generator | None
+Weights = dict[str, Tensor]
+
+
+class Backbone(nn.Module):
+    """Base of all backbones: a plan per set of target nodes, a stem, and a finish.
+
+    Parameters
+    ----------
+    in_dim, num_classes : int
+        Number of features and of classes.
+    settings : Settings
+        Widths, depth and dropout rates.
+    generator : torch.Generator
+        Source of the initial weights.
+
+    Examples
+    --------
+    Logits of a few nodes only, without computing the others:
+
+    >>> model = GCN(5, 2, Settings(hidden=16), torch.Generator().manual_seed(0))
+    >>> steps = model.plan(Graph.from_edges([[0, 1, 2], [1, 2, 3]], 5), torch.tensor([0]))
+    >>> features = Features(torch.eye(5)).rows(steps.inputs)
+    >>> features.shape, model.finish(model.stem(features, steps), steps).shape
+    ((3, 5), torch.Size([1, 2]))
+    """
+
+    name: ClassVar[str]
+    shares_stem: ClassVar[bool] = True
+
+    def __init__(
+        self, in_dim: int, num_classes: int, settings: Settings, generator: Generator
+    ) -> None:
+        super().__init__()
+        self.settings = settings
+        widths = [in_dim, *[settings.hidden] * (settings.layers - 1), num_classes]
+        for depth, (wide, narrow) in enumerate(pairwise(widths)):
+            for name, value in self._initial(depth, wide, narrow, generator).items():
+                self.register_parameter(name, nn.Parameter(value))
+
+    def _initial(self, depth: int, wide: int, narrow: int, random: Generator) -> Weights:
+        """Draw the initial weights of one layer, by name."""
+        raise NotImplementedError
+
+    def plan(self, graph: Graph, targets: Tensor | None = None) -> Plan:
+        """Rows and matrices that the output at ``targets`` (all nodes by default) needs."""
+        return planning.plan(self._matrix(graph), self.settings.layers, targets)
+
+    def _matrix(self, graph: Graph) -> Csr:
+        raise NotImplementedError
+
+    @staticmethod
+    def activation(x: Tensor) -> Tensor:
+        """What hidden layers end in."""
+        return F.relu(x)
+
+    def stem(self, features: Features, steps: Plan, noise: Noise = None) -> Tensor:
+        """First layer, activated. Only GAT draws from ``noise`` here."""
+        return self.activation(self._layer(0, features, steps.layers[0], noise))
+
+    def finish(self, hidden: Tensor, steps: Plan, noise: Noise = None) -> Tensor:
+        """Remaining layers, down to the logits; with dropout when a generator is given."""
+        for depth in range(1, self.settings.layers):
+            if depth > 1:
+                hidden = self.activation(hidden)
+            hidden = drop(hidden, self.settings.dropout, noise)
+            hidden = self._layer(depth, hidden, steps.layers[depth], noise)
+        return hidden
+
+    def penultimate(self, hidden: Tensor, steps: Plan) -> Tensor:
+        """Activated input of the last layer, without dropout."""
+        for depth in range(1, self.settings.layers - 1):
+            hidden = self.activation(self._layer(depth, hidden, steps.layers[depth]))
+        return hidden
+
+    def _layer(self, depth: int, x: Input, layer: Layer, noise: Noise = None) -> Tensor:
+        raise NotImplementedError
+
+    def forward(
+        self, features: Features, graph: Graph, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        """Logits of all nodes in evaluation mode.
+
+        ``edge_weight`` (GCN and GraphSAGE) has one value for each entry of ``graph``; self-loops
+        keep weight one. The result is differentiable in it.
+        """
+        steps = self.plan(graph) if edge_weight is None else self._weighted(graph, edge_weight)
+        return self.finish(self.stem(features, steps), steps)
+
+    def on(self, dataset: NodeDataset) -> Callable[..., Tensor]:
+        """:meth:`forward` on a dataset, as a function of edge weights alone (none: all ones)."""
+        trainable = any(weight.requires_grad for weight in self.parameters())
+        kind = Features if trainable else FrozenFeatures
+        features = kind(dataset.x, row_normalise=self.settings.row_normalise)
+
+        def forward(edge_weight: Tensor | None = None) -> Tensor:
+            return self.forward(features, dataset.graph, edge_weight)
+
+        return forward
+
+    def _weighted(self, graph: Graph, edge_weight: Tensor) -> Plan:
+        if tuple(edge_weight.shape) != (graph.num_entries,):
+            raise ValueError(
+                f"edge_weight needs one value for each of the graph's {graph.num_entries} "
+                f"entries, got shape {tuple(edge_weight.shape)}"
+            )
+        layer = Layer(self._weighted_matrix(graph, edge_weight), lasting=False)
+        return Plan((layer,) * self.settings.layers)
+
+    def _weighted_matrix(self, graph: Graph, edge_weight: Tensor) -> Csr:
+        raise ValueError(f"{self.name} takes no edge weights; backbones that do: gcn, sage")
+
+
+def propagate(layer: Layer, x: Input, weight: Tensor) -> Tensor:
+    """``matrix @ x @ weight`` of a layer, in the cheaper order; differentiable in all three."""
+    if layer.lasting and isinstance(x, Features) and x.is_dense:
+        return x.propagated(layer.matrix) @ weight
+    return layer.matrix @ (x @ weight)
+
+
+def glorot(shape: tuple[int, ...], generator: Generator) -> Tensor:
+    """Uniform initial weights as PyG's ``glorot``: bound √(6 / (last two sizes))."""
+    bound = math.sqrt(6.0 / (shape[-2] + shape[-1]))
+    return torch.empty(shape).uniform_(-bound, bound, generator=generator)
+
+
+def fan_in_uniform(shape: tuple[int, ...], fan_in: int, generator: Generator) -> Tensor:
+    """Uniform initial weights as ``torch.nn.Linear``: bound 1/√(fan in)."""
+    bound = 1.0 / math.sqrt(fan_in) if fan_in else 0.0
+    return torch.empty(shape).uniform_(-bound, bound, generator=generator)
+
+
+class GCN(Backbone):
+    """Graph convolutional network (Kipf & Welling 2017): ``Â X W + b`` in every layer.
+
+    Examples
+    --------
+    >>> model = GCN(5, 2, Settings(hidden=16), torch.Generator().manual_seed(0))
+    >>> model(Features(torch.eye(3, 5)), Graph.from_edges([[0], [1]], 3)).shape
+    torch.Size([3, 2])
+    """
+
+    name = "gcn"
+    _last: tuple[Graph, tuple[Csr, Tensor, Tensor, Tensor]] | None = None
+
+    def _initial(self, depth: int, wide: int, narrow: int, random: Generator) -> Weights:
+        weight = glorot((wide, narrow), random)
+        return {f"weight{depth}": weight, f"bias{depth}": torch.zeros(narrow)}
+
+    def _matrix(self, graph: Graph) -> Csr:
+        return planning.symmetric_normalised(graph)
+
+    def _layer(self, depth: int, x: Input, layer: Layer, noise: Noise = None) -> Tensor:
+        weight, bias = self.get_parameter(f"weight{depth}"), self.get_parameter(f"bias{depth}")
+        return propagate(layer, x, weight) + bias
+
+    def _weighted_matrix(self, graph: Graph, edge_weight: Tensor) -> Csr:
+        closed, row, column, place = self._closed(graph)
+        values = edge_weight.new_ones(closed.num_entries).index_copy(0, place, edge_weight)
+        degree = edge_weight.new_zeros(graph.num_nodes).index_add(0, row, values)
+        scale = torch.where(degree > 0, degree, 1.0).rsqrt() * (degree > 0)
+        return closed.with_values(values * scale[row] * scale[column])
+
+    def _closed(self, graph: Graph) -> tuple[Csr, Tensor, Tensor, Tensor]:
+        """A + I, rows and columns of its entries, and which are those of A; kept for one graph."""
+        if self._last is None or self._last[0] is not graph:
+            closed = Csr.closed(graph)
+            row, column = closed.rows.long(), closed.indices.long()
+            # Off the diagonal, A + I keeps the entries of A in their order.
+            place = (row != column).nonzero().flatten()
+            self._last = graph, (closed, row, column, place)
+        return self._last[1]
+
+
+class SAGE(Backbone):
+    """GraphSAGE (Hamilton et al. 2017), mean aggregation: ``mean(x_j) W + b + x_i R``.
+
+    Examples
+    --------
+    >>> model = SAGE(5, 2, Settings(hidden=16), torch.Generator().manual_seed(0))
+    >>> model(Features(torch.eye(3, 5)), Graph.from_edges([[0], [1]], 3)).shape
+    torch.Size([3, 2])
+    """
+
+    name = "sage"
+
+    def _initial(self, depth: int, wide: int, narrow: int, random: Generator) -> Weights:
+        square = (wide, narrow)
+        shapes = {f"weight{depth}": square, f"own{depth}": square, f"bias{depth}": (narrow,)}
+        return {name: fan_in_uniform(shape, wide, random) for name, shape in shapes.items()}
+
+    def _matrix(self, graph: Graph) -> Csr:
+        return planning.mean_normalised(graph)
+
+    def _layer(self, depth: int, x: Input, layer: Layer, noise: Noise = None) -> Tensor:
+        weight, own = self.get_parameter(f"weight{depth}"), self.get_parameter(f"own{depth}")
+        mean = propagate(layer, x, weight)
+        return mean + layer.at_targets(x @ own) + self.get_parameter(f"bias{depth}")
+
+    def _weighted_matrix(self, graph: Graph, edge_weight: Tensor) -> Csr:
+        # As DGL and PyG scale messages: the weight multiplies a neighbour's share of the mean.
+        return Csr.of(graph).with_values(edge_weight / graph.degree[graph.rows()])
+
+
+class GIN(Backbone):
+    """Graph isomorphism network (Xu et al. 2019): a two-layer MLP on ``x_i + Σ x_j`` (ε = 0).
+
+    Examples
+    --------
+    >>> model = GIN(5, 2, Settings(hidden=16), torch.Generator().manual_seed(0))
+    >>> model(Features(torch.eye(3, 5)), Graph.from_edges([[0], [1]], 3)).shape
+    torch.Size([3, 2])
+    """
+
+    name = "gin"
+
+    def _initial(self, depth: int, wide: int, narrow: int, random: Generator) -> Weights:
+        middle = self.settings.hidden
+        return {
+            f"{name}{depth}{part}": fan_in_uniform(shape, fan, random)
+            for part, (fan, out) in enumerate(((wide, middle), (middle, narrow)))
+            for name, shape in (("weight", (fan, out)), ("bias", (out,)))
+        }
+
+    def _matrix(self, graph: Graph) -> Csr:
+        return Csr.closed(graph)
+
+    def _layer(self, depth: int, x: Input, layer: Layer, noise: Noise = None) -> Tensor:
+        # The sum and the MLP's first matrix commute; multiplying first keeps the features sparse.
+        middle = propagate(layer, x, self.get_parameter(f"weight{depth}0"))
+        middle = F.relu(middle + self.get_parameter(f"bias{depth}0"))
+        return torch.addmm(
+            self.get_parameter(f"bias{depth}1"), middle, self.get_parameter(f"weight{depth}1")
+        )
+
+
+class MLP(Backbone):
+    """Multi-layer perceptron: the features alone, no graph.
+
+    Examples
+    --------
+    >>> model = MLP(5, 2, Settings(hidden=16), torch.Generator().manual_seed(0))
+    >>> model(Features(torch.eye(3, 5)), Graph.from_edges([[0], [1]], 3)).shape
+    torch.Size([3, 2])
+    """
+
+    name = "mlp"
+
+    def _initial(self, depth: int, wide: int, narrow: int, random: Generator) -> Weights:
+        shapes = {f"weight{depth}": (wide, narrow), f"bias{depth}": (narrow,)}
+        return {name: fan_in_uniform(shape, wide, random) for name, shape in shapes.items()}
+
+    def _matrix(self, graph: Graph) -> Csr:
+        return Csr.of(Graph.empty(graph.num_nodes))
+
+    def _layer(self, depth: int, x: Input, layer: Layer, noise: Noise = None) -> Tensor:
+        own = layer.at_targets(x @ self.get_parameter(f"weight{depth}"))
+        return own + self.get_parameter(f"bias{depth}")

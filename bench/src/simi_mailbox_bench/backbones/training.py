@@ -1,0 +1,290 @@
+"""Full-batch training with the protocol's early stopping."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from simi_mailbox.graph import Graph
+from simi_mailbox_bench.backbones.backbones import GCN, GIN, MLP, SAGE, Backbone
+from simi_mailbox_bench.backbones.features import Features
+from simi_mailbox_bench.backbones.gat import GAT
+from simi_mailbox_bench.backbones.plan import split_targets
+from simi_mailbox_bench.backbones.settings import Settings, settings_for
+
+if TYPE_CHECKING:
+    from simi_mailbox_bench.datasets import NodeDataset, Split
+
+BACKBONES: dict[str, type[Backbone]] = {kind.name: kind for kind in (GCN, GAT, SAGE, GIN, MLP)}
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedRun:
+    """What one training leaves behind.
+
+    Attributes
+    ----------
+    logits : Tensor [n, K]
+        Of all nodes, float32, evaluation mode, at the checkpoint.
+    hidden : Tensor [n, d]
+        Input of the last layer at the checkpoint.
+    weights : dict of str to Tensor
+        The checkpoint.
+    epochs, best_epoch : int
+        Epochs run, and the one of the checkpoint (counted from one).
+    seconds : float
+        Wall-clock time of the training.
+    val_accuracy, val_nll : float
+        Validation scores of the checkpoint.
+
+    Examples
+    --------
+    >>> from simi_mailbox_bench import datasets
+    >>> digits = datasets.load("Digits")
+    >>> run = train(digits, datasets.make_split(digits, "sparse"), "mlp", seed=0,
+    ...             settings=Settings(epochs=3))
+    >>> run.logits.shape, run.epochs, sorted(run.weights)
+    (torch.Size([1797, 10]), 3, ['bias0', 'bias1', 'weight0', 'weight1'])
+    """
+
+    logits: Tensor
+    hidden: Tensor
+    weights: dict[str, Tensor]
+    epochs: int
+    best_epoch: int
+    seconds: float
+    val_accuracy: float
+    val_nll: float
+
+
+@dataclass
+class EarlyStopping:
+    """The protocol's rule: accuracy *or* NLL must hold up to go on, both for a checkpoint.
+
+    Ties count as holding up. The reference values are the best of each score seen so far, not
+    those of the checkpoint.
+
+    Examples
+    --------
+    >>> rule = EarlyStopping(patience=2)
+    >>> [rule.update(accuracy, nll) for accuracy, nll in [(0.5, 1.0), (0.6, 1.1), (0.6, 0.9)]]
+    [True, False, True]
+    >>> rule.update(0.5, 1.0), rule.stopped, rule.update(0.5, 1.0), rule.stopped
+    (False, False, False, True)
+    """
+
+    patience: int
+    best_accuracy: float = field(default=0.0, init=False)
+    best_nll: float = field(default=float("inf"), init=False)
+    waited: int = field(default=0, init=False)
+
+    def update(self, accuracy: float, nll: float) -> bool:
+        """Take the scores of one epoch; true when it is to be the new checkpoint."""
+        accurate, likely = accuracy >= self.best_accuracy, nll <= self.best_nll
+        self.waited = 0 if accurate or likely else self.waited + 1
+        self.best_accuracy = max(self.best_accuracy, accuracy)
+        self.best_nll = min(self.best_nll, nll)
+        return accurate and likely
+
+    @property
+    def stopped(self) -> bool:
+        """Whether patience has run out."""
+        return self.waited >= self.patience
+
+
+def build(
+    backbone: str, in_dim: int, num_classes: int, settings: Settings | None = None, *, seed: int = 0
+) -> Backbone:
+    """Make a backbone with fresh weights.
+
+    Parameters
+    ----------
+    backbone : {"gcn", "gat", "sage", "gin", "mlp"}
+        Its name.
+    in_dim, num_classes : int
+        Number of features and of classes.
+    settings : Settings, optional
+        Widths, depth and dropout; the protocol's when left out.
+    seed : int
+        Seed of the initial weights.
+
+    Examples
+    --------
+    >>> model = build("gcn", 10, 3)
+    >>> {name: tuple(value.shape) for name, value in model.named_parameters()}
+    {'weight0': (10, 64), 'bias0': (64,), 'weight1': (64, 3), 'bias1': (3,)}
+    """
+    if backbone not in BACKBONES:
+        raise ValueError(f"unknown backbone {backbone!r}; choose one of {', '.join(BACKBONES)}")
+    generator = torch.Generator().manual_seed(seed)
+    return BACKBONES[backbone](in_dim, num_classes, settings or Settings(), generator)
+
+
+def restore(
+    backbone: str, weights: dict[str, Tensor], dataset: NodeDataset, settings: Settings
+) -> Backbone:
+    """The backbone that a training on ``dataset`` left behind, frozen."""
+    model = build(backbone, dataset.x.shape[1], dataset.num_classes, settings)
+    model.load_state_dict(weights)
+    return model.requires_grad_(False)
+
+
+def train(
+    dataset: NodeDataset,
+    split: Split,
+    backbone: str,
+    *,
+    seed: int,
+    settings: Settings | None = None,
+    on_epoch: Callable[[int, float, float], None] | None = None,
+) -> TrainedRun:
+    """Train a backbone on the training nodes, watched on the validation nodes.
+
+    Test labels are never read.
+
+    Parameters
+    ----------
+    dataset : NodeDataset
+        Graph, features and labels.
+    split : Split
+        Node indices; ``train`` and ``val`` are used.
+    backbone : str
+        See :func:`build`.
+    seed : int
+        Seed of initial weights and dropout. Same seed, same bits, on one thread.
+    settings : Settings, optional
+        Those published for the dataset when left out.
+    on_epoch : callable, optional
+        Called after every epoch with its number, validation accuracy and validation NLL.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> from simi_mailbox.graph import Graph
+    >>> toy = SimpleNamespace(name="toy", graph=Graph.from_edges([[0, 2], [1, 3]], 4),
+    ...                       x=np.eye(4, dtype=np.float32), y=np.array([0, 0, 1, 1]),
+    ...                       num_classes=2)
+    >>> halves = SimpleNamespace(train=np.array([0, 2]), val=np.array([1, 3]), test=np.array([]))
+    >>> run = train(toy, halves, "gcn", seed=0, settings=Settings(epochs=30))
+    >>> run.logits.argmax(1).tolist()
+    [0, 0, 1, 1]
+    """
+    settings = settings or settings_for(dataset.name)
+    train_nodes, val_nodes = (_nodes(split, part, dataset) for part in ("train", "val"))
+    model = build(backbone, dataset.x.shape[1], dataset.num_classes, settings, seed=seed)
+    features = Features(dataset.x, row_normalise=settings.row_normalise)
+    labels = torch.from_numpy(np.array(dataset.y, dtype=np.int64))
+    generator = torch.Generator().manual_seed(seed + 1)
+    start = time.perf_counter()
+    given = (model, features, dataset.graph, train_nodes, val_nodes, generator)
+    steps = _SharedStem(*given) if model.shares_stem else _Separate(*given)
+    optimiser = torch.optim.Adam(
+        model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
+    )
+    rule = EarlyStopping(settings.patience)
+    kept, scores, best_epoch, epoch = _snapshot(model), (0.0, float("inf")), 0, 0
+    train_labels, val_labels = labels[train_nodes], labels[val_nodes]
+    while epoch < settings.epochs and not rule.stopped:
+        epoch += 1
+        optimiser.zero_grad()
+        F.cross_entropy(steps.training_logits(), train_labels).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        accuracy, nll = _scores(steps.validation_logits(), val_labels)
+        if rule.update(accuracy, nll):
+            kept, scores, best_epoch = _snapshot(model), (accuracy, nll), epoch
+        if on_epoch is not None:
+            on_epoch(epoch, accuracy, nll)
+    seconds = time.perf_counter() - start
+    model.load_state_dict(kept)
+    del steps
+    with torch.no_grad():
+        whole = model.plan(dataset.graph)
+        stem = model.stem(features, whole)
+        logits, hidden = model.finish(stem, whole), model.penultimate(stem, whole)
+    return TrainedRun(logits, hidden, kept, epoch, best_epoch, seconds, *scores)
+
+
+@dataclass
+class _Steps:
+    """What logits to train on and logits to watch are made of."""
+
+    model: Backbone
+    features: Features
+    graph: Graph
+    train_nodes: Tensor
+    val_nodes: Tensor
+    generator: torch.Generator
+
+
+@dataclass
+class _SharedStem(_Steps):
+    """Logits for backbones whose first layer is free of dropout.
+
+    The first layer that evaluates one epoch is the one the next epoch trains on: the weights are
+    the same. It is computed once, at the rows that either of the two needs.
+    """
+
+    def __post_init__(self) -> None:
+        both = self.model.plan(self.graph, torch.cat([self.train_nodes, self.val_nodes]))
+        self.training, self.validation = split_targets(both, self.train_nodes.numel())
+        self.features = self.features.rows(both.inputs)
+        self.stem: Tensor | None = None
+
+    def training_logits(self) -> Tensor:
+        stem = self.stem
+        if stem is None:
+            stem = self.model.stem(self.features, self.training)
+        return self.model.finish(stem, self.training, self.generator)
+
+    def validation_logits(self) -> Tensor:
+        self.stem = self.model.stem(self.features, self.validation)
+        with torch.no_grad():
+            return self.model.finish(self.stem, self.validation)
+
+
+@dataclass
+class _Separate(_Steps):
+    """Logits for backbones that drop features: training and evaluation have nothing in common."""
+
+    def __post_init__(self) -> None:
+        self.training = self.model.plan(self.graph, self.train_nodes)
+        self.validation = self.model.plan(self.graph, self.val_nodes)
+        self.training_features = self.features.rows(self.training.inputs)
+        self.validation_features = self.features.rows(self.validation.inputs)
+
+    def training_logits(self) -> Tensor:
+        stem = self.model.stem(self.training_features, self.training, self.generator)
+        return self.model.finish(stem, self.training, self.generator)
+
+    @torch.no_grad()
+    def validation_logits(self) -> Tensor:
+        stem = self.model.stem(self.validation_features, self.validation)
+        return self.model.finish(stem, self.validation)
+
+
+def _scores(logits: Tensor, labels: Tensor) -> tuple[float, float]:
+    correct = int((logits.argmax(1) == labels).sum())
+    return correct / labels.numel(), float(F.cross_entropy(logits, labels))
+
+
+def _snapshot(model: Backbone) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def _nodes(split: Split, part: str, dataset: NodeDataset) -> Tensor:
+    index = np.array(getattr(split, part), dtype=np.int64)
+    if index.size == 0:
+        raise ValueError(f"the split has no {part} nodes; training needs some of each")
+    if index.min() < 0 or index.max() >= dataset.graph.num_nodes:
+        raise ValueError(
+            f"the split's {part} nodes reach {index.max()}, but {dataset.name} has "
+            f"{dataset.graph.num_nodes} nodes; is it a split of another graph?"
+        )
+    return torch.from_numpy(index)

@@ -1,0 +1,259 @@
+"""The unit of almost every table: one trained backbone, several calibrators, test metrics."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+import warnings
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox.crossfit import cross_fitted_folds
+from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox_bench import methods
+from simi_mailbox_bench.backbones.bank import LogitBank, RunKey
+from simi_mailbox_bench.backbones.features import row_normalised
+from simi_mailbox_bench.backbones.settings import settings_for
+from simi_mailbox_bench.durations import Durations
+from simi_mailbox_bench.logits import digest, graph_size, load_logits
+from simi_mailbox_bench.methods import Method
+from simi_mailbox_bench.published import FEATURES
+from simi_mailbox_bench.store import Row
+from simi_mailbox_bench.unit import Unit
+
+HOLDOUT_SHARE = 0.1
+FLOOR_DRAWS = 200
+
+
+@dataclass(frozen=True)
+class BankedUnit(Unit):
+    """Work on the logits of one run of the bank."""
+
+    run: RunKey
+
+    @property
+    def label(self) -> str:
+        return str(self.run)
+
+    def backbone_identity(self) -> str:
+        """Digest of the settings that the run's backbone is trained with."""
+        return _published_digest(self.run.dataset)
+
+    def ready(self) -> bool:
+        return self.run in LogitBank()
+
+
+@dataclass(frozen=True)
+class CalibrationUnit(BankedUnit):
+    """Apply some methods to the logits of one run and measure them on its test nodes.
+
+    Parameters
+    ----------
+    run
+        Which logits.
+    items
+        Methods to apply.
+    evaluation
+        "test": on all test nodes. "test-90": a tenth of the test nodes, drawn by split, is a
+        hold-out for methods that take one; all methods are measured on the other nine.
+    quantity
+        "metrics", or "variance" (of the calibration error, over all nodes and within cells).
+
+    Examples
+    --------
+    >>> method = Method.of("temperature")
+    >>> unit = CalibrationUnit(RunKey("Digits", "gcn", "sparse"), (method,))
+    >>> unit.label, len(unit.keys())
+    ('digits/gcn/sparse/s0-f0-i0', 1)
+    >>> unit.pending(done=unit.keys()) is None
+    True
+    """
+
+    items: tuple[Method, ...]
+    evaluation: str = "test"
+    quantity: str = "metrics"
+
+    def identity(self, item: Method) -> dict[str, Any]:
+        return {
+            **asdict(self.run),
+            "backbone_settings": self.backbone_identity(),
+            **item.identity(self.run),
+            "evaluation": self.evaluation,
+            "measure": self.quantity,
+        }
+
+    def seconds(self, durations: Durations) -> float:
+        where = self.run.dataset, self.run.backbone
+        size = graph_size(self.run.dataset)
+        total = sum(durations.fit(method.name, *where, size) for method in self.items)
+        return total if self.ready() else total + durations.training(*where, size)
+
+    def prepare(self) -> Any:
+        return load_logits(self.run)
+
+    def measure(self, item: Method, prepared: Any) -> Row:
+        calibrator = item.build(self.run)
+        holdout, evaluated = self.nodes(item.name, prepared)
+        probs, seconds = _apply(calibrator, item.name, prepared, holdout)
+        started = time.perf_counter()
+        measured = _QUANTITIES[self.quantity](probs, evaluated, prepared)
+        seconds |= {"metrics": time.perf_counter() - started, "backbone": prepared.seconds}
+        return {
+            **measured,
+            **self.facts(calibrator),
+            "seconds": {name: rounded(value) for name, value in seconds.items()},
+            "seed": int(calibrator.get_params().get("seed", 0)),
+            "nodes": {"calibration": len(prepared.split.val), "evaluated": len(evaluated)},
+            "logits": digest(prepared.logits),
+            "versions": versions(),
+        }
+
+    def facts(self, calibrator: Any) -> Row:
+        """What a row tells of the fitted calibrator, besides what it was worth."""
+        return {}
+
+    def nodes(self, method: str, source: Any) -> tuple[Ints | None, Ints]:
+        """Hold-out nodes of a method, and the nodes it is measured on."""
+        split = source.split
+        rest, part = split.test, None
+        if self.evaluation == "test-90":
+            order = np.random.default_rng([7, self.run.split]).permutation(split.test)
+            cut = int(HOLDOUT_SHARE * len(order))
+            part, rest = np.sort(order[:cut]), np.sort(order[cut:])
+        cls = methods.find(method)
+        if getattr(cls, "reads_test_labels", False):
+            return np.setdiff1d(np.flatnonzero(source.dataset.labelled), split.val), rest
+        return {"training": split.train, "separate": part, None: None}[cls.holdout], rest
+
+
+def probabilities(run: RunKey, method: Method, source: Any = None) -> Floats:
+    """Calibrated probabilities [n, K] of all nodes, the method fitted as the tables do it.
+
+    ``source`` is what `load_logits` gives for the run, for callers who have it already.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> source = SimpleNamespace(logits=np.array([[2.0, 0.0]] * 4))
+    >>> source.dataset = SimpleNamespace(y=np.array([0, 0, 1, 0]))
+    >>> source.split = SimpleNamespace(train=np.arange(1), val=np.arange(4), test=np.arange(4))
+    >>> run = RunKey("mine", "gcn", "folds")
+    >>> probabilities(run, Method.of("temperature"), source)[0].round(2).tolist()
+    [0.75, 0.25]
+    """
+    source = load_logits(run) if source is None else source
+    holdout, _ = CalibrationUnit(run, (method,)).nodes(method.name, source)
+    return _apply(method.build(run), method.name, source, holdout)[0]
+
+
+def probabilities_cross_fitted(
+    run: RunKey, method: Method, source: Any, folds: int
+) -> list[tuple[Ints, Floats]]:
+    """The same for every part of the validation nodes, fitted without the labels of that part."""
+    calibrator = method.build(run)
+    holdout, _ = CalibrationUnit(run, (method,)).nodes(method.name, source)
+    inputs = inputs_of(method.name, calibrator, source)
+    given = {"mask": source.split.val, "early_stopping_mask": holdout, "folds": folds, **inputs}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrationWarning)
+        return list(cross_fitted_folds(calibrator, source.logits, source.dataset.y, **given))
+
+
+@functools.cache
+def _published_digest(dataset: str) -> str:
+    return settings_for(dataset).digest()
+
+
+def _apply(
+    calibrator: Any, name: str, source: Any, holdout: Ints | None
+) -> tuple[Floats, dict[str, float]]:
+    """Fit on the validation labels and predict all nodes; how long each took."""
+    inputs = inputs_of(name, calibrator, source)
+    y, mask = source.dataset.y, source.split.val
+    started = time.perf_counter()
+    with warnings.catch_warnings():  # the metrics judge, where a fit would warn
+        warnings.simplefilter("ignore", CalibrationWarning)
+        calibrator.fit(source.logits, y, mask=mask, early_stopping_mask=holdout, **inputs)
+    fitted = time.perf_counter()
+    probs = np.asarray(calibrator.predict_proba(source.logits, **inputs), dtype=np.float64)
+    return probs, {"fit": fitted - started, "predict": time.perf_counter() - fitted}
+
+
+def inputs_of(method: str, calibrator: Any, source: Any) -> dict[str, Any]:
+    """What a method needs, and what it can make use of as far as the run has it."""
+    needs, takes = calibrator.required_inputs, calibrator.optional_inputs
+    given: dict[str, Any] = {}
+    if "hidden" in takes and getattr(source, "hidden", None) is not None:
+        given["hidden"] = source.hidden
+    if "known" in takes and source.split.train is not None:
+        given["train_mask"] = source.split.train
+    if "graph" in needs:
+        given["graph"] = source.dataset.graph
+    if "features" in needs:
+        given["features"] = features(source, FEATURES.get(method, "nodes"))
+    if "forward" in needs:
+        given["forward"] = source.forward()
+    return given
+
+
+def features(source: Any, kind: str) -> Any:
+    """Node features as the backbone saw them ("nodes"), or its hidden representation."""
+    if kind == "hidden":
+        return source.hidden
+    x = source.dataset.x
+    return row_normalised(x) if source.settings.row_normalise else x
+
+
+def _metrics(probs: Floats, index: Ints, source: Any) -> Row:
+    from simi_mailbox import metrics
+
+    shown = probs[index]
+    values = metrics.evaluate(shown, source.dataset.y[index])
+    floor = metrics.noise_floor(shown, draws=FLOOR_DRAWS, seed=0)
+    return {
+        "metrics": {name: rounded(value) for name, value in values.items()},
+        "noise_floor": {"mean": rounded(floor.mean), "std": rounded(floor.std)},
+    }
+
+
+def _variance(probs: Floats, index: Ints, source: Any) -> Row:
+    from simi_mailbox import analysis
+
+    agreement = analysis.neighbour_agreement(probs, source.dataset.graph)
+    found = analysis.variance_of_calibration_error(probs, source.dataset.y, agreement, nodes=index)
+    values = {
+        "variance_nodes": found.node_wise,
+        "variance_confidence": found.confidence,
+        "variance_similarity": found.similarity,
+    }
+    return {"metrics": {name: rounded(value) for name, value in values.items()}}
+
+
+_QUANTITIES = {"metrics": _metrics, "variance": _variance}
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Versions that a result may depend on."""
+    import scipy
+    import sklearn
+    import torch
+
+    import simi_mailbox
+
+    return {
+        "simi-mailbox": simi_mailbox.__version__,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+        "torch": torch.__version__,
+    }
+
+
+def rounded(value: float, digits: int = 8) -> float | None:
+    """Eight digits: more than any comparison needs; JSON has no NaN."""
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None

@@ -1,0 +1,238 @@
+"""`simi-mailbox bench figure`: the figures of the paper, from the logit bank and the results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+
+from simi_mailbox.cli.outputs import check_file
+from simi_mailbox_bench.commands.running import listed, open_store
+
+if TYPE_CHECKING:
+    from simi_mailbox.analysis import Sensitivity
+    from simi_mailbox.plots import Column
+    from simi_mailbox_bench.tables import TableResult
+
+# Name -> (rows of pictures, methods of the paper's figure).
+FIGURES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "observation": (("curve", "bar", "heat"), ("uncalibrated", "cagcn", "gats")),
+    "qualitative": (("heat",), ("cagcn", "gats", "simi-mailbox-paper", "simi-mailbox")),
+    "reliability": (("curve",), ("uncalibrated", "temperature", "gats", "simi-mailbox")),
+    "sensitivity": ((), ("simi-mailbox", "simi-mailbox-paper", "simi-mailbox-oracle")),
+}
+SUFFIXES = (".pdf", ".png", ".svg")
+# Parameter of a method -> (symbol, words) in the figure.
+PARAMETERS = {"n_groups": ("N", "number of groups N"), "penalty": ("λ", "weight λ")}
+FEWEST = 5
+"""Cells of fewer nodes, over all runs, stay blank."""
+
+
+@click.command()
+@click.argument("name", type=click.Choice(list(FIGURES)))
+@click.option(
+    "--datasets",
+    callback=listed,
+    default="Citeseer",
+    show_default=True,
+    help="Graphs, separated by commas (several: sensitivity only).",
+)
+@click.option("--backbone", type=click.Choice(["gcn", "gat"]), default="gcn", show_default=True)
+@click.option(
+    "--methods", callback=listed, help="Methods; those of the paper's figure if not given."
+)
+@click.option(
+    "--runs",
+    type=click.IntRange(1),
+    default=5,
+    show_default=True,
+    help="Runs whose test nodes are pooled.",
+)
+@click.option(
+    "--palette",
+    type=click.Choice(["blue-orange", "red-green"]),
+    default="blue-orange",
+    show_default=True,
+    help="red-green is the paper's (red: under-confident).",
+)
+@click.option(
+    "--cell",
+    type=click.Choice(["paper", "own"]),
+    default="paper",
+    show_default=True,
+    help="Accuracy a cell is held against: of its whole confidence interval, or its own.",
+)
+@click.option("--banked", is_flag=True, help="Train nothing: only runs whose logits are there.")
+@click.option("--store", type=click.Path(path_type=Path), help="Result store (sensitivity).")
+@click.option("--out", type=click.Path(path_type=Path), help="File to write: .pdf, .png or .svg.")
+def figure(
+    name: str,
+    datasets: tuple[str, ...],
+    backbone: str,
+    methods: tuple[str, ...] | None,
+    runs: int,
+    palette: Any,
+    cell: Any,
+    banked: bool,
+    store: Path | None,
+    out: Path | None,
+) -> None:
+    """Draw a figure of the paper.
+
+    observation: reliability, similarity bar and heat map of the model and of earlier methods.
+    qualitative: heat maps of calibrated predictions. reliability: reliability diagrams.
+    sensitivity: ECE over the number of groups N and the weight λ, from stored results.
+    """
+    target = out or Path(f"{name}-{'-'.join(datasets).lower()}-{backbone}.pdf")
+    _check(name, datasets, target)
+    rows, chosen = FIGURES[name][0], methods or FIGURES[name][1]
+    if name == "sensitivity":
+        made = _sensitivity(datasets, backbone, chosen, store)
+    else:
+        from simi_mailbox.plots import observation_figure
+
+        columns, pooled = _columns(datasets[0], backbone, chosen, runs, cell, banked)
+        nodes = "test nodes" if pooled == 1 else f"test nodes of {pooled} runs together"
+        title = f"{datasets[0]}, {backbone.upper()}, {nodes}"
+        made = observation_figure(columns, title=title, palette=palette, fewest=FEWEST, rows=rows)
+    made.savefig(target, dpi=200)
+    click.echo(f"wrote {target}")
+
+
+def _check(name: str, datasets: tuple[str, ...], target: Path) -> None:
+    if target.suffix not in SUFFIXES:
+        raise click.ClickException(f"{target} must end in {', '.join(SUFFIXES)}")
+    check_file(target)
+    if name != "sensitivity" and len(datasets) > 1:
+        raise click.ClickException(f"{name} draws one graph: call it once for each")
+
+
+def _columns(
+    dataset: str, backbone: str, methods: Sequence[str], limit: int, cell: Any, banked: bool
+) -> tuple[list[Column], int]:
+    """One column for each method, over the test nodes of several runs; and how many runs."""
+    from simi_mailbox import analysis
+    from simi_mailbox.plots import Column
+    from simi_mailbox_bench.backbones.bank import LogitBank
+    from simi_mailbox_bench.datasets.catalogue import find
+    from simi_mailbox_bench.logits import missing
+    from simi_mailbox_bench.protocol import runs as runs_of
+
+    absent = missing([dataset])
+    if absent:
+        raise FileNotFoundError(f"{dataset} is missing: {absent[dataset]}")
+    protocol = "folds" if find(dataset).folds else "official"
+    runs = runs_of(dataset, backbone, protocol, limit)
+    if banked:
+        here = [run for run in runs if run in LogitBank()]
+        if not here:
+            raise FileNotFoundError(
+                f"no logits of {dataset} with {backbone} are banked; leave out --banked to train "
+                f"{len(runs)} of them now"
+            )
+        if len(here) < len(runs):
+            click.echo(f"{len(runs) - len(here)} of {len(runs)} runs are not banked: left out")
+        runs = here
+    columns = []
+    for method in methods:
+        probs, y, similarity = _pooled(method, runs)
+        columns.append(
+            Column(
+                _title(method),
+                analysis.reliability_curve(probs, y),
+                analysis.similarity_bar(probs, y, similarity),
+                analysis.similarity_confidence(probs, y, similarity, cell=cell),
+            )
+        )
+    return columns, len(runs)
+
+
+def _title(method: str) -> str:
+    """Name of a method with what readers must know of it, such as that it reads test labels."""
+    from simi_mailbox_bench.methods import NOTES
+
+    return f"{method} ({NOTES[method]})" if method in NOTES else method
+
+
+def _pooled(method: str, runs: Sequence[Any]) -> tuple[Any, Any, Any]:
+    """Probabilities, labels and similarity of the test nodes of all runs, one after the other."""
+    from simi_mailbox.analysis import neighbour_agreement
+    from simi_mailbox_bench.calibration import probabilities
+    from simi_mailbox_bench.logits import load_logits
+    from simi_mailbox_bench.methods import Method
+
+    parts = []
+    for run in runs:
+        source = load_logits(run)
+        probs = probabilities(run, Method.of(method), source)
+        similarity = neighbour_agreement(probs, source.dataset.graph)
+        test = source.split.test
+        parts.append((probs[test], source.dataset.y[test], similarity[test]))
+    probs, y, similarity = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return probs, y, similarity
+
+
+def _sensitivity(
+    datasets: Sequence[str], backbone: str, methods: Sequence[str], store: Path | None
+) -> Any:
+    from simi_mailbox.plots import sensitivity_figure
+    from simi_mailbox_bench.tables import Selection
+    from simi_mailbox_bench.tables.paper import SENSITIVITY
+
+    selection = SENSITIVITY.check(Selection(tuple(datasets), (backbone,)))
+    result = SENSITIVITY.result(open_store(store), selection)
+    panels = {}
+    for dataset in datasets:
+        curves = {
+            symbol: [
+                (_title(method), curve)
+                for method in methods
+                if (curve := _curve(result, dataset, backbone, method, parameter)) is not None
+            ]
+            for parameter, (symbol, _) in PARAMETERS.items()
+        }
+        if not any(curves.values()):
+            raise FileNotFoundError(
+                f"no results over N or λ are stored for {dataset} with {backbone}; make them with: "
+                f"simi-mailbox bench sensitivity --datasets {dataset} --backbones {backbone}"
+            )
+        panels[dataset] = curves
+    return sensitivity_figure(panels, title=f"Test ECE over hyper-parameters, {backbone.upper()}")
+
+
+def _curve(
+    result: TableResult, dataset: str, backbone: str, method: str, parameter: str
+) -> Sensitivity | None:
+    """Mean ECE over the values of one parameter that are stored."""
+    from simi_mailbox.analysis import Sensitivity
+    from simi_mailbox_bench.tables.paper import SENSITIVITY
+
+    means = {
+        line.method: line.summary
+        for line in result.lines
+        if (line.dataset, line.backbone) == (dataset, backbone)
+    }
+    points = {
+        float(value): summary
+        for column in SENSITIVITY.columns
+        if column.method.name == method and (summary := means.get(column.label))
+        for name, value in column.method.overrides
+        if name == parameter
+    }
+    if len(points) < 2:
+        return None
+    base = means.get("temperature")
+    values = sorted(points)
+    return Sensitivity(
+        parameter=PARAMETERS[parameter][1],
+        metric="ECE, %",
+        values=np.array(values),
+        mean=np.array([points[value].mean for value in values]),
+        std=np.array([points[value].std for value in values]),
+        runs=min(summary.runs for summary in points.values()),
+        reference=base.mean if base else float("nan"),
+        reference_name="temperature",
+    )

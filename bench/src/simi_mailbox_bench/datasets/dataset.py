@@ -1,0 +1,154 @@
+"""`NodeDataset`: a graph with features, labels and the splits that came with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from simi_mailbox._arrays import Bools, Ints
+from simi_mailbox.graph import Graph
+from simi_mailbox_bench.datasets.split import Split
+
+Features = Any  # scipy.sparse.csr_array or npt.NDArray[np.float32]; SciPy ships no types
+
+
+@dataclass(frozen=True, eq=False)
+class NodeDataset:
+    """A node-classification dataset, checked on construction; its arrays are read-only.
+
+    Attributes
+    ----------
+    name : str
+        Name in the catalogue, or the name of a synthetic graph.
+    graph : Graph
+        The edges, without self-loops.
+    x : scipy.sparse.csr_array or ndarray, float32 [n, F]
+        Features as PyG delivers them, not row-normalised; sparse when stored sparse.
+    y : ndarray, int64 [n]
+        Classes 0..num_classes-1.
+    num_classes : int
+    folds : ndarray, int8 [s, n], or None
+        Shipped 3-fold splits: 0, 1, 2 = fold, 3 = test, -1 = in no part.
+    public : Split or None
+        Planetoid's public split.
+    official : tuple of Split
+        Splits published with the dataset.
+    unlabelled : ndarray, bool [n], or None
+        Nodes whose class in ``y`` is a filler because the source gives none.
+    source : str
+        Where the data came from, for reports.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> graph = Graph.from_edges([[0, 1], [1, 2]])
+    >>> NodeDataset("path", graph, np.eye(3), np.array([0, 0, 1]), num_classes=2)
+    NodeDataset('path', nodes=3, entries=4, classes=2, features=3)
+    """
+
+    name: str
+    graph: Graph
+    x: Features
+    y: Ints
+    num_classes: int
+    folds: npt.NDArray[np.int8] | None = None
+    public: Split | None = None
+    official: tuple[Split, ...] = ()
+    unlabelled: Bools | None = None
+    source: str = "memory"
+
+    def __post_init__(self) -> None:
+        n = self.graph.num_nodes
+        object.__setattr__(self, "x", _features(self.x, n))
+        object.__setattr__(self, "y", _labels(self.y, n, self.num_classes))
+        if self.folds is not None:
+            object.__setattr__(self, "folds", _folds(self.folds, n))
+        if self.unlabelled is not None:
+            unlabelled = np.array(self.unlabelled, dtype=np.bool_)
+            if unlabelled.shape != (n,):
+                raise ValueError(f"unlabelled has shape {list(unlabelled.shape)}, expected [{n}]")
+            unlabelled.flags.writeable = False
+            object.__setattr__(self, "unlabelled", unlabelled)
+        for split in (self.public, *self.official):
+            if split is not None:
+                split.check(n)
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes."""
+        return self.graph.num_nodes
+
+    @property
+    def num_features(self) -> int:
+        """Number of features of a node."""
+        return int(self.x.shape[1])
+
+    @property
+    def labelled(self) -> Bools:
+        """Mask of the nodes whose class is known."""
+        if self.unlabelled is None:
+            return np.ones(self.num_nodes, dtype=np.bool_)
+        return ~self.unlabelled
+
+    def homophily(self) -> float:
+        """Share of edges that join two nodes of one class (nan without edges)."""
+        source, target = self.graph.edge_index().numpy()
+        return float(np.mean(self.y[source] == self.y[target])) if source.size else float("nan")
+
+    def __repr__(self) -> str:
+        return (
+            f"NodeDataset({self.name!r}, nodes={self.num_nodes}, "
+            f"entries={self.graph.num_entries}, classes={self.num_classes}, "
+            f"features={self.num_features})"
+        )
+
+
+def _features(x: Any, n: int) -> Features:
+    if sp.issparse(x):
+        x = sp.csr_array(x, dtype=np.float32)
+        arrays = [x.data, x.indices, x.indptr]
+    else:
+        x = np.asarray(x, dtype=np.float32).view()
+        arrays = [x]
+    if x.ndim != 2 or x.shape[0] != n:
+        raise ValueError(
+            f"features have shape {list(x.shape)}, expected one row for each of {n} nodes"
+        )
+    if not np.isfinite(arrays[0]).all():
+        raise ValueError("features hold NaN or infinite values")
+    for array in arrays:
+        array.flags.writeable = False
+    return x
+
+
+def _labels(y: Any, n: int, num_classes: int) -> Ints:
+    labels = np.array(y)
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise TypeError(f"labels must be integers, got {labels.dtype}")
+    if labels.shape != (n,):
+        raise ValueError(f"labels have shape {list(labels.shape)}, expected [{n}]")
+    if num_classes < 2:
+        raise ValueError(f"a dataset needs at least two classes, got num_classes={num_classes}")
+    bad = np.flatnonzero((labels < 0) | (labels >= num_classes))
+    if bad.size:
+        raise ValueError(
+            f"node {bad[0]} has class {labels[bad[0]]}; classes are 0..{num_classes - 1}"
+        )
+    labels = labels.astype(np.int64, copy=False)
+    labels.flags.writeable = False
+    return labels
+
+
+def _folds(folds: Any, n: int) -> npt.NDArray[np.int8]:
+    array = np.array(folds)
+    if array.ndim != 2 or array.shape[1] != n:
+        raise ValueError(f"folds have shape {list(array.shape)}, expected [splits, {n}]")
+    if array.size and (array.min() < -1 or array.max() > 3):
+        raise ValueError("folds may hold only 0, 1, 2 (fold), 3 (test) and -1 (in no part)")
+    result = array.astype(np.int8, copy=False)
+    result.flags.writeable = False
+    return result

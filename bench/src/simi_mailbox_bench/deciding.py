@@ -1,0 +1,295 @@
+"""The unit behind the tables of decisions: sets and acceptance on the probabilities of one run."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from simi_mailbox import decide, metrics
+from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox.decide.groups import degree_groups, quantile_edges
+from simi_mailbox.decide.neighbours import similar_nodes
+from simi_mailbox.decide.quantile import group_quantiles
+from simi_mailbox.decide.scores import APS, DAPS, LAC, RAPS, SNAPS, Nodes, Score
+from simi_mailbox.decide.sets import node_weights
+from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.inputs import read_features
+from simi_mailbox.prior import leave_out, resolve
+from simi_mailbox_bench.backbones.bank import RunKey
+from simi_mailbox_bench.calibration import (
+    BankedUnit,
+    probabilities,
+    probabilities_cross_fitted,
+    rounded,
+    versions,
+)
+from simi_mailbox_bench.datasets import load
+from simi_mailbox_bench.durations import Durations
+from simi_mailbox_bench.logits import digest, graph_size, load_logits
+from simi_mailbox_bench.methods import Method, find
+from simi_mailbox_bench.store import Row
+
+REVISION = 2
+"""Raised when what a row holds is computed in another way."""
+LEVELS = (0.9, 0.95)
+DRAWS = 20
+"""Samples of fresh calibration nodes; one of 134 nodes moves the coverage by 2.6 points."""
+FOLDS = 5
+"""Parts of the validation nodes, each looked at where its labels are not known."""
+DEGREE_GROUPS = 4
+MAX_ERROR, CONFIDENCE = 0.05, 0.9
+ACCEPT = "accept"
+SCORES: dict[str, Score] = {score.name: score for score in (LAC(), APS(), RAPS(), DAPS(), SNAPS())}
+DIGITS = 5
+
+
+@dataclass(frozen=True)
+class Question:
+    """A method's probabilities, and what is made of them: sets by a score, or acceptance."""
+
+    method: Method
+    rule: str
+
+    def __str__(self) -> str:
+        return f"{self.method}/{self.rule}"
+
+
+@dataclass(frozen=True)
+class DecideUnit(BankedUnit):
+    """Decide on the probabilities of one run in several ways, and judge on its test nodes.
+
+    *Plain*: thresholds from the validation nodes, which have also chosen the checkpoint. *Luck*:
+    the same, an error counting for as much as graphs of other families have shown. *Apart*: luck,
+    and each of these nodes as a fit without its label sees the graph; of methods that tell
+    neighbours the labels they know. *Fresh*: as many test nodes, drawn at random, `DRAWS` times;
+    judged are the others. Probabilities are those of one fit on all validation nodes.
+
+    Parameters
+    ----------
+    run
+        Which logits.
+    items
+        Methods and rules.
+
+    Examples
+    --------
+    >>> question = Question(Method.of("temperature"), "lac")
+    >>> unit = DecideUnit(RunKey("Digits", "gcn", "sparse"), (question,))
+    >>> unit.label, str(question), len(unit.keys())
+    ('digits/gcn/sparse/s0-f0-i0', 'temperature/lac', 1)
+    """
+
+    items: tuple[Question, ...]
+
+    def identity(self, item: Question) -> dict[str, Any]:
+        return {
+            **asdict(self.run),
+            "backbone_settings": self.backbone_identity(),
+            **item.method.identity(self.run),
+            "measure": "decide",
+            "rule": item.rule if item.rule == ACCEPT else SCORES[item.rule].to_dict(),
+            "measure_revision": REVISION,
+            "lucky_labels": rounded(_lucky_labels(self.run.dataset), DIGITS),
+        }
+
+    def seconds(self, durations: Durations) -> float:
+        where = self.run.dataset, self.run.backbone
+        size = graph_size(self.run.dataset)
+        names = dict.fromkeys(item.method.name for item in self.items)
+        total = sum(durations.fit(name, *where, size) for name in names)
+        total += len(self.items) * (0.3 + size / 1e6)
+        return total if self.ready() else total + durations.training(*where, size)
+
+    def prepare(self) -> Prepared:
+        return Prepared(self.run, load_logits(self.run))
+
+    def measure(self, item: Question, prepared: Prepared) -> Row:
+        with warnings.catch_warnings():  # too few labels show in what is measured
+            warnings.simplefilter("ignore", CalibrationWarning)
+            probs = prepared.probabilities(item.method)
+            rule = _acceptance if item.rule == ACCEPT else _sets
+            found = rule(item, probs, prepared)
+        source = prepared.source
+        return {
+            **found,
+            "nodes": {"calibration": len(source.split.val), "test": len(source.split.test)},
+            "logits": digest(source.logits),
+            "versions": versions(),
+        }
+
+
+@dataclass
+class Prepared:
+    """A run, and the probabilities that were made of it so far."""
+
+    run: RunKey
+    source: Any
+    made: dict[Method, Floats] = field(default_factory=dict)
+    parts: dict[Method, list[tuple[Ints, Floats]]] = field(default_factory=dict)
+    fresh: list[tuple[str, Ints, Ints]] = field(default_factory=list)
+
+    @property
+    def y(self) -> Ints:
+        labels: Ints = self.source.dataset.y
+        return labels
+
+    @property
+    def prior(self) -> str:
+        return leave_out(self.run.dataset)
+
+    def probabilities(self, method: Method) -> Floats:
+        if method not in self.made:
+            self.made[method] = probabilities(self.run, method, self.source)
+        return self.made[method]
+
+    def left_out(self, method: Method) -> list[tuple[Ints, Floats]] | None:
+        """Parts of the validation nodes, and probabilities without their labels, where it matters.
+
+        It does where labels speak for other nodes than their own.
+        """
+        if "known" not in find(method.name).optional_inputs:
+            return None
+        if method not in self.parts:
+            found = probabilities_cross_fitted(self.run, method, self.source, FOLDS)
+            self.parts[method] = found
+        return self.parts[method]
+
+    def samples(self, method: Method) -> Iterator[tuple[str, Ints, Ints]]:
+        """Kind of calibration nodes, these nodes, and the nodes to judge on."""
+        split = self.source.split
+        yield "plain", split.val, split.test
+        yield "luck", split.val, split.test
+        if self.left_out(method) is not None:
+            yield "apart", split.val, split.test
+        if not self.fresh:
+            rng = np.random.default_rng([16, self.run.split, self.run.fold])
+            for _ in range(DRAWS):
+                drawn = rng.permutation(split.test)
+                count = len(split.val)
+                self.fresh.append(("fresh", np.sort(drawn[:count]), np.sort(drawn[count:])))
+        yield from self.fresh
+
+
+def _sets(item: Question, probs: Floats, prepared: Prepared) -> Row:
+    """Thresholds as `PredictionSets` finds them, of scores that are worked out once."""
+    graph, y = prepared.source.dataset.graph, prepared.y
+    scores = _scores(item.rule, probs, prepared)
+    own = scores[np.arange(len(y)), y.clip(min=0)]
+    group = degree_groups(graph, quantile_edges(graph.degree.numpy(), DEGREE_GROUPS))
+    wrong = probs.argmax(axis=1) != y
+    own_apart, wrong_apart = own.copy(), wrong.copy()
+    for nodes, seen in prepared.left_out(item.method) or ():
+        own_apart[nodes] = _scores(item.rule, seen, prepared)[nodes, y[nodes]]
+        wrong_apart[nodes] = seen[nodes].argmax(axis=1) != y[nodes]
+    prior = resolve(prepared.prior)
+    counts = _Counts(scores, own, group, prepared.source.split.test)
+    hits: dict[str, list[Floats]] = {}
+    numbers: dict[str, list[float]] = {}
+    for (kind, nodes, judged), level in product(prepared.samples(item.method), LEVELS):
+        weights = None
+        apart = kind == "apart"
+        shown = own_apart if apart else own
+        if apart or kind == "luck":
+            errors = (wrong_apart if apart else wrong)[nodes]
+            weights = node_weights(errors, prior.error_weight(len(nodes)))
+        drawn = nodes if kind == "fresh" else nodes[:0]
+        for by_degree in (False,) if kind == "plain" else (False, True):
+            part = group[nodes] if by_degree else np.zeros(len(nodes), dtype=np.int64)
+            parts = DEGREE_GROUPS if by_degree else 1
+            limits = group_quantiles(shown[nodes], part, parts, level, weights)
+            covered, there, classes = counts(np.broadcast_to(limits, DEGREE_GROUPS), drawn)
+            where = f"{kind}_{level * 100:.0f}" + ("_by_degree" if by_degree else "")
+            with np.errstate(invalid="ignore"):
+                hits.setdefault(where, []).append(covered / there)
+            share = float(covered.sum() / len(judged))
+            numbers.setdefault(f"coverage_{where}", []).append(share)
+            numbers.setdefault(f"size_{where}", []).append(float(classes / len(judged)))
+    values = {name: float(np.mean(found)) for name, found in numbers.items()}
+    # Over the draws first: the least of several noisy groups would else be least by chance.
+    for where, found in hits.items():
+        values[f"worst_{where}"] = float(np.nanmin(np.mean(found, axis=0)))
+    return {"metrics": {name: rounded(value, DIGITS) for name, value in values.items()}}
+
+
+class _Counts:
+    """Test nodes whose label is in their set, and classes in sets, for any threshold of a group.
+
+    Scores are sorted once, so that a threshold is one search; nodes that a threshold was found on
+    are taken off.
+    """
+
+    def __init__(self, scores: Floats, own: Floats, group: Ints, test: Ints) -> None:
+        self.scores, self.own, self.group = scores, own, group
+        members = [test[group[test] == g] for g in range(DEGREE_GROUPS)]
+        self.sizes = np.array([len(nodes) for nodes in members])
+        self.sorted_own = [np.sort(own[nodes]) for nodes in members]
+        self.sorted_scores = [np.sort(scores[nodes], axis=None) for nodes in members]
+
+    def __call__(self, limits: Floats, without: Ints) -> tuple[Ints, Ints, int]:
+        """By group, test nodes whose label is in their set, all test nodes; classes in all sets."""
+        found = [
+            [
+                np.searchsorted(one, limit, side="right")
+                for one, limit in zip(sort, limits, strict=True)
+            ]
+            for sort in (self.sorted_own, self.sorted_scores)
+        ]
+        group = self.group[without]
+        limit = limits[group]
+        hit = np.bincount(group[self.own[without] <= limit], minlength=DEGREE_GROUPS)
+        gone = np.bincount(group, minlength=DEGREE_GROUPS)
+        classes = int((self.scores[without] <= limit[:, None]).sum())
+        return np.array(found[0]) - hit, self.sizes - gone, int(sum(found[1])) - classes
+
+
+def _acceptance(item: Question, probs: Floats, prepared: Prepared) -> Row:
+    y, test = prepared.y, prepared.source.split.test
+    curve = metrics.risk_coverage(probs[test], y[test])
+    values = {"aurc": curve.aurc, "excess_aurc": curve.excess_aurc}
+    values["error_at_80"] = curve.risk_at(0.8)
+    numbers: dict[str, list[float]] = {}
+    for kind, nodes, judged in prepared.samples(item.method):
+        rule = decide.Accept(
+            max_error=MAX_ERROR,
+            confidence=CONFIDENCE,
+            prior=prepared.prior if kind in ("luck", "apart") else None,
+        )
+        parts = prepared.left_out(item.method) if kind == "apart" else None
+        rule.fit(probs, y, mask=nodes, used_for_selection=kind != "fresh", cross_fitted=parts)
+        taken = rule.accepts(probs)[judged]
+        wrong = (probs[judged].argmax(axis=1) != y[judged])[taken]
+        error = float(wrong.mean()) if wrong.size else 0.0
+        numbers.setdefault(f"accepted_{kind}", []).append(float(taken.mean()))
+        numbers.setdefault(f"broken_{kind}", []).append(float(error > MAX_ERROR))
+    values |= {name: float(np.mean(found)) for name, found in numbers.items()}
+    return {"metrics": {name: rounded(value, DIGITS) for name, value in values.items()}}
+
+
+def _scores(name: str, probs: Floats, prepared: Prepared) -> Floats:
+    dataset = prepared.source.dataset
+    score, rows = SCORES[name], slice(0, len(probs))
+    nodes = Nodes(probs, dataset.graph)
+    if isinstance(score, SNAPS):
+        matrix = _similar(dataset.name, score.k)
+        own = score.base.prepare(nodes)(rows)
+        return score.mixed(own, dataset.graph, lambda part: matrix[part])(rows)
+    return score.prepare(nodes)(rows)
+
+
+@functools.lru_cache(maxsize=1)
+def _similar(dataset: str, k: int) -> Any:
+    """Nodes of similar features; a minute's work on some graphs, and the same for all runs."""
+    x = load(dataset).x
+    return similar_nodes(read_features(x, x.shape[0]), k)(slice(0, x.shape[0]))
+
+
+def _lucky_labels(dataset: str) -> float:
+    """Calibration nodes that could not be wrong, by the prior without the dataset's family."""
+    many = 10**6
+    return many * (1.0 - 1.0 / resolve(leave_out(dataset)).error_weight(many))

@@ -1,0 +1,123 @@
+"""A method as the tables use it: its class, its settings on a graph, and what it is given."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from simi_mailbox import calibrators
+from simi_mailbox.prior import leave_out
+from simi_mailbox.suggestions import unknown
+from simi_mailbox_bench import published
+from simi_mailbox_bench.backbones.bank import RunKey
+from simi_mailbox_bench.oracle import ORACLE, SimiMailboxOracle
+from simi_mailbox_bench.rivals import RIVALS
+
+# Methods whose seed decides about k-means only: the published code fixes it.
+_FIXED_SEED = ("simi-mailbox", "simi-mailbox-free", "simi-mailbox-paper", ORACLE)
+
+NOTES = {
+    ORACLE: "reads test labels",
+    "simcalib": "our reading",
+    **dict.fromkeys(RIVALS, "probmetrics"),
+}
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method and the settings that a table gives it beyond the published ones.
+
+    Examples
+    --------
+    >>> Method.of("simi-mailbox-oracle", n_groups=5)
+    Method(name='simi-mailbox-oracle', overrides=(('n_groups', 5),))
+    """
+
+    name: str
+    overrides: tuple[tuple[str, Any], ...] = ()
+
+    @classmethod
+    def of(cls, name: str, **overrides: Any) -> Method:
+        """A method with overrides given as keywords."""
+        return cls(name, tuple(sorted(overrides.items())))
+
+    @classmethod
+    def as_shipped(cls, name: str, **overrides: Any) -> Method:
+        """A method with the defaults of its class, as users meet it, whatever was published."""
+        return cls.of(name, **{**_defaults(find(name)), **overrides})
+
+    def __str__(self) -> str:
+        return self.name
+
+    def settings(self, run: RunKey) -> dict[str, Any]:
+        """All parameters on a run: defaults, published settings, then the overrides.
+
+        Whoever takes a prior gets the one learned without the run's graph and its relatives.
+        """
+        chosen = _defaults(find(self.name))
+        given = published.settings(self.name, run.dataset, run.backbone) | dict(self.overrides)
+        if "prior" in chosen and "prior" not in given:
+            given["prior"] = leave_out(run.dataset)
+        if "seed" in chosen and self.name not in _FIXED_SEED:
+            given.setdefault("seed", seed_of(run))
+        return {**chosen, **given}
+
+    def build(self, run: RunKey) -> Any:
+        """The unfitted calibrator for one run."""
+        return find(self.name)(**self.settings(run))
+
+    def identity(self, run: RunKey) -> dict[str, Any]:
+        """What decides about this method's result on a run, in plain words and numbers."""
+        return {
+            "method": self.name,
+            "revision": find(self.name).version + published.REVISED.get(self.name, 0),
+            "settings": {name: describe(value) for name, value in self.settings(run).items()},
+        }
+
+
+@functools.cache
+def _defaults(cls: Any) -> Mapping[str, Any]:
+    """Worked out once for each class, because a table asks thousands of times."""
+    return MappingProxyType(cls().get_params())
+
+
+def seed_of(run: RunKey) -> int:
+    """Seed of whatever a method draws on a run: different for every run, the same for ever."""
+    return run.init + 10 * (run.fold + 10 * run.split)
+
+
+def names() -> list[str]:
+    """Every method that a table can show: the registry's, probmetrics', and the oracle.
+
+    Examples
+    --------
+    >>> "simi-mailbox-oracle" in names()
+    True
+    """
+    return [*calibrators.names(), *RIVALS, ORACLE]
+
+
+def find(name: str) -> Any:
+    """Class of a method by its name; an unknown name lists the choices."""
+    if name == ORACLE:
+        return SimiMailboxOracle
+    if name in RIVALS:
+        return RIVALS[name]
+    try:
+        return calibrators.get(name)
+    except ValueError:
+        if name in names():
+            raise
+        raise ValueError(unknown("method", name, names())) from None
+
+
+def describe(value: Any) -> Any:
+    """A setting as something JSON can hold and a reader can compare."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [describe(item) for item in value]
+    return repr(value)

@@ -1,0 +1,392 @@
+"""Markdown pages with measured figures: marked blocks, filled from the CSV files of `bench write`.
+
+A block is what stands between two comments that begin a line::
+
+    <!-- begin: matrix table1 datasets="Cora, Photo" methods="temperature as TS, gats" -->
+    this is made, and lost when it is made again
+    <!-- end -->
+
+First comes the kind (one of `KINDS`), then the tables, then what is shown of them: ``methods``,
+``datasets``, ``backbones``. ``x as y`` shows a table or a method x under the name y; ``x/m`` is
+metric m of a table with several.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import re
+import shlex
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from simi_mailbox.suggestions import unknown
+from simi_mailbox_bench.compare import holm, pooled
+from simi_mailbox_bench.render import INDEX, NOTHING, READS_TEST_LABELS, grid
+
+Row = dict[str, str]
+OPTIONS = ("methods", "datasets", "backbones")
+SLACK = 0.7
+"""By so much a mean over runs may miss a target by chance, in points."""
+_BLOCK = re.compile(
+    r"^([ \t]*)<!-- begin:((?:(?!<!--).)*?)-->\n((?:(?!<!-- begin:).)*?)^[ \t]*<!-- end -->",
+    re.MULTILINE | re.DOTALL,
+)
+_MARKER = re.compile(r"^[ \t]*<!-- (?:begin:|end -->)", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,}).*?^[ \t]*\1", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of a table that a block shows; ``methods`` maps names to what they are called."""
+
+    name: str
+    title: str
+    about: Row
+    rows: list[Row]
+    methods: dict[str, str]
+
+    @property
+    def digits(self) -> int:
+        return int(self.about["digits"])
+
+    def row(self, place: tuple[str, str], method: str) -> Row | None:
+        wanted = (*place, method)
+        found = (r for r in self.rows if (r["dataset"], r["backbone"], r["method"]) == wanted)
+        return next(found, None)
+
+    def shown(self, method: str | None = None) -> list[Row]:
+        """Measured rows of one method, or of all that are shown."""
+        names = self.methods if method is None else (method,)
+        return [row for row in self.rows if row["method"] in names and row["mean"]]
+
+    def places(self) -> list[tuple[str, str]]:
+        return list(dict.fromkeys((row["dataset"], row["backbone"]) for row in self.shown()))
+
+    def if_several(self, text: str) -> list[str]:
+        """A text that is needed only where there is more than one backbone."""
+        return [text] if len({row["backbone"] for row in self.shown()}) > 1 else []
+
+    def mean(self, row: Row | None) -> str:
+        return f"{float(row['mean']):.{self.digits}f}" if row and row["mean"] else NOTHING
+
+    def spread(self, row: Row, kind: str) -> str:
+        """Mean ± standard deviation, measured ("") or as printed ("printed_")."""
+        mean, std = (row[f"{kind}{name}"] for name in ("mean", "std"))
+        return " ± ".join(f"{float(x):.{self.digits}f}" for x in (mean, std) if x)
+
+
+def fill(text: str, folder: Path) -> tuple[str, list[tuple[int, str]], int]:
+    """The page with all blocks made; line and request of those that were stale; all blocks."""
+    stale: list[tuple[int, str]] = []
+    fences = [fence.span() for fence in _FENCE.finditer(text)]  # a page can show a marker there
+
+    def outside(pattern: re.Pattern[str]) -> list[re.Match[str]]:
+        found = pattern.finditer(text)
+        return [m for m in found if not any(a < m.start() < b for a, b in fences)]
+
+    blocks = outside(_BLOCK)
+    if len(outside(_MARKER)) != 2 * len(blocks):
+        raise ValueError("a '<!-- begin: … -->' without its '<!-- end -->', or the reverse")
+    parts, done = [], 0
+    for block in blocks:
+        line, asks = text.count("\n", 0, block.start()) + 1, " ".join(block[2].split())
+        try:
+            made = textwrap.indent("\n".join(make(asks, folder)), block[1])
+        except ValueError as error:
+            raise ValueError(f"line {line}: {error}") from None
+        body = f"\n{made}\n\n"
+        if block[3] != body:
+            stale.append((line, asks))
+        parts += [text[done : block.start(3)], body]
+        done = block.end(3)
+    return "".join([*parts, text[done:]]), stale, len(blocks)
+
+
+def make(asks: str, folder: Path) -> list[str]:
+    """The lines of Markdown that a block asks for."""
+    kind, *words = shlex.split(asks) or [""]
+    if kind not in KINDS:
+        raise ValueError(unknown("kind of block", kind, KINDS))
+    options = dict(word.split("=", 1) for word in words if "=" in word)
+    for name in options:
+        if name not in OPTIONS:
+            raise ValueError(unknown(f"option of {kind}", name, OPTIONS))
+    tables = _named(",".join(word for word in words if "=" not in word))
+    if not tables or (kind in ("matrix", "overview") and len(tables) > 1):
+        raise ValueError(f"{kind} shows another number of tables, got {', '.join(tables) or 0}")
+    return KINDS[kind]([_part(name, title, options, folder) for name, title in tables.items()])
+
+
+def _part(name: str, title: str, options: dict[str, str], folder: Path) -> Part:
+    file, _, metric = name.partition("/")
+    index = _read(folder / INDEX)
+    about = next((row for row in index if row["table"] == name), None)
+    if about is None:
+        raise ValueError(unknown("table", name, [row["table"] for row in index]))
+    rows = [row for row in _read(folder / f"{file}.csv") if not metric or row["metric"] == metric]
+    for option in ("datasets", "backbones"):
+        if option in options:
+            there = [row[option[:-1]] for row in rows]
+            asked = _known(option[:-1], _named(options[option]), there)
+            rows = [row for row in rows if row[option[:-1]] in asked]
+    measured = [row for row in rows if row["mean"]]
+    notes = {row["method"]: row["note"] for row in measured}
+    titles = {method: f"{method} ({note})" if note else method for method, note in notes.items()}
+    if "methods" in options:
+        asked = _known("method", _named(options["methods"]), titles)
+        titles = {method: called or titles[method] for method, called in asked.items()}
+    return Part(name, title or f"`{name}`", about, rows, titles)
+
+
+@functools.cache
+def _read(path: Path) -> list[Row]:
+    if not path.is_file():
+        raise ValueError(f"there is no {path}; `simi-mailbox bench write` makes it")
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _named(listed: str) -> dict[str, str]:
+    """``"a, b as c"`` as {"a": "", "b": "c"}."""
+    parts = [part.strip().partition(" as ") for part in listed.split(",") if part.strip()]
+    names = [name for name, _, _ in parts]
+    if len(set(names)) < len(names):
+        raise ValueError(f"{listed!r} asks for something twice")
+    return {name: called for name, _, called in parts}
+
+
+def _known(what: str, asked: dict[str, str], there: object) -> dict[str, str]:
+    choices = list(dict.fromkeys(there))  # type: ignore[call-overload]
+    for name in asked:
+        if name not in choices:
+            raise ValueError(unknown(what, name, choices))
+    return asked
+
+
+def _runs(rows: list[Row | None]) -> str:
+    found = sorted({int(row["runs"]) for row in rows if row and row["mean"]})
+    return str(found[0]) if len(found) == 1 else f"{found[0]}–{found[-1]}"
+
+
+def matrix(parts: list[Part]) -> list[str]:
+    """Settings × methods of one table: measured mean, in brackets the printed one."""
+    (part,) = parts
+    rows = [["graph", *part.if_several("backbone"), "runs", *part.methods.values()]]
+    for place in part.places():
+        found = [part.row(place, method) for method in part.methods]
+        cells = [
+            f"{part.mean(row)} ({float(row['printed_mean']):.{part.digits}f})"
+            if row and row["printed_mean"]
+            else part.mean(row)
+            for row in found
+        ]
+        rows.append([place[0], *part.if_several(place[1].upper()), _runs(found), *cells])
+    return grid(rows)
+
+
+def overview(parts: list[Part]) -> list[str]:
+    """Methods × settings of one table, measured means; bold is the lowest without test labels."""
+    (part,) = parts
+    columns = [["", *part.methods.values()]]
+    for place in part.places():
+        found = [part.row(place, method) for method in part.methods]
+        fair = [
+            float(part.mean(row))
+            for row in found
+            if row and row["mean"] and row["note"] != READS_TEST_LABELS
+        ]
+        lowest = f"{min(fair):.{part.digits}f}" if fair else ""
+        head = " ".join([place[0], *part.if_several(place[1].upper())])
+        cells = [
+            f"**{part.mean(row)}**"
+            if row and row["note"] != READS_TEST_LABELS and part.mean(row) == lowest
+            else part.mean(row)
+            for row in found
+        ]
+        columns.append([head, *cells])
+    return grid([list(row) for row in zip(*columns, strict=True)], others="--:")
+
+
+def beside(parts: list[Part]) -> list[str]:
+    """Settings × tables: the measured means of one method."""
+    (method,) = parts[0].methods
+    rows = [["graph", "backbone", "runs", *(part.title for part in parts)]]
+    for place in dict.fromkeys(place for part in parts for place in part.places()):
+        found = [part.row(place, method) for part in parts]
+        means = [part.mean(row) for part, row in zip(parts, found, strict=True)]
+        rows.append([place[0], place[1].upper(), _runs(found), *means])
+    return grid(rows)
+
+
+def means(parts: list[Part]) -> list[str]:
+    """Methods × tables: the mean over settings."""
+
+    def cell(part: Part, method: str) -> str:
+        found = [float(row["mean"]) for row in part.shown(method)]
+        return f"{pooled(found):.{part.digits}f}" if found else NOTHING
+
+    return _by_method(parts, cell)
+
+
+def reached(parts: list[Part]) -> list[str]:
+    """Methods × tables: in how many settings the mean reaches its target."""
+
+    def cell(part: Part, method: str) -> str:
+        if not part.about["target"]:
+            raise ValueError(f"table {part.name!r} has no target")
+        found = [float(row["mean"]) for row in part.shown(method)]
+        enough = sum(mean >= float(part.about["target"]) - SLACK for mean in found)
+        return f"{enough} of {len(found)}" if found else NOTHING
+
+    return _by_method(parts, cell)
+
+
+def _by_method(parts: list[Part], cell: Callable[[Part, str], str]) -> list[str]:
+    names = {name: title for part in parts for name, title in part.methods.items()}
+    rows = [["", *(part.title for part in parts)]]
+    rows += [[title, *(cell(part, name) for part in parts)] for name, title in names.items()]
+    return grid(rows, others="--:")
+
+
+def agreement(parts: list[Part]) -> list[str]:
+    """Methods × tables: how many cells lie within one printed std, and the largest distance."""
+    names = parts[0].methods
+    groups = {title: [name] for name, title in names.items()}
+    if len(names) > 1:
+        groups["together"] = list(names)
+
+    def cell(part: Part, methods: list[str]) -> str:
+        found = [
+            abs(float(row["deviation"]))
+            for row in part.shown()
+            if row["method"] in methods and row["deviation"]
+        ]
+        if not found:
+            return NOTHING
+        return f"{sum(far <= 1 for far in found)} of {len(found)} ({max(found):.1f}σ)"
+
+    rows = [["", *(part.title for part in parts)]]
+    rows += [[title, *(cell(part, group) for part in parts)] for title, group in groups.items()]
+    return grid(rows)
+
+
+def misses(parts: list[Part]) -> list[str]:
+    """The cells that are further than one printed std from print."""
+    rows = [["", "graph", "method", "measured", "runs", "printed", "Δ"]]
+    for part in parts:
+        for row in part.shown():
+            if row["deviation"] and abs(float(row["deviation"])) > 1:
+                where = f"{row['dataset']} {row['backbone'].upper()}"
+                numbers = part.spread(row, ""), row["runs"], part.spread(row, "printed_")
+                far = f"{float(row['deviation']):+.1f}σ"
+                rows.append([part.title, where, part.methods[row["method"]], *numbers, far])
+    return grid(rows) if len(rows) > 1 else ["None."]
+
+
+def _pairs(part: Part, method: str) -> list[tuple[Row, Row]]:
+    """The method's and the baseline's rows, where they have equal runs: means of equal logits."""
+    found = []
+    for row in part.shown(method):
+        base = part.row((row["dataset"], row["backbone"]), part.about["baseline"])
+        if base and base["mean"] and row["difference"] and row["runs"] == base["runs"]:
+            found.append((row, base))
+    return found
+
+
+def verdict(parts: list[Part]) -> list[str]:
+    """Each method against the table's baseline, over the settings where both have equal runs."""
+    baselines = " / ".join(dict.fromkeys(part.about["baseline"] for part in parts))
+    head = ["", "method", "settings", "lower", "clearly lower", "clearly higher"]
+    rows = [[*head, "mean", baselines, "change of the mean", "mean change"]]
+    for part in parts:
+        against = {m: name for m, name in part.methods.items() if m != part.about["baseline"]}
+        rows += [[part.title, name, *_verdict(part, method)] for method, name in against.items()]
+    return grid(rows)
+
+
+def _verdict(part: Part, method: str) -> list[str]:
+    pairs = _pairs(part, method)
+    if not pairs:
+        raise ValueError(f"{method!r} and the baseline share no setting of table {part.name!r}")
+    ours, theirs = ([float(pair[side]["mean"]) for pair in pairs] for side in (0, 1))
+    mean, base = pooled(ours), pooled(theirs)
+    each = pooled(a / b - 1 for a, b in zip(ours, theirs, strict=True))
+    return [
+        str(len(pairs)),
+        str(sum(float(row["difference"]) < 0 for row, _ in pairs)),
+        str(sum(float(row["difference_high"]) < 0 for row, _ in pairs)),
+        str(sum(float(row["difference_low"]) > 0 for row, _ in pairs)),
+        f"{mean:.{part.digits}f}",
+        f"{base:.{part.digits}f}",
+        f"{100 * (mean / base - 1):+.1f} %",
+        f"{100 * each:+.1f} %",
+    ]
+
+
+def losses(parts: list[Part]) -> list[str]:
+    """Settings where a method is clearly above the baseline: by itself, and among all (Holm)."""
+    rows = [["", "graph", "method", "measured", "baseline", "difference", "p", "p among all"]]
+    for method in dict.fromkeys(name for part in parts for name in part.methods):
+        cells = [(part, *pair) for part in parts for pair in _pairs(part, method)]
+        together = holm([float(row["p_value"]) for _, row, _ in cells])
+        for (part, row, base), p in zip(cells, together, strict=True):
+            if float(row["difference_low"]) > 0:
+                parted = (float(row[name]) for name in ("difference", "difference_error"))
+                difference = "{:+.{d}f} ± {:.{d}f}".format(*parted, d=part.digits)
+                where = f"{row['dataset']} {row['backbone'].upper()}"
+                tests = f"{float(row['p_value']):.2g}", f"{p:.2g}"
+                both = part.mean(row), part.mean(base)
+                name = part.methods[method]
+                rows.append([part.title, where, name, *both, difference, *tests])
+    return grid(rows) if len(rows) > 1 else ["None."]
+
+
+def standings(parts: list[Part]) -> list[str]:
+    """How often each judged method is best, tied or behind, and behind whom."""
+    rows = [["", "method", "best", "tied", "behind", "not judged", "behind whom"]]
+    for part in parts:
+        judged = [row for row in part.rows if row["verdict"]]
+        if not judged:
+            raise ValueError(f"table {part.name!r} judges no method")
+        for method in dict.fromkeys(row["method"] for row in judged):
+            found = [row for row in judged if row["method"] == method]
+            verdicts = [row["verdict"] for row in found]
+            numbers = [str(verdicts.count(word)) for word in ("best", "tied", "behind")]
+            whom: dict[str, list[str]] = {}
+            for row in found:
+                if row["verdict"] == "behind":
+                    where = f"{row['dataset']} {row['backbone'].upper()}"
+                    whom.setdefault(row["best_rival"], []).append(where)
+            told = "; ".join(f"{rival} on {', '.join(where)}" for rival, where in whom.items())
+            none = str(verdicts.count("not judged"))
+            rows.append([part.title, method, *numbers, none, told or NOTHING])
+    return grid(rows)
+
+
+def progress(parts: list[Part]) -> list[str]:
+    """Tables, how many of their cells have all their runs, and the graphs that no table has."""
+    here = tuple({f"{row['dataset']} " for part in parts for row in part.shown()})
+    rows = [["table", "shows", "cells done", "no data for"]]
+    for part in parts:
+        graphs = list(dict.fromkeys(row["dataset"] for row in part.rows))
+        absent = [graph for graph in graphs if not f"{graph} ".startswith(here)]
+        asked = [row for row in part.rows if row["dataset"] not in absent]
+        runs = [(int(row["runs"] or 0), int(row["runs_wanted"])) for row in asked]
+        done = sum(made >= wanted for made, wanted in runs)
+        begun = sum(0 < made < wanted for made, wanted in runs)
+        cells = f"{done} of {len(runs)}" + (f", {begun} begun" if begun else "")
+        shows = part.about["shows"]
+        rows.append([f"`{part.name}`", shows, cells, ", ".join(absent) or NOTHING])
+    return grid(rows)
+
+
+KINDS: dict[str, Callable[[list[Part]], list[str]]] = {
+    kind.__name__: kind
+    for kind in (
+        *(matrix, overview, beside, means, reached, agreement),
+        *(misses, verdict, losses, standings, progress),
+    )
+}

@@ -1,0 +1,307 @@
+"""Runs units of work: in this process, in several, or on a Dask cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from simi_mailbox._extras import require
+from simi_mailbox.calibrators import registry
+from simi_mailbox_bench.durations import Durations
+from simi_mailbox_bench.store import ResultStore
+from simi_mailbox_bench.unit import Failure, Outcome, Unit
+
+Advance = Callable[[str, float], None]
+"""Told after every unit: its label and its expected seconds."""
+
+PATIENCE = 5.0
+"""Seconds that a Dask scheduler has to answer."""
+
+GLANCE = 0.5
+"""Seconds between two looks of a worker at its parent."""
+
+
+class NoSchedulerError(ConnectionError):
+    """No Dask scheduler answers at the address given."""
+
+
+class WorkerLostError(RuntimeError):
+    """A worker process was killed; the rows that were finished are stored."""
+
+
+@dataclass
+class Report:
+    """What a call of `run` did."""
+
+    written: int = 0
+    already: int = 0
+    failures: list[Failure] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What would run: units with something left to do, and their expected seconds on one core.
+
+    ``already`` counts the rows that are stored, ``left_out`` those whose backbone is not trained.
+    """
+
+    units: tuple[Unit, ...]
+    seconds: tuple[float, ...]
+    already: int
+    left_out: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Number of rows still to be made."""
+        return sum(len(unit.keys()) for unit in self.units)
+
+    @property
+    def total_seconds(self) -> float:
+        """Expected time on one core."""
+        return sum(self.seconds)
+
+
+def plan(units: Iterable[Unit], store: ResultStore, *, only_ready: bool = False) -> Plan:
+    """Leave out what is in the store, and say how long the rest should take.
+
+    With ``only_ready``, units whose backbone would have to be trained first are left out too.
+
+    Examples
+    --------
+    >>> from simi_mailbox_bench.tables import Selection, get
+    >>> units = get("digits").units(Selection(backbones=("gcn",), runs=2))
+    >>> planned = plan(units, ResultStore("there/is/no/such/store.jsonl"))
+    >>> planned.rows, planned.already
+    (10, 0)
+    """
+    store.refresh()
+    durations = Durations(store.rows())
+    left, already, left_out = [], 0, 0
+    for unit in units:
+        rest = unit.pending(store)
+        already += len(unit.keys()) - (len(rest.keys()) if rest else 0)
+        if rest is None:
+            continue
+        if rest.ready() or not only_ready:
+            left.append(rest)
+        else:
+            left_out += len(rest.keys())
+    seconds = tuple(unit.seconds(durations) for unit in left)
+    return Plan(tuple(left), seconds, already, left_out)
+
+
+def run(
+    planned: Plan,
+    store: ResultStore,
+    *,
+    jobs: int = 1,
+    scheduler: str | None = None,
+    advance: Advance | None = None,
+) -> Report:
+    """Do the planned work and append every row to the store as soon as it is there.
+
+    Parameters
+    ----------
+    planned
+        What `plan` returned.
+    store
+        Where rows go. Other processes may work on the same store at the same time.
+    jobs
+        Number of processes, each with one torch thread.
+    scheduler
+        Address of a Dask scheduler; the work is then done by its workers.
+    advance
+        Called after every unit.
+
+    Returns
+    -------
+    Report
+        Failures are listed in it; a failing run does not stop the others.
+
+    Raises
+    ------
+    NoSchedulerError
+        Nothing answers at ``scheduler``.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = ResultStore(pathlib.Path(folder) / "rows.jsonl")
+    ...     run(plan([], store), store)
+    Report(written=0, already=0, failures=[])
+    """
+    report = Report(already=planned.already)
+    if planned.units:
+        store.prepare()  # here and not in a worker, so that the caller's store tells of it
+    expected = {id(unit): cost for unit, cost in zip(planned.units, planned.seconds, strict=True)}
+    # Workers on other machines may not see the store's file, so their rows come back to be written.
+    path = None if scheduler is not None else str(store.path)
+    # Closed at once when anything is raised here, because then workers must not go on.
+    with closing(_results(planned.units, path, jobs, scheduler)) as results:
+        for number, outcomes in results:
+            for outcome in outcomes:
+                if isinstance(outcome, Failure):
+                    report.failures.append(outcome)
+                elif path is not None or store.append(outcome):
+                    report.written += 1
+            if advance is not None:
+                unit = planned.units[number]
+                advance(unit.label, expected[id(unit)])
+    store.refresh()
+    return report
+
+
+Guests = tuple[tuple[str, int], ...]
+"""Methods of other packages: ``module:Class``, and the version that is to be measured."""
+
+
+def guests_of(unit: Unit) -> Guests:
+    """Methods of other packages that a unit measures, for the process that does it."""
+    wanted = {getattr(item, "name", None) for item in unit.items}
+    if wanted <= {None, *registry.METHODS}:
+        return ()
+    outside = registry.from_outside()
+    return tuple(
+        (f"{cls.__module__}:{cls.__qualname__}", cls.version)
+        for name, cls in outside.items()
+        if name in wanted
+    )
+
+
+def work(
+    number: int, unit: Unit, path: str | None, guests: Guests = (), parent: int | None = None
+) -> tuple[int, list[Outcome]]:
+    """Do one unit in this process; with ``path`` rows are appended there one by one.
+
+    With ``parent``, this process ends when that one does, whatever ended it.
+    """
+    from simi_mailbox.threads import threads_for
+
+    if parent is not None:
+        _end_with(parent)
+    try:
+        _welcome(guests)
+    except ValueError as error:
+        return number, [Failure(unit.label, str(error))]
+    store = _store(path) if path is not None else None
+
+    def skip(key: str) -> bool:
+        if store is None:
+            return False
+        store.refresh()
+        return key in store
+
+    done: list[Outcome] = []
+    with threads_for(0):  # one thread
+        for outcome in unit.execute(skip):
+            if store is None or isinstance(outcome, Failure):
+                done.append(outcome)
+            elif store.append(outcome):
+                done.append({"key": outcome["key"]})
+    return number, done
+
+
+@functools.lru_cache(maxsize=1)
+def _end_with(parent: int) -> None:
+    """Watch from a thread whether the parent is still there: one that was killed cannot tell.
+
+    Linux would send a signal by itself, but when the parent's *thread* ends that started us.
+    """
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(GLANCE)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
+
+
+def _welcome(guests: Guests) -> None:
+    """Make methods of other packages known in this process, in the version that was planned."""
+    for target, version in guests:
+        found = registry.plug_in(target).version
+        if found != version:
+            raise ValueError(
+                f"{target} is of version {found} in the worker and of version {version} where the "
+                "work was planned: start the workers anew"
+            )
+
+
+def _results(
+    units: Sequence[Unit], path: str | None, jobs: int, scheduler: str | None
+) -> Generator[tuple[int, list[Outcome]], None, None]:
+    if not units:
+        return
+    if scheduler is None and jobs == 1:
+        for number, unit in enumerate(units):
+            yield work(number, unit, path)
+        return
+    joblib = require("joblib", extra="bench")
+    parent = os.getpid() if scheduler is None else None
+    tasks = (
+        joblib.delayed(work)(number, unit, path, guests_of(unit), parent)
+        for number, unit in enumerate(units)
+    )
+    with _backend(joblib, jobs, scheduler):
+        made = joblib.Parallel(return_as="generator_unordered", batch_size=1)(tasks)
+        try:
+            for result in made:  # noqa: UP028 - `yield from` would close it where it warns
+                yield result
+        except BrokenExecutor as error:
+            raise WorkerLostError(
+                "a worker process was killed, by the system or by hand"
+            ) from error
+        finally:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of work left undone: that is what a stop means
+                made.close()
+
+
+@contextmanager
+def _backend(joblib: Any, jobs: int, scheduler: str | None) -> Iterator[None]:
+    if scheduler is None:
+        with joblib.parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1):
+            yield
+        return
+    distributed = require("distributed", extra="bench")
+    check_scheduler(scheduler)
+    with distributed.Client(scheduler, timeout=PATIENCE), joblib.parallel_config("dask"):
+        yield
+
+
+def check_scheduler(address: str) -> None:
+    """Raise `NoSchedulerError` unless a Dask scheduler answers at an address, such as tcp://host:8786."""
+    try:
+        with ThreadPoolExecutor(1) as thread:  # a notebook's own thread runs a loop already
+            thread.submit(asyncio.run, _greet(address)).result()
+    except (OSError, ValueError) as error:
+        raise NoSchedulerError(
+            f"no Dask scheduler answers at {address!r} ({error}); start one with "
+            "`dask scheduler`, which prints its address"
+        ) from None
+
+
+async def _greet(scheduler: str) -> None:
+    """Connect and part again; a client that cannot connect would make noise for much longer."""
+    distributed = require("distributed", extra="bench")
+    comm = require("distributed.comm", extra="bench")
+    settings = distributed.Security().get_connection_args("client")
+    connection = await comm.connect(scheduler, timeout=PATIENCE, **settings)
+    await connection.close()
+
+
+@functools.lru_cache(maxsize=1)
+def _store(path: str) -> ResultStore:
+    """The store of this process; kept, so that only what is new is read again."""
+    return ResultStore(Path(path))

@@ -1,0 +1,237 @@
+"""The paper's time table, on synthetic graphs of exactly the published sizes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from simi_mailbox._arrays import Ints
+from simi_mailbox.graph import Graph
+from simi_mailbox_bench import paper_tables
+from simi_mailbox_bench.calibration import versions
+from simi_mailbox_bench.durations import Durations
+from simi_mailbox_bench.logits import digest
+from simi_mailbox_bench.methods import Method, describe, find
+from simi_mailbox_bench.paper_tables import Printed
+from simi_mailbox_bench.store import Row
+from simi_mailbox_bench.tables.base import Cell, Selection, Table, selected
+from simi_mailbox_bench.unit import Unit
+
+# Methods that stop after 100 epochs without progress cannot stop before epoch 101, and so many
+# are timed: the least that a fit can take.
+FEWEST_EPOCHS = 101
+
+_METHODS: dict[str, tuple[Method, str | None]] = {
+    "temperature": (Method.of("temperature"), None),
+    "simi-mailbox": (Method.of("simi-mailbox"), "Simi-Mailbox"),
+    "simi-mailbox-paper": (Method.of("simi-mailbox-paper"), "Simi-Mailbox"),
+    "simi-mailbox-paper adam": (Method.of("simi-mailbox-paper", solver="adam"), "Simi-Mailbox"),
+    "cagcn": (Method.of("cagcn"), "CaGCN"),
+    "gats": (Method.of("gats"), "GATS"),
+}
+_BY_EPOCH = ("cagcn", "gats")
+_EXPECTED = {"temperature": 1.0, "simi-mailbox": 3.0, "simi-mailbox-paper": 4.0, "cagcn": 60.0}
+
+
+@dataclass(frozen=True)
+class LargeSize:
+    """Counts of a graph; ``entries`` counts both directions of every edge."""
+
+    nodes: int
+    entries: int
+    classes: int
+    train: int
+    val: int
+
+
+# Nodes, entries and classes as published; splits of OGB and of GraphSAINT.
+SIZES = {
+    "Arxiv": LargeSize(169_343, 2_315_598, 40, 90_941, 29_799),
+    "Reddit2": LargeSize(232_965, 23_213_838, 41, 153_932, 23_699),
+}
+_TINY = LargeSize(3_000, 20_000, 4, 500, 2_000)
+
+
+@dataclass(frozen=True, eq=False)
+class LargeProblem:
+    """Logits and labels on a random graph with communities."""
+
+    graph: Graph
+    logits: npt.NDArray[np.float32]
+    y: Ints
+    train: Ints
+    val: Ints
+
+
+def make_large(size: LargeSize, *, seed: int = 0, homophily: float = 0.7) -> LargeProblem:
+    """Draw a graph of exactly this size, with logits of about 70 % accuracy.
+
+    Values do not matter for time, but neighbours that mostly agree and confidences that spread do
+    a little, because they decide how groups and temperatures come out.
+
+    Examples
+    --------
+    >>> problem = make_large(LargeSize(200, 1000, 5, 100, 50))
+    >>> problem.graph.num_entries, problem.logits.shape, len(problem.val)
+    (1000, (200, 5), 50)
+    """
+    rng = np.random.default_rng(seed)
+    y = rng.integers(size.classes, size=size.nodes)
+    graph = Graph.from_edges(_edges(size, y, homophily, rng), num_nodes=size.nodes)
+    logits = rng.standard_normal((size.nodes, size.classes), dtype=np.float32)
+    logits[np.arange(size.nodes), y] += rng.gamma(3.0, 1.2, size.nodes).astype(np.float32)
+    order = rng.permutation(size.nodes)
+    train = np.sort(order[: size.train])
+    val = np.sort(order[size.train : size.train + size.val])
+    return LargeProblem(graph, logits, y, train, val)
+
+
+def _edges(size: LargeSize, y: Ints, homophily: float, rng: np.random.Generator) -> Ints:
+    wanted = size.entries // 2
+    by_class = np.argsort(y, kind="stable")
+    start = np.searchsorted(y[by_class], np.arange(size.classes + 1))
+    codes = np.empty(0, dtype=np.int64)
+    while codes.size < wanted:
+        count = int((wanted - codes.size) * 1.1) + 100
+        a = rng.integers(size.nodes, size=count)
+        low, high = start[y[a]], start[y[a] + 1]
+        mates = by_class[low + (rng.random(count) * (high - low)).astype(np.int64)]
+        b = np.where(rng.random(count) < homophily, mates, rng.integers(size.nodes, size=count))
+        new = np.minimum(a, b) * size.nodes + np.maximum(a, b)
+        codes = np.unique(np.concatenate([codes, new[a != b]]))
+    codes = rng.permutation(codes)[:wanted]
+    return np.stack([codes // size.nodes, codes % size.nodes])
+
+
+@dataclass(frozen=True)
+class TimingUnit(Unit):
+    """Fit methods on a synthetic graph and take the time; an item is a method and its repeat.
+
+    Processor and wall-clock time are taken: with one thread on an idle machine they are the same,
+    and where they are not, the machine was busy. First, untimed, every method is fitted to a tiny
+    graph and one to the large one, so that no time contains an import or the first use of memory.
+    """
+
+    size: str
+    items: tuple[tuple[str, int], ...]
+
+    @property
+    def label(self) -> str:
+        return f"{self.size} size"
+
+    def identity(self, item: tuple[str, int]) -> dict[str, Any]:
+        label, repeat = item
+        method = _METHODS[label][0]
+        calibrator = find(method.name)(**dict(method.overrides))
+        return {
+            "task": "timing",
+            "dataset": f"{self.size} size",
+            "method": method.name,
+            "revision": calibrator.version,
+            "settings": {k: describe(v) for k, v in calibrator.get_params().items()},
+            "split": 0,
+            "fold": 0,
+            "init": repeat,
+        }
+
+    def seconds(self, durations: Durations) -> float:
+        scale = max(1.0, SIZES[self.size].entries / SIZES["Arxiv"].entries / 2)
+        return 5.0 + sum(_EXPECTED.get(label, 180.0) * scale for label, _ in self.items)
+
+    def prepare(self) -> LargeProblem:
+        tiny, large = make_large(_TINY), make_large(SIZES[self.size])
+        for label in dict(self.items):
+            _fit(_METHODS[label][0], tiny)
+        _fit(Method.of("temperature"), large)
+        return large
+
+    def measure(self, item: tuple[str, int], prepared: LargeProblem) -> Row:
+        spent = _fit(_METHODS[item[0]][0], prepared)
+        processor, wall = (round(float(part), 4) for part in spent)
+        return {
+            "metrics": {"seconds": processor, "wall": wall},
+            "seconds": {"fit": processor},
+            "logits": digest(prepared.logits),
+            "versions": versions(),
+        }
+
+
+def _fit(method: Method, given: LargeProblem) -> npt.NDArray[np.float64]:
+    """Processor and wall-clock seconds of a fit."""
+    by_epoch = method.name in _BY_EPOCH
+    fewest = {"epochs": FEWEST_EPOCHS} if by_epoch else {}
+    calibrator = find(method.name)(**dict(method.overrides), **fewest)
+    inputs = {"graph": given.graph} if "graph" in calibrator.required_inputs else {}
+    stops = by_epoch or dict(method.overrides).get("solver") == "adam"
+    holdout = given.train if stops else None
+    started = _now()
+    calibrator.fit(given.logits, given.y, mask=given.val, early_stopping_mask=holdout, **inputs)
+    return _now() - started
+
+
+def _now() -> npt.NDArray[np.float64]:
+    return np.array([time.process_time(), time.perf_counter()])
+
+
+class TimingTable(Table):
+    """Fitting time of calibrators, in seconds on one core of this machine."""
+
+    datasets = tuple(SIZES)
+    backbones = ("synthetic",)
+    unit = "seconds"
+    default_runs = 3
+
+    def __init__(self, name: str, metric: str, taken: str, shows: str) -> None:
+        self.name, self.metric, self.shows = name, metric, shows
+        self.caption = (
+            f"Measured: {taken} time with one torch thread, random logits on a random graph with "
+            "communities. Printed: the paper's GCN rows, on a GPU (RTX 2080 Ti or 3090 Ti); not "
+            "the same machine, so only the order can be compared.",
+            f"CaGCN and GATS: {FEWEST_EPOCHS} epochs, before which no fit can stop (patience 100).",
+        )
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        return tuple(_METHODS)
+
+    def needs(self) -> tuple[str, ...]:
+        return ()
+
+    def units(self, selection: Selection) -> list[Unit]:
+        repeats = range(selection.runs or self.default_runs)
+        chosen = selected(selection.methods, self.methods)
+        items = tuple((method, repeat) for repeat in repeats for method in chosen)
+        return [TimingUnit(size, items) for size in selected(selection.datasets, self.datasets)]
+
+    def cells(self, selection: Selection) -> list[Cell]:
+        numbers = paper_tables.cells("t2b")
+        cells = []
+        for unit in self.units(selection):
+            assert isinstance(unit, TimingUnit)
+            for method in selected(selection.methods, self.methods):
+                items = {(0, 0, item[1]): item for item in unit.items if item[0] == method}
+                keys = {place: unit.key(item) for place, item in items.items()}
+                shown = numbers.get((unit.size, "gcn", _METHODS[method][1] or ""))
+                cells.append(
+                    Cell(
+                        unit.label,
+                        "synthetic",
+                        method,
+                        keys,
+                        shown and Printed(shown.mean, None),
+                        "least possible" if method in _BY_EPOCH else "",
+                    )
+                )
+        return cells
+
+
+_SHOWS = "large graphs: fitting time, on synthetic graphs of exactly their size"
+
+TABLES = (
+    TimingTable("t2b", "seconds", "processor", _SHOWS),
+    TimingTable("t2b-wall", "wall", "wall-clock", "wall-clock time, on the rows of t2b"),
+)

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from simi_mailbox._arrays import Arrays
+from simi_mailbox_bench.datasets import catalogue, files
+from simi_mailbox_bench.datasets.catalogue import Entry
+
+pytest.importorskip("click", reason="the command line is an optional dependency")
+pytest.importorskip("rich", reason="the command line is an optional dependency")
+
+from click.testing import CliRunner
+
+from simi_mailbox_bench.commands.data import data
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(data, list(arguments))
+
+
+def test_list_shows_every_dataset_and_what_is_missing(folder: Path) -> None:
+    result = run("list")
+    assert result.exit_code == 0
+    for name in catalogue.names():
+        assert name in result.output
+    lines = {line.split()[1]: line for line in result.output.splitlines() if line.startswith("│")}
+    assert "missing" in lines["Cora"]
+    assert "yes" in lines["Digits"]
+    assert "5,278" in lines["Cora"]
+    assert str(folder) in result.output
+    assert "22 missing" in result.output
+
+
+def test_list_here_shows_only_what_needs_no_download(
+    folder: Path, tiny: Entry, tiny_arrays: Arrays
+) -> None:
+    files.write(folder / "Tiny.npz", tiny_arrays)
+    output = run("list", "--here").output
+    rows = [line.split()[1] for line in output.splitlines() if line.startswith("│")]
+    assert rows == ["Digits", "Tiny"]
+
+
+def test_check_accepts_good_files(folder: Path, tiny: Entry, tiny_arrays: Arrays) -> None:
+    files.write(folder / "Tiny.npz", tiny_arrays)
+    result = run("check")
+    assert result.exit_code == 0
+    assert "checksum matches, 6 nodes" in result.output
+    assert "embedded, 1,797 nodes" in result.output
+
+
+def test_check_says_where_no_checksum_is_known(
+    folder: Path, tiny: Entry, tiny_arrays: Arrays
+) -> None:
+    np.savez(folder / "Tiny.npz", **tiny_arrays)  # type: ignore[arg-type]
+    result = run("check", "tiny")
+    assert result.exit_code == 0
+    assert "no checksum is known, content fits" in result.output
+
+
+def test_check_fails_on_a_wrong_file_and_goes_on(
+    folder: Path, tiny: Entry, tiny_arrays: Arrays
+) -> None:
+    (folder / "Cora.npz").write_bytes(b"not a dataset")
+    files.write(folder / "Tiny.npz", tiny_arrays)
+    result = run("check")
+    assert result.exit_code == 1
+    assert "wrong checksum" in result.output
+    assert "6 nodes" in result.output
+    assert "1 dataset(s) failed the check" in result.output
+
+
+def test_check_of_a_missing_dataset_says_what_to_do(folder: Path) -> None:
+    result = run("check", "cora")
+    assert result.exit_code == 1
+    assert "SIMI_MAILBOX_DATA" in result.output
+
+
+def test_check_of_an_unknown_name_lists_the_choices(folder: Path) -> None:
+    result = run("check", "cor")
+    assert result.exit_code == 2
+    assert "did you mean 'Cora'?" in result.output

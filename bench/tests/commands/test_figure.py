@@ -1,0 +1,162 @@
+"""`simi-mailbox bench figure`: the figures of the paper."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib", reason="matplotlib is an optional extra")
+from click.testing import CliRunner
+
+from simi_mailbox import plots
+from simi_mailbox.cli.group import cli
+from simi_mailbox.synthetic import calibration_problem
+from simi_mailbox_bench import methods
+from simi_mailbox_bench.commands.figure import FIGURES
+from simi_mailbox_bench.datasets import Split
+
+
+@pytest.fixture(scope="module")
+def source():
+    problem = calibration_problem(600, 3, temperature=2.0, seed=1)
+    dataset = SimpleNamespace(
+        graph=problem.graph, y=np.asarray(problem.y), x=None, labelled=np.ones(600, dtype=bool)
+    )
+    split = Split(np.arange(100), np.arange(100, 250), np.arange(250, 600))
+    return SimpleNamespace(
+        dataset=dataset,
+        split=split,
+        logits=np.asarray(problem.logits),
+        seconds=0.0,
+        features=lambda kind: None,
+    )
+
+
+@pytest.fixture
+def banked(monkeypatch, source):
+    """A bank that holds the runs of Cora and of nothing else."""
+    monkeypatch.setattr("simi_mailbox_bench.logits.load_logits", lambda run: source)
+    monkeypatch.setattr(
+        "simi_mailbox_bench.backbones.bank.LogitBank.__contains__",
+        lambda bank, run: run.dataset == "Cora" and run.split < 2,
+    )
+    monkeypatch.setattr("simi_mailbox_bench.logits.missing", lambda names: {})
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli, ["bench", "figure", *arguments])
+
+
+@pytest.mark.filterwarnings("error")  # matplotlib only warns when a layout does not work out
+@pytest.mark.parametrize("name", ["observation", "qualitative", "reliability"])
+@pytest.mark.parametrize("suffix", ["pdf", "png"])
+def test_figures_are_written_from_banked_logits(tmp_path, banked, name, suffix):
+    out = tmp_path / f"x.{suffix}"
+    options = ("--methods", "uncalibrated,simi-mailbox", "--banked", "--runs", "3")
+    result = run(name, "--datasets", "Cora", *options, "--out", str(out))
+    assert result.exit_code == 0, result.output
+    assert "1 of 3 runs are not banked" in result.output
+    start = out.read_bytes()[:4]
+    assert start == (b"%PDF" if suffix == "pdf" else b"\x89PNG")
+
+
+def test_what_is_drawn_is_what_the_tables_measure(monkeypatch, banked, source, tmp_path):
+    drawn = []
+    real = plots.observation_figure
+
+    def keep(columns, **options):
+        drawn.extend(columns)
+        return real(columns, **options)
+
+    monkeypatch.setattr(plots, "observation_figure", keep)
+    out = str(tmp_path / "x.png")
+    run(
+        "reliability", "--datasets", "Cora", "--methods", "temperature", "--runs", "2", "--out", out
+    )
+    from simi_mailbox import metrics
+    from simi_mailbox.calibrators import TemperatureScaling
+
+    cal = TemperatureScaling().fit(source.logits, source.dataset.y, mask=source.split.val)
+    test = source.split.test
+    probs = cal.predict_proba(source.logits)[test]
+    expected = metrics.reliability(probs, source.dataset.y[test])
+    assert drawn[0].curve.counts.tolist() == (2 * expected.counts).tolist()
+    assert drawn[0].curve.ece == pytest.approx(expected.ece, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("observation", "--out", "x.gif"), "must end in .pdf"),
+        (("observation", "--out", "taken/x.pdf"), "cannot write into taken"),
+        (("observation", "--datasets", "Cora,Citeseer"), "draws one graph"),
+        (("observation", "--datasets", "Citeseer", "--banked"), "no logits of Citeseer"),
+        (("observation", "--datasets", "Cora", "--methods", "magic"), "unknown method 'magic'"),
+    ],
+)
+def test_what_cannot_be_drawn_is_told(banked, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").write_text("a file where a folder should be")
+    result = run(*arguments)
+    assert result.exit_code == 1
+    assert message in result.output
+    assert list(tmp_path.iterdir()) == [tmp_path / "taken"]
+
+
+def test_a_missing_graph_is_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        "simi_mailbox_bench.logits.missing", lambda names: {"Cora": "put Cora.npz here"}
+    )
+    result = run("observation", "--datasets", "Cora")
+    assert result.exit_code == 1
+    assert "Cora is missing: put Cora.npz here" in result.output
+
+
+def test_sensitivity_without_results_names_the_command_that_makes_them(tmp_path):
+    store, out = str(tmp_path / "rows.jsonl"), str(tmp_path / "x.pdf")
+    result = run("sensitivity", "--datasets", "Cora", "--store", store, "--out", out)
+    assert result.exit_code == 1
+    assert "simi-mailbox bench sensitivity --datasets Cora --backbones gcn" in result.output
+
+
+def test_sensitivity_draws_the_stored_means(tmp_path, monkeypatch):
+    from simi_mailbox_bench.store import ResultStore
+    from simi_mailbox_bench.tables import Selection, get
+
+    store = ResultStore(tmp_path / "rows.jsonl")
+    units = get("sensitivity").units(Selection(("Cora",), ("gcn",), runs=2))
+    for number, unit in enumerate(units):
+        for method in unit.items:
+            groups = dict(method.overrides).get("n_groups", 1)
+            row = {"key": unit.key(method), "metrics": {"ece": 0.01 * groups + 0.001 * number}}
+            store.append(row)
+    out = tmp_path / "x.png"
+    drawn = {}
+    real = plots.sensitivity_figure
+
+    def keep(panels, **options):
+        drawn.update(panels)
+        return real(panels, **options)
+
+    monkeypatch.setattr(plots, "sensitivity_figure", keep)
+    result = run("sensitivity", "--datasets", "Cora", "--store", str(store.path), "--out", str(out))
+    assert result.exit_code == 0, result.output
+    assert out.exists()
+    named = dict(drawn["Cora"]["N"])
+    assert set(named) == {
+        "simi-mailbox",
+        "simi-mailbox-paper",
+        "simi-mailbox-oracle (reads test labels)",
+    }
+    curve = named["simi-mailbox"]
+    assert curve.values.tolist() == [5, 10, 15, 20, 25, 30]
+    np.testing.assert_allclose(curve.mean, curve.values + 0.05)
+    np.testing.assert_allclose(curve.std, 0.05)
+    assert curve.runs == 2
+
+
+def test_methods_of_the_figures_are_known():
+    known = set(methods.names())
+    for _, chosen in FIGURES.values():
+        assert set(chosen) <= known

@@ -1,0 +1,122 @@
+"""Settings for all tests of the bench, and the graphs that they share."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, and for child processes
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+from simi_mailbox._arrays import Arrays
+from simi_mailbox_bench import datasets
+from simi_mailbox_bench.datasets import catalogue
+from simi_mailbox_bench.datasets.catalogue import Entry
+from tiny import TINY
+
+# Where a verdict is asked for, a property is tried on the same examples every time: a change is
+# judged by what it changed. Everyone else's runs look for new ones.
+settings.register_profile(
+    "shared", deadline=None, max_examples=40, print_blob=True, derandomize="CI" in os.environ
+)
+settings.load_profile("shared")
+
+
+@pytest.fixture(scope="session")
+def environment_at_start() -> dict[str, str]:
+    return settings_of_the_package()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_module_changes_the_next(environment_at_start: dict[str, str]) -> None:
+    """Nothing outlives a module, whichever process and order it has."""
+    assert settings_of_the_package() == environment_at_start
+
+
+def settings_of_the_package() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("SIMI_MAILBOX_")}
+
+
+@cache
+def _load(name: str) -> datasets.NodeDataset:
+    return datasets.load(name, download=False)
+
+
+@pytest.fixture
+def real() -> Callable[[str], datasets.NodeDataset]:
+    """Load a real graph, or skip the test where its file is not on this machine."""
+
+    def load(name: str) -> datasets.NodeDataset:
+        if name not in datasets.available():
+            pytest.skip(f"{name}.npz is not here: set SIMI_MAILBOX_DATA to a folder that holds it")
+        return _load(name)
+
+    return load
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty data folder, and an empty cache folder, instead of the machine's own."""
+    chosen = tmp_path / "data"
+    chosen.mkdir()
+    monkeypatch.setenv("SIMI_MAILBOX_DATA", str(chosen))
+    monkeypatch.setenv("SIMI_MAILBOX_CACHE", str(tmp_path / "cache"))
+    return chosen
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> Entry:
+    """Catalogue entry of an invented dataset of six nodes; its arrays are `tiny_arrays`."""
+    monkeypatch.setitem(catalogue.ENTRIES, "Tiny", TINY)
+    return TINY
+
+
+@pytest.fixture
+def tiny_arrays() -> Arrays:
+    masks = np.array([[True, True, False, False, False, False]])
+    return {
+        "edge_index": np.array(
+            [[0, 1, 1, 2, 3, 4, 4, 5, 5], [1, 0, 2, 1, 4, 3, 5, 4, 5]], dtype=np.int32
+        ),
+        "edge_index_pyg": np.array([[0, 1, 3, 4, 5], [1, 2, 4, 5, 5]], dtype=np.int32),
+        "x_data": np.array([2.0, 3.0, 0.5], dtype=np.float32),
+        "x_indices": np.array([0, 2, 1], dtype=np.int32),
+        "x_indptr": np.array([0, 1, 1, 2, 3, 3, 3], dtype=np.int64),
+        "x_shape": np.array([6, 3]),
+        "y": np.array([0, 0, 0, 1, 1, 1], dtype=np.int16),
+        "train_masks": masks,
+        "val_masks": np.roll(masks, 2, axis=1),
+        "test_masks": np.roll(masks, 4, axis=1),
+    }
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The backbones trained in this folder are shared by all tests of the session."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def cache(trained: Path) -> Iterator[Path]:
+    """Cache folder with backbones that train for a moment only, in force for one module: tests
+    elsewhere see the machine's own folders.
+    """
+    from simi_mailbox_bench.backbones.settings import PUBLISHED, Settings
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SIMI_MAILBOX_CACHE", str(trained))
+        patch.delenv("SIMI_MAILBOX_DATA", raising=False)
+        patch.setitem(PUBLISHED, "digits", Settings(epochs=12))
+        yield trained
+
+
+@pytest.fixture
+def environment(cache: Path) -> dict[str, str]:
+    """Environment of a subprocess that shares the cache folder."""
+    return {**os.environ, "SIMI_MAILBOX_CACHE": str(cache), "OMP_NUM_THREADS": "1"}

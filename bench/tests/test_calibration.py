@@ -1,0 +1,157 @@
+"""What a method is given on a run: which labels, which nodes it is measured on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from simi_mailbox import calibrators, metrics
+from simi_mailbox.calibrators import Uncalibrated
+from simi_mailbox_bench.backbones.bank import BankedRun, RunKey
+from simi_mailbox_bench.backbones.settings import Settings
+from simi_mailbox_bench.calibration import CalibrationUnit, features, probabilities
+from simi_mailbox_bench.logits import digest, load_logits
+from simi_mailbox_bench.methods import Method
+from simi_mailbox_bench.unit import Failure
+
+RUN = RunKey("Digits", "gcn", "sparse")
+
+
+@pytest.fixture(scope="module")
+def source(cache: Path) -> BankedRun:
+    return load_logits(RUN)
+
+
+def rows(unit: CalibrationUnit) -> list[Any]:
+    return list(unit.execute(lambda key: False))
+
+
+def test_a_row_is_what_a_user_would_measure(source: BankedRun) -> None:
+    method = Method.of("uncalibrated")
+    (row,) = rows(CalibrationUnit(RUN, (method,)))
+    probs = Uncalibrated().fit(source.logits, source.dataset.y, mask=source.split.val)
+    shown = np.asarray(probs.predict_proba(source.logits), dtype=np.float64)[source.split.test]
+    expected = metrics.evaluate(shown, source.dataset.y[source.split.test])
+    assert row["metrics"] == pytest.approx(expected, rel=1e-6)
+    floor = metrics.noise_floor(shown, draws=200, seed=0)
+    assert row["noise_floor"]["mean"] == pytest.approx(floor.mean, rel=1e-6)
+    assert row["key"] == CalibrationUnit(RUN, (method,)).key(method)
+
+
+@pytest.mark.parametrize("name", ["gats", "simi-mailbox", "simi-mailbox-oracle"])
+def test_probabilities_are_those_that_the_rows_measure(source: BankedRun, name: str) -> None:
+    (row,) = rows(CalibrationUnit(RUN, (Method.of(name),)))
+    test = source.split.test
+    probs = probabilities(RUN, Method.of(name))
+    assert probs.shape == source.logits.shape
+    expected = metrics.evaluate(probs[test], source.dataset.y[test])
+    assert row["metrics"] == pytest.approx(expected, rel=1e-6)
+    assert (probabilities(RUN, Method.of(name), source) == probs).all()
+
+
+@pytest.mark.parametrize("name", ["cagcn", "dcgc", "gats", "gets", "simcalib", "wats"])
+def test_methods_that_stop_early_look_at_the_training_nodes(source: BankedRun, name: str) -> None:
+    holdout, measured = CalibrationUnit(RUN, ()).nodes(name, source)
+    assert holdout is not None
+    assert holdout.tolist() == source.split.train.tolist()
+    assert measured.tolist() == source.split.test.tolist()
+
+
+@pytest.mark.parametrize("name", ["simi-mailbox", "simi-mailbox-paper", "temperature", "vector"])
+def test_methods_without_a_holdout_see_validation_labels_only(source: BankedRun, name: str) -> None:
+    assert CalibrationUnit(RUN, ()).nodes(name, source)[0] is None
+
+
+def test_the_oracle_sees_everything(source: BankedRun) -> None:
+    holdout, _ = CalibrationUnit(RUN, ()).nodes("simi-mailbox-oracle", source)
+    assert holdout is not None
+    assert len(holdout) + len(source.split.val) == source.dataset.num_nodes
+
+
+def test_group_calibration_holds_out_a_tenth_that_nobody_is_measured_on(source: BankedRun) -> None:
+    unit = CalibrationUnit(RUN, (), "test-90")
+    holdout, measured = unit.nodes("group-calibration", source)
+    assert holdout is not None
+    assert len(holdout) == 100
+    assert not set(holdout) & set(measured)
+    assert sorted([*holdout, *measured]) == source.split.test.tolist()
+    for other in ("temperature", "simi-mailbox", "simi-mailbox-oracle"):
+        assert unit.nodes(other, source)[1].tolist() == measured.tolist()
+    again = CalibrationUnit(RunKey("Digits", "gcn", "sparse", init=3), (), "test-90")
+    assert again.nodes("group-calibration", source)[1].tolist() == measured.tolist()
+
+
+def test_the_published_stand_in_without_holdout_is_the_validation_fold(source: BankedRun) -> None:
+    assert CalibrationUnit(RUN, ()).nodes("group-calibration", source)[0] is None
+
+
+def test_features_are_those_the_backbone_saw(source: BankedRun) -> None:
+    """Digits are grey levels from 0 to 16; the backbone divides each row by its sum."""
+    raw = np.asarray(source.dataset.x)
+    assert raw.sum(axis=1).min() > 1
+    given = np.asarray(features(source, "nodes"))
+    np.testing.assert_allclose(given, raw / raw.sum(axis=1, keepdims=True), rtol=1e-6)
+    as_they_are = replace(source, settings=Settings(row_normalise=False))
+    assert features(as_they_are, "nodes") is source.dataset.x
+    assert features(source, "hidden").shape == (source.dataset.num_nodes, 64)
+
+
+def test_only_the_method_whose_features_changed_has_new_rows() -> None:
+    own = {name: calibrators.get(name).version for name in calibrators.names()}
+    revised = {name for name in own if Method.of(name).identity(RUN)["revision"] > own[name]}
+    assert revised == {"gets"}
+
+
+def test_variance_rows(source: BankedRun) -> None:
+    (row,) = rows(CalibrationUnit(RUN, (Method.of("uncalibrated"),), quantity="variance"))
+    assert set(row["metrics"]) == {
+        "variance_nodes", "variance_confidence", "variance_similarity",
+    }  # fmt: skip
+    assert all(0 < value < 0.25 for value in row["metrics"].values())
+
+
+def test_a_row_names_the_logits_it_was_measured_on(source: BankedRun) -> None:
+    unit = CalibrationUnit(RUN, (Method.of("uncalibrated"),))
+    (row,) = rows(unit)
+    assert row["logits"] == digest(source.logits)
+    assert "logits" not in unit.identity(unit.items[0])
+    other = source.logits.clone()
+    other[3, 2] = np.nextafter(float(other[3, 2]), np.float32(np.inf), dtype=np.float32).item()
+    assert digest(other) != row["logits"]
+
+
+def test_a_changed_method_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = CalibrationUnit(RUN, (Method.of("uncalibrated"), Method.of("temperature")))
+    done = unit.keys()
+    assert unit.pending(done) is None
+    monkeypatch.setattr(calibrators.get("temperature"), "version", 2)
+    left = unit.pending(done)
+    assert left is not None
+    assert left.items == (Method.of("temperature"),)
+
+
+def test_one_failure_does_not_stop_the_others(source: BankedRun) -> None:
+    unit = CalibrationUnit(RUN, (Method.of("simi-mailbox", n_groups=0), Method.of("uncalibrated")))
+    failed, made = rows(unit)
+    assert isinstance(failed, Failure)
+    assert "n_groups must be a whole number ≥ 1, got 0" in failed.error
+    assert made["method"] == "uncalibrated"
+
+
+def test_logits_that_cannot_be_had_are_one_failure(cache: Path) -> None:
+    unit = CalibrationUnit(RunKey("Digits", "gcn", "public"), (Method.of("uncalibrated"),))
+    (failed,) = rows(unit)
+    assert isinstance(failed, Failure)
+    assert "no 'public' split" in failed.error
+
+
+def test_what_someone_else_did_is_not_done_again(source: BankedRun) -> None:
+    unit = CalibrationUnit(RUN, (Method.of("uncalibrated"), Method.of("temperature")))
+    done = unit.keys()[0]
+    (row,) = unit.execute(lambda key: key == done)
+    assert isinstance(row, dict)
+    assert row["method"] == "temperature"

@@ -1,0 +1,151 @@
+"""Rows of decisions are what a user would measure, and their tables say whether promises held."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from simi_mailbox import decide, metrics
+from simi_mailbox.prior import leave_out
+from simi_mailbox_bench import deciding
+from simi_mailbox_bench.backbones.bank import BankedRun, RunKey
+from simi_mailbox_bench.calibration import probabilities
+from simi_mailbox_bench.deciding import ACCEPT, SCORES, DecideUnit, Prepared, Question
+from simi_mailbox_bench.logits import load_logits
+from simi_mailbox_bench.methods import Method
+from simi_mailbox_bench.store import ResultStore
+from simi_mailbox_bench.tables import Selection, get
+from simi_mailbox_bench.tables.decide import DecideTable
+
+RUN = RunKey("Digits", "gcn", "sparse")
+PLAIN = Method.of("uncalibrated")
+
+
+@pytest.fixture(scope="module")
+def source(cache: Path) -> BankedRun:
+    return load_logits(RUN)
+
+
+@pytest.fixture(scope="module")
+def rows(source: BankedRun) -> dict[str, Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deciding, "DRAWS", 3)
+        unit = DecideUnit(RUN, tuple(Question(PLAIN, rule) for rule in (*SCORES, ACCEPT)))
+        made = unit.execute(lambda key: False)
+        return dict(zip((*SCORES, ACCEPT), made, strict=True))
+
+
+@pytest.mark.parametrize("score", list(SCORES))
+@pytest.mark.parametrize("prior", [None, leave_out("Digits")], ids=["plain", "luck"])
+def test_sets_are_those_of_the_rule(
+    source: BankedRun, rows: dict[str, Any], score: str, prior: str | None
+) -> None:
+    dataset, split = source.dataset, source.split
+    probs = probabilities(RUN, PLAIN, source)
+    given = {"graph": dataset.graph, "features": dataset.x}
+    rule = decide.PredictionSets(score=score, prior=prior)
+    rule.fit(probs, dataset.y, mask=split.val, **given)
+    sets, y = rule.predict_sets(probs, **given)[split.test], dataset.y[split.test]
+    kind = "plain" if prior is None else "luck"
+    found = rows[score]["metrics"]
+    assert found[f"coverage_{kind}_90"] == pytest.approx(metrics.coverage(sets, y), rel=1e-4)
+    assert found[f"size_{kind}_90"] == pytest.approx(metrics.mean_set_size(sets), rel=1e-4)
+    assert found[f"worst_{kind}_90"] <= found[f"coverage_{kind}_90"]
+    if kind == "luck":
+        rule = decide.PredictionSets(coverage=0.95, score=score, prior=prior, condition_on="degree")
+        rule.fit(probs, dataset.y, mask=split.val, **given)
+        sets = rule.predict_sets(probs, **given)[split.test]
+        covered = metrics.coverage(sets, y)
+        assert found["coverage_luck_95_by_degree"] == pytest.approx(covered, rel=1e-4)
+
+
+def test_a_method_that_tells_labels_is_also_measured_without_a_nodes_own(
+    source: BankedRun, rows: dict[str, Any]
+) -> None:
+    dataset, split, ours = source.dataset, source.split, Method.of("simi-mailbox")
+    prepared = Prepared(RUN, source)
+    probs, parts = prepared.probabilities(ours), prepared.left_out(ours)
+    assert parts is not None
+    assert sum(len(nodes) for nodes, _ in parts) == len(split.val)
+    asked = [Question(ours, rule) for rule in ("daps", ACCEPT)]
+    sets, accepted = (DecideUnit(RUN, ()).measure(item, prepared)["metrics"] for item in asked)
+    rule = decide.PredictionSets(score="daps", prior=prepared.prior)
+    given = {"mask": split.val, "cross_fitted": parts}
+    rule.fit(probs, dataset.y, graph=dataset.graph, **given)
+    made = rule.predict_sets(probs, graph=dataset.graph)[split.test]
+    covered = metrics.coverage(made, dataset.y[split.test])
+    assert sets["coverage_apart_90"] == pytest.approx(covered, rel=1e-4)
+    gate = decide.Accept(prior=prepared.prior).fit(probs, dataset.y, **given)
+    share = gate.accepts(probs)[split.test].mean()
+    assert accepted["accepted_apart"] == pytest.approx(share, rel=1e-4)
+    assert "coverage_apart_90" not in rows["daps"]["metrics"]
+
+
+def test_acceptance_is_that_of_the_rule(source: BankedRun, rows: dict[str, Any]) -> None:
+    test, y = source.split.test, source.dataset.y
+    probs = probabilities(RUN, PLAIN, source)
+    found = rows[ACCEPT]["metrics"]
+    assert found["aurc"] == pytest.approx(metrics.aurc(probs[test], y[test]), rel=1e-4)
+    gate = decide.Accept(prior=None).fit(probs, y, mask=source.split.val)
+    assert found["accepted_plain"] == pytest.approx(gate.accepts(probs)[test].mean(), rel=1e-4)
+
+
+def test_fresh_nodes_are_test_nodes_and_judge_nothing(source: BankedRun) -> None:
+    drawn = [s for s in Prepared(RUN, source).samples(PLAIN) if s[0] == "fresh"]
+    assert len(drawn) == deciding.DRAWS
+    for _, nodes, judged in drawn:
+        assert len(nodes) == len(source.split.val)
+        np.testing.assert_array_equal(np.union1d(nodes, judged), np.sort(source.split.test))
+        assert not np.intersect1d(nodes, judged).size
+    assert (drawn[0][1] != drawn[1][1]).any()
+
+
+def fake(unit: DecideUnit, item: Question, **metrics: float) -> dict[str, Any]:
+    place = {"split": unit.run.split, "fold": 0, "init": 0}
+    return {"key": unit.key(item), **place, "metrics": metrics}
+
+
+def test_the_table_shows_each_metric_of_the_rows(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path / "rows.jsonl")
+    runs = [RunKey("Cora", "gcn", "folds", split) for split in range(2)]
+    unlike = {"lac": (0.88, 1.4), "aps": (0.90, 1.2)}
+    for run in runs:
+        for score, (covered, size) in unlike.items():
+            for method, more in (("uncalibrated", 0.0), ("temperature", 0.1)):
+                unit, item = DecideUnit(run, ()), Question(Method.of(method), score)
+                grown = size + more + 0.01 * run.split * more
+                row = fake(unit, item, coverage_luck_90=covered, size_fresh_90=grown)
+                assert store.append(row)
+    part = Selection(datasets=("Cora",), backbones=("gcn",), runs=2)
+    coverage = get("decide").result(store, part)
+    assert (coverage.name, coverage.target) == ("decide/coverage_luck_90", 90.0)
+    line = coverage.line("Cora", "gcn", "temperature/aps")
+    assert line is not None
+    assert line.summary is not None
+    assert line.summary.mean == pytest.approx(90.0)
+    (larger,) = get("decide").with_metric("size_fresh_90").result(store, part).remarks
+    assert "temperature/aps 1 of 1" in larger
+    assert "uncalibrated/raps" not in larger
+
+
+def test_a_gap_of_the_worst_group_and_what_is_done_about_it(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path / "rows.jsonl")
+    found = {("Cora", "gcn"): (0.85, 0.90), ("Cora", "gat"): (0.89, 0.90)}
+    for (dataset, backbone), (one, each) in found.items():
+        unit, item = DecideUnit(RunKey(dataset, backbone, "folds"), ()), Question(PLAIN, "lac")
+        assert store.append(fake(unit, item, worst_fresh_90=one, worst_fresh_90_by_degree=each))
+    part = Selection(datasets=("Cora",), runs=1)
+    (told,) = get("decide").with_metric("worst_fresh_90").result(store, part).remarks
+    assert told.endswith("uncalibrated/lac 1 of 2, by 5.0 to 5.0 points.")
+
+
+def test_any_metric_makes_the_rows_of_all() -> None:
+    table = get("decide").with_metric("aurc")
+    assert isinstance(table, DecideTable)
+    (unit,) = table.units(Selection(datasets=("Cora",), backbones=("gcn",), runs=1))
+    assert {item.rule for item in unit.items} == {*SCORES, ACCEPT}
+    (one,) = table.units(Selection(("Cora",), ("gcn",), ("gats/accept",), 1))
+    assert [str(item) for item in one.items] == ["gats/accept"]

@@ -1,0 +1,190 @@
+"""Classes that no node can have, and single nodes beyond all measure, harm no method."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import simi_mailbox
+from simi_mailbox import CalibrationWarning, calibrators
+from simi_mailbox.metrics import ece, nll
+from simi_mailbox.softmax import Limits
+from simi_mailbox_bench.backbones import Settings, train
+from simi_mailbox_bench.datasets import available, load, make_split
+
+NAMES = calibrators.names()
+LISTENING = {"simi-mailbox", "simi-mailbox-free"}
+"""They ask a node's neighbours, of whom one is sure of something else now."""
+UNSTEADY = {name for name in NAMES if "epochs" in calibrators.get(name)().get_params()} | {
+    *LISTENING,
+    "simi-mailbox-paper",
+}
+"""Any change of one node leads their training, their few labels, or its neighbours another way."""
+MASKS = (-100.0, -1e4, -1e9, -np.inf)
+NEAR = 0.003
+
+
+@functools.cache
+def trained() -> Any:
+    """A GCN on Cora, or on the built-in digits where Cora is not on this machine."""
+    dataset = load("Cora" if "Cora" in available() else "Digits")
+    split = make_split(dataset, "folds" if dataset.name == "Cora" else "sparse")
+    run = train(dataset, split, "gcn", seed=0, settings=Settings(epochs=300))
+    rest = np.setdiff1d(np.arange(dataset.num_nodes), np.concatenate([split.val, split.test]))
+    return dataset, split, run, int(np.setdiff1d(rest, split.train)[0])
+
+
+def fitted(name: str, logits: np.ndarray) -> tuple[float, float, list[str]]:
+    """Test ECE of a method on these logits, and what it warned of."""
+    dataset, split, run, _ = trained()
+    extra = logits[:, run.logits.shape[1] :]
+
+    def forward(edge_weight: torch.Tensor) -> torch.Tensor:
+        """The logits, mixed with what is heard over weighted edges."""
+        graph = dataset.graph
+        heard = run.logits[graph.indices] * edge_weight.reshape(-1, 1)
+        z = run.logits + 0.1 * torch.zeros_like(run.logits).index_add(0, graph.rows(), heard)
+        return torch.cat([z, torch.from_numpy(extra)], dim=1)
+
+    method = calibrators.get(name)
+    offered = {"graph": dataset.graph, "features": run.hidden, "forward": forward}
+    inputs = {key: offered[key] for key in method.required_inputs}
+    quick = {"epochs": 20, "patience": 20, "partitions": 2}
+    settings = {key: value for key, value in quick.items() if key in method().get_params()}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", CalibrationWarning)
+        calibrator = method(**settings).fit(logits, dataset.y, mask=split.val, **inputs)
+        probs = calibrator.predict_proba(logits, **inputs)
+    assert np.isfinite(probs).all()
+    assert not probs[:, run.logits.shape[1] :].any()
+    test = split.test
+    judged = probs[test], dataset.y[test]
+    return ece(*judged), nll(*judged), [str(warning.message) for warning in told]
+
+
+@functools.cache
+def clean(name: str) -> tuple[float, float]:
+    return fitted(name, trained()[2].logits.numpy())[:2]
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_masked_class_is_as_if_it_were_not_there(name: str, mask: float) -> None:
+    z = trained()[2].logits.numpy()
+    masked = np.concatenate([z, np.full((len(z), 1), mask, z.dtype)], axis=1)
+    assert fitted(name, masked)[:2] == pytest.approx(clean(name), abs=1e-9)
+
+
+@pytest.mark.parametrize("size", [2e6, 1e9, 1e20])
+@pytest.mark.parametrize("name", NAMES)
+def test_one_extreme_node_is_told_and_harms_no_other(name: str, size: float) -> None:
+    z, node = trained()[2].logits.numpy().copy(), trained()[3]
+    z[node] = 0
+    z[node, 0] = size
+    found, likelihood, told = fitted(name, z)
+    assert any(f"node {node}" in message for message in told)
+    if name in UNSTEADY:
+        moderate = Limits.of(torch.from_numpy(z))._narrow(torch.from_numpy(z))
+        assert float(moderate[node].abs().max()) < 1e3
+        assert found == pytest.approx(fitted(name, moderate.numpy())[0], abs=1e-9)
+    else:
+        assert abs(found - clean(name)[0]) < NEAR
+    if name in LISTENING:
+        assert likelihood < clean(name)[1] + NEAR
+
+
+def test_a_class_that_a_label_names_is_not_taken_out() -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(200, 3))
+    z[:, 2] = -50
+    y = z.argmax(1)
+    y[0] = 2
+    cal = simi_mailbox.TemperatureScaling().fit(z, y, mask=np.arange(100))
+    assert cal.classes_.tolist() == [0, 1, 2]
+    z[:, 2] = -np.inf
+    with pytest.raises(ValueError, match="class 2 are −inf on every node, but a label names"):
+        simi_mailbox.TemperatureScaling().fit(z, y, mask=np.arange(100))
+
+
+def test_a_class_masked_at_fit_must_be_masked_at_prediction(tmp_path: Any) -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(200, 3))
+    z[:, 1] = -1e9
+    y = np.where(rng.random(200) < 0.8, z.argmax(1), 2 - z.argmax(1))
+    cal = simi_mailbox.TemperatureScaling().fit(z, y, mask=np.arange(100))
+    cal.save(tmp_path / "cal.safetensors")
+    again = simi_mailbox.load(tmp_path / "cal.safetensors")
+    assert (again.predict_proba(z) == cal.predict_proba(z)).all()
+    z[7, 1] = 0.0
+    with pytest.raises(ValueError, match="node 7 gives class 1 a logit near its others"):
+        again.predict_proba(z)
+
+
+def test_minus_infinity_on_some_nodes_only_is_refused() -> None:
+    z = np.random.default_rng(0).normal(size=(20, 3))
+    z[4, 1] = -np.inf
+    with pytest.raises(ValueError, match=r"node 4.*on every node or on none"):
+        simi_mailbox.TemperatureScaling().fit(z, z.argmax(1), mask=np.arange(10))
+
+
+def test_logits_beyond_all_measure_are_refused() -> None:
+    z = np.random.default_rng(0).normal(size=(20, 3)) * 1e20
+    with pytest.raises(ValueError, match=r"node \d+ has a logit of size .*e\+20"):
+        simi_mailbox.TemperatureScaling().fit(z, z.argmax(1), mask=np.arange(10))
+
+
+def test_whole_numbers_above_two_to_the_24_keep_their_order() -> None:
+    z = np.array([[1 << 25, (1 << 25) + 1], [5, 3], [2, 9]] * 10)
+    cal = simi_mailbox.TemperatureScaling()
+    with pytest.warns(CalibrationWarning):
+        cal.fit(z, z.argmax(1), mask=np.arange(30))
+    assert (cal.predict_proba(z).argmax(1) == z.argmax(1)).all()
+
+
+@pytest.mark.filterwarnings("ignore::simi_mailbox.CalibrationWarning")
+def test_ordinary_logits_pass_untouched() -> None:
+    z = trained()[2].logits
+    cal = simi_mailbox.TemperatureScaling()
+    cal.fit(z, trained()[0].y, mask=trained()[1].val)
+    assert cal._limits.cut(z) is z
+
+
+def test_groups_on_a_bound_are_reported() -> None:
+    dataset, split, run, _ = trained()
+    cal = simi_mailbox.SimiMailboxPaper()
+    with pytest.warns(CalibrationWarning, match=r"\d+ of 15 groups, with \d+ of \d+ nodes"):
+        cal.fit(run.logits, dataset.y, graph=dataset.graph, mask=split.val)
+    assert cal.at_bound_.any()
+
+
+@pytest.mark.filterwarnings("ignore::simi_mailbox.CalibrationWarning")
+@pytest.mark.parametrize("with_holdout", [False, True])
+@pytest.mark.parametrize(
+    ("logits", "y", "edges"),
+    [
+        (np.zeros((1, 2)), [1], [[], []]),
+        (np.zeros((3, 2)), [1, 0, 1], [[0], [1]]),
+        (np.full((4, 3), 1e6), [2, 2, 2, 2], [[0, 1], [1, 2]]),
+        (1e5 * np.eye(3), [0, 1, 1], [[0], [1]]),
+    ],
+)
+@pytest.mark.parametrize("name", ["cagcn", "gats", "gets", "simcalib", "wats"])
+def test_networks_on_tiny_constant_and_extreme_logits(
+    name: str, logits: np.ndarray, y: list[int], edges: list[list[int]], with_holdout: bool
+) -> None:
+    logits = logits.astype(np.float32)
+    offered = {"graph": np.array(edges, dtype=np.int64), "features": logits}
+    inputs = {key: offered[key] for key in calibrators.get(name).required_inputs}
+    first = int(with_holdout and len(y) > 1)  # a graph of one node has none to stop on
+    holdout = [0] if first else None
+    cal: Any = calibrators.get(name)(epochs=30)
+    cal.fit(logits, y, mask=np.arange(first, len(y)), early_stopping_mask=holdout, **inputs)
+    probs = cal.predict_proba(logits, **inputs)
+    np.testing.assert_allclose(probs.sum(1), 1.0, atol=1e-5)
+    if cal.keep_classes:
+        assert (cal.node_temperatures(logits, **inputs) > 0).all()

@@ -1,0 +1,275 @@
+"""Pages whose figures are made from written tables: what blocks hold, and how pages change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from simi_mailbox_bench import pages, render
+from simi_mailbox_bench.commands.bench import bench
+from simi_mailbox_bench.compare import Paired, Standing, Summary
+from simi_mailbox_bench.paper_tables import Printed
+from simi_mailbox_bench.tables import Line, TableResult
+
+ROOT = Path(__file__).parents[2]
+LEAK = "reads test labels"
+
+
+def pair(difference: float, half: float) -> Paired:
+    return Paired(difference, difference - half, difference + half, 0.5, 5, 3, 0.25)
+
+
+LINES = (
+    Line("Cora", "gcn", "temperature", Summary(4.0, 1.0, 15, 5), Printed(3.8, 0.5)),
+    Line("Cora", "gcn", "gats", Summary(3.0, 1.0, 15, 5), Printed(4.0, 0.4), None, pair(-1, 0.5)),
+    Line("Cora", "gcn", "oracle", Summary(1.0, 0.1, 15, 5), None, None, pair(-3, 0.5), LEAK),
+    Line("Photo", "gcn", "temperature", Summary(1.0, 0.2, 15, 5), Printed(1.1, 0.2)),
+    Line("Photo", "gcn", "gats", Summary(1.5, 0.2, 15, 5), Printed(1.6, 0.2), None, pair(0.5, 1)),
+    Line("Photo", "gat", "temperature", Summary(2.0, 0.2, 15, 5), Printed(2.1, None)),
+    Line("Photo", "gat", "gats", Summary(9.0, 0.2, 3, 3), Printed(9.0, 1.0), None, pair(7, 1)),
+    Line("CS", "gcn", "gats", None, Printed(9.0, 1.0)),
+)
+STANDINGS = {
+    ("Cora", "gcn"): Standing("gats", 3.0, 15, "temperature", 4.0, None, "best"),
+    ("Photo", "gcn"): Standing("gats", 1.5, 15, "temperature", 1.0, None, "behind"),
+    ("Photo", "gat"): Standing("gats", 9.0, 3, "temperature", 2.0, None, ""),
+}
+MAIN = TableResult("main", "", "percent", 2, "temperature", LINES, (), {"gats": STANDINGS})
+PLAIN = replace(MAIN, name="plain", lines=LINES[:2], standings={})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two written tables."""
+    made = tmp_path_factory.mktemp("tables")
+    write(made, MAIN, PLAIN)
+    return made
+
+
+def write(folder: Path, *tables: TableResult) -> None:
+    pages._read.cache_clear()
+    for table in tables:
+        (folder / f"{table.name}.csv").write_text(render.csv_text(table), "utf-8")
+    (folder / render.INDEX).write_text(render.index_text(tables), "utf-8")
+
+
+def test_a_matrix_has_measured_and_printed_means_and_runs(folder: Path) -> None:
+    assert pages.make('matrix main methods="temperature as TS, gats"', folder) == [
+        "| graph | backbone | runs | TS | gats |",
+        "|---|---|---|---|---|",
+        "| Cora | GCN | 15 | 4.00 (3.80) | 3.00 (4.00) |",
+        "| Photo | GCN | 15 | 1.00 (1.10) | 1.50 (1.60) |",
+        "| Photo | GAT | 3–15 | 2.00 (2.10) | 9.00 (9.00) |",
+    ]
+
+
+def test_one_backbone_needs_no_column_and_notes_stay(folder: Path) -> None:
+    assert pages.make("matrix main backbones=gcn datasets=Cora", folder) == [
+        "| graph | runs | temperature | gats | oracle (reads test labels) |",
+        "|---|---|---|---|---|",
+        "| Cora | 15 | 4.00 (3.80) | 3.00 (4.00) | 1.00 |",
+    ]
+
+
+def test_an_overview_marks_the_lowest_mean_without_test_labels(folder: Path) -> None:
+    asks = 'overview main backbones=gcn methods="temperature as T as in print, gats, oracle"'
+    assert pages.make(asks, folder) == [
+        "|  | Cora | Photo |",
+        "|---|--:|--:|",
+        "| T as in print | 4.00 | **1.00** |",
+        "| gats | **3.00** | 1.50 |",
+        "| oracle (reads test labels) | 1.00 | – |",
+    ]
+
+
+def test_one_method_of_several_tables_side_by_side(folder: Path) -> None:
+    assert pages.make('beside "main as ECE, plain" methods=gats', folder) == [
+        "| graph | backbone | runs | ECE | `plain` |",
+        "|---|---|---|---|---|",
+        "| Cora | GCN | 15 | 3.00 | 3.00 |",
+        "| Photo | GCN | 15 | 1.50 | – |",
+        "| Photo | GAT | 3 | 9.00 | – |",
+    ]
+
+
+def test_means_are_over_settings(folder: Path) -> None:
+    assert pages.make('means "main as ECE, plain"', folder)[2:] == [
+        "| temperature | 2.33 | 4.00 |",
+        "| gats | 4.50 | 3.00 |",
+        "| oracle (reads test labels) | 1.00 | – |",
+    ]
+
+
+def test_targets_are_reached_in_settings_whose_mean_hardly_misses_them(tmp_path: Path) -> None:
+    write(tmp_path, replace(MAIN, target=2.1))
+    assert pages.make('reached "main as 2.1 %"', tmp_path) == [
+        "|  | 2.1 % |",
+        "|---|--:|",
+        "| temperature | 2 of 3 |",
+        "| gats | 3 of 3 |",
+        "| oracle (reads test labels) | 0 of 1 |",
+    ]
+
+
+def test_agreement_counts_cells_with_a_printed_spread(folder: Path) -> None:
+    assert pages.make('agreement "main as ECE, plain" methods="temperature, gats"', folder) == [
+        "|  | ECE | `plain` |",
+        "|---|---|---|",
+        "| temperature | 2 of 2 (0.5σ) | 1 of 1 (0.4σ) |",
+        "| gats | 2 of 3 (2.5σ) | 0 of 1 (2.5σ) |",
+        "| together | 4 of 5 (2.5σ) | 1 of 2 (2.5σ) |",
+    ]
+    assert pages.make("agreement main methods=oracle", folder)[2:] == [
+        "| oracle (reads test labels) | – |"
+    ]
+
+
+def test_misses_are_the_cells_that_agreement_leaves_out(folder: Path) -> None:
+    assert pages.make('misses "main as ECE"', folder)[2:] == [
+        "| ECE | Cora GCN | gats | 3.00 ± 1.00 | 15 | 4.00 ± 0.40 | -2.5σ |"
+    ]
+    assert pages.make("misses main methods=temperature", folder) == ["None."]
+
+
+def test_a_verdict_is_over_settings_with_equal_runs(folder: Path) -> None:
+    """Photo with a GAT has three runs of one and fifteen of the other: it is left out."""
+    head, _, gats, oracle = pages.make("verdict main", folder)
+    assert "| temperature | change of the mean | mean change |" in head
+    # Means 2.25 and 2.5; relative changes −25 % and +50 %.
+    assert gats == "| `main` | gats | 2 | 1 | 1 | 0 | 2.25 | 2.50 | -10.0 % | +12.5 % |"
+    assert oracle.split(" | ")[1:6] == ["oracle (reads test labels)", "1", "1", "1", "0"]
+
+
+def test_losses_are_told_with_their_p_among_all_settings(folder: Path, tmp_path: Path) -> None:
+    """Of two settings the second is a clear loss: twice its p among both."""
+    assert pages.make("losses main methods=gats", folder) == ["None."]
+    gats = replace(LINES[0], method="gats", note="")
+    told = [replace(pair(d, h), p_value=p) for d, h, p in ((-1, 2, 0.4), (0.5, 0.2, 0.02))]
+    lines = [
+        replace(gats, dataset=name, method=method, paired=one)
+        for name, one in zip(("Cora", "Photo"), told, strict=True)
+        for method in ("temperature", "gats")
+    ]
+    write(tmp_path, replace(MAIN, lines=tuple(lines)))
+    _, _, photo = pages.make("losses main methods=gats", tmp_path)
+    assert photo.split(" | ")[1:3] == ["Photo GCN", "gats"]
+    assert photo.endswith("| +0.50 ± 0.25 | 0.02 | 0.04 |")
+
+
+def test_progress_counts_cells_with_all_their_runs(tmp_path: Path) -> None:
+    asked = [replace(line, wanted=15) for line in LINES]
+    part = [replace(line, dataset="Cora 20", summary=None) for line in asked[:1]]
+    main = replace(MAIN, title="all", lines=(*asked, *part))
+    write(tmp_path, main, replace(PLAIN, title="CS", lines=(asked[-1],)))
+    assert pages.make('progress "main, plain"', tmp_path)[2:] == [
+        "| `main` | all | 6 of 8, 1 begun | CS |",  # Cora is there, and so could "Cora 20" be
+        "| `plain` | CS | 0 of 0 | CS |",
+    ]
+
+
+def test_standings_tell_behind_whom(folder: Path) -> None:
+    assert pages.make('standings "main as ECE"', folder) == [
+        "|  | method | best | tied | behind | not judged | behind whom |",
+        "|---|---|---|---|---|---|---|",
+        "| ECE | gats | 1 | 0 | 1 | 1 | temperature on Photo GCN |",
+    ]
+    assert pages.make("standings main datasets=Cora", folder)[2:] == [
+        "| `main` | gats | 1 | 0 | 0 | 0 | – |"
+    ]
+
+
+PAGE = """Text by hand, 55 of 56.
+<!-- a comment of another kind -->
+
+<!-- begin: misses main
+     methods=temperature -->
+old
+<!-- end -->
+
+* An item, in the middle of which `<!-- begin: no marker -->` stands:
+
+  <!-- begin: misses main methods=temperature -->
+  <!-- end -->
+
+```text
+<!-- begin: nothing that is made -->
+```
+"""
+
+
+def test_only_blocks_change_and_a_second_time_nothing(folder: Path) -> None:
+    text, stale, blocks = pages.fill(PAGE, folder)
+    asks = "misses main methods=temperature"
+    assert (stale, blocks) == ([(4, asks), (11, asks)], 2)
+    filled = PAGE.replace("-->\nold\n", "-->\n\nNone.\n\n")
+    assert text == filled.replace("-->\n  <!-- end", "-->\n\n  None.\n\n  <!-- end")
+    assert pages.fill(text, folder) == (text, [], 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<!-- begin: misses main -->\n", "without its '<!-- end -->'"),
+        ("<!-- end -->\n", "without its '<!-- end -->'"),
+        ("<!-- begin: misses main -->\n<!-- begin: misses main -->\n<!-- end -->\n", "without"),
+        ("\n<!-- begin: mtarix main -->\n<!-- end -->", "line 2: unknown kind of block 'mtarix'"),
+        ("<!-- begin: matrix nowhere -->\n<!-- end -->", "unknown table 'nowhere'"),
+        ("<!-- begin: matrix main, plain -->\n<!-- end -->", "another number of tables"),
+        ("<!-- begin: matrix main method=gats -->\n<!-- end -->", "unknown option of matrix"),
+        ('<!-- begin: matrix main methods="gats, gats" -->\n<!-- end -->', "something twice"),
+        ("<!-- begin: matrix main methods=gatz -->\n<!-- end -->", "unknown method 'gatz'"),
+        ("<!-- begin: reached main -->\n<!-- end -->", "'main' has no target"),
+        ("<!-- begin: standings plain -->\n<!-- end -->", "'plain' judges no method"),
+    ],
+)
+def test_what_cannot_be_made_is_told(folder: Path, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        pages.fill(text, folder)
+
+
+def call(folder: Path, *arguments: object) -> Result:
+    return CliRunner().invoke(bench, ["page", *map(str, arguments), "--tables", str(folder)])
+
+
+BLOCK = "By hand: ± λ\n<!-- begin: misses main methods=temperature -->\n{}<!-- end -->\n"
+
+
+def test_the_command_rewrites_pages_and_check_writes_nothing(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text(BLOCK.format("old\n"), "utf-8")
+    result = call(folder, path, "--check")
+    assert result.exit_code == 1
+    assert f"{path}:2: stale: misses main methods=temperature" in result.output
+    assert path.read_text("utf-8") == BLOCK.format("old\n")
+    assert "1 of 1 blocks made, 0 up to date" in call(folder, path).output
+    assert path.read_text("utf-8") == BLOCK.format("\nNone.\n\n")
+    assert call(folder, path, "--check").exit_code == 0
+
+
+def test_an_error_in_one_page_leaves_all_as_they_were(folder: Path, tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.md", tmp_path / "bad.md"
+    good.write_text(BLOCK.format("old\n"), "utf-8")
+    bad.write_text("\n<!-- begin: matrix nowhere -->\n<!-- end -->\n")
+    result = call(folder, good, bad)
+    assert result.exit_code == 2
+    assert "bad.md: line 2: unknown table 'nowhere'" in " ".join(result.output.split())
+    assert good.read_text("utf-8") == BLOCK.format("old\n")
+
+
+def test_the_published_tables_are_those_of_the_rows_and_the_pages_those_of_the_tables(
+    tmp_path: Path,
+) -> None:
+    results = ROOT / "results"
+    arguments = ["write", "--store", str(results / "rows.jsonl"), "--out", str(tmp_path)]
+    assert CliRunner().invoke(bench, arguments).exit_code == 0
+    written = {path.name: path.read_text("utf-8") for path in tmp_path.iterdir()}
+    published = {p.name: p.read_text("utf-8") for p in (results / "tables").iterdir()}
+    assert written.keys() == published.keys()
+    assert [name for name in written if written[name] != published[name]] == []
+    shown = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    result = call(results / "tables", "--check", *shown)
+    assert result.exit_code == 0, result.output
+    assert "0 of 0" not in result.output

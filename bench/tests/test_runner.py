@@ -1,0 +1,113 @@
+"""The runner: everything done once, failures told, processes and clusters alike."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from fake import FakeUnit
+from simi_mailbox_bench import runner
+from simi_mailbox_bench.store import ResultStore
+
+
+def keys_in(path: Path) -> list[str]:
+    return sorted(line.split('"')[3] for line in path.read_text().splitlines())
+
+
+def expected(units: list[FakeUnit]) -> list[str]:
+    return sorted(unit.key(part) for unit in units for part in unit.items)
+
+
+def test_plan_leaves_out_what_is_stored(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path / "rows.jsonl")
+    units = [FakeUnit(0), FakeUnit(1)]
+    for key in [*units[0].keys(), units[1].key("b")]:
+        store.append({"key": key, "metrics": {}})
+    planned = runner.plan(units, store)
+    assert [unit.keys() for unit in planned.units] == [[units[1].key("a"), units[1].key("c")]]
+    assert (planned.already, planned.rows, planned.total_seconds) == (4, 2, 1.0)
+
+
+def test_running_twice_runs_once(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path / "rows.jsonl")
+    units = [FakeUnit(i) for i in range(4)]
+    told: list[str] = []
+    report = runner.run(
+        runner.plan(units, store), store, advance=lambda label, seconds: told.append(label)
+    )
+    assert (report.written, report.failures) == (12, [])
+    assert told == [unit.label for unit in units]
+    again = runner.plan(units, store)
+    assert again.units == ()
+    assert runner.run(again, store).already == 12
+    assert keys_in(store.path) == expected(units)
+
+
+def test_a_failing_run_stops_nothing_else(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path / "rows.jsonl")
+    units = [FakeUnit(0, broken="b"), FakeUnit(1)]
+    report = runner.run(runner.plan(units, store), store)
+    assert [failure.label for failure in report.failures] == ["unit 0: b"]
+    assert report.written == len(store) == 5
+    assert runner.plan(units, store).rows == 1
+
+
+def test_two_runners_on_one_store(tmp_path: Path) -> None:
+    """Both plan all of the work before either has begun."""
+    path = tmp_path / "rows.jsonl"
+    units = [FakeUnit(i, pause=0.002) for i in range(40)]
+    stores = [ResultStore(path), ResultStore(path)]
+    plans = [runner.plan(units, store) for store in stores]
+    reports: list[runner.Report] = []
+    threads = [
+        threading.Thread(target=lambda p=p, s=s: reports.append(runner.run(p, s)))
+        for p, s in zip(plans, stores, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert keys_in(path) == expected(units)
+    assert sum(report.written for report in reports) == 120
+
+
+def test_several_processes(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path / "rows.jsonl")
+    units = [FakeUnit(i, broken="c" if i == 3 else "") for i in range(8)]
+    report = runner.run(runner.plan(units, store), store, jobs=2)
+    assert (report.written, len(report.failures)) == (23, 1)
+    assert keys_in(store.path) == [key for key in expected(units) if key != units[3].key("c")]
+    assert {row["metrics"]["threads"] for row in store.rows()} == {1}
+
+
+def test_dask_cluster_of_two_processes(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="the bench installs it")
+    store = ResultStore(tmp_path / "rows.jsonl")
+    units = [FakeUnit(i) for i in range(6)]
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        report = runner.run(runner.plan(units, store), store, scheduler=cluster.scheduler_address)
+    assert (report.written, report.failures) == (18, [])
+    assert keys_in(store.path) == expected(units)
+    assert {row["metrics"]["threads"] for row in store.rows()} == {1}
+
+
+class Fatal(FakeUnit):
+    """Kills the process it runs in, as a system without memory does."""
+
+    def measure(self, item, prepared):  # type: ignore[no-untyped-def]
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_worker_is_told_and_finished_rows_are_kept(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path / "rows.jsonl")
+    runner.run(runner.plan([FakeUnit(0)], store), store)
+    units = [FakeUnit(0), Fatal(1)]
+    with pytest.raises(runner.WorkerLostError, match="a worker process was killed"):
+        runner.run(runner.plan(units, store), store, jobs=2)
+    assert keys_in(store.path) == expected([FakeUnit(0)])

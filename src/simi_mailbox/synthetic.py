@@ -1,0 +1,267 @@
+"""Synthetic problems whose true probabilities are known, for examples, tests and the demo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from scipy.special import softmax
+
+from simi_mailbox._arrays import Bools, Floats, Ints
+from simi_mailbox.graph import Graph
+from simi_mailbox.mailbox import mailbox
+
+__all__ = ["CalibrationProblem", "CopiedPages", "calibration_problem", "copied_pages"]
+
+Temperature = float | Callable[[Floats, Floats], Any]
+# One stream of random numbers for each kind of draw.
+_CLASSES, _COUNTS, _EDGES, _LOGITS, _LABELS = 0, 4, 5, 100, 101
+# Edges drawn from one generator. Part of the definition of a graph: changing it changes graphs.
+_CHUNK = 1 << 18
+_COPY_NOISE = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationProblem:
+    """Logits, labels drawn from them at a known temperature, and the truth.
+
+    Attributes
+    ----------
+    logits : ndarray, float32 [n, classes]
+    y : ndarray, int64 [n]
+        Drawn from ``probs``, independently for each node.
+    graph : Graph
+    probs : ndarray, float64 [n, classes]
+        softmax(logits / temperature): the true class probabilities given everything.
+    temperature : ndarray, float64 [n]
+        True temperature of every node.
+    confidence, similarity : ndarray, float64 [n]
+        Largest probability before calibration, and the mailbox.
+
+    Examples
+    --------
+    >>> problem = calibration_problem(200, temperature=2.0, seed=0)
+    >>> bool((problem.probs.max(axis=1) < problem.confidence).all())
+    True
+    """
+
+    logits: npt.NDArray[np.float32]
+    y: Ints
+    graph: Graph
+    probs: Floats
+    temperature: Floats
+    confidence: Floats
+    similarity: Floats
+
+
+def calibration_problem(
+    n: int,
+    classes: int = 5,
+    *,
+    temperature: Temperature = 1.0,
+    sharpness: float = 1.0,
+    mean_degree: float = 8.0,
+    homophily: float = 0.7,
+    seed: int = 0,
+) -> CalibrationProblem:
+    """Draw a calibration problem with known truth.
+
+    Each node favours one class, the same as most of its neighbours', with a strength of its own;
+    Gaussian noise is added. The label is drawn from ``softmax(logits / T)``: a calibrator that
+    finds T is perfect, and its error can be measured without sampling noise.
+
+    Parameters
+    ----------
+    n, classes
+        Number of nodes and of classes.
+    temperature
+        One number, or a function of (confidence [n], mailbox similarity [n]) that returns T [n].
+        Above 1, the logits are overconfident.
+    sharpness
+        Factor on all logits.
+    mean_degree, homophily
+        Of the graph; homophily refers to the favoured classes.
+    seed
+        Same seed, same problem. The labels' randomness does not depend on ``temperature``.
+
+    Examples
+    --------
+    >>> problem = calibration_problem(1000, temperature=lambda conf, sim: 1 + 2 * sim, seed=0)
+    >>> problem.probs.shape, bool(problem.temperature.min() > 1)
+    ((1000, 5), True)
+    """
+    thresholds = np.cumsum(np.full(classes, 1 / classes))[:-1]
+    uniform = np.random.default_rng([seed, _CLASSES]).random(n)
+    favoured = np.searchsorted(thresholds, uniform, side="right")
+    chunks = list(_block_model_edges(favoured, classes, mean_degree, homophily, seed))
+    edges = np.concatenate(chunks, axis=1) if chunks else np.empty((2, 0), dtype=np.int64)
+    graph = Graph.from_edges(edges, n)
+    rng = np.random.default_rng([seed, _LOGITS])
+    values = rng.standard_normal((n, classes))
+    values[np.arange(n), favoured] += 3 * rng.lognormal(0.0, 0.5, size=n)
+    # Truth is computed from the rounded logits, the ones that a calibrator sees.
+    logits = (sharpness * values).astype(np.float32)
+    exact = logits.astype(np.float64)
+    confidence = softmax(exact, axis=1).max(axis=1)
+    similarity = mailbox(torch.from_numpy(exact), graph).numpy()
+    nodes = _node_temperatures(temperature, confidence, similarity)
+    probs = softmax(exact / nodes[:, None], axis=1)
+    uniform = np.random.default_rng([seed, _LABELS]).random(n)
+    below = (np.cumsum(probs, axis=1) <= uniform[:, None]).sum(axis=1)
+    # Rounding may leave the last cumulative sum a hair below 1.
+    y = np.minimum(below, classes - 1).astype(np.int64)
+    return CalibrationProblem(logits, y, graph, probs, nodes, confidence, similarity)
+
+
+def _block_model_edges(
+    y: Ints, classes: int, mean_degree: float, homophily: float, seed: int
+) -> Iterator[Ints]:
+    """Edges [2, m] of a stochastic block model with equally likely classes.
+
+    A Poisson number of edges for every pair of classes, with ends drawn independently within the
+    classes, gives every pair of nodes an independent Poisson number of edges.
+    """
+    members = [np.flatnonzero(y == k) for k in range(classes)]
+    density, same = mean_degree / y.size, float((np.full(classes, 1 / classes) ** 2).sum())
+    within, between = homophily * density / same, (1 - homophily) * density / (1 - same)
+    pairs = [(a, b) for a in range(classes) for b in range(a, classes)]
+    expected = [
+        float(members[a].size) * members[b].size * (within / 2 if a == b else between)
+        for a, b in pairs
+    ]
+    counts = np.random.default_rng([seed, _COUNTS]).poisson(expected)
+    for number, ((a, b), total) in enumerate(zip(pairs, counts, strict=True)):
+        for chunk, start in enumerate(range(0, int(total), _CHUNK)):
+            rng = np.random.default_rng([seed, _EDGES, number, chunk])
+            count = min(_CHUNK, int(total) - start)
+            ends = [members[k][rng.integers(members[k].size, size=count)] for k in (a, b)]
+            edges = np.stack(ends)
+            yield edges[:, edges[0] != edges[1]] if a == b else edges
+
+
+def _node_temperatures(temperature: Temperature, confidence: Floats, similarity: Floats) -> Floats:
+    given = temperature(confidence, similarity) if callable(temperature) else temperature
+    nodes = np.array(np.broadcast_to(np.asarray(given, dtype=np.float64), confidence.shape))
+    if not (np.isfinite(nodes).all() and (nodes > 0).all()):
+        raise ValueError(
+            f"temperatures must be positive and finite, got {nodes.min():g} to {nodes.max():g}"
+        )
+    return nodes
+
+
+@dataclass(frozen=True, eq=False)
+class CopiedPages:
+    """Pages, their links, and the probability with which each is of each class.
+
+    Attributes
+    ----------
+    graph : Graph
+    x : ndarray, float32 [n, features]
+    y : ndarray, int64 [n]
+    train, val, test : ndarray, int64
+        Nodes to train on (a sixth), to calibrate on (a sixth), and the others.
+    probs : ndarray, float64 [n, classes]
+        P(class | all features, all edges, who copies): labels are drawn from these.
+    copied : ndarray, bool [n]
+        Whether the page belongs to a ring of copies. No model is told.
+    sums : ndarray, float64 [n, features]
+        Features of a page and of all its neighbours, added up: what the simplest graph
+        convolution (Wu et al., 2019) looks at.
+
+    Examples
+    --------
+    >>> pages = copied_pages(600)
+    >>> pages.sums.shape, pages.test.size
+    ((600, 4), 400)
+    """
+
+    graph: Graph
+    x: npt.NDArray[np.float32]
+    y: Ints
+    train: Ints
+    val: Ints
+    test: Ints
+    probs: Floats
+    copied: Bools
+    sums: Floats
+
+
+def copied_pages(
+    n: int = 6000,
+    classes: int = 3,
+    *,
+    share: float = 0.4,
+    ring: int = 12,
+    degree: int = 8,
+    features: int = 4,
+    weight: float = 0.6,
+    prior: Sequence[float] | None = None,
+    seed: int = 0,
+) -> CopiedPages:
+    """Draw pages of which some are witnesses of their own and some copies of each other.
+
+    Features are Gaussian, and each page says something of its own class: evidence
+    s_i = weight · x_i · (class directions). An ordinary page links to ordinary pages, and every
+    neighbour is a witness: its class is drawn from softmax(log prior + s_i + Σ_neighbours s_j).
+    Pages of a ring have nearly the same features and link to each other: twelve copies of one
+    witness are one, and the class is drawn from softmax(log prior + s_i).
+
+    A model that adds up neighbours is too sure of rings and too unsure of the others, and no single
+    temperature helps both. Labels are independent given everything, so that the error of any
+    probabilities can be measured without the noise of labels.
+
+    Parameters
+    ----------
+    n, classes
+        Number of nodes and of classes.
+    share, ring
+        Share of rings among groups of ``ring`` consecutive nodes.
+    degree
+        Mean number of neighbours, about.
+    features, weight
+        Number of features, and how much they say.
+    prior
+        Of the classes; all alike without it.
+    seed
+        Same seed, same graph.
+
+    Examples
+    --------
+    >>> pages = copied_pages(600, seed=0)
+    >>> pages.val.size, round(float(pages.copied.mean()), 2)
+    (100, 0.38)
+    """
+    rng = np.random.default_rng(seed)
+    circle = np.arange(n) // ring
+    copied = (rng.random(circle[-1] + 1) < share)[circle]
+    if copied.all() or not copied.any():
+        raise ValueError(f"share={share} of {circle[-1] + 1} rings leaves pages of one kind only")
+    directions = rng.standard_normal((classes, features))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    x = rng.standard_normal((n, features))
+    original = rng.standard_normal((circle[-1] + 1, features))[circle[copied]]
+    x[copied] = original + _COPY_NOISE * x[copied]
+    seen = x.astype(np.float32)
+
+    source = rng.integers(0, n, n * degree // 2)
+    inside = np.minimum(circle[source] * ring + rng.integers(0, ring, source.size), n - 1)
+    anyone = rng.choice(np.flatnonzero(~copied), source.size)
+    graph = Graph.from_edges(np.stack([source, np.where(copied[source], inside, anyone)]), n)
+
+    own = seen.astype(np.float64)
+    links = (np.ones(graph.num_entries), graph.indices.numpy(), graph.indptr.numpy())
+    sums = own + sp.csr_array(links, shape=(n, n)) @ own
+    told = np.where(copied[:, None], own, sums) @ (weight * directions.T)
+    probs = softmax(
+        told + np.log(np.full(classes, 1 / classes) if prior is None else prior), axis=1
+    )
+    drawn = (rng.random((n, 1)) > np.cumsum(probs, axis=1)).sum(axis=1)
+    order = rng.permutation(n)
+    train, val, test = (np.sort(part) for part in np.split(order, [n // 6, n // 3]))
+    y = np.minimum(drawn, classes - 1)
+    return CopiedPages(graph, seen, y, train, val, test, probs, copied, sums)

@@ -1,0 +1,91 @@
+"""What the pages hold: their snippets, and the commands that they show."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import warnings
+from pathlib import Path
+
+import click
+from click.testing import CliRunner
+
+from simi_mailbox.cli import COMMANDS
+from simi_mailbox.cli.group import cli
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = [*sorted(DOCS.glob("*.md")), DOCS.parent / "README.md"]
+# Pages about the bench: its own tests run them.
+BENCH_PAGES = ("self-training", "ood", "gpn", "data", "backbones", "prior")
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(
+        rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+
+
+def run_page(name: str, blocks: int | None = None, **given: object) -> dict[str, object]:
+    text = (DOCS / name).read_text(encoding="utf-8")
+    found = BLOCK.findall(text)
+    assert found, f"{name} shows no code"
+    names: dict[str, object] = dict(given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number, block in enumerate(found[:blocks], start=1):
+            code = compile(block, f"{name}, block {number}", "exec", dont_inherit=True)
+            exec(code, names)  # our own page
+    return names
+
+
+def command_lines(bench: bool = False) -> list[tuple[str, str]]:
+    """Every line of a page that calls the command, but those of shell.md, which are run.
+
+    ``bench`` asks for the commands that simi-mailbox-bench adds instead of the library's.
+    """
+    found = []
+    for page in PAGES:
+        text = re.sub(r"\\\n\s*", " ", page.read_text("utf-8"))
+        lines = re.findall(
+            r"^(?:    |\$ |)(simi-mailbox (?!says).*?)(?:  +#.*)?$", text, re.MULTILINE
+        )
+        found += [
+            (page.name, line)
+            for line in lines
+            if page.name != "shell.md" and (shlex.split(line)[1] not in COMMANDS) == bench
+        ]
+    return found
+
+
+def parse(command: click.Command, arguments: list[str]) -> None:
+    """Read arguments as the command would, without looking at files or doing anything."""
+    context = click.Context(command)
+    if isinstance(command, click.Group):
+        name, *rest = arguments
+        found = command.get_command(context, name)
+        assert found is not None, f"no such command: {name}"
+        parse(found, rest)
+    else:
+        values, left, _ = command.make_parser(context).parse_args(list(arguments))
+        assert not left or command.allow_extra_args, f"too many arguments: {left}"
+        for parameter in command.params:
+            given = values.get(parameter.name)
+            if isinstance(parameter.type, click.Choice) and isinstance(given, str):
+                parameter.type.convert(given, parameter, context)
+
+
+def line_of(begin: str) -> list[str]:
+    """The one command of the pages that begins so, without the name of the program."""
+    (line,) = {
+        line
+        for _, line in (*command_lines(), *command_lines(bench=True))
+        if line.startswith(f"simi-mailbox {begin}")
+    }
+    return shlex.split(line)[1:]
+
+
+def run_line(begin: str) -> str:
+    result = CliRunner().invoke(cli, line_of(begin))
+    assert result.exit_code == 0, result.output
+    return result.output

@@ -1,0 +1,129 @@
+"""Synthetic problems: labels follow the stated probabilities."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+from sklearn.linear_model import LogisticRegression
+
+from simi_mailbox import calibrators, metrics
+from simi_mailbox.synthetic import CopiedPages, calibration_problem, copied_pages
+
+
+def largest_deviation(probs: Any, y: Any, bins: int = 10) -> float:
+    """Largest gap, in standard errors, between frequency and probability over bins."""
+    hit = (y[:, None] == np.arange(probs.shape[1])).ravel()
+    p = probs.ravel()
+    place = np.minimum((p * bins).astype(int), bins - 1)
+    gaps = []
+    for k in range(bins):
+        inside = place == k
+        variance = (p * (1 - p))[inside].sum()
+        if variance > 5:
+            gaps.append(abs((hit - p)[inside].sum()) / np.sqrt(variance))
+    assert len(gaps) >= 5
+    return float(max(gaps))
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5, lambda conf, sim: 0.5 + conf + 2 * sim])
+def test_labels_are_drawn_from_the_true_probabilities(temperature: Any) -> None:
+    problem = calibration_problem(20_000, 5, temperature=temperature, seed=1)
+    assert largest_deviation(problem.probs, problem.y) < 4
+    again = softmax(problem.logits.astype(np.float64) / problem.temperature[:, None], axis=1)
+    assert np.array_equal(again, problem.probs)
+
+
+def test_the_temperature_sees_confidence_and_mailbox() -> None:
+    seen: list[Any] = []
+
+    def temperature(confidence: Any, similarity: Any) -> Any:
+        seen.extend([confidence, similarity])
+        return 1 + similarity
+
+    problem = calibration_problem(3000, 4, temperature=temperature, seed=0)
+    assert np.array_equal(seen[0], softmax(problem.logits.astype(np.float64), axis=1).max(axis=1))
+    z, graph = problem.logits.astype(np.float64), problem.graph
+    for node in range(0, 3000, 311):
+        neighbours = graph.neighbours(node).numpy()
+        expected = (1 / (1 + np.exp(-z[neighbours] @ z[node]))).mean() if neighbours.size else 0
+        assert seen[1][node] == pytest.approx(expected)
+    assert np.array_equal(problem.temperature, 1 + seen[1])
+
+
+def test_problems_cover_the_range_of_confidence_and_similarity() -> None:
+    problem = calibration_problem(5000, seed=0)
+    for values in (problem.confidence, problem.similarity):
+        low, high = np.quantile(values, [0.1, 0.9])
+        assert high - low > 0.3
+
+
+def test_the_seed_decides_everything_but_the_temperature() -> None:
+    first, second = (calibration_problem(500, temperature=t, seed=3) for t in (1.0, 3.0))
+    assert np.array_equal(first.logits, second.logits)
+    assert first.graph == second.graph
+    other = calibration_problem(500, seed=4)
+    assert not np.array_equal(first.logits, other.logits)
+    assert np.array_equal(first.y, calibration_problem(500, seed=3).y)
+
+
+def test_hotter_means_less_often_right() -> None:
+    accuracy = []
+    for temperature in (0.5, 1.0, 2.0, 4.0):
+        problem = calibration_problem(4000, temperature=temperature, seed=0)
+        accuracy.append((problem.logits.argmax(axis=1) == problem.y).mean())
+    assert all(cold > hot for cold, hot in pairwise(accuracy))
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, np.nan, lambda conf, sim: sim - 5])
+def test_temperatures_must_be_positive(temperature: Any) -> None:
+    with pytest.raises(ValueError, match="positive and finite"):
+        calibration_problem(100, temperature=temperature)
+
+
+@pytest.fixture(scope="module")
+def pages() -> CopiedPages:
+    return copied_pages(seed=1)
+
+
+def test_labels_are_drawn_from_the_probabilities(pages):
+    for nodes in (pages.copied, ~pages.copied):
+        probs, y = pages.probs[nodes], pages.y[nodes]
+        floor = metrics.noise_floor(probs)
+        assert metrics.ece(probs, y) < floor.mean + 4 * floor.std
+
+
+def test_copies_link_to_copies_of_the_same_page(pages):
+    graph, copied = pages.graph, pages.copied
+    rows, columns = graph.rows().numpy(), graph.indices.numpy()
+    assert (copied[rows] == copied[columns]).all()
+    ends = pages.x[rows[copied[rows]]], pages.x[columns[copied[rows]]]
+    assert np.abs(ends[0] - ends[1]).mean() < 0.2
+
+
+def test_a_model_that_adds_up_neighbours_errs_in_both_directions(pages):
+    train, y, graph = pages.train, pages.y, pages.graph
+    model = LogisticRegression(max_iter=1000).fit(pages.sums[train], y[train])
+    logits = model.decision_function(pages.sums)
+
+    def gap(method, nodes):
+        cal = calibrators.get(method)().fit(logits, y, graph=graph, mask=pages.val)
+        probs = cal.predict_proba(logits, graph=graph)
+        return (pages.probs[np.arange(len(probs)), probs.argmax(1)] - probs.max(1))[nodes].mean()
+
+    for method in ("uncalibrated", "temperature"):
+        assert gap(method, pages.copied) < -0.05
+        assert gap(method, ~pages.copied) > 0.1
+    left = {
+        method: abs(gap(method, pages.copied)) + abs(gap(method, ~pages.copied))
+        for method in ("temperature", "simi-mailbox")
+    }
+    assert left["simi-mailbox"] < 0.6 * left["temperature"]
+
+
+def test_pages_of_one_kind_are_refused():
+    with pytest.raises(ValueError, match="share=0"):
+        copied_pages(100, share=0)
