@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from simi_mailbox.calibrators.simi_mailbox_paper import SimiMailboxPaper
+from simi_mailbox.calibrators.simi_mailbox.paper import SimiMailboxPaper
 from simi_mailbox.grouping import Scaling
 from simi_mailbox.inputs import CalibrationData
 

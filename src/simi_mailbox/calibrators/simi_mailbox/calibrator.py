@@ -46,7 +46,7 @@ from simi_mailbox.softmax import confidence, row_blocks
 ENOUGH = 4096
 """Labelled nodes on which a few dozen numbers are known as well as they need to be."""
 CONTRADICTED = 0.1
-"""Share of calibration nodes with evidence against their predicted class that is worth a warning."""
+"""Share of calibration nodes with another likeliest class that is worth a warning."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,9 +285,9 @@ class SimiMailbox(Calibrator):
         kept, y = self.labels_, torch.from_numpy(self.labels_["labels"])
         if data.node_ids is not None:
             return matched(np.asarray(kept.get("ids", kept["nodes"])), y, data.node_ids)
-        if kept["graph"] == data.neighbourhoods.fingerprint():
-            if kept["logits"] == digest(data.logits):
-                return Labelled(torch.from_numpy(kept["nodes"]), y)
+        same = kept["graph"] == data.neighbourhoods.fingerprint()
+        if same and kept["logits"] == digest(data.logits):
+            return Labelled(torch.from_numpy(kept["nodes"]), y)
         warnings.warn(
             "graph or logits are not those of fit, and no node_ids tell which nodes are the same: "
             "the labels of fit are not used as evidence; pass node_ids= to fit and predict_proba",

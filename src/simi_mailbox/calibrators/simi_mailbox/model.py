@@ -3,19 +3,19 @@
     s_i = e^η_i (z_i − max z_i) / T + Σ_t b_t C_ti + e,    η_i = θ + Σ_t a_t x_ti + Σ_g w_ig u_g
     q_i = (1 − w) softmax(s_i) + w π
 
-π are the class frequencies that the model without evidence expects. T is the temperature of temperature scaling, x and C are the terms of `evidence`, w_ig how far node
-i belongs to group g. All numbers are estimated together by maximum a posteriori: (a, b) have a
-normal prior learned from other graphs, the class intercepts e ~ N(0, τ²) and the deviations of
-groups u ~ N(0, σ²) one whose widths are learned from the labels at hand. Normal tails matter: a
-coefficient that the labels cannot tell must not run away, whatever the statistic reveals of the
-labels it was made from.
+T is the temperature of temperature scaling, x and C are the terms of `evidence`, w_ig how far node
+i belongs to group g, π the class frequencies that the model without evidence expects. All numbers
+are estimated together by maximum a posteriori: (a, b) have a normal prior learned from other graphs,
+the class intercepts e ~ N(0, τ²) and the deviations of groups u ~ N(0, σ²) one whose widths are
+learned from the labels at hand. Normal tails matter: a coefficient that the labels cannot tell must
+not run away, whatever a statistic reveals of the labels it was made from.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -460,14 +460,15 @@ def _minimum(
         curvature, axes = np.linalg.eigh(now[2] + np.diag(1.0 / variance))
         step = -axes @ ((axes.T @ slope) / np.maximum(np.abs(curvature), 1e-6))
         step *= min(1.0, 2.0 / max(float(np.abs(step).max()), 1e-300))
-        for after, here, size in _halved(objective, at, step):
-            away = here - mean
+        for _ in range(HALVINGS):
+            after, away = objective(at + step), at + step - mean
             if after[0] + 0.5 * float(away @ (away / variance)) <= value + 1e-9:
                 break
+            step = step / 2.0
         else:
             break
-        at, now = here, after
-        if size < SETTLED:
+        at, now = at + step, after
+        if np.abs(step).max() < SETTLED:
             return at, *now
     warnings.warn(
         f"the fit did not settle (its last step was {np.abs(step).max():.1g}); look at logits and "
@@ -476,14 +477,6 @@ def _minimum(
         stacklevel=2,
     )
     return at, *now
-
-
-def _halved(
-    objective: _Likelihood, at: Floats, step: Floats
-) -> Iterator[tuple[tuple[float, Floats, Floats], Floats, float]]:
-    for _ in range(HALVINGS):
-        yield objective(at + step), at + step, float(np.abs(step).max())
-        step = step / 2.0
 
 
 def _positive(hessian: Floats) -> Floats:
