@@ -230,11 +230,14 @@ def test_the_notice_that_sparse_tensors_are_new_reaches_nobody() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize("rows", [7, 300])
-def test_an_exact_product_is_rounded_once(rows: int) -> None:
-    rng = np.random.default_rng(rows)
-    matrix = sp.random_array((rows, 200), density=0.1, rng=rng, dtype=np.float32).tocsr()
-    right = (10.0 ** rng.uniform(-6, 6, size=(200, 19))).astype(np.float32)
-    exact = matrix.astype(np.float64) @ right.astype(np.float64)
-    found = sparse.exact_product(sparse.Csr.from_scipy(matrix), torch.from_numpy(right))
-    assert np.array_equal(found.numpy(), exact.astype(np.float32))
+@pytest.mark.parametrize("compiled", [False, True])
+def test_neighbour_sums_are_products_with_the_pattern(compiled: bool, monkeypatch) -> None:
+    if compiled:
+        pytest.importorskip("numba")
+        monkeypatch.setattr("simi_mailbox.fast.WORTH_ENTRIES", 0)
+    rng = np.random.default_rng(0)
+    matrix = sp.random_array((90, 200), density=0.1, rng=rng, dtype=np.float32).tocsr()
+    matrix.data[:] = 1.0
+    right = rng.normal(size=(200, 19)).astype(np.float32)
+    found = sparse.neighbour_sums(sparse.Csr.from_scipy(matrix), torch.from_numpy(right))
+    np.testing.assert_allclose(found.numpy(), matrix @ right, rtol=0, atol=2e-5)

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 import torch
 from torch import Tensor
 
-from simi_mailbox._arrays import Bools, Ints
-
-REMEMBERED = 4
-"""Results that a graph keeps: numbers of its nodes, small beside its edges."""
-_LOCK = threading.Lock()
+from simi_mailbox._arrays import Ints
 
 
 class Graph:
@@ -69,21 +64,16 @@ class Graph:
         edges = _edge_array(edge_index)
         count = _node_count(edges, num_nodes)
         _check_range(edges, count)
-        bits = max(1, (count - 1).bit_length())
-        if 2 * bits > 63:
+        if count >= 1 << 31:
             raise ValueError(f"a graph in memory has at most 2³¹ nodes, got {count}")
-        # A pair of nodes is one number: one sort orders rows, sorts neighbours and brings
-        # duplicates together.
-        source, target = edges
+        source, target = edges[:, edges[0] != edges[1]].astype(np.int32)
         if directed:
-            keys = _merged(target << bits | source, source == target)
-        else:
-            low, high = np.minimum(source, target), np.maximum(source, target)
-            keys = _both_ways(_merged(low << bits | high, low == high), bits)
-        starts = np.arange(count + 1, dtype=np.int64) << bits
-        indptr = np.searchsorted(keys, starts)
-        keys &= (1 << bits) - 1
-        return cls(torch.from_numpy(indptr), torch.from_numpy(keys), is_directed=directed)
+            matrix = _pattern(source, target, count).T.tocsr()  # transposing sorts
+        else:  # each pair once: half as much to sort
+            half = _pattern(np.minimum(source, target), np.maximum(source, target), count)
+            matrix = half + half.T.tocsr()
+        parts = (torch.from_numpy(part).to(torch.int64) for part in (matrix.indptr, matrix.indices))
+        return cls(*parts, is_directed=directed)
 
     @classmethod
     def from_scipy(cls, matrix: Any, *, directed: bool = False) -> Graph:
@@ -145,33 +135,6 @@ class Graph:
             position[self.edge_index()], self.num_nodes, directed=self.is_directed
         )
 
-    def remembered(self, name: str, of: Tensor, compute: Callable[[], Tensor]) -> Tensor:
-        """The result ``name`` of ``of`` on this graph, computed if it is not among the last few.
-
-        ``of`` is compared by its content (SHA-256), and a graph cannot change: what is remembered
-        is what would be computed. It is kept as long as the graph is. Threads may ask at the same
-        time; at worst two of them compute.
-
-        Examples
-        --------
-        >>> graph, z = Graph.empty(2), torch.zeros(2, 3)
-        >>> first = graph.remembered("row sums", z, lambda: z.sum(dim=1))
-        >>> graph.remembered("row sums", z.clone(), lambda: torch.ones(2)) is first
-        True
-        """
-        content = hashlib.sha256(of.contiguous().numpy().data).hexdigest()
-        key = (name, of.dtype, of.shape, content)
-        with _LOCK:
-            memory: dict[Any, Tensor] = self.__dict__.setdefault("memory", {})
-            found = memory.get(key)
-        if found is None:
-            found = compute()
-            with _LOCK:
-                memory[key] = found
-                while len(memory) > REMEMBERED:
-                    del memory[next(iter(memory))]
-        return found
-
     def fingerprint(self) -> str:
         """Sixteen hex digits that tell two different graphs apart."""
         return self._fingerprint
@@ -198,25 +161,10 @@ class Graph:
         return (_rebuild, (self.indptr, self.indices, self.is_directed))
 
 
-def _merged(keys: Ints, loops: Bools) -> Ints:
-    """Keys in order, each once, without self-loops."""
-    if loops.any():
-        keys = keys[~loops]
-    keys.sort()
-    same = keys[1:] == keys[:-1]
-    return np.concatenate([keys[:1], keys[1:][~same]]) if same.any() else keys
-
-
-def _both_ways(keys: Ints, bits: int) -> Ints:
-    """Keys (a, b) and (b, a) of all pairs, in order."""
-    result = np.concatenate([keys, keys])
-    swapped = result[len(keys) :]
-    swapped &= (1 << bits) - 1
-    swapped <<= bits
-    keys >>= bits
-    swapped |= keys
-    result.sort()
-    return result
+def _pattern(rows: Ints, columns: Ints, count: int) -> Any:
+    """A SciPy matrix of these entries, each once."""
+    entries = np.ones(len(rows), dtype=np.bool_)
+    return scipy.sparse.coo_array((entries, (rows, columns)), shape=(count, count)).tocsr()
 
 
 def _rebuild(indptr: Tensor, indices: Tensor, is_directed: bool) -> Graph:

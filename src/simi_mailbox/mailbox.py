@@ -27,8 +27,7 @@ def mailbox(logits: Tensor, graph: Graph, *, block_entries: int = BLOCK_ENTRIES)
     Nodes without neighbours get 0. The products are sampled on the graph's own entries, one block
     of rows at a time, so that memory is bounded by ``block_entries`` and not by edges × classes,
     and each pair of neighbours is multiplied once. The result does not depend on the block size or
-    on the number of threads. The graph remembers it: asked again with equal logits, as
-    ``predict_proba`` does after ``fit``, it takes a look at the logits instead of at all edges.
+    on the number of threads.
 
     Examples
     --------
@@ -36,11 +35,6 @@ def mailbox(logits: Tensor, graph: Graph, *, block_entries: int = BLOCK_ENTRIES)
     >>> mailbox(torch.tensor([[2.0, 0.0], [0.0, 2.0], [1.0, 1.0]]), graph).tolist()
     [0.5, 0.5, 0.0]
     """
-    found = graph.remembered("mailbox", logits, lambda: _mailbox(logits, graph, block_entries))
-    return found.clone()
-
-
-def _mailbox(logits: Tensor, graph: Graph, block_entries: int) -> Tensor:
     kernels = None
     if graph.num_entries * logits.shape[1] >= fast.WORTH_ENTRIES:
         kernels = fast.kernels()

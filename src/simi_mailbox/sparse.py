@@ -28,8 +28,6 @@ from simi_mailbox.graph import Graph
 csr_tensor = partial(torch.sparse_csr_tensor, check_invariants=False)
 """PyTorch's CSR tensor, without checks of what was built here and without the notices below."""
 
-COLUMNS = 16
-"""Columns of a matrix that are held in float64 at a time."""
 
 with warnings.catch_warnings():
     # PyTorch announces once per process that CSR tensors are "in beta" and that it does not check
@@ -170,16 +168,6 @@ class Csr:
         values = None if self._given is None else self._given.index_select(0, entries)
         shape = (int(rows.numel()), self.shape[1])
         return Csr(indptr, self.indices.index_select(0, entries), shape, values), entries
-
-    def columns(self, nodes: Tensor) -> Csr:
-        """Only these columns, numbered in their order; all rows."""
-        place = torch.full((self.shape[1],), -1, dtype=torch.int32)
-        place[nodes] = torch.arange(len(nodes), dtype=torch.int32)
-        column = place[self.indices]
-        kept = column >= 0
-        before = torch.zeros(len(kept) + 1, dtype=torch.int32)
-        torch.cumsum(kept, 0, out=before[1:])
-        return Csr(before[self.indptr], column[kept], (self.shape[0], len(nodes)))
 
     def compact(self, keep: Tensor | None = None) -> tuple[Csr, Tensor]:
         """Only the columns with an entry, and those in ``keep``; also which columns these are."""
@@ -496,34 +484,8 @@ def _steep(weights: Tensor, positive: Tensor | None, slope: float) -> Tensor:
     return above_one.mul_(1.0 - slope).add_(weights, alpha=slope)
 
 
-def exact_product(pattern: Csr, matrix: Tensor) -> Tensor:
-    """``pattern @ matrix``, added up in float64 and rounded once.
-
-    In float32 the order of neighbours, and into which blocks a graph is cut, would show in the
-    seventh digit; this way it shows in no digit. No gradient.
-
-    Examples
-    --------
-    >>> pair = Csr.of(Graph.from_edges([[0, 0], [1, 2]]))
-    >>> exact_product(pair, torch.tensor([[0.0], [1.0], [2.0**-30]])).tolist()
-    [[1.0], [0.0], [0.0]]
-    """
-    result = matrix.new_empty(pattern.shape[0], matrix.shape[1])
-    wide = pattern.filled(pattern.values.double().contiguous())
-    for start in range(0, matrix.shape[1], COLUMNS):
-        columns = slice(start, start + COLUMNS)
-        some = matrix[:, columns].double()
-        if start == 0 or some.shape[1] < COLUMNS:
-            sums = some.new_zeros(len(result), some.shape[1])
-        # In place: `mm` would fill a matrix with noughts and copy it, as dear as half the product.
-        result[:, columns] = sums.addmm_(wide, some, beta=0.0)
-    return result
-
-
 def neighbour_sums(pattern: Csr, matrix: Tensor) -> Tensor:
-    """Σ of matrix_j over the entries j of every row, added up in float64 and rounded once.
-
-    In compiled loops where there is much to do and Numba at hand.
+    """Σ of matrix_j over the entries j of every row; compiled where it is worth starting Numba.
 
     Examples
     --------
@@ -531,14 +493,14 @@ def neighbour_sums(pattern: Csr, matrix: Tensor) -> Tensor:
     >>> neighbour_sums(path, torch.tensor([[1.0], [10.0], [100.0]])).tolist()
     [[10.0], [101.0], [10.0]]
     """
-    if not pattern.num_entries:
-        return matrix.new_zeros(pattern.shape[0], matrix.shape[1])
     kernels = None
     if pattern.num_entries * matrix.shape[1] >= fast.WORTH_ENTRIES:
         kernels = fast.kernels()
+    result = matrix.new_zeros(pattern.shape[0], matrix.shape[1])
     if kernels is None:
-        return exact_product(pattern, matrix)
-    result = matrix.new_empty(pattern.shape[0], matrix.shape[1])
+        # In place: `mm` would fill a matrix with zeros and copy it, half as dear as the product.
+        ones = torch.ones(pattern.num_entries, dtype=matrix.dtype)
+        return result.addmm_(pattern.filled(ones), matrix) if len(ones) else result
     given = pattern.indptr.numpy(), pattern.indices.numpy(), matrix.contiguous().numpy()
     runs = list(pairwise(shares(given[0])))
     fast.each(lambda rows: kernels.neighbour_sums(rows, *given, result.numpy()), runs)

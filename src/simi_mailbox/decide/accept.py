@@ -12,6 +12,7 @@ import numpy as np
 from scipy.stats import binom
 
 from simi_mailbox._arrays import Bools, Floats, Ints
+from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED
 from simi_mailbox.decide.base import (
     Rule,
     error_weight,
@@ -22,7 +23,6 @@ from simi_mailbox.decide.base import (
 )
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.parameters import Level, check_parameters, hyperparameters
-from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED
 
 STEPS = 200
 """Shares of nodes that are tried as the accepted part."""

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 
 from simi_mailbox import states
 from simi_mailbox._arrays import Ints
+from simi_mailbox.calibrators.simi_mailbox.prior import resolve
 from simi_mailbox.decide.scores import Nodes, Score, from_dict
 from simi_mailbox.exceptions import FileFormatError, NotFittedError
 from simi_mailbox.files import DAMAGE
@@ -26,7 +27,6 @@ from simi_mailbox.inputs import (
     read_probabilities,
 )
 from simi_mailbox.parameters import check_parameters
-from simi_mailbox.calibrators.simi_mailbox.prior import resolve
 
 KIND = states.Kind("rule", version=1)
 ENDLESS = frozenset({"threshold_", "thresholds_", "saving_interval_"})

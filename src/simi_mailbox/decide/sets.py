@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 import numpy as np
 
 from simi_mailbox._arrays import Bools, Floats, Ints
+from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED
 from simi_mailbox.decide.base import (
     Rule,
     error_weight,
@@ -36,7 +37,6 @@ from simi_mailbox.decide.scores import Nodes, resolve
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.parameters import Level, Whole, check_parameters, hyperparameters
 from simi_mailbox.parameters import Rule as Limit
-from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED
 
 Named = Literal["class", "degree", "mailbox"]
 Parts = Annotated[int, Limit("≥ 2", lambda x: x >= 2)]

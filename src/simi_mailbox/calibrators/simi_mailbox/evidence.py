@@ -187,7 +187,9 @@ class InMemory:
         """Let these labels inform about the nodes around theirs."""
         self._labelled = labelled
         self._residuals = label_residuals(self.probs[labelled.index], labelled.y)
-        self._near = neighbour_sums(self.csr.columns(labelled.index), self._residuals)
+        every = self.probs.new_zeros(len(self.probs), self.probs.shape[1] + 1)
+        every[labelled.index] = self._residuals
+        self._near = neighbour_sums(self.csr, every) if len(labelled) else every
 
     def similarity(self) -> Tensor:
         """Of all nodes, without what `Sums` hold besides."""
