@@ -217,7 +217,7 @@ class SimiMailbox(GroupedTemperatures):
     seed: Whole = 0
 
     @property
-    def blind_share(self) -> float:
+    def uniform_weight(self) -> float:
         """Share of blind guesses in the probabilities."""
         return float(self.baseline_["blind"])
 
@@ -237,7 +237,7 @@ class SimiMailbox(GroupedTemperatures):
         del evidence  # twice the logits in memory, where it is not in lines
         self.similarity_: Floats = view.similarity.numpy()
         self._remember(data, view)
-        points = view.points(self.blind_share, data.num_classes)
+        points = view.points(self.uniform_weight, data.num_classes)
         self._make_groups(data, points)
         groups, n_groups = torch.from_numpy(self.groups_), len(self.centroids_)
         curve = ConfidenceCurve(view.logits, groups, n_groups, view.scale)
@@ -454,7 +454,7 @@ class SimiMailbox(GroupedTemperatures):
     # --- prediction -----------------------------------------------------------------------------
 
     def _points(self, data: NodeInputs) -> Floats:
-        return self._seen(data).points(self.blind_share, data.num_classes)
+        return self._seen(data).points(self.uniform_weight, data.num_classes)
 
     def _temperatures(self, data: NodeInputs) -> Tensor:
         view = self._seen(data)
@@ -464,7 +464,7 @@ class SimiMailbox(GroupedTemperatures):
 
     def _group_factors(self, view: View, num_classes: int) -> Tensor:
         """Temperature of every node's group, relative to the baseline's."""
-        group = self.grouping_.assign(view.points(self.blind_share, num_classes))
+        group = self.grouping_.assign(view.points(self.uniform_weight, num_classes))
         return torch.from_numpy(self.temperatures_[group] / self.baseline_["temperature"])
 
     def _predict(self, data: NodeInputs) -> Tensor:
@@ -476,7 +476,7 @@ class SimiMailbox(GroupedTemperatures):
             probs = scaled_softmax(
                 view.logits, factors if view.scale is None else factors / view.scale
             )
-        return blend(probs, self.blind_share, data.num_classes)
+        return blend(probs, self.uniform_weight, data.num_classes)
 
     def _check_state(self) -> None:
         if not isinstance(self.baseline_, dict) or not isinstance(self.prior_, dict):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simi_mailbox.cli.telling import working
+from simi_mailbox.cli.console import working
 from simi_mailbox.exceptions import CalibrationWarning
 
 if TYPE_CHECKING:
