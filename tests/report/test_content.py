@@ -213,7 +213,7 @@ def test_bad_methods_are_refused(given, methods, error, message):
         run_methods(read_inputs(**given), methods)
 
 
-def test_the_temperatures_shown_and_the_blind_share_make_the_probabilities(given):
+def test_the_temperatures_shown_and_the_uniform_weight_make_the_probabilities(given):
     inputs, names = read_inputs(**given), ["temperature", "simi-mailbox"]
     outcomes, _ = run_methods(inputs, names)
     views = gather(inputs, names, title="t").views
