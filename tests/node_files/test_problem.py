@@ -271,7 +271,7 @@ BAD = {
     "same class": ({"classes": ("c.txt", "a\nb\na\n")}, "two classes have the same name"),
     "ids": ({"ids": ("i.txt", "a\nb\n")}, "2 ids for the 4 rows"),
     "features": ({"features": ("x.csv", "id,x\na,1.5\n")}, "features of 1 of 4 nodes"),
-    "words": ({"features": ("x.csv", "id,x\na,one\n")}, "features must be numbers"),
+    "words": ({"features": ("x.csv", "id,x\na,one\n")}, "column x is not numbers .*'one'"),
 }
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from simi_mailbox.node_files import WRITES, Nodes, check_ending, read_problem, write_probabilities
+from simi_mailbox.node_files import WRITES, Nodes, check_writable, read_problem, write_probabilities
 
 PROBS = np.random.default_rng(0).dirichlet(np.ones(3), size=5)
 IDS = np.array(["007", "b,c", 'quote"', "ünï", "-1"])
@@ -13,7 +13,6 @@ IDS = np.array(["007", "b,c", 'quote"', "ünï", "-1"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_round_trip_is_exact(tmp_path, ending, dtype):
     if ending == ".parquet":
-        pytest.importorskip("pyarrow")
     path = tmp_path / f"probs{ending}"
     probs = PROBS.astype(dtype)
     write_probabilities(path, probs, Nodes(5, IDS, "paper", ("a", "b c", "id")))
@@ -42,7 +41,7 @@ def test_endings_that_cannot_be_written_are_refused(tmp_path):
     with pytest.raises(
         ValueError, match=r"files that end in '\.xlsx' cannot be written; use one of"
     ):
-        check_ending(tmp_path / "p.xlsx")
-    with pytest.raises(ValueError, match="files that end in 'nothing' cannot"):
+        check_writable(tmp_path / "p.xlsx")
+    with pytest.raises(ValueError, match="p: files without an ending cannot"):
         write_probabilities(tmp_path / "p", PROBS, Nodes(5))
     assert not list(tmp_path.iterdir())

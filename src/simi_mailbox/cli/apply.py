@@ -31,7 +31,7 @@ def apply(
     The nodes and the graph need not be those it was fitted on. LOGITS may be a folder of shards.
     """
     from simi_mailbox.calibrators import load
-    from simi_mailbox.node_files import check_ending, write_probabilities
+    from simi_mailbox.node_files import check_writable, write_probabilities
 
     if logits.is_dir():
         from simi_mailbox import scale
@@ -41,7 +41,7 @@ def apply(
         folders.run(work, logits, out, files, kind, as_json)
         return
     folders.only_for_folders(logits, files)
-    check_ending(out)
+    check_writable(out)
     with console.complaints() as told:
         fitted = load(calibrator)
         kind = fitted.input_type_ if kind is None else kind

@@ -39,7 +39,7 @@ def calibrate(
 
     LOGITS may also be a folder of shards, for graphs beyond memory: see docs/scale.md.
     """
-    from simi_mailbox.node_files import check_ending, write_probabilities
+    from simi_mailbox.node_files import check_writable, write_probabilities
 
     if logits.is_dir():
         from simi_mailbox import scale
@@ -50,7 +50,7 @@ def calibrate(
         folders.run(work, logits, out, files, kind, as_json)
         return
     folders.only_for_folders(logits, files)
-    check_ending(out)
+    check_writable(out)
     if save is not None and save.suffix.lower() != ".safetensors":
         raise click.ClickException(f"{save}: a calibrator is a .safetensors file; name it so")
     with console.complaints() as told:

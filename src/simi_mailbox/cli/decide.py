@@ -61,9 +61,9 @@ def decide(
     accepted.
     """
     from simi_mailbox.decide import Accept, PredictionSets
-    from simi_mailbox.node_files import check_decisions, write_decisions
+    from simi_mailbox.node_files import check_writable, write_decisions
 
-    check_decisions(out)
+    check_writable(out, table=True)
     check_file(out)
     with console.complaints() as told:
         problem = user.read(probabilities, files, kind)

@@ -14,7 +14,7 @@ from simi_mailbox.files import StrPath
 from simi_mailbox.inputs import InputType
 from simi_mailbox.metrics import StreamingMetrics
 from simi_mailbox.scale.engines import Progress, quiet
-from simi_mailbox.scale.inputs import as_logits, check_numbers, file_of, label_runs, nodes_in
+from simi_mailbox.scale.inputs import Labels, as_logits, check_numbers, file_of, nodes_in
 from simi_mailbox.scale.outputs import MANIFEST
 from simi_mailbox.scale.shards import Shards
 from simi_mailbox.softmax import row_blocks, scaled_softmax
@@ -97,8 +97,9 @@ def evaluate(
     wanted, fitted_on = _masks(files, shards.rows)
     tally, left_out, done = StreamingMetrics.empty(shards.columns, bins), 0, 0
     runs = [(r.start, r.stop) for r in row_blocks(shards.rows, shards.columns, TOGETHER)]
-    each = label_runs(files["labels"], shards.rows, shards.columns, runs)
-    for (start, stop), y in zip(runs, each, strict=True):
+    given_labels = Labels.open(files["labels"], shards.rows, shards.columns)
+    for start, stop in runs:
+        y = given_labels.of(np.arange(start, stop), unknown=True)
         (progress or quiet)("judging", done, len(runs))
         known = y >= 0
         if wanted is not None:
