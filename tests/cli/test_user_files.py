@@ -87,7 +87,6 @@ def test_calibrate_gives_the_numbers_of_python_and_the_names_of_the_files(folder
 
 @pytest.mark.parametrize("ending", [".npy", ".npz", ".parquet", ".tsv"])
 def test_every_format_holds_the_same(folder, expected, ending):
-    if ending == ".parquet":
     run("calibrate", "logits.csv", *FILES, "--out", f"p{ending}")
     found = read_problem(folder / f"p{ending}", values="probabilities")
     np.testing.assert_array_equal(found.values, expected[2])

@@ -68,7 +68,7 @@ def _label_columns(table: Columns, nodes: Nodes, read: Reader) -> tuple[Ints, An
     if position is None:
         return _in_order(table, nodes), table.values[column]
     rows = nodes.find(table.values[position], table.path)
-    _refuse_twice(rows, nodes, table.path)
+    refuse_twice(rows, nodes, table.path)
     return rows, table.values[column]
 
 
@@ -108,7 +108,7 @@ def node_set(contents: Contents, path: Path, nodes: Nodes, read: Reader, part: s
         rows = _array_rows(np.asarray(one(contents, path, NAMES[part])), path, nodes, part)
     if not rows.size:
         raise ValueError(f"{path}: it names no node for --{part}")
-    _refuse_twice(rows, nodes, path)
+    refuse_twice(rows, nodes, path)
     return rows
 
 
@@ -215,7 +215,7 @@ def _features(contents: Contents, path: Path, nodes: Nodes, read: Reader, part: 
         if position is None
         else nodes.find(contents.values[position], path)
     )
-    _refuse_twice(rows, nodes, path)
+    refuse_twice(rows, nodes, path)
     if len(rows) != nodes.count:
         raise ValueError(f"{path}: {part} of {len(rows):,} of {nodes.count:,} nodes")
     features = np.empty_like(table)
@@ -232,7 +232,8 @@ def _in_order(table: Columns, nodes: Nodes) -> Ints:
     return np.arange(nodes.count)
 
 
-def _refuse_twice(rows: Ints, nodes: Nodes, path: Path) -> None:
+def refuse_twice(rows: Ints, nodes: Nodes, path: Path) -> None:
+    """Raise for nodes that are named more than once."""
     distinct, counts = np.unique(rows, return_counts=True)
     if distinct.size != rows.size:
         twice = quoted(nodes.text(distinct[counts > 1]))

@@ -18,13 +18,12 @@ from simi_mailbox.inputs import (
     ROW_SUM_TOLERANCE,
     InputType,
     are_probabilities,
-    read_index,
     read_logits,
 )
 from simi_mailbox.node_files.columns import Contents
 from simi_mailbox.node_files.formats import read_file
 from simi_mailbox.node_files.nodes import Nodes, Reader
-from simi_mailbox.node_files.parts import labelled_rows, node_set
+from simi_mailbox.node_files.parts import labelled_rows, node_set, refuse_twice
 from simi_mailbox.scale.plan import Plan
 from simi_mailbox.scale.shards import Shards
 from simi_mailbox.scale.store import Store, Written
@@ -109,16 +108,18 @@ class Labels:
 
     @classmethod
     def open(cls, path: Path, count: int, classes: int) -> Labels:
-        contents = _contents(path)
+        contents, whole = _contents(path), Nodes(count, rows_only=True)
         y = contents[""] if isinstance(contents, dict) and "" in contents else None
         if y is not None and y.ndim == 1:
             if len(y) != count:
                 raise ValueError(f"{path}: {len(y):,} labels for {count:,} nodes")
             return cls(path, classes, y)
         if y is None:
-            nodes, y = labelled_rows(contents, path, Nodes(count, rows_only=True), Reader(None))
+            nodes, y = labelled_rows(contents, path, whole, Reader(None))
         elif y.ndim == 2 and y.shape[1] == 2:
-            nodes, y = _distinct(path, y[:, 0], count), np.asarray(y[:, 1])
+            nodes = whole.find(np.array(y[:, 0]), path)
+            refuse_twice(nodes, whole, path)
+            y = np.asarray(y[:, 1])
         else:
             raise FileFormatError(
                 f"{path}: it has shape {list(y.shape)}; expected one label per node, or rows "
@@ -171,13 +172,6 @@ def _contents(path: Path) -> Contents:
         return {"": np.load(path, mmap_mode="r", allow_pickle=False)}
     except DAMAGE:
         return read_file(path)  # which says what is wrong with it
-
-
-def _distinct(path: Path, nodes: Array, count: int) -> Ints:
-    try:
-        return read_index(np.asarray(nodes), count, path.stem, empty=True)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 # --- logits, block by block -----------------------------------------------------------------------

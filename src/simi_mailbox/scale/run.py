@@ -268,6 +268,7 @@ class _Job:
         blind = calibrator.uniform_weight
         given = (view, factors, blind, calibrator.keep_classes, out)
         files = self.engine.write("writing", default.probability_block, blocks, *given)
+        source.check_unchanged()
         calibrator.save(out.folder / CALIBRATOR)
         entries = int(self.engine.total("degrees", default.entries_of, added, blocks))
         read, written = (now - then for now, then in zip(_moved(), self.moved, strict=True))
