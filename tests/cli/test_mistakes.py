@@ -161,10 +161,11 @@ CASES = [
     ),
     (f"calibrate logits.csv {GOOD} --input-type probabilities", 1, "node n0, n1, n2, … has no prob"),
     (
-        "calibrate probs.csv --labels labels.csv --calibration val.csv --edges edges.csv",
+        f"calibrate probs.csv {GOOD} --out p.csv",
         1,
         "say --i",
     ),
+    (f"calibrate probs.csv {GOOD}", 1, "cannot write probs.csv: it is what LOGITS reads; name"),
     ("report logits.csv --methods magic", 2, "unknown method 'magic'"),
     (
         "report probs.csv --labels labels.csv",

@@ -247,7 +247,9 @@ def test_two_labels_for_one_node_are_refused(
     else:
         text = "".join(f"{node},{label}\n" for node, label in rows)
         (shards / "labels.csv").write_text("id,label\n" + text)
-    with pytest.raises(ValueError, match=rf"labels\{ending}: it names node '{known.mask[3]}' twice"):
+    with pytest.raises(
+        ValueError, match=rf"labels\{ending}: it names node '{known.mask[3]}' twice"
+    ):
         calibrate(shards, tmp_path / "out", engine="memory")
 
 

@@ -55,9 +55,4 @@ def apply(
             given = user.inputs(fitted, problem, kind) | user.known_labels(fitted, problem)
             probs = fitted.predict_proba(problem.values, **given)
         write_probabilities(out, probs, problem.nodes)
-    facts = user.changes(problem, probs, fitted, kind)
-    if as_json:
-        console.show_json({**facts, "out": out, "warnings": told})
-        return
-    console.show_facts(facts)
-    click.echo(f"wrote {out}")
+    console.finish(user.changes(problem, probs, fitted, kind), out, as_json, told)

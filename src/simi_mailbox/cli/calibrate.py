@@ -70,8 +70,5 @@ def calibrate(
         if save is not None:
             calibrator.save(save)
     facts |= user.changes(problem, probs, calibrator, kind)
-    if as_json:
-        console.show_json({**facts, "out": out, "calibrator": save, "warnings": told})
-        return
-    console.show_facts(facts)
-    click.echo(f"wrote {out}{f' and {save}' if save else ''}")
+    wrote = f"wrote {out}{f' and {save}' if save else ''}"
+    console.finish({**facts, "calibrator": save}, out, as_json, told, facts, wrote)

@@ -93,13 +93,11 @@ def decide(
         "error_counts_for": gate.error_weight_,
         **_judged(problem, probs, sets, accepted),
     }
-    if as_json:
-        console.show_json({**facts, "out": out, "warnings": told})
-        return
     promise = f"{coverage:.1%} coverage", f"at most {max_error:.1%} errors at {confidence:.0%}"
-    click.echo(f"promised: {promise[0]}; {promise[1]} confidence")
-    console.show_facts(_in_words(facts))
-    click.echo(f"wrote {out}")
+    if not as_json:
+        aside = str(out) == "-"
+        click.echo(f"promised: {promise[0]}; {promise[1]} confidence", err=aside)
+    console.finish(facts, out, as_json, told, _in_words(facts))
 
 
 def _softmax(values: Any, kind: Any) -> Any:

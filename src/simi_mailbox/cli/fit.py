@@ -48,11 +48,7 @@ def fit(
         rows = user.fitted(calibrator, problem, kind=kind, method=method, **said)
         facts = user.facts(problem, rows, calibrator)
         calibrator.save(out)
-    if as_json:
-        console.show_json({**facts, "out": out, "warnings": told})
-        return
-    console.show_facts(facts)
     # The same command on the same files works as it stands; other nodes have other files.
     given = [f"--{part} {files[part]}" for part in APPLIED if files.get(part) is not None]
     next_one = " ".join(["simi-mailbox apply", str(out), str(logits), *given, "--out probs.csv"])
-    click.echo(f"wrote {out}; next: {next_one}")
+    console.finish(facts, out, as_json, told, wrote=f"wrote {out}; next: {next_one}")

@@ -84,6 +84,8 @@ def run(
     source = click.get_current_context().get_parameter_source("out")
     if source is click.core.ParameterSource.DEFAULT:
         out = OUT
+    if str(out) == "-":
+        raise click.UsageError("--out - is for files: the results of a folder are a folder")
     given = {name: options[name] for name in OPTIONS if options.get(name) is not None}
     if kind is not None:
         given["input_type"] = kind
@@ -97,14 +99,9 @@ def run(
                 "there is not enough memory: say less than the process may have, --memory 1.5GB; "
                 "what is finished is kept"
             ) from None
-    facts = {**done.facts, "out": out, "calibration_is": "as named"}
-    if as_json:
-        console.show_json({**facts, "warnings": told})
-        return
-    console.show_facts(
-        {n: f"{v:,.1f}" if isinstance(v, float) else v for n, v in facts.items() if n != "out"}
-    )
-    click.echo(f"wrote {out}")
+    facts = {**done.facts, "calibration_is": "as named"}
+    shown = {n: f"{v:,.1f}" if isinstance(v, float) else v for n, v in facts.items()}
+    console.finish(facts, out, as_json, told, shown)
 
 
 def judge(
@@ -114,7 +111,7 @@ def judge(
     from simi_mailbox import scale
 
     nodes = {name: files[name] for name in ("labels", "test", "calibration", "train")}
-    for name in ("ids", "classes", "id_column"):
+    for name in ("ids", "classes", "id_column", "encoding"):
         if files.get(name):
             option = f"--{name.replace('_', '-')}"
             raise click.UsageError(f"{option} is for files: rows of a folder are nodes 0, 1, 2, …")

@@ -36,6 +36,7 @@ def read(source: Path, options: Mapping[str, Any], kind: str = "logits") -> Prob
             values="probabilities" if kind == "probabilities" else "logits",
             files={part: options.get(part) for part in _PARTS},
             id_column=options.get("id_column"),
+            encoding=options.get("encoding"),
         )
 
 
