@@ -406,7 +406,7 @@ def test_an_output_that_is_an_input_is_refused(folder):
     ):
         result = run("calibrate", "logits.csv", *FILES, "--out", out, code=1)
         assert f"it is what {option} reads; name another file" in result.stderr
-    run("decide", "logits.csv", "--input", "logits", *FILES, "--out", "val.csv", code=1)
+    run("decide", "logits.csv", "--input-type", "logits", *FILES, "--out", "val.csv", code=1)
     run("fit", "logits.csv", *FILES, "--out", "c.safetensors")
     run("report", "logits.csv", *FILES, "--out", "labels.csv", code=1)
     result = run("calibrate", "logits.csv", *FILES, "--save", "logits.csv", code=1)

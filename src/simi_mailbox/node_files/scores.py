@@ -124,7 +124,7 @@ def impossible_values(array: Array, nodes: Nodes, path: Path, kind: str) -> list
         bad = ~(np.abs(array.sum(axis=1) - 1) <= ROW_SUM_TOLERANCE)
         bad |= ~((array >= -RANGE_TOLERANCE) & (array <= 1 + RANGE_TOLERANCE)).all(axis=1)
         why = "has no probabilities: they lie outside [0, 1] or do not add up to one"
-        hint = ". If these are logits, say --input logits"
+        hint = ". If these are logits, say --input-type logits"
     rows = np.flatnonzero(bad)
     count = f" ({len(rows):,} of {len(array):,} nodes)" if len(rows) > 1 else ""
     return [f"{path}: node {nodes.named(rows)} {why}{count}{hint}"] if len(rows) else []
