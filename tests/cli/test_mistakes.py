@@ -159,7 +159,7 @@ CASES = [
         "both in --calibration and in --train (the first is n20): a model looks better than it is "
         "on nodes it was trained on; calibrate with others",
     ),
-    (f"calibrate logits.csv {GOOD} --input-type probabilities", 1, "node n0, n1, n2, … has no prob"),
+    (f"calibrate logits.csv {GOOD} --input-type probabilities", 1, "node n0, n1, n2, … has no pr"),
     (
         f"calibrate probs.csv {GOOD} --out p.csv",
         1,
