@@ -7,7 +7,7 @@ import pytest
 from scipy.special import softmax
 
 from simi_mailbox import NotFittedError, TemperatureScaling, calibrators, select, selection
-from simi_mailbox.selection import Evidence
+from simi_mailbox.selection import CandidateScore
 from simi_mailbox.synthetic import calibration_problem
 
 PAIR = ("uncalibrated", "temperature")
@@ -121,7 +121,7 @@ def test_all_that_a_method_uses_reaches_it(problem):
 
 
 def test_many_rivals_need_more_proof():
-    rows = [Evidence("base", 1.0, 0.0, 0.0), Evidence("rival", 0.9, -0.1, 0.05)]
+    rows = [CandidateScore("base", 1.0, 0.0, 0.0), CandidateScore("rival", 0.9, -0.1, 0.05)]
     assert selection._judge(tuple(rows), "base", 15)[0] == "rival"
-    rows += [Evidence(f"other {k}", 1.1, 0.1, 0.05) for k in range(9)]
+    rows += [CandidateScore(f"other {k}", 1.1, 0.1, 0.05) for k in range(9)]
     assert selection._judge(tuple(rows), "base", 15)[0] == "base"

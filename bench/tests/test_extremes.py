@@ -13,7 +13,7 @@ import torch
 import simi_mailbox
 from simi_mailbox import CalibrationWarning, calibrators
 from simi_mailbox.metrics import ece, nll
-from simi_mailbox.softmax import Limits
+from simi_mailbox.softmax import LogitRange
 from simi_mailbox_bench.backbones import Settings, train
 from simi_mailbox_bench.datasets import available, load, make_split
 
@@ -89,7 +89,7 @@ def test_one_extreme_node_is_told_and_harms_no_other(name: str, size: float) -> 
     found, likelihood, told = fitted(name, z)
     assert any(f"node {node}" in message for message in told)
     if name in UNSTEADY:
-        moderate = Limits.of(torch.from_numpy(z))._narrow(torch.from_numpy(z))
+        moderate = LogitRange.of(torch.from_numpy(z))._narrow(torch.from_numpy(z))
         assert float(moderate[node].abs().max()) < 1e3
         assert found == pytest.approx(fitted(name, moderate.numpy())[0], abs=1e-9)
     else:

@@ -179,7 +179,7 @@ def cross_fitted_folds(
 
 
 @dataclass(frozen=True)
-class Standing:
+class ComparedMethod:
     """One method among others.
 
     Attributes
@@ -199,7 +199,7 @@ class Standing:
 
 def standings(
     probs: Mapping[str, Array], y: Array, *, level: float = 0.95, draws: int = 500, seed: int = 0
-) -> list[Standing]:
+) -> list[ComparedMethod]:
     """Metrics of several methods on the same nodes, with the best and what is tied with it.
 
     Differences to the best are bootstrapped over nodes, the same nodes for both methods: much of
@@ -231,7 +231,7 @@ def standings(
             metric: _mark(drawn[:, m], k, metric in _HIGHER, level)
             for m, metric in enumerate(METRICS)
         }
-        rows.append(Standing(name, values, marks))
+        rows.append(ComparedMethod(name, values, marks))
     return rows
 
 

@@ -24,7 +24,7 @@ _NEIGHBOURS, _PER_CLASS, _CALIBRATION = 8, 20, 500
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DemoResult:
     """One row of the demonstration's table."""
 
     method: str
@@ -46,7 +46,7 @@ class Demonstration:
     test: Ints
     logits: Any
     probabilities: dict[str, Any]
-    outcomes: list[Outcome]
+    outcomes: list[DemoResult]
 
 
 def run_demo(seed: int = 0, example: str = "copies") -> Demonstration:
@@ -135,9 +135,9 @@ def _neighbour_means(x: Array, graph: Graph) -> Array:
     return np.asarray(total / (1 + graph.degree.numpy()[:, None]))
 
 
-def judge(method: str, probs: Any, y: Any) -> Outcome:
+def judge(method: str, probs: Any, y: Any) -> DemoResult:
     """Measure one method on the test nodes."""
-    return Outcome(
+    return DemoResult(
         method=method,
         accuracy=metrics.accuracy(probs, y),
         ece=metrics.ece(probs, y),

@@ -68,6 +68,10 @@ def whole_file(path: StrPath) -> Iterator[Path]:
         with unfinished.open("rb") as file:
             os.fsync(file.fileno())  # else a power cut could rename a file before its content
         os.replace(unfinished, target)
+    except OSError as error:
+        if error.filename is None and error.errno is not None:  # as writers of arrays raise it
+            raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+        raise
     finally:
         unfinished.unlink(missing_ok=True)
 

@@ -28,19 +28,19 @@ C = TypeVar("C")
 
 
 @dataclass(frozen=True)
-class Rule:
+class Constraint:
     """What holds for a number besides its type, and the words for it."""
 
     words: str
     holds: Callable[[Any], bool]
 
 
-Count = Annotated[int, Rule("≥ 1", lambda x: x >= 1)]
-Whole = Annotated[int, Rule("≥ 0", lambda x: x >= 0)]
-Positive = Annotated[float, Rule("> 0", lambda x: x > 0)]
-NonNegative = Annotated[float, Rule("≥ 0", lambda x: x >= 0)]
-Share = Annotated[float, Rule("in [0, 1)", lambda x: 0 <= x < 1)]
-Level = Annotated[float, Rule("in (0, 1)", lambda x: 0 < x < 1)]
+Count = Annotated[int, Constraint("≥ 1", lambda x: x >= 1)]
+Whole = Annotated[int, Constraint("≥ 0", lambda x: x >= 0)]
+Positive = Annotated[float, Constraint("> 0", lambda x: x > 0)]
+NonNegative = Annotated[float, Constraint("≥ 0", lambda x: x >= 0)]
+Share = Annotated[float, Constraint("in [0, 1)", lambda x: 0 <= x < 1)]
+Level = Annotated[float, Constraint("in (0, 1)", lambda x: 0 < x < 1)]
 
 _KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
     bool: ("True or False", lambda x: isinstance(x, bool)),

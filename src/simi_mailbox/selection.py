@@ -33,7 +33,7 @@ RISK = 0.05
 
 
 @dataclass(frozen=True)
-class Evidence:
+class CandidateScore:
     """What cross-fitting says of one method.
 
     Attributes
@@ -64,14 +64,14 @@ class Choice:
         Fitted.
     verdict : str
         The reason in one line.
-    evidence : tuple of Evidence
+    evidence : tuple of CandidateScore
         By method, the lowest NLL first; empty where labels are too few for any fold.
     """
 
     name: str
     calibrator: Any
     verdict: str
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[CandidateScore, ...]
 
     def __str__(self) -> str:
         width = max((len(row.name) for row in self.evidence), default=0)
@@ -208,18 +208,18 @@ def _cross_fitted(
     return np.array([nll(probs[part == k], known[part == k]) for k in range(folds)])
 
 
-def _evidence(losses: Mapping[str, Floats], default: str, folds: int) -> tuple[Evidence, ...]:
+def _evidence(losses: Mapping[str, Floats], default: str, folds: int) -> tuple[CandidateScore, ...]:
     rows = []
     for name, values in losses.items():
         gaps = values - losses[default]
         # Folds are fitted on labels that they share: their spread alone would claim too much.
         share = 1 / gaps.size + 1 / (folds - 1)
         error = float(np.sqrt(share) * gaps.std(ddof=1))
-        rows.append(Evidence(name, float(values.mean()), float(gaps.mean()), error))
+        rows.append(CandidateScore(name, float(values.mean()), float(gaps.mean()), error))
     return tuple(sorted(rows, key=lambda row: row.nll))
 
 
-def _judge(evidence: tuple[Evidence, ...], default: str, fits: int) -> tuple[str, str]:
+def _judge(evidence: tuple[CandidateScore, ...], default: str, fits: int) -> tuple[str, str]:
     """Name of the winner, and why."""
     undecided = default, f"too few labels to tell: {default}"
     others = [row for row in evidence if row.name != default]

@@ -151,7 +151,7 @@ def top_gaps(logits: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Limits:
+class LogitRange:
     """What is left of logits before a method sees them: found by ``fit``, kept for prediction.
 
     A class masked with −1e9 or −inf on every node, and a single node with a logit of 1e9, carry no
@@ -171,7 +171,7 @@ class Limits:
     --------
     >>> import torch
     >>> z = torch.tensor([[1.0, 0.0, -1e9], [0.0, 2.0, -1e9], [0.5, 0.0, -1e9]])
-    >>> limits = Limits.of(z)
+    >>> limits = LogitRange.of(z)
     >>> limits.classes.tolist(), limits.cut(z).shape
     ([0, 1], torch.Size([3, 2]))
     >>> limits.restore(torch.tensor([[0.7, 0.3]])).tolist()
@@ -183,8 +183,8 @@ class Limits:
     widest: float
 
     @classmethod
-    def of(cls, logits: Tensor, labels: Tensor | None = None) -> Limits:
-        """Limits of these logits; a class that one of the ``labels`` names is possible."""
+    def of(cls, logits: Tensor, labels: Tensor | None = None) -> LogitRange:
+        """LogitRange of these logits; a class that one of the ``labels`` names is possible."""
         k = int(logits.shape[1])
         best, spread, _ = _gaps(logits)
         every = np.arange(k)

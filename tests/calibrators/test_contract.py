@@ -24,9 +24,9 @@ def case(name: str) -> testing.Case:
 
 
 @every
-@pytest.mark.parametrize("law", testing.LAWS)
-def test_law(name: str, law: str) -> None:
-    testing.check_law(case(name), law)
+@pytest.mark.parametrize("check", testing.CHECKS)
+def test_check(name: str, check: str) -> None:
+    testing.run_check(case(name), check)
 
 
 NO_COUNT = (-1, 0.5, None)

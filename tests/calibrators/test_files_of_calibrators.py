@@ -15,9 +15,9 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 import simi_mailbox
-from simi_mailbox import FileFormatError, calibrators, states
+from simi_mailbox import FileFormatError, calibrators, serialization
 from simi_mailbox.calibrators.base import KIND
-from simi_mailbox.states import CHECKSUM
+from simi_mailbox.serialization import CHECKSUM
 from tests.calibrators.test_contract import case
 
 
@@ -54,11 +54,11 @@ def test_all_kinds_of_values_survive() -> None:
         "l_": [1, "two", 3.0, True], "p_": (1, (2.5, "x")), "s_": 0.1,
     }  # fmt: skip
     tensors: dict[str, torch.Tensor] = {}
-    text = json.dumps(states._encode(state, "state", tensors))
-    same_value(states._decode(json.loads(text), tensors), state)
-    assert states._encode({"s_": np.float64(0.1)}, "state", {}) == {"s_": 0.1}
+    text = json.dumps(serialization._encode(state, "state", tensors))
+    same_value(serialization._decode(json.loads(text), tensors), state)
+    assert serialization._encode({"s_": np.float64(0.1)}, "state", {}) == {"s_": 0.1}
     with pytest.raises(TypeError, match=r"state\.f is a function"):
-        states._encode({"f": same_value}, "state", {})
+        serialization._encode({"f": same_value}, "state", {})
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_scrap(
@@ -71,7 +71,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_scrap(
     def fail(*args: Any, **kwargs: Any) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(states, "save_file", fail)
+    monkeypatch.setattr(serialization, "save_file", fail)
     with pytest.raises(OSError, match="disk full"):
         fitted("temperature").save(path)
     assert path.read_bytes() == before
@@ -106,9 +106,9 @@ def test_flipped_bits_and_cut_ends_never_change_an_answer(name: str, tmp_path: P
 def changed(name: str, path: Path, **state: Any) -> Path:
     """A file whose checksum is right, with other fitted values; ``...`` takes one away."""
     fitted(name).save(path)
-    _, params, found = states.load(path, KIND)
+    _, params, found = serialization.load(path, KIND)
     found = {key: value for key, value in (found | state).items() if value is not ...}
-    states.save(path, KIND, name, params, found)
+    serialization.save(path, KIND, name, params, found)
     return path
 
 
@@ -175,7 +175,7 @@ def header(**changes: str) -> str:
 def sealed(text: str, path: Path) -> None:
     """A file with this header, and its checksum."""
     tensors = {"x": torch.zeros(1)}
-    metadata = {"simi_mailbox": text, CHECKSUM: states._checksum(text, tensors)}
+    metadata = {"simi_mailbox": text, CHECKSUM: serialization._checksum(text, tensors)}
     save_file(tensors, path, metadata=metadata)
 
 

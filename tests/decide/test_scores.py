@@ -12,12 +12,12 @@ from scipy.stats import kstest
 
 from simi_mailbox.decide import APS, DAPS, LAC, RAPS, SNAPS, scores
 from simi_mailbox.decide.neighbours import similar_nodes
-from simi_mailbox.decide.scores import Nodes, row_uniforms
+from simi_mailbox.decide.scores import ScoredNodes, row_uniforms
 from simi_mailbox.inputs import read_features
 from tests.decide import references as by_hand
 
 PROBLEM = by_hand.make_problem(3)
-NODES = Nodes(PROBLEM.probs, PROBLEM.graph, read_features(PROBLEM.features, 90), seed=5)
+NODES = ScoredNodes(PROBLEM.probs, PROBLEM.graph, read_features(PROBLEM.features, 90), seed=5)
 U = row_uniforms(PROBLEM.probs, 5)
 NEAR = by_hand.neighbour_lists(PROBLEM.graph)
 ALIKE = by_hand.similar_lists(PROBLEM.features, 7)
@@ -65,7 +65,9 @@ def test_blocks_do_not_change_a_bit(score, monkeypatch):
 def test_sparse_features_are_as_good_as_dense_ones():
     some = np.where(PROBLEM.features > 0.3, PROBLEM.features, 0.0)
     found = [
-        SNAPS(k=5).prepare(Nodes(PROBLEM.probs, PROBLEM.graph, read_features(x, 90)))(slice(0, 90))
+        SNAPS(k=5).prepare(ScoredNodes(PROBLEM.probs, PROBLEM.graph, read_features(x, 90)))(
+            slice(0, 90)
+        )
         for x in (some, sp.csr_matrix(some), torch.from_numpy(some).to_sparse())
     ]
     np.testing.assert_allclose(found[0], found[1], atol=1e-6)

@@ -1,10 +1,15 @@
 """Files of every kind become columns or arrays, and hostile ones are refused."""
 
+import gzip
+import io
 import pickle
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
+from pyarrow import feather, parquet
 from safetensors.numpy import save_file
 from scipy import sparse
 
@@ -42,16 +47,15 @@ def test_fractions_are_numbers_and_all_else_stays_text(tmp_path):
     found = table(tmp_path, "id,x,y,mask\n007,1,0.5,1\n008,-2,,0\n")
     assert found.values[0].tolist() == ["007", "008"]
     assert found.values[1].tolist() == ["1", "-2"]
-    np.testing.assert_array_equal(found.values[2], [0.5, np.nan])
+    np.testing.assert_array_equal(found.numbers(2), [0.5, np.nan])
     assert found.values[3].tolist() == ["1", "0"]
 
 
-def test_columns_longer_than_a_chunk_keep_their_order(tmp_path, monkeypatch):
-    monkeypatch.setattr("simi_mailbox.node_files.text_tables._CHUNK", 7)
-    rows = [f"n{k},{k}.5" for k in range(250)]
+def test_columns_longer_than_a_block_of_arrow_keep_their_order(tmp_path):
+    rows = [f"n{k},{k}.5" for k in range(200_000)]  # three blocks of a megabyte
     found = table(tmp_path, "\n".join(rows))
-    assert found.values[0].tolist() == [f"n{k}" for k in range(250)]
-    np.testing.assert_array_equal(found.values[1], np.arange(250) + 0.5)
+    assert found.values[0].tolist() == [f"n{k}" for k in range(200_000)]
+    np.testing.assert_array_equal(found.values[1], np.arange(200_000) + 0.5)
 
 
 def test_space_separates_only_in_txt(tmp_path):
@@ -70,8 +74,11 @@ def test_space_separates_only_in_txt(tmp_path):
         ("id,x\n", "it has no rows"),
         ("id,x\na,0.5\nb\n", "row 3 has 1 cells, the first has 2"),
         ("id,x,x\na,1,2\n", "two columns are called 'x'"),
-        ("id,x\n" + "a,0.5\n" * 120 + "b,oops\n", "row 122, column x: 'oops' is not a number"),
-        (b"id,x\n\xe9,1\n", "it is not UTF-8 text (byte 5 is 0xe9); save it as UTF-8"),
+        (
+            b"id,x\n\xe9,1\n",
+            "it is not UTF-8 text (byte 5 is 0xe9); say which encoding it has, such as --encoding "
+            "latin-1, or save it as UTF-8",
+        ),
     ],
 )
 def test_text_that_is_no_table_is_one_clear_error(tmp_path, text, message):
@@ -81,9 +88,6 @@ def test_text_that_is_no_table_is_one_clear_error(tmp_path, text, message):
 
 
 def test_parquet_columns_keep_their_types(tmp_path):
-    pa = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
     columns = {
         "id": [3, 1],
         "name": pa.array(["x", None]).dictionary_encode(),
@@ -178,8 +182,6 @@ def test_pickles_are_never_run(tmp_path):
 
 @pytest.mark.parametrize("ending", sorted(set(READS) - {".csv", ".tsv", ".txt"}))
 def test_damaged_files_name_themselves(tmp_path, ending):
-    if ending == ".parquet":
-        pytest.importorskip("pyarrow")
     path = tmp_path / f"x{ending}"
     for content in (b"", b"nonsense", b"PK\x03\x04 and nothing more"):
         path.write_bytes(content)
@@ -214,3 +216,87 @@ def test_two_columns_for_one_part_are_refused(tmp_path):
     assert isinstance(found, Columns)
     with pytest.raises(FileFormatError, match="both a column 'y' and 'label': keep one"):
         found.find(("y", "label"))
+
+
+TABLE = "id;größe;b\nä;0,5;-1,25\nn2;2;1e-3\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "encoding"),
+    [
+        ("t.csv", TABLE.encode(), None),
+        ("t.csv", b"\xef\xbb\xbf" + TABLE.encode(), "latin-1"),  # the mark is believed
+        ("t.csv", TABLE.encode("utf-16"), None),
+        ("t.csv", b"\xfe\xff" + TABLE.encode("utf-16-be"), None),
+        ("t.csv", TABLE.encode("latin-1"), "latin-1"),
+        ("t.csv", TABLE.encode("cp1252"), "cp1252"),
+        ("t.csv", TABLE.replace("\n", "\r\n").encode(), None),
+        ("t.tsv", TABLE.replace(";", "\t").encode(), None),
+        ("t.csv.gz", gzip.compress(TABLE.encode()), None),
+        ("t.TSV.gz", gzip.compress(TABLE.replace(";", "\t").encode("utf-16")), None),
+        ("t.csv", TABLE.replace(",", ".").replace(";", ",").encode(), None),
+        ("t.csv", b'id, "gr\xc3\xb6\xc3\x9fe", b\n"\xc3\xa4", "0.5", -1.25\nn2, 2, 1e-3\n', None),
+    ],
+)
+def test_tables_as_spreadsheets_of_all_countries_write_them(tmp_path, name, content, encoding):
+    (tmp_path / name).write_bytes(content)
+    found = read_file(tmp_path / name, encoding=encoding)
+    assert found.names == ("id", "größe", "b")
+    assert found.values[0].tolist() == ["ä", "n2"]
+    np.testing.assert_array_equal(found.numbers(1), [0.5, 2.0])
+    np.testing.assert_array_equal(found.numbers(2), [-1.25, 1e-3])
+
+
+@pytest.mark.parametrize("kind", ["csv", "gz", "parquet", "feather"])
+def test_a_table_is_read_from_standard_input(tmp_path, monkeypatch, kind):
+    columns = pa.table({"id": ["007", "b"], "x": [0.5, 1.5]})
+    written = {
+        "csv": lambda file: file.write(b"id,x\n007,0.5\nb,1.5\n"),
+        "gz": lambda file: file.write(gzip.compress(b"id,x\n007,0.5\nb,1.5\n")),
+        "parquet": lambda file: parquet.write_table(columns, file),
+        "feather": lambda file: feather.write_feather(columns, file),
+    }
+    file = io.BytesIO()
+    written[kind](file)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(file.getvalue())))
+    found = read_file(Path("-"))
+    assert found.values[0].tolist() == ["007", "b"]
+    np.testing.assert_array_equal(found.numbers(1), [0.5, 1.5])
+
+
+def test_feather_is_read_and_damage_of_packed_files_is_told(tmp_path):
+    feather.write_feather(pa.table({"id": [3], "x": [0.5]}), str(tmp_path / "t.feather"))
+    assert read_file(tmp_path / "t.feather").values[0].tolist() == [3]
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"id,x\n1,2\n")[:-12])
+    with pytest.raises(FileFormatError, match=r"t\.csv\.gz: it is damaged or no gzip file"):
+        read_file(tmp_path / "t.csv.gz")
+    with pytest.raises(ValueError, match="there is no encoding 'klingon'"):
+        read_file(_written(tmp_path, "id,x\n"), encoding="klingon")
+
+
+def _written(folder, text):
+    (folder / "t.csv").write_text(text)
+    return folder / "t.csv"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("id,x\n" + "a,0.5\n" * 120 + "b,oops\n", "row 122, column x: 'oops' is not a number"),
+        (
+            "id,x\na,0.5\nb,oops\nc,no\nd,1.5\n",
+            "row 3, column x: 'oops' is not a number (row 4: 'no' neither)",
+        ),
+        ('id,x\na,"0,5"\nb,"1,5"\n', "column x has decimal commas ('0,5'): write points, or"),
+        ("id,x\na,one\nb,two\n", "column x is not numbers (it holds 'one'); if it names nodes"),
+    ],
+)
+def test_cells_that_are_no_numbers_are_told_together(tmp_path, text, message):
+    with pytest.raises(FileFormatError) as caught:
+        read_file(_written(tmp_path, text)).numbers(1)
+    assert str(caught.value).startswith(f"{tmp_path / 't.csv'}: {message}")
+
+
+def test_all_ragged_rows_are_told(tmp_path):
+    with pytest.raises(FileFormatError, match="row 3 has 1 cells, row 5 has 3 cells, the first"):
+        read_file(_written(tmp_path, "id,x\na,1\nb\nc,2\nd,3,4\n"))

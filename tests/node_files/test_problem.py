@@ -1,6 +1,9 @@
 """Files that name nodes and classes in their own way agree in the end."""
 
+import json
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy import sparse
 
@@ -271,7 +274,7 @@ BAD = {
     "same class": ({"classes": ("c.txt", "a\nb\na\n")}, "two classes have the same name"),
     "ids": ({"ids": ("i.txt", "a\nb\n")}, "2 ids for the 4 rows"),
     "features": ({"features": ("x.csv", "id,x\na,1.5\n")}, "features of 1 of 4 nodes"),
-    "words": ({"features": ("x.csv", "id,x\na,one\n")}, "features must be numbers"),
+    "words": ({"features": ("x.csv", "id,x\na,one\n")}, "column x is not numbers .*'one'"),
 }
 
 
@@ -316,3 +319,85 @@ def test_rows_beyond_the_last_are_refused_with_the_remedy(problem):
 def test_a_column_that_is_not_there(problem):
     with pytest.raises(ValueError, match="no column 'paper' for --id-column; its columns: id, cat"):
         problem(options={"id_column": "paper"})
+
+
+ACCOUNTS = "account_id,legit,fraud\n1001,0.5,1.5\n1002,2.5,0.5\n1003,0.5,0.1\n"
+
+
+def test_a_first_column_that_is_called_like_an_id_names_the_nodes(problem):
+    found = problem(ACCOUNTS, edges=("e.csv", "source,target\n1001,1003\n"))
+    assert found.nodes.classes == ("legit", "fraud")
+    assert found.nodes.ids.tolist() == ["1001", "1002", "1003"]
+    assert found.graph.tolist() == [[0], [2]]
+
+
+def test_a_first_column_that_all_files_share_names_the_nodes(problem):
+    found = problem(
+        ACCOUNTS.replace("account_id", "account"),
+        labels=("l.csv", "account,label\n1003,fraud\n"),
+        calibration=("c.csv", "account\n1003\n"),
+    )
+    assert found.nodes.classes == ("legit", "fraud")
+    assert found.labels.tolist() == [-1, -1, 1]
+    assert found.sets["calibration"].tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("logits", "message"),
+    [
+        ("id,amount,a,b\nx,120.5,0.5,1.5\ny,99.5,1.5,-0.5\n", "column 'amount' is about 110, far"),
+        ("id,age,a,b\nx,3,0.5,1.5\ny,4,1.5,-0.5\n", "column 'age' holds whole numbers, the others"),
+        ("a,b,c,user_id\n0.1,0.2,0.3,7\n0.2,0.1,0.3,9\n", "column 'user_id' is called like an id"),
+        (
+            "id,age,a,b,amount\nx,3,0.5,1.5,120.5\ny,4,1.5,-0.5,99.5\n",
+            "column 'age' holds .*; column 'amount' is about 110.*take it out.*call .* logit_",
+        ),
+        ("account,a,b\n17,0.5,1.5\n19,2.5,0.5\n", "say --id-column account"),
+    ],
+)
+def test_a_column_that_is_no_class_score_is_refused_by_name(problem, logits, message):
+    with pytest.raises(ValueError, match=message):
+        problem(logits)
+
+
+def test_scores_that_are_called_so_may_be_any_numbers_and_one_may_be_constant(problem):
+    text = "id,logit_a,logit_b,age\nx,300.5,0.5,3\ny,299.5,1.5,4\n"
+    assert problem(text).nodes.classes == ("a", "b")
+    assert problem("id,a,b\nx,0,1.5\ny,0,-0.5\n").nodes.classes == ("a", "b")
+    masked = problem("id,a,b,c\nx,-1e9,1.5,0.5\ny,0.25,-0.5,1.5\n")
+    assert masked.nodes.classes == ("a", "b", "c")
+
+
+def test_an_index_of_pandas_names_nodes_if_nothing_else_does(tmp_path):
+    from pyarrow import parquet
+
+    columns = {"a": [0.5, 1.5], "b": [1.5, 2.5], "__index_level_0__": [7, 4]}
+    path = tmp_path / "z.parquet"
+    parquet.write_table(pa.table(columns), path)
+    assert read_problem(path).nodes.ids.tolist() == [7, 4]
+    parquet.write_table(pa.table({**columns, "id": ["x", "y"]}), path)
+    found = read_problem(path).nodes
+    assert found.ids.tolist() == ["x", "y"]
+    assert found.classes == ("a", "b")
+    index = json.dumps({"index_columns": ["paper"]})
+    named = pa.table({"a": [0.5, 1.5], "b": [1.5, 2.5], "paper": [7, 4]})
+    parquet.write_table(named.replace_schema_metadata({"pandas": index}), path)
+    assert read_problem(path).nodes.ids.tolist() == [7, 4]
+
+
+def test_all_that_is_wrong_is_told_at_once_and_nodes_by_their_ids(problem):
+    with pytest.raises(ValueError, match="NaN") as caught:
+        problem(
+            LOGITS.replace("2.5,0.2", "nan,0.2"),
+            labels=("l.csv", "id,label\na,cow\nb,pig\n"),
+            calibration=("c.csv", "id\nq\nr\na\n"),
+        )
+    told = str(caught.value)
+    assert "logits.csv: node c has logits that are NaN" in told
+    assert "l.csv: label 'cow' of node a (and 'pig') is none of the classes" in told
+    assert "c.csv: there is no node 'q', 'r' among the 4 nodes" in told
+
+
+def test_rows_without_an_id_are_refused(problem):
+    with pytest.raises(ValueError, match=r"logits\.csv: a row has no id"):
+        problem("id,a,b\nx,0.5,1.5\n,0.5,1.5\n")

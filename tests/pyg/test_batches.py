@@ -52,7 +52,7 @@ def trained(kind: str, data: Data) -> nn.Module:
 
 
 @pytest.fixture(scope="module", params=["gcn", "sage", "gat", "gin"])
-def calibrated(request: pytest.FixtureRequest, data: Data) -> pyg.Calibrated:
+def calibrated(request: pytest.FixtureRequest, data: Data) -> pyg.CalibratedModel:
     return pyg.calibrate(trained(request.param, data), data)
 
 
@@ -62,13 +62,15 @@ def cut(data: Data, hops: int) -> tuple[Data, Tensor]:
     return data.subgraph(subset), mapping
 
 
-def test_a_subgraph_agrees_with_the_whole(calibrated: pyg.Calibrated, data: Data) -> None:
+def test_a_subgraph_agrees_with_the_whole(calibrated: pyg.CalibratedModel, data: Data) -> None:
     batch, mapping = cut(data, calibrated.num_hops)
     expected = calibrated(data.x, data.edge_index)[SEEDS]
     torch.testing.assert_close(calibrated.seeds(batch, mapping), expected, atol=1e-5, rtol=0)
 
 
-def test_a_hop_less_is_refused_and_would_be_wrong(calibrated: pyg.Calibrated, data: Data) -> None:
+def test_a_hop_less_is_refused_and_would_be_wrong(
+    calibrated: pyg.CalibratedModel, data: Data
+) -> None:
     batch, mapping = cut(data, calibrated.num_hops - 1)
     with pytest.raises(ValueError, match="lack neighbours"):
         calibrated.seeds(batch, mapping)
@@ -80,7 +82,7 @@ def test_a_hop_less_is_refused_and_would_be_wrong(calibrated: pyg.Calibrated, da
     assert float((found - whole[near]).abs().max()) > 0.01
 
 
-def test_a_loader_agrees_with_the_whole(calibrated: pyg.Calibrated, data: Data) -> None:
+def test_a_loader_agrees_with_the_whole(calibrated: pyg.CalibratedModel, data: Data) -> None:
     mask = torch.zeros(N, dtype=torch.bool)
     mask[SEEDS] = True
     loader = AllNeighbours(data, [-1] * calibrated.num_hops, batch_size=4, input_nodes=mask)
@@ -123,8 +125,8 @@ def test_hops_are_counted() -> None:
     hops = {kind: model_hops(make(kind)) for kind in ("gcn", "sage", "gat", "gin")}
     assert hops == {"gcn": 3, "sage": 2, "gat": 2, "gin": 2}
     assert model_hops(APPNP(K=10, alpha=0.1)) == 11
-    assert pyg.Calibrated(make("sage"), TemperatureScaling()).num_hops == 2
-    assert pyg.Calibrated(nn.Linear(2, 2)).num_hops == 2
+    assert pyg.CalibratedModel(make("sage"), TemperatureScaling()).num_hops == 2
+    assert pyg.CalibratedModel(nn.Linear(2, 2)).num_hops == 2
 
 
 class Own(nn.Module):
@@ -135,8 +137,8 @@ class Own(nn.Module):
 @pytest.mark.parametrize("model", [ChebConv(4, 4, K=3), Own()])
 def test_strange_layers_must_be_counted_by_their_user(model: nn.Module) -> None:
     with pytest.raises(ValueError, match=r"cannot tell how far \w+ looks.*num_hops=…"):
-        _ = pyg.Calibrated(model).num_hops
-    assert pyg.Calibrated(model, num_hops=2).num_hops == 4
+        _ = pyg.CalibratedModel(model).num_hops
+    assert pyg.CalibratedModel(model, num_hops=2).num_hops == 4
 
 
 @pytest.mark.parametrize("method", ["gats", "cagcn", "wats"])

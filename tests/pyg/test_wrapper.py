@@ -50,7 +50,7 @@ def trained(model: nn.Module, data: Data, epochs: int = 40) -> nn.Module:
 
 
 @pytest.fixture(scope="module")
-def calibrated(model: nn.Module, data: Data) -> pyg.Calibrated:
+def calibrated(model: nn.Module, data: Data) -> pyg.CalibratedModel:
     return pyg.calibrate(model, data, mask=data.val_mask)
 
 
@@ -60,7 +60,7 @@ def logits_of(model: nn.Module, data: Data) -> Tensor:
 
 
 def test_it_says_what_the_calibrator_says(
-    model: nn.Module, calibrated: pyg.Calibrated, data: Data
+    model: nn.Module, calibrated: pyg.CalibratedModel, data: Data
 ) -> None:
     z = logits_of(model, data)
     masks = {"mask": data.val_mask, "train_mask": data.train_mask}
@@ -74,7 +74,7 @@ def test_it_says_what_the_calibrator_says(
     torch.testing.assert_close(calibrated.from_logits(z, data), found, rtol=0, atol=0)
 
 
-def test_calibration_helps(model: nn.Module, calibrated: pyg.Calibrated, data: Data) -> None:
+def test_calibration_helps(model: nn.Module, calibrated: pyg.CalibratedModel, data: Data) -> None:
     before = logits_of(model, data).softmax(dim=1)[data.test_mask]
     after = calibrated(data.x, data.edge_index).exp()[data.test_mask]
     y = data.y[data.test_mask]
@@ -83,7 +83,7 @@ def test_calibration_helps(model: nn.Module, calibrated: pyg.Calibrated, data: D
 
 
 def test_modes_are_as_before_and_dropout_is_off(
-    model: nn.Module, calibrated: pyg.Calibrated, data: Data
+    model: nn.Module, calibrated: pyg.CalibratedModel, data: Data
 ) -> None:
     model.train()
     model.convs[0].eval()  # a part that its user froze
@@ -97,7 +97,9 @@ def test_modes_are_as_before_and_dropout_is_off(
     assert not first.requires_grad
 
 
-def test_modes_are_as_before_when_the_model_fails(calibrated: pyg.Calibrated, data: Data) -> None:
+def test_modes_are_as_before_when_the_model_fails(
+    calibrated: pyg.CalibratedModel, data: Data
+) -> None:
     calibrated.train()
     with pytest.raises(RuntimeError):
         calibrated(data.x[:, :3], data.edge_index)
@@ -111,7 +113,7 @@ def test_state_survives_a_weights_only_file(
     calibrated = pyg.calibrate(model, data, calibrator=method)
     torch.save(calibrated.state_dict(), tmp_path / "calibrated.pt")
     torch.manual_seed(1)
-    again = pyg.Calibrated(GCN(64, 16, num_layers=2, out_channels=10))
+    again = pyg.CalibratedModel(GCN(64, 16, num_layers=2, out_channels=10))
     with pytest.raises(NotFittedError):
         again(data.x, data.edge_index)
     again.load_state_dict(torch.load(tmp_path / "calibrated.pt", weights_only=True))
@@ -122,11 +124,11 @@ def test_state_survives_a_weights_only_file(
     torch.testing.assert_close(copied, expected, rtol=0, atol=0)
 
 
-def test_damage_and_missing_calibrators_are_told(calibrated: pyg.Calibrated) -> None:
+def test_damage_and_missing_calibrators_are_told(calibrated: pyg.CalibratedModel) -> None:
     state = calibrated.state_dict()
     bytes_ = state["_extra_state"].clone()
     bytes_[-3] ^= 1
-    again = pyg.Calibrated(copy.deepcopy(calibrated.model))
+    again = pyg.CalibratedModel(copy.deepcopy(calibrated.model))
     with pytest.raises(FileFormatError, match="damaged"):
         again.load_state_dict({**state, "_extra_state": bytes_})
     del state["_extra_state"]
@@ -134,7 +136,9 @@ def test_damage_and_missing_calibrators_are_told(calibrated: pyg.Calibrated) -> 
         again.load_state_dict(state)
 
 
-def test_numbers_follow_the_model(model: nn.Module, calibrated: pyg.Calibrated, data: Data) -> None:
+def test_numbers_follow_the_model(
+    model: nn.Module, calibrated: pyg.CalibratedModel, data: Data
+) -> None:
     double = copy.deepcopy(calibrated).to(torch.float64)
     found = double(data.x.double(), data.edge_index)
     assert found.dtype == torch.float64
@@ -145,7 +149,7 @@ def test_numbers_follow_the_model(model: nn.Module, calibrated: pyg.Calibrated, 
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
-def test_results_lie_where_the_logits_lie(calibrated: pyg.Calibrated, data: Data) -> None:
+def test_results_lie_where_the_logits_lie(calibrated: pyg.CalibratedModel, data: Data) -> None:
     moved = copy.deepcopy(calibrated).to("cuda")
     found = moved(data.x.cuda(), data.edge_index.cuda())
     assert found.device.type == "cuda"
@@ -161,7 +165,7 @@ def test_a_calibrator_given_is_copied(model: nn.Module, data: Data) -> None:
 
 
 def test_no_label_outside_the_masks_is_read(
-    model: nn.Module, calibrated: pyg.Calibrated, data: Data
+    model: nn.Module, calibrated: pyg.CalibratedModel, data: Data
 ) -> None:
     changed = copy.copy(data)
     named = data.val_mask | data.train_mask
@@ -187,7 +191,7 @@ class OnData(nn.Module):
 
 
 def test_other_ways_to_call_a_model(
-    model: nn.Module, calibrated: pyg.Calibrated, data: Data
+    model: nn.Module, calibrated: pyg.CalibratedModel, data: Data
 ) -> None:
     expected = calibrated(data.x, data.edge_index)
     whole = pyg.calibrate(OnData(model), data)
@@ -282,24 +286,24 @@ def test_a_call_without_a_graph_is_told(data: Data) -> None:
     assert alone.on(data).shape == (1797, 10)
 
 
-def test_a_transform_writes_probabilities(calibrated: pyg.Calibrated, data: Data) -> None:
+def test_a_transform_writes_probabilities(calibrated: pyg.CalibratedModel, data: Data) -> None:
     done = pyg.WriteProbabilities(calibrated)(data)
     torch.testing.assert_close(done.prob, calibrated(data.x, data.edge_index).exp())
     assert "prob" not in data
     assert "p" in pyg.WriteProbabilities(calibrated, attr="p")(data)
 
 
-def test_state_can_be_kept_in_safetensors(calibrated: pyg.Calibrated) -> None:
+def test_state_can_be_kept_in_safetensors(calibrated: pyg.CalibratedModel) -> None:
     from safetensors.torch import load as read
     from safetensors.torch import save
 
-    again = pyg.Calibrated(copy.deepcopy(calibrated.model))
+    again = pyg.CalibratedModel(copy.deepcopy(calibrated.model))
     again.load_state_dict(read(save(calibrated.state_dict())))
     found, expected = again.calibrator, calibrated.calibrator
     np.testing.assert_array_equal(found.temperatures_, expected.temperatures_)
 
 
-def test_the_whole_module_is_picklable(calibrated: pyg.Calibrated, data: Data) -> None:
+def test_the_whole_module_is_picklable(calibrated: pyg.CalibratedModel, data: Data) -> None:
     file = io.BytesIO()
     torch.save(calibrated, file)
     file.seek(0)

@@ -70,13 +70,13 @@ def test_groups_are_those_of_the_calibrator(given):
     nodes = cal.node_temperatures(given["logits"], graph=given["graph"])
     means = np.bincount(cal.groups_, nodes) / np.bincount(cal.groups_)
     np.testing.assert_allclose(view.groups.temperatures, means)
-    assert view.blind_share == cal.blind_share > 0
+    assert view.uniform_weight == cal.uniform_weight > 0
     plain = content_of(given, [SimiMailbox(prior=None)]).views[1]
     cal.set_params(prior=None).fit(
         given["logits"], given["y"], graph=given["graph"], mask=given["calibration"]
     )
     np.testing.assert_allclose(plain.groups.temperatures, cal.temperatures_)
-    assert plain.blind_share == 0
+    assert plain.uniform_weight == 0
 
 
 def test_labels_outside_the_named_nodes_change_nothing(given):
@@ -213,14 +213,14 @@ def test_bad_methods_are_refused(given, methods, error, message):
         run_methods(read_inputs(**given), methods)
 
 
-def test_the_temperatures_shown_and_the_blind_share_make_the_probabilities(given):
+def test_the_temperatures_shown_and_the_uniform_weight_make_the_probabilities(given):
     inputs, names = read_inputs(**given), ["temperature", "simi-mailbox"]
     outcomes, _ = run_methods(inputs, names)
     views = gather(inputs, names, title="t").views
     for outcome, view in zip(outcomes[1:], views[1:], strict=True):
-        temperatures, blind = node_temperatures(outcome, inputs), view.blind_share
+        temperatures, blind = node_temperatures(outcome, inputs), view.uniform_weight
         made = softmax(given["logits"] / temperatures[:, None], axis=1)
         made = (1 - blind) * made + blind / inputs.num_classes
         np.testing.assert_allclose(outcome.probs, made, atol=1e-6)
         assert view.temperatures.median == np.median(temperatures)
-    assert views[0].blind_share == views[1].blind_share == 0.0 < views[2].blind_share
+    assert views[0].uniform_weight == views[1].uniform_weight == 0.0 < views[2].uniform_weight

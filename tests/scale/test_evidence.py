@@ -131,8 +131,8 @@ def _no_hidden(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (_known_outside, r"known\.npy: known names node 2000, but nodes are numbered 0\.\.1999"),
-        (_known_twice, r"known\.npy: known names a node twice"),
+        (_known_outside, r"known\.npy: there is no node 2000; nodes are rows, numbered 0\.\.1999"),
+        (_known_twice, r"known\.npy: it names node '5' twice"),
         (_known_strange, r"known\.npy: node 6 has label 9, but the classes are 0\.\.4"),
         (_short_hidden, r"hidden: it has 705 rows, but there are 2,000 nodes"),
         (_narrow_hidden, r"hidden has 3 columns, but the calibrator was fitted on 7"),

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as arrow
 import pytest
 
 from simi_mailbox import SimiMailbox
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.scale import calibrate
+from simi_mailbox.scale.shards import Shards
 from simi_mailbox.softmax import scaled_softmax
 from tests.scale.conftest import CLASSES, NODES, Known, probabilities
 
@@ -20,9 +23,8 @@ pytestmark = pytest.mark.usefixtures("many_blocks")
 def test_parquet_float16_probabilities_and_tables_of_labels(
     shards: Path, tmp_path: Path, known: Known
 ) -> None:
-    arrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
     import torch
+    from pyarrow import parquet
 
     p16 = scaled_softmax(torch.from_numpy(known.logits)).numpy().astype(np.float16)
     for path in (shards / "logits").iterdir():
@@ -84,7 +86,6 @@ def _too_far(folder: Path) -> None:
 
 
 def _no_parquet(folder: Path) -> None:
-    pytest.importorskip("pyarrow")
     (folder / "edges" / "c.parquet").write_bytes(b"PAR1 and nothing else PAR1")
 
 
@@ -139,3 +140,136 @@ def test_probabilities_that_are_called_logits_are_refused(
     np.save(shards / "logits" / "0.npy", known.logits)
     with pytest.raises(ValueError, match=r"0\.npy, row 0: these are no probabilities"):
         calibrate(shards, tmp_path / "out", engine="memory", input_type="probabilities")
+
+
+def _as_parquet(folder: Path, known: Known, ids: dict[int, np.ndarray], name: str) -> None:
+    """Logits in two Parquet files, with a first column ``name`` that numbers the nodes."""
+    from pyarrow import parquet
+
+    for path in (folder / "logits").iterdir():
+        path.unlink()
+    for number, rows in ((0, slice(0, 900)), (1, slice(900, None))):
+        columns = {f"c{k}": known.logits[rows, k] for k in range(CLASSES)}
+        nodes = ids.get(number, np.arange(NODES)[rows])
+        table = arrow.table({name: nodes, **columns})
+        parquet.write_table(table, folder / "logits" / f"{number}.parquet", row_group_size=256)
+
+
+@pytest.mark.parametrize("name", ["nodeid", "ids", "node", "account_id", "__index_level_0__"])
+def test_a_column_of_node_numbers_is_no_class(
+    name: str, shards: Path, tmp_path: Path, known: Known
+) -> None:
+    _as_parquet(shards, known, {}, name)
+    done = calibrate(shards, tmp_path / "out", engine="memory")
+    assert done.facts["classes"] == CLASSES
+    np.testing.assert_allclose(done.calibrator.temperatures_, known.calibrator.temperatures_, 1e-6)
+
+
+SWAPPED = {0: np.arange(NODES - 900, NODES), 1: np.arange(0, NODES - 900)}
+FROM_ONE = {0: np.arange(1, 901), 1: np.arange(901, NODES + 1)}
+BETWEEN = np.concatenate([np.arange(256), np.arange(257, 901)])
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"),
+    [
+        (SWAPPED, r"0\.parquet: row 0 is node '1100' by its column 'id', but it is row 0 of all"),
+        (FROM_ONE, r"0\.parquet: row 0 is node '1' by its column 'id', but it is row 0 of all"),
+        ({0: BETWEEN}, r"0\.parquet: row 256 is node '257' .* sort the rows of all shards by node"),
+        ({0: np.array([f"n{k}" for k in range(900)])}, r"row 0 is node 'n0' by its column 'id'"),
+    ],
+)
+def test_ids_must_count_the_rows_of_all_shards(
+    ids: dict[int, np.ndarray],
+    words: str,
+    shards: Path,
+    tmp_path: Path,
+    known: Known,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("simi_mailbox.scale.shards.BATCH", 256)
+    _as_parquet(shards, known, ids, "id")
+    with pytest.raises(FileFormatError, match=words):
+        calibrate(shards, tmp_path / "out", engine="memory")
+
+
+def test_a_column_of_a_shard_that_is_no_class_score_is_refused_by_name(
+    shards: Path, tmp_path: Path, known: Known
+) -> None:
+    _as_parquet(shards, known, {0: np.arange(900) % 60, 1: np.arange(NODES - 900) % 60}, "age")
+    with pytest.raises(FileFormatError, match="column 'age' holds whole numbers"):
+        calibrate(shards, tmp_path / "out", engine="memory")
+
+
+def test_two_edges_are_read_as_in_memory(shards: Path) -> None:
+    np.save(shards / "edges" / "a.npy", np.array([[0, 1], [2, 3]]))
+    found = Shards.open(shards / "edges", "edges").shards[0].read(0, 2)
+    assert found.tolist() == [[0, 2], [1, 3]]
+
+
+@pytest.mark.parametrize("part", ["logits/part-10.npy", "edges/b.npy"])
+def test_a_shard_that_is_rewritten_during_a_run_is_noticed(
+    part: str, shards: Path, tmp_path: Path
+) -> None:
+    def rewrite(step: str, done: int, _total: int) -> None:
+        if step == "reading logits" and done == 0:
+            np.save(shards / part, np.load(shards / part)[::-1])
+
+    with pytest.raises(FileFormatError, match=r"it was changed during the run: start again"):
+        calibrate(shards, tmp_path / "out", engine="disk", progress=rewrite)
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_a_shard_that_is_rewritten_after_it_was_read_is_noticed(
+    shards: Path, tmp_path: Path
+) -> None:
+    path = shards / "logits" / "part-10.npy"
+
+    def rewrite(step: str, done: int, total: int) -> None:
+        if step == "cutting tiles" and done == total:
+            np.save(path, np.load(path)[::-1])
+
+    with pytest.raises(FileFormatError, match=r"part-10\.npy: it was changed during the run"):
+        calibrate(shards, tmp_path / "out", engine="memory", progress=rewrite)
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("ending", [".npy", ".csv"])
+def test_two_labels_for_one_node_are_refused(
+    ending: str, shards: Path, tmp_path: Path, known: Known
+) -> None:
+    (shards / "labels.npy").unlink()
+    twice = [*known.mask, known.mask[3]]
+    rows = np.stack([twice, known.y[twice]], axis=1)
+    rows[-1, 1] = (rows[-1, 1] + 1) % CLASSES
+    if ending == ".npy":
+        np.save(shards / "labels.npy", rows)
+    else:
+        text = "".join(f"{node},{label}\n" for node, label in rows)
+        (shards / "labels.csv").write_text("id,label\n" + text)
+    with pytest.raises(
+        ValueError, match=rf"labels\{ending}: it names node '{known.mask[3]}' twice"
+    ):
+        calibrate(shards, tmp_path / "out", engine="memory")
+
+
+@pytest.mark.parametrize("engine", ["memory", "disk"])
+def test_a_class_masked_by_infinity_is_what_it_is_in_memory(
+    engine: Any, shards: Path, tmp_path: Path, known: Known
+) -> None:
+    wide = np.insert(known.logits, 2, -np.inf, axis=1)
+    y = np.where(known.y >= 2, known.y + 1, known.y)
+    for path in (shards / "logits").iterdir():
+        path.unlink()
+    np.save(shards / "logits" / "0.npy", wide)
+    np.save(shards / "labels.npy", y)
+    expected = SimiMailbox().fit(
+        wide, y, graph=known.graph, mask=known.mask, train_mask=known.train
+    )
+    probs = expected.predict_proba(wide, graph=known.graph)
+    done = calibrate(shards, tmp_path / "out", engine=engine)
+    np.testing.assert_allclose(probabilities(done), probs, atol=1e-6)
+    wide[1500, 2] = 0.5
+    np.save(shards / "logits" / "0.npy", wide)
+    with pytest.raises(ValueError, match="masked by −inf on every node or on none"):
+        calibrate(shards, tmp_path / "out", engine=engine)

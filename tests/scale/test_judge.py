@@ -71,7 +71,7 @@ def test_mistakes_of_a_judge_are_told(shards: Path, tmp_path: Path, known: Known
     with pytest.raises(ValueError, match=r"4 nodes are both in .*calibration\.npy and in .*shared"):
         evaluate(done.out, test=tmp_path / "shared.npy")
     np.save(tmp_path / "far.npy", np.array([3, NODES]))
-    with pytest.raises(ValueError, match=r"far\.npy: test names node 2000"):
+    with pytest.raises(ValueError, match=r"far\.npy: there is no node 2000; nodes are rows"):
         evaluate(done.out, test=tmp_path / "far.npy")
     np.save(tmp_path / "all.npy", np.ones(NODES, dtype=bool))
     with pytest.raises(ValueError, match="no labelled node is left"):

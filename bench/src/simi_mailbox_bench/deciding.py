@@ -16,7 +16,7 @@ from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.decide.groups import degree_groups, quantile_edges
 from simi_mailbox.decide.neighbours import similar_nodes
 from simi_mailbox.decide.quantile import group_quantiles
-from simi_mailbox.decide.scores import APS, DAPS, LAC, RAPS, SNAPS, Nodes, Score
+from simi_mailbox.decide.scores import APS, DAPS, LAC, RAPS, SNAPS, Score, ScoredNodes
 from simi_mailbox.decide.sets import node_weights
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.inputs import read_features
@@ -274,7 +274,7 @@ def _acceptance(item: Question, probs: Floats, prepared: Prepared) -> Row:
 def _scores(name: str, probs: Floats, prepared: Prepared) -> Floats:
     dataset = prepared.source.dataset
     score, rows = SCORES[name], slice(0, len(probs))
-    nodes = Nodes(probs, dataset.graph)
+    nodes = ScoredNodes(probs, dataset.graph)
     if isinstance(score, SNAPS):
         matrix = _similar(dataset.name, score.k)
         own = score.base.prepare(nodes)(rows)

@@ -35,7 +35,7 @@ def save_run(path, seed, **words):
 def test_a_user_learns_a_prior_from_past_graphs(tmp_path):
     one = save_run(tmp_path / "shop-2023.npz", 0, family="shop", backbone="sage")
     two = save_run(tmp_path / "forum.npz", 1, train=np.arange(200, 300))
-    out = tmp_path / "own.json"
+    out = tmp_path / "user.json"
     done = CliRunner().invoke(cli, ["prior", "fit", str(one), str(two), "--out", str(out)])
     assert done.exit_code == 0, done.output
     assert "2 settings, 2 runs" in done.output
@@ -62,7 +62,7 @@ def test_the_shipped_prior_is_shown_whole_and_in_part():
     [
         (["fit", "--out", "x.json"], "give either npz files of past runs, or --banked"),
         (["show", "nowhere.json"], "nowhere.json"),
-        (["judge", "--prior", "own.json", "--out", "x"], "--prior is for RUNS"),
+        (["judge", "--prior", "user.json", "--out", "x"], "--prior is for RUNS"),
         (["judge", "--graphs", "Nope", "--out", "x"], "unknown dataset 'Nope'"),
         (["draw", "--graphs", "Nope", "--out", "x.png"], "unknown dataset 'Nope'"),
         (["judge", __file__, "--graphs", "Cora", "--out", "x"], "leave them or RUNS out"),
@@ -137,7 +137,7 @@ def test_a_place_that_cannot_be_written_is_told_before_the_work(tmp_path, monkey
 
 
 def test_a_prior_is_not_judged_on_graphs_it_was_learned_on(tmp_path):
-    path, own = save_run(tmp_path / "mine.npz", 0), tmp_path / "own.json"
+    path, own = save_run(tmp_path / "mine.npz", 0), tmp_path / "user.json"
     done = CliRunner().invoke(cli, ["prior", "fit", str(path), "--out", str(own)])
     assert done.exit_code == 0, done.output
     assert done.output.endswith("learned from 1 setting, 1 run\n")
@@ -163,7 +163,7 @@ def test_a_prior_is_not_judged_on_graphs_it_was_learned_on(tmp_path):
 
 def test_a_family_of_ones_own_is_left_out_and_an_unknown_one_refused(tmp_path):
     paths = [save_run(tmp_path / f"{name}.npz", n) for n, name in enumerate("ab")]
-    own = tmp_path / "own.json"
+    own = tmp_path / "user.json"
     CliRunner().invoke(cli, ["prior", "fit", *map(str, paths), "--out", str(own)])
     shown = CliRunner().invoke(cli, ["prior", "show", str(own), "--without", "A"]).output
     assert "b ?: 1 runs" in shown
@@ -195,7 +195,7 @@ def test_settings_are_learned_and_judged_from_the_bank(tmp_path, monkeypatch):
     monkeypatch.setattr("simi_mailbox_bench.backbones.bank.settings_for", lambda name: quick)
     for split in range(3):
         bank.get(RunKey("Digits", "mlp", split=split), quick)
-    out = tmp_path / "own.json"
+    out = tmp_path / "user.json"
     options = ["--graphs", "Digits", "--backbones", "mlp"]
     done = CliRunner().invoke(cli, ["prior", "fit", "--banked", *options, "--out", str(out)])
     assert done.exit_code == 0, done.output

@@ -13,7 +13,7 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from simi_mailbox import states
+from simi_mailbox import serialization
 from simi_mailbox._arrays import Bools, Ints
 from simi_mailbox.calibrators.parts.fitted_values import Shapes, check_values
 from simi_mailbox.exceptions import CalibrationWarning, NotFittedError
@@ -32,10 +32,10 @@ from simi_mailbox.inputs import (
     refuse_shared,
 )
 from simi_mailbox.parameters import check_parameters
-from simi_mailbox.softmax import Limits, blockwise, scaled_softmax
+from simi_mailbox.softmax import LogitRange, blockwise, scaled_softmax
 from simi_mailbox.threads import size_of_pass, threads_for
 
-KIND = states.Kind("calibrator", version=1)
+KIND = serialization.Kind("calibrator", version=1)
 Holdout = Literal["training", "separate"] | None
 
 
@@ -204,13 +204,13 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         self._check_params()
         self._forget()
         parts = {"calibration": calibration, "holdout": holdout}
-        limits = Limits.of(nodes.logits, torch.cat([part.y for part in parts.values() if part]))
+        limits = LogitRange.of(nodes.logits, torch.cat([part.y for part in parts.values() if part]))
         labels = {
             name: Labelled(part.index, limits.number(part.y))
             for name, part in parts.items()
             if part
         }
-        inputs = vars(within(nodes, limits)) | labels
+        inputs = vars(clip(nodes, limits)) | labels
         try:
             with threads_for(size_of_pass(n, k, nodes.graph)):
                 self._fit(CalibrationData(**inputs, used_for_selection=used_for_selection))
@@ -251,7 +251,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             probs = self._predict(nodes).detach().to(nodes.logits.dtype)
         if self.keep_classes:
             keep_argmax(probs, nodes.logits)
-        probs = self._limits.restore(probs)
+        probs = self._logit_range.restore(probs)
         if isinstance(logits, Tensor):
             return probs.to(logits.device)
         return probs.numpy()
@@ -312,28 +312,28 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
                 f"logits have {nodes.num_classes} classes, "
                 f"but this calibrator was fitted on {self.num_classes_}"
             )
-        limits = self._limits
+        limits = self._logit_range
         if node_ids is not None:
             nodes = replace(nodes, node_ids=read_ids(node_ids, nodes.num_nodes))
         if known is not None:
             if "known" not in self.optional_inputs:
                 raise TypeError(f"{type(self).__name__} makes no use of known labels: leave known=")
             nodes = replace(nodes, known=self._read_known(known, nodes.num_nodes))
-        return within(nodes, limits)
+        return clip(nodes, limits)
 
     def _read_known(self, known: Any, num_nodes: int) -> Labelled:
         """Labels that were named for a prediction, their classes as a method numbers them."""
         given = read_known(known, num_nodes, self.num_classes_)
-        numbered = self._limits.number(given.y)
+        numbered = self._logit_range.number(given.y)
         if bool((numbered < 0).any()):
             label = int(given.y[numbered < 0][0])
             raise ValueError(f"known names class {label}, which was masked when it was fitted")
         return Labelled(given.index, numbered)
 
     @property
-    def _limits(self) -> Limits:
+    def _logit_range(self) -> LogitRange:
         """The classes that are possible and the widest row, as ``fit`` found them."""
-        return Limits(self.num_classes_, self.classes_, float(self.widest_))
+        return LogitRange(self.num_classes_, self.classes_, float(self.widest_))
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "num_classes_"):
@@ -342,7 +342,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted calibrator to one file (safetensors; written whole or not at all)."""
         self._check_fitted()
-        states.save(path, KIND, self.name, self.get_params(), self._state())
+        serialization.save(path, KIND, self.name, self.get_params(), self._state())
 
     def _restore(self, state: dict[str, Any]) -> None:
         """Take the fitted values of a file, or raise `ValueError` if no fit can have left them."""
@@ -367,7 +367,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
 class NodeTemperatures(Calibrator):
     """A calibrator that gives every node a temperature, and may mix in blind guesses.
 
-        p_i = (1 − blind_share) softmax(z_i / T_i) + blind_share / K
+        p_i = (1 − uniform_weight) softmax(z_i / T_i) + uniform_weight / K
 
     A temperature alone cannot say that even the surest nodes are wrong now and then.
 
@@ -375,14 +375,14 @@ class NodeTemperatures(Calibrator):
     --------
     >>> from simi_mailbox.calibrators import TemperatureScaling
     >>> cal = TemperatureScaling().fit([[2.0, 0.0]] * 4, [0, 0, 0, 1], mask=range(4))
-    >>> cal.node_temperatures([[1.0, 0.0]]).round(2).tolist(), cal.blind_share
+    >>> cal.node_temperatures([[1.0, 0.0]]).round(2).tolist(), cal.uniform_weight
     ([1.82], 0.0)
     """
 
     keep_classes = True
 
     @property
-    def blind_share(self) -> float:
+    def uniform_weight(self) -> float:
         """Share of blind guesses in the probabilities; nought unless a method says otherwise."""
         return 0.0
 
@@ -414,7 +414,7 @@ class TemperatureCalibrator(NodeTemperatures):
         return scaled_softmax(data.logits, self._temperatures(data))
 
 
-def within(nodes: NodeInputs, limits: Limits) -> NodeInputs:
+def clip(nodes: NodeInputs, limits: LogitRange) -> NodeInputs:
     """The same nodes as a method sees them."""
     cut, forward = limits.cut(nodes.logits), nodes.forward
     if forward is None or len(limits.classes) == limits.num_classes:

@@ -12,16 +12,16 @@ from simi_mailbox.calibrators.parts.features import check_width
 from simi_mailbox.calibrators.parts.gets_experts import EXPERTS, ExpertMixture
 from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.parameters import (
+    Constraint,
     Count,
     NonNegative,
     Positive,
-    Rule,
     Share,
     hyperparameters,
 )
 
 LARGEST_DEGREE = 255
-Selection = Annotated[Count, Rule(f"and ≤ {len(EXPERTS)}", lambda x: x <= len(EXPERTS))]
+Selection = Annotated[Count, Constraint(f"and ≤ {len(EXPERTS)}", lambda x: x <= len(EXPERTS))]
 
 
 @hyperparameters

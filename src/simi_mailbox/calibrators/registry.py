@@ -193,11 +193,11 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
     >>> bool((again.predict_proba(logits) == cal.predict_proba(logits)).all())
     True
     """
-    from simi_mailbox import states
+    from simi_mailbox import serialization
     from simi_mailbox.calibrators.base import KIND
     from simi_mailbox.files import DAMAGE
 
-    name, params, state = states.load(path, KIND)
+    name, params, state = serialization.load(path, KIND)
     try:
         calibrator = get(name)(**params)
         calibrator._restore(state)

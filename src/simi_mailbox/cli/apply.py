@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from simi_mailbox.cli import folders, options, telling
-from simi_mailbox.cli import own_files as own
+from simi_mailbox.cli import console, folders, options
+from simi_mailbox.cli import user_files as user
 from simi_mailbox.cli.outputs import check_file
 from simi_mailbox.cli.plugins import plugin_option
 
@@ -31,7 +31,7 @@ def apply(
     The nodes and the graph need not be those it was fitted on. LOGITS may be a folder of shards.
     """
     from simi_mailbox.calibrators import load
-    from simi_mailbox.node_files import check_ending, write_probabilities
+    from simi_mailbox.node_files import check_writable, write_probabilities
 
     if logits.is_dir():
         from simi_mailbox import scale
@@ -41,23 +41,18 @@ def apply(
         folders.run(work, logits, out, files, kind, as_json)
         return
     folders.only_for_folders(logits, files)
-    check_ending(out)
-    with telling.complaints() as told:
+    check_writable(out)
+    with console.complaints() as told:
         fitted = load(calibrator)
         kind = fitted.input_type_ if kind is None else kind
-        problem = own.read(logits, files, kind)
-        missing = own.missing_parts(fitted.required_inputs, problem)
+        problem = user.read(logits, files, kind)
+        missing = user.missing_parts(fitted.required_inputs, problem)
         if missing:
             raise ValueError(f"{calibrator} is a {fitted.name}, which needs {', '.join(missing)}")
-        problem = own.same_classes(fitted, problem, calibrator)
+        problem = user.same_classes(fitted, problem, calibrator)
         check_file(out)
-        with telling.working(f"calibrating {problem.nodes.count:,} nodes"):
-            given = own.inputs(fitted, problem, kind) | own.known_labels(fitted, problem)
+        with console.working(f"calibrating {problem.nodes.count:,} nodes"):
+            given = user.inputs(fitted, problem, kind) | user.known_labels(fitted, problem)
             probs = fitted.predict_proba(problem.values, **given)
         write_probabilities(out, probs, problem.nodes)
-    facts = own.changes(problem, probs, fitted, kind)
-    if as_json:
-        telling.show_json({**facts, "out": out, "warnings": told})
-        return
-    telling.show_facts(facts)
-    click.echo(f"wrote {out}")
+    console.finish(user.changes(problem, probs, fitted, kind), out, as_json, told)

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from simi_mailbox.cli import folders, options, telling
-from simi_mailbox.cli import own_files as own
+from simi_mailbox.cli import console, folders, options
+from simi_mailbox.cli import user_files as user
 from simi_mailbox.cli.fit import PARTS
 from simi_mailbox.cli.outputs import check_file
 
@@ -39,7 +39,7 @@ def calibrate(
 
     LOGITS may also be a folder of shards, for graphs beyond memory: see docs/scale.md.
     """
-    from simi_mailbox.node_files import check_ending, write_probabilities
+    from simi_mailbox.node_files import check_writable, write_probabilities
 
     if logits.is_dir():
         from simi_mailbox import scale
@@ -50,28 +50,25 @@ def calibrate(
         folders.run(work, logits, out, files, kind, as_json)
         return
     folders.only_for_folders(logits, files)
-    check_ending(out)
+    check_writable(out)
     if save is not None and save.suffix.lower() != ".safetensors":
         raise click.ClickException(f"{save}: a calibrator is a .safetensors file; name it so")
-    with telling.complaints() as told:
-        problem = own.read(logits, files, kind)
-        calibrator = own.calibrator_of(method, settings)
+    with console.complaints() as told:
+        problem = user.read(logits, files, kind)
+        calibrator = user.calibrator_of(method, settings)
         for target in (out, save):
             if target is not None:
                 check_file(target)
         said = {"insist": insist, "used_for_selection": used_for_selection}
-        rows = own.fitted(calibrator, problem, kind=kind, method=method, **said)
-        facts = own.facts(problem, rows, calibrator)
-        with telling.working(f"calibrating {problem.nodes.count:,} nodes"):
+        rows = user.fitted(calibrator, problem, kind=kind, method=method, **said)
+        facts = user.facts(problem, rows, calibrator)
+        with console.working(f"calibrating {problem.nodes.count:,} nodes"):
             probs = calibrator.predict_proba(
-                problem.values, **own.inputs(calibrator, problem, kind)
+                problem.values, **user.inputs(calibrator, problem, kind)
             )
         write_probabilities(out, probs, problem.nodes)
         if save is not None:
             calibrator.save(save)
-    facts |= own.changes(problem, probs, calibrator, kind)
-    if as_json:
-        telling.show_json({**facts, "out": out, "calibrator": save, "warnings": told})
-        return
-    telling.show_facts(facts)
-    click.echo(f"wrote {out}{f' and {save}' if save else ''}")
+    facts |= user.changes(problem, probs, calibrator, kind)
+    wrote = f"wrote {out}{f' and {save}' if save else ''}"
+    console.finish({**facts, "calibrator": save}, out, as_json, told, facts, wrote)

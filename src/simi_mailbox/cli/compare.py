@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simi_mailbox.cli import options, telling
-from simi_mailbox.cli import own_files as own
+from simi_mailbox.cli import console, options
+from simi_mailbox.cli import user_files as user
 from simi_mailbox.cli.fit import PARTS
 from simi_mailbox.cli.plugins import plugin_option
 from simi_mailbox.exceptions import CalibrationWarning
@@ -64,22 +64,22 @@ def compare(
     With --test, every method is fitted on the calibration nodes and judged on the test nodes.
     Without it, by cross-fitting: each calibration node is judged by a fit that did not see it.
     """
-    with telling.complaints() as told:
-        problem = own.read(logits, files, kind)
-        rows = own.calibration_nodes(problem)
+    with console.complaints() as told:
+        problem = user.read(logits, files, kind)
+        rows = user.calibration_nodes(problem)
         test = problem.labelled("test") if "test" in problem.sets else None
         if test is not None:
             why = "what was fitted on them looks better than it is; take them out of one"
-            own.refuse_shared(problem, {"calibration": rows, "test": test}, why)
+            user.refuse_shared(problem, {"calibration": rows, "test": test}, why)
         chosen, missing = _chosen(methods, problem)
-        own.tell_if_unused(used_for_selection, [own.calibrator_of(name, ()) for name in chosen])
+        user.tell_if_unused(used_for_selection, [user.calibrator_of(name, ()) for name in chosen])
         with _progress(len(chosen) * (1 if test is not None else folds)) as advance:
             probs, said = (
                 {},
                 {"folds": folds, "seed": seed, "used_for_selection": used_for_selection},
             )
             for name in chosen:
-                with telling.heard() as warned:
+                with console.heard() as warned:
                     probs[name] = _judged(name, problem, rows, test, kind, said, advance)
                 if warned:  # once for all folds
                     more = f" (and {len(warned) - 1} more like it)" if len(warned) > 1 else ""
@@ -110,7 +110,7 @@ def compare(
         "warnings": told,
     }
     if as_json:
-        telling.show_json(facts)
+        console.show_json(facts)
     else:
         _show(facts)
 
@@ -122,7 +122,7 @@ def _chosen(names: list[str], problem: Problem) -> tuple[list[str], list[str]]:
     everything = "all" in names
     chosen, missing = [], []
     for name in calibrators.names() if everything else names:
-        lacks = own.missing_parts(calibrators.get(name).required_inputs, problem)
+        lacks = user.missing_parts(calibrators.get(name).required_inputs, problem)
         if not lacks:
             chosen.append(name)
         elif everything or (name == "simi-mailbox" and ",".join(names) == _DEFAULT):
@@ -143,9 +143,9 @@ def _judged(
 ) -> Any:
     from simi_mailbox.crossfit import cross_fitted
 
-    calibrator = own.calibrator_of(name, ())
-    given = own.inputs(calibrator, problem, kind)
-    holdout = own.holdout(calibrator, problem)
+    calibrator = user.calibrator_of(name, ())
+    given = user.inputs(calibrator, problem, kind)
+    holdout = user.holdout(calibrator, problem)
     if test is None:
         return cross_fitted(
             calibrator,
@@ -197,7 +197,7 @@ def _show(facts: dict[str, Any]) -> None:
             for m in _HEADINGS
         ]
         table.add_row(row["name"], *cells, f"{row['noise_floor']:.2%}")
-    telling.show_table(table)
+    console.show_table(table)
     click.echo("* best   = tied with the best (95 % interval of the paired difference holds zero)")
     for line in facts["left_out"]:
         click.echo(line)

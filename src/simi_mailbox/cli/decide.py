@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from simi_mailbox.cli import options, telling
-from simi_mailbox.cli import own_files as own
+from simi_mailbox.cli import console, options
+from simi_mailbox.cli import user_files as user
 from simi_mailbox.cli.outputs import check_file
 
 _SCORES = ("lac", "aps", "raps", "daps", "snaps")
@@ -61,25 +61,25 @@ def decide(
     accepted.
     """
     from simi_mailbox.decide import Accept, PredictionSets
-    from simi_mailbox.node_files import check_decisions, write_decisions
+    from simi_mailbox.node_files import check_writable, write_decisions
 
-    check_decisions(out)
+    check_writable(out, table=True)
     check_file(out)
-    with telling.complaints() as told:
-        problem = own.read(probabilities, files, kind)
-        rows = own.calibration_nodes(problem)
+    with console.complaints() as told:
+        problem = user.read(probabilities, files, kind)
+        rows = user.calibration_nodes(problem)
         if "test" in problem.sets:
             why = "nodes that a threshold was found on cannot judge it; name other nodes"
-            own.refuse_shared(problem, {"calibration": rows, "test": problem.sets["test"]}, why)
+            user.refuse_shared(problem, {"calibration": rows, "test": problem.sets["test"]}, why)
         needs = {"daps": {"graph"}, "snaps": {"graph", "features"}}.get(score, set())
         needs |= {"graph"} if condition_on in ("degree", "mailbox") else set()
-        missing = own.missing_parts(frozenset(needs), problem)
+        missing = user.missing_parts(frozenset(needs), problem)
         if missing:
             raise ValueError(f"these sets need {' and '.join(missing)}")
         probs = problem.values if kind == "probabilities" else _softmax(problem.values, kind)
         given = {name: value for name, value in _inputs(problem).items() if name in needs}
         fitted = {"mask": rows, "used_for_selection": used_for_selection}
-        with telling.working(f"deciding on {problem.nodes.count:,} nodes"):
+        with console.working(f"deciding on {problem.nodes.count:,} nodes"):
             rule = PredictionSets(
                 coverage=coverage, score=score, condition_on=condition_on, seed=seed
             ).fit(probs, problem.labels, **fitted, **given)
@@ -93,13 +93,11 @@ def decide(
         "error_counts_for": gate.error_weight_,
         **_judged(problem, probs, sets, accepted),
     }
-    if as_json:
-        telling.show_json({**facts, "out": out, "warnings": told})
-        return
     promise = f"{coverage:.1%} coverage", f"at most {max_error:.1%} errors at {confidence:.0%}"
-    click.echo(f"promised: {promise[0]}; {promise[1]} confidence")
-    telling.show_facts(_in_words(facts))
-    click.echo(f"wrote {out}")
+    if not as_json:
+        aside = str(out) == "-"
+        click.echo(f"promised: {promise[0]}; {promise[1]} confidence", err=aside)
+    console.finish(facts, out, as_json, told, _in_words(facts))
 
 
 def _softmax(values: Any, kind: Any) -> Any:

@@ -10,7 +10,7 @@ import click
 from simi_mailbox.cli.outputs import check_folder
 
 if TYPE_CHECKING:
-    from simi_mailbox.demo import Demonstration, Outcome
+    from simi_mailbox.demo import Demonstration, DemoResult
 
 
 @click.command()
@@ -71,7 +71,7 @@ def demo(out: Path, example: str, seed: int) -> None:
     )
 
 
-def outcome_table(title: str, outcomes: list[Outcome]) -> Any:
+def outcome_table(title: str, outcomes: list[DemoResult]) -> Any:
     """The table as a rich renderable."""
     from rich.table import Table
 

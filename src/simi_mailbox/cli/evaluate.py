@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from simi_mailbox.cli import folders, options, telling
-from simi_mailbox.cli import own_files as own
+from simi_mailbox.cli import console, folders, options
+from simi_mailbox.cli import user_files as user
 
 # Metric -> (shown as, whether it is a share of nodes).
 _SHOWN = {
@@ -44,7 +44,7 @@ def evaluate(
     if probabilities.is_dir():
         _report(folders.judge(probabilities, files, kind, bins, seed, _WITH_INTERVAL), as_json)
         return
-    problem = own.read(probabilities, files, kind)
+    problem = user.read(probabilities, files, kind)
     rows = problem.labelled("test")
     left_out = 0
     for name in ("calibration", "train"):
@@ -60,14 +60,14 @@ def evaluate(
         raise ValueError("no labelled node is left to judge on: give --test FILE")
     probs = problem.values if kind == "probabilities" else _softmax(problem.values, kind)
     assert problem.labels is not None
-    with telling.working(f"judging {rows.size:,} nodes"):
+    with console.working(f"judging {rows.size:,} nodes"):
         facts = _judge(probs[rows], problem.labels[rows], bins, seed)
     _report({"nodes": int(rows.size), "left_out": left_out, **facts}, as_json)
 
 
 def _report(facts: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        telling.show_json(facts)
+        console.show_json(facts)
     else:
         _show(facts)
 
@@ -119,7 +119,7 @@ def _show(facts: dict[str, Any]) -> None:
         interval = f"{form(row['low'])} – {form(row['high'])}" if "low" in row else ""
         floor = "{mean:.2%} ± {std:.2%}".format(**facts["noise_floor"]) if name == "ece" else ""
         table.add_row(shown, form(row["value"]), "" if name == "ece" else interval, floor)
-    telling.show_table(table)
+    console.show_table(table)
     click.echo(_verdict(facts))
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from simi_mailbox.cli import options, telling
-from simi_mailbox.cli import own_files as own
+from simi_mailbox.cli import console, options
+from simi_mailbox.cli import user_files as user
 from simi_mailbox.cli.outputs import check_file
 
 PARTS = ("edges", "labels", "calibration", "train", "features", "hidden", "ids", "classes")
@@ -40,19 +40,15 @@ def fit(
     """
     if out.suffix.lower() != ".safetensors":
         raise click.ClickException(f"{out}: a calibrator is a .safetensors file; name it so")
-    with telling.complaints() as told:
-        problem = own.read(logits, files, kind)
-        calibrator = own.calibrator_of(method, settings)
+    with console.complaints() as told:
+        problem = user.read(logits, files, kind)
+        calibrator = user.calibrator_of(method, settings)
         check_file(out)
         said = {"insist": insist, "used_for_selection": used_for_selection}
-        rows = own.fitted(calibrator, problem, kind=kind, method=method, **said)
-        facts = own.facts(problem, rows, calibrator)
+        rows = user.fitted(calibrator, problem, kind=kind, method=method, **said)
+        facts = user.facts(problem, rows, calibrator)
         calibrator.save(out)
-    if as_json:
-        telling.show_json({**facts, "out": out, "warnings": told})
-        return
-    telling.show_facts(facts)
     # The same command on the same files works as it stands; other nodes have other files.
     given = [f"--{part} {files[part]}" for part in APPLIED if files.get(part) is not None]
     next_one = " ".join(["simi-mailbox apply", str(out), str(logits), *given, "--out probs.csv"])
-    click.echo(f"wrote {out}; next: {next_one}")
+    console.finish(facts, out, as_json, told, wrote=f"wrote {out}; next: {next_one}")

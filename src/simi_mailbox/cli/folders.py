@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import click
 
-from simi_mailbox.cli import own_files as own
-from simi_mailbox.cli import telling
+from simi_mailbox.cli import console
+from simi_mailbox.cli import user_files as user
 
 F = TypeVar("F", bound=Callable[..., Any])
 OPTIONS = ("engine", "memory", "scheduler", "work")
@@ -62,8 +62,8 @@ def method_of(name: str, settings: tuple[str, ...]) -> Any:
     """The calibrator that a folder is to be calibrated by, as it is set."""
     from simi_mailbox.calibrators import SimiMailbox
 
-    with telling.complaints():
-        chosen = own.calibrator_of(name, settings)
+    with console.complaints():
+        chosen = user.calibrator_of(name, settings)
     if not isinstance(chosen, SimiMailbox):
         raise click.UsageError(
             f"--method {name} is for files: folders are calibrated by simi-mailbox or "
@@ -84,10 +84,12 @@ def run(
     source = click.get_current_context().get_parameter_source("out")
     if source is click.core.ParameterSource.DEFAULT:
         out = OUT
+    if str(out) == "-":
+        raise click.UsageError("--out - is for files: the results of a folder are a folder")
     given = {name: options[name] for name in OPTIONS if options.get(name) is not None}
     if kind is not None:
         given["input_type"] = kind
-    with telling.complaints() as told, _progress() as progress:
+    with console.complaints() as told, _progress() as progress:
         try:
             done = work(folder, out, progress=progress, **given)
         except OSError as error:
@@ -97,14 +99,9 @@ def run(
                 "there is not enough memory: say less than the process may have, --memory 1.5GB; "
                 "what is finished is kept"
             ) from None
-    facts = {**done.facts, "out": out, "calibration_is": "as named"}
-    if as_json:
-        telling.show_json({**facts, "warnings": told})
-        return
-    telling.show_facts(
-        {n: f"{v:,.1f}" if isinstance(v, float) else v for n, v in facts.items() if n != "out"}
-    )
-    click.echo(f"wrote {out}")
+    facts = {**done.facts, "calibration_is": "as named"}
+    shown = {n: f"{v:,.1f}" if isinstance(v, float) else v for n, v in facts.items()}
+    console.finish(facts, out, as_json, told, shown)
 
 
 def judge(
@@ -114,7 +111,7 @@ def judge(
     from simi_mailbox import scale
 
     nodes = {name: files[name] for name in ("labels", "test", "calibration", "train")}
-    for name in ("ids", "classes", "id_column"):
+    for name in ("ids", "classes", "id_column", "encoding"):
         if files.get(name):
             option = f"--{name.replace('_', '-')}"
             raise click.UsageError(f"{option} is for files: rows of a folder are nodes 0, 1, 2, …")

@@ -105,7 +105,7 @@ class LazyGroup(click.Group):
         except (click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except KeyboardInterrupt as stop:
-            from simi_mailbox.cli.stopping import exit_code
+            from simi_mailbox.cli.signals import exit_code
 
             click.echo("stopped", err=True)
             raise click.exceptions.Exit(exit_code(stop)) from stop

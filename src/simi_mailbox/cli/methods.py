@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from simi_mailbox.cli import options, telling
-from simi_mailbox.cli import own_files as own
+from simi_mailbox.cli import console, options
+from simi_mailbox.cli import user_files as user
 from simi_mailbox.cli.plugins import plugin_option
 
 _OPTIONS = {"graph": "--edges", "features": "--features", "forward": "the model (Python only)"}
@@ -20,10 +20,10 @@ _OPTIONS = {"graph": "--edges", "features": "--features", "forward": "the model 
 @options.json_option
 def methods(as_json: bool) -> None:
     """List all calibrators: what each needs besides logits and labels, and what it keeps."""
-    with telling.working("loading the methods"):
+    with console.working("loading the methods"):
         rows = [_row(name) for name in _names()]
     if as_json:
-        telling.show_json({"methods": rows})
+        console.show_json({"methods": rows})
         return
     from rich.table import Table
 
@@ -35,7 +35,7 @@ def methods(as_json: bool) -> None:
     for row in rows:
         needs = ", ".join(_OPTIONS[part] for part in row["needs"])
         table.add_row(row["name"], needs, "yes" if row["keep_classes"] else "no", row["summary"])
-    telling.show_table(table)
+    console.show_table(table)
     click.echo("Formulas, papers and parameters: docs/methods.md; which is best on your nodes:")
     click.echo("simi-mailbox compare")
 
@@ -56,7 +56,7 @@ def _row(name: str) -> dict[str, Any]:
         "class": cls.__name__,
         "needs": sorted(cls.required_inputs),
         "keep_classes": cls.keep_classes,
-        "from_files": cls.required_inputs <= set(own.FROM_FILES),
+        "from_files": cls.required_inputs <= set(user.FROM_FILES),
         "parameters": list(inspect.signature(cls).parameters),
         "summary": " ".join(re.sub(r"\*\*|`+", "", summary).split()),
     }

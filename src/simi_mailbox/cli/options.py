@@ -15,7 +15,8 @@ from simi_mailbox.cli.plugins import plugin_option
 F = TypeVar("F", bound=Callable[..., Any])
 INPUTS = ("logits", "log-probabilities", "probabilities")
 FILES_EPILOG = """\b
-Files: .csv .tsv .txt .npy .npz .parquet .safetensors .pt, or SciPy's .npz for edges.
+Files: .csv .tsv .txt (.gz) .parquet .feather .npy .npz .safetensors .pt, or SciPy's .npz for
+edges; - is a table from standard input.
 A table may have a header; a column 'id' names the nodes, and all tables then use those names.
 Labels may be text if the header of the logits (or --classes) names the classes; an empty
 label or -1 is unknown. How files are read: docs/shell.md. Exit codes: simi-mailbox --help.
@@ -32,7 +33,7 @@ class ExistingFile(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         path = Path(value)
-        if path.exists():
+        if value == "-" or path.exists():
             if path.is_dir() and not self.folders:
                 raise click.ClickException(f"{path} is a folder; name a file")
             return path
@@ -117,9 +118,10 @@ def file_options(*parts: str) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         options = [click.option(f"--{part}", type=_FILE, help=_HELP[part]) for part in parts]
-        options.append(
-            click.option("--id-column", metavar="NAME", help="Column that names the nodes.")
-        )
+        options += [
+            click.option("--id-column", metavar="NAME", help="Column that names the nodes."),
+            click.option("--encoding", metavar="NAME", help="Of text files, such as latin-1."),
+        ]
         for option in reversed(options):
             function = option(function)
         return function
@@ -147,7 +149,7 @@ def out_option(default: str, help: str) -> Callable[[F], F]:
 
 probabilities_out = out_option(
     "probs.csv",
-    "File of probabilities: .csv, .tsv, .npy, .npz or .parquet; of a folder, a folder.",
+    "File of probabilities (.csv, .parquet, .npz, …), - for CSV; of a folder, a folder.",
 )
 
 

@@ -6,9 +6,12 @@ One rule for every command: folders that are missing are made.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
+
+from simi_mailbox.cli.options import ExistingFile
 
 
 def check_file(path: Path) -> None:
@@ -20,6 +23,15 @@ def check_file(path: Path) -> None:
     Traceback (most recent call last):
     click.exceptions.ClickException: cannot write ...: it is a folder; name a file in it
     """
+    if str(path) == "-":
+        if click.get_current_context().params.get("as_json"):
+            raise click.UsageError("--out - and --json both take standard output: leave out one")
+        return
+    for option, given in _inputs():
+        if path.exists() and given.exists() and path.samefile(given):
+            raise click.ClickException(
+                f"cannot write {path}: it is what {option} reads; name another file"
+            )
     if path.is_dir():
         raise click.ClickException(f"cannot write {path}: it is a folder; name a file in it")
     if not path.exists():
@@ -29,6 +41,20 @@ def check_file(path: Path) -> None:
             path.open("ab").close()
         except OSError as error:
             raise click.ClickException(f"cannot write {path}: {reason(error)}") from None
+
+
+def _inputs() -> Iterator[tuple[str, Path]]:
+    """Files that the command reads, and what names them."""
+    ctx = click.get_current_context(silent=True)
+    if ctx is None:
+        return
+    for given in ctx.command.params:
+        path = ctx.params.get(given.name or "")
+        if isinstance(given.type, ExistingFile) and path is not None:
+            yield (
+                given.make_metavar(ctx) if isinstance(given, click.Argument) else given.opts[0],
+                path,
+            )
 
 
 def check_folder(path: Path) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simi_mailbox.cli import options, telling
-from simi_mailbox.cli import own_files as own
+from simi_mailbox.cli import console, options
+from simi_mailbox.cli import user_files as user
 from simi_mailbox.cli.outputs import check_file
 from simi_mailbox.cli.plugins import plugin_option
 
@@ -54,8 +54,8 @@ def report(
 
     check_file(out)
     try:
-        with telling.complaints():
-            problem = own.read(source, files, kind)
+        with console.complaints():
+            problem = user.read(source, files, kind)
             sets = _sets(problem)
             from simi_mailbox.inputs import read_logits
             from simi_mailbox.report import write_report
@@ -73,7 +73,7 @@ def report(
                 seed=seed,
             )
     except (OSError, SolverError) as error:
-        raise click.ClickException(telling.in_options(str(error))) from error
+        raise click.ClickException(console.in_options(str(error))) from error
     click.echo(f"wrote {written} ({written.stat().st_size / 1e6:.1f} MB)")
 
 
@@ -82,12 +82,12 @@ def _sets(problem: Problem) -> dict[str, Any]:
     sets = {name: problem.sets.get(name) for name in ("calibration", "test", "train")}
     if problem.labels is not None:
         if sets["calibration"] is not None:
-            sets["calibration"] = own.calibration_nodes(problem)
+            sets["calibration"] = user.calibration_nodes(problem)
         for name in ("test", "train"):
             if sets[name] is not None:
                 sets[name] = problem.labelled(name)
     why = "a model looks better than it is on nodes it was fitted to; take them out of one"
     for name, other in (("calibration", "test"), ("train", "test")):
         if sets[name] is not None and sets[other] is not None:
-            own.refuse_shared(problem, {name: sets[name], other: sets[other]}, why)
+            user.refuse_shared(problem, {name: sets[name], other: sets[other]}, why)
     return sets

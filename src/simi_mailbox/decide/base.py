@@ -12,10 +12,10 @@ import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator
 
-from simi_mailbox import states
+from simi_mailbox import serialization
 from simi_mailbox._arrays import Ints
 from simi_mailbox.calibrators.simi_mailbox.prior import resolve
-from simi_mailbox.decide.scores import Nodes, Score, from_dict
+from simi_mailbox.decide.scores import Score, ScoredNodes, from_dict
 from simi_mailbox.exceptions import FileFormatError, NotFittedError
 from simi_mailbox.files import DAMAGE
 from simi_mailbox.graph import as_graph
@@ -28,7 +28,7 @@ from simi_mailbox.inputs import (
 )
 from simi_mailbox.parameters import check_parameters
 
-KIND = states.Kind("rule", version=1)
+KIND = serialization.Kind("rule", version=1)
 ENDLESS = frozenset({"threshold_", "thresholds_", "saving_interval_"})
 """Fitted values that are infinite where labels are too few."""
 _RULES: dict[str, type[Rule]] = {}
@@ -54,7 +54,7 @@ class Rule(BaseEstimator):  # type: ignore[misc]
             name: {"$score": value.to_dict()} if isinstance(value, Score) else value
             for name, value in self.get_params(deep=False).items()
         }
-        states.save(path, KIND, self.name, params, self._state())
+        serialization.save(path, KIND, self.name, params, self._state())
 
     def summary(self) -> str:
         """What was fitted, in one line: the parameters, the labels, and what their luck counts."""
@@ -113,14 +113,14 @@ def load_rule(path: str | os.PathLike[str]) -> Rule:
     ...     load_rule(f"{folder}/rule.safetensors").threshold_ == rule.threshold_
     True
     """
-    name, params, state = states.load(path, KIND)
+    name, params, state = serialization.load(path, KIND)
     try:
         for key, value in params.items():
             if isinstance(value, dict) and set(value) == {"$score"}:
                 params[key] = from_dict(value["$score"])
         rule = _RULES[name](**params)
         check_parameters(rule)
-        states.check_numbers(state, ENDLESS)
+        serialization.check_numbers(state, ENDLESS)
     except DAMAGE as error:
         raise FileFormatError(f"{path} does not describe a rule: {error}") from error
     for attribute, value in state.items():
@@ -128,12 +128,12 @@ def load_rule(path: str | os.PathLike[str]) -> Rule:
     return rule
 
 
-def read_nodes(probs: Any, graph: Any, features: Any, seed: int = 0) -> Nodes:
+def read_nodes(probs: Any, graph: Any, features: Any, seed: int = 0) -> ScoredNodes:
     """Check everything that is not a label."""
     p = read_probabilities(probs)
     if p.shape[1] < 2:
         raise ValueError("probs have one column: there is nothing to decide between")
-    return Nodes(
+    return ScoredNodes(
         probs=p,
         graph=None if graph is None else as_graph(graph, len(p)),
         features=None if features is None else read_features(features, len(p)),
@@ -147,8 +147,8 @@ def read_calibration(y: Any, mask: Any, probs: npt.NDArray[Any]) -> Labelled:
 
 
 def read_cross_fitted(
-    cross_fitted: Iterable[tuple[Any, Any]] | None, nodes: Nodes, index: Ints
-) -> Iterator[tuple[Ints, Nodes]]:
+    cross_fitted: Iterable[tuple[Any, Any]] | None, nodes: ScoredNodes, index: Ints
+) -> Iterator[tuple[Ints, ScoredNodes]]:
     """Places in ``index`` of calibration nodes, and all nodes as seen without their labels.
 
     If nothing was left out, all of them as they are.

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.decide.neighbours import neighbour_means
-from simi_mailbox.decide.scores import Nodes
+from simi_mailbox.decide.scores import ScoredNodes
 from simi_mailbox.graph import Graph
 
 
@@ -40,7 +40,7 @@ def degree_groups(graph: Graph, edges: Floats) -> Ints:
     return np.searchsorted(edges, graph.degree.numpy(), side="right")
 
 
-def mailbox_coordinates(nodes: Nodes) -> tuple[Floats, Floats]:
+def mailbox_coordinates(nodes: ScoredNodes) -> tuple[Floats, Floats]:
     """Confidence of every node, and the agreement to be expected with its neighbours.
 
     The agreement is the mean over neighbours j of Σ_k p_ik p_jk, the probability that two nodes
@@ -59,7 +59,7 @@ def mailbox_coordinates(nodes: Nodes) -> tuple[Floats, Floats]:
     return sure, alike
 
 
-def mailbox_edges(nodes: Nodes) -> Floats:
+def mailbox_edges(nodes: ScoredNodes) -> Floats:
     """Median confidence, and the median agreement of the nodes below and above it."""
     sure, alike = mailbox_coordinates(nodes)
     middle = np.median(sure)
@@ -68,13 +68,13 @@ def mailbox_edges(nodes: Nodes) -> Floats:
     return np.array([middle, *halves])
 
 
-def mailbox_groups(nodes: Nodes, edges: Floats) -> Ints:
+def mailbox_groups(nodes: ScoredNodes, edges: Floats) -> Ints:
     """0, 1: unsure nodes among strangers, among their like; 2, 3: sure ones.
 
     Examples
     --------
     >>> p = np.array([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.6, 0.4]])
-    >>> nodes = Nodes(p, Graph.from_edges([[0, 1, 2], [1, 0, 3]], num_nodes=4))
+    >>> nodes = ScoredNodes(p, Graph.from_edges([[0, 1, 2], [1, 0, 3]], num_nodes=4))
     >>> mailbox_groups(nodes, np.array([0.8, 0.5, 0.5])).tolist()
     [3, 3, 2, 0]
     """

@@ -23,7 +23,7 @@ BLOCK_NUMBERS = 1 << 18
 
 
 @dataclass(frozen=True)
-class Nodes:
+class ScoredNodes:
     """What a score may look at: nothing in here is a label."""
 
     probs: npt.NDArray[np.floating[Any]]
@@ -46,7 +46,7 @@ class Score(ABC):
 
     Examples
     --------
-    >>> nodes = Nodes(np.array([[0.7, 0.2, 0.1]]))
+    >>> nodes = ScoredNodes(np.array([[0.7, 0.2, 0.1]]))
     >>> LAC().prepare(nodes)(slice(None)).round(2).tolist()
     [[0.3, 0.8, 0.9]]
     """
@@ -55,7 +55,7 @@ class Score(ABC):
     required_inputs: ClassVar[frozenset[str]] = frozenset()
 
     @abstractmethod
-    def prepare(self, nodes: Nodes) -> Scored:
+    def prepare(self, nodes: ScoredNodes) -> Scored:
         """A function from rows to their scores [rows, K], in float64."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class LAC(Score):
 
     name: ClassVar[str] = "lac"
 
-    def prepare(self, nodes: Nodes) -> Scored:
+    def prepare(self, nodes: ScoredNodes) -> Scored:
         """Scores of rows."""
         return lambda rows: 1.0 - nodes.probs[rows].astype(np.float64)
 
@@ -96,7 +96,7 @@ class APS(Score):
 
     Examples
     --------
-    >>> nodes = Nodes(np.array([[0.7, 0.2, 0.1]]))
+    >>> nodes = ScoredNodes(np.array([[0.7, 0.2, 0.1]]))
     >>> APS(randomized=False).prepare(nodes)(slice(None)).round(2).tolist()
     [[0.7, 0.9, 1.0]]
     """
@@ -104,7 +104,7 @@ class APS(Score):
     name: ClassVar[str] = "aps"
     randomized: bool = True
 
-    def prepare(self, nodes: Nodes) -> Scored:
+    def prepare(self, nodes: ScoredNodes) -> Scored:
         """Scores of rows."""
 
         def scored(rows: Rows) -> Floats:
@@ -139,7 +139,7 @@ class RAPS(APS):
 
     Examples
     --------
-    >>> nodes = Nodes(np.array([[0.7, 0.2, 0.1]]))
+    >>> nodes = ScoredNodes(np.array([[0.7, 0.2, 0.1]]))
     >>> RAPS(randomized=False, penalty=0.1).prepare(nodes)(slice(None)).round(2).tolist()
     [[0.7, 1.0, 1.2]]
     """
@@ -177,7 +177,7 @@ class DAPS(Score):
 
     Examples
     --------
-    >>> nodes = Nodes(np.array([[0.7, 0.3], [0.1, 0.9]]), Graph.from_edges([[0], [1]], 2))
+    >>> nodes = ScoredNodes(np.array([[0.7, 0.3], [0.1, 0.9]]), Graph.from_edges([[0], [1]], 2))
     >>> DAPS(weight=0.5, base=LAC()).prepare(nodes)(slice(None)).round(2).tolist()
     [[0.6, 0.4], [0.6, 0.4]]
     """
@@ -191,7 +191,7 @@ class DAPS(Score):
         _check_weights(weight=self.weight)
         _check_base(self.base)
 
-    def prepare(self, nodes: Nodes) -> Scored:
+    def prepare(self, nodes: ScoredNodes) -> Scored:
         """Scores of rows."""
         assert nodes.graph is not None
         own = _all_scores(self.base, nodes)
@@ -210,9 +210,9 @@ class SNAPS(DAPS):
         s = (1 − weight − similar) s_own + weight · neighbours' mean + similar · mean of the k nodes
         of most similar features, weighted by the cosine
 
-    Nodes whose features have nothing in common, or point away, do not count; a node without any
-    similar one keeps its own scores. The search looks at blocks of nodes: memory grows with nodes
-    × k, time with the square of nodes.
+    ScoredNodes whose features have nothing in common, or point away, do not count; a node without
+    any similar one keeps its own scores. The search looks at blocks of nodes: memory grows with
+    nodes × k, time with the square of nodes.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ class SNAPS(DAPS):
         if self.k < 1:
             raise ValueError(f"k must be at least 1, got {self.k}")
 
-    def prepare(self, nodes: Nodes) -> Scored:
+    def prepare(self, nodes: ScoredNodes) -> Scored:
         """Scores of rows."""
         assert nodes.graph is not None
         assert nodes.features is not None
@@ -315,7 +315,7 @@ def row_uniforms(probs: Floats, seed: int) -> Floats:
     return np.asarray((mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
-def _all_scores(base: Score, nodes: Nodes) -> npt.NDArray[Any]:
+def _all_scores(base: Score, nodes: ScoredNodes) -> npt.NDArray[Any]:
     """Scores of all nodes, in the precision of the probabilities: one more array of their size."""
     scored = base.prepare(nodes)
     kind = np.float32 if nodes.probs.dtype.itemsize <= 4 else np.float64

@@ -33,13 +33,12 @@ from simi_mailbox.decide.quantile import (
     labels_needed,
     overlapping_quantile,
 )
-from simi_mailbox.decide.scores import Nodes, resolve
+from simi_mailbox.decide.scores import ScoredNodes, resolve
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.parameters import Level, Whole, check_parameters, hyperparameters
-from simi_mailbox.parameters import Rule as Limit
+from simi_mailbox.parameters import Constraint, Level, Whole, check_parameters, hyperparameters
 
 Named = Literal["class", "degree", "mailbox"]
-Parts = Annotated[int, Limit("≥ 2", lambda x: x >= 2)]
+Parts = Annotated[int, Constraint("≥ 2", lambda x: x >= 2)]
 
 
 @hyperparameters
@@ -205,7 +204,7 @@ class PredictionSets(Rule):
                 f"{', '.join(get_args(Named))}, or pass an array of groups"
             )
 
-    def _read(self, probs: Any, graph: Any, features: Any) -> Nodes:
+    def _read(self, probs: Any, graph: Any, features: Any) -> ScoredNodes:
         needs = set(resolve(self.score).required_inputs)
         if isinstance(self.condition_on, str) and self.condition_on in ("degree", "mailbox"):
             needs.add("graph")
@@ -220,7 +219,7 @@ class PredictionSets(Rule):
 
     def _condition(
         self,
-        nodes: Nodes,
+        nodes: ScoredNodes,
         index: Ints,
         labels: Ints,
         mailbox: Ints,
@@ -255,7 +254,7 @@ class PredictionSets(Rule):
         self.counts_ = np.bincount(group, minlength=count)
         self.thresholds_ = group_quantiles(scores, group, count, self.coverage, weights)
 
-    def _limits(self, nodes: Nodes, groups: Any) -> Floats:
+    def _limits(self, nodes: ScoredNodes, groups: Any) -> Floats:
         """Largest score in the set: one for all, one per class [1, K], or one per node [n]."""
         if groups is not None and (self.condition_on is None or isinstance(self.condition_on, str)):
             raise TypeError(f"{self!r} makes its own groups; groups=… is for condition_on=array")

@@ -46,8 +46,8 @@ from simi_mailbox.metrics.sets import (
     singleton_share,
 )
 from simi_mailbox.metrics.smooth import smooth_ece
+from simi_mailbox.metrics.streaming import StreamingMetrics
 from simi_mailbox.metrics.summary import evaluate
-from simi_mailbox.metrics.tally import Tally
 
 __all__ = [
     "Alerts",
@@ -58,7 +58,7 @@ __all__ = [
     "Positives",
     "Reliability",
     "RiskCoverage",
-    "Tally",
+    "StreamingMetrics",
     "accuracy",
     "alerts",
     "aurc",

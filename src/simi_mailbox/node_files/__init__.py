@@ -1,25 +1,24 @@
 """Files of users' own: logits, edges, labels and node sets in, probabilities and decisions out."""
 
 from simi_mailbox.node_files.columns import Columns
-from simi_mailbox.node_files.formats import READS, read_file
+from simi_mailbox.node_files.formats import READS, STANDARD, read_file
 from simi_mailbox.node_files.nodes import Nodes
 from simi_mailbox.node_files.problem import Problem, read_problem
 from simi_mailbox.node_files.writing import (
     WRITES,
-    check_decisions,
-    check_ending,
+    check_writable,
     write_decisions,
     write_probabilities,
 )
 
 __all__ = [
     "READS",
+    "STANDARD",
     "WRITES",
     "Columns",
     "Nodes",
     "Problem",
-    "check_decisions",
-    "check_ending",
+    "check_writable",
     "read_file",
     "read_problem",
     "write_decisions",

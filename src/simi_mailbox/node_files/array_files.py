@@ -1,4 +1,4 @@
-"""Parquet, NumPy, safetensors and PyTorch files; none of them ever runs code."""
+"""NumPy, safetensors and PyTorch files; none of them ever runs code."""
 
 from __future__ import annotations
 
@@ -6,44 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from simi_mailbox._arrays import Array
-from simi_mailbox._extras import require
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import is_archive, open_archive, read_npy
-from simi_mailbox.node_files.columns import KNOWN, Columns
-
-
-def read_parquet(path: Path) -> Columns:
-    """Columns with their types."""
-    arrow = require("pyarrow", extra="files")
-    parquet = require("pyarrow.parquet", extra="files")
-    try:
-        table = parquet.read_table(path)
-    except (arrow.ArrowException, OSError, ValueError) as error:
-        raise FileFormatError(f"{path}: it is damaged or no Parquet file: {error}") from error
-    if not table.num_columns:
-        raise FileFormatError(f"{path}: it has no columns")
-    values = tuple(_arrow_column(path, name, table[name]) for name in table.column_names)
-    return Columns(path, tuple(table.column_names), values)
-
-
-def _arrow_column(path: Path, name: str, column: Any) -> Array:
-    array = column.to_numpy()
-    if array.dtype != object:
-        return np.asarray(array)
-    cells = column.to_pylist()
-    if any(isinstance(cell, list) for cell in cells):
-        try:
-            return np.array(cells, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise FileFormatError(
-                f"{path}: the lists of column {name!r} are not numbers of one length"
-            ) from None
-    if all(isinstance(cell, bool) for cell in cells):
-        return np.array(cells, dtype=bool)
-    return np.array(["" if cell is None else str(cell) for cell in cells], dtype=np.str_)
+from simi_mailbox.node_files.columns import KNOWN
 
 
 def read_numpy(path: Path) -> dict[str, Any]:

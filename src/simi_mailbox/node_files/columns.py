@@ -2,49 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from simi_mailbox._arrays import Array
+from simi_mailbox._arrays import Floats
 from simi_mailbox.bundles import NAMES
 from simi_mailbox.exceptions import FileFormatError
 
-ID_NAMES = ("id", "ids", "node", "node_id", "nodeid", "__index_level_0__")
-"""Columns that name nodes; the last is what pandas calls an index without a name."""
+ID_NAMES = ("id", "ids", "nid", "node", "node_id", "nodeid")
+"""Columns that name nodes, in files and in shards."""
+PANDAS_INDEX = "__index_level_0__"
+"""What pandas calls an index without a name; it names nodes if nothing else does."""
 LABEL_NAMES = (*NAMES["labels"], "label", "class", "target")
 EDGE_NAMES = (
     *(("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v"), ("head", "tail")),
     *(("node1", "node2"), ("id1", "id2")),
 )
 PROBABILITY_NAMES = ("probabilities", "probs", "prob")
+PREFIXES = {
+    "logits": ("logit_", "logits_", "score_", "z_"),
+    "probabilities": ("p_", "prob_", "proba_"),
+}
+"""How names of columns of class scores may begin."""
 CALLED = {*ID_NAMES, *chain(*EDGE_NAMES)}
 """Columns whose cells are what nodes are called."""
-KNOWN = {*CALLED, *LABEL_NAMES, *PROBABILITY_NAMES, *chain(*NAMES.values())}
+KNOWN = {*CALLED, PANDAS_INDEX, *LABEL_NAMES, *PROBABILITY_NAMES, *chain(*NAMES.values())}
 KNOWN |= {"predicted", "confidence", "split", "name", "adj_t"}
 """All names that are understood."""
+
+_LIKE_AN_ID = re.compile(r"(^|[^A-Za-z])(id|uid|uuid|guid)s?$|[a-z](Id|ID)s?$", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Columns:
-    """A table: columns of one length, numbers as float64 or integers, everything else as text.
+    """A table: columns of one length, as Arrow arrays. Cells of text files stay text unless a
+    column holds numbers with fractions; ids, labels and masks come back as they were written.
 
     Attributes
     ----------
     path : Path
     names : tuple of str
         Header, or ``""`` for every column of a file that has none.
-    values : tuple of array
-        Usually [rows]; [rows, width] where a column of a Parquet file holds lists.
+    values : tuple of pyarrow.Array
+    decimal : str
+        What separates fractions in cells that are text.
+    first_row : int
+        Row of the file, counted from 1, that the first cells stand in.
+    index : int or None
+        Column that pandas has written as the index.
     """
 
     path: Path
     names: tuple[str, ...]
-    values: tuple[Array, ...]
+    values: tuple[Any, ...]
+    decimal: str = "."
+    first_row: int = 1
+    index: int | None = None
 
     @property
     def rows(self) -> int:
@@ -54,26 +76,159 @@ class Columns:
     def has_header(self) -> bool:
         return any(self.names)
 
+    def title(self, position: int) -> str:
+        """What a message calls a column."""
+        return self.names[position] or str(position + 1)
+
     def find(self, names: Iterable[str]) -> int | None:
         """Position of the column that has one of the names; two such columns are refused."""
-        wanted = {name.lower() for name in names}
-        found = [k for k, name in enumerate(self.names) if name.lower() in wanted]
-        if len(found) > 1:
+        return _only(self.names, names, self.path)
+
+    def id_column(self, names: Iterable[str] = ()) -> int | None:
+        """Which column names nodes: see `id_column`; ``names`` are more of its names."""
+        found = self.find((*ID_NAMES, *names))
+        if found is not None or self.index is not None:
+            return self.index if found is None else found
+        return id_column(self.names, self.path)
+
+    def is_list(self, position: int) -> bool:
+        return is_list(self.values[position].type)
+
+    def matrix(self, position: int) -> Floats:
+        """A column of lists as [rows, width]."""
+        cells = self.values[position]
+        width = len(cells[0]) if len(cells) and cells[0].is_valid else 0
+        try:
+            flat = cells.flatten().cast(pa.float64()).to_numpy(zero_copy_only=False)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            flat = np.empty(0)
+        same = pc.all(pc.equal(pc.list_value_length(cells), width)).as_py()
+        if not same or cells.null_count or flat.size != len(cells) * width or not width:
             raise FileFormatError(
-                f"{self.path}: it has both a column {self.names[found[0]]!r} and "
-                f"{self.names[found[1]]!r}: keep one of them"
+                f"{self.path}: the lists of column {self.title(position)} are not numbers of one "
+                "length"
             )
-        return found[0] if found else None
+        return np.asarray(flat).reshape(len(cells), width)
+
+    def numbers(self, position: int) -> Floats:
+        """A column as float64, NaN where a cell is empty."""
+        column = self.values[position]
+        if pa.types.is_string(column.type):
+            if self.decimal != ".":
+                column = pc.replace_substring(column, self.decimal, ".")
+            column = pc.if_else(pc.equal(column, ""), None, column)
+        elif not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
+            raise FileFormatError(
+                f"{self.path}: column {self.title(position)} holds {column.type}, not numbers"
+            )
+        try:
+            found: Floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        except pa.ArrowInvalid:
+            raise FileFormatError(f"{self.path}: {self._no_numbers(position, column)}") from None
+        return found
+
+    def _no_numbers(self, position: int, column: Any) -> str:
+        cells = pc.fill_null(column, "").to_pylist()
+        wrong = [row for row, cell in enumerate(cells) if cell and not is_number(cell)]
+        shown, title = repr(cells[wrong[0]]), self.title(position)
+        if all(is_number(cells[row].replace(",", ".", 1)) for row in wrong):
+            return (
+                f"column {title} has decimal commas ({shown}): write points, or separate cells "
+                "by semicolons"
+            )
+        if len(wrong) == sum(cell != "" for cell in cells):
+            return (
+                f"column {title} is not numbers (it holds {shown}); if it names nodes, say "
+                f"--id-column {title}"
+            )
+        more = ", ".join(f"row {self.first_row + row}: {cells[row]!r}" for row in wrong[1:4])
+        more = f" ({more}{', …' if len(wrong) > 4 else ''} neither)" if more else ""
+        return f"row {self.first_row + wrong[0]}, column {title}: {shown} is not a number{more}"
 
     def measures(self, position: int) -> bool:
         """Whether a column holds numbers with fractions, which no label, mask or id is."""
-        column = self.values[position]
-        if column.dtype.kind == "U":  # a word that also names ends of edges: see `CALLED`
-            try:
-                column = np.where(column == "", "nan", column).astype(np.float64)
-            except ValueError:
-                return False
-        return column.dtype.kind == "f" and bool((np.nan_to_num(column) % 1 != 0).any())
+        try:
+            return bool((np.nan_to_num(self.numbers(position)) % 1 != 0).any())
+        except FileFormatError:
+            return False
 
 
 Contents = Columns | dict[str, Any]
+
+
+def _only(names: Sequence[str], wanted: Iterable[str], path: Path) -> int | None:
+    lower = {name.lower() for name in wanted}
+    found = [k for k, name in enumerate(names) if name.lower() in lower]
+    if len(found) > 1:
+        raise FileFormatError(
+            f"{path}: it has both a column {names[found[0]]!r} and {names[found[1]]!r}: keep one "
+            "of them"
+        )
+    return found[0] if found else None
+
+
+def id_column(names: Sequence[str], path: Path) -> int | None:
+    """Which column names nodes, in files as in shards: one of `ID_NAMES`; else pandas' index; else
+    the first, if its name ends like that of an id.
+
+    Examples
+    --------
+    >>> file = Path("logits.csv")
+    >>> id_column(["account_id", "amount"], file), id_column(["a", "node"], file)
+    (0, 1)
+    """
+    found = _only(names, ID_NAMES, path)
+    if found is None and PANDAS_INDEX in names:
+        return list(names).index(PANDAS_INDEX)
+    return 0 if found is None and names and like_an_id(names[0]) else found
+
+
+def like_an_id(name: str) -> bool:
+    """Whether a column is called like ids: ``account_id``, ``userId``, ``UUID``."""
+    return _LIKE_AN_ID.search(name) is not None or name.lower() in ("uid", "uuid", "guid")
+
+
+def edge_columns(names: Sequence[str]) -> tuple[int, int] | None:
+    """The two columns of an edge by their names, or the only two; pandas' index is none."""
+    lower = [name.lower() for name in names]
+    for first, second in EDGE_NAMES:
+        if first in lower and second in lower:
+            return lower.index(first), lower.index(second)
+    others = [k for k, name in enumerate(lower) if name != PANDAS_INDEX]
+    return (others[0], others[1]) if len(others) == 2 else None
+
+
+def as_text(given: Any) -> Any:
+    """Names as an Arrow array of text, "" where there is none; whole numbers lose their ``.0``.
+
+    Examples
+    --------
+    >>> as_text(np.array([1.0, 2.0])).tolist(), as_text(np.array(["007", "1.10"])).tolist()
+    (['1', '2'], ['007', '1.10'])
+    """
+    if not isinstance(given, pa.Array):
+        given = np.asarray(given)
+        given = pa.array(given.astype(np.float64) if given.dtype.kind == "f" else given)
+    if pa.types.is_floating(given.type):
+        given = pc.if_else(pc.is_nan(given), None, given)
+        with suppress(pa.ArrowInvalid):  # they have fractions
+            given = given.cast(pa.int64())
+    text = pc.fill_null(given.cast(pa.string()), "")
+    if not pc.all(pc.or_(pc.equal(text, ""), pc.ends_with(text, ".0"))).as_py():
+        return text
+    kept = pc.or_(pc.equal(text, ""), pc.match_substring_regex(text, r"^[+-]?\d+\.0$"))
+    return pc.replace_substring_regex(text, r"\.0$", "") if pc.all(kept).as_py() else text
+
+
+def is_list(kind: Any) -> bool:
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

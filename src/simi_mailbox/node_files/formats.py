@@ -2,30 +2,52 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import pyarrow as pa
+
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.node_files.array_files import (
-    read_numpy,
-    read_parquet,
-    read_safetensors,
-    read_torch,
-)
+from simi_mailbox.node_files.array_files import read_numpy, read_safetensors, read_torch
+from simi_mailbox.node_files.arrow_files import read_arrow
 from simi_mailbox.node_files.columns import Columns, Contents
 from simi_mailbox.node_files.text_tables import IsData, read_text
 
+STANDARD = Path("-")
+"""Standard input, or standard output."""
 _TEXT = (".csv", ".tsv", ".txt")
 _READERS: dict[str, Callable[[Path], Contents]] = {
+    ".parquet": lambda path: read_arrow(path, "Parquet"),
+    ".feather": lambda path: read_arrow(path, "Feather"),
     ".npy": read_numpy,
     ".npz": read_numpy,
-    ".parquet": read_parquet,
     ".safetensors": read_safetensors,
     ".pt": read_torch,
     ".pth": read_torch,
 }
-READS = (".npy", ".npz", *_TEXT, ".parquet", ".safetensors", ".pt", ".pth")
+READS = (*_TEXT, *(f"{ending}.gz" for ending in _TEXT), *_READERS)
 """Endings of files that can be read."""
+
+
+def ending_of(path: Path) -> str:
+    """Ending of a file in small letters; what was compressed has two.
+
+    Examples
+    --------
+    >>> ending_of(Path("a.b.CSV.gz"))
+    '.csv.gz'
+    """
+    last = path.suffix.lower()
+    return path.with_suffix("").suffix.lower() + last if last == ".gz" else last
+
+
+def check_ending(path: Path, endings: Iterable[str], what: str) -> None:
+    """Refuse a file whose ending says no format that can be ``what``."""
+    ending = ending_of(path)
+    if ending not in endings:
+        said = f"files that end in {ending!r}" if ending else "files without an ending"
+        raise FileFormatError(f"{path}: {said} cannot be {what}; use one of {', '.join(endings)}")
 
 
 def read_file(
@@ -33,17 +55,20 @@ def read_file(
     *,
     header: Iterable[str] = (),
     is_data: IsData = lambda cells: False,
+    encoding: str | None = None,
 ) -> Contents:
-    """Columns of a table (CSV, TSV, Parquet) or arrays by name; a lone array is called ``""``.
+    """Columns of a table (CSV, TSV, Parquet, Feather) or arrays by name; a lone array is ``""``.
 
     Parameters
     ----------
     path : Path
-        The file; its ending says what it is.
+        The file; its ending says what it is. ``-`` is a table from standard input.
     header : iterable of str
         Names that make the first row of a CSV file a header, besides those known here.
     is_data : callable
         Whether the cells of a first row are known to be no header: a node may be called ``u``.
+    encoding : str, optional
+        Of text without a byte order mark; UTF-8 by default.
 
     Raises
     ------
@@ -62,20 +87,39 @@ def read_file(
     >>> table.names, [column.tolist() for column in table.values]
     (('id', 'label'), [['a', 'b'], ['cat', 'dog']])
     """
-    if path.is_dir():
+    names = {name.lower() for name in header}
+    if path == STANDARD:
+        contents = _read_standard(names, is_data, encoding)
+    elif path.is_dir():
         raise FileFormatError(f"{path}: it is a folder; name a file")
-    if not path.exists():
+    elif not path.exists():
         raise FileNotFoundError(f"there is no file {path}")
-    ending = path.suffix.lower()
-    if ending not in READS:
-        raise FileFormatError(
-            f"{path}: files that end in {path.suffix or 'nothing'!r} cannot be read; "
-            f"use one of {', '.join(READS)}"
-        )
-    if ending in _TEXT:
-        contents: Contents = read_text(path, {name.lower() for name in header}, is_data)
     else:
-        contents = _READERS[ending](path)
+        check_ending(path, READS, "read")
+        ending = ending_of(path)
+        if ending in _READERS:
+            contents = _READERS[ending](path)
+        else:
+            raw = _unpacked(path, path.read_bytes(), ending.endswith(".gz"))
+            contents = read_text(path, raw, names, is_data, encoding)
     if isinstance(contents, Columns) and not contents.rows:
         raise FileFormatError(f"{path}: it has no rows")
     return contents
+
+
+def _read_standard(header: set[str], is_data: IsData, encoding: str | None) -> Contents:
+    raw, name = sys.stdin.buffer.read(), Path("standard input")
+    for start, kind in ((b"PAR1", "Parquet"), (b"ARROW1", "Feather")):
+        if raw.startswith(start):
+            return read_arrow(name, kind, pa.BufferReader(raw))
+    raw = _unpacked(name, raw, raw.startswith(b"\x1f\x8b"))
+    return read_text(name, raw, header, is_data, encoding)
+
+
+def _unpacked(path: Path, raw: bytes, packed: bool) -> bytes:
+    if not packed:
+        return raw
+    try:
+        return bytes(pa.CompressedInputStream(pa.BufferReader(raw), "gzip").read())
+    except (OSError, pa.ArrowException) as error:
+        raise FileFormatError(f"{path}: it is damaged or no gzip file: {error}") from error

@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from simi_mailbox._arrays import Array, Ints
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.node_files.columns import ID_NAMES, Columns, Contents
+from simi_mailbox.node_files.columns import Columns, Contents, as_text
 from simi_mailbox.node_files.formats import read_file
 from simi_mailbox.node_files.text_tables import IsData
+
+_SHOWN = 3
+_NO_IDS = ", because the logits have no column 'id' (name it with --id-column, or give --ids)"
 
 
 @dataclass(frozen=True)
@@ -24,83 +29,90 @@ class Nodes:
     Attributes
     ----------
     count : int
-    ids : array [n] or None
+    ids : array [n] of NumPy or Arrow, or None
         Names as they were given; None if nodes are their row numbers.
     id_name : str
         What the column of names is called.
     classes : tuple of str or None
         Names of the classes in the order of the columns; None if they are numbers.
+    rows_only : bool
+        Whether nodes can only be rows, as in a folder of shards.
     """
 
     count: int
-    ids: Array | None = None
+    ids: Any = None
     id_name: str = "id"
     classes: tuple[str, ...] | None = None
+    rows_only: bool = False
 
     def __post_init__(self) -> None:
-        if self.ids is not None:
-            order = self._order
-            same = self._text[order][1:] == self._text[order][:-1]
-            if same.any():
-                twice = self._text[order][1:][same][0]
-                raise ValueError(
-                    f"two rows have the {self.id_name} {str(twice)!r}: ids name one node"
-                )
+        if self.ids is None:
+            return
+        if len(pc.unique(self._text)) < self.count:
+            counts = pc.value_counts(self._text)
+            twice = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+            raise ValueError(f"two rows have the {self.id_name} {quoted(twice)}: ids name one node")
+        if pc.any(pc.equal(self._text, "")).as_py():
+            raise ValueError(f"a row has no {self.id_name}: every node needs one, or none")
 
     @cached_property
-    def _text(self) -> Array:
-        assert self.ids is not None
+    def _text(self) -> Any:
         return as_text(self.ids)
-
-    @cached_property
-    def _order(self) -> Ints:
-        return np.argsort(self._text, kind="stable")
 
     @property
     def are_numbered(self) -> bool:
         """Whether ids, if there are any, are whole numbers."""
-        return self.ids is None or bool(np.char.isdecimal(np.char.lstrip(self._text, "-")).all())
+        if self.ids is None:
+            return True
+        return bool(pc.all(pc.match_substring_regex(self._text, r"^-?\d+$")).as_py())
 
     def shown(self) -> Array:
         """Ids as they were given, or row numbers."""
-        return np.arange(self.count) if self.ids is None else self.ids
+        return np.arange(self.count) if self.ids is None else np.asarray(self.ids)
+
+    def named(self, rows: Ints) -> str:
+        """The first of some nodes by their ids, as a message tells them."""
+        told = ", ".join(self.text(rows[:_SHOWN]).to_pylist())
+        return told + (", …" if len(rows) > _SHOWN else "")
+
+    def text(self, rows: Ints) -> Any:
+        """Ids of some nodes as text."""
+        return pa.array(rows).cast(pa.string()) if self.ids is None else self._text.take(rows)
 
     def knows(self, cells: Sequence[str]) -> bool:
         """Whether a row begins with the name of a node, or is that of a class."""
         if self.ids is None:
             return len(cells) == 1 and cells[0] in (self.classes or ())
-        place = int(np.searchsorted(self._text, cells[0], sorter=self._order))
-        return place < self.count and str(self._text[self._order[place]]) == cells[0]
+        return bool(pc.index(self._text, cells[0]).as_py() >= 0)
 
-    def find(self, given: Array, where: object) -> Ints:
-        """Rows of the nodes that are named; an unknown name is refused."""
-        text = as_text(given)
+    def find(self, given: Any, where: object) -> Ints:
+        """Rows of the nodes that are named; unknown names are refused."""
         if self.ids is None:
-            rows = whole(text, where)
-            outside = (rows < 0) | (rows >= self.count)
-            if outside.any():
+            counted = isinstance(given, np.ndarray) and given.dtype.kind in "iu"
+            rows = given.astype(np.int64) if counted else whole(as_text(given), where)
+            outside = rows[(rows < 0) | (rows >= self.count)]
+            if outside.size:
                 raise ValueError(
-                    f"{where}: there is no node {rows[outside][0]}; nodes are rows, numbered "
-                    f"0..{self.count - 1}, because the logits have no column 'id' (name it with "
-                    "--id-column, or give --ids)"
+                    f"{where}: there is no node {quoted(pa.array(outside))}; nodes are rows, "
+                    f"numbered 0..{self.count - 1}" + ("" if self.rows_only else _NO_IDS)
                 )
             return rows
-        place = np.searchsorted(self._text, text, sorter=self._order)
-        rows = self._order[np.minimum(place, self.count - 1)]
-        unknown = self._text[rows] != text
-        if unknown.any():
+        text = as_text(given)
+        place = pc.index_in(text, value_set=self._text)
+        if place.null_count:
+            unknown = pc.unique(text.filter(pc.is_null(place)))
             raise ValueError(
-                f"{where}: there is no node {str(text[unknown][0])!r} among the "
-                f"{self.count:,} nodes of the logits (the first is {str(self._text[0])!r})"
+                f"{where}: there is no node {quoted(unknown)} among the {self.count:,} nodes of "
+                f"the logits (the first is {self._text[0].as_py()!r})"
             )
-        return rows
+        return np.asarray(place.to_numpy(), dtype=np.int64)
 
 
 class Reader:
     """Reads each file once, and knows what the user calls the column of ids."""
 
-    def __init__(self, id_column: str | None) -> None:
-        self.id_column = id_column
+    def __init__(self, id_column: str | None, encoding: str | None = None) -> None:
+        self.id_column, self.encoding = id_column, encoding
         self.learned: str | None = None  # what the first file calls it
         self.nodes: Nodes | None = None  # once they are known
         self._read: dict[Path, Contents] = {}
@@ -109,7 +121,10 @@ class Reader:
         """What a file holds; of a list with such ``names`` for a header, nothing else is one."""
         if path not in self._read:
             header = [name for name in (self.id_column, self.learned) if name is not None]
-            self._read[path] = read_file(path, header=header, is_data=self._is_data(names, header))
+            is_data = self._is_data(names, header)
+            self._read[path] = read_file(
+                path, header=header, is_data=is_data, encoding=self.encoding
+            )
         return self._read[path]
 
     def _is_data(self, names: Collection[str] | None, header: Sequence[str]) -> IsData:
@@ -117,16 +132,21 @@ class Reader:
             return lambda cells: len(cells) == 1 and cells[0].lower() not in (*names, *header)
         return lambda cells: self.nodes is not None and self.nodes.knows(cells)
 
+    def first_name(self, path: Path) -> str | None:
+        """Header of the first column of a file whose nodes are not known yet."""
+        contents = read_file(path, encoding=self.encoding)
+        return contents.names[0] if isinstance(contents, Columns) else None
+
     def id_of(self, table: Columns, *, needed: bool = False) -> int | None:
         """Position of the column of ids; that of a name the user gave must be there if needed."""
         if self.id_column is None:
-            return table.find(ID_NAMES if self.learned is None else (*ID_NAMES, self.learned))
+            return table.id_column(() if self.learned is None else (self.learned,))
         found = table.find([self.id_column])
         if found is None and self.id_column.isdecimal() and not table.has_header:
             found = int(self.id_column) - 1
         if found is None or not 0 <= found < len(table.values):
             if not needed:
-                return table.find(ID_NAMES)
+                return table.id_column()
             columns = ", ".join(table.names) if table.has_header else f"1 to {len(table.values)}"
             raise ValueError(
                 f"{table.path}: there is no column {self.id_column!r} for --id-column; "
@@ -152,26 +172,21 @@ def one(contents: dict[str, Any], path: Path, names: Sequence[str]) -> Any:
     )
 
 
-def as_text(given: Array) -> Array:
-    """Names as text; whole numbers in floating point lose their ``.0``.
-
-    Examples
-    --------
-    >>> as_text(np.array([1.0, 2.0])).tolist()
-    ['1', '2']
-    """
-    if given.dtype.kind == "f" and np.array_equal(given, np.rint(given)):
-        given = given.astype(np.int64)
-    return given.astype(np.str_)
-
-
-def whole(text: Array, where: object) -> Ints:
+def whole(text: Any, where: object) -> Ints:
     """Text as whole numbers."""
+    plain = pc.replace_substring_regex(text, r"^\+", "")
     try:
-        return text.astype(np.int64)
-    except ValueError:
-        wrong = next(cell for cell in text if not str(cell).lstrip("+-").isdigit())
+        return np.asarray(plain.cast(pa.int64()), dtype=np.int64)
+    except pa.ArrowInvalid:
+        is_whole = pc.match_substring_regex(plain, r"^-?\d+$")
+        wrong = pc.unique(text.filter(pc.invert(is_whole)))
         raise ValueError(
-            f"{where}: {str(wrong)!r} is not a whole number, and the logits have no ids: give them "
-            "a column 'id', or give --ids"
+            f"{where}: {quoted(wrong)} is not a whole number, and the logits have no ids: give "
+            "them a column 'id', or give --ids"
         ) from None
+
+
+def quoted(values: Any) -> str:
+    """The first of some values, as a message shows them."""
+    shown = ", ".join(repr(value) for value in values[:_SHOWN].to_pylist())
+    return shown + (f" (and {len(values) - _SHOWN:,} more)" if len(values) > _SHOWN else "")

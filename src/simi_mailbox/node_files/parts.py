@@ -6,16 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from simi_mailbox._arrays import Array, Ints
+from simi_mailbox._arrays import Array, Bools, Ints
 from simi_mailbox.bundles import NAMES
-from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.node_files.columns import EDGE_NAMES, LABEL_NAMES, Columns, Contents
-from simi_mailbox.node_files.nodes import Nodes, Reader, as_text, one, whole
+from simi_mailbox.node_files.columns import LABEL_NAMES, Columns, Contents, as_text, edge_columns
+from simi_mailbox.node_files.nodes import Nodes, Reader, one, quoted, whole
 
 SETS = ("calibration", "test", "train")
-_TRUE, _FALSE = ("1", "1.0", "true", "yes", "t"), ("0", "0.0", "false", "no", "f", "")
-_UNKNOWN = ("", "-1", "nan", "none", "null", "na")
+_TRUE = pa.array(["1", "1.0", "true", "yes", "t"])
+_FALSE = pa.array(["0", "0.0", "false", "no", "f", ""])
+_UNKNOWN = pa.array(["", "-1", "nan", "none", "null", "na"])
 
 
 def holds(contents: Contents, part: str) -> bool:
@@ -27,7 +29,8 @@ def holds(contents: Contents, part: str) -> bool:
     return any(name in contents for name in NAMES[part])
 
 
-def _labels(contents: Contents, path: Path, nodes: Nodes, read: Reader, _part: str) -> Ints:
+def labelled_rows(contents: Contents, path: Path, nodes: Nodes, read: Reader) -> tuple[Ints, Ints]:
+    """Nodes that a file of labels names, each once, and their classes; −1 is unknown."""
     if isinstance(contents, Columns):
         rows, given = _label_columns(contents, nodes, read)
     else:
@@ -40,12 +43,17 @@ def _labels(contents: Contents, path: Path, nodes: Nodes, read: Reader, _part: s
                 f"[{nodes.count}], −1 where a label is not known{hint}"
             )
         rows = np.arange(nodes.count)
+    return rows, _class_numbers(as_text(given), path, nodes, rows)
+
+
+def _labels(contents: Contents, path: Path, nodes: Nodes, read: Reader, _part: str) -> Ints:
+    rows, classes = labelled_rows(contents, path, nodes, read)
     labels = np.full(nodes.count, -1, dtype=np.int64)
-    labels[rows] = _class_numbers(given, path, nodes, rows)
+    labels[rows] = classes
     return labels
 
 
-def _label_columns(table: Columns, nodes: Nodes, read: Reader) -> tuple[Ints, Array]:
+def _label_columns(table: Columns, nodes: Nodes, read: Reader) -> tuple[Ints, Any]:
     position, count = read.id_of(table), len(table.values)
     column = table.find(LABEL_NAMES)
     if position is None and column is None and count == 2:
@@ -60,24 +68,26 @@ def _label_columns(table: Columns, nodes: Nodes, read: Reader) -> tuple[Ints, Ar
     if position is None:
         return _in_order(table, nodes), table.values[column]
     rows = nodes.find(table.values[position], table.path)
-    _refuse_twice(rows, nodes, table.path)
+    refuse_twice(rows, nodes, table.path)
     return rows, table.values[column]
 
 
-def _class_numbers(given: Array, path: Path, nodes: Nodes, rows: Ints) -> Ints:
-    text = as_text(np.where(np.isnan(given), -1, given) if given.dtype.kind == "f" else given)
-    result = np.full(len(text), -1, dtype=np.int64)
+def _class_numbers(text: Any, path: Path, nodes: Nodes, rows: Ints) -> Ints:
     names = nodes.classes or ()
-    place = {name: k for k, name in enumerate(names)}
-    by_name = np.array([place.get(str(label), -1) for label in text], dtype=np.int64)
-    unknown = (by_name < 0) & np.isin(np.char.lower(text), _UNKNOWN)
-    if place and (by_name >= 0).sum() + unknown.sum() == len(text):
+    place = pc.index_in(text, value_set=pa.array(names, pa.string()))
+    by_name = np.asarray(pc.fill_null(place, -1), dtype=np.int64)
+    empty = pc.is_in(pc.utf8_lower(text), value_set=_UNKNOWN)
+    unknown = (by_name < 0) & empty.to_numpy(zero_copy_only=False)
+    if names and ((by_name >= 0) | unknown).all():
         return by_name
+    result = np.full(len(text), -1, dtype=np.int64)
     try:
-        result[~unknown] = whole(text[~unknown], path)
+        result[~unknown] = whole(text.filter(pa.array(~unknown)), path)
     except ValueError:
-        wrong = int(np.flatnonzero((by_name < 0) & ~unknown)[0])
-        who = f"label {str(text[wrong])!r} of node {nodes.shown()[rows[wrong]]}"
+        wrong = np.flatnonzero((by_name < 0) & ~unknown)
+        who = f"label {quoted(text.take(wrong[:1]))} of node {nodes.named(rows[wrong[:1]])}"
+        others = pc.unique(text.take(wrong))[1:]
+        who += f" (and {quoted(others)})" if len(others) else ""
         if names:
             known = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
             raise ValueError(f"{path}: {who} is none of the classes: {known}") from None
@@ -90,14 +100,15 @@ def _class_numbers(given: Array, path: Path, nodes: Nodes, rows: Ints) -> Ints:
     return result
 
 
-def _node_set(contents: Contents, path: Path, nodes: Nodes, read: Reader, part: str) -> Ints:
+def node_set(contents: Contents, path: Path, nodes: Nodes, read: Reader, part: str) -> Ints:
+    """Nodes that a file names, each once: a list, or yes and no for every node."""
     if isinstance(contents, Columns):
         rows = _named_rows(contents, nodes, read, part)
     else:
         rows = _array_rows(np.asarray(one(contents, path, NAMES[part])), path, nodes, part)
     if not rows.size:
         raise ValueError(f"{path}: it names no node for --{part}")
-    _refuse_twice(rows, nodes, path)
+    refuse_twice(rows, nodes, path)
     return rows
 
 
@@ -112,24 +123,29 @@ def _named_rows(table: Columns, nodes: Nodes, read: Reader, part: str) -> Ints:
         position, flag = (0, 1) if len(table.values) == 2 else (None, 0)
     if position is None:
         assert flag is not None
-        values = table.values[flag]
+        values = as_text(table.values[flag])
         if len(values) == nodes.count and _is_mask(values):
             return np.flatnonzero(_truth(values, table.path))
         return nodes.find(values, table.path)
     rows = nodes.find(table.values[position], table.path)
     if flag is None or flag == position:
         return rows
-    return rows[_truth(table.values[flag], table.path)]
+    return rows[_truth(as_text(table.values[flag]), table.path)]
 
 
 def _array_rows(array: Array, path: Path, nodes: Nodes, part: str) -> Ints:
     array = array.ravel() if array.ndim == 2 and 1 in array.shape else array
     if array.ndim != 1:
         raise ValueError(f"{path}: a set of nodes has one dimension, got {list(array.shape)}")
-    if array.dtype == bool or (len(array) == nodes.count and _is_mask(as_text(array))):
+    if array.dtype == bool:
         if len(array) != nodes.count:
             raise ValueError(f"{path}: the mask has {len(array)} entries for {nodes.count} nodes")
-        return np.flatnonzero(_truth(array, path))
+        return np.flatnonzero(array)
+    if array.dtype.kind in "iuf" and len(array) == nodes.count > 2:
+        if ((array == 0) | (array == 1)).all():
+            return np.flatnonzero(array)
+    elif len(array) == nodes.count and _is_mask(as_text(array)):
+        return np.flatnonzero(_truth(as_text(array), path))
     if array.dtype.kind == "f" and (array % 1 != 0).any():
         raise ValueError(f"{path}: {part} must be boolean or integer, got {array.dtype}")
     return _place(array, path, nodes)
@@ -142,51 +158,46 @@ def _place(array: Array, path: Path, nodes: Nodes) -> Ints:
     return nodes.find(array, path)
 
 
-def _is_mask(values: Array) -> bool:
+def _is_mask(text: Any) -> bool:
     """Yes and no for every node: a list of nodes would name one of the two again and again."""
-    if values.dtype == bool:
-        return True
-    seen = np.unique(np.char.lower(as_text(values)))
-    return len(values) > 2 and bool(np.isin(seen, (*_TRUE, *_FALSE)).all())
+    seen = pc.unique(pc.utf8_lower(text))
+    both = pa.concat_arrays([_TRUE, _FALSE])
+    return len(text) > 2 and bool(pc.all(pc.is_in(seen, value_set=both)).as_py())
 
 
-def _truth(values: Array, path: Path) -> Array:
-    text = np.char.lower(as_text(values))
-    yes = np.isin(text, _TRUE)
-    wrong = ~yes & ~np.isin(text, _FALSE)
-    if wrong.any():
-        raise ValueError(f"{path}: {str(text[wrong][0])!r} is neither yes nor no (1/0, true/false)")
-    return yes
+def _truth(text: Any, path: Path) -> Bools:
+    lower = pc.utf8_lower(text)
+    yes, no = pc.is_in(lower, value_set=_TRUE), pc.is_in(lower, value_set=_FALSE)
+    wrong = pc.unique(text.filter(pc.invert(pc.or_(yes, no))))
+    if len(wrong):
+        raise ValueError(f"{path}: {quoted(wrong)} is neither yes nor no (1/0, true/false)")
+    return np.asarray(yes.to_numpy(zero_copy_only=False))
 
 
 def _edges(contents: Contents, path: Path, nodes: Nodes, _read: Reader, _part: str) -> Any:
-    if not isinstance(contents, Columns):
-        found = one(contents, path, (*NAMES["edges"], "adj_t"))
-        if hasattr(found, "tocoo"):
-            return found
-        array = np.asarray(found)
-        if array.ndim != 2 or array.shape[0] != 2:
-            turned = "; transpose it" if array.ndim == 2 and array.shape[1] == 2 else ""
-            if array.shape == (nodes.count, nodes.count):
-                turned = "; save a matrix of edges by scipy.sparse.save_npz"
-            raise ValueError(
-                f"{path}: an edge index has shape [2, E], got {list(array.shape)}{turned}"
-            )
-        return np.stack([_place(array[0], path, nodes), _place(array[1], path, nodes)])
-    source, target = _edge_columns(contents)
-    return np.stack([nodes.find(source, path), nodes.find(target, path)])
+    if isinstance(contents, Columns):
+        ends = _edge_ends(contents)
+        return np.stack([nodes.find(end, path) for end in ends])
+    found = one(contents, path, (*NAMES["edges"], "adj_t"))
+    if hasattr(found, "tocoo"):
+        return found
+    array = np.asarray(found)
+    if array.ndim != 2 or array.shape[0] != 2:
+        turned = "; transpose it" if array.ndim == 2 and array.shape[1] == 2 else ""
+        if array.shape == (nodes.count, nodes.count):
+            turned = "; save a matrix of edges by scipy.sparse.save_npz"
+        raise ValueError(f"{path}: an edge index has shape [2, E], got {list(array.shape)}{turned}")
+    return np.stack([_place(array[0], path, nodes), _place(array[1], path, nodes)])
 
 
-def _edge_columns(table: Columns) -> tuple[Array, Array]:
-    lower = [name.lower() for name in table.names]
-    for first, second in EDGE_NAMES:
-        if first in lower and second in lower:
-            return table.values[lower.index(first)], table.values[lower.index(second)]
-    if len(table.values) == 2:
-        return table.values[0], table.values[1]
+def _edge_ends(table: Columns) -> tuple[Any, Any]:
+    columns = edge_columns(table.names)
+    if columns is not None:
+        return table.values[columns[0]], table.values[columns[1]]
     if not table.has_header and table.rows == 2:  # an edge index, as numpy.savetxt writes it
-        rows = np.stack([as_text(column) for column in table.values], axis=1)
-        return rows[0], rows[1]
+        rows = zip(*(as_text(column).to_pylist() for column in table.values), strict=True)
+        source, target = (pa.array(row) for row in rows)
+        return source, target
     raise ValueError(
         f"{table.path}: it has {len(table.values)} columns; an edge is two nodes: call their "
         "columns 'source' and 'target' in a header"
@@ -197,17 +208,14 @@ def _features(contents: Contents, path: Path, nodes: Nodes, read: Reader, part: 
     if not isinstance(contents, Columns):
         return one(contents, path, NAMES[part])
     position = read.id_of(contents)
-    chosen = [column for k, column in enumerate(contents.values) if k != position]
-    try:
-        table = np.column_stack([column.astype(np.float64) for column in chosen])
-    except ValueError as error:
-        raise FileFormatError(f"{path}: {part} must be numbers: {error}") from None
+    chosen = [k for k in range(len(contents.values)) if k != position]
+    table = np.column_stack([contents.numbers(k) for k in chosen])
     rows = (
         _in_order(contents, nodes)
         if position is None
         else nodes.find(contents.values[position], path)
     )
-    _refuse_twice(rows, nodes, path)
+    refuse_twice(rows, nodes, path)
     if len(rows) != nodes.count:
         raise ValueError(f"{path}: {part} of {len(rows):,} of {nodes.count:,} nodes")
     features = np.empty_like(table)
@@ -224,11 +232,12 @@ def _in_order(table: Columns, nodes: Nodes) -> Ints:
     return np.arange(nodes.count)
 
 
-def _refuse_twice(rows: Ints, nodes: Nodes, path: Path) -> None:
+def refuse_twice(rows: Ints, nodes: Nodes, path: Path) -> None:
+    """Raise for nodes that are named more than once."""
     distinct, counts = np.unique(rows, return_counts=True)
     if distinct.size != rows.size:
-        twice = nodes.shown()[distinct[counts > 1][0]]
-        raise ValueError(f"{path}: it names node {str(twice)!r} twice")
+        twice = quoted(nodes.text(distinct[counts > 1]))
+        raise ValueError(f"{path}: it names node {twice} twice")
 
 
 PARTS = {
@@ -237,7 +246,5 @@ PARTS = {
     "features": _features,
     "hidden": _features,
     "known": _labels,
-    "calibration": _node_set,
-    "test": _node_set,
-    "train": _node_set,
+    **dict.fromkeys(SETS, node_set),
 }

@@ -14,23 +14,23 @@ from simi_mailbox.bundles import NAMES
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.node_files.columns import (
     ID_NAMES,
-    LABEL_NAMES,
     PROBABILITY_NAMES,
     Columns,
     Contents,
+    as_text,
+    is_number,
 )
-from simi_mailbox.node_files.nodes import Nodes, Reader, as_text, one
+from simi_mailbox.node_files.nodes import Nodes, Reader, one
 from simi_mailbox.node_files.parts import PARTS, SETS, holds
+from simi_mailbox.node_files.scores import (
+    NOT_SCORES,
+    WRITTEN,
+    check_scores,
+    impossible_values,
+    score_columns,
+)
 
 Values = Literal["logits", "probabilities"]
-_PREFIXES = {
-    "logits": ("logit_", "logits_", "score_", "z_"),
-    "probabilities": ("p_", "prob_", "proba_"),
-}
-_WRITTEN = ("predicted", "confidence")
-_NOT_VALUES = {*LABEL_NAMES, *_WRITTEN, "split", "name"}
-_NOT_VALUES |= {name for part in SETS for name in NAMES[part]}
-
 _CLASS_HEADERS = ("name", *NAMES["classes"], "class", "label", "labels")
 
 
@@ -86,6 +86,7 @@ def read_problem(
     files: Mapping[str, Path | None] | None = None,
     id_column: str | None = None,
     classes: Sequence[str] | None = None,
+    encoding: str | None = None,
 ) -> Problem:
     """Read a problem from one file, or from several that agree about what nodes are called.
 
@@ -103,6 +104,8 @@ def read_problem(
         Name (or number, counted from 1) of the column that names nodes.
     classes : sequence of str, optional
         Names of the classes, if not from a file.
+    encoding : str, optional
+        Of text files without a byte order mark; UTF-8 by default.
 
     Examples
     --------
@@ -116,20 +119,26 @@ def read_problem(
     ([[0.5, 1.5], [2.5, 0.1]], [-1, 0], ('cat', 'dog'))
     """
     given = {part: path for part, path in (files or {}).items() if path is not None}
-    read = Reader(id_column)
+    read = Reader(id_column, encoding)
     contents = read(source)
     if classes is None and "classes" in given:
         classes = _class_names(read(given["classes"], _CLASS_HEADERS), given["classes"])
-    array, nodes = _values(contents, source, values, read, given.get("ids"), classes)
+    array, nodes = _values(contents, source, values, read, given, classes)
     read.nodes = nodes
     parts: dict[str, Any] = {}
-    for part in ("labels", "edges", "features", "hidden", "known", *SETS):
-        if part in given:
-            parts[part] = PARTS[part](read(given[part]), given[part], nodes, read, part)
-        elif part != "known" and holds(contents, part):
-            parts[part] = PARTS[part](contents, source, nodes, read, part)
-        if part in parts and PARTS[part] is PARTS["labels"]:
-            _check_classes(parts[part], array.shape[1], nodes, given.get(part, source))
+    wrong = impossible_values(array, nodes, source, values)
+    for part in PARTS:
+        path = given.get(part, source)
+        if part not in given and (part == "known" or not holds(contents, part)):
+            continue
+        try:
+            parts[part] = PARTS[part](read(path), path, nodes, read, part)
+            if PARTS[part] is PARTS["labels"]:
+                _check_classes(parts[part], array.shape[1], nodes, path)
+        except ValueError as error:  # what is wrong with the others is told as well
+            wrong.append(str(error))
+    if wrong:
+        raise ValueError("; ".join(wrong))
     return Problem(
         array,
         nodes,
@@ -147,13 +156,15 @@ def _values(
     path: Path,
     kind: Values,
     read: Reader,
-    ids_file: Path | None,
+    files: Mapping[str, Path],
     classes: Sequence[str] | None,
 ) -> tuple[Array, Nodes]:
-    ids: Array | None = None
+    ids: Any = None
     id_name = ID_NAMES[0]
     if isinstance(contents, Columns):
         position = read.id_of(contents, needed=read.id_column is not None)
+        if position is None and _is_shared(contents, read, files):
+            position = 0
         array, names, position = _value_columns(contents, kind, position)
         if position is not None:
             ids, id_name = contents.values[position], contents.names[position] or id_name
@@ -174,9 +185,10 @@ def _values(
             f"{path}: it has one column of {kind}, and calibration needs at least two classes; for "
             "a model with one output s write the two columns 0 and s"
         )
+    ids_file = files.get("ids")
     if ids_file is not None:
         ids = _ids(read(ids_file, ID_NAMES), ids_file, read)
-    if ids is not None and ids.shape != (len(array),):
+    if ids is not None and len(ids) != len(array):
         raise ValueError(
             f"{ids_file or path}: {len(ids):,} ids for the {len(array):,} rows of {path}"
         )
@@ -184,11 +196,22 @@ def _values(
         raise ValueError(
             f"{len(classes)} names of classes for the {array.shape[1]} columns of {path}"
         )
+    names_ = None if classes is None else tuple(str(name) for name in classes)
     try:
-        names_ = None if classes is None else tuple(str(name) for name in classes)
         return array, Nodes(len(array), ids, id_name, names_)
     except ValueError as error:
         raise ValueError(f"{ids_file or path}: {error}") from None
+
+
+def _is_shared(table: Columns, read: Reader, files: Mapping[str, Path]) -> bool:
+    """Whether the first column has a name under which all other tables of nodes begin, too."""
+    others = [path for part, path in files.items() if part not in ("edges", "classes", "ids")]
+    first = table.names[0]
+    if not first or first.lower() in NOT_SCORES or not others or table.measures(0):
+        return False
+    return all(read.first_name(path) in (first, None) for path in others) and any(
+        read.first_name(path) == first for path in others
+    )
 
 
 def _value_columns(
@@ -196,17 +219,11 @@ def _value_columns(
 ) -> tuple[Array, tuple[str, ...] | None, int | None]:
     """Columns of logits or probabilities, the classes they name, and the column of ids."""
     lists = table.find(PROBABILITY_NAMES if kind == "probabilities" else NAMES["logits"])
-    if lists is not None and table.values[lists].ndim == 2:
-        return table.values[lists], None, position
-    chosen = [
-        k
-        for k, name in enumerate(table.names)
-        if k != position
-        and table.values[k].ndim == 1
-        and (name.lower() not in _NOT_VALUES or (table.measures(k) and name not in _WRITTEN))
-    ]
-    prefixed = [k for k in chosen if table.names[k].lower().startswith(_PREFIXES[kind])]
-    if kind == "logits" and not prefixed and set(_WRITTEN) <= set(table.names):
+    if lists is not None and table.is_list(lists):
+        return table.matrix(lists), None, position
+    chosen, prefixed = score_columns(table.names, position, table.measures, kind)
+    chosen = [k for k in chosen if not table.is_list(k)]
+    if kind == "logits" and not prefixed and set(WRITTEN) <= set(table.names):
         raise ValueError(
             f"{table.path}: it holds probabilities as they are written here (columns p_…), not "
             "logits: say --input-type probabilities"
@@ -219,16 +236,7 @@ def _value_columns(
         chosen = [k for k in chosen if k != position]
     if not chosen:
         raise FileFormatError(f"{table.path}: it has no columns of {kind}")
-    columns = []
-    for k in chosen:
-        try:
-            columns.append(table.values[k].astype(np.float64))
-        except ValueError:
-            where = table.names[k] or k + 1
-            raise FileFormatError(
-                f"{table.path}: column {where} is not numbers (it holds "
-                f"{str(table.values[k][0])!r}); if it names nodes, say --id-column {where}"
-            ) from None
+    array = check_scores(table, chosen, guess=not prefixed)
     names = None
     if table.has_header:
         names = tuple(table.names[k] for k in chosen)
@@ -236,33 +244,30 @@ def _value_columns(
             names = tuple(name.split("_", 1)[1] for name in names)
         if names == tuple(str(k) for k in range(len(names))):
             names = None
-    return np.stack(columns, axis=1), names, position
+    return array, names, position
 
 
 def _check_classes(labels: Ints, count: int, nodes: Nodes, path: Path) -> None:
     if labels.max() >= count:
-        first = int((labels >= count).argmax())
+        wrong = np.flatnonzero(labels >= count)
         more = "; count them from 0" if labels.max() == count and not (labels == 0).any() else ""
         raise ValueError(
-            f"{path}: node {nodes.shown()[first]} has label {labels[first]}, but the classes are "
-            f"the columns of the logits, 0..{count - 1}{more}"
+            f"{path}: node {nodes.named(wrong[:1])} has label {labels[wrong[0]]}, but the classes "
+            f"are the columns of the logits, 0..{count - 1}{more}"
         )
 
 
 def _maybe_ids(table: Columns) -> int | None:
     """A first column of words names the nodes; one of whole numbers might, and is asked about."""
-    first, rest = table.values[0], table.values[1:]
-    if first.dtype.kind != "U":
-        return None
-    try:
-        first.astype(np.float64)
-    except ValueError:
+    first = as_text(table.values[0])
+    if not all(is_number(cell) for cell in first.unique().to_pylist() if cell):
         return 0
-    counts = all(column.dtype.kind == "f" for column in rest) and len(rest) > 1
-    if counts and not table.has_header and np.unique(first).size == first.size:
+    counts = len(table.values) > 2 and all(map(table.measures, range(1, len(table.values))))
+    if counts and not table.measures(0) and len(first.unique()) == len(first) > 1:
         raise ValueError(
             f"{table.path}: its first column holds different whole numbers, the others do not: if "
-            "it names the nodes, say --id-column 1, or give the file a header (id, …)"
+            f"it names the nodes, say --id-column {table.title(0)}, or give the file a header "
+            "(id, …)"
         )
     return None
 
@@ -277,7 +282,7 @@ def _value_array(contents: dict[str, Any], path: Path, kind: Values) -> Array:
     return found
 
 
-def _ids(contents: Contents, path: Path, read: Reader) -> Array:
+def _ids(contents: Contents, path: Path, read: Reader) -> Any:
     if isinstance(contents, Columns):
         position = read.id_of(contents)
         if position is None and len(contents.values) > 1:
@@ -290,8 +295,8 @@ def _class_names(contents: Contents, path: Path) -> tuple[str, ...]:
     if isinstance(contents, Columns):
         names = contents.values[contents.find(_CLASS_HEADERS) or 0]
     else:
-        names = np.asarray(one(contents, path, NAMES["classes"]))
-    result = tuple(str(name) for name in as_text(names.ravel()))
+        names = np.asarray(one(contents, path, NAMES["classes"])).ravel()
+    result = tuple(as_text(names).to_pylist())
     if len(set(result)) != len(result):
         raise ValueError(f"{path}: two classes have the same name")
     return result

@@ -2,148 +2,201 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+import io
+import re
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
-import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
 
-from simi_mailbox._arrays import Array
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.node_files.columns import CALLED, ID_NAMES, KNOWN, Columns
+from simi_mailbox.node_files.columns import CALLED, ID_NAMES, KNOWN, Columns, is_number
 
 _SAMPLE = 100
-_CHUNK = 20_000
+"""Rows that show what a file is like."""
+_BYTES, _BLOCK = 1 << 16, 1 << 22
+_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(e[+-]?\d+)?", re.IGNORECASE)
+_MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it begins with
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 
 IsData = Callable[[Sequence[str]], bool]
 """Whether the cells of a first row are known to be no header."""
 
 
-def read_text(path: Path, header: set[str], is_data: IsData) -> Columns:
-    """Columns of a table in UTF-8; ``header`` are names that make the first row a header."""
+def read_text(
+    path: Path, raw: bytes, header: set[str], is_data: IsData, encoding: str | None
+) -> Columns:
+    """Columns of a table; ``header`` are names that make the first row a header."""
+    raw = _utf8(path, raw, encoding).lstrip(b"\r\n")
+    head = raw[:_BYTES].decode("utf-8", errors="replace").splitlines(keepends=True)
+    lines = [line for line in (head[:-1] if len(raw) > _BYTES else head) if line.strip()]
+    if not lines:
+        raise FileFormatError(f"{path}: it is empty")
+    mark = _delimiter(path, lines[:_SAMPLE])
+    quotes = b'"' in raw
+    if mark == " " or (quotes and f'{mark} "'.encode() in raw):  # what Arrow would not split
+        raw = _rewritten(raw.decode("utf-8"), mark)
+        lines = raw[:_BYTES].decode("utf-8", errors="replace").splitlines(keepends=True)
+        mark = "\t"
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return _parse(path, file, header, is_data)
-    except UnicodeDecodeError as error:
-        raise FileFormatError(
-            f"{path}: it is not UTF-8 text (byte {error.start} is {error.object[error.start]:#x}); "
-            "save it as UTF-8"
-        ) from error
+        sample = [row for row in csv.reader(lines[: _SAMPLE + 1], delimiter=mark) if row]
     except csv.Error as error:
         raise FileFormatError(f"{path}: it cannot be read as a table: {error}") from error
-
-
-def _parse(path: Path, file: Iterable[str], header: set[str], is_data: IsData) -> Columns:
-    lines = iter(file)
-    first = next((line for line in lines if line.strip()), None)
-    if first is None:
-        raise FileFormatError(f"{path}: it is empty")
-    mark = _delimiter(path, first)
-    if mark == " ":
-        rows: Iterator[list[str]] = (line.split() for line in chain([first], lines))
-    else:
-        rows = csv.reader(chain([first], lines), delimiter=mark, skipinitialspace=True)
-    rows = (row for row in rows if row)
-    sample = list(islice(rows, _SAMPLE))
+    sample = [[cell.strip() for cell in row] for row in sample]
     names = [""] * len(sample[0])
-    number = 1
-    if _is_header(sample, header) and not is_data([cell.strip() for cell in sample[0]]):
-        names = [cell.strip() for cell in sample.pop(0)]
-        number = 2
+    if _is_header(sample, header) and not is_data(sample[0]):
+        names = sample.pop(0)
         names[0] = names[0] or ID_NAMES[0]  # how pandas writes an index without a name
-        _check_header(path, names)
-    called = {*CALLED, *header}
-    numeric = [
-        _holds_fractions([row[k] for row in sample if k < len(row)], name.lower() in called)
+        twice = {name for name in names if names.count(name) > 1}
+        if twice:
+            raise FileFormatError(f"{path}: two columns are called {min(twice)!r}")
+    commas = mark != "," and any(_DECIMAL_COMMA.fullmatch(c) for row in sample for c in row)
+    decimal, called = "," if commas else ".", CALLED | header
+    measured = [
+        name.lower() not in called
+        and _holds_fractions([row[k] for row in sample if k < len(row)], decimal)
         for k, name in enumerate(names)
     ]
-    chunks: list[list[Array]] = [[] for _ in names]
-    rest = chain(sample, rows)
-    while chunk := list(islice(rest, _CHUNK)):
-        for offset, row in enumerate(chunk):
-            if len(row) != len(names):
-                raise FileFormatError(
-                    f"{path}: row {number + offset} has {len(row)} cells, the first has "
-                    f"{len(names)}"
-                )
-        for k, column in enumerate(zip(*chunk, strict=True)):
-            text = np.char.strip(np.array(column, dtype=np.str_))
-            chunks[k].append(
-                _numbers(path, text, names[k] or k + 1, number) if numeric[k] else text
-            )
-        number += len(chunk)
-    values = tuple(np.concatenate(parts) if parts else np.empty(0, np.str_) for parts in chunks)
-    return Columns(path, tuple(names), values)
+    skipped = int(any(names))
+    options = pyarrow.csv.ParseOptions(delimiter=mark, newlines_in_values=quotes)
+    values = _parsed(path, raw, options, decimal, measured, skipped)
+    return Columns(path, tuple(names), tuple(values), decimal, 1 + skipped)
 
 
-def _delimiter(path: Path, line: str) -> str:
-    if path.suffix.lower() == ".tsv" or "\t" in line:
+def _utf8(path: Path, raw: bytes, encoding: str | None) -> bytes:
+    """The text in UTF-8 without a mark at its beginning, which says how it is encoded."""
+    found = next((name for mark, name in _MARKS.items() if raw.startswith(mark)), None)
+    name = found or encoding or "utf-8"
+    try:
+        if codecs.lookup(name).name == "utf-8":
+            return raw.removeprefix(codecs.BOM_UTF8)
+        return raw.decode(name).encode()
+    except LookupError:
+        raise ValueError(f"there is no encoding {name!r}: try latin-1, cp1252 or utf-16") from None
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{path}: it is not text in {name}: {error.reason}") from error
+
+
+def _delimiter(path: Path, lines: list[str]) -> str:
+    first = lines[0]
+    if ".tsv" in path.suffixes or "\t" in first:
         return "\t"
-    if "," in line:
-        return ","
-    if ";" in line:
-        return ";"
-    return " " if path.suffix.lower() == ".txt" and " " in line.strip() else ","
+    if ";" in first:
+        rows = [line.strip().split(";") for line in lines]
+        cells = [cell.strip(' "') for row in rows[1:] or rows for cell in row if "," in cell]
+        alike = all(len(row) == len(rows[0]) for row in rows)
+        if "," not in first or (alike and all(map(_DECIMAL_COMMA.fullmatch, cells))):
+            return ";"
+    return " " if "," not in first and ".txt" in path.suffixes and " " in first.strip() else ","
+
+
+def _rewritten(text: str, mark: str) -> bytes:
+    """The same table with tabs, by Python's reader, which drops blanks before quotes."""
+    lines = io.StringIO(text, newline="")
+    rows: Iterable[list[str]] = (line.split() for line in lines)
+    if mark != " ":
+        rows = csv.reader(lines, delimiter=mark, skipinitialspace=True)
+    written = io.StringIO(newline="")
+    csv.writer(written, delimiter="\t", lineterminator="\n").writerows(row for row in rows if row)
+    return written.getvalue().encode()
+
+
+def _parsed(
+    path: Path, raw: bytes, options: Any, decimal: str, measured: list[bool], skipped: int
+) -> list[Any]:
+    """The columns; those that are ``measured`` are numbers, unless a cell of them is none."""
+    ragged: list[Any] = []
+
+    def skip(row: Any) -> str:
+        ragged.append(row)
+        return "skip"
+
+    options.invalid_row_handler = skip
+    types = [pa.float64() if number else pa.string() for number in measured]
+    try:
+        table = pyarrow.csv.read_csv(
+            pa.BufferReader(raw),
+            read_options=pyarrow.csv.ReadOptions(
+                column_names=[str(k) for k in range(len(types))],
+                skip_rows_after_names=skipped,
+                block_size=_BLOCK,
+                use_threads=False,  # which counts the rows, and is as fast at this size
+            ),
+            parse_options=options,
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types={str(k): kind for k, kind in enumerate(types)},
+                null_values=[""],
+                strings_can_be_null=False,
+                decimal_point=decimal,
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        _check_utf8(path, raw)
+        if any(measured):
+            return _parsed(path, raw, options, decimal, [False] * len(measured), skipped)
+        raise FileFormatError(f"{path}: it cannot be read as a table: {error}") from error
+    if ragged:
+        told = [f"row {row.number} has {row.actual_columns} cells" for row in ragged[:4]]
+        told += [f"and {len(ragged) - 4} more"] if len(ragged) > 4 else []
+        raise FileFormatError(f"{path}: {', '.join(told)}, the first has {len(types)}")
+    columns = [column.combine_chunks() for column in table.columns]
+    return [
+        column if number else pc.utf8_trim_whitespace(column)
+        for column, number in zip(columns, measured, strict=True)
+    ]
+
+
+def _check_utf8(path: Path, raw: bytes) -> None:
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(
+            f"{path}: it is not UTF-8 text (byte {error.start} is {raw[error.start]:#x}); say "
+            "which encoding it has, such as --encoding latin-1, or save it as UTF-8"
+        ) from error
 
 
 def _is_header(sample: list[list[str]], header: set[str]) -> bool:
-    cells = [cell.strip() for cell in sample[0]]
-    if any(_is_number(cell) and "." in cell for cell in cells):
+    cells = sample[0]
+    if any(is_number(cell) and "." in cell for cell in cells):
+        return False
+    if any(_DECIMAL_COMMA.fullmatch(cell) for cell in cells):
         return False
     if any(cell.lower() in KNOWN or cell.lower() in header for cell in cells):
         return True
     if len(sample) < 2:
         return False
-    named = cells[not _is_number(cells[0]) :]
+    named = cells[not is_number(cells[0]) :]
     if len(named) > 1 and len(set(named)) == len(named) and all(map(_is_whole, named)):
         # Columns called 0, 1, 2, … or 2019, 2020, … over numbers that all have fractions.
         below = [cell for row in sample[1:] for cell in row[-len(named) :]]
-        return all(_is_number(cell) and not _is_whole(cell) for cell in below)
+        return all(_is_numeric(cell) and not _is_whole(cell) for cell in below)
     # A word over a column of numbers; a column of words says nothing about its first one.
     columns = zip(*sample[1:], strict=False)
     return any(
-        cell and not _is_number(cell) and all(_is_number(value) for value in column)
+        cell and not is_number(cell) and all(_is_numeric(value) for value in column)
         for cell, column in zip(cells, columns, strict=False)
     )
 
 
-def _check_header(path: Path, names: list[str]) -> None:
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
-        raise FileFormatError(f"{path}: two columns are called {min(twice)!r}")
+def _holds_fractions(cells: list[str], decimal: str) -> bool:
+    """Whether a column is of measured numbers: without a point ``12e5`` may be an id."""
+    kept = [cell.replace(decimal, ".") for cell in cells if cell]
+    return all(map(is_number, kept)) and any("." in cell for cell in kept)
 
 
-def _holds_fractions(cells: list[str], called: bool) -> bool:
-    """Whether a column is of measured numbers: ids, labels and masks stay text until asked.
-
-    Without a point nothing is measured: ``12e5`` may be an id. Where the header says that nodes are
-    ``called`` so, only whole numbers that lost their type (``12.0``) are numbers.
-    """
-    kept = [cell.strip() for cell in cells if cell.strip()]
-    if called:
-        return all(cell.endswith(".0") and _is_whole(cell[:-2]) for cell in kept)
-    return all(_is_number(cell) for cell in kept) and any("." in cell for cell in kept)
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+def _is_numeric(cell: str) -> bool:
+    return is_number(cell) or _DECIMAL_COMMA.fullmatch(cell) is not None
 
 
 def _is_whole(cell: str) -> bool:
-    return cell.strip().lstrip("+-").isdigit()
-
-
-def _numbers(path: Path, text: Array, name: object, first: int) -> Array:
-    text = np.where(text == "", "nan", text)
-    try:
-        return text.astype(np.float64)
-    except ValueError:
-        wrong = next(k for k, cell in enumerate(text) if not _is_number(cell))
-        raise FileFormatError(
-            f"{path}: row {first + wrong}, column {name}: {str(text[wrong])!r} is not a number"
-        ) from None
+    return cell.lstrip("+-").isdigit()

@@ -3,40 +3,50 @@
 from __future__ import annotations
 
 import csv
+import gzip
+import io
+import sys
+import warnings
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.feather
+import pyarrow.parquet
 
 from simi_mailbox._arrays import Array
-from simi_mailbox._extras import require
+from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.files import whole_file
+from simi_mailbox.node_files.columns import PANDAS_INDEX, as_text
+from simi_mailbox.node_files.formats import STANDARD, check_ending, ending_of
 from simi_mailbox.node_files.nodes import Nodes
 
-WRITES = (".csv", ".tsv", ".npy", ".npz", ".parquet")
+_TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+WRITES = (*_TEXT, ".npy", ".npz", ".parquet", ".feather")
 """Endings of files that can be written."""
 
 
-def check_ending(path: Path) -> None:
-    """Refuse, before any work, a file whose ending says no format that can be written.
+def check_writable(path: Path, *, table: bool = False) -> None:
+    """Refuse, before any work, a file whose ending says no format that can be written, or hold a
+    ``table``.
 
     Examples
     --------
-    >>> check_ending(Path("probs.xlsx"))
+    >>> check_writable(Path("probs.xlsx"))
     Traceback (most recent call last):
-    ValueError: probs.xlsx: files that end in '.xlsx' cannot be written; use one of .csv, ...
+    simi_mailbox.exceptions.FileFormatError: probs.xlsx: files that end in '.xlsx' cannot be ...
     """
-    if path.suffix.lower() not in WRITES:
-        raise ValueError(
-            f"{path}: files that end in {path.suffix or 'nothing'!r} cannot be written; "
-            f"use one of {', '.join(WRITES)}"
-        )
-    if path.suffix.lower() == ".parquet":
-        require("pyarrow", extra="files")
+    if path == STANDARD:
+        return
+    check_ending(path, WRITES, "written")
+    if table and ending_of(path) == ".npy":
+        raise ValueError(f"{path}: one array cannot hold sets and acceptance; use .npz")
 
 
 def write_probabilities(path: Path, probs: Array, nodes: Nodes) -> None:
-    """Write probabilities [n, K]; the file appears whole or not at all.
+    """Write probabilities [n, K]; the file appears whole or not at all. ``-`` is standard output.
 
     ``.npy`` holds the probabilities alone. The others have, for every node, its id as it was given,
     the predicted class by its name, its probability, and the probability of every class.
@@ -53,8 +63,8 @@ def write_probabilities(path: Path, probs: Array, nodes: Nodes) -> None:
     a,cat,0.75,0.75,0.25
     <BLANKLINE>
     """
-    check_ending(path)
-    if path.suffix.lower() == ".npy":
+    check_writable(path)
+    if path != STANDARD and ending_of(path) == ".npy":
         with whole_file(path) as unfinished:
             np.save(unfinished, probs)
         return
@@ -82,65 +92,70 @@ def write_decisions(path: Path, probs: Array, nodes: Nodes, sets: Array, accepte
     a,cat,0.75,accept,cat | dog,2,1,1
     <BLANKLINE>
     """
-    check_decisions(path)
+    check_writable(path, table=True)
     names = np.array(_names(probs, nodes), dtype=object)
     columns = {
         "decision": np.where(accepted, "accept", "hand over"),
         "set": np.array([" | ".join(names[held]) for held in sets]),
         "set_size": sets.sum(axis=1),
     }
-    whole = sets.astype(np.int8)
-    columns |= {f"in_{name}": np.ascontiguousarray(whole[:, k]) for k, name in enumerate(names)}
+    columns |= {
+        f"in_{name}": column for name, column in zip(names, sets.T.astype(np.int8), strict=True)
+    }
     _write(path, probs, nodes, columns, {"accepted": accepted, "sets": sets})
-
-
-def check_decisions(path: Path) -> None:
-    """Refuse, before any work, a file that cannot hold decisions.
-
-    Examples
-    --------
-    >>> check_decisions(Path("decisions.npy"))
-    Traceback (most recent call last):
-    ValueError: decisions.npy: one array cannot hold sets and acceptance; use .npz
-    """
-    check_ending(path)
-    if path.suffix.lower() == ".npy":
-        raise ValueError(f"{path}: one array cannot hold sets and acceptance; use .npz")
 
 
 def _write(
     path: Path, probs: Array, nodes: Nodes, columns: dict[str, Array], arrays: dict[str, Array]
 ) -> None:
     """Id, predicted class and confidence of every node, and what else there is to say."""
-    predicted, confidence = _predicted(probs, nodes)
-    told = {"predicted": predicted, "confidence": confidence}
-    columns = {nodes.id_name: nodes.shown(), **told, **columns}
-    ending = path.suffix.lower()
+    winner = probs.argmax(axis=1)
+    predicted = winner if nodes.classes is None else np.array(nodes.classes)[winner]
+    told = {"predicted": predicted, "confidence": probs[np.arange(len(probs)), winner]}
+    # A column of ids that is called like one of the results must not be lost under it.
+    taken = nodes.id_name in (*told, *columns, PANDAS_INDEX)
+    table = {"id" if taken else nodes.id_name: nodes.shown(), **told, **columns}
+    if path == STANDARD:
+        text = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="")
+        _write_text(text, table, ",", nodes)
+        text.detach()
+        return
+    ending = ending_of(path)
     with whole_file(path) as unfinished:
         if ending == ".npz":
-            known: dict[str, Any] = {"ids": nodes.shown(), **told, **arrays}
+            ids = np.array(nodes.shown().tolist())
+            known: dict[str, Any] = {"ids": ids, **told, **arrays}
             np.savez(unfinished, **known, classes=np.array(_names(probs, nodes)))
         elif ending == ".parquet":
-            arrow = require("pyarrow", extra="files")
-            parquet = require("pyarrow.parquet", extra="files")
-            parquet.write_table(arrow.table(columns), unfinished)
+            pyarrow.parquet.write_table(pa.table(table), unfinished)
+        elif ending == ".feather":
+            pyarrow.feather.write_feather(pa.table(table), str(unfinished))
         else:
-            _write_text(unfinished, columns, "\t" if ending == ".tsv" else ",")
+            with _open(unfinished, packed=ending.endswith(".gz")) as file:
+                _write_text(file, table, "\t" if ending.startswith(".tsv") else ",", nodes)
 
 
 def _names(probs: Array, nodes: Nodes) -> tuple[str, ...]:
     return nodes.classes or tuple(str(k) for k in range(probs.shape[1]))
 
 
-def _predicted(probs: Array, nodes: Nodes) -> tuple[Array, Array]:
-    winner = probs.argmax(axis=1)
-    named = winner if nodes.classes is None else np.array(nodes.classes)[winner]
-    return named, probs[np.arange(len(probs)), winner]
+def _open(path: Path, *, packed: bool) -> IO[str]:
+    if packed:
+        return gzip.open(path, "wt", encoding="utf-8", newline="")
+    return path.open("w", encoding="utf-8", newline="")
 
 
-def _write_text(path: Path, columns: dict[str, Array], mark: str) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, delimiter=mark, lineterminator="\n")
-        writer.writerow(columns)
-        # Python's floats: the shortest text that reads back as the same number.
-        writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+def _write_text(file: IO[str], columns: dict[str, Array], mark: str, nodes: Nodes) -> None:
+    writer = csv.writer(file, delimiter=mark, lineterminator="\n")
+    writer.writerow(columns)
+    # Python's floats: the shortest text that reads back as the same number.
+    writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+    formulas = pc.match_substring_regex(as_text(nodes.shown()), r"^(=|@|[+-][^\d.]|[+-].*[^\d.e])")
+    count = pc.sum(formulas).as_py()
+    if count:
+        warnings.warn(
+            f"{count:,} ids begin with =, +, - or @: a spreadsheet takes them for formulas; "
+            "import their column as text, or write .parquet",
+            CalibrationWarning,
+            stacklevel=4,
+        )

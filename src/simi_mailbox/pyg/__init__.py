@@ -8,12 +8,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from simi_mailbox.pyg.wrapper import Calibrated, calibrate
+from simi_mailbox.pyg.wrapper import CalibratedModel, calibrate
 
 if TYPE_CHECKING:
     from simi_mailbox.pyg.transforms import CountNeighbours, WriteProbabilities
 
-__all__ = ["Calibrated", "CountNeighbours", "WriteProbabilities", "calibrate"]
+__all__ = ["CalibratedModel", "CountNeighbours", "WriteProbabilities", "calibrate"]
 
 
 def __getattr__(name: str) -> Any:

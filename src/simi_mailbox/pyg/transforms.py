@@ -8,7 +8,7 @@ import torch
 
 from simi_mailbox._extras import require
 from simi_mailbox.graph import as_graph
-from simi_mailbox.pyg.wrapper import Calibrated
+from simi_mailbox.pyg.wrapper import CalibratedModel
 
 _BASE: Any = require("torch_geometric.transforms", extra="pyg").BaseTransform
 
@@ -18,7 +18,7 @@ class WriteProbabilities(_BASE):  # type: ignore[misc]
 
     Parameters
     ----------
-    calibrated : Calibrated
+    calibrated : CalibratedModel
         As of `simi_mailbox.pyg.calibrate`.
     attr : str
         Where to write them.
@@ -30,12 +30,12 @@ class WriteProbabilities(_BASE):  # type: ignore[misc]
     >>> from simi_mailbox import TemperatureScaling
     >>> x = torch.tensor([[2.0, 0.0], [0.0, 2.0], [2.0, 0.0]] * 20)
     >>> cal = TemperatureScaling().fit(x, [0, 1, 1] * 20, mask=range(60))
-    >>> data = WriteProbabilities(Calibrated(torch.nn.Identity(), cal))(Data(x=x))
+    >>> data = WriteProbabilities(CalibratedModel(torch.nn.Identity(), cal))(Data(x=x))
     >>> data.prob.shape
     torch.Size([60, 2])
     """
 
-    def __init__(self, calibrated: Calibrated, attr: str = "prob") -> None:
+    def __init__(self, calibrated: CalibratedModel, attr: str = "prob") -> None:
         self.calibrated, self.attr = calibrated, attr
 
     def forward(self, data: Any) -> Any:

@@ -19,7 +19,7 @@ from simi_mailbox.pyg.calls import as_logits, call, evaluating, features_of, gra
 Call: TypeAlias = Callable[[nn.Module, Any], Tensor]
 
 
-class Calibrated(nn.Module):
+class CalibratedModel(nn.Module):
     """Called like the model it holds; returns calibrated log-probabilities instead of logits.
 
     The model is always run in evaluation mode and without gradients: this is for prediction, not
@@ -29,7 +29,7 @@ class Calibrated(nn.Module):
 
     ``state_dict`` holds the model's weights and the fitted calibrator (as the bytes of its file, a
     tensor), so that ``torch.load(…, weights_only=True)`` reads it. To load one, wrap a model of the
-    same shape: ``Calibrated(model).load_state_dict(state)``.
+    same shape: ``CalibratedModel(model).load_state_dict(state)``.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Calibrated(nn.Module):
     >>> class Trained(nn.Module):  # in place of a GNN
     ...     def forward(self, x, edge_index):
     ...         return x
-    >>> calibrated = Calibrated(Trained(), cal)
+    >>> calibrated = CalibratedModel(Trained(), cal)
     >>> calibrated(logits, edges).exp().sum(dim=1)[:3]
     tensor([1.0000, 1.0000, 1.0000])
     """
@@ -171,7 +171,7 @@ def calibrate(
     call: Call | None = None,
     num_hops: int | None = None,
     **fit: Any,
-) -> Calibrated:
+) -> CalibratedModel:
     """Calibrate a trained model on some nodes of a graph.
 
     Parameters
@@ -192,13 +192,13 @@ def calibrate(
     logits : Tensor, optional
         The model's logits of all nodes, if they were computed before.
     call, num_hops
-        As of `Calibrated`.
+        As of `CalibratedModel`.
     **fit
         Passed on to the calibrator's ``fit``, such as ``early_stopping_mask``.
 
     Returns
     -------
-    Calibrated
+    CalibratedModel
 
     Examples
     --------
@@ -229,7 +229,7 @@ def calibrate(
         train_mask = getattr(data, "train_mask", None)
         if train_mask is not None and train_mask.ndim != 1:
             train_mask = None  # several splits: which one is not said
-    result = Calibrated(model, _unfitted(calibrator), call=call, num_hops=num_hops)
+    result = CalibratedModel(model, _unfitted(calibrator), call=call, num_hops=num_hops)
     given = {"graph": data, "features": getattr(data, "x", None)}
     inputs = {
         name: value for name, value in given.items() if name in result.calibrator.required_inputs

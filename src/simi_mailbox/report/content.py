@@ -46,7 +46,7 @@ class View:
         Nodes by confidence.
     changed : int
         Judged nodes whose predicted class differs from the uncalibrated one.
-    blind_share : float
+    uniform_weight : float
         What the method mixes in besides dividing by temperatures: temperatures are not all of it.
     """
 
@@ -64,7 +64,7 @@ class View:
     classes: analysis.Breakdown
     slices: tuple[analysis.Breakdown, ...]
     temperatures: analysis.TemperatureHistogram | None
-    blind_share: float
+    uniform_weight: float
     groups: analysis.GroupMap | None
     judged: analysis.Judged
     decisions: Decisions | None
@@ -192,7 +192,7 @@ def _view(
         classes=analysis.by_class(probs, y, nodes=nodes, class_names=inputs.class_names),
         slices=_slices(probs, inputs, facts),
         temperatures=None if temperatures is None else analysis.temperature_histogram(temperatures),
-        blind_share=getattr(outcome.calibrator, "blind_share", 0.0),
+        uniform_weight=getattr(outcome.calibrator, "uniform_weight", 0.0),
         groups=_groups(outcome, first, inputs, facts, temperatures),
         judged=judged,
         decisions=decisions(probs, inputs, used_for_selection=used_for_selection),

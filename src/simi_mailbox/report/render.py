@@ -134,7 +134,7 @@ def _panel(view: View, content: Content, limit: float) -> SimpleNamespace:
         heat=view.heat,
         slices=view.slices,
         temperatures=view.temperatures,
-        blind_share=view.blind_share,
+        uniform_weight=view.uniform_weight,
         temperature_chart=charts.histogram(view.temperatures, label)
         if spread and view.temperatures is not None
         else None,

@@ -42,7 +42,7 @@ from simi_mailbox.scale.plan import Plan
 from simi_mailbox.scale.shards import Shards
 from simi_mailbox.scale.store import Store, Written
 from simi_mailbox.scale.tiles import fingerprint, name
-from simi_mailbox.softmax import Limits, scaled_softmax
+from simi_mailbox.softmax import LogitRange, scaled_softmax
 from simi_mailbox.temperature import ConfidenceCurve
 
 # --- functions of a block -------------------------------------------------------------------------
@@ -57,7 +57,7 @@ def view_block(store: Store, block: int, view: View, calibrator: SimiMailbox) ->
         made["promised"] = found.promised
     return [
         *(store.put(name(kind, block), part.numpy()) for kind, part in made.items()),
-        store.put(name("points", block), found.points(calibrator.blind_share, view.classes)),
+        store.put(name("points", block), found.points(calibrator.uniform_weight, view.classes)),
     ]
 
 
@@ -239,7 +239,7 @@ def look_again(
 
     ``named`` holds labels that are known by now, and training nodes, if there are any.
     """
-    kept, limits = calibrator.evidence_, calibrator._limits
+    kept, limits = calibrator.evidence_, calibrator._logit_range
     parts = [kept_labels(kept, part) for part in ("calibration", "trained") if part in kept]
     if _fingerprint(engine, plan) != kept["graph"]:  # labels of fit are about other nodes
         parts = [NOBODY for _ in parts]
@@ -253,13 +253,13 @@ def look_again(
     return _group(engine, view, calibrator, None)
 
 
-def _numbered(limits: Limits, labelled: tuple[Ints, Ints]) -> Labelled:
+def _numbered(limits: LogitRange, labelled: tuple[Ints, Ints]) -> Labelled:
     nodes, y = (torch.from_numpy(part) for part in labelled)
     return Labelled(nodes, limits.number(y))
 
 
 def _gathered(
-    engine: Engine, plan: Plan, kinds: tuple[str, ...], nodes: Ints, limits: Limits
+    engine: Engine, plan: Plan, kinds: tuple[str, ...], nodes: Ints, limits: LogitRange
 ) -> dict[str, Any]:
     """Rows of some nodes, by kind; logits within their limits."""
     step = "calibration nodes"

@@ -44,7 +44,7 @@ from simi_mailbox.scale.plan import Plan
 from simi_mailbox.scale.shards import Shards
 from simi_mailbox.scale.store import Store, Written
 from simi_mailbox.scale.tiles import name
-from simi_mailbox.softmax import Limits, confidence, row_blocks, scaled_softmax
+from simi_mailbox.softmax import LogitRange, confidence, row_blocks, scaled_softmax
 
 SPEAKERS = "labelled/00000"
 """Labelled nodes in the store, [m, 2]: the node, and its class among the possible ones."""
@@ -56,7 +56,7 @@ class View:
     """How blocks are looked at: within which limits, at which temperature, and what is known."""
 
     plan: Plan
-    limits: Limits
+    limits: LogitRange
     temperature: float
     labels: str = ""
     """Digest of the labels and what they say, which lie in the store."""

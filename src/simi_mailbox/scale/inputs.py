@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,21 +10,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simi_mailbox._arrays import Array, Floats, Ints
+from simi_mailbox._arrays import Array, Ints
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.files import read_npy
+from simi_mailbox.files import DAMAGE, is_archive
 from simi_mailbox.inputs import (
     RANGE_TOLERANCE,
     ROW_SUM_TOLERANCE,
     InputType,
     are_probabilities,
-    read_index,
     read_logits,
 )
-from simi_mailbox.node_files import read_file
-from simi_mailbox.node_files.columns import ID_NAMES, LABEL_NAMES, Columns
+from simi_mailbox.node_files.columns import Contents
+from simi_mailbox.node_files.formats import read_file
+from simi_mailbox.node_files.nodes import Nodes, Reader
+from simi_mailbox.node_files.parts import labelled_rows, node_set, refuse_twice
 from simi_mailbox.scale.plan import Plan
-from simi_mailbox.scale.shards import Shards, read_vector, shape_of
+from simi_mailbox.scale.shards import Shards
 from simi_mailbox.scale.store import Store, Written
 from simi_mailbox.scale.tiles import name
 from simi_mailbox.softmax import row_blocks, top_gaps
@@ -45,8 +45,8 @@ class Folder:
     def open(cls, path: Path) -> Folder:
         if not path.is_dir():
             raise FileNotFoundError(f"there is no folder {path}")
-        logits, edges = Shards.open(path / "logits"), Shards.open(path / "edges", edges=True)
-        hidden = Shards.open(path / "hidden") if (path / "hidden").exists() else None
+        logits, edges = Shards.open(path / "logits"), Shards.open(path / "edges", "edges")
+        hidden = Shards.open(path / "hidden", "hidden") if (path / "hidden").exists() else None
         if hidden is not None and hidden.rows != logits.rows:
             raise FileFormatError(
                 f"{path / 'hidden'}: it has {hidden.rows:,} rows, but there are {logits.rows:,} "
@@ -60,46 +60,95 @@ class Folder:
         return None if path is None else nodes_in(path, self.logits.rows, part)
 
     def labels(self, nodes: Ints, *, unknown: bool = False) -> Ints:
-        """Labels of some nodes; no other is kept, or looked at where the file has one per node.
-
-        ``unknown``: whether a label may be missing, or negative, and then is −1.
-        """
+        """Labels of some nodes, as of `Labels.of`."""
         path = file_of(self.path, "labels")
         if path is None:
             raise FileNotFoundError(
                 f"there is no file {self.path / 'labels.*'} (.npy, .parquet, …)"
             )
-        return self._labels_in(path, nodes, unknown)
+        return self._labels_in(path).of(nodes, unknown=unknown)
 
     def known(self, path: Path | None = None) -> tuple[Ints, Ints] | None:
         """Nodes and labels of a file, or else of ``known.*``, if there is one; like labels."""
         path = file_of(self.path, "known") if path is None else path
         if path is None:
             return None
-        if is_vector(path):
-            parts = [start + np.flatnonzero(part >= 0) for start, part in read_vector(path)]
-            nodes = np.concatenate([np.empty(0, dtype=np.int64), *parts])
-        else:
-            nodes, y = _listed(path, self.logits.rows)
-            nodes = _checked(path, nodes[~(y < 0)], self.logits.rows, "known", empty=True)
-        return nodes, self._labels_in(path, nodes, unknown=False)
+        labels = self._labels_in(path)
+        nodes = np.flatnonzero(labels.y >= 0)
+        nodes = nodes if labels.nodes is None else labels.nodes[nodes]
+        return nodes, labels.of(nodes)
 
-    def _labels_in(self, path: Path, nodes: Ints, unknown: bool) -> Ints:
-        count = self.logits.rows
-        if is_vector(path):
-            _check_length(path, count)
-            y = np.empty(len(nodes), dtype=np.float64)
-            for start, part in read_vector(path):
-                here = (nodes >= start) & (nodes < start + len(part))
-                y[here] = part[nodes[here] - start]
-        else:
-            y = _listed_labels(path, nodes, count, unknown)
-        return _as_classes(path, nodes, y, self.logits.columns, unknown)
+    def _labels_in(self, path: Path) -> Labels:
+        return Labels.open(path, self.logits.rows, self.logits.columns)
+
+    @property
+    def shards(self) -> list[Shards]:
+        return [self.logits, self.edges, *([] if self.hidden is None else [self.hidden])]
 
     def identity(self) -> list[Any]:
         """What changes when the graph, the logits or the hidden layer do."""
-        parts = [self.logits, self.edges, *([] if self.hidden is None else [self.hidden])]
-        return [part.identity() for part in parts]
+        return [part.identity() for part in self.shards]
+
+    def check_unchanged(self) -> None:
+        """Raise if a shard is not the one any more that was opened."""
+        for part in self.shards:
+            for shard in part.shards:
+                shard.check_unchanged()
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels of a file: one per node, of which only those that are asked for are looked at; or of
+    some ``nodes``, sorted, each once."""
+
+    path: Path
+    classes: int
+    y: Array
+    nodes: Ints | None = None
+
+    @classmethod
+    def open(cls, path: Path, count: int, classes: int) -> Labels:
+        contents, whole = _contents(path), Nodes(count, rows_only=True)
+        y = contents[""] if isinstance(contents, dict) and "" in contents else None
+        if y is not None and y.ndim == 1:
+            if len(y) != count:
+                raise ValueError(f"{path}: {len(y):,} labels for {count:,} nodes")
+            return cls(path, classes, y)
+        if y is None:
+            nodes, y = labelled_rows(contents, path, whole, Reader(None))
+        elif y.ndim == 2 and y.shape[1] == 2:
+            nodes = whole.find(np.array(y[:, 0]), path)
+            refuse_twice(nodes, whole, path)
+            y = np.asarray(y[:, 1])
+        else:
+            raise FileFormatError(
+                f"{path}: it has shape {list(y.shape)}; expected one label per node, or rows "
+                "(node, label)"
+            )
+        order = np.argsort(nodes)
+        return cls(path, classes, y[order], nodes[order])
+
+    def of(self, nodes: Ints, *, unknown: bool = False) -> Ints:
+        """Labels of some nodes, −1 where there is none, if it may be ``unknown``."""
+        if self.nodes is None:
+            y = self.y[nodes].astype(np.float64)
+        else:
+            at = np.searchsorted(self.nodes, nodes).clip(max=max(0, len(self.nodes) - 1))
+            y = np.full(len(nodes), -1.0)
+            here = self.nodes[at] == nodes if len(self.nodes) else np.zeros(len(nodes), bool)
+            y[here] = self.y[at[here]]
+            if not (here.all() or unknown):
+                raise ValueError(f"{self.path}: node {nodes[~here][0]} has no label")
+        if unknown:
+            y = np.where(y < 0, -1.0, y)
+        bad = ((y != np.rint(y)) | (y < 0) | (y >= self.classes)) & ~(unknown & (y == -1))
+        wrong = np.flatnonzero(bad)
+        if len(wrong):
+            raise ValueError(
+                f"{self.path}: node {nodes[wrong[0]]} has label {y[wrong[0]]:.15g}, but the "
+                f"classes are 0..{self.classes - 1}"
+            )
+        return y.astype(np.int64)
 
 
 def file_of(folder: Path, part: str) -> Path | None:
@@ -112,109 +161,17 @@ def file_of(folder: Path, part: str) -> Path | None:
 
 def nodes_in(path: Path, count: int, part: str) -> Ints:
     """The nodes that a file names, of ``count``."""
-    return _checked(path, _node_numbers(path, count), count, part)
+    return node_set(_contents(path), path, Nodes(count, rows_only=True), Reader(None), part)
 
 
-def label_runs(
-    path: Path, count: int, classes: int, spans: Iterable[tuple[int, int]]
-) -> Iterator[Ints]:
-    """Labels of runs of nodes, −1 where there is none; a file of one per node is read by runs."""
-    if is_vector(path):
-        _check_length(path, count)
-        for start, stop in spans:
-            y = np.concatenate([part for _, part in read_vector(path, start, stop)])
-            nodes = np.arange(start, stop)
-            yield _as_classes(path, nodes, y.astype(np.float64), classes, unknown=True)
-        return
-    listed, y = _listed(path, count)
-    order = np.argsort(_checked(path, listed, count, "labels"))
-    listed, found = listed[order], _as_classes(path, listed, y, classes, unknown=True)[order]
-    for start, stop in spans:
-        low, high = np.searchsorted(listed, [start, stop])
-        run = np.full(stop - start, -1, dtype=np.int64)
-        run[listed[low:high] - start] = found[low:high]
-        yield run
-
-
-def is_vector(path: Path) -> bool:
-    """Whether a file holds one number per node, of which runs can be read."""
-    return path.suffix == ".npy" and len(shape_of(path)) == 1
-
-
-def _check_length(path: Path, count: int) -> None:
-    if shape_of(path)[0] != count:
-        raise ValueError(f"{path}: {shape_of(path)[0]:,} labels for {count:,} nodes")
-
-
-def _checked(path: Path, nodes: Array, count: int, part: str, *, empty: bool = False) -> Ints:
+def _contents(path: Path) -> Contents:
+    """What a file holds; the array of a ``.npy`` file stays on disk until it is looked at."""
+    if path.suffix != ".npy" or is_archive(path):
+        return read_file(path)
     try:
-        return read_index(nodes, count, part, empty=empty)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-
-
-def _as_classes(path: Path, nodes: Ints, y: Floats, classes: int, unknown: bool) -> Ints:
-    """Labels as whole numbers; −1 where they are negative, if they may be ``unknown``."""
-    if unknown:
-        y = np.where(y < 0, -1.0, y)
-    wrong = np.flatnonzero(((y != np.rint(y)) | (y < 0) | (y >= classes)) & ~(unknown & (y == -1)))
-    if len(wrong):
-        raise ValueError(
-            f"{path}: node {nodes[wrong[0]]} has label {y[wrong[0]]:.15g}, but the classes are "
-            f"0..{classes - 1}"
-        )
-    return y.astype(np.int64)
-
-
-def _node_numbers(path: Path, count: int) -> Array:
-    if path.suffix == ".npy":
-        if is_vector(path) and shape_of(path)[0] == count:
-            parts = [
-                (start + np.flatnonzero(part)) if part.dtype == np.bool_ else part
-                for start, part in read_vector(path)
-            ]
-            return np.concatenate(parts)
-        return read_npy(path)
-    contents = read_file(path)
-    if isinstance(contents, Columns):
-        column = contents.values[contents.find(ID_NAMES) or 0]
-        return column.astype(np.int64) if column.dtype.kind == "U" else column
-    if len(contents) != 1:
-        raise FileFormatError(f"{path}: it holds several arrays; save one")
-    return np.asarray(next(iter(contents.values())))
-
-
-def _listed(path: Path, count: int) -> tuple[Ints, Floats]:
-    """Nodes and labels of a table of both, [m, 2], or of one label per node."""
-    if path.suffix == ".npy":
-        found = read_npy(path)
-        if found.ndim != 2 or found.shape[1] != 2:
-            raise FileFormatError(
-                f"{path}: it has shape {list(found.shape)}; expected one label per node, or rows "
-                "(node, label)"
-            )
-        listed, y = found.T
-    else:
-        contents = read_file(path)
-        if not isinstance(contents, Columns):
-            raise FileFormatError(f"{path}: labels are a .npy file or a table (.parquet, .csv)")
-        ids, label = contents.find(ID_NAMES), contents.find(LABEL_NAMES)
-        y = contents.values[len(contents.values) - 1 if label is None else label]
-        listed = np.arange(len(y)) if ids is None else contents.values[ids]
-        if ids is None and len(y) != count:
-            raise ValueError(f"{path}: {len(y):,} labels for {count:,} nodes, and no column 'id'")
-    return listed.astype(np.int64), y.astype(np.float64)
-
-
-def _listed_labels(path: Path, nodes: Ints, count: int, unknown: bool) -> Floats:
-    """The labels of some nodes, from a table."""
-    listed, y = _listed(path, count)
-    order = np.argsort(listed, kind="stable")
-    at = np.searchsorted(listed, nodes, sorter=order).clip(max=max(0, len(order) - 1))
-    missing = listed[order[at]] != nodes if len(order) else np.ones(len(nodes), dtype=bool)
-    if missing.any() and not unknown:
-        raise ValueError(f"{path}: node {nodes[missing][0]} has no label")
-    return np.where(missing, -1.0, y[order[at]] if len(order) else -1.0)
+        return {"": np.load(path, mmap_mode="r", allow_pickle=False)}
+    except DAMAGE:
+        return read_file(path)  # which says what is wrong with it
 
 
 # --- logits, block by block -----------------------------------------------------------------------
@@ -258,13 +215,16 @@ def as_logits(raw: Array, kind: InputType) -> Tensor:
 
 def check_numbers(raw: Array, kind: InputType, shards: Shards, start: int) -> None:
     """Raise for the first row that no model can have given."""
+    masked: Array | None = None
     for rows in row_blocks(len(raw), raw.shape[1], elements=1 << 20):
         x = raw[rows]
         if kind == "logits":
             if np.isfinite(x.sum(dtype=np.float64)):
                 continue
-            bad = ~np.isfinite(x).all(axis=1)
-            why = "a logit is NaN or infinite (classes that cannot be: −1e9 instead of −inf)"
+            if masked is None:
+                masked = np.asarray(np.isneginf(raw).all(axis=0))
+            bad = ~(np.isfinite(x) | masked).all(axis=1)
+            why = "a logit is NaN or infinite (a class is masked by −inf on every node or on none)"
         else:
             p = x.astype(np.float64) if kind == "probabilities" else np.exp(x.astype(np.float64))
             bad = ~(np.abs(p.sum(axis=1) - 1) <= ROW_SUM_TOLERANCE)

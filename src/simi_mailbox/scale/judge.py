@@ -12,9 +12,9 @@ from simi_mailbox._arrays import Array, Bools
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import StrPath
 from simi_mailbox.inputs import InputType
-from simi_mailbox.metrics import Tally
+from simi_mailbox.metrics import StreamingMetrics
 from simi_mailbox.scale.engines import Progress, quiet
-from simi_mailbox.scale.inputs import as_logits, check_numbers, file_of, label_runs, nodes_in
+from simi_mailbox.scale.inputs import Labels, as_logits, check_numbers, file_of, nodes_in
 from simi_mailbox.scale.outputs import MANIFEST
 from simi_mailbox.scale.shards import Shards
 from simi_mailbox.softmax import row_blocks, scaled_softmax
@@ -24,24 +24,24 @@ TOGETHER = 1 << 23
 
 
 @dataclass(frozen=True)
-class Judged:
+class FolderMetrics:
     """What `evaluate` has seen.
 
     Attributes
     ----------
-    tally : simi_mailbox.metrics.Tally
+    tally : simi_mailbox.metrics.StreamingMetrics
         All metrics, intervals and the noise floor.
     left_out : int
         Labelled nodes that were not judged, because something was fitted on them.
 
     Examples
     --------
-    >>> tally = Tally.empty(classes=2).update(np.array([[0.5, 0.5]]), np.array([0]))
-    >>> Judged(tally, left_out=0).tally.evaluate()["accuracy"]
+    >>> tally = StreamingMetrics.empty(classes=2).update(np.array([[0.5, 0.5]]), np.array([0]))
+    >>> FolderMetrics(tally, left_out=0).tally.evaluate()["accuracy"]
     1.0
     """
 
-    tally: Tally
+    tally: StreamingMetrics
     left_out: int
 
 
@@ -55,10 +55,10 @@ def evaluate(
     input_type: InputType = "probabilities",
     bins: int = 15,
     progress: Progress | None = None,
-) -> Judged:
+) -> FolderMetrics:
     """Judge the shards of a folder by labels.
 
-    Judged are the nodes of ``test``, or all that have a label; those of ``calibration`` and
+    FolderMetrics are the nodes of ``test``, or all that have a label; those of ``calibration`` and
     ``train`` are left out, because whatever was fitted on them looks better than it is.
 
     Parameters
@@ -95,10 +95,11 @@ def evaluate(
         where = place if elsewhere is None else elsewhere
         raise FileNotFoundError(f"there is no file {where / 'labels.*'}: say where labels are")
     wanted, fitted_on = _masks(files, shards.rows)
-    tally, left_out, done = Tally.empty(shards.columns, bins), 0, 0
+    tally, left_out, done = StreamingMetrics.empty(shards.columns, bins), 0, 0
     runs = [(r.start, r.stop) for r in row_blocks(shards.rows, shards.columns, TOGETHER)]
-    each = label_runs(files["labels"], shards.rows, shards.columns, runs)
-    for (start, stop), y in zip(runs, each, strict=True):
+    given_labels = Labels.open(files["labels"], shards.rows, shards.columns)
+    for start, stop in runs:
+        y = given_labels.of(np.arange(start, stop), unknown=True)
         (progress or quiet)("judging", done, len(runs))
         known = y >= 0
         if wanted is not None:
@@ -112,7 +113,7 @@ def evaluate(
     (progress or quiet)("judging", done, len(runs))
     if not tally.num_nodes:
         raise ValueError("no labelled node is left to judge on: name other nodes as test")
-    return Judged(tally, left_out)
+    return FolderMetrics(tally, left_out)
 
 
 def _open(place: Path) -> tuple[Shards, Path | None]:

@@ -12,7 +12,7 @@ from simi_mailbox.scale.engines import Engine
 from simi_mailbox.scale.plan import Plan
 from simi_mailbox.scale.store import Store, Written
 from simi_mailbox.scale.tiles import name
-from simi_mailbox.softmax import IMPOSSIBLE, VANISHING, WIDEST, Limits
+from simi_mailbox.softmax import IMPOSSIBLE, VANISHING, WIDEST, LogitRange
 
 CELLS = 1 << 12
 FEW = 1 << 18
@@ -41,11 +41,11 @@ class Facts:
     best: Floats
     unit: float
     """Mean over nodes of the distance of the top logit to the average one."""
-    limits: Limits
+    limits: LogitRange
 
 
 def find_limits(engine: Engine, plan: Plan, named: Ints) -> Facts:
-    """The `Limits` that `Limits.of` finds; a class that is ``named`` by a label is possible."""
+    """As `LogitRange.of` finds it; a class that is ``named`` by a label is possible."""
     rows = engine.total("looking at logits", facts_of, stacked, plan.blocks)
     classes = plan.classes
     if rows[:, -1].all():
@@ -78,7 +78,7 @@ def find_limits(engine: Engine, plan: Plan, named: Ints) -> Facts:
             f"the logits of class {lost} are −inf on every node, but a label names this class or "
             "no two others are left: give it finite logits"
         )
-    limits = Limits(classes, kept, WIDEST * usual if usual > 0 else np.inf)
+    limits = LogitRange(classes, kept, WIDEST * usual if usual > 0 else np.inf)
     return Facts(best, total / plan.nodes, limits)
 
 

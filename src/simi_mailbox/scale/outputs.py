@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 
 from simi_mailbox._arrays import Array
-from simi_mailbox._extras import require
 from simi_mailbox.files import whole_file
 from simi_mailbox.scale.store import CHUNK, Digest, Written
 
@@ -37,10 +38,8 @@ class Output:
         path = self.folder / "probabilities" / f"{block:05d}{self.ending}"
         if self.ending == ".npy":
             return _written(path, lambda file: np.save(file, probs))
-        arrow = require("pyarrow", extra="scale")
-        parquet = require("pyarrow.parquet", extra="scale")
         columns = {f"p_{k}": np.ascontiguousarray(probs[:, k]) for k in range(probs.shape[1])}
-        return _written(path, lambda file: parquet.write_table(arrow.table(columns), file))
+        return _written(path, lambda file: pyarrow.parquet.write_table(pa.table(columns), file))
 
     def groups(self, block: int, groups: Array) -> Written:
         path = self.folder / "groups" / f"{block:05d}.npy"

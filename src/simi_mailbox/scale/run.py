@@ -233,7 +233,7 @@ def _check_fits(fitted: SimiMailbox, source: Folder) -> None:
 
 def _named(fitted: SimiMailbox, source: Folder, known: Any) -> NodeInputs:
     """Labels that are known by now, and the training nodes, which only matter beside them."""
-    nobody = NodeInputs(torch.empty(0, len(fitted._limits.classes)))
+    nobody = NodeInputs(torch.empty(0, len(fitted._logit_range.classes)))
     given = known
     if known is None or isinstance(known, str | os.PathLike):
         given = source.known(None if known is None else Path(known))
@@ -265,9 +265,10 @@ class _Job:
     ) -> Calibrated:
         blocks, out = self.plan.blocks, self.output
         factors = calibrator.temperatures_ / calibrator.baseline_["temperature"]
-        blind = calibrator.blind_share
+        blind = calibrator.uniform_weight
         given = (view, factors, blind, calibrator.keep_classes, out)
         files = self.engine.write("writing", default.probability_block, blocks, *given)
+        source.check_unchanged()
         calibrator.save(out.folder / CALIBRATOR)
         entries = int(self.engine.total("degrees", default.entries_of, added, blocks))
         read, written = (now - then for now, then in zip(_moved(), self.moved, strict=True))

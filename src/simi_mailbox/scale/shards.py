@@ -3,39 +3,52 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 
 from simi_mailbox._arrays import Array, Ints
-from simi_mailbox._extras import require
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import DAMAGE, is_archive
+from simi_mailbox.node_files.columns import as_text, edge_columns, id_column, is_list
+from simi_mailbox.node_files.scores import refuse_others, score_columns
 
+Part = Literal["logits", "edges", "hidden"]
 ENDINGS = (".npy", ".parquet")
-IDS = ("id", "nid", "node", "node_id")
 BATCH = 1 << 16
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One file: [rows, columns] numbers, of which any run of rows can be read."""
+    """One file: [rows, columns] numbers, of which any run of rows can be read.
+
+    ``stamp`` is what changes when the file does, ``first`` the number of its first row among those
+    of all shards. ``turned``: a ``.npy`` file holds [columns, rows]. Of a Parquet file the columns
+    ``chosen`` are read, and ``ids`` must count the rows.
+    """
 
     path: Path
     rows: int
     columns: int
     dtype: str
+    stamp: tuple[int, int, int]
+    first: int = 0
+    turned: bool = False
+    chosen: tuple[str, ...] = ()
+    ids: str | None = None
 
     @classmethod
-    def open(cls, path: Path, *, edges: bool = False) -> Shard:
+    def open(cls, path: Path, part: Part) -> Shard:
         """What a file holds, without reading it; damage shows here if it is in the frame."""
+        stamp = _stamp(path)
         if path.suffix == ".parquet":
-            return _open_parquet(path, edges)
+            return _open_parquet(path, part, stamp)
         shape, _, dtype, start = _header(path)
         if len(shape) != 2:
             raise FileFormatError(f"{path}: it has shape {list(shape)}; expected two dimensions")
@@ -45,32 +58,38 @@ class Shard:
                 f"{path}: it is cut off: {missing:,} bytes are missing, from row "
                 f"{max(0, shape[0] - 1 - missing // max(1, dtype.itemsize * shape[1]))} on"
             )
-        kinds = "iu" if edges else "fiu"
-        if dtype.kind not in kinds:
+        edges = part == "edges"
+        if dtype.kind not in ("iu" if edges else "fiu"):
             raise FileFormatError(
                 f"{path}: it holds {dtype}; expected {'integers' if edges else 'numbers'}"
             )
-        rows, columns = shape
-        if edges and columns != 2:
-            if rows != 2:
-                raise FileFormatError(
-                    f"{path}: edges have shape [2, E] or [E, 2], got {list(shape)}"
-                )
-            rows, columns = columns, rows
-        return cls(path, rows, columns, dtype.str)
+        if edges and 2 not in shape:
+            raise FileFormatError(f"{path}: edges have shape [2, E] or [E, 2], got {list(shape)}")
+        turned = edges and shape[0] == 2  # [2, 2] too, as in memory
+        rows, columns = shape[::-1] if turned else shape
+        return cls(path, rows, columns, dtype.str, stamp, turned=turned)
 
     def read(self, start: int, stop: int) -> Array:
         """Rows [start, stop) of the shard."""
         try:
-            if self.path.suffix == ".parquet":
-                return _read_parquet(self, start, stop)
-            return _read_npy(self, start, stop)
-        except (MemoryError, FileFormatError, ModuleNotFoundError):
+            self.check_unchanged()
+            read = _read_parquet if self.path.suffix == ".parquet" else _read_npy
+            found = read(self, start, stop)
+            self.check_unchanged()
+        except (MemoryError, FileFormatError):
             raise
         except DAMAGE as error:
             raise FileFormatError(
                 f"{self.path}: rows {start}..{stop - 1} cannot be read: {error}"
             ) from error
+        return found
+
+    def check_unchanged(self) -> None:
+        """Raise if the file is not the one any more that was opened."""
+        if _stamp(self.path) != self.stamp:
+            raise FileFormatError(
+                f"{self.path}: it was changed during the run: start again when it is finished"
+            )
 
 
 @dataclass(frozen=True)
@@ -91,7 +110,7 @@ class Shards:
     shards: tuple[Shard, ...]
 
     @classmethod
-    def open(cls, folder: Path, *, edges: bool = False) -> Shards:
+    def open(cls, folder: Path, part: Part = "logits") -> Shards:
         if not folder.is_dir():
             raise FileNotFoundError(f"there is no folder {folder} of shards (.npy or .parquet)")
         files = [path for path in folder.iterdir() if not path.name.startswith((".", "_"))]
@@ -102,14 +121,17 @@ class Shards:
             )
         if not files:
             raise FileNotFoundError(f"{folder} holds no shard (.npy or .parquet)")
-        shards = tuple(Shard.open(path, edges=edges) for path in sorted(files, key=_natural))
-        for shard in shards:
+        shards, first = [], 0
+        for path in sorted(files, key=_natural):
+            shard = Shard.open(path, part)
+            shards.append(replace(shard, first=first))
+            first += shard.rows
             if shard.columns != shards[0].columns:
                 raise FileFormatError(
-                    f"{shard.path}: it has {shard.columns} columns, "
+                    f"{path}: it has {shard.columns} columns, "
                     f"but {shards[0].path} has {shards[0].columns}"
                 )
-        return cls(shards)
+        return cls(tuple(shards))
 
     @cached_property
     def starts(self) -> Ints:
@@ -128,15 +150,12 @@ class Shards:
         at = int(np.searchsorted(self.starts, row, side="right")) - 1
         return f"{self.shards[at].path}, row {row - int(self.starts[at])}"
 
-    def pieces(self, start: int, stop: int) -> Iterator[tuple[Shard, int, int]]:
-        """Runs of rows of single shards that make up the rows [start, stop)."""
-        for shard, first in zip(self.shards, self.starts.tolist(), strict=False):
-            low, high = max(start, first), min(stop, first + shard.rows)
-            if low < high:
-                yield shard, low - first, high - first
-
     def read(self, start: int, stop: int) -> Array:
-        parts = [shard.read(a, b) for shard, a, b in self.pieces(start, stop)]
+        parts = [
+            shard.read(max(start - shard.first, 0), min(stop - shard.first, shard.rows))
+            for shard in self.shards
+            if max(start, shard.first) < min(stop, shard.first + shard.rows)
+        ]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def chunks(self, rows: int) -> list[tuple[Shard, int, int]]:
@@ -149,12 +168,12 @@ class Shards:
 
     def identity(self) -> list[list[Any]]:
         """What changes when a file does."""
-        return [[str(s.path.resolve()), *_stamp(s.path), s.rows] for s in self.shards]
+        return [[str(s.path.resolve()), *s.stamp, s.rows] for s in self.shards]
 
 
-def _stamp(path: Path) -> tuple[int, int]:
+def _stamp(path: Path) -> tuple[int, int, int]:
     status = path.stat()
-    return status.st_size, status.st_mtime_ns
+    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
 def _natural(path: Path) -> list[Any]:
@@ -184,11 +203,9 @@ def _header(path: Path) -> tuple[tuple[int, ...], str, np.dtype[Any], int]:
 
 
 def _read_npy(shard: Shard, start: int, stop: int) -> Array:
-    shape, order, dtype, offset = _header(shard.path)
-    across = shape != (shard.rows, shard.columns)  # edges of shape [2, E]
-    contiguous = (order == "C") != across
+    _, order, dtype, offset = _header(shard.path)
     count = stop - start
-    if contiguous:
+    if (order == "C") != shard.turned:
         result = _run(shard.path, dtype, offset, start * shard.columns, count * shard.columns)
         return result.reshape(count, shard.columns)
     columns = [
@@ -205,115 +222,104 @@ def _run(path: Path, dtype: np.dtype[Any], offset: int, first: int, count: int) 
     return found if dtype.isnative else found.astype(dtype.newbyteorder("="))
 
 
-def read_vector(path: Path, first: int = 0, last: int | None = None) -> Iterator[tuple[int, Array]]:
-    """The one-dimensional array of a ``.npy`` file, or its rows [first, last), in runs: (row,
-    numbers)."""
-    shape, _, dtype, offset = _header(path)
-    if len(shape) != 1:
-        raise FileFormatError(f"{path}: it has shape {list(shape)}; expected one dimension")
-    end = shape[0] if last is None else last
-    for start in range(first, end, 1 << 22):
-        count = min(1 << 22, end - start)
-        yield start, _run(path, dtype, offset, start, count)
-
-
-def shape_of(path: Path) -> tuple[int, ...]:
-    """Shape of the array of a ``.npy`` file."""
-    return _header(path)[0]
-
-
 # --- Parquet --------------------------------------------------------------------------------------
 
 
-def _open_parquet(path: Path, edges: bool) -> Shard:
+def _open_parquet(path: Path, part: Part, stamp: tuple[int, int, int]) -> Shard:
     file = _parquet(path)
-    schema = file.schema_arrow
-    names = [name for name in schema.names if name.lower() not in IDS or edges]
-    if edges:
-        if len(names) < 2:
-            raise FileFormatError(f"{path}: edges need two columns, got {len(names)}")
-        return Shard(path, file.metadata.num_rows, 2, "<i8")
-    if not names:
-        raise FileFormatError(f"{path}: it has no column of numbers")
-    columns = len(names)
-    if columns == 1 and "list" in str(schema.field(names[0]).type):
-        first = next(file.iter_batches(1, columns=names), None)
-        if first is None:
-            raise FileFormatError(f"{path}: it has no rows")
-        columns = len(first.column(0)[0])
-    return Shard(path, file.metadata.num_rows, columns, "<f4")
+    names, rows = file.schema_arrow.names, file.metadata.num_rows
+    if part == "edges":
+        pair = edge_columns(names)
+        if pair is None:
+            raise FileFormatError(
+                f"{path}: an edge is two nodes: call their columns 'src' and 'dst'; it has "
+                f"{', '.join(names)}"
+            )
+        return Shard(path, rows, 2, "<i8", stamp, chosen=tuple(names[k] for k in pair))
+    position = id_column(names, path)
+    first = next(file.iter_batches(10_000), None)
+    if first is None:
+        raise FileFormatError(f"{path}: it has no rows")
+    guessed = False
+    found = [k for k, column in enumerate(first.columns) if is_list(column.type)]
+    columns = len(first.column(found[0])[0]) if len(found) == 1 else 0
+    if len(found) != 1 and part == "hidden":
+        found = [k for k in range(len(names)) if k != position]
+    elif len(found) != 1:
+        beside, found = score_columns(names, position, lambda k: _measures(first.column(k)))
+        guessed, found = not found, found or beside
+    words = [names[k] for k in found if not columns and not _is_number(first.column(k).type)]
+    if words or not found:
+        which = f"column {', '.join(words)} is not" if words else "it has no column of"
+        raise FileFormatError(f"{path}: {which} numbers")
+    ids, chosen = None if position is None else names[position], tuple(names[k] for k in found)
+    shard = Shard(path, rows, columns or len(found), "<f4", stamp, chosen=chosen, ids=ids)
+    if guessed:
+        refuse_others(chosen, _numbers(shard, first.select(chosen), 0), path)
+    return shard
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
+
+
+def _measures(column: Any) -> bool:
+    return _is_number(column.type) and bool((np.nan_to_num(column.to_numpy(False)) % 1).any())
 
 
 def _parquet(path: Path) -> Any:
-    arrow = require("pyarrow", extra="scale")
-    parquet = require("pyarrow.parquet", extra="scale")
     try:
-        return parquet.ParquetFile(path)
-    except (arrow.ArrowException, OSError, ValueError) as error:
+        return pyarrow.parquet.ParquetFile(path)
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise FileFormatError(f"{path}: it is damaged or no Parquet file: {error}") from error
 
 
 def _read_parquet(shard: Shard, start: int, stop: int) -> Array:
-    arrow = require("pyarrow", extra="scale")
     file = _parquet(shard.path)
-    groups, first, at = [], None, 0
-    for group in range(file.metadata.num_row_groups):
-        size = file.metadata.row_group(group).num_rows
-        if at < stop and at + size > start:
-            groups.append(group)
-            first = at if first is None else first
-        at += size
-    result: Array | None = None
-    at = first or 0
-    edges = shard.dtype == "<i8"
+    sizes = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
+    begins = [0, *accumulate(sizes)]
+    groups = [k for k in range(len(sizes)) if begins[k] < stop and begins[k + 1] > start]
+    at = begins[groups[0]] if groups else 0
+    parts, columns = [], [*shard.chosen, *([shard.ids] if shard.ids else [])]
     try:
-        for batch in file.iter_batches(BATCH, row_groups=groups):
+        for batch in file.iter_batches(BATCH, row_groups=groups, columns=columns):
             low, high = max(start, at), min(stop, at + len(batch))
             if low < high:
-                part = batch.slice(low - at, high - low)
-                found = _edges(shard, part) if edges else _numbers(shard, part, low)
-                if result is None:
-                    result = np.empty((stop - start, shard.columns), found.dtype)
-                result[low - start : high - start] = found
+                parts.append(_numbers(shard, batch.slice(low - at, high - low), low))
             at += len(batch)
-    except arrow.ArrowException as error:
+    except pa.ArrowException as error:
         raise FileFormatError(f"{shard.path}: rows from {at} on cannot be read: {error}") from error
-    return np.empty((0, shard.columns)) if result is None else result
-
-
-def _edges(shard: Shard, batch: Any) -> Array:
-    pair = [batch.column(k) for k in (0, 1)]
-    for column in pair:
-        if column.null_count or "int" not in str(column.type):
-            raise FileFormatError(f"{shard.path}: its first two columns must be whole numbers")
-    return np.stack([column.to_numpy(zero_copy_only=False) for column in pair], axis=1)
+    return np.concatenate(parts) if parts else np.empty((0, shard.columns))
 
 
 def _numbers(shard: Shard, batch: Any, row: int) -> Array:
-    kept = []
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        if name.lower() in IDS:
-            _check_ids(shard, name, column.to_numpy(zero_copy_only=False), row)
-        else:
-            kept.append(column)
-    if len(kept) == 1 and "list" in str(kept[0].type):
-        flat = kept[0].flatten().to_numpy(zero_copy_only=False)
-        if len(flat) != len(batch) * shard.columns:
-            raise FileFormatError(
-                f"{shard.path}: the lists of rows {row}..{row + len(batch) - 1} do not all have "
-                f"{shard.columns} numbers"
-            )
-        return np.asarray(flat).reshape(len(batch), shard.columns)
-    return np.stack([column.to_numpy(zero_copy_only=False) for column in kept], axis=1)
-
-
-def _check_ids(shard: Shard, name: str, ids: Array, row: int) -> None:
-    """Rows are nodes in order; a file that numbers them otherwise would be silently wrong."""
-    if ids.dtype.kind not in "iu" or not len(ids):
-        return
-    wrong = np.flatnonzero(np.diff(ids) != 1)
-    if len(wrong):
+    """Rows of a batch, whose first is that number within the file."""
+    if shard.ids is not None and shard.ids in batch.schema.names:
+        _check_ids(shard, batch.column(shard.ids), row)
+    kept = [batch.column(name) for name in shard.chosen]
+    if shard.dtype == "<i8" and any(c.null_count or "int" not in str(c.type) for c in kept):
+        raise FileFormatError(f"{shard.path}: {' and '.join(shard.chosen)} must be whole numbers")
+    if not is_list(kept[0].type):
+        return np.stack([column.to_numpy(zero_copy_only=False) for column in kept], axis=1)
+    flat = np.asarray(kept[0].flatten().to_numpy(zero_copy_only=False))
+    if len(flat) != len(batch) * shard.columns:
         raise FileFormatError(
-            f"{shard.path}: row {row + int(wrong[0]) + 1} is node {ids[wrong[0] + 1]} by its "
-            f"column {name!r}, after {ids[wrong[0]]}: sort the rows of all shards by node"
+            f"{shard.path}: the lists of rows {row}..{row + len(batch) - 1} do not all have "
+            f"{shard.columns} numbers"
+        )
+    return flat.reshape(len(batch), shard.columns)
+
+
+def _check_ids(shard: Shard, column: Any, row: int) -> None:
+    """Rows of all shards are the nodes 0, 1, 2, …: a file that numbers them otherwise, or lies in
+    another place, would be silently wrong."""
+    expected = np.arange(shard.first + row, shard.first + row + len(column))
+    found = as_text(column)
+    wrong = np.flatnonzero(found.to_numpy(zero_copy_only=False) != expected.astype(np.str_))
+    if len(wrong):
+        at = int(wrong[0])
+        raise FileFormatError(
+            f"{shard.path}: row {row + at} is node {found[at].as_py()!r} by its column "
+            f"{shard.ids!r}, but it is row {expected[at]} of all shards, which are the nodes 0, 1, "
+            "2, … in order: sort the rows of all shards by node, or take the column out"
         )

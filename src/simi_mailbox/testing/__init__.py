@@ -1,24 +1,24 @@
-"""The contract of calibrators: laws that any method is held to, also one from outside."""
+"""The contract of calibrators: checks that any method is held to, also one from outside."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from simi_mailbox.calibrators import Calibrator
-from simi_mailbox.testing import manners, results
-from simi_mailbox.testing.laws import Law
-from simi_mailbox.testing.trials import PROBLEM as PROBLEM
-from simi_mailbox.testing.trials import Case
-from simi_mailbox.testing.trials import Problem as Problem
+from simi_mailbox.testing import interface_checks, result_checks
+from simi_mailbox.testing.cases import PROBLEM as PROBLEM
+from simi_mailbox.testing.cases import Case
+from simi_mailbox.testing.cases import CheckProblem as CheckProblem
+from simi_mailbox.testing.checks import Check
 
 __all__ = ["check_calibrator"]
 
-LAWS: dict[str, Law] = {**results.LAWS, **manners.LAWS}
-"""The whole contract, by name of the law."""
+CHECKS: dict[str, Check] = {**result_checks.CHECKS, **interface_checks.CHECKS}
+"""The whole contract, by name of the check."""
 
 
 def check_calibrator(method: type[Calibrator] | Calibrator, **params: Any) -> None:
-    """Hold a calibrator to the whole contract; the first law that it breaks is named.
+    """Hold a calibrator to the whole contract; the first check that it breaks is named.
 
     Shapes, sums, array kinds and types; determinism; names of nodes and order of edges that must
     not matter; nodes and graphs not seen before; odd problems (one label, one node, no edge);
@@ -36,7 +36,7 @@ def check_calibrator(method: type[Calibrator] | Calibrator, **params: Any) -> No
     Raises
     ------
     AssertionError
-        The law that is broken, how, and the remedy.
+        The check that is broken, how, and the remedy.
 
     Examples
     --------
@@ -49,23 +49,23 @@ def check_calibrator(method: type[Calibrator] | Calibrator, **params: Any) -> No
     if not isinstance(method, type):
         params = {**method.get_params(deep=False), **params}
     case = Case(cls, **params)
-    for name in LAWS:
-        check_law(case, name)
+    for name in CHECKS:
+        run_check(case, name)
 
 
-def check_law(case: Case, name: str) -> None:
-    """Hold a method to one law of `LAWS`.
+def run_check(case: Case, name: str) -> None:
+    """Hold a method to one check of `CHECKS`.
 
     Examples
     --------
     >>> from simi_mailbox import TemperatureScaling
-    >>> check_law(Case(TemperatureScaling), "same seed, same bits")
+    >>> run_check(Case(TemperatureScaling), "same seed, same bits")
     """
-    law = LAWS[name]
+    check = CHECKS[name]
     try:
-        law.holds(case)
+        check.holds(case)
     except Exception as error:
         told = str(error).strip() if isinstance(error, AssertionError) else repr(error)
         raise AssertionError(
-            f"{case.cls.__name__} breaks the law {name!r}: {told}\nRemedy: {law.remedy}"
+            f"{case.cls.__name__} fails the check {name!r}: {told}\nRemedy: {check.remedy}"
         ) from error

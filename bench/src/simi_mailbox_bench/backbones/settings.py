@@ -7,7 +7,14 @@ import json
 from dataclasses import dataclass, fields, replace
 from typing import Annotated
 
-from simi_mailbox.parameters import Count, NonNegative, Positive, Rule, Share, check_parameters
+from simi_mailbox.parameters import (
+    Constraint,
+    Count,
+    NonNegative,
+    Positive,
+    Share,
+    check_parameters,
+)
 
 # Raised when the code changes what the same settings compute, so that banked logits of an older
 # version are never mistaken for the new ones.
@@ -45,7 +52,7 @@ class Settings:
     """
 
     hidden: Count = 64
-    layers: Annotated[int, Rule("≥ 2", lambda x: x >= 2)] = 2
+    layers: Annotated[int, Constraint("≥ 2", lambda x: x >= 2)] = 2
     heads: Count = 8
     dropout: Share = 0.5
     attention_dropout: Share = 0.5

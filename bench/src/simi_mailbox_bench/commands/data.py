@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from rich.table import Table
 
-from simi_mailbox.cli import telling
+from simi_mailbox.cli import console
 from simi_mailbox_bench.datasets import arxiv, catalogue, loading
 from simi_mailbox_bench.datasets.catalogue import Entry
 
@@ -31,7 +31,7 @@ def list_datasets(here: bool) -> None:
         missing += not present
         if present or not here:
             table.add_row(*_row(entry, present))
-    telling.show_table(table, width=140)
+    console.show_table(table, width=140)
     for folder in loading.folders():
         click.echo(f"folder: {folder}{'' if folder.is_dir() else ' (does not exist)'}")
     if missing:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from simi_mailbox.cli.outputs import reason
-from simi_mailbox.cli.stopping import exit_code, terminable
+from simi_mailbox.cli.signals import exit_code, terminable
 from simi_mailbox.files import cache_folder
 from simi_mailbox_bench import runner
 from simi_mailbox_bench.durations import in_words

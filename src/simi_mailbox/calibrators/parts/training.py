@@ -46,7 +46,7 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Trained(Generic[N]):
+class TrainedNetwork(Generic[N]):
     """A trained network in evaluation mode, with its best state, and how the training went."""
 
     network: N
@@ -92,7 +92,7 @@ def train(
     objective: Likelihood | None = None,
     penalty: Callable[[N], Tensor] | None = None,
     noisy: bool = False,
-) -> Trained[N]:
+) -> TrainedNetwork[N]:
     """Train the network that ``build`` makes, and give it back in its best state.
 
     Parameters
@@ -226,7 +226,7 @@ class _Loop(Generic[N]):
         self.adam = FlatAdam(network, lr=schedule.lr, weight_decay=schedule.weight_decay)
         self.joint = fit_on.index if stop_on is None else torch.cat([fit_on.index, stop_on.index])
 
-    def run(self) -> Trained[N]:
+    def run(self) -> TrainedNetwork[N]:
         patience = self.schedule.patience
         epochs = self.schedule.epochs if self.stop_on else min(self.schedule.epochs, patience)
         best, best_epoch, best_state = math.inf, 0, self.adam.values.clone()
@@ -244,7 +244,7 @@ class _Loop(Generic[N]):
         if self.stop_on is not None:
             self.adam.values.copy_(best_state)
         self.network.eval().requires_grad_(False)
-        return Trained(self.network, done, best_epoch, best if self.stop_on else None)
+        return TrainedNetwork(self.network, done, best_epoch, best if self.stop_on else None)
 
     def _look(self, done: int) -> tuple[Tensor | None, float | None]:
         """The objective, where the same forward pass gave it, and the hold-out NLL."""

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from simi_mailbox.parameters import (
+    Constraint,
     Count,
     NonNegative,
     Positive,
-    Rule,
     Share,
     Whole,
     check_parameters,
@@ -62,7 +62,7 @@ class GPNSettings:
     hidden_dim: Count = 64
     flow_layers: Count = 10
     dropout: Share = 0.5
-    teleport: Annotated[float, Rule("in (0, 1]", lambda x: 0 < x <= 1)] = 0.2
+    teleport: Annotated[float, Constraint("in (0, 1]", lambda x: 0 < x <= 1)] = 0.2
     steps: Whole = 10
     entropy_weight: float = 1e-5
     class_budget: bool = True

@@ -22,7 +22,7 @@ SCORES = ("accuracy", "nll", "brier")
 
 
 @dataclass(frozen=True, eq=False)
-class Tally:
+class StreamingMetrics:
     """Sums that `evaluate` can be made from, in memory that does not grow with the nodes.
 
     Start from `empty`, feed batches with `update`, join workers with `merge`; all return a new
@@ -46,8 +46,8 @@ class Tally:
     Examples
     --------
     >>> import numpy as np
-    >>> from simi_mailbox.metrics import Tally
-    >>> tally = Tally.empty(classes=2)
+    >>> from simi_mailbox.metrics import StreamingMetrics
+    >>> tally = StreamingMetrics.empty(classes=2)
     >>> for _ in range(2):
     ...     tally = tally.update(np.tile([0.75, 0.25], (2, 1)), np.array([0, 1]))
     >>> tally.num_nodes, tally.evaluate()["brier"], tally.interval("accuracy").low > 0
@@ -62,7 +62,7 @@ class Tally:
     spread: Floats
 
     @classmethod
-    def empty(cls, classes: int, bins: int = 15) -> Tally:
+    def empty(cls, classes: int, bins: int = 15) -> StreamingMetrics:
         """A tally that has seen no node."""
         grid, spread = np.zeros((2, GRID_SIZE)), np.zeros((2, 3))
         counts = BinnedCounts.empty(bins)
@@ -86,7 +86,7 @@ class Tally:
             raise ValueError("no node was counted yet; call update() first.")
         return self.num_nodes
 
-    def update(self, probs: Array, y: Array) -> Tally:
+    def update(self, probs: Array, y: Array) -> StreamingMetrics:
         """Return the tally after a further batch of probabilities [n, K] and labels [n]."""
         checked, bins = check(probs, y), self.counts.bins
         p, labels = checked
@@ -96,7 +96,7 @@ class Tally:
         index = width_index(top.confidence, bins)
         each = np.stack([top.correct, node_nll(checked), node_brier(checked)])
         parts = (top.confidence, top.confidence[top.correct > 0])
-        batch = Tally(
+        batch = StreamingMetrics(
             bin_outcomes(*top, bins),
             bin_sum(index, top.confidence * (1 - top.confidence), bins),
             np.stack(
@@ -111,11 +111,11 @@ class Tally:
         )
         return self.merge(batch)
 
-    def merge(self, other: Tally) -> Tally:
+    def merge(self, other: StreamingMetrics) -> StreamingMetrics:
         """Return the tally that has seen the nodes of both."""
         rest = [field.name for field in fields(self)[1:]]
         sums = (getattr(self, name) + getattr(other, name) for name in rest)
-        return Tally(self.counts.merge(other.counts), *sums)
+        return StreamingMetrics(self.counts.merge(other.counts), *sums)
 
     def evaluate(self) -> dict[str, float]:
         """What `simi_mailbox.metrics.evaluate` says, but for ``ece_mass``: it needs all at once."""

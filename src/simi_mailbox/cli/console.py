@@ -69,7 +69,25 @@ def in_options(text: str) -> str:
     return text.replace("train_mask", "--train")
 
 
-def show_facts(facts: Mapping[str, Any]) -> None:
+def finish(
+    facts: Mapping[str, Any],
+    out: Path,
+    as_json: bool,
+    told: list[str],
+    shown: Mapping[str, Any] | None = None,
+    wrote: str | None = None,
+) -> None:
+    """Say what a command has done; on standard error if its result went to standard output."""
+    if as_json:
+        show_json({**facts, "out": out, "warnings": told})
+        return
+    aside = str(out) == "-"
+    show_facts(facts if shown is None else shown, aside=aside)
+    if not aside:
+        click.echo(wrote or f"wrote {out}")
+
+
+def show_facts(facts: Mapping[str, Any], *, aside: bool = False) -> None:
     """A table of two columns."""
     from rich.table import Table
 
@@ -84,7 +102,7 @@ def show_facts(facts: Mapping[str, Any]) -> None:
         if name == "calibration_nodes":
             shown = f"{shown} ({facts['calibration_is']})"
         table.add_row(name.replace("_", " "), str(shown))
-    show_table(table)
+    show_table(table, aside=aside)
 
 
 def show_json(content: Mapping[str, Any]) -> None:
@@ -92,12 +110,12 @@ def show_json(content: Mapping[str, Any]) -> None:
     click.echo(json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def show_table(table: Any, width: int = 120) -> None:
+def show_table(table: Any, width: int = 120, *, aside: bool = False) -> None:
     """A rich table; ``width`` counts where there is no terminal to ask for its own."""
     from rich.console import Console
 
-    console = Console()
-    console = console if console.is_terminal else Console(width=width)
+    console = Console(stderr=aside)
+    console = console if console.is_terminal else Console(width=width, stderr=aside)
     console.print(table)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simi_mailbox import metrics
-from simi_mailbox.metrics import Tally
+from simi_mailbox.metrics import StreamingMetrics
 
 from .samples import overconfident, predictions
 
@@ -17,7 +17,7 @@ from .samples import overconfident, predictions
 def test_batches_and_their_merger_give_every_metric(sample, data):
     probs, y = sample
     cut = data.draw(st.integers(0, len(y)))
-    first = second = Tally.empty(probs.shape[1], bins=7)
+    first = second = StreamingMetrics.empty(probs.shape[1], bins=7)
     if cut:
         first = first.update(probs[:cut], y[:cut])
     if cut < len(y):
@@ -32,7 +32,7 @@ def test_batches_and_their_merger_give_every_metric(sample, data):
 
 def test_intervals_and_noise_of_many_nodes_are_those_of_single_ones():
     probs, y = overconfident(20_000, 4, seed=0)
-    tally = Tally.empty(probs.shape[1]).update(probs, y)
+    tally = StreamingMetrics.empty(probs.shape[1]).update(probs, y)
     for name in ("accuracy", "nll", "brier", "ece", "debiased_ece"):
         ours = tally.interval(name)
         theirs = metrics.bootstrap_interval(getattr(metrics, name), probs, y)
@@ -45,8 +45,12 @@ def test_intervals_and_noise_of_many_nodes_are_those_of_single_ones():
 
 
 def test_what_a_tally_cannot_say_is_refused():
-    empty = Tally.empty(3)
-    for read in (Tally.evaluate, Tally.noise_floor, partial(Tally.interval, metric="nll")):
+    empty = StreamingMetrics.empty(3)
+    for read in (
+        StreamingMetrics.evaluate,
+        StreamingMetrics.noise_floor,
+        partial(StreamingMetrics.interval, metric="nll"),
+    ):
         with pytest.raises(ValueError, match="no node was counted yet"):
             read(empty)
     with pytest.raises(ValueError, match="2 classes, but this tally is of 3"):

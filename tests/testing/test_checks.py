@@ -1,4 +1,4 @@
-"""A law that nobody can break proves nothing: for each, a calibrator here breaks it."""
+"""A check that nobody can break proves nothing: for each, a calibrator here breaks it."""
 
 from __future__ import annotations
 
@@ -301,14 +301,14 @@ BREAKERS = {
 @pytest.fixture(autouse=True)
 def edges_as_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Methods see edges sorted already; this is the only way to be wrong about their order."""
-    original = testing.Problem.inputs
+    original = testing.CheckProblem.inputs
 
     @functools.wraps(original)
-    def inputs(self: testing.Problem, needs: frozenset[str]) -> dict[str, Any]:
+    def inputs(self: testing.CheckProblem, needs: frozenset[str]) -> dict[str, Any]:
         testing_edges[:] = [self.edges] if self.edges.size else [np.zeros((2, 1))]
         return original(self, needs)
 
-    monkeypatch.setattr(testing.Problem, "inputs", inputs)
+    monkeypatch.setattr(testing.CheckProblem, "inputs", inputs)
 
 
 def test_a_sound_method_from_outside_passes_and_stays_outside() -> None:
@@ -318,18 +318,18 @@ def test_a_sound_method_from_outside_passes_and_stays_outside() -> None:
 
 
 def test_every_law_has_one_who_breaks_it() -> None:
-    assert set(BREAKERS) == set(testing.LAWS)
+    assert set(BREAKERS) == set(testing.CHECKS)
 
 
-@pytest.mark.parametrize("law", BREAKERS)
-def test_a_broken_law_is_named_with_its_remedy(law: str) -> None:
-    with pytest.raises(AssertionError, match=f"breaks the law '{law}': .*\nRemedy: .") as found:
-        testing.check_law(testing.Case(BREAKERS[law]), law)
+@pytest.mark.parametrize("check", BREAKERS)
+def test_a_broken_law_is_named_with_its_remedy(check: str) -> None:
+    with pytest.raises(AssertionError, match=f"fails the check '{check}': .*\nRemedy: .") as found:
+        testing.run_check(testing.Case(BREAKERS[check]), check)
     assert found.value.__cause__ is not None
 
 
 def test_the_first_broken_law_ends_the_check() -> None:
-    with pytest.raises(AssertionError, match=r"^Peeking breaks the law 'no label outside"):
+    with pytest.raises(AssertionError, match=r"^Peeking fails the check 'no label outside"):
         testing.check_calibrator(Peeking)
 
 

@@ -87,8 +87,6 @@ def test_calibrate_gives_the_numbers_of_python_and_the_names_of_the_files(folder
 
 @pytest.mark.parametrize("ending", [".npy", ".npz", ".parquet", ".tsv"])
 def test_every_format_holds_the_same(folder, expected, ending):
-    if ending == ".parquet":
-        pytest.importorskip("pyarrow")
     run("calibrate", "logits.csv", *FILES, "--out", f"p{ending}")
     found = read_problem(folder / f"p{ending}", values="probabilities")
     np.testing.assert_array_equal(found.values, expected[2])
@@ -395,3 +393,51 @@ def test_all_evidence_reaches_the_method_from_files(folder, problem, names, expe
         "apply", "c.safetensors", "logits.csv", *files[:4], "--known", "edges.csv", code=1
     )
     assert "edges.csv" in refused.stderr
+
+
+def test_an_output_that_is_an_input_is_refused(folder):
+    (folder / "link.csv").symlink_to("labels.csv")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for out, option in (
+        ("logits.csv", "LOGITS"),
+        ("labels.csv", "--labels"),
+        ("link.csv", "--labels"),
+        ("./edges.csv", "--edges"),
+    ):
+        result = run("calibrate", "logits.csv", *FILES, "--out", out, code=1)
+        assert f"it is what {option} reads; name another file" in result.stderr
+    run("decide", "logits.csv", "--input-type", "logits", *FILES, "--out", "val.csv", code=1)
+    run("fit", "logits.csv", *FILES, "--out", "c.safetensors")
+    run("report", "logits.csv", *FILES, "--out", "labels.csv", code=1)
+    result = run("calibrate", "logits.csv", *FILES, "--save", "logits.csv", code=1)
+    (folder / "c.safetensors").unlink()
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_standard_input_and_output_are_files_like_others(folder, expected, monkeypatch):
+    arguments = ["calibrate", "-", *FILES, "--out", "-"]
+    raw = (folder / "logits.csv").read_bytes()
+    result = CliRunner().invoke(cli, arguments, input=raw)
+    assert result.exit_code == 0, result.output
+    assert "150 (as named)" in result.stderr
+    (folder / "p.csv").write_text(result.stdout)
+    found = read_problem(folder / "p.csv", values="probabilities")
+    np.testing.assert_array_equal(found.values, expected[2])
+    both = CliRunner().invoke(cli, [*arguments, "--json"], input=raw)
+    assert both.exit_code == 2
+    assert "--out - and --json both take standard output" in both.stderr
+
+
+def test_an_encoding_is_said_and_ids_with_formulas_are_warned_of(folder):
+    text = "id;a;b\n=é;0,5;1,5\nö;2,5;0,5\nü;0,5;0,1\n"
+    (folder / "z.csv").write_bytes(text.encode("latin-1"))
+    (folder / "y.csv").write_bytes("id;label\n=é;b\nö;a\n".encode("latin-1"))
+    arguments = ("calibrate", "z.csv", "--labels", "y.csv", "--method", "uncalibrated")
+    assert "such as --encoding latin-1" in run(*arguments, code=1).stderr
+    result = run(*arguments, "--encoding", "latin-1", "--out", "p.csv")
+    assert "1 ids begin with =, +, - or @" in result.stderr
+    assert read_problem(folder / "p.csv", values="probabilities").nodes.ids.tolist() == [
+        "=é",
+        "ö",
+        "ü",
+    ]

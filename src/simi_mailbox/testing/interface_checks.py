@@ -1,4 +1,4 @@
-"""Laws about how a method treats its surroundings: inputs, files, parameters, errors."""
+"""Checks about how a method treats its surroundings: inputs, files, parameters, errors."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from sklearn.base import clone
 from simi_mailbox import calibrators
 from simi_mailbox.calibrators import Calibrator, registry
 from simi_mailbox.exceptions import CalibrationWarning, NotFittedError
-from simi_mailbox.testing.laws import Laws, raises, require, same
-from simi_mailbox.testing.trials import PROBLEM, Case, Problem
+from simi_mailbox.testing.cases import PROBLEM, Case, CheckProblem
+from simi_mailbox.testing.checks import Checks, raises, require, same
 
-LAWS = Laws()
+CHECKS = Checks()
 
 
-@LAWS.law("inputs are left alone", "copy before you write into an array that was given")
+@CHECKS.check("inputs are left alone", "copy before you write into an array that was given")
 def _untouched(case: Case) -> None:
-    own = Problem.random()
+    own = CheckProblem.random()
     for array in (own.logits, own.y, own.features, own.mask):
         array.setflags(write=False)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*not writable.*")
         found = case.predict(case.fit(own), own)
     same(found, case.predict(case.fitted, PROBLEM))
-    same(own.logits, Problem.random().logits)
+    same(own.logits, CheckProblem.random().logits)
 
 
-@LAWS.law(
+@CHECKS.check(
     "saved and loaded gives the same bits",
     "end the names of all fitted values in an underscore; keep arrays, numbers and text in them",
 )
@@ -52,7 +52,7 @@ def _files(case: Case) -> None:
     same(case.predict(again, PROBLEM), case.predict(cal, PROBLEM))
 
 
-@LAWS.law(
+@CHECKS.check(
     "nothing is predicted or saved before fit",
     "leave `predict_proba` and `save` as the base class has them",
 )
@@ -65,7 +65,7 @@ def _unfitted(case: Case) -> None:
         require(not any(Path(folder).iterdir()), "save before fit left a file")
 
 
-@LAWS.law(
+@CHECKS.check(
     "a failed fit leaves nothing",
     "end the names of fitted values in an underscore, and leave `fit` as the base class has it",
 )
@@ -86,7 +86,7 @@ def _failed(case: Case) -> None:
     raises(NotFittedError, "fit", lambda: case.predict(cal, PROBLEM), "predict_proba after it")
 
 
-@LAWS.law(
+@CHECKS.check(
     "parameters are stored untouched",
     "declare them under `@hyperparameters` (simi_mailbox.parameters), and change none in `_fit`",
 )
@@ -103,7 +103,7 @@ def _parameters(case: Case) -> None:
             require(f"{key}={value!r}" in repr(cal), f"repr does not tell {key}: {cal!r}")
 
 
-@LAWS.law(
+@CHECKS.check(
     "each parameter refuses what it is not",
     "declare what it may be under `@hyperparameters`: `epochs: Count = 100` (simi_mailbox."
     "parameters has Count, Positive, Share, …)",
@@ -135,7 +135,7 @@ def _kinds_of(hint: Any) -> set[Any]:
     return parts.union(*(_kinds_of(part) for part in typing.get_args(hint)))
 
 
-@LAWS.law(
+@CHECKS.check(
     "missing inputs are named", "list in `required_inputs` all that `_fit` and `_predict` use"
 )
 def _missing(case: Case) -> None:
@@ -158,14 +158,16 @@ def _missing(case: Case) -> None:
         )
 
 
-@LAWS.law("another number of classes is refused", "leave `predict_proba` as the base class has it")
+@CHECKS.check(
+    "another number of classes is refused", "leave `predict_proba` as the base class has it"
+)
 def _other_classes(case: Case) -> None:
     other = replace(PROBLEM, logits=PROBLEM.logits[:, :3])
     doing = "predict_proba with three classes for four"
     raises(ValueError, "3 classes", lambda: case.predict(case.fitted, other), doing)
 
 
-@LAWS.law(
+@CHECKS.check(
     "probabilities are read as their logarithms",
     "use `data.logits` alone, and leave `fit` and `predict_proba` as the base class has them",
 )

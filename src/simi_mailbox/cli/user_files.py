@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simi_mailbox.cli.telling import working
+from simi_mailbox.cli.console import working
 from simi_mailbox.exceptions import CalibrationWarning
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def read(source: Path, options: Mapping[str, Any], kind: str = "logits") -> Prob
             values="probabilities" if kind == "probabilities" else "logits",
             files={part: options.get(part) for part in _PARTS},
             id_column=options.get("id_column"),
+            encoding=options.get("encoding"),
         )
 
 

@@ -1,4 +1,4 @@
-"""What a law is, and what laws are put together from."""
+"""What a check is, and what checks are put together from."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from simi_mailbox.testing.trials import Case, Problem
+from simi_mailbox.testing.cases import Case, CheckProblem
 
 
 @dataclass(frozen=True)
-class Law:
+class Check:
     """What must hold whatever a method does, and what to do where it does not."""
 
     name: str
@@ -20,16 +20,16 @@ class Law:
     holds: Callable[[Case], None]
 
 
-class Laws(dict[str, Law]):
-    """Laws by name, in the order in which a method is held to them."""
+class Checks(dict[str, Check]):
+    """Checks by name, in the order in which a method is held to them."""
 
-    def law(
+    def check(
         self, name: str, remedy: str
     ) -> Callable[[Callable[[Case], None]], Callable[[Case], None]]:
-        """Make a function, which raises `AssertionError` where a method breaks it, a law."""
+        """Make a function, which raises `AssertionError` where a method breaks it, a check."""
 
         def decorate(holds: Callable[[Case], None]) -> Callable[[Case], None]:
-            self[name] = Law(name, remedy, holds)
+            self[name] = Check(name, remedy, holds)
             return holds
 
         return decorate
@@ -71,7 +71,7 @@ def probabilities(found: Any, shape: tuple[int, int], tolerance: float = 1e-9) -
     require(gap <= tolerance, f"a row sums to one only within {gap:.2g}")
 
 
-def fits(case: Case, problem: Problem, what: str, *, holdout: bool = True) -> Any:
+def fits(case: Case, problem: CheckProblem, what: str, *, holdout: bool = True) -> Any:
     """Fit on an odd problem and require probabilities of it."""
     try:
         cal = case.fit(problem, holdout=holdout)

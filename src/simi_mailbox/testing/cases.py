@@ -17,7 +17,7 @@ from simi_mailbox.graph import Graph
 
 
 @dataclass(frozen=True)
-class Problem:
+class CheckProblem:
     """A small graph with everything that any method may need."""
 
     logits: Any
@@ -28,7 +28,7 @@ class Problem:
     holdout: Ints
 
     @classmethod
-    def random(cls, n: int = 90, classes: int = 4, seed: int = 0) -> Problem:
+    def random(cls, n: int = 90, classes: int = 4, seed: int = 0) -> CheckProblem:
         """Overconfident logits on a random graph; its last five nodes have no neighbour."""
         rng = np.random.default_rng(seed)
         logits = rng.normal(size=(n, classes)) * 2
@@ -50,10 +50,10 @@ class Problem:
         offered = {"graph": graph, "features": self.features, "forward": self._forward(graph)}
         return {key: offered[key] for key in sorted(needs)}
 
-    def permuted(self, order: Ints) -> Problem:
+    def permuted(self, order: Ints) -> CheckProblem:
         """The same problem with node ``order[k]`` renamed to ``k``."""
         place = np.argsort(order)
-        return Problem(
+        return CheckProblem(
             self.logits[order],
             self.y[order],
             place[self.edges],
@@ -75,7 +75,7 @@ class Problem:
         return run
 
 
-PROBLEM = Problem.random()
+PROBLEM = CheckProblem.random()
 
 
 class Case:
@@ -88,7 +88,7 @@ class Case:
         """The method, unfitted."""
         return self.cls(**self.params)
 
-    def fit(self, problem: Problem, *, holdout: bool = True, **changes: Any) -> Any:
+    def fit(self, problem: CheckProblem, *, holdout: bool = True, **changes: Any) -> Any:
         """The method, fitted on a problem with other parameters.
 
         Who stops on a hold-out, or takes known labels as evidence, is given the same nodes for it.
@@ -96,7 +96,7 @@ class Case:
         given = self.masks(problem) if holdout else {}
         return self.refit(self.make().set_params(**changes), problem, **given)
 
-    def masks(self, problem: Problem) -> dict[str, Any]:
+    def masks(self, problem: CheckProblem) -> dict[str, Any]:
         """Further labelled nodes, under the names by which the method takes them."""
         trained = {"train_mask": problem.holdout} if self.knows else {}
         return {"early_stopping_mask": problem.holdout, **trained}
@@ -106,7 +106,7 @@ class Case:
         """Whether the method takes known labels as evidence."""
         return "known" in self.cls.optional_inputs
 
-    def refit(self, cal: Any, problem: Problem, **given: Any) -> Any:
+    def refit(self, cal: Any, problem: CheckProblem, **given: Any) -> Any:
         """The calibrator ``cal``, fitted on a problem with ``given`` arguments of ``fit``."""
         given = {"y": problem.y, "mask": problem.mask, **self.inputs(problem), **given}
         with warnings.catch_warnings():
@@ -115,15 +115,15 @@ class Case:
 
     @functools.cached_property
     def fitted(self) -> Any:
-        """The method fitted on `PROBLEM`, once for all laws that only look at it."""
+        """The method fitted on `PROBLEM`, once for all checks that only look at it."""
         return self.fit(PROBLEM)
 
-    def inputs(self, problem: Problem) -> dict[str, Any]:
+    def inputs(self, problem: CheckProblem) -> dict[str, Any]:
         """What the method needs or takes besides logits and labels."""
         hidden = {"hidden": problem.features} if "hidden" in self.cls.optional_inputs else {}
         return {**problem.inputs(self.cls.required_inputs), **hidden}
 
-    def predict(self, cal: Any, problem: Problem, **more: Any) -> Any:
+    def predict(self, cal: Any, problem: CheckProblem, **more: Any) -> Any:
         """Probabilities of a problem's nodes."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CalibrationWarning)

@@ -1,4 +1,4 @@
-"""Laws about what a method says of itself, what it reads, and the probabilities it gives."""
+"""Checks about what a method says of itself, what it reads, and the probabilities it gives."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from scipy.special import softmax
 from simi_mailbox import audit, calibrators
 from simi_mailbox.calibrators import NodeTemperatures, TemperatureCalibrator
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.testing.laws import Laws, fits, probabilities, raises, require, same
-from simi_mailbox.testing.trials import PROBLEM, Case, Problem
+from simi_mailbox.testing.cases import PROBLEM, Case, CheckProblem
+from simi_mailbox.testing.checks import Checks, fits, probabilities, raises, require, same
 
-LAWS = Laws()
+CHECKS = Checks()
 
 INPUTS = frozenset({"graph", "features", "forward"})
 TAKEN = frozenset({"hidden", "known", "used_for_selection"})
 
 
-@LAWS.law(
+@CHECKS.check(
     "says what it is",
     "set the attributes name, required_inputs, holdout and version as `help(Calibrator)` explains; "
     "give every parameter a default, and annotate nothing else under `@hyperparameters`",
@@ -44,12 +44,14 @@ def _declaration(case: Case) -> None:
     require(whole, f"version is {cls.version!r}, expected a whole number ≥ 1")
 
 
-@LAWS.law("rows are probabilities", "return a tensor [n, K] of `_predict` whose rows sum to one")
+@CHECKS.check(
+    "rows are probabilities", "return a tensor [n, K] of `_predict` whose rows sum to one"
+)
 def _rows(case: Case) -> None:
     probabilities(case.predict(case.fitted, PROBLEM), PROBLEM.shape)
 
 
-@LAWS.law(
+@CHECKS.check(
     "no label outside the masks is read",
     "take labels from `data.calibration`, `data.holdout` and `data.trained` only, and do not "
     "override `fit`",
@@ -70,7 +72,7 @@ def _audit(case: Case) -> None:
         require(outcome, outcome.detail)
 
 
-@LAWS.law(
+@CHECKS.check(
     "no node hears its own label",
     "leave a node's own label out of what its neighbours, near and far, say of it",
 )
@@ -78,7 +80,7 @@ def _own_label(case: Case) -> None:
     if not case.knows:
         return
     nodes = np.concatenate([PROBLEM.mask, PROBLEM.holdout])
-    other = Problem.random(n=89, seed=6)  # another graph: all labels come by known=
+    other = CheckProblem.random(n=89, seed=6)  # another graph: all labels come by known=
     nodes = nodes[nodes < 89]
     for train in (None, other.holdout):
         probs = case.predict(case.fitted, other, known=(nodes, other.y[nodes]), train_mask=train)
@@ -90,14 +92,16 @@ def _own_label(case: Case) -> None:
             same(found[[node]], probs[[node]], 1e-9)
 
 
-@LAWS.law("labels of the mask are enough", "do not ask for labels of other nodes than the mask's")
+@CHECKS.check(
+    "labels of the mask are enough", "do not ask for labels of other nodes than the mask's"
+)
 def _short_labels(case: Case) -> None:
     short = case.refit(case.make(), PROBLEM, y=PROBLEM.y[PROBLEM.mask])
     full = case.fit(PROBLEM, holdout=False)
     same(case.predict(short, PROBLEM), case.predict(full, PROBLEM))
 
 
-@LAWS.law(
+@CHECKS.check(
     "same seed, same bits",
     "draw from a generator made of a `seed` parameter in `_fit`, and from no global one",
 )
@@ -106,7 +110,7 @@ def _seed(case: Case) -> None:
     same(case.predict(case.fitted, PROBLEM), case.predict(case.fitted, PROBLEM))
 
 
-@LAWS.law(
+@CHECKS.check(
     "prediction follows a renaming of nodes",
     "compute a node's probabilities from its own values and its neighbours', not from its number",
 )
@@ -122,7 +126,7 @@ def _renamed_prediction(case: Case) -> None:
     same(case.predict(case.fitted, renamed, **given), expected, 1e-9)
 
 
-@LAWS.law(
+@CHECKS.check(
     "fit follows a renaming of nodes",
     "what is learned must not depend on the order of nodes (noise drawn node by node belongs to "
     "parameters `dropout` or `noise`, which are set to nought here)",
@@ -137,7 +141,7 @@ def _renamed_fit(case: Case) -> None:
     same(case.predict(case.fit(renamed, **quiet), renamed), expected, 1e-5)
 
 
-@LAWS.law(
+@CHECKS.check(
     "order and direction of edges do not matter",
     "read edges from `data.graph`, which sorts them, makes them mutual and drops doubles",
 )
@@ -149,16 +153,16 @@ def _edges(case: Case) -> None:
     same(case.predict(case.fit(other), other), case.predict(case.fitted, PROBLEM))
 
 
-@LAWS.law(
+@CHECKS.check(
     "nodes and graphs not seen before",
     "keep nothing of the length of the graph for prediction; store what was learned, not where",
 )
 def _unseen(case: Case) -> None:
-    other = Problem.random(n=37, seed=5)
+    other = CheckProblem.random(n=37, seed=5)
     probabilities(case.predict(case.fitted, other), other.shape)
 
 
-@LAWS.law(
+@CHECKS.check(
     "odd problems have an answer",
     "fall back to something sane where labels, classes or edges are missing: no NaN, no error",
 )
@@ -176,12 +180,12 @@ def _odd(case: Case) -> None:
     probabilities(case.predict(case.fitted, bare), bare.shape)
     only = np.array([0])
     first = (PROBLEM.logits[:1], PROBLEM.y[:1], bare.edges, PROBLEM.features[:1])
-    fits(case, Problem(*first, only, only), "a graph of one node", holdout=False)
+    fits(case, CheckProblem(*first, only, only), "a graph of one node", holdout=False)
     for size in (1e4, 1e-4):
         fits(case, replace(PROBLEM, logits=PROBLEM.logits * size), f"logits times {size:g}")
 
 
-@LAWS.law(
+@CHECKS.check(
     "constant logits have an answer",
     "where logits say nothing, give finite rows; a temperature then changes nothing",
 )
@@ -194,7 +198,7 @@ def _constant(case: Case) -> None:
             same(probs, np.full(flat.shape, 1 / flat.shape[1]), 1e-12)
 
 
-@LAWS.law(
+@CHECKS.check(
     "output is of the kind of the input",
     "compute with torch in the type of `data.logits`, and leave the rest to `predict_proba`",
 )
@@ -213,7 +217,7 @@ def _kinds(case: Case) -> None:
         probabilities(from_array, PROBLEM.shape, 1e-9 if wide == "float64" else 1e-6)
 
 
-@LAWS.law(
+@CHECKS.check(
     "an offset of logits does not matter, or it says so",
     "set `shift_invariant = False` (log-probabilities then give a warning), or take each row's "
     "largest logit off first",
@@ -231,7 +235,7 @@ def _offset(case: Case) -> None:
     require(any(words in str(line.message) for line in told), f"no warning of {words}")
 
 
-@LAWS.law(
+@CHECKS.check(
     "predicted classes stay where that is promised",
     "set `keep_classes = False`, or keep the largest logit's class on top",
 )
@@ -250,7 +254,7 @@ def _classes(case: Case) -> None:
             require(not moved, f"{moved} of {len(found)} predicted classes changed")
 
 
-@LAWS.law(
+@CHECKS.check(
     "temperatures say what the probabilities are",
     "derive from TemperatureCalibrator and give `_temperatures`, or from Calibrator and have no "
     "`node_temperatures`",
@@ -273,8 +277,8 @@ def _temperatures(case: Case) -> None:
     require((temperatures > 0).all(), f"a temperature is {temperatures.min():.3g}")
     expected = softmax(PROBLEM.logits / temperatures[:, None], axis=1)
     if not isinstance(cal, TemperatureCalibrator):
-        share = cal.blind_share
-        require(0 < share < 1, f"blind_share is {share}: derive from TemperatureCalibrator")
+        share = cal.uniform_weight
+        require(0 < share < 1, f"uniform_weight is {share}: derive from TemperatureCalibrator")
         expected = (1 - share) * expected + share / PROBLEM.shape[1]
     gap = np.abs(case.predict(cal, PROBLEM) - expected)
     told = f"probabilities differ from them by {gap.max():.2g}"
