@@ -185,11 +185,24 @@ class InMemory:
 
     def take_labels(self, labelled: Labelled) -> None:
         """Let these labels inform about the nodes around theirs."""
-        self._labelled = labelled
-        self._residuals = label_residuals(self.probs[labelled.index], labelled.y)
-        every = self.probs.new_zeros(len(self.probs), self.probs.shape[1] + 1)
-        every[labelled.index] = self._residuals
+        n, k = self.probs.shape
+        residuals = label_residuals(self.probs[labelled.index], labelled.y)
+        every = self.probs.new_zeros(n, k + 1)
+        every[labelled.index] = residuals
         self._near = neighbour_sums(self.csr, every) if len(labelled) else every
+        self._own = residuals * self._chance_back(labelled.index)[:, None]
+        self._place = torch.full((n,), -1, dtype=torch.int64)
+        self._place[labelled.index] = torch.arange(len(labelled))
+
+    def _chance_back(self, nodes: Tensor) -> Tensor:
+        """That two random steps end where they began."""
+        paths, _ = self.csr.take(nodes)
+        back = self.steps[paths.indices].double()
+        if self.graph.is_directed:  # only where the edge is there in the other direction, too
+            n, here = self.graph.num_nodes, nodes[paths.rows]
+            there = self.csr.indices.long() * n + self.csr.rows
+            back *= torch.isin(here * n + paths.indices, there)
+        return paths.row_sums(back).to(self.steps.dtype).mul_(self.steps[nodes])
 
     def similarity(self) -> Tensor:
         """Of all nodes, without what `Sums` hold besides."""
@@ -217,32 +230,19 @@ class InMemory:
         """Of all nodes."""
         around = neighbour_sums(self.csr, self.probs)
         second = torch.zeros_like(self._near)
-        if len(self._labelled):
+        if len(self._own):
             second = neighbour_sums(self.csr, self._near * self.steps[:, None])
-        return self._sums(torch.arange(len(self.logits)), around, second)
+        return self._sums(slice(None), around, second)
 
-    def _sums(self, nodes: Tensor, around: Tensor, second: Tensor) -> Sums:
-        second *= self.steps[nodes][:, None]
-        self._without_own(nodes, second)
+    def _sums(self, rows: Tensor | slice, around: Tensor, second: Tensor) -> Sums:
+        second *= self.steps[rows][:, None]
+        place = self._place[rows]
+        known = (place >= 0).nonzero().flatten()
+        second[known] -= self._own[place[known]]
         return Sums(
-            self.logits[nodes], self.probs[nodes], self.graph.degree[nodes], around,
-            self._near[nodes], second, None if self.closeness is None else self.closeness[nodes],
+            self.logits[rows], self.probs[rows], self.graph.degree[rows], around,
+            self._near[rows], second, None if self.closeness is None else self.closeness[rows],
         )  # fmt: skip
-
-    def _without_own(self, nodes: Tensor, second: Tensor) -> None:
-        """Take out what two steps carry back to a labelled node itself."""
-        place = torch.full((len(self.logits),), -1, dtype=torch.int64)
-        place[self._labelled.index] = torch.arange(len(self._labelled))
-        own = place[nodes]
-        known = (own >= 0).nonzero().flatten()
-        paths, _ = self.csr.take(nodes[known])
-        back = self.steps[paths.indices].double()
-        if self.graph.is_directed:  # only where the edge is there in the other direction, too
-            n, here = self.graph.num_nodes, nodes[known][paths.rows].long()
-            there = self.csr.indices.long() * n + self.csr.rows
-            back *= torch.isin(here * n + paths.indices, there)
-        chance = paths.row_sums(back).mul_(self.steps[nodes[known]])
-        second[known] -= (chance[:, None] * self._residuals[own[known]]).to(second.dtype)
 
 
 def closeness(
