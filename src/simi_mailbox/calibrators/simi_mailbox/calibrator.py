@@ -43,8 +43,8 @@ from simi_mailbox.inputs import CalibrationData, Labelled, NodeInputs
 from simi_mailbox.parameters import Count, Whole, hyperparameters
 from simi_mailbox.softmax import confidence, row_blocks
 
-ENOUGH = 4096
-"""Labelled nodes on which a few dozen numbers are known as well as they need to be."""
+ENOUGH, ENOUGH_NUMBERS = 4096, 1 << 16
+"""Labelled nodes, and their logits, on which a few dozen numbers are known well enough."""
 CONTRADICTED = 0.1
 """Share of calibration nodes with another likeliest class that is worth a warning."""
 
@@ -154,7 +154,7 @@ class SimiMailbox(Calibrator):
 
     def _fit(self, data: CalibrationData) -> None:
         prior = resolve(self.prior)
-        chosen = enough(data.calibration, confidence(data.calibration_logits))
+        chosen = enough(data.calibration, data.calibration_logits)
         nodes = self._prepare(data, chosen).nodes(chosen.index)
         self._fit_model(nodes, chosen.y.numpy(), prior, selected=data.used_for_selection)
         self.labels_: dict[str, Any] = {
@@ -354,21 +354,22 @@ class SimiMailboxFree(SimiMailbox):
     keep_classes: bool = False
 
 
-def enough(labelled: Labelled, confidences: Tensor) -> Labelled:
-    """All of these nodes, or `ENOUGH` of them, spread evenly over their confidence.
+def enough(labelled: Labelled, logits: Tensor) -> Labelled:
+    """All of these nodes, or as many as are `ENOUGH`, spread evenly over their confidence.
 
     Chosen by confidence and not by number, so that names of nodes do not matter.
 
     Examples
     --------
     >>> many = Labelled(torch.arange(20_000), torch.zeros(20_000, dtype=torch.int64))
-    >>> len(enough(many, torch.rand(20_000)))
+    >>> len(enough(many, torch.rand(20_000, 3)))
     4096
     """
-    if len(labelled) <= ENOUGH:
+    count = min(ENOUGH, ENOUGH_NUMBERS // logits.shape[1])
+    if len(labelled) <= count:
         return labelled
-    places = torch.linspace(0, len(labelled) - 1, ENOUGH, dtype=torch.float64).round().long()
-    chosen = confidences.argsort()[places].sort().values
+    places = torch.linspace(0, len(labelled) - 1, count, dtype=torch.float64).round().long()
+    chosen = confidence(logits).argsort()[places].sort().values
     return Labelled(labelled.index[chosen], labelled.y[chosen])
 
 
