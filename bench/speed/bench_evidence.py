@@ -1,11 +1,11 @@
-"""What evidence is worth: test NLL, ECE, Brier and accuracy on banked runs, their family left out.
+"""What evidence is worth: test NLL, ECE, Brier and accuracy on cached runs, their family left out.
 
     python bench/speed/bench_evidence.py ROWS.jsonl            # goes on where it was
     python bench/speed/bench_evidence.py ROWS.jsonl --table    # what is there by now
     python bench/speed/bench_evidence.py --independent         # where there is nothing to be found
 
-Methods are temperature scaling, `SimiMailbox` with classes kept and free, with training labels and
-the hidden layer ("all") and with neither ("plain"), and SimCalib, which sees the hidden layer.
+Methods are temperature scaling, `SimiMailbox` with predictions preserved ("kept") or not ("free"),
+with the hidden layer and as in the README ("plain"), and SimCalib, which sees the hidden layer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from simi_mailbox import CalibrationWarning, SimiMailbox, TemperatureScaling, metrics
-from simi_mailbox.prior import leave_out
+from simi_mailbox.calibrators.simi_mailbox.prior import leave_out
 from simi_mailbox.synthetic import calibration_problem
 from simi_mailbox_bench.backbones.bank import LogitBank, RunKey
 from simi_mailbox_bench.datasets import available
@@ -30,7 +30,7 @@ from simi_mailbox_bench.methods import Method
 
 DIGITS = {"ece": (100, 2), "nll": (1, 4), "brier": (1, 4), "acc": (100, 2)}
 """Scale and digits of what is printed."""
-METHODS = ("temperature", "kept all", "free all", "kept plain", "free plain", "simcalib")
+METHODS = ("temperature", "kept hidden", "free hidden", "kept plain", "free plain", "simcalib")
 
 
 def probabilities(method: str, run: Any) -> np.ndarray:
@@ -45,15 +45,14 @@ def probabilities(method: str, run: Any) -> np.ndarray:
         cal.fit(z, data.y, mask=split.val, early_stopping_mask=split.train, **given)
         return cal.predict_proba(z, **given)
     mode, inputs = method.split()
-    masks = {"mask": split.val}
-    if inputs == "all":
-        given["hidden"], masks["train_mask"] = run.hidden, split.train
+    if inputs == "hidden":
+        given["hidden"] = run.hidden
     cal = SimiMailbox(keep_classes=mode == "kept", prior=leave_out(data.name))
-    return cal.fit(z, data.y, **masks, **given).predict_proba(z, **given)
+    return cal.fit(z, data.y, mask=split.val, **given).predict_proba(z, **given)
 
 
 def measure(path: Path, methods: list[str]) -> None:
-    """Append a row for every banked run and method that has none."""
+    """Append a row for every cached run and method that has none."""
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     done = {(row["run"], row["method"]) for row in rows}
     bank, places = LogitBank(), list(product(("folds", "official"), range(3), range(10)))
@@ -108,7 +107,7 @@ def independent(labels: int = 300, seeds: int = 20) -> None:
             plain = TemperatureScaling().fit(p.logits, p.y, mask=range(labels))
             shown = ours.predict_proba(p.logits, graph=p.graph), plain.predict_proba(p.logits)
             mine, theirs = (metrics.nll(probs[labels:], p.y[labels:]) for probs in shown)
-            found.append((mine - theirs, cal.baseline_["trust"]))
+            found.append((mine - theirs, cal.coefficients_["trust"]))
         more, trust = np.mean(found, axis=0)
         error = np.std([a for a, _ in found]) / np.sqrt(seeds)
         mode = "kept" if keep else "free"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from simi_mailbox import decide, metrics
-from simi_mailbox.prior import leave_out
+from simi_mailbox.calibrators.simi_mailbox.prior import leave_out
 from simi_mailbox_bench import deciding
 from simi_mailbox_bench.backbones.bank import BankedRun, RunKey
 from simi_mailbox_bench.calibration import probabilities

@@ -184,13 +184,13 @@ def _apply(
 
 
 def inputs_of(method: str, calibrator: Any, source: Any) -> dict[str, Any]:
-    """What a method needs, and what it can make use of as far as the run has it."""
-    needs, takes = calibrator.required_inputs, calibrator.optional_inputs
+    """What a method needs, as in the README's call; the hidden layer if the method's name asks."""
+    needs = calibrator.required_inputs
     given: dict[str, Any] = {}
-    if "hidden" in takes and getattr(source, "hidden", None) is not None:
+    if method.endswith(methods.WITH_HIDDEN):
+        if getattr(source, "hidden", None) is None:
+            raise ValueError(f"{method} needs a hidden layer, which this run does not have")
         given["hidden"] = source.hidden
-    if "known" in takes and source.split.train is not None:
-        given["train_mask"] = source.split.train
     if "graph" in needs:
         given["graph"] = source.dataset.graph
     if "features" in needs:

@@ -13,6 +13,7 @@ import numpy as np
 
 from simi_mailbox import decide, metrics
 from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox.calibrators.simi_mailbox.prior import leave_out, resolve
 from simi_mailbox.decide.groups import degree_groups, quantile_edges
 from simi_mailbox.decide.neighbours import similar_nodes
 from simi_mailbox.decide.quantile import group_quantiles
@@ -20,7 +21,6 @@ from simi_mailbox.decide.scores import APS, DAPS, LAC, RAPS, SNAPS, Score, Score
 from simi_mailbox.decide.sets import node_weights
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.inputs import read_features
-from simi_mailbox.prior import leave_out, resolve
 from simi_mailbox_bench.backbones.bank import RunKey
 from simi_mailbox_bench.calibration import (
     BankedUnit,
@@ -95,7 +95,7 @@ class DecideUnit(BankedUnit):
             "measure": "decide",
             "rule": item.rule if item.rule == ACCEPT else SCORES[item.rule].to_dict(),
             "measure_revision": REVISION,
-            "lucky_labels": rounded(_lucky_labels(self.run.dataset), DIGITS),
+            "error_free_labels": rounded(_error_free_labels(self.run.dataset), DIGITS),
         }
 
     def seconds(self, durations: Durations) -> float:
@@ -289,7 +289,6 @@ def _similar(dataset: str, k: int) -> Any:
     return similar_nodes(read_features(x, x.shape[0]), k)(slice(0, x.shape[0]))
 
 
-def _lucky_labels(dataset: str) -> float:
+def _error_free_labels(dataset: str) -> float:
     """Calibration nodes that could not be wrong, by the prior without the dataset's family."""
-    many = 10**6
-    return many * (1.0 - 1.0 / resolve(leave_out(dataset)).error_weight(many))
+    return resolve(leave_out(dataset)).error_free_labels

@@ -9,19 +9,25 @@ from types import MappingProxyType
 from typing import Any
 
 from simi_mailbox import calibrators
-from simi_mailbox.prior import leave_out
+from simi_mailbox.calibrators.simi_mailbox.prior import leave_out
 from simi_mailbox.suggestions import unknown
 from simi_mailbox_bench import published
+from simi_mailbox_bench.ablation import ABLATED, SimiMailboxAblated
 from simi_mailbox_bench.backbones.bank import RunKey
 from simi_mailbox_bench.oracle import ORACLE, SimiMailboxOracle
 from simi_mailbox_bench.rivals import RIVALS
 
 # Methods whose seed decides about k-means only: the published code fixes it.
-_FIXED_SEED = ("simi-mailbox", "simi-mailbox-free", "simi-mailbox-paper", ORACLE)
+_FIXED_SEED = ("simi-mailbox", "simi-mailbox-free", "simi-mailbox-paper", ABLATED, ORACLE)
+
+WITH_HIDDEN = "+hidden"
+"""Behind a method's name: it is also given the hidden layer, which it takes but does not need."""
+HIDDEN = tuple(f"{name}{WITH_HIDDEN}" for name in ("simi-mailbox", "simi-mailbox-free"))
 
 NOTES = {
     ORACLE: "reads test labels",
     "simcalib": "our reading",
+    **dict.fromkeys(HIDDEN, "with hidden"),
     **dict.fromkeys(RIVALS, "probmetrics"),
 }
 
@@ -58,10 +64,11 @@ class Method:
         Whoever takes a prior gets the one learned without the run's graph and its relatives.
         """
         chosen = _defaults(find(self.name))
-        given = published.settings(self.name, run.dataset, run.backbone) | dict(self.overrides)
+        name = self.name.removesuffix(WITH_HIDDEN)
+        given = published.settings(name, run.dataset, run.backbone) | dict(self.overrides)
         if "prior" in chosen and "prior" not in given:
             given["prior"] = leave_out(run.dataset)
-        if "seed" in chosen and self.name not in _FIXED_SEED:
+        if "seed" in chosen and name not in _FIXED_SEED:
             given.setdefault("seed", seed_of(run))
         return {**chosen, **given}
 
@@ -90,20 +97,23 @@ def seed_of(run: RunKey) -> int:
 
 
 def names() -> list[str]:
-    """Every method that a table can show: the registry's, probmetrics', and the oracle.
+    """Every method that a table can show: the registry's, probmetrics', the oracle and ablations.
 
     Examples
     --------
     >>> "simi-mailbox-oracle" in names()
     True
     """
-    return [*calibrators.names(), *RIVALS, ORACLE]
+    return [*calibrators.names(), *HIDDEN, *RIVALS, ABLATED, ORACLE]
 
 
 def find(name: str) -> Any:
     """Class of a method by its name; an unknown name lists the choices."""
+    name = name.removesuffix(WITH_HIDDEN) if name in (*HIDDEN, ABLATED + WITH_HIDDEN) else name
     if name == ORACLE:
         return SimiMailboxOracle
+    if name == ABLATED:
+        return SimiMailboxAblated
     if name in RIVALS:
         return RIVALS[name]
     try:

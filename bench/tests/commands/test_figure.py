@@ -52,7 +52,7 @@ def run(*arguments):
 @pytest.mark.parametrize("suffix", ["pdf", "png"])
 def test_figures_are_written_from_banked_logits(tmp_path, banked, name, suffix):
     out = tmp_path / f"x.{suffix}"
-    options = ("--methods", "uncalibrated,simi-mailbox", "--banked", "--runs", "3")
+    options = ("--methods", "uncalibrated,simi-mailbox", "--cached-only", "--runs", "3")
     result = run(name, "--datasets", "Cora", *options, "--out", str(out))
     assert result.exit_code == 0, result.output
     assert "1 of 3 runs are not banked" in result.output
@@ -90,7 +90,7 @@ def test_what_is_drawn_is_what_the_tables_measure(monkeypatch, banked, source, t
         (("observation", "--out", "x.gif"), "must end in .pdf"),
         (("observation", "--out", "taken/x.pdf"), "cannot write into taken"),
         (("observation", "--datasets", "Cora,Citeseer"), "draws one graph"),
-        (("observation", "--datasets", "Citeseer", "--banked"), "no logits of Citeseer"),
+        (("observation", "--datasets", "Citeseer", "--cached-only"), "no logits of Citeseer"),
         (("observation", "--datasets", "Cora", "--methods", "magic"), "unknown method 'magic'"),
     ],
 )

@@ -15,8 +15,9 @@ from simi_mailbox import prior
 from simi_mailbox.calibrators import TemperatureScaling
 from simi_mailbox.cli.group import cli
 from simi_mailbox.metrics import nll
+from simi_mailbox_bench.commands.prior import UNIT
 from simi_mailbox_bench.prior import read_run
-from simi_mailbox_bench.prior.judged_table import METHODS
+from simi_mailbox_bench.prior.judging import judged_methods
 
 
 def save_run(path, seed, **words):
@@ -40,12 +41,12 @@ def test_a_user_learns_a_prior_from_past_graphs(tmp_path):
     assert done.exit_code == 0, done.output
     assert "2 settings, 2 runs" in done.output
     learned = prior.read(out)
-    assert [(s.graph, s.family, s.backbone) for s in learned.settings] == [
+    assert [(s.graph, s.family, s.backbone) for s in learned] == [
         ("shop-2023", "shop", "sage"),
         ("forum", "forum", "?"),
     ]
     shown = CliRunner().invoke(cli, ["prior", "show", str(out)])
-    assert "shop-2023 sage: 1 runs, 100 labels" in shown.output
+    assert "shop-2023 sage: 1 run, 100 labels" in shown.output
 
 
 def test_the_shipped_prior_is_shown_whole_and_in_part():
@@ -60,11 +61,10 @@ def test_the_shipped_prior_is_shown_whole_and_in_part():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["fit", "--out", "x.json"], "give either npz files of past runs, or --banked"),
+        (["fit", "--out", "x.json"], "give either npz files of past runs, or --cached-only"),
         (["show", "nowhere.json"], "nowhere.json"),
         (["judge", "--prior", "user.json", "--out", "x"], "--prior is for RUNS"),
         (["judge", "--graphs", "Nope", "--out", "x"], "unknown dataset 'Nope'"),
-        (["draw", "--graphs", "Nope", "--out", "x.png"], "unknown dataset 'Nope'"),
         (["judge", __file__, "--graphs", "Cora", "--out", "x"], "leave them or RUNS out"),
         (["show", "--without", "Coraa"], "did you mean 'Cora'"),
     ],
@@ -165,12 +165,12 @@ def test_a_family_of_ones_own_is_left_out_and_an_unknown_one_refused(tmp_path):
     paths = [save_run(tmp_path / f"{name}.npz", n) for n, name in enumerate("ab")]
     own = tmp_path / "user.json"
     CliRunner().invoke(cli, ["prior", "fit", *map(str, paths), "--out", str(own)])
-    shown = CliRunner().invoke(cli, ["prior", "show", str(own), "--without", "A"]).output
-    assert "b ?: 1 runs" in shown
-    assert "a ?: 1 runs" not in shown
-    done = CliRunner().invoke(cli, ["prior", "show", str(own), "--without", "Cora"])
+    shown = CliRunner().invoke(cli, ["prior", "show", str(own), "--without", "a"]).output
+    assert "b ?: 1 run" in shown
+    assert "a ?: 1 run" not in shown
+    done = CliRunner().invoke(cli, ["prior", "show", str(own), "--without", "nobody"])
     assert done.exit_code == 1
-    assert "'Cora' is not in this corpus; it holds a, b" in done.output
+    assert "unknown dataset 'nobody'" in done.output
 
 
 def test_the_page_tells_how_to_write_a_run(tmp_path, monkeypatch):
@@ -197,26 +197,23 @@ def test_settings_are_learned_and_judged_from_the_bank(tmp_path, monkeypatch):
         bank.get(RunKey("Digits", "mlp", split=split), quick)
     out = tmp_path / "user.json"
     options = ["--graphs", "Digits", "--backbones", "mlp"]
-    done = CliRunner().invoke(cli, ["prior", "fit", "--banked", *options, "--out", str(out)])
+    done = CliRunner().invoke(cli, ["prior", "fit", "--cached-only", *options, "--out", str(out)])
     assert done.exit_code == 0, done.output
-    (setting,) = prior.read(out).settings
-    assert (setting.runs, setting.facts["protocol"], setting.family) == (3, "folds", "digits")
+    (setting,) = prior.read(out)
+    assert (setting.runs, setting.family) == (3, "digits")
+    assert "hidden" in setting.hidden
     done = CliRunner().invoke(cli, ["prior", "judge", *options, "--out", str(tmp_path / "judged")])
     assert done.exit_code == 0, done.output
     rows = [json.loads(line) for line in (tmp_path / "judged/rows.jsonl").open()]
-    assert len(rows) == 3 * len(METHODS)
+    assert len(rows) == 3 * len(judged_methods("learned", hidden=True))
     assert "Digits MLP | 3 |" in (tmp_path / "judged/table.md").read_text()
-    picture = tmp_path / "prior.png"
-    done = CliRunner().invoke(cli, ["prior", "draw", *options, "--out", str(picture)])
-    assert done.exit_code == 0, done.output
-    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_words_are_the_numbers():
     shown = CliRunner().invoke(cli, ["prior", "show"]).output
     learned = prior.learned()
-    belief = learned.belief(hidden=True, trained=True)
-    assert f"{100 * 0.04 * np.exp(belief.middle['blind']):.1f} % at 20 %" in shown
-    assert f"{belief.middle['near']:+.3f} ± {belief.spread['near']:.3f}" in shown
-    assert f"classes kept: own labels count against {learned.kept.pseudo_labels:.0f}" in shown
-    assert f"{-100 * learned.free.fresh_luck * 0.2 / 150:+.2f} with 150" in shown
+    for belief in (learned.plain, learned.hidden):
+        assert f"{belief.location['labels']:+.3f} ± {belief.spread['labels']:.3f}" in shown
+    drop = learned.drop(UNIT, 500, keep_classes=False, selected=False)
+    assert f"{100 * drop:.2f} with 500" in shown
+    assert f"could not be wrong: {learned.error_free_labels:.0f}" in shown

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from simi_mailbox.prior.families import FAMILIES
+from simi_mailbox.calibrators.simi_mailbox.families import FAMILIES
 from simi_mailbox_bench import datasets
 from simi_mailbox_bench.datasets import catalogue
 

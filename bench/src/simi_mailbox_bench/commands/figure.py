@@ -65,7 +65,9 @@ FEWEST = 5
     show_default=True,
     help="Accuracy a cell is held against: of its whole confidence interval, or its own.",
 )
-@click.option("--banked", is_flag=True, help="Train nothing: only runs whose logits are there.")
+@click.option(
+    "--cached-only", "banked", is_flag=True, help="Train nothing: only runs whose logits are there."
+)
 @click.option("--store", type=click.Path(path_type=Path), help="Result store (sensitivity).")
 @click.option("--out", type=click.Path(path_type=Path), help="File to write: .pdf, .png or .svg.")
 def figure(
@@ -130,8 +132,8 @@ def _columns(
         here = [run for run in runs if run in LogitBank()]
         if not here:
             raise FileNotFoundError(
-                f"no logits of {dataset} with {backbone} are banked; leave out --banked to train "
-                f"{len(runs)} of them now"
+                f"no logits of {dataset} with {backbone} are cached; leave out "
+                f"--cached-only to train {len(runs)} of them now"
             )
         if len(here) < len(runs):
             click.echo(f"{len(runs) - len(here)} of {len(runs)} runs are not banked: left out")

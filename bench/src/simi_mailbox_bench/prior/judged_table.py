@@ -16,7 +16,14 @@ from simi_mailbox_bench.tables.base import Cell, Selection, Table, TableResult
 from simi_mailbox_bench.unit import Unit
 
 BASELINE, LEARNED, FREE = "temperature", "learned prior", "classes free"
-METHODS = (BASELINE, "ets", "plain shrinkage", LEARNED, FREE)
+NO_PRIOR = "plain shrinkage"
+NAMES = {
+    "ensemble-temperature": "ets",
+    "simi-mailbox": LEARNED,
+    "simi-mailbox-free": FREE,
+    "simi-mailbox+hidden": f"{LEARNED}, with hidden",
+    "simi-mailbox-free+hidden": f"{FREE}, with hidden",
+}
 # Metric of a row, its unit in the table, digits.
 METRICS = {
     "ece": ("percent", 2),
@@ -73,9 +80,9 @@ class JudgedTable(Table):
 def _label(row: Mapping[str, Any]) -> str:
     """What a judged method is called in the table."""
     method = str(row["method"])
-    if method == "simi-mailbox":
-        return METHODS[2] if row["settings"]["prior"] is None else LEARNED
-    return {"ensemble-temperature": "ets", "simi-mailbox-free": FREE}.get(method, method)
+    if method == "simi-mailbox" and row["settings"]["prior"] is None:
+        return NO_PRIOR
+    return NAMES.get(method, method)
 
 
 def table(store: ResultStore, keys: Iterable[str] | None = None, main: Sequence[str] = MAIN) -> str:

@@ -13,22 +13,22 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox import calibrators
+from simi_mailbox.calibrators.simi_mailbox.families import family_of
+from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED, leave_out, read
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.prior import corpus, leave_out, read
-from simi_mailbox.prior.families import family_of
 from simi_mailbox_bench.backbones.bank import LogitBank, RunKey
 from simi_mailbox_bench.calibration import CalibrationUnit
 from simi_mailbox_bench.durations import Durations
 from simi_mailbox_bench.logits import digest
-from simi_mailbox_bench.methods import Method
-from simi_mailbox_bench.prior.learning import banked_keys
+from simi_mailbox_bench.methods import HIDDEN, Method
+from simi_mailbox_bench.prior.learning import cached_keys
 from simi_mailbox_bench.prior.past_runs import PastRun, read_run, unseen
 from simi_mailbox_bench.store import Row, row_key
 
 
 @dataclass(frozen=True)
 class JudgedUnit(CalibrationUnit):
-    """Methods with and without a prior on one run, banked or in a file.
+    """Methods with and without a prior on one run, cached or in a file.
 
     Parameters
     ----------
@@ -61,17 +61,19 @@ class JudgedUnit(CalibrationUnit):
             return super().measure(item, prepared)
 
     def facts(self, calibrator: Any) -> Row:
-        baseline = getattr(calibrator, "baseline_", None)
-        if baseline is None or calibrator.prior is None:
+        fitted = getattr(calibrator, "coefficients_", None)
+        if fitted is None or getattr(calibrator, "prior", None) is None:
             return {}
-        fitted = {**baseline, "prior_strength": calibrator.prior_strength_}
         return {"fitted": {name: float(f"{value:.4g}") for name, value in fitted.items()}}
 
 
-def judged_methods(prior: str, others: Sequence[str] = ()) -> tuple[Method, ...]:
+def judged_methods(
+    prior: str, others: Sequence[str] = (), *, hidden: bool = False
+) -> tuple[Method, ...]:
     """What is judged: what the table always shows, and others of the registry, all as shipped.
 
-    Methods that need more than logits and graph cannot be judged on past runs.
+    ``hidden`` says that the run has a hidden layer. Methods that need more than logits and graph
+    cannot be judged on past runs.
 
     Examples
     --------
@@ -94,17 +96,18 @@ def judged_methods(prior: str, others: Sequence[str] = ()) -> tuple[Method, ...]
         Method.as_shipped("simi-mailbox", prior=None),
         Method.as_shipped("simi-mailbox", prior=prior),
         Method.as_shipped("simi-mailbox-free", prior=prior),
+        *(Method.as_shipped(name, prior=prior) for name in HIDDEN if hidden),
     )
     known = {method.name for method in always}
     return (*always, *(Method.as_shipped(name) for name in others if name not in known))
 
 
-def banked_units(
+def cached_units(
     bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str], others: Sequence[str] = ()
 ) -> Iterator[JudgedUnit]:
-    """Banked runs, each graph judged by the shipped prior learned without its family."""
-    for keys in banked_keys(bank, graphs, backbones):
-        methods = judged_methods(leave_out(keys[0].dataset), others)
+    """Cached runs, each graph judged by the shipped prior learned without its family."""
+    for keys in cached_keys(bank, graphs, backbones):
+        methods = judged_methods(leave_out(keys[0].dataset), others, hidden=True)
         yield from (JudgedUnit(key, methods) for key in keys)
 
 
@@ -116,7 +119,7 @@ def file_units(
     for path in paths:
         run = read_run(path)
         try:
-            methods = judged_methods(unlearned(run, prior), others)
+            methods = judged_methods(unlearned(run, prior), others, hidden=run.hidden is not None)
             source = _source(run)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
@@ -138,20 +141,18 @@ def unlearned(run: PastRun, prior: str) -> str:
     >>> unlearned(PastRun("CoraML", "gcn", None, None, None, None), "learned")[-12:]
     'without cora'
     """
-    learned = corpus() if prior == "learned" else read(prior)
     names = [name for name in (run.family, run.graph_name) if name]
-    if prior == "learned":  # relatives need not be in the corpus themselves
-        names += [known for name in names if (known := _known_family(name)) is not None]
-    families = [learned.family_of(name) for name in names]
-    family = next((name for name in families if name is not None), None)
-    if family is None:
-        return prior
-    if prior == "learned":
-        return leave_out(family)
-    raise ValueError(
-        f"{prior} was learned on {family!r}, to which {run.graph_name!r} belongs, and a prior is "
-        "judged on other graphs; `simi-mailbox prior fit` it without these"
-    )
+    known = [family for name in names if (family := _known_family(name)) is not None]
+    if prior == LEARNED:
+        return leave_out(known[0]) if known else prior
+    relatives = {name for setting in read(prior) for name in (setting.graph, setting.family)}
+    found = sorted(relatives & {*names, *known})
+    if found:
+        raise ValueError(
+            f"{prior} was learned on {found[0]!r}, to which {run.graph_name!r} belongs, and a "
+            "prior is judged on other graphs; `simi-mailbox prior fit` it without these"
+        )
+    return prior
 
 
 def _known_family(name: str) -> str | None:

@@ -1,90 +1,67 @@
-"""What is looked at in a past run when a prior is learned from it, small enough to be kept."""
+"""What the model of `SimiMailbox` sees of a past run, small enough to be kept."""
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import inspect
 import io
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from simi_mailbox._arrays import Arrays, Floats, Ints
-from simi_mailbox.calibrators.simi_mailbox import closeness
+from simi_mailbox._arrays import Arrays, Ints
+from simi_mailbox.calibrators.simi_mailbox import calibrator, evidence, groups, model
+from simi_mailbox.calibrators.simi_mailbox.model import Nodes
 from simi_mailbox.files import open_archive, whole_file
-from simi_mailbox.inputs import Labelled
-from simi_mailbox.prior.baseline import error_rate
-from simi_mailbox.prior.evidence import CLASSES, Evidence, Known
-from simi_mailbox.prior.model import INPUTS
-from simi_mailbox.temperature import global_temperature
+from simi_mailbox.inputs import CalibrationData, Labelled
 from simi_mailbox_bench.prior.past_runs import PastRun, checked, unseen
-
-MOST_NODES = 8000
-"""Nodes of a run that are looked at: drawn from those whose labels nobody had."""
-_ARRAYS = ("gaps", "terms", "y", "similarity", "degree")
-_NUMBERS = ("labels", "error", "wrong", "elsewhere")
 
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """Evidence on the calibration nodes of a run and on nodes whose labels nobody had.
+    """Calibration nodes of a run, and the nodes that were neither trained nor calibrated on.
 
     Attributes
     ----------
-    gaps, terms, y, similarity, degree : arrays
-        (z − max z) / T, terms of the exponent, labels, overlap with the neighbours, number of
-        neighbours: first of the calibration nodes, then of the others.
-    classes : dict of array [nodes, K]
-        Terms of the classes; "shift alone" is the shift without training labels.
+    own, others : Nodes
+        With the term "hidden" where the run has a hidden layer.
+    own_y, others_y : arrays
     labels : int
-        Number of calibration nodes.
-    error : float
-        Their error rate, as expected after temperature scaling.
-    wrong, elsewhere : float
-        Shares of the calibration nodes, and of all others, that are predicted wrongly.
+        Number of calibration nodes, of which ``own`` are the first few thousand.
+    error, error_elsewhere : float
+        Shares of calibration nodes and of others that are predicted wrongly; the latter not zero.
     """
 
-    gaps: Floats
-    terms: Floats
-    y: Ints
-    similarity: Floats
-    degree: Ints
-    classes: Mapping[str, Floats]
+    own: Nodes
+    others: Nodes
+    own_y: Ints
+    others_y: Ints
     labels: int
     error: float
-    wrong: float
-    elsewhere: float
+    error_elsewhere: float
 
     @property
-    def inputs(self) -> tuple[str, ...]:
-        """What baselines can be made from here, as `simi_mailbox.prior.model.INPUTS` names it."""
-        there = {"hidden": "hidden" in self.classes, "trained": "trained_near" in self.classes}
-        return tuple(x for x in INPUTS if all(there.get(word, True) for word in x.split()))
-
-    def terms_of(self, inputs: str) -> tuple[str, ...]:
-        """Terms of classes that these inputs allow."""
-        return tuple(
-            name
-            for name in CLASSES
-            if (name != "hidden" or "hidden" in inputs)
-            and (not name.startswith("trained") or "trained" in inputs)
-        )
-
-    def evidence(self, inputs: str, rows: slice) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Gaps, terms of the exponent and terms of the classes of some nodes."""
-        own = "shift" if "trained" in inputs else "shift alone"
-        names = {name: own if name == "shift" else name for name in self.terms_of(inputs)}
-        parts = {name: torch.from_numpy(self.classes[kept][rows]) for name, kept in names.items()}
-        return torch.from_numpy(self.gaps[rows]), torch.from_numpy(self.terms[rows]), parts
+    def hidden(self) -> bool:
+        """Whether the run has a hidden layer."""
+        return len(self.own.classes) == len(evidence.CLASSES)
 
     def save(self, path: Path) -> None:
         """Write it as an npz file; it appears whole or not at all."""
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        arrays |= {name: np.array(getattr(self, name)) for name in _NUMBERS}
-        arrays |= {f"class {name}": part for name, part in self.classes.items()}
+        numbers = [self.labels, self.error, self.error_elsewhere]
+        arrays: dict[str, Any] = {
+            "own_y": self.own_y,
+            "others_y": self.others_y,
+            "n": np.array(numbers),
+        }
+        for name in ("own", "others"):
+            nodes: Nodes = getattr(self, name)
+            arrays |= {f"{name} gaps": nodes.gaps.numpy(), f"{name} groups": nodes.groups}
+            arrays |= {f"{name} exponents": nodes.exponents.numpy()}
+            arrays |= {f"{name} {i}": part.numpy() for i, part in enumerate(nodes.classes)}
         path.parent.mkdir(parents=True, exist_ok=True)
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)
@@ -96,11 +73,24 @@ class Look:
         """Read what `save` wrote."""
         with open_archive(path) as archive:
             kept: Arrays = dict(archive)
-        classes = {n.removeprefix("class "): a for n, a in kept.items() if n.startswith("class ")}
-        numbers: dict[str, Any] = {name: float(kept[name]) for name in _NUMBERS}
-        numbers["labels"] = int(numbers["labels"])
-        numbers |= {name: kept[name] for name in _ARRAYS}
-        return cls(**numbers, classes=classes)
+        labels, *errors = kept["n"].tolist()
+        own, others = (_nodes(kept, name) for name in ("own", "others"))
+        return cls(own, others, kept["own_y"], kept["others_y"], int(labels), *errors)
+
+
+def _nodes(kept: Arrays, name: str) -> Nodes:
+    classes = sorted(key for key in kept if key.startswith(f"{name} ") and key[-1].isdigit())
+    gaps, exponents, *terms = (
+        torch.from_numpy(kept[key]) for key in (f"{name} gaps", f"{name} exponents", *classes)
+    )
+    return Nodes(gaps, exponents, terms, kept[f"{name} groups"])
+
+
+@functools.cache
+def version() -> str:
+    """Digest of the code that decides what a look holds: looks of other code are made again."""
+    text = "".join(inspect.getsource(part) for part in (calibrator, evidence, groups, model))
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def look_at(run: PastRun) -> Look:
@@ -111,54 +101,34 @@ def look_at(run: PastRun) -> Look:
     >>> from simi_mailbox.synthetic import calibration_problem
     >>> p = calibration_problem(500, 3, seed=0)
     >>> look = look_at(PastRun("a", "gcn", p.logits, p.y, p.graph, range(100)))
-    >>> look.labels, len(look.y), look.inputs
-    (100, 500, ('plain',))
+    >>> look.labels, len(look.others_y), look.hidden
+    (100, 400, False)
     """
     run = checked(run)
     z, y = run.logits, torch.from_numpy(run.y)
     mine = Labelled(torch.from_numpy(run.calibration), y[run.calibration])
-    theirs = None
-    if run.train is not None:
-        known = run.train[run.y[run.train] >= 0]
-        theirs = Labelled(torch.from_numpy(known), y[known])
-    temperature = global_temperature(z[mine.index], mine.y)[0]
-    evidence = Evidence(z, run.graph, temperature)
-    others = np.flatnonzero(unseen(run))
-    chosen = np.sort(np.random.default_rng(0).permutation(others)[:MOST_NODES])
-    rows = torch.from_numpy(np.concatenate([run.calibration, chosen]))
-    evidence.hear(Known(mine))
-    classes = {"shift alone": evidence.classes(rows, ("shift",))["shift"]}
-    wanted = tuple(name for name in CLASSES if name != "hidden" and not name.startswith("trained"))
-    if theirs is not None:
-        evidence.hear(Known(mine, theirs))
-        wanted = tuple(name for name in CLASSES if name != "hidden")
-    if run.hidden is not None:
-        evidence.closeness = closeness(run.hidden, evidence.probs)[1]
-        wanted = (*wanted, "hidden")
-    classes |= evidence.classes(rows, wanted)
-    right = (z.argmax(dim=1) == y).numpy()
-    wrong = (~right[others]).sum()
+    chosen = calibrator.enough(mine, z[mine.index])
+    data = CalibrationData(logits=z, graph=run.graph, hidden=run.hidden, calibration=mine)
+    seen = calibrator.SimiMailbox()._prepare(data, chosen)
+    others = torch.from_numpy(np.flatnonzero(unseen(run)))
+    wrong = z.argmax(dim=1) != y
     return Look(
-        gaps=evidence.gaps(rows).numpy(),
-        terms=evidence.terms[rows].numpy(),
-        y=run.y[rows.numpy()],
-        similarity=evidence.similarity[rows].numpy(),
-        degree=run.graph.degree[rows].numpy(),
-        classes={name: part.numpy() for name, part in classes.items()},
-        labels=len(mine),
-        error=error_rate(evidence.sure[mine.index]),
-        wrong=float((~right[run.calibration]).mean()),
-        # As if one right and one wrong node had been added: no graph is without errors.
-        elsewhere=float((wrong + 1.0) / (len(others) + 2.0)),
+        seen.nodes(chosen.index),
+        seen.nodes(others),
+        chosen.y.numpy(),
+        run.y[others.numpy()],
+        len(mine),
+        float(wrong[mine.index].double().mean()),
+        max(float(wrong[others].double().mean()), 1.0 / (len(others) + 2.0)),
     )
 
 
-def refreshed(run: PastRun) -> PastRun:
+def redrawn(run: PastRun) -> PastRun:
     """The same run with as many calibration nodes that had no part in choosing the checkpoint."""
     run = checked(run)
     others = np.flatnonzero(unseen(run))
-    count = min(len(run.calibration), len(others) // 2)
-    drawn = np.random.default_rng(1).permutation(others)[: max(count, 1)]
+    count = max(min(len(run.calibration), len(others) // 2), 1)
+    drawn = np.random.default_rng(0).choice(others, count, replace=False)
     y = run.y.copy()
     y[run.calibration] = -1  # not looked at either way
-    return replace(run, y=y, calibration=np.sort(drawn))
+    return replace(run, y=y, calibration=np.sort(drawn), hidden=None)

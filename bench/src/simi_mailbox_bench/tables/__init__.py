@@ -13,7 +13,7 @@ HOMES = (
     ("paper", "table1 table1-15 obs t2a gc recent scaling sensitivity het1 het2 sparse"),
     ("paper", "mlp sage gin kde class nll brier"),
     ("own", "registry registry-debiased registry-kde registry-nll registry-brier"),
-    ("own", "registry-accuracy"),
+    ("own", "registry-accuracy ablation ablation-ece"),
     ("timing", "t2b t2b-wall"),
     ("own", "digits"),
     ("gpn", "gpn"),

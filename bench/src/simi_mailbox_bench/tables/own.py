@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from simi_mailbox.calibrators.registry import METHODS
+from simi_mailbox_bench.ablation import ABLATED, PARTS
+from simi_mailbox_bench.methods import HIDDEN, WITH_HIDDEN, Method
 from simi_mailbox_bench.rivals import RIVALS
 from simi_mailbox_bench.tables.calibration import Column
-from simi_mailbox_bench.tables.paper import BASE, HOMOPHILOUS, PLAIN, THREE_READINGS
+from simi_mailbox_bench.tables.paper import BASE, HOMOPHILOUS, INPUTS, PLAIN, THREE_READINGS
 
 SAME_LABELS = (
     "Every method fits the same validation labels; those that stop early do so on the training "
@@ -27,12 +29,48 @@ REGISTRY = replace(
     # Without CoraFull: a table of ours, over the graphs that every method has been run on.
     datasets=tuple(name for name in HOMOPHILOUS if name != "CoraFull"),
     columns=tuple(
-        replace(Column.of(name), backbones=_BACKBONES.get(name)) for name in (*METHODS, *RIVALS)
+        replace(Column.of(name), backbones=_BACKBONES.get(name))
+        for name in (*METHODS, *HIDDEN, *RIVALS)
     ),
     open=True,
     besides=("Digits",),  # for trying out a method of one's own without any download
-    judged=("simi-mailbox", "simi-mailbox-free"),
-    caption=(SAME_LABELS, NO_DCGC),
+    judged=("simi-mailbox", "simi-mailbox-free", *HIDDEN),
+    caption=(SAME_LABELS, INPUTS, NO_DCGC),
+)
+
+
+def _ablated(*, keep_classes: bool) -> tuple[Column, ...]:
+    """A mode of the method, the same without each part, and with the hidden layer."""
+    whole = "simi-mailbox" if keep_classes else "simi-mailbox-free"
+    return (
+        Column.of(whole),
+        *(
+            Column(
+                f"{whole} − {part}",
+                Method.of(ABLATED, keep_classes=keep_classes, without=part),
+            )
+            for part in PARTS
+        ),
+        Column(f"{whole} − groups", Method.of(whole, n_groups=1)),
+        Column.of(whole + WITH_HIDDEN),
+    )
+
+
+ABLATION = replace(
+    BASE,
+    name="ablation",
+    shows="the default method without each of its parts, negative log-likelihood",
+    datasets=REGISTRY.datasets,
+    columns=(PLAIN[1], *_ablated(keep_classes=True), *_ablated(keep_classes=False)),
+    metric="nll",
+    unit="nats",
+    digits=4,
+    baseline="simi-mailbox",
+    caption=(
+        INPUTS,
+        "Behind −: the part that is left out, the others being fitted without it; degree stands "
+        "for both terms of the temperature, groups for the deviations of all groups.",
+    ),
 )
 
 # Suffix of the name, metric of a row, in words, unit, digits.
@@ -63,13 +101,25 @@ TABLES = (
         metric="accuracy",
         judged=(),
     ),
+    ABLATION,
+    replace(
+        ABLATION,
+        name="ablation-ece",
+        shows="test ECE, on the rows of ablation",
+        metric="ece",
+        unit="percent",
+        digits=2,
+    ),
     replace(
         BASE,
         name="digits",
         shows="a quick look: the built-in digits graph, nothing to download, not in the paper",
         datasets=("Digits",),
         backbones=("gcn", "mlp"),
-        columns=(*PLAIN, *(c for c in THREE_READINGS if c.label != "simi-mailbox-free")),
+        columns=(
+            *PLAIN,
+            *(c for c in THREE_READINGS if c.label not in ("simi-mailbox-free", *HIDDEN)),
+        ),
         protocol="sparse",
         default_runs=None,
     ),

@@ -173,8 +173,8 @@ def prior_of(settings: Sequence[Setting]) -> Prior:
     graphs = ", ".join(sorted({s.graph for s in settings}))
     backbones = ", ".join(sorted({s.backbone for s in settings}))
     return Prior(
-        _coefficients([s.plain for s in settings], hidden=False),
-        _coefficients([s.hidden for s in settings if s.hidden], hidden=True),
+        coefficients_of([s.plain for s in settings], hidden=False),
+        coefficients_of([s.hidden for s in settings if s.hidden], hidden=True),
         bias,
         min(s.labels for s in settings),
         max(interquartile_mean(fewer[0] / fewer[1], fewer[1]), 0.0),
@@ -190,7 +190,8 @@ def without(settings: Sequence[Setting], family: str) -> tuple[Setting, ...]:
     return kept
 
 
-def _coefficients(fits: Sequence[Mapping[str, float]], *, hidden: bool) -> Coefficients:
+def coefficients_of(fits: Sequence[Mapping[str, float]], *, hidden: bool) -> Coefficients:
+    """What is believed of coefficients after these fits on other graphs."""
     vague = Coefficients.vague(term_names(hidden=hidden))
     if not fits:
         return vague
@@ -327,9 +328,14 @@ def resolve(prior: str | os.PathLike[str] | None) -> Prior:
     return _shipped(None if name["family"] is None else family_of(name["family"]))
 
 
+def shipped() -> tuple[Setting, ...]:
+    """Settings of the prior that comes with the package."""
+    return loads(_text(), "the shipped prior")
+
+
 @functools.cache
 def _shipped(family: str | None) -> Prior:
-    settings = loads(_text(), "the shipped prior")
+    settings = shipped()
     return prior_of(settings if family is None else without(settings, family))
 
 
