@@ -27,15 +27,6 @@ def mean_of(cell: Ints, values: Floats, num_cells: int) -> Floats:
         return np.where(counts > 0, totals / counts, np.nan)
 
 
-def variance_of(cell: Ints, values: Floats, num_cells: int) -> Floats:
-    """Unbiased variance of ``values`` in each cell; NaN where fewer than two nodes are."""
-    counts = np.bincount(cell, minlength=num_cells)
-    centre = mean_of(cell, values, num_cells)
-    squares = np.bincount(cell, weights=(values - centre[cell]) ** 2, minlength=num_cells)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(counts > 1, squares / (counts - 1), np.nan)
-
-
 def accuracy_error(accuracy: Floats, counts: Ints) -> Floats:
     """Standard error of a share of right nodes; NaN where there are none.
 

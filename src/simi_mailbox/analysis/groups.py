@@ -30,7 +30,7 @@ class GroupMap:
         Mean temperature of the nodes of the group.
     judged : int64 [G]
         Nodes it is judged on.
-    said_before, said_after, accuracy : float64 [G]
+    confidence_before, confidence_after, accuracy : float64 [G]
         Mean confidence before and after calibration, and accuracy, of the judged nodes.
     gap_error : float64 [G]
         Standard error of the accuracy, and so of both gaps; NaN without judged nodes.
@@ -51,20 +51,20 @@ class GroupMap:
     calibration_labels: Ints
     temperatures: Floats
     judged: Ints
-    said_before: Floats
-    said_after: Floats
+    confidence_before: Floats
+    confidence_after: Floats
     accuracy: Floats
     gap_error: Floats
 
     @property
     def gap_before(self) -> Floats:
         """Accuracy minus confidence before calibration."""
-        return self.accuracy - self.said_before
+        return self.accuracy - self.confidence_before
 
     @property
     def gap_after(self) -> Floats:
         """Accuracy minus confidence after calibration."""
-        return self.accuracy - self.said_after
+        return self.accuracy - self.confidence_after
 
     def __len__(self) -> int:
         return int(self.sizes.size)
@@ -116,7 +116,7 @@ def group_map(
     ...     np.array([1, 0, 0]), before, before,
     ...     similarity=np.array([1.0, 0.5, 0.0]), temperatures=[2.0, 1.0], y=[0, 0, 1],
     ... )
-    >>> table.sizes.tolist(), table.accuracy.tolist(), table.said_before.round(2).tolist()
+    >>> table.sizes.tolist(), table.accuracy.tolist(), table.confidence_before.round(2).tolist()
     ([2, 1], [0.5, 1.0], [0.65, 0.9])
     """
     g = as_numpy(groups).astype(np.int64)
@@ -145,8 +145,8 @@ def group_map(
         calibration_labels=labels,
         temperatures=t,
         judged=size,
-        said_before=mean_of(own, judged_before.confidence, count),
-        said_after=mean_of(own, judged_after.confidence, count),
+        confidence_before=mean_of(own, judged_before.confidence, count),
+        confidence_after=mean_of(own, judged_after.confidence, count),
         accuracy=accuracy,
         gap_error=accuracy_error(accuracy, size),
     )

@@ -88,7 +88,7 @@ def draw(settings: Iterable[ResidualSums]) -> Any:
     Settings count alike; places with fewer than 100 nodes are left empty.
     """
     figure_module = require("matplotlib.figure", extra="plot")
-    from simi_mailbox.plots.style import ACCENT, INK, MUTED, diverging
+    from simi_mailbox_bench.figures import ACCENT, INK, MUTED, diverging
 
     settings = list(settings)
     figure = figure_module.Figure(figsize=(14, 4), layout="constrained")
