@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox._arrays import Array, Floats, Ints
-from simi_mailbox.inputs import as_numpy, read_index
 from simi_mailbox.metrics import accuracy, brier, ece, nll
 from simi_mailbox.metrics._inputs import check
 from simi_mailbox.metrics.bootstrap import of_weights, resampled
+from simi_mailbox.validation import NO_LABEL, as_numpy, read_classes, read_index
 
 METRICS = {"accuracy": accuracy, "ece": ece, "nll": nll, "brier": brier}
 _HIGHER = ("accuracy",)
@@ -40,11 +40,11 @@ def full_length(y: Any, nodes: Ints, n: int) -> Any:
     >>> full_length([7, 8], np.array([2, 0]), 3).tolist()
     [8, -1, 7]
     """
-    labels = as_numpy(y)
-    if len(labels) == n or len(labels) != nodes.size:
+    labels = as_numpy(y, "labels")
+    if len(labels) == n:
         return labels
-    full = np.full(n, -1, dtype=labels.dtype)
-    full[nodes] = labels
+    full: Ints = np.full(n, NO_LABEL)
+    full[nodes] = read_classes(labels, nodes, n, of="mask", only_these=True)
     return full
 
 

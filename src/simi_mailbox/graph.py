@@ -271,7 +271,8 @@ def as_graph(graph: Any, num_nodes: int, *, directed: bool = False) -> Graph:
     if result.num_nodes != num_nodes:
         raise ValueError(
             f"the graph has {result.num_nodes} nodes but the logits have {num_nodes} rows; "
-            "they must describe the same nodes in the same order"
+            "they must describe the same nodes in the same order (outputs per edge or per graph "
+            "need a method without graph, such as TemperatureScaling)"
         )
     return result
 

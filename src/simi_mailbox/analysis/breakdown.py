@@ -13,7 +13,7 @@ from simi_mailbox.analysis.cells import accuracy_error, counts_of, ece_of, mean_
 from simi_mailbox.analysis.judged import Judged, class_labels, judge, judged_rows, per_node
 from simi_mailbox.analysis.neighbourhood import distance_to
 from simi_mailbox.graph import Graph, as_graph
-from simi_mailbox.inputs import as_numpy
+from simi_mailbox.validation import as_numpy
 
 
 @dataclass(frozen=True)

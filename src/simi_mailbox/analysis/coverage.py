@@ -13,10 +13,10 @@ from simi_mailbox._arrays import Bools, Ints
 from simi_mailbox.analysis.breakdown import degree_slices
 from simi_mailbox.analysis.judged import class_labels
 from simi_mailbox.graph import as_graph
-from simi_mailbox.inputs import read_classes, read_index, read_probabilities
 from simi_mailbox.mailbox import mailbox
 from simi_mailbox.metrics import GroupCoverage, coverage_by_group
 from simi_mailbox.metrics.sets import check_sets
+from simi_mailbox.validation import read_classes, read_index, read_probabilities
 
 MAILBOX_GROUPS = ("low / low", "low / high", "high / low", "high / high")
 """Confidence / neighbour agreement."""

@@ -10,7 +10,7 @@ import numpy as np
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.analysis.cells import accuracy_error, counts_of, mean_of
 from simi_mailbox.analysis.judged import judge, per_node
-from simi_mailbox.inputs import as_numpy, read_index
+from simi_mailbox.validation import as_numpy, read_index
 
 
 @dataclass(frozen=True)

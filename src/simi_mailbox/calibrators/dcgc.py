@@ -15,9 +15,9 @@ from simi_mailbox.calibrators.network import NetworkCalibrator
 from simi_mailbox.calibrators.parts.edge_units import edge_units
 from simi_mailbox.calibrators.parts.randomness import chosen
 from simi_mailbox.graph import Graph
-from simi_mailbox.inputs import CalibrationData, Forward, NodeInputs
 from simi_mailbox.parameters import Count, Positive, Share, check_parameters, hyperparameters
 from simi_mailbox.sparse import Csr, products
+from simi_mailbox.validation import CalibrationData, Forward, NodeInputs
 
 
 @hyperparameters

@@ -13,9 +13,9 @@ from simi_mailbox._arrays import Floats
 from simi_mailbox.calibrators.base import Calibrator
 from simi_mailbox.calibrators.parts.fitted_values import Shapes, check_within
 from simi_mailbox.exceptions import CalibrationWarning, SolverError
-from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.softmax import scaled_softmax
 from simi_mailbox.temperature import global_temperature
+from simi_mailbox.validation import CalibrationData, NodeInputs
 
 STEPS = 10_000
 UNSETTLED = 1e-5

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from simi_mailbox.calibrators.base import TemperatureCalibrator
 from simi_mailbox.calibrators.parts.fitted_values import Shapes
-from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.mailbox import support
 from simi_mailbox.parameters import hyperparameters
 from simi_mailbox.softmax import scaled_softmax
+from simi_mailbox.validation import CalibrationData, NodeInputs
 
 THRESHOLDS = tuple(step / 20 for step in range(2, 19))
 OFFSETS = (-0.4, -0.2, 0.0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0)

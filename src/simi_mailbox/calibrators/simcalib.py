@@ -16,11 +16,11 @@ from simi_mailbox.calibrators.parts.fitted_values import Shapes
 from simi_mailbox.calibrators.parts.likelihood import scaled_nll
 from simi_mailbox.calibrators.ratio_binned import mean_support
 from simi_mailbox.graph import Graph
-from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.mailbox import row_sums
 from simi_mailbox.parameters import Count, NonNegative, hyperparameters
 from simi_mailbox.softmax import scaled_softmax
 from simi_mailbox.temperature import global_temperature
+from simi_mailbox.validation import CalibrationData, NodeInputs
 
 FARTHEST = 4.0
 """Inputs further than this many standard deviations from the mean are cut off there."""

@@ -21,7 +21,6 @@ from simi_mailbox.calibrators.parts.fitted_values import BELOW_ONE, Shapes, chec
 from simi_mailbox.calibrators.temperature import bound_message
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.grouping import Grouping, Scaling, find_groups
-from simi_mailbox.inputs import CalibrationData, Labelled, NodeInputs
 from simi_mailbox.mailbox import mailbox
 from simi_mailbox.parameters import Count, Positive, Whole, hyperparameters
 from simi_mailbox.prior.baseline import (
@@ -39,6 +38,7 @@ from simi_mailbox.prior.lines import Lines
 from simi_mailbox.prior.model import Prior, between_groups
 from simi_mailbox.softmax import confidence, row_blocks, scaled_softmax
 from simi_mailbox.temperature import ConfidenceCurve, Curve, fit_confidence, global_temperature
+from simi_mailbox.validation import CalibrationData, Labelled, NodeInputs
 
 PLAIN_STRENGTH = 100.0
 """Pseudo-labels behind the expectation of no residual, where no prior is used."""

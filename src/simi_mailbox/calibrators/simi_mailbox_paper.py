@@ -12,9 +12,9 @@ from simi_mailbox.adam import fit_adam
 from simi_mailbox.calibrators.base import TemperatureCalibrator
 from simi_mailbox.calibrators.simi_mailbox import GroupedTemperatures, node_points
 from simi_mailbox.grouping import Scaling
-from simi_mailbox.inputs import CalibrationData
 from simi_mailbox.parameters import Count, NonNegative, Whole, hyperparameters
 from simi_mailbox.temperature import ConfidenceCurve, CrossEntropy, fit_paper_loss, theta_bounds
+from simi_mailbox.validation import CalibrationData
 
 
 @hyperparameters

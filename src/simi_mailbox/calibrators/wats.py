@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from simi_mailbox.calibrators.network import NetworkTemperatures
 from simi_mailbox.calibrators.parts.randomness import dropout
 from simi_mailbox.graph import Graph
-from simi_mailbox.inputs import NodeInputs
 from simi_mailbox.parameters import Count, NonNegative, Share, Whole, hyperparameters
 from simi_mailbox.sparse import Csr
+from simi_mailbox.validation import NodeInputs
 
 COLDEST = 1e-6
 """Added to temperatures, as in the released code."""

@@ -18,15 +18,15 @@ from simi_mailbox.decide.scores import Score, ScoredNodes, from_dict
 from simi_mailbox.exceptions import FileFormatError, NotFittedError
 from simi_mailbox.files import DAMAGE
 from simi_mailbox.graph import as_graph
-from simi_mailbox.inputs import (
+from simi_mailbox.parameters import check_parameters
+from simi_mailbox.prior.files import resolve
+from simi_mailbox.validation import (
     Labelled,
     read_features,
     read_index,
     read_labels,
     read_probabilities,
 )
-from simi_mailbox.parameters import check_parameters
-from simi_mailbox.prior.files import resolve
 
 KIND = serialization.Kind("rule", version=1)
 ENDLESS = frozenset({"threshold_", "thresholds_", "saving_interval_"})

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from simi_mailbox._arrays import Floats
 from simi_mailbox.graph import Graph
-from simi_mailbox.inputs import Labelled
 from simi_mailbox.softmax import confidence, row_blocks, scaled_softmax
 from simi_mailbox.sparse import Csr, exact_product
+from simi_mailbox.validation import Labelled
 
 EXPONENTS = ("log_degree", "inverse_degree", "sure")
 """Terms of a node's exponent: its degree, and how sure the model is of it."""

@@ -10,8 +10,8 @@ import numpy as np
 
 from simi_mailbox._arrays import Ints
 from simi_mailbox.graph import as_graph
-from simi_mailbox.inputs import NO_LABEL, NodeInputs, read_classes, read_index, read_logits
 from simi_mailbox.plain_text import plain
+from simi_mailbox.validation import NO_LABEL, NodeInputs, read_classes, read_index, read_logits
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,6 @@ from simi_mailbox._arrays import Ints
 from simi_mailbox.calibrators import SimiMailbox, load
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.files import StrPath, whole_file
-from simi_mailbox.inputs import InputType, Labelled, NodeInputs, looks_trained_on, refuse_shared
 from simi_mailbox.parameters import check_parameters
 from simi_mailbox.scale import default, tiles
 from simi_mailbox.scale.engines import Dask, Engine, Here, Progress, quiet
@@ -30,6 +29,7 @@ from simi_mailbox.scale.limits import Facts, added, find_limits, stacked
 from simi_mailbox.scale.outputs import CALIBRATOR, Output
 from simi_mailbox.scale.plan import PROCESS, Plan, read_size
 from simi_mailbox.scale.store import DiskStore, MemoryStore
+from simi_mailbox.validation import InputType, Labelled, NodeInputs, looks_trained_on, refuse_shared
 
 EngineName = Literal["auto", "memory", "disk", "dask"]
 WORK = ".work"

@@ -15,11 +15,11 @@ from torch import Tensor
 from simi_mailbox._arrays import Arrays, Floats, Ints
 from simi_mailbox.calibrators.simi_mailbox import closeness
 from simi_mailbox.files import open_archive, whole_file
-from simi_mailbox.inputs import Labelled
 from simi_mailbox.prior.baseline import error_rate
 from simi_mailbox.prior.evidence import CLASSES, Evidence, Known
 from simi_mailbox.prior.model import INPUTS
 from simi_mailbox.temperature import global_temperature
+from simi_mailbox.validation import Labelled
 from simi_mailbox_bench.prior.past_runs import PastRun, checked, unseen
 
 MOST_NODES = 8000

@@ -9,7 +9,7 @@ import torch
 from scipy.sparse import csr_array
 
 from simi_mailbox._arrays import Floats
-from simi_mailbox.inputs import NodeInputs
+from simi_mailbox.validation import NodeInputs
 
 SHRINKAGE = 0.1
 WIDEST = 512

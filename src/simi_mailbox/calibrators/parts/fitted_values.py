@@ -7,7 +7,7 @@ from typing import Any, get_args
 import numpy as np
 
 from simi_mailbox import serialization
-from simi_mailbox.inputs import InputType
+from simi_mailbox.validation import InputType
 
 Shapes = dict[str, tuple[str | int, ...]]
 """Of fitted values, by name; sides of one name are equally long."""

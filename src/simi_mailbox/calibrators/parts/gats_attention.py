@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simi_mailbox.graph import Graph
-from simi_mailbox.inputs import NodeInputs
 from simi_mailbox.softmax import confidence
 from simi_mailbox.sparse import Csr, PerIndex, attend, matmul, products
+from simi_mailbox.validation import NodeInputs
 
 TRAINING, NEIGHBOUR, FURTHER = 0, 1, 2
 """How far a node is from the nodes that the GNN was trained on."""

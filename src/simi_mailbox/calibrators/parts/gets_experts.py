@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simi_mailbox.calibrators.parts.randomness import dropout, normal_like
-from simi_mailbox.inputs import NodeInputs
 from simi_mailbox.sparse import Csr, PerIndex, normalised_adjacency
+from simi_mailbox.validation import NodeInputs
 
 KINDS = ("logits", "features", "degree")
 EXPERTS = [kinds for size in (1, 2, 3) for kinds in combinations(KINDS, size)]

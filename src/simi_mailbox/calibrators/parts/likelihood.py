@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 
-from simi_mailbox.inputs import Labelled
 from simi_mailbox.softmax import row_blocks
+from simi_mailbox.validation import Labelled
 
 Loss = Callable[[Tensor], Tensor]
 Likelihood = Callable[[Labelled], Loss]

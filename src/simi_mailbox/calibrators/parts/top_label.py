@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from simi_mailbox.inputs import CalibrationData
 from simi_mailbox.softmax import confidence, top_gaps
+from simi_mailbox.validation import CalibrationData
 
 
 def with_confidence(logits: Tensor, confidences: Tensor) -> Tensor:

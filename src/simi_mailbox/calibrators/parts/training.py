@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from simi_mailbox.calibrators.parts.likelihood import Likelihood, Loss, softmax_nll
 from simi_mailbox.calibrators.parts.randomness import built, seeded
 from simi_mailbox.exceptions import SolverError
-from simi_mailbox.inputs import CalibrationData, Labelled
+from simi_mailbox.validation import CalibrationData, Labelled
 
 FEWEST_TO_SPLIT = 20
 STOP_SHARE = 5
@@ -60,7 +60,7 @@ def stopping_split(data: CalibrationData, seed: int = 0) -> tuple[Labelled, Labe
 
     Examples
     --------
-    >>> from simi_mailbox.inputs import CalibrationData, Labelled
+    >>> from simi_mailbox.validation import CalibrationData, Labelled
     >>> nodes = Labelled(torch.arange(50), torch.arange(50) % 5)
     >>> fit_on, stop_on = stopping_split(CalibrationData(torch.zeros(50, 5), calibration=nodes))
     >>> len(fit_on), stop_on.y.bincount().tolist()
@@ -122,7 +122,7 @@ def train(
 
     Examples
     --------
-    >>> from simi_mailbox.inputs import Labelled
+    >>> from simi_mailbox.validation import Labelled
     >>> class Scale(torch.nn.Module):
     ...     def __init__(self):
     ...         super().__init__()

@@ -1,0 +1,147 @@
+"""Everything that a fit may read, checked and cut down in one place: `CalibrationData`."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.validation.arrays import as_numpy
+from simi_mailbox.validation.labels import Labelled, read_labels, refuse_shared
+from simi_mailbox.validation.nodes import NodeInputs
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_FEWEST_NODES, _STANDARD_ERRORS = 30, 4.0
+_ONE_CLASS = 10
+"""Fewer labels may all be of one class by chance."""
+
+
+def _nobody() -> Labelled:
+    import torch
+
+    return Labelled(torch.empty(0, dtype=torch.int64), torch.empty(0))
+
+
+@dataclass(frozen=True)
+class CalibrationData(NodeInputs):
+    """`NodeInputs` and the labels that may be read."""
+
+    calibration: Labelled = field(default_factory=_nobody)
+    holdout: Labelled | None = None
+    trained: Labelled | None = None
+    """Labels of ``train_mask``, for methods that declare that they read them."""
+    used_for_selection: bool = True
+    """Whether the calibration nodes had a part in choosing the GNN's checkpoint."""
+
+    @property
+    def labelled(self) -> dict[str, Labelled]:
+        """All labels in here, by what they are for."""
+        parts = {name: getattr(self, name) for name in ("calibration", "holdout", "trained")}
+        return {name: part for name, part in parts.items() if part is not None}
+
+    @property
+    def calibration_logits(self) -> Tensor:
+        """Logits of the calibration nodes."""
+        return self.logits[self.calibration.index]
+
+
+def read_calibration(
+    nodes: NodeInputs,
+    y: Any,
+    mask: Any,
+    early_stopping_mask: Any = None,
+    *,
+    with_known: bool = False,
+    allow_training_nodes: bool = False,
+    used_for_selection: bool = True,
+) -> CalibrationData:
+    """`NodeInputs` and the labels of the masks; what ``y`` holds for other nodes is dropped.
+
+    ``with_known`` keeps the labels of the nodes that the GNN was trained on, too.
+    """
+    n, k = nodes.num_nodes, nodes.num_classes
+    calibration, holdout = read_labels(y, mask, n, k, "mask"), None
+    if early_stopping_mask is not None:
+        if len(y) != n:
+            raise ValueError(f"early_stopping_mask needs labels of full length {n}, got {len(y)}")
+        holdout = read_labels(y, early_stopping_mask, n, k, "early_stopping_mask")
+        refuse_shared(
+            calibration.index,
+            holdout.index,
+            ("mask", "early_stopping_mask"),
+            "a method would stop on what it is fitted on; take them out of one",
+        )
+    if not allow_training_nodes:
+        _check_training_nodes(nodes, calibration)
+    one = calibration.y[0]
+    if len(calibration) >= _ONE_CLASS and bool((calibration.y == one).all()):
+        warnings.warn(
+            f"all {len(calibration)} calibration labels are class {int(one)}: nothing is learned "
+            "of the others; choose calibration nodes at random, and check the labels",
+            CalibrationWarning,
+            stacklevel=3,
+        )
+    trained = None
+    if with_known and nodes.training is not None and len(y) == n:
+        others = np.setdiff1d(nodes.training.numpy(), calibration.index.numpy())
+        given = as_numpy(y, "labels").reshape(n, -1)[others, 0]
+        if given.dtype.kind in "if":
+            others = others[~(given < 0)]  # a label that is not known
+        if len(others):
+            trained = read_labels(y, others, n, k, "train_mask")
+    return CalibrationData(
+        **vars(nodes),
+        calibration=calibration,
+        holdout=holdout,
+        trained=trained,
+        used_for_selection=used_for_selection,
+    )
+
+
+def _check_training_nodes(nodes: NodeInputs, calibration: Labelled) -> None:
+    if nodes.training is not None:
+        refuse_shared(
+            calibration.index,
+            nodes.training,
+            ("mask", "train_mask"),
+            "the model looks better than it is on nodes it was trained on; calibrate with "
+            "others, or insist with allow_training_nodes=True",
+        )
+        return
+    suspicion = looks_trained_on(nodes.logits, calibration)
+    if suspicion:
+        warnings.warn(suspicion, CalibrationWarning, stacklevel=4)
+
+
+def looks_trained_on(logits: Tensor, calibration: Labelled) -> str:
+    """Why the calibration nodes look like nodes that the model was trained on; "" if they do not.
+
+    Of nodes chosen at random a model is as sure as of the others; of nodes it was trained on it is
+    surer, and it is right more often than it expects of others. How often that is seen, and how
+    often for validation nodes: ``bench/speed/bench_trained_on.py``.
+    """
+    from simi_mailbox.softmax import confidence
+
+    n, m = int(logits.shape[0]), len(calibration)
+    other = np.ones(n, dtype=bool)
+    other[calibration.index.numpy()] = False
+    others = np.flatnonzero(other)
+    if m < _FEWEST_NODES or others.size < _FEWEST_NODES:
+        return ""
+    others = others[:: max(1, others.size // 20_000)]
+    own_logits = logits[calibration.index]
+    own, rest = confidence(own_logits), confidence(logits[others])
+    surplus, error = float(own.mean() - rest.mean()), float(rest.std()) / m**0.5
+    accuracy = float((own_logits.argmax(dim=1) == calibration.y).double().mean())
+    if surplus < max(_STANDARD_ERRORS * error, 0.01) or accuracy < rest.mean():
+        return ""
+    return (
+        f"the {m} calibration nodes look as if the model was trained on them: it is "
+        f"{100 * surplus:.1f} points surer of them than of the others, and {accuracy:.1%} are "
+        "right; calibrate with nodes it has not seen, or name those it has in train_mask"
+    )
