@@ -21,25 +21,13 @@ _HIGHER = ("accuracy",)
 
 
 def parts(size: int, folds: int, seed: int) -> Ints:
-    """Which part each calibration node is in: judged by the fit on all other parts.
-
-    Examples
-    --------
-    >>> np.bincount(parts(10, 5, seed=0)).tolist()
-    [2, 2, 2, 2, 2]
-    """
+    """Which part each calibration node is in: judged by the fit on all other parts."""
     part: Ints = np.random.default_rng(seed).permutation(size) % folds
     return part
 
 
 def full_length(y: Any, nodes: Ints, n: int) -> Any:
-    """Labels of all ``n`` nodes, if those of ``nodes`` were given: −1 where none is known.
-
-    Examples
-    --------
-    >>> full_length([7, 8], np.array([2, 0]), 3).tolist()
-    [8, -1, 7]
-    """
+    """Labels of all ``n`` nodes, if those of ``nodes`` were given: −1 where none is known."""
     labels = as_numpy(y, "labels")
     if len(labels) == n:
         return labels
@@ -73,15 +61,6 @@ def cross_fitted(
     -------
     float64 [m, K]
         In the order of ``mask``.
-
-    Examples
-    --------
-    >>> from simi_mailbox import TemperatureScaling
-    >>> from simi_mailbox.synthetic import calibration_problem
-    >>> problem = calibration_problem(300, 3, temperature=2.0, seed=0)
-    >>> nodes = np.arange(100)
-    >>> cross_fitted(TemperatureScaling(), problem.logits, problem.y, mask=nodes).shape
-    (100, 3)
     """
     nodes = read_index(mask, len(logits), "mask")
     given = {

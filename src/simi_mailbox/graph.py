@@ -151,13 +151,6 @@ class Graph:
         ``of`` is compared by its content (SHA-256), and a graph cannot change: what is remembered
         is what would be computed. It is kept as long as the graph is. Threads may ask at the same
         time; at worst two of them compute.
-
-        Examples
-        --------
-        >>> graph, z = Graph.empty(2), torch.zeros(2, 3)
-        >>> first = graph.remembered("row sums", z, lambda: z.sum(dim=1))
-        >>> graph.remembered("row sums", z.clone(), lambda: torch.ones(2)) is first
-        True
         """
         content = hashlib.sha256(of.contiguous().numpy().data).hexdigest()
         key = (name, of.dtype, of.shape, content)
@@ -234,12 +227,6 @@ def as_graph(graph: Any, num_nodes: int, *, directed: bool = False) -> Graph:
         ``graph.nodes``), a SciPy or torch sparse matrix, or an edge index of shape [2, E].
     num_nodes
         Number of nodes that the logits have; a graph of another size is refused.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> as_graph(np.array([[0], [1]]), num_nodes=3)
-    Graph(num_nodes=3, num_entries=2)
     """
     result: Graph
     if isinstance(graph, Graph):

@@ -18,8 +18,7 @@ from simi_mailbox._arrays import Bools, Ints
 from simi_mailbox.calibrators.parts.fitted_values import Shapes, check_values
 from simi_mailbox.exceptions import CalibrationWarning, NotFittedError
 from simi_mailbox.parameters import check_parameters
-from simi_mailbox.softmax import LogitRange, blockwise, scaled_softmax
-from simi_mailbox.threads import size_of_pass, threads_for
+from simi_mailbox.softmax import LogitRange, blockwise, scaled_softmax, size_of_pass, threads_for
 from simi_mailbox.validation import (
     CalibrationData,
     Forward,

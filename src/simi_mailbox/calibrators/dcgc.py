@@ -176,13 +176,7 @@ class EdgeWeights(nn.Module):
 
 
 def edge_distances(graph: Graph, x: Tensor) -> Tensor:
-    """‖x_i − x_j‖ of every entry (i, j), without a gather of vectors over the edges.
-
-    Examples
-    --------
-    >>> edge_distances(Graph.from_edges([[0], [1]]), torch.tensor([[0.0, 3.0], [4.0, 0.0]]))
-    tensor([5., 5.], dtype=torch.float64)
-    """
+    """‖x_i − x_j‖ of every entry (i, j), without a gather of vectors over the edges."""
     pattern = Csr.of(graph)
     x = x.to(torch.float64)
     square = x.square().sum(dim=1)

@@ -88,15 +88,7 @@ class HistogramBinning(Calibrator):
 
 
 def equal_mass_edges(values: Floats, bins: int) -> Floats:
-    """Inner edges of at most ``bins`` bins of near-equal count, none of them empty.
-
-    Examples
-    --------
-    >>> equal_mass_edges(np.array([4.0, 1.0, 2.0, 3.0]), bins=2).tolist()
-    [2.5]
-    >>> equal_mass_edges(np.array([1.0, 1.0, 1.0]), bins=2).tolist()
-    []
-    """
+    """Inner edges of at most ``bins`` bins of near-equal count, none of them empty."""
     ordered = np.sort(values)
     bins = min(bins, ordered.size)
     cuts = np.arange(1, bins) * ordered.size // bins

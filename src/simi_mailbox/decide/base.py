@@ -180,15 +180,7 @@ def read_cross_fitted(
 def error_weight(
     prior: str | os.PathLike[str] | None, used_for_selection: bool, labels: int
 ) -> float:
-    """What an error among the calibration nodes counts, if they chose the checkpoint.
-
-    Examples
-    --------
-    >>> error_weight("learned", False, 150), error_weight(None, True, 150)
-    (1.0, 1.0)
-    >>> 1.0 < error_weight("learned", True, 1500) < error_weight("learned", True, 150) < 2.0
-    True
-    """
+    """What an error among the calibration nodes counts, if they chose the checkpoint."""
     if prior is None or not used_for_selection:
         return 1.0
     return resolve(prior).error_weight(labels)

@@ -1,14 +1,20 @@
 """Input validation, once for all: labels outside the masks are dropped here."""
 
-from simi_mailbox.validation.arrays import as_numpy, is_array
-from simi_mailbox.validation.calibration import (
+from simi_mailbox.validation.data import (
     CalibrationData,
+    Forward,
+    NodeInputs,
     looks_trained_on,
     read_calibration,
+    read_features,
+    read_node_ids,
+    read_nodes,
 )
 from simi_mailbox.validation.labels import (
     NO_LABEL,
     Labelled,
+    as_numpy,
+    is_array,
     read_classes,
     read_index,
     read_known,
@@ -23,13 +29,6 @@ from simi_mailbox.validation.logits import (
     are_probabilities,
     read_logits,
     read_probabilities,
-)
-from simi_mailbox.validation.nodes import (
-    Forward,
-    NodeInputs,
-    read_features,
-    read_node_ids,
-    read_nodes,
 )
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Labels and the nodes that they belong to: masks, indices, classes.
+"""Arrays, masks, indices and labels, read from what a user passes.
 
 Labels are cut down to the nodes of a mask here, so that reading another label is not forbidden but
 impossible. Everything is read with NumPy; torch is imported where tensors are made, so that metrics
@@ -7,13 +7,13 @@ start without it.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from simi_mailbox._arrays import Array, Ints
-from simi_mailbox.validation.arrays import as_numpy
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,11 +38,6 @@ def read_labels(y: Any, mask: Any, num_nodes: int, num_classes: int, name: str) 
 
     Labels of the nodes of ``mask`` alone are in the order of ``mask``. Behind the door both are in
     the order of the nodes: what is learned depends on the set of nodes, not on how it was listed.
-
-    Examples
-    --------
-    >>> read_labels([7, 5], [3, 1], num_nodes=4, num_classes=8, name="mask").y.tolist()
-    [5, 7]
     """
     import torch
 
@@ -53,13 +48,7 @@ def read_labels(y: Any, mask: Any, num_nodes: int, num_classes: int, name: str) 
 
 
 def read_known(known: Any, num_nodes: int, num_classes: int) -> Labelled:
-    """Nodes and labels that were named for a prediction: a pair of nodes and their labels.
-
-    Examples
-    --------
-    >>> read_known(([4, 2], [0, 1]), num_nodes=5, num_classes=2).y.tolist()
-    [0, 1]
-    """
+    """Nodes and labels that were named for a prediction: a pair of nodes and their labels."""
     import torch
 
     if not isinstance(known, tuple | list) or len(known) != 2:
@@ -83,11 +72,6 @@ def read_index(nodes: Any, num_nodes: int, name: str, *, empty: bool = False) ->
         What the caller's user calls it.
     empty : bool
         Whether no node at all is fine.
-
-    Examples
-    --------
-    >>> read_index([True, False, True], 3, "mask").tolist()
-    [0, 2]
     """
     if nodes is None:
         raise TypeError(
@@ -121,14 +105,7 @@ def read_index(nodes: Any, num_nodes: int, name: str, *, empty: bool = False) ->
 
 
 def refuse_shared(first: Any, second: Any, names: tuple[str, str], why: str) -> None:
-    """Raise if two sets of nodes have a node in common.
-
-    Examples
-    --------
-    >>> refuse_shared([1, 2], [2, 3], ("mask", "train_mask"), "take it out of one")
-    Traceback (most recent call last):
-    ValueError: mask and train_mask have 1 node in common (2): take it out of one
-    """
+    """Raise if two sets of nodes have a node in common."""
     both = np.intersect1d(as_numpy(first), as_numpy(second))
     if both.size:
         count = f"{both.size} node{'s' if both.size > 1 else ''}"
@@ -163,11 +140,6 @@ def read_classes(
         What the caller's user calls the labels, and the nodes.
     only_these : bool
         Whether labels may come without those of other nodes.
-
-    Examples
-    --------
-    >>> read_classes([0.0, 1.0, 0.5], np.array([0, 1]), 3).tolist()
-    [0, 1]
     """
     given = as_numpy(y, name)
     if given.ndim == 2 and given.shape[1] == 1:
@@ -214,3 +186,48 @@ def _of_columns(given: Array) -> str:
         "; several labels of a node cannot be calibrated together: take one column at a time, with "
         "logits [0, s] of that label"
     )
+
+
+def is_array(values: Any) -> bool:
+    """Whether something is a NumPy array or a torch tensor, and not only a list of numbers."""
+    # A tensor can only exist once torch was imported, so that this need not import it.
+    torch = sys.modules.get("torch")
+    return isinstance(values, np.ndarray) or (torch is not None and torch.is_tensor(values))
+
+
+def as_numpy(values: Any, name: str = "the array") -> Array:
+    """View an array, a tensor or a list as a NumPy array."""
+    refuse_layout(values, name)
+    if isinstance(values, np.ndarray) or not is_array(values):
+        array = np.asarray(values)
+        if array.dtype == np.longdouble and array.dtype != np.float64:
+            raise TypeError(
+                f"{name} is an array of {array.dtype}, wider than any model computes: pass "
+                "array.astype(np.float64)"
+            )
+        # torch knows the byte order of this machine only.
+        return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    tensor = values.detach().cpu()
+    # NumPy has no bfloat16.
+    return np.asarray((tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy())
+
+
+def refuse_layout(values: Any, name: str) -> None:
+    """Raise `TypeError` for masked, sparse and quantised arrays, and for tensors without data."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} is a masked array, whose mask would be lost: leave masked nodes out of the "
+            "mask of nodes, and pass array.data"
+        )
+    if isinstance(values, np.ndarray):
+        return
+    if hasattr(values, "tocsr"):
+        raise TypeError(f"{name} is a SciPy sparse matrix: pass its .toarray()")
+    if not is_array(values):
+        return
+    if str(values.layout) != "torch.strided":
+        raise TypeError(f"{name} is a sparse tensor ({values.layout}): pass its .to_dense()")
+    if values.is_quantized:
+        raise TypeError(f"{name} is a quantised tensor ({values.dtype}): pass its .dequantize()")
+    if values.is_meta:
+        raise TypeError(f"{name} is a tensor on the meta device, which holds no numbers")

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simi_mailbox._arrays import Ints
-from simi_mailbox.validation.arrays import as_numpy, refuse_layout
+from simi_mailbox.validation.labels import as_numpy, refuse_layout
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,13 +28,6 @@ def read_logits(logits: Any, kind: InputType = "logits") -> Tensor:
     Probabilities become their logarithms, which are logits as good as any; a zero becomes the
     smallest number that its type can hold. Probabilities that are passed as logits are refused:
     every method would run, and be wrong.
-
-    Examples
-    --------
-    >>> read_logits([[0.0, 2.0]]).tolist()
-    [[0.0, 2.0]]
-    >>> read_logits([[0.5, 0.5]], "probabilities").exp().tolist()
-    [[0.5, 0.5]]
     """
     import torch
 
@@ -127,12 +120,6 @@ def are_probabilities(z: Tensor) -> bool:
     """Whether every row lies in [0, 1] and sums to one, which logits do not.
 
     A handful of rows may do so by chance, and is let pass.
-
-    Examples
-    --------
-    >>> import torch
-    >>> are_probabilities(torch.full((20, 2), 0.5)), are_probabilities(torch.zeros(20, 2))
-    (True, False)
     """
     if len(z) < _FEWEST_ROWS:
         return False
@@ -145,15 +132,7 @@ def are_probabilities(z: Tensor) -> bool:
 
 
 def are_log_probabilities(z: Tensor) -> bool:
-    """Whether every row sums to one after exp: a log-softmax has taken the model's own offset away.
-
-    Examples
-    --------
-    >>> import torch
-    >>> z = torch.zeros(20, 2)
-    >>> are_log_probabilities(z.log_softmax(dim=1)), are_log_probabilities(z)
-    (True, False)
-    """
+    """Whether every row sums to one after exp: log-softmax took the offset of the model away."""
     if len(z) < _FEWEST_ROWS:
         return False
     few = slice(0, 1000)  # enough to let logits pass at once
@@ -165,11 +144,6 @@ def read_probabilities(probs: Any, nodes: Ints | None = None) -> npt.NDArray[np.
 
     Logits are never recognised and converted: guessing the kind of an input is silently wrong for
     a user whose logits look like probabilities.
-
-    Examples
-    --------
-    >>> read_probabilities([[0.5, 0.5], [0.9, 0.1]], np.array([1])).tolist()
-    [[0.9, 0.1]]
     """
     array = as_numpy(probs, "probs")
     if array.ndim != 2:

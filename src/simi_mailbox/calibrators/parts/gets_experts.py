@@ -173,13 +173,7 @@ def chance_of_selection(
 
 
 def variation(x: Tensor) -> Tensor:
-    """Squared coefficient of variation: zero if all are equal.
-
-    Examples
-    --------
-    >>> variation(torch.tensor([1.0, 3.0]))
-    tensor(0.5000)
-    """
+    """Squared coefficient of variation: zero if all are equal."""
     return x.var() / (x.mean() ** 2 + 1e-10)
 
 
