@@ -32,8 +32,6 @@ class GroupMap:
         Nodes it is judged on.
     confidence_before, confidence_after, accuracy : float64 [G]
         Mean confidence before and after calibration, and accuracy, of the judged nodes.
-    gap_error : float64 [G]
-        Standard error of the accuracy, and so of both gaps; NaN without judged nodes.
 
     Examples
     --------
@@ -54,7 +52,6 @@ class GroupMap:
     confidence_before: Floats
     confidence_after: Floats
     accuracy: Floats
-    gap_error: Floats
 
     @property
     def gap_before(self) -> Floats:
@@ -66,15 +63,13 @@ class GroupMap:
         """Accuracy minus confidence after calibration."""
         return self.accuracy - self.confidence_after
 
-    def __len__(self) -> int:
-        return int(self.sizes.size)
+    @property
+    def gap_error(self) -> Floats:
+        """Standard error of the accuracy, and so of both gaps; NaN without judged nodes."""
+        return accuracy_error(self.accuracy, self.judged)
 
     def worst(self, count: int = 3) -> Ints:
-        """Groups that are farthest off after calibration, worst first.
-
-        Ordered by how many judged nodes' worth of error a group holds, |gap| × nodes, so that a
-        handful of unlucky nodes does not come first.
-        """
+        """Groups with the largest |gap| × judged nodes after calibration, worst first."""
         weight = np.nan_to_num(np.abs(self.gap_after) * self.judged)
         order = np.argsort(-weight, kind="stable")
         return order[weight[order] > 0][:count].astype(np.int64)
@@ -136,19 +131,16 @@ def group_map(
     if calibration is not None:
         labels = counts_of(g[read_index(calibration, n, "calibration", empty=True)], count)
     own = g[judged_after.nodes]
-    size = counts_of(own, count)
-    accuracy = mean_of(own, judged_after.correct, count)
     return GroupMap(
         confidence=mean_of(g, everyone.confidence, count),
         similarity=mean_of(g, per_node(similarity, everyone, "similarity"), count),
         sizes=counts_of(g, count),
         calibration_labels=labels,
         temperatures=t,
-        judged=size,
+        judged=counts_of(own, count),
         confidence_before=mean_of(own, judged_before.confidence, count),
         confidence_after=mean_of(own, judged_after.confidence, count),
-        accuracy=accuracy,
-        gap_error=accuracy_error(accuracy, size),
+        accuracy=mean_of(own, judged_after.correct, count),
     )
 
 

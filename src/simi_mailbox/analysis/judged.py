@@ -1,4 +1,4 @@
-"""The nodes a picture is about: what was said of each, and whether it was right."""
+"""The nodes a picture is about: the confidence of each, and whether it was right."""
 
 from __future__ import annotations
 
