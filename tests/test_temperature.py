@@ -8,7 +8,6 @@ from sklearn.metrics import log_loss
 
 from simi_mailbox import SolverError, fast, temperature
 from simi_mailbox.adam import fit_adam
-from simi_mailbox.inputs import Labelled
 from simi_mailbox.softmax import confidence, scaled_softmax
 from simi_mailbox.temperature import (
     ConfidenceCurve,
@@ -19,6 +18,7 @@ from simi_mailbox.temperature import (
     fit_paper_loss,
     theta_bounds,
 )
+from simi_mailbox.validation import Labelled
 
 GROUPS = 4
 

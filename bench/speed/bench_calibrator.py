@@ -27,8 +27,8 @@ import torch
 
 from simi_mailbox import Graph, SimiMailbox, SimiMailboxPaper, TemperatureScaling
 from simi_mailbox.adam import fit_adam
-from simi_mailbox.inputs import Labelled
 from simi_mailbox.mailbox import mailbox
+from simi_mailbox.validation import Labelled
 
 NODES, EDGES, CLASSES, LABELLED, GROUPS = 169_343, 1_157_799, 40, 29_799, 15
 EPOCHS = 2000

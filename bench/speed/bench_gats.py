@@ -28,7 +28,7 @@ from simi_mailbox.calibrators.parts.likelihood import scaled_nll
 from simi_mailbox.calibrators.parts.randomness import built, seeded
 from simi_mailbox.calibrators.parts.training import FlatAdam
 from simi_mailbox.graph import Graph
-from simi_mailbox.inputs import Labelled, NodeInputs
+from simi_mailbox.validation import Labelled, NodeInputs
 
 LEAST_RATIO = 8.0
 

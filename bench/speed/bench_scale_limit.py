@@ -28,7 +28,7 @@ from simi_mailbox import Graph, SimiMailbox, fast
 from simi_mailbox.adam import fit_adam
 from simi_mailbox.calibrators import GATS
 from simi_mailbox.calibrators.parts.gats_attention import training_distances
-from simi_mailbox.inputs import Labelled
+from simi_mailbox.validation import Labelled
 
 NODES, PAIRS, CLASSES, LABELLED, EPOCHS = 232_965, 11_600_000, 41, 23_699, 2000
 

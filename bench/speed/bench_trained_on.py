@@ -11,7 +11,7 @@ from collections import Counter
 import torch
 
 from simi_mailbox.files import cache_folder
-from simi_mailbox.inputs import looks_trained_on, read_labels
+from simi_mailbox.validation import looks_trained_on, read_labels
 from simi_mailbox_bench.backbones import bankfile
 from simi_mailbox_bench.datasets import load, make_split
 

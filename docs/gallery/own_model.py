@@ -68,12 +68,12 @@ for word, probs in (("before", before), ("after", after)):
     )
 
 # %%
-figure = Figure(figsize=(9, 4.2), layout="constrained")
+figure = Figure(figsize=(9, 5.4), layout="constrained")
 axes = figure.subplots(1, 2, sharey=True)
 test = whole.test_mask.nonzero().flatten()
 for ax, (word, probs) in zip(axes, (("before", before), ("after", after)), strict=True):
-    plots.reliability_diagram(analysis.reliability_curve(probs, y, nodes=test), ax)
-    ax.set_title(word)
+    curve = analysis.reliability_curve(probs, y, nodes=test)
+    plots.reliability_diagram(curve, label=word).plot(ax)
 
 # %% [markdown]
 # Saving, mini-batches, graphs too large for one pass: [in a PyG script](../../pyg.md).

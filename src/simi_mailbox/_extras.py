@@ -17,12 +17,6 @@ def late(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], 
         The package.
     homes : mapping of str to str
         The module of every name, within the package; a name that is itself a module has none, "".
-
-    Examples
-    --------
-    >>> get, names = late("json", {"JSONDecoder": "decoder", "tool": ""})
-    >>> get("JSONDecoder").__name__, get("tool").__name__
-    ('JSONDecoder', 'json.tool')
     """
 
     def get(name: str) -> Any:
@@ -37,13 +31,7 @@ def late(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], 
 
 
 def require(module: str, *, extra: str) -> Any:
-    """Import ``module``, or say which extra of this package brings it.
-
-    Examples
-    --------
-    >>> require("math", extra="plot").sqrt(4.0)
-    2.0
-    """
+    """Import ``module``, or say which extra of this package brings it."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from simi_mailbox._arrays import Floats
-from simi_mailbox.inputs import Labelled
+from simi_mailbox.validation import Labelled
 
 LEARNING_RATE = 0.01
 PATIENCE = 100

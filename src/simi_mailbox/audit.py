@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from simi_mailbox.graph import Graph
-from simi_mailbox.inputs import as_numpy, read_index
+from simi_mailbox.validation import as_numpy, read_index
 
 DRAWS = 3
 OUTPUTS = ("predict_proba", "predict_sets", "accepts")

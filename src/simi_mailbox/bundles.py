@@ -41,14 +41,6 @@ def read_bundle(
         needed, or holds one under two names. The message begins with the file's name.
     FileNotFoundError
         If it is not there.
-
-    Examples
-    --------
-    >>> import numpy as np, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.savez(f"{folder}/bundle.npz", logits=np.zeros((4, 2)), y=np.zeros(4))
-    ...     sorted(read_bundle(f"{folder}/bundle.npz"))
-    ['labels', 'logits']
     """
     if list(need) == ["logits"] and not is_archive(path):
         return {"logits": read_npy(path)}

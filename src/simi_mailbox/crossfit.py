@@ -11,40 +11,28 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox._arrays import Array, Floats, Ints
-from simi_mailbox.inputs import as_numpy, read_index
 from simi_mailbox.metrics import accuracy, brier, ece, nll
 from simi_mailbox.metrics._inputs import check
 from simi_mailbox.metrics.bootstrap import of_weights, resampled
+from simi_mailbox.validation import NO_LABEL, as_numpy, read_classes, read_index
 
 METRICS = {"accuracy": accuracy, "ece": ece, "nll": nll, "brier": brier}
 _HIGHER = ("accuracy",)
 
 
 def parts(size: int, folds: int, seed: int) -> Ints:
-    """Which part each calibration node is in: judged by the fit on all other parts.
-
-    Examples
-    --------
-    >>> np.bincount(parts(10, 5, seed=0)).tolist()
-    [2, 2, 2, 2, 2]
-    """
+    """Which part each calibration node is in: judged by the fit on all other parts."""
     part: Ints = np.random.default_rng(seed).permutation(size) % folds
     return part
 
 
 def full_length(y: Any, nodes: Ints, n: int) -> Any:
-    """Labels of all ``n`` nodes, if those of ``nodes`` were given: −1 where none is known.
-
-    Examples
-    --------
-    >>> full_length([7, 8], np.array([2, 0]), 3).tolist()
-    [8, -1, 7]
-    """
-    labels = as_numpy(y)
-    if len(labels) == n or len(labels) != nodes.size:
+    """Labels of all ``n`` nodes, if those of ``nodes`` were given: −1 where none is known."""
+    labels = as_numpy(y, "labels")
+    if len(labels) == n:
         return labels
-    full = np.full(n, -1, dtype=labels.dtype)
-    full[nodes] = labels
+    full: Ints = np.full(n, NO_LABEL)
+    full[nodes] = read_classes(labels, nodes, n, of="mask", only_these=True)
     return full
 
 
@@ -73,15 +61,6 @@ def cross_fitted(
     -------
     float64 [m, K]
         In the order of ``mask``.
-
-    Examples
-    --------
-    >>> from simi_mailbox import TemperatureScaling
-    >>> from simi_mailbox.synthetic import calibration_problem
-    >>> problem = calibration_problem(300, 3, temperature=2.0, seed=0)
-    >>> nodes = np.arange(100)
-    >>> cross_fitted(TemperatureScaling(), problem.logits, problem.y, mask=nodes).shape
-    (100, 3)
     """
     nodes = read_index(mask, len(logits), "mask")
     given = {

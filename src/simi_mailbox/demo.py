@@ -59,13 +59,6 @@ def run_demo(seed: int = 0, example: str = "copies") -> Demonstration:
     adds up neighbours counts as often as they are copied, so that temperature scaling cannot be
     right. ``"digits"`` is real: images joined to their nearest neighbours, where temperature
     scaling is nearly all that is needed.
-
-    Examples
-    --------
-    >>> from simi_mailbox.demo import run_demo
-    >>> before, temperature, after = run_demo().outcomes
-    >>> before.accuracy == after.accuracy, after.ece < temperature.ece / 2
-    (True, True)
     """
     if example == "copies":
         pages = copied_pages(seed=seed)
@@ -97,12 +90,6 @@ def digits_graph() -> tuple[Graph, Array, Ints]:
 
     Nodes are the 1,797 images of 8 × 8 pixels (features: the 64 raw pixel values, 0 to 16). Each
     is joined to its 8 nearest neighbours in pixel space.
-
-    Examples
-    --------
-    >>> graph, x, y = digits_graph()
-    >>> graph.num_nodes, graph.num_entries, x.shape
-    (1797, 19858, (1797, 64))
     """
     from sklearn.datasets import load_digits
 

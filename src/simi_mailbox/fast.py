@@ -40,11 +40,6 @@ def each(function: Callable[[Item], Found], items: Iterable[Item]) -> list[Found
 
     For functions that let go of the interpreter's lock. Threads that have nothing to do sleep; they
     do not spin, so that a busy machine loses nothing.
-
-    Examples
-    --------
-    >>> each(abs, [-1, 2])
-    [1, 2]
     """
     items = list(items)
     threads = min(torch.get_num_threads(), len(items))

@@ -41,14 +41,6 @@ def whole_file(path: StrPath) -> Iterator[Path]:
     After an error or a kill the old file, if any, is as it was; what a killed writer has left is
     removed by the next one. A link is followed, an existing file keeps its mode, and a pipe or a
     device is written into.
-
-    Examples
-    --------
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with whole_file(f"{folder}/a.txt") as unfinished:
-    ...         _ = unfinished.write_text("done")
-    ...     os.listdir(folder)
-    ['a.txt']
     """
     target = Path(os.path.realpath(path))  # a link stays one, and what it points to is written
     if target.exists() and not target.is_file():
@@ -125,13 +117,7 @@ def _alive(process: int) -> bool:
 
 
 def cache_folder(what: str) -> Path:
-    """Where ``what`` is kept between runs: below ``SIMI_MAILBOX_CACHE``, else the user's cache.
-
-    Examples
-    --------
-    >>> cache_folder("data").name
-    'data'
-    """
+    """Where ``what`` is kept between runs: below ``SIMI_MAILBOX_CACHE``, else the user's cache."""
     chosen = os.environ.get("SIMI_MAILBOX_CACHE")
     return (Path(chosen) if chosen else Path.home() / ".cache" / "simi-mailbox") / what
 
@@ -169,14 +155,6 @@ def open_archive(path: StrPath) -> Iterator[Archive]:
         objects. The message begins with the file's name.
     FileNotFoundError
         If it is not there.
-
-    Examples
-    --------
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.savez(f"{folder}/a.npz", y=np.arange(3))
-    ...     with open_archive(f"{folder}/a.npz") as archive:
-    ...         dict(archive)
-    {'y': array([0, 1, 2])}
     """
     if not is_archive(path):
         raise FileFormatError(f"{path}: it is a single array, not a .npz file of several")
@@ -187,15 +165,7 @@ def open_archive(path: StrPath) -> Iterator[Archive]:
 
 
 def read_npy(path: StrPath) -> Array:
-    """The array of a ``.npy`` file, checked as by `open_archive`.
-
-    Examples
-    --------
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.save(f"{folder}/labels.npy", np.array([0, 1]))
-    ...     read_npy(f"{folder}/labels.npy").tolist()
-    [0, 1]
-    """
+    """The array of a ``.npy`` file, checked as by `open_archive`."""
     if is_archive(path):
         raise FileFormatError(f"{path}: it is a .npz file of several arrays, not a single one")
     with _told(path, "it"):

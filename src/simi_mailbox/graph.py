@@ -182,12 +182,6 @@ def as_graph(graph: Any, num_nodes: int, *, directed: bool = False) -> Graph:
         ``graph.nodes``), a SciPy or torch sparse matrix, or an edge index of shape [2, E].
     num_nodes
         Number of nodes that the logits have; a graph of another size is refused.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> as_graph(np.array([[0], [1]]), num_nodes=3)
-    Graph(num_nodes=3, num_entries=2)
     """
     result: Graph
     if isinstance(graph, Graph):
@@ -219,7 +213,8 @@ def as_graph(graph: Any, num_nodes: int, *, directed: bool = False) -> Graph:
     if result.num_nodes != num_nodes:
         raise ValueError(
             f"the graph has {result.num_nodes} nodes but the logits have {num_nodes} rows; "
-            "they must describe the same nodes in the same order"
+            "they must describe the same nodes in the same order (outputs per edge or per graph "
+            "need a method without graph, such as TemperatureScaling)"
         )
     return result
 

@@ -65,12 +65,6 @@ def find_groups(
 
     The result depends on the set of points, not on their order. Above `HISTOGRAM_ABOVE` points
     the means of the cells of a 256 × 256 histogram, weighted by their counts, stand for the points.
-
-    Examples
-    --------
-    >>> points = np.array([[0.2, 0.1], [0.3, 0.1], [0.9, 1.0], [1.0, 0.9]])
-    >>> find_groups(points, 2).assign(points).tolist()
-    [0, 0, 1, 1]
     """
     shift, scale = _scaling(points, scaling)
     if (scale < NARROW).any():

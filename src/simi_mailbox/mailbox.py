@@ -28,12 +28,6 @@ def mailbox(logits: Tensor, graph: Graph, *, block_entries: int = BLOCK_ENTRIES)
     of rows at a time, so that memory is bounded by ``block_entries`` and not by edges × classes,
     and each pair of neighbours is multiplied once. The result does not depend on the block size or
     on the number of threads.
-
-    Examples
-    --------
-    >>> graph = Graph.from_edges([[0], [1]], num_nodes=3)
-    >>> mailbox(torch.tensor([[2.0, 0.0], [0.0, 2.0], [1.0, 1.0]]), graph).tolist()
-    [0.5, 0.5, 0.0]
     """
     kernels = None
     if graph.num_entries * logits.shape[1] >= fast.WORTH_ENTRIES:
@@ -92,14 +86,7 @@ def _compiled_totals(logits: Tensor, graph: Graph, kernels: Any) -> Tensor:
 
 
 def agreement(predictions: Tensor, graph: Graph) -> Tensor:
-    """Share of neighbours with the same predicted class, s(i); 0 for nodes without neighbours.
-
-    Examples
-    --------
-    >>> graph = Graph.from_edges([[0, 0], [1, 2]], num_nodes=3)
-    >>> agreement(torch.tensor([4, 4, 7]), graph).tolist()
-    [0.5, 1.0, 0.0]
-    """
+    """Share of neighbours with the same predicted class, s(i); 0 for nodes without neighbours."""
     same = (predictions[graph.indices] == predictions[graph.rows()]).to(torch.float64)
     return row_sums(same, graph.indptr) / graph.degree.clamp(min=1)
 
@@ -109,13 +96,6 @@ def support(probs: Tensor, predicted: Tensor, graph: Graph, *, cosine: bool = Fa
 
     With ``cosine`` each term is weighted by the cosine similarity of p_i and p_j. Needs one number
     per neighbour entry: classes × entries are never held in memory at once.
-
-    Examples
-    --------
-    >>> graph = Graph.from_edges([[0], [1]], num_nodes=3)
-    >>> p = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]], dtype=torch.float64)
-    >>> support(p, p.argmax(1), graph).tolist()
-    [0.2, 0.1, 0.0]
     """
     rows = graph.rows()
     terms = probs[graph.indices, predicted[rows]]
@@ -126,24 +106,12 @@ def support(probs: Tensor, predicted: Tensor, graph: Graph, *, cosine: bool = Fa
 
 
 def row_sums(values: Tensor, offsets: Tensor) -> Tensor:
-    """Sum of ``values[offsets[i]:offsets[i + 1]]`` for every row ``i``; 0 for empty rows.
-
-    Examples
-    --------
-    >>> row_sums(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0, 2, 2, 3])).tolist()
-    [3.0, 0.0, 3.0]
-    """
+    """Sum of ``values[offsets[i]:offsets[i + 1]]`` for every row ``i``; 0 for empty rows."""
     return torch.segment_reduce(values, "sum", offsets=offsets, axis=0, initial=0, unsafe=True)
 
 
 def entry_blocks(indptr: Tensor, entries: int) -> Iterator[tuple[int, int]]:
-    """Cut the rows of a CSR matrix into runs of at most ``entries`` entries (or one row).
-
-    Examples
-    --------
-    >>> list(entry_blocks(torch.tensor([0, 2, 4, 9, 10]), entries=4))
-    [(0, 2), (2, 3), (3, 4)]
-    """
+    """Cut the rows of a CSR matrix into runs of at most ``entries`` entries (or one row)."""
     rows = int(indptr.numel()) - 1
     start = 0
     while start < rows:

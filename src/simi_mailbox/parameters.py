@@ -74,14 +74,6 @@ def check_parameters(estimator: Any) -> None:
 
     ``estimator`` is a calibrator or a dataclass of settings. A
     bool is no number here, and a number is finite.
-
-    Examples
-    --------
-    >>> from simi_mailbox import SimiMailbox
-    >>> check_parameters(SimiMailbox(n_groups=True))
-    Traceback (most recent call last):
-        ...
-    ValueError: n_groups must be a whole number ≥ 1, got True
     """
     cls: Any = type(estimator)
     declared = _declared(cls)

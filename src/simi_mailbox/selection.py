@@ -16,9 +16,9 @@ from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.calibrators import Calibrator
 from simi_mailbox.crossfit import cross_fitted, full_length, parts
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.inputs import read_index
 from simi_mailbox.metrics import nll
 from simi_mailbox.suggestions import unknown
+from simi_mailbox.validation import read_classes, read_index
 
 METHODS = ("simi-mailbox", "temperature", "ensemble-temperature", "isotonic", "uncalibrated")
 """What is compared when nothing is said: methods that fit in seconds."""
@@ -204,7 +204,7 @@ def _cross_fitted(
     given = {"folds": folds, "seed": seed, **fitting(calibrator)}
     probs = cross_fitted(calibrator, logits, labels, mask=nodes, **given)
     part = parts(nodes.size, folds, seed)
-    known = labels[nodes]
+    known = read_classes(labels, nodes, len(labels))
     return np.array([nll(probs[part == k], known[part == k]) for k in range(folds)])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from simi_mailbox import fast
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.graph import Graph
 
 WIDEST = 100.0
 """Times the usual spread of a node's logits: what spreads further is cut down to this."""
@@ -31,13 +33,7 @@ BLOCK_ELEMENTS = 1 << 17
 
 
 def row_blocks(rows: int, columns: int, elements: int = BLOCK_ELEMENTS) -> Iterator[slice]:
-    """Cut ``rows`` into slices of at most ``elements`` numbers (and at least one row).
-
-    Examples
-    --------
-    >>> [(s.start, s.stop) for s in row_blocks(5, 10, elements=20)]
-    [(0, 2), (2, 4), (4, 5)]
-    """
+    """Cut ``rows`` into slices of at most ``elements`` numbers (and at least one row)."""
     step = max(1, elements // max(1, columns))
     for start in range(0, rows, step):
         yield slice(start, min(rows, start + step))
@@ -48,11 +44,6 @@ def blockwise(function: Callable[[slice, Any], Found], rows: int, columns: int) 
 
     Where there is much to do and Numba is at hand, ``kernels`` are `simi_mailbox.compiled` and the
     blocks are shared between threads; otherwise ``kernels`` is None.
-
-    Examples
-    --------
-    >>> list(blockwise(lambda block, kernels: block.stop - block.start, rows=5, columns=1 << 16))
-    [2, 2, 1]
     """
     kernels = fast.kernels() if rows * columns >= fast.WORTH_NODES else None
     if kernels is None:
@@ -64,12 +55,6 @@ def moments(logits: Tensor, factor: Tensor, kernels: Any = None) -> tuple[Tensor
     """Σ_k exp(x_k), and the means of x and x² under softmax(x), where x = factor (z − max z).
 
     Everything that temperatures are found by is made of these three numbers of every node.
-
-    Examples
-    --------
-    >>> s0, m1, m2 = moments(torch.tensor([[1.0, 1.0]]), torch.tensor([7.0]))
-    >>> float(s0), float(m1), float(m2)
-    (2.0, 0.0, 0.0)
     """
     if kernels is not None:
         found = np.empty((3, len(logits)))
@@ -88,11 +73,6 @@ def scaled_softmax(logits: Tensor, temperature: Tensor | float = 1.0) -> Tensor:
     """softmax(z_i / T_i) in the dtype of the logits; ``temperature`` is a number or one per node.
 
     The largest logit is subtracted before dividing, so that nothing overflows.
-
-    Examples
-    --------
-    >>> scaled_softmax(torch.tensor([[1e4, -1e4]]), 1.0).tolist()
-    [[1.0, 0.0]]
     """
     n, k = logits.shape
     each = torch.as_tensor(temperature, dtype=torch.float64).reshape(-1).expand(n)
@@ -113,13 +93,7 @@ def scaled_softmax(logits: Tensor, temperature: Tensor | float = 1.0) -> Tensor:
 
 
 def confidence(logits: Tensor, temperature: Tensor | float = 1.0) -> Tensor:
-    """Largest probability of every node, max_k softmax(z_i / T_i)_k, in float64.
-
-    Examples
-    --------
-    >>> confidence(torch.zeros(1, 4)).tolist()
-    [0.25]
-    """
+    """Largest probability of every node, max_k softmax(z_i / T_i)_k, in float64."""
     n, k = logits.shape
     result = torch.empty(n, dtype=torch.float64)
 
@@ -139,13 +113,7 @@ def confidence(logits: Tensor, temperature: Tensor | float = 1.0) -> Tensor:
 
 
 def top_gaps(logits: Tensor) -> Tensor:
-    """z_ik − max_l z_il in float64: never positive, zero at the predicted class.
-
-    Examples
-    --------
-    >>> top_gaps(torch.tensor([[1.0, 3.0]])).tolist()
-    [[-2.0, 0.0]]
-    """
+    """z_ik − max_l z_il in float64: never positive, zero at the predicted class."""
     z = logits.to(torch.float64)
     return z - z.amax(dim=1, keepdim=True)
 
@@ -285,3 +253,32 @@ def _gaps(logits: Tensor) -> tuple[Floats, Floats, Floats]:
     for nearest in blockwise(look, n, k):
         best = torch.maximum(best, nearest)
     return best.numpy(), mean.numpy(), largest.numpy()
+
+
+WORTH_THREADS = 1 << 22
+"""Numbers touched by one pass over nodes and edges from which on threads pay for each other."""
+
+
+@contextmanager
+def threads_for(numbers: int) -> Iterator[None]:
+    """Inside, PyTorch has one thread if the work is small, and as many as before if it is not.
+
+    Training on a small graph is thousands of short operations. Threads that share one of them wait
+    for each other at its end; on a machine whose cores are taken, each wait lasts until the system
+    gives the other thread its turn, and a fit of a second takes a minute. One thread waits for
+    nobody, and gives the same bits on every machine.
+    """
+    before = torch.get_num_threads()
+    if numbers >= WORTH_THREADS or before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def size_of_pass(num_nodes: int, num_classes: int, graph: Graph | None) -> int:
+    """Numbers that one pass over all nodes and their neighbours touches."""
+    return num_classes * (num_nodes + (0 if graph is None else graph.num_entries))

@@ -49,15 +49,6 @@ class Csr:
         One number for each entry; ones when left out, for those who need the pattern alone.
     symmetric : bool
         Promise that the matrix equals its transpose, values included.
-
-    Examples
-    --------
-    >>> graph = Graph.from_edges([[0, 1], [1, 2]])
-    >>> closed = Csr.closed(graph)  # every node also looks at itself
-    >>> closed.indices.tolist()
-    [0, 1, 0, 1, 2, 1, 2]
-    >>> (closed @ torch.eye(3)).tolist()
-    [[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]]
     """
 
     def __init__(
@@ -211,13 +202,6 @@ class PerIndex(Generic[T]):
 
     Training asks for the same few nodes in every epoch. What it takes to answer for them, such as
     their rows of a sparse matrix, is cut out at the first question.
-
-    Examples
-    --------
-    >>> doubled = PerIndex(lambda index: 2 * index)
-    >>> nodes = torch.tensor([1, 2])
-    >>> doubled(nodes) is doubled(nodes)
-    True
     """
 
     def __init__(self, build: Callable[[Tensor], T]) -> None:
@@ -237,13 +221,6 @@ def normalised_adjacency(graph: Graph, dtype: torch.dtype = torch.float32) -> Cs
     """D^-1/2 (A + I) D^-1/2 of the GCN, D counting the self-loop.
 
     Degrees are those of the receiving rows, which for undirected graphs is the usual definition.
-
-    Examples
-    --------
-    >>> normalised_adjacency(Graph.from_edges([[0], [1]], num_nodes=3)) @ torch.eye(3)
-    tensor([[0.5000, 0.5000, 0.0000],
-            [0.5000, 0.5000, 0.0000],
-            [0.0000, 0.0000, 1.0000]])
     """
     closed = Csr.closed(graph)
     root = closed.indptr.diff().to(dtype).rsqrt()
@@ -252,45 +229,20 @@ def normalised_adjacency(graph: Graph, dtype: torch.dtype = torch.float32) -> Cs
 
 
 def products(pattern: Csr, a: Tensor, b: Tensor) -> Tensor:
-    """a_i · b_j of every entry (i, j); no gradient.
-
-    Examples
-    --------
-    >>> closed = Csr.closed(Graph.from_edges([[0], [1]]))
-    >>> z = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
-    >>> products(closed, z, z).tolist()
-    [5.0, 11.0, 11.0, 25.0]
-    """
+    """a_i · b_j of every entry (i, j); no gradient."""
     zeros = pattern.filled(torch.zeros(pattern.num_entries, dtype=a.dtype))
     result: Tensor = torch.sparse.sampled_addmm(zeros, a.detach(), b.detach().t(), beta=0.0)
     return result.values()
 
 
 def matmul(pattern: Csr, values: Tensor, x: Tensor) -> Tensor:
-    """Σ_j values_ij x_j of every row, differentiable in the values and in ``x`` [n, h].
-
-    Examples
-    --------
-    >>> pattern = Csr(torch.tensor([0, 2]), torch.tensor([0, 1]), (1, 2))
-    >>> values = torch.tensor([2.0, 3.0], requires_grad=True)
-    >>> matmul(pattern, values, torch.tensor([[1.0], [10.0]])).sum().backward()
-    >>> values.grad.tolist()
-    [1.0, 10.0]
-    """
+    """Σ_j values_ij x_j of every row, differentiable in the values and in ``x`` [n, h]."""
     result: Tensor = _Product.apply(pattern, values, x)  # type: ignore[no-untyped-call]
     return result
 
 
 def attend(pattern: Csr, scores: Tensor, x: Tensor) -> Tensor:
-    """Σ_j α_ij x_j, where α_i is the softmax of row i's scores; differentiable in both.
-
-    Examples
-    --------
-    >>> closed = Csr.closed(Graph.from_edges([[0], [1]]))
-    >>> scores = torch.tensor([0.0, 0.0, -1e4, 1e4])
-    >>> attend(closed, scores, torch.tensor([[2.0], [4.0]])).tolist()
-    [[3.0], [4.0]]
-    """
+    """Σ_j α_ij x_j, where α_i is the softmax of row i's scores; differentiable in both."""
     result: Tensor = _Attention.apply(pattern, scores, x)  # type: ignore[no-untyped-call]
     return result
 
@@ -321,13 +273,6 @@ def attend_additively(
         Dropout of the coefficients: +1 keeps one, -1 drops it.
     scale : float
         What kept coefficients are multiplied by.
-
-    Examples
-    --------
-    >>> pattern = Csr(torch.tensor([0, 2]), torch.tensor([0, 1]), (1, 2))
-    >>> x = torch.tensor([[0.0], [4.0]])
-    >>> attend_additively(pattern, x, torch.zeros(2), torch.zeros(1)).tolist()
-    [[2.0]]
     """
     result: Tensor = _AdditiveAttention.apply(  # type: ignore[no-untyped-call]
         pattern, x, source, target, slope, signs, scale
@@ -508,14 +453,7 @@ def neighbour_sums(pattern: Csr, matrix: Tensor) -> Tensor:
 
 
 def shares(indptr: Ints) -> list[int]:
-    """Ends of runs of rows with about as many entries each, a few for every thread.
-
-    Examples
-    --------
-    >>> runs = shares(np.array([0, 4, 4, 8]))
-    >>> runs[0], runs[-1]
-    (0, 3)
-    """
+    """Ends of runs of rows with about as many entries each, a few for every thread."""
     n, parts = len(indptr) - 1, 4 * torch.get_num_threads()
     cuts = np.linspace(indptr[0], indptr[-1], parts + 1)[1:-1]
     return [0, *np.unique(np.searchsorted(indptr, cuts).clip(max=n)).tolist(), n]

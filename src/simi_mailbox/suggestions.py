@@ -21,11 +21,6 @@ def unknown(
         The names there are.
     aliases : mapping of str to str, optional
         Other spellings and what they stand for; nearness to one of them counts, too.
-
-    Examples
-    --------
-    >>> unknown("dataset", "kora", ["Cora", "Digits"])
-    "unknown dataset 'kora'; did you mean 'Cora'? choices: Cora, Digits"
     """
     names = list(choices)
     by_lower = {name.lower(): name for name in names} | dict(aliases or {})

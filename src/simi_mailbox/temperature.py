@@ -69,12 +69,6 @@ def theta_bounds(logits: Tensor) -> tuple[float, float]:
     allow. A temperature fitted within them then gives the same probabilities; whether a method
     does depends on what else it makes of the logits (groups, features of a network). At the cold
     end probabilities are 0 or 1 to rounding, at the hot end they are uniform to a hundredth.
-
-    Examples
-    --------
-    >>> z = torch.tensor([[0.0, 2.0], [1.0, 0.0]])
-    >>> np.subtract(theta_bounds(z), theta_bounds(100 * z)).round(9) == np.log(100).round(9)
-    array([ True,  True])
     """
     n, k = logits.shape
     gap = float(logits.amax(dim=1).double().sum() - logits.sum(dtype=torch.float64) / k) / n
@@ -199,14 +193,6 @@ def fit_cross_entropy(
     """Minimise the cross-entropy of the labelled nodes in every group (convex in 1/T).
 
     Groups without labelled node, or whose labelled nodes have constant logits, get T = 1.
-
-    Examples
-    --------
-    >>> z = torch.tensor([[2.0, 0.0]] * 4)
-    >>> y = torch.tensor([0, 0, 0, 1])
-    >>> one = torch.zeros(4, dtype=torch.int64)
-    >>> fit_cross_entropy(z, y, one, 1, theta_bounds(z)).temperatures.round(6)
-    array([1.820478])
     """
     ce = CrossEntropy(logits, y, groups, n_groups, kernels)
 
@@ -218,13 +204,6 @@ def global_temperature(logits: Tensor, y: Tensor, kernels: Any = None) -> tuple[
     """The one temperature of least cross-entropy on labelled nodes, and whether it is on its bound.
 
     Labelled nodes alone are not worth starting Numba for; who has ``kernels`` anyway passes them.
-
-    Examples
-    --------
-    >>> z, y = torch.tensor([[2.0, 0.0]] * 4), torch.tensor([0, 0, 0, 1])
-    >>> temperature, at_bound = global_temperature(z, y)
-    >>> round(temperature, 6), at_bound
-    (1.820478, False)
     """
     one = torch.zeros(len(y), dtype=torch.int64)
     solution = fit_cross_entropy(logits, y, one, 1, theta_bounds(logits), kernels)
@@ -237,13 +216,6 @@ def group_temperatures(logits: Tensor, y: Tensor, groups: Tensor, n_groups: int)
     A group without labels has no optimum, nor has one whose predictions are all right (colder is
     always better) or worse than chance (hotter is): the temperature of all nodes together is the
     best guess for them.
-
-    Examples
-    --------
-    >>> z = torch.tensor([[2.0, 0.0]] * 4)
-    >>> y, groups = torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 0, 2])
-    >>> group_temperatures(z, y, groups, 3).round(6)
-    array([1.820478, 1.820478, 1.820478])
     """
     solution = fit_cross_entropy(logits, y, groups, n_groups, theta_bounds(logits))
     empty = torch.bincount(groups, minlength=n_groups).numpy() == 0
@@ -261,13 +233,6 @@ def fit_confidence(
     """Find the temperatures at which every group's mean confidence meets its target.
 
     ``start`` is where to look first, ``at_start`` what the curve says there, if that is known.
-
-    Examples
-    --------
-    >>> curve = ConfidenceCurve(torch.tensor([[1.0, 0.0]]), torch.zeros(1, dtype=torch.int64), 1)
-    >>> solution = fit_confidence(curve, np.array([0.9]), (-5.0, 5.0))
-    >>> curve(solution.theta)[0].round(9)
-    array([0.9])
     """
     n = curve.n_groups
     near, found = np.zeros(n), np.zeros(n, dtype=bool)

@@ -55,10 +55,10 @@ def test_chance_is_no_news_and_a_neglected_class_is(case):
     rng = np.random.default_rng(1)
     even = np.zeros((N, K), dtype=bool)
     even[np.arange(N), y] = rng.random(N) < 0.9
-    assert not analysis.covered_by_class(even, y).says_something
+    assert not analysis.covered_by_class(even, y).significant
     even[(y == 2) & (rng.random(N) < 0.3)] = False
     table = analysis.covered_by_class(even, y, class_names=["a", "b", "c", "d"])
-    assert table.says_something
+    assert table.significant
     assert table.worst == "c"
     assert table.found.worst < table.found.worst_by_chance
 

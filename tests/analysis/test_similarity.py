@@ -3,11 +3,7 @@
 import numpy as np
 import pytest
 
-from simi_mailbox.analysis import (
-    similarity_bar,
-    similarity_confidence,
-    variance_of_calibration_error,
-)
+from simi_mailbox.analysis import similarity_confidence
 
 # Two confidence intervals, [0, .5) and [.5, 1], of three nodes each; three classes so that a
 # confidence below one half can exist.
@@ -49,13 +45,6 @@ def test_the_two_definitions_differ_by_what_is_not_explained_by_confidence():
     np.testing.assert_allclose((own.gap * weight).sum(1), (paper.gap * weight).sum(1))
 
 
-def test_golden_case_of_the_bar():
-    bar = similarity_bar(PROBS, Y, SIMILARITY, bins=2)
-    assert bar.counts.tolist() == [3, 3]
-    np.testing.assert_allclose(bar.accuracy, [1 / 3, 2 / 3])
-    np.testing.assert_allclose(bar.gap, [1 / 3 - 1.8 / 3, 2 / 3 - (0.44 + 0.48 + 0.90) / 3])
-
-
 def test_edges_belong_to_the_interval_above_and_one_to_the_last():
     probs = np.array([[0.5, 0.5], [1.0, 0.0]])
     table = similarity_confidence(probs, np.array([0, 0]), np.array([0.7, 1.0]), bins=10)
@@ -70,7 +59,6 @@ def test_nodes_without_neighbours_are_in_no_cell_but_in_the_intervals_accuracy()
     assert table.without_neighbours == 1
     assert table.counts.sum() == 5
     np.testing.assert_allclose(table.accuracy[1], [1 / 3, 1 / 3])
-    assert similarity_bar(PROBS, Y, similarity, bins=2).counts.sum() == 5
 
 
 def test_only_the_chosen_nodes_count_and_other_labels_are_not_read():
@@ -109,39 +97,3 @@ def test_bad_input_is_refused(change, message):
     given = {"probs": PROBS, "y": Y, "similarity": SIMILARITY, "bins": 2, **change}
     with pytest.raises(ValueError, match=message):
         similarity_confidence(**given)
-
-
-def test_variance_table_against_loops(rng):
-    n, bins = 400, 10
-    probs = rng.dirichlet([1.0, 0.6, 0.3], size=n)
-    y = rng.integers(0, 3, n)
-    similarity = np.round(rng.random(n), 1)
-    similarity[::17] = np.nan
-    confidence, right = probs.max(1), probs.argmax(1) == y
-    row = [min(int(c * bins), bins - 1) for c in confidence]
-    accuracy = {m: np.mean([right[i] for i in range(n) if row[i] == m]) for m in set(row)}
-    said = {m: np.mean([confidence[i] for i in range(n) if row[i] == m]) for m in set(row)}
-    error = [abs(accuracy[row[i]] - confidence[i]) for i in range(n)]
-    node_wise = np.var([abs(accuracy[m] - said[m]) for m in row], ddof=1)
-
-    def mean_variance(key):
-        cells = {}
-        for i in range(n):
-            if key(i) is not None:
-                cells.setdefault(key(i), []).append(error[i])
-        return np.mean([np.var(e, ddof=1) for e in cells.values() if len(e) > 1])
-
-    def column(i):
-        if np.isnan(similarity[i]):
-            return None
-        return row[i], min(round(similarity[i] * 10), bins - 1)
-
-    table = variance_of_calibration_error(probs, y, similarity, bins=bins)
-    np.testing.assert_allclose(table.node_wise, node_wise)
-    np.testing.assert_allclose(table.confidence, mean_variance(lambda i: row[i]))
-    np.testing.assert_allclose(table.similarity, mean_variance(column))
-
-
-def test_variance_table_needs_labels():
-    with pytest.raises(ValueError, match="needs labels"):
-        variance_of_calibration_error(PROBS, None, SIMILARITY)

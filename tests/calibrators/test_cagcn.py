@@ -9,7 +9,7 @@ from simi_mailbox.calibrators.cagcn import CaGCN, margin_loss
 from simi_mailbox.calibrators.parts.likelihood import scaled_nll
 from simi_mailbox.calibrators.temperature import TemperatureScaling
 from simi_mailbox.graph import Graph
-from simi_mailbox.inputs import Labelled
+from simi_mailbox.validation import Labelled
 
 from .problems import homophilous, problem
 

@@ -95,7 +95,7 @@ def test_dropped_units_leave_the_edge_weights_as_they_are_on_average() -> None:
 
 
 def _inputs(given: dict[str, Any]) -> Any:
-    from simi_mailbox.inputs import NodeInputs
+    from simi_mailbox.validation import NodeInputs
 
     return NodeInputs(given["logits"], given["graph"], forward=given["forward"])
 

@@ -17,7 +17,7 @@ from simi_mailbox.calibrators.parts.likelihood import scaled_nll
 from simi_mailbox.calibrators.temperature import TemperatureScaling
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.graph import Graph
-from simi_mailbox.inputs import NodeInputs
+from simi_mailbox.validation import NodeInputs
 
 from .gather_gats import gather_temperatures
 from .problems import homophilous, problem

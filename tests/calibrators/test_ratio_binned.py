@@ -10,7 +10,7 @@ from scipy.special import softmax
 from simi_mailbox import Graph
 from simi_mailbox.calibrators import RatioBinnedScaling, TemperatureScaling
 from simi_mailbox.calibrators.ratio_binned import mean_support
-from simi_mailbox.inputs import NodeInputs
+from simi_mailbox.validation import NodeInputs
 
 
 def problem(n: int, seed: int = 0) -> tuple[np.ndarray, Graph]:

@@ -11,7 +11,7 @@ from simi_mailbox import Graph
 from simi_mailbox.calibrators import SimCalib, TemperatureScaling
 from simi_mailbox.calibrators.ratio_binned import mean_support
 from simi_mailbox.calibrators.simcalib import log_relative_degree
-from simi_mailbox.inputs import NodeInputs
+from simi_mailbox.validation import NodeInputs
 
 
 def problem(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, Graph]:

@@ -13,7 +13,7 @@ from scipy.stats import kstest
 from simi_mailbox.decide import APS, DAPS, LAC, RAPS, SNAPS, scores
 from simi_mailbox.decide.neighbours import similar_nodes
 from simi_mailbox.decide.scores import ScoredNodes, row_uniforms
-from simi_mailbox.inputs import read_features
+from simi_mailbox.validation import read_features
 from tests.decide import references as by_hand
 
 PROBLEM = by_hand.make_problem(3)

@@ -56,8 +56,6 @@ def test_errors_at_a_share():
     assert error_at_share(probs, y, 0.71) == pytest.approx(1 / 8)
     assert error_at_share(probs, y, 1.0) == pytest.approx(0.3)
     assert error_at_share(probs, y, 1e-9) == 0
-    low, high = risk_coverage(probs, y).interval_at(1.0)
-    assert (low, high) == pytest.approx((0.0667, 0.6525), abs=1e-4)  # 3 of 10, Clopper–Pearson
     for share in (0.0, 1.5, float("nan")):
         with pytest.raises(ValueError, match="share is"):
             error_at_share(probs, y, share)

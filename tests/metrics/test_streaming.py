@@ -32,19 +32,19 @@ def test_batches_and_their_merger_give_every_metric(sample, data):
 
 def test_intervals_and_noise_of_many_nodes_are_those_of_single_ones():
     probs, y = overconfident(20_000, 4, seed=0)
-    tally = StreamingMetrics.empty(probs.shape[1]).update(probs, y)
+    state = StreamingMetrics.empty(probs.shape[1]).update(probs, y)
     for name in ("accuracy", "nll", "brier", "ece", "debiased_ece"):
-        ours = tally.interval(name)
+        ours = state.interval(name)
         theirs = metrics.bootstrap_interval(getattr(metrics, name), probs, y)
         width = theirs.high - theirs.low
         assert abs(ours.low - theirs.low) < 0.1 * width, name
         assert abs(ours.high - theirs.high) < 0.1 * width, name
-    ours, theirs = tally.noise_floor(), metrics.noise_floor(probs, draws=1000)
+    ours, theirs = state.noise_floor(), metrics.noise_floor(probs, draws=1000)
     assert ours.mean == pytest.approx(theirs.mean, rel=0.1)
     assert ours.std == pytest.approx(theirs.std, rel=0.15)
 
 
-def test_what_a_tally_cannot_say_is_refused():
+def test_what_a_state_cannot_say_is_refused():
     empty = StreamingMetrics.empty(3)
     for read in (
         StreamingMetrics.evaluate,
@@ -53,7 +53,7 @@ def test_what_a_tally_cannot_say_is_refused():
     ):
         with pytest.raises(ValueError, match="no node was counted yet"):
             read(empty)
-    with pytest.raises(ValueError, match="2 classes, but this tally is of 3"):
+    with pytest.raises(ValueError, match="2 classes, but earlier batches had 3"):
         empty.update(np.array([[0.5, 0.5]]), np.array([0]))
     seen = empty.update(np.array([[0.5, 0.3, 0.2]]), np.array([0]))
     with pytest.raises(ValueError, match="no interval of 'kde_ece'"):

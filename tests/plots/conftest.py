@@ -1,9 +1,9 @@
-"""Objects to draw, and nothing changed by drawing them."""
+"""Pictures to draw, and nothing changed by drawing them."""
 
 import numpy as np
 import pytest
 
-from simi_mailbox import analysis
+from simi_mailbox import analysis, metrics, plots
 
 
 @pytest.fixture(autouse=True)
@@ -31,16 +31,24 @@ def case():
 
 
 @pytest.fixture
-def objects(case):
+def pictures(case):
+    """One picture of each kind."""
     probs, y, similarity = case
-    groups = np.arange(400) % 5
+    curve = analysis.reliability_curve(probs, y)
+    where = {"similarity": similarity, "temperatures": [1, 2, 0.5, 1, 3], "y": y}
     return {
-        "heat": analysis.similarity_confidence(probs, y, similarity),
-        "bar": analysis.similarity_bar(probs, y, similarity),
-        "groups": analysis.group_map(
-            groups, probs, probs, similarity=similarity, temperatures=[1, 2, 0.5, 1, 3], y=y
+        "reliability": plots.reliability_diagram(curve, label="a", before=curve),
+        "confidence": plots.confidence_histogram(curve.counts),
+        "heat": plots.heat_map(analysis.similarity_confidence(probs, y, similarity)),
+        "amounts": plots.heat_map(analysis.similarity_confidence(probs, None, similarity)),
+        "groups": plots.group_scatter(
+            analysis.group_map(np.arange(400) % 5, probs, probs, **where), label="a"
         ),
-        "methods": analysis.compare_methods({"a": probs, "b": probs[::-1]}, y, draws=20),
-        "temperatures": analysis.temperature_histogram(np.exp(similarity - 0.5)),
-        "sensitivity": analysis.sensitivity([5, 10], [[1, 2], [3, 5]], parameter="N"),
+        "temperatures": plots.temperature_histogram(
+            analysis.temperature_histogram(np.exp(similarity - 0.5))
+        ),
+        "risk": plots.risk_coverage_curve(metrics.risk_coverage(probs, y), label="a"),
+        "coverage": plots.coverage_bars(analysis.covered_by_class(probs > 0.2, y), target=0.9),
+        "slices": plots.slice_dots(analysis.by_class(probs, y)),
+        "acceptance": plots.acceptance_bars([0.1, 0.2], [0.3, 0.6], here=1),
     }

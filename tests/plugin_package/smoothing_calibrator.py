@@ -7,8 +7,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from simi_mailbox.calibrators import Calibrator
-from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.parameters import Positive, hyperparameters
+from simi_mailbox.validation import CalibrationData, NodeInputs
 
 
 @hyperparameters

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from simi_mailbox import Graph
-from simi_mailbox.inputs import Labelled
 from simi_mailbox.prior.evidence import CLASSES, COMMON, FAR, NEAR, Evidence, Known, Neighbours
+from simi_mailbox.validation import Labelled
 
 TERMS = tuple(name for name in CLASSES if name != "hidden")
 

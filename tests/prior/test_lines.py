@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from simi_mailbox import Graph, SimiMailbox, fast
-from simi_mailbox.inputs import Labelled
 from simi_mailbox.prior.baseline import COLDER, Baseline, nearest_exponents
 from simi_mailbox.prior.evidence import CLASSES, EXPONENTS, Evidence, Known
 from simi_mailbox.prior.lines import MANY, Lines
+from simi_mailbox.validation import Labelled
 
 kernels = pytest.importorskip("simi_mailbox.compiled")
 N = 200

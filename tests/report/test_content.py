@@ -43,7 +43,7 @@ def test_scores_are_the_metrics_of_the_judged_nodes(given):
         assert view.changed == 0
 
 
-def test_calibrators_hear_that_the_nodes_are_fresh(given):
+def test_calibrators_are_told_that_the_nodes_chose_no_model(given):
     inputs = read_inputs(*(given[name] for name in ("logits", "graph", "y", "calibration")))
     _, told = run_methods(inputs, ["simi-mailbox"], used_for_selection=False)[0]
     _, plain = run_methods(inputs, ["simi-mailbox"])[0]
@@ -189,7 +189,7 @@ def test_torch_input_gives_the_same_report(given):
         ({"class_names": "abcd"}, ValueError, "must hold 4 names"),
     ],
 )
-def test_bad_input_is_refused_at_the_door(given, changes, error, message):
+def test_bad_input_is_refused(given, changes, error, message):
     with pytest.raises(error, match=message):
         read_inputs(**{**given, **changes})
 
@@ -218,9 +218,9 @@ def test_the_temperatures_shown_and_the_uniform_weight_make_the_probabilities(gi
     outcomes, _ = run_methods(inputs, names)
     views = gather(inputs, names, title="t").views
     for outcome, view in zip(outcomes[1:], views[1:], strict=True):
-        temperatures, blind = node_temperatures(outcome, inputs), view.uniform_weight
+        temperatures, weight = node_temperatures(outcome, inputs), view.uniform_weight
         made = softmax(given["logits"] / temperatures[:, None], axis=1)
-        made = (1 - blind) * made + blind / inputs.num_classes
+        made = (1 - weight) * made + weight / inputs.num_classes
         np.testing.assert_allclose(outcome.probs, made, atol=1e-6)
         assert view.temperatures.median == np.median(temperatures)
     assert views[0].uniform_weight == views[1].uniform_weight == 0.0 < views[2].uniform_weight

@@ -9,7 +9,7 @@ from scipy.special import softmax
 from simi_mailbox import analysis, decide
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.report import read_inputs, sentences
-from simi_mailbox.report.deciding import ALLOWED, decisions
+from simi_mailbox.report.deciding import ALLOWED, Acceptance, decisions, opening_step
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def test_numbers_are_those_of_the_rules(model, probs):
     test, y = model.test, model.y[model.test]
     for step, allowed in zip(found.acceptances, ALLOWED, strict=True):
         rule = decide.Accept(max_error=allowed)
-        with warnings.catch_warnings():  # nothing can be promised at the strictest
+        with warnings.catch_warnings():  # nothing is guaranteed at the strictest
             warnings.simplefilter("ignore", CalibrationWarning)
             taken = rule.fit(probs, model.y, mask=model.calibration).accepts(probs)[test]
         assert (step.allowed, step.accepted, step.threshold) == (
@@ -67,4 +67,20 @@ def test_too_few_labels_are_told(model, probs):
     assert not any(step.accepted for step in found.acceptances)
     assert "nothing is accepted" in sentences.accepted(found.acceptances[0])
     assert found.sets.size == probs.shape[1]
-    assert sentences.promise(found).endswith("over the draw of 4 nodes.")
+    assert sentences.guarantee(found).endswith("over the draw of 4 nodes.")
+
+
+def test_error_rates_are_evenly_spaced():
+    np.testing.assert_allclose(np.diff(ALLOWED), ALLOWED[0])
+
+
+def test_the_slider_opens_where_half_of_the_nodes_are_accepted():
+    def steps(*shares):
+        return tuple(
+            Acceptance(k / 100, 0.5, accepted, 100, None) for k, accepted in enumerate(shares, 1)
+        )
+
+    assert opening_step(steps(0, 30, 50, 80, 100)) == 2
+    assert opening_step(steps(100, 100)) == 0
+    assert opening_step(steps(0, 10, 20, 20)) == 2
+    assert opening_step(steps(0, 0)) == 0

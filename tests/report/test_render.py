@@ -1,4 +1,4 @@
-"""The page: well-formed, complete, escaped, and honest about what is missing."""
+"""The page: well-formed, complete, escaped; it names what is missing."""
 
 import re
 from html.parser import HTMLParser
@@ -11,6 +11,9 @@ from simi_mailbox.report import write_report
 
 EVIL = "<script>alert(1)</script>\"'&"
 VOID = {"meta", "link", "input", "br", "wbr"}
+PRIVATE = re.compile(
+    r"\b(sure|unsure|said|says|promise[ds]?|strangers|no news|blind|by chance alone)\b"
+)
 
 
 class Page(HTMLParser):
@@ -60,14 +63,34 @@ def test_page_is_complete_and_loads_nothing(tmp_path, given):
     assert "http://" not in html
     assert "https://" not in html
     assert "@import" not in html
-    assert "url(" not in html
+    assert html.count("url(") == html.count("url(#hatch)") == 1
     policy = next(v for _, n, v in page.attributes if n == "content" and "default-src" in v)
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
-    for heading in ("How far off", "Groups", "Classes", "Which nodes", "Temperatures", "Settings"):
+    for heading in ("Calibration error", "Reliability diagram", "Groups", "Classes", "Settings"):
         assert heading in page.text
-    assert "What can be decided" in page.text
+    for heading in ("Decisions", "Neighbourhood", "Temperatures"):
+        assert heading in page.text
     assert "simi-mailbox 0" in page.text
+
+
+def test_the_page_uses_the_words_of_the_field(tmp_path, given):
+    for changes in ({}, {"y": None}, {"graph": None}, {"calibration": [0, 1]}):
+        page, _ = page_of(tmp_path, given, **changes)
+        tips = [value for _, name, value in page.attributes if name in ("data-tip", "aria-label")]
+        assert PRIVATE.findall(" ".join([page.text, *tips])) == []
+
+
+def test_counts_and_accuracies_of_classes_are_those_of_the_method_shown(tmp_path, given):
+    turned = np.roll(np.eye(4)[given["logits"].argmax(1)] * 0.6 + 0.1, 1, axis=1)
+    _, html = page_of(tmp_path, given, methods={"turned": turned})
+    part = html[html.index('id="h-classes"') : html.index('id="h-settings"')]
+    tables = [re.findall(r'data-value="(\d+)"', table) for table in part.split("<table>")[1:]]
+    first, second = ([int(n) for n in table if int(n) > 1][:4] for table in tables)
+    test = given["test"]
+    assert first == np.bincount(given["logits"][test].argmax(1), minlength=4).tolist()
+    assert second == np.bincount(turned[test].argmax(1), minlength=4).tolist()
+    assert first != second
 
 
 def test_names_of_users_are_text_and_never_markup(tmp_path, given):
@@ -123,10 +146,10 @@ def test_no_number_is_printed_as_nan(tmp_path, given):
 
 def test_without_labels_the_report_says_what_is_missing(tmp_path, given):
     page, _ = page_of(tmp_path, given, y=None)
-    assert "What is missing here" in page.text
+    assert "Missing" in page.text
     assert "No labels were given" in page.text
     assert "Calibration error" not in page.text
-    assert "Which nodes" in page.text
+    assert "Neighbourhood" in page.text
 
 
 def test_with_only_logits_there_is_still_a_report(tmp_path, given):
@@ -137,7 +160,7 @@ def test_with_only_logits_there_is_still_a_report(tmp_path, given):
 
 def test_a_single_judged_node_is_enough(tmp_path, given):
     page, _ = page_of(tmp_path, given, test=[500], methods=["temperature"])
-    assert "judged on 1" in page.text
+    assert "1 test nodes" in page.text
 
 
 def test_thousands_of_classes_are_cut_to_the_largest(tmp_path):
@@ -146,7 +169,7 @@ def test_thousands_of_classes_are_cut_to_the_largest(tmp_path):
     page, _ = page_of(
         tmp_path, {"logits": logits, "y": logits.argmax(1), "test": np.arange(300)}, methods=[]
     )
-    assert "The 200 largest of 1000 classes" in page.text
+    assert "The 200 largest of 1,000 classes" in page.text
 
 
 def test_same_input_same_file(tmp_path, given):
@@ -181,13 +204,13 @@ def test_what_methods_complain_of_stands_at_the_top(tmp_path, given):
         file = write_report(tmp_path / "r.html", **given, methods=["temperature"])
     text = file.read_text("utf-8")
     top = text[: text.index("</header>")]
-    assert "What is wrong here" in top
+    assert "Warnings" in top
     assert "temperature: the temperature lies on its bound" in top
 
 
 def test_a_sound_report_says_nothing_is_wrong(tmp_path, given):
     text = write_report(tmp_path / "r.html", **given, methods=["temperature"]).read_text("utf-8")
-    assert "What is wrong here" not in text
+    assert "Warnings" not in text
 
 
 def test_training_nodes_do_not_calibrate(tmp_path, given):

@@ -29,37 +29,35 @@ def words(pieces):
     return "".join(piece.text for piece in pieces).replace("\u202f", " ")
 
 
-def test_the_sentence_of_the_issue():
+def test_the_first_sentence_names_its_bin():
     made = content([(0.90, 0.81, 200), (0.99, 0.89, 300)], [(0.81, 200), (0.90, 300)])
     assert words(sentences.verdict(made)) == (
-        "Among nodes said to be about 90 % sure, 81 % were right. "
-        "After ours: 89 % of 300 nodes (chance alone: 87 % to 93 %)."
+        "Of 200 nodes with confidence 85 to 95 %, 81 % were right. "
+        "After ours: 89 % of 300 nodes in this bin (87 % to 93 % if calibrated)."
     )
 
 
 def test_too_few_nodes_make_no_such_sentence():
     made = content([(0.99, 0.5, 100), (0.9, 0.1, 10)])
-    assert words(sentences.verdict(made)).startswith("On average this model says it is 98 % sure")
+    assert words(sentences.verdict(made)).startswith("The mean confidence is 98 %, the accuracy")
 
 
-def test_level_is_the_one_with_the_most_nodes_before_and_after():
+def test_the_bin_is_the_one_with_the_most_nodes_before_and_after():
     def at(*blocks):
         probs = np.concatenate([np.tile([c, 1 - c], (n, 1)) for c, n in blocks])
         return judge(probs, np.zeros(len(probs), dtype=int))
 
     before, after = at((0.8, 400), (0.6, 90)), at((0.8, 40), (0.6, 80), (0.9, 370))
-    assert sentences.telling_level(before, before) == 0.8
-    assert sentences.telling_level(before, after) == 0.6
-    assert sentences.telling_level(judged(0.9, 0.5, 29), judged(0.9, 0.5, 29)) is None
+    assert sentences.telling_bin(before, before) == (0.75, 0.85)
+    assert sentences.telling_bin(before, after) == (0.55, 0.65)
+    assert sentences.telling_bin(judged(0.9, 0.5, 29), judged(0.9, 0.5, 29)) is None
 
 
 def test_chance_covers_what_a_true_model_shows():
     rng = np.random.default_rng(0)
     rights = rng.binomial(200, 0.8, size=2000) / 200
-    text = sentences.by_chance(sentences.Said(0.8, 0.8, 200)).replace("\u202f", " ")
-    low, high = (
-        int(part.split()[-1]) / 100 for part in text.split(":")[1].replace("%", "").split("to")
-    )
+    text = sentences.by_chance(sentences.Bin(0.75, 0.85, 0.8, 0.8, 200)).replace("\u202f", " ")
+    low, high = (int(word) / 100 for word in text.split() if word.isdigit())
     assert 0.93 < ((rights >= low) & (rights <= high)).mean() < 0.98
 
 
@@ -67,20 +65,20 @@ def test_direction_is_named_only_beyond_noise():
     over = content([(0.9, 0.5, 500)]).before
     under = content([(0.6, 0.9, 500)]).before
     fair = content([(0.8, 0.79, 100)]).before
-    assert sentences.direction(over).endswith(": over-confident.")
-    assert sentences.direction(under).endswith(": under-confident.")
-    assert sentences.direction(fair).endswith("what it says holds.")
+    assert sentences.direction(over).endswith(": over-confident on average.")
+    assert sentences.direction(under).endswith(": under-confident on average.")
+    assert sentences.direction(fair).endswith(": calibrated on average.")
 
 
-def test_standing_is_held_against_chance():
+def test_standing_is_compared_with_the_noise_floor():
     assert "cannot be told from perfect" in sentences.standing(content([(0.8, 0.8, 100)]).before)
-    assert "off by more than chance" in sentences.standing(content([(0.9, 0.5, 500)]).before)
+    assert "the model is miscalibrated" in sentences.standing(content([(0.9, 0.5, 500)]).before)
 
 
-def test_examples_leave_out_levels_with_few_nodes():
+def test_examples_leave_out_bins_with_few_nodes():
     lines = sentences.examples(content([(0.9, 0.8, 100), (0.7, 0.5, 20)]).before)
     assert [line.replace("\u202f", " ") for line in lines] == [
-        "Of 100 nodes said to be 90 % sure, 80 % were right."
+        "Of 100 nodes with confidence 85 to 95 %, 80 % were right."
     ]
 
 

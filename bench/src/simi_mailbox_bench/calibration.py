@@ -24,6 +24,7 @@ from simi_mailbox_bench.methods import Method
 from simi_mailbox_bench.published import FEATURES
 from simi_mailbox_bench.store import Row
 from simi_mailbox_bench.unit import Unit
+from simi_mailbox_bench.variance import variance_of_calibration_error
 
 HOLDOUT_SHARE = 0.1
 FLOOR_DRAWS = 200
@@ -224,7 +225,7 @@ def _variance(probs: Floats, index: Ints, source: Any) -> Row:
     from simi_mailbox import analysis
 
     agreement = analysis.neighbour_agreement(probs, source.dataset.graph)
-    found = analysis.variance_of_calibration_error(probs, source.dataset.y, agreement, nodes=index)
+    found = variance_of_calibration_error(probs, source.dataset.y, agreement, nodes=index)
     values = {
         "variance_nodes": found.node_wise,
         "variance_confidence": found.confidence,

@@ -20,7 +20,7 @@ from simi_mailbox.decide.quantile import group_quantiles
 from simi_mailbox.decide.scores import APS, DAPS, LAC, RAPS, SNAPS, Score, ScoredNodes
 from simi_mailbox.decide.sets import node_weights
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.inputs import read_features
+from simi_mailbox.validation import read_features
 from simi_mailbox_bench.backbones.bank import RunKey
 from simi_mailbox_bench.calibration import (
     BankedUnit,

@@ -16,7 +16,7 @@ import torch
 
 from simi_mailbox.calibrators.simi_mailbox.paper import SimiMailboxPaper
 from simi_mailbox.grouping import Scaling
-from simi_mailbox.inputs import CalibrationData
+from simi_mailbox.validation import CalibrationData
 
 ORACLE = "simi-mailbox-oracle"
 

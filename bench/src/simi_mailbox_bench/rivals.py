@@ -14,7 +14,7 @@ from torch import Tensor
 
 from simi_mailbox._extras import require
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.inputs import CalibrationData, NodeInputs
+from simi_mailbox.validation import CalibrationData, NodeInputs
 
 
 class Rival(Calibrator):

@@ -186,7 +186,7 @@ def work(
 
     With ``parent``, this process ends when that one does, whatever ended it.
     """
-    from simi_mailbox.threads import threads_for
+    from simi_mailbox.softmax import threads_for
 
     if parent is not None:
         _end_with(parent)

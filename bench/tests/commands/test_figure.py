@@ -8,10 +8,9 @@ import pytest
 pytest.importorskip("matplotlib", reason="matplotlib is an optional extra")
 from click.testing import CliRunner
 
-from simi_mailbox import plots
 from simi_mailbox.cli.group import cli
 from simi_mailbox.synthetic import calibration_problem
-from simi_mailbox_bench import methods
+from simi_mailbox_bench import figures, methods
 from simi_mailbox_bench.commands.figure import FIGURES
 from simi_mailbox_bench.datasets import Split
 
@@ -62,13 +61,13 @@ def test_figures_are_written_from_banked_logits(tmp_path, banked, name, suffix):
 
 def test_what_is_drawn_is_what_the_tables_measure(monkeypatch, banked, source, tmp_path):
     drawn = []
-    real = plots.observation_figure
+    real = figures.observation_figure
 
     def keep(columns, **options):
         drawn.extend(columns)
         return real(columns, **options)
 
-    monkeypatch.setattr(plots, "observation_figure", keep)
+    monkeypatch.setattr(figures, "observation_figure", keep)
     out = str(tmp_path / "x.png")
     run(
         "reliability", "--datasets", "Cora", "--methods", "temperature", "--runs", "2", "--out", out
@@ -133,13 +132,13 @@ def test_sensitivity_draws_the_stored_means(tmp_path, monkeypatch):
             store.append(row)
     out = tmp_path / "x.png"
     drawn = {}
-    real = plots.sensitivity_figure
+    real = figures.sensitivity_figure
 
     def keep(panels, **options):
         drawn.update(panels)
         return real(panels, **options)
 
-    monkeypatch.setattr(plots, "sensitivity_figure", keep)
+    monkeypatch.setattr(figures, "sensitivity_figure", keep)
     result = run("sensitivity", "--datasets", "Cora", "--store", str(store.path), "--out", str(out))
     assert result.exit_code == 0, result.output
     assert out.exists()

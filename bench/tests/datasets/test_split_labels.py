@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from simi_mailbox.graph import Graph
-from simi_mailbox.inputs import read_classes
+from simi_mailbox.validation import read_classes
 from simi_mailbox_bench import ood
 from simi_mailbox_bench.backbones.gpn import train_gpn
 from simi_mailbox_bench.datasets import Split

@@ -13,7 +13,7 @@ from simi_mailbox.analysis.cells import accuracy_error, counts_of, ece_of, mean_
 from simi_mailbox.analysis.judged import Judged, class_labels, judge, judged_rows, per_node
 from simi_mailbox.analysis.neighbourhood import distance_to
 from simi_mailbox.graph import Graph, as_graph
-from simi_mailbox.inputs import as_numpy
+from simi_mailbox.validation import as_numpy
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,8 @@ class Breakdown:
         Name of each slice.
     counts : int64 [s]
         Nodes in each slice.
-    confidence, accuracy, gap : float64 [s]
-        Means and ``accuracy - confidence``; NaN where a slice is empty or labels are not known.
-    gap_error : float64 [s]
-        Standard error of the accuracy, and so of the gap (see `cells.accuracy_error`): a gap within
-        two of it is no news.
+    confidence, accuracy : float64 [s]
+        Means; NaN where a slice is empty or labels are not known.
     ece : float64 [s]
         Expected calibration error inside the slice; small slices have a large one by chance alone.
 
@@ -50,12 +47,20 @@ class Breakdown:
     counts: Ints
     confidence: Floats
     accuracy: Floats
-    gap: Floats
-    gap_error: Floats
     ece: Floats
 
+    @property
+    def gap(self) -> Floats:
+        """Accuracy minus confidence."""
+        return self.accuracy - self.confidence
 
-def by_degree(probs: Any, y: Any, graph: Any, *, nodes: Any = None, bins: int = 15) -> Breakdown:
+    @property
+    def gap_error(self) -> Floats:
+        """Standard error of the accuracy, and so of the gap (see `cells.accuracy_error`)."""
+        return accuracy_error(self.accuracy, self.counts)
+
+
+def by_degree(probs: Any, y: Any, graph: Any, *, nodes: Any = None) -> Breakdown:
     """Slices of equal number of neighbours: 0, 1, 2, 3–4, 5–8, 9–16, …
 
     Parameters
@@ -64,8 +69,6 @@ def by_degree(probs: Any, y: Any, graph: Any, *, nodes: Any = None, bins: int = 
         As in `judge`.
     graph
         A `Graph` or anything that `as_graph` reads.
-    bins : int
-        Bins of the expected calibration error.
 
     Examples
     --------
@@ -76,8 +79,7 @@ def by_degree(probs: Any, y: Any, graph: Any, *, nodes: Any = None, bins: int = 
     (('1', '2'), [2, 1], [-0.25, 0.2])
     """
     judged = judge(probs, y, nodes)
-    labels, slices = degree_slices(as_graph(graph, judged.num_nodes), judged.nodes)
-    return _table("degree", labels, slices, judged, bins)
+    return _table("degree", *degree_slices(as_graph(graph, judged.num_nodes), judged.nodes), judged)
 
 
 def degree_slices(graph: Graph, nodes: Ints) -> tuple[list[str], Ints]:
@@ -85,14 +87,14 @@ def degree_slices(graph: Graph, nodes: Ints) -> tuple[list[str], Ints]:
 
     Examples
     --------
-    >>> from simi_mailbox import Graph
     >>> degree_slices(Graph.from_edges([[0, 0, 0], [1, 2, 3]]), np.arange(4))
     (['1', '3–4'], array([1, 0, 0, 0]))
     """
     degree = graph.degree.numpy()[nodes]
     octave = np.where(degree > 0, np.ceil(np.log2(np.maximum(degree, 1))).astype(np.int64) + 1, 0)
     present = np.unique(octave)
-    return [_degree_label(int(k)) for k in present], np.searchsorted(present, octave)
+    labels = [str(k) if k <= 2 else f"{2 ** (k - 2) + 1}–{2 ** (k - 1)}" for k in present.tolist()]
+    return labels, np.searchsorted(present, octave)
 
 
 def by_class(
@@ -102,14 +104,13 @@ def by_class(
     nodes: Any = None,
     class_names: Sequence[str] | None = None,
     of: Literal["predicted", "true"] = "predicted",
-    bins: int = 15,
 ) -> Breakdown:
     """Slices of equal class: the predicted one, which a user sees, or the true one.
 
     Parameters
     ----------
-    probs, y, nodes, bins
-        As in `by_degree`.
+    probs, y, nodes
+        As in `judge`.
     class_names : sequence of str, optional
         Name of each class; its number if not given.
     of : {"predicted", "true"}
@@ -124,30 +125,20 @@ def by_class(
     """
     judged = judge(probs, y, nodes)
     names = class_labels(class_names, as_numpy(probs).shape[1])
-    if of == "predicted":
-        slices = judged.predicted
-    elif of == "true":
-        slices = judged_rows(probs, y, nodes).known_labels
-    else:
+    if of not in ("predicted", "true"):
         raise ValueError(f"of must be 'predicted' or 'true', got {of!r}")
-    return _table(f"{of} class", names, slices, judged, bins)
+    slices = judged.predicted if of == "predicted" else judged_rows(probs, y, nodes).known_labels
+    return _table(f"{of} class", names, slices, judged)
 
 
 def by_distance(
-    probs: Any,
-    y: Any,
-    graph: Any,
-    labelled: Any,
-    *,
-    nodes: Any = None,
-    farthest: int = 5,
-    bins: int = 15,
+    probs: Any, y: Any, graph: Any, labelled: Any, *, nodes: Any = None, farthest: int = 5
 ) -> Breakdown:
     """Slices of equal distance to the nearest labelled node: 0, 1, 2, …, out of reach.
 
     Parameters
     ----------
-    probs, y, graph, nodes, bins
+    probs, y, graph, nodes
         As in `by_degree`.
     labelled : array
         The labelled nodes: boolean [n] or indices.
@@ -170,18 +161,18 @@ def by_distance(
     present = np.unique(capped)
     names = [str(d) for d in range(farthest)] + [f"{farthest} or more", "out of reach"]
     labels = [names[int(d)] for d in present]
-    return _table("distance", labels, np.searchsorted(present, capped), judged, bins)
+    return _table("distance", labels, np.searchsorted(present, capped), judged)
 
 
 def by_agreement(
-    probs: Any, y: Any, similarity: Any, *, nodes: Any = None, slices: int = 5, bins: int = 15
+    probs: Any, y: Any, similarity: Any, *, nodes: Any = None, slices: int = 5
 ) -> Breakdown:
     """Slices of equal share of agreeing neighbours; nodes without neighbours apart.
 
     Parameters
     ----------
-    probs, y, nodes, bins
-        As in `by_degree`.
+    probs, y, nodes
+        As in `judge`.
     similarity : array [n] or [m]
         Share of agreeing neighbours, NaN for nodes without neighbours.
     slices : int
@@ -204,28 +195,16 @@ def by_agreement(
     labels = [f"{edges[k]}–{edges[k + 1]} %" for k in range(slices)]
     if not known.all():
         labels.append("no neighbours")
-    return _table("agreement", labels, place, judged, bins)
+    return _table("agreement", labels, place, judged)
 
 
-def _table(by: str, labels: Sequence[str], slices: Ints, judged: Judged, bins: int) -> Breakdown:
+def _table(by: str, labels: Sequence[str], slices: Ints, judged: Judged) -> Breakdown:
     count = len(labels)
-    counts = counts_of(slices, count)
-    confidence = mean_of(slices, judged.confidence, count)
-    accuracy = mean_of(slices, judged.correct, count)
     return Breakdown(
         by,
         tuple(labels),
-        counts,
-        confidence,
-        accuracy,
-        accuracy - confidence,
-        accuracy_error(accuracy, counts),
-        ece_of(slices, judged.confidence, judged.correct, count, bins=bins),
+        counts_of(slices, count),
+        mean_of(slices, judged.confidence, count),
+        mean_of(slices, judged.correct, count),
+        ece_of(slices, judged.confidence, judged.correct, count),
     )
-
-
-def _degree_label(octave: int) -> str:
-    if octave <= 2:
-        return str(octave)
-    low, high = 2 ** (octave - 2) + 1, 2 ** (octave - 1)
-    return f"{low}–{high}"

@@ -27,15 +27,6 @@ def mean_of(cell: Ints, values: Floats, num_cells: int) -> Floats:
         return np.where(counts > 0, totals / counts, np.nan)
 
 
-def variance_of(cell: Ints, values: Floats, num_cells: int) -> Floats:
-    """Unbiased variance of ``values`` in each cell; NaN where fewer than two nodes are."""
-    counts = np.bincount(cell, minlength=num_cells)
-    centre = mean_of(cell, values, num_cells)
-    squares = np.bincount(cell, weights=(values - centre[cell]) ** 2, minlength=num_cells)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(counts > 1, squares / (counts - 1), np.nan)
-
-
 def accuracy_error(accuracy: Floats, counts: Ints) -> Floats:
     """Standard error of a share of right nodes; NaN where there are none.
 
@@ -48,17 +39,12 @@ def accuracy_error(accuracy: Floats, counts: Ints) -> Floats:
 
 
 def ece_of(
-    cell: Ints,
-    confidence: Floats,
-    correct: Floats,
-    num_cells: int,
-    *,
-    bins: int = 15,
+    cell: Ints, confidence: Floats, correct: Floats, num_cells: int, bins: int = 15
 ) -> Floats:
     """Expected calibration error inside each cell (equal-width bins); NaN where it is empty."""
-    joint = cell * bins + unit_bins(confidence, bins)
+    joint = cell * bins + width_index(confidence, bins)
     gaps = np.bincount(joint, weights=correct - confidence, minlength=num_cells * bins)
     totals = np.abs(gaps.reshape(num_cells, bins)).sum(axis=1)
-    counts = np.bincount(cell, minlength=num_cells)
+    counts = counts_of(cell, num_cells)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(counts > 0, totals / counts, np.nan)

@@ -1,4 +1,4 @@
-"""For whom prediction sets hold the label: by degree, mailbox, class and size of the set."""
+"""Conditional coverage of prediction sets: by degree, mailbox, class and size of the set."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from simi_mailbox._arrays import Bools, Ints
 from simi_mailbox.analysis.breakdown import degree_slices
 from simi_mailbox.analysis.judged import class_labels
 from simi_mailbox.graph import as_graph
-from simi_mailbox.inputs import read_classes, read_index, read_probabilities
 from simi_mailbox.mailbox import mailbox
 from simi_mailbox.metrics import GroupCoverage, coverage_by_group
 from simi_mailbox.metrics.sets import check_sets
+from simi_mailbox.validation import read_classes, read_index, read_probabilities
 
-MAILBOX_GROUPS = (
-    "unsure, among strangers", "unsure, among its like",
-    "sure, among strangers", "sure, among its like",
-)  # fmt: skip
+MAILBOX_GROUPS = ("low / low", "low / high", "high / low", "high / high")
+"""Confidence / neighbour agreement."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class CoverageBreakdown:
         return self.labels[int(self.found.coverage.argmin())]
 
     @property
-    def says_something(self) -> bool:
+    def significant(self) -> bool:
         """Whether some slice is covered less than chance makes the worst of so many."""
         return self.found.worst_p_value < 1.0 - self.found.level
 
@@ -108,7 +106,7 @@ def covered_by_class(
 
 
 def covered_by_size(sets: Any, y: Any, *, nodes: Any = None) -> CoverageBreakdown:
-    """Slices of equal size of the set: large sets should be no surer than small ones.
+    """Slices of equal size of the set: large sets should cover no more often than small ones.
 
     Parameters
     ----------
@@ -130,7 +128,7 @@ def covered_by_size(sets: Any, y: Any, *, nodes: Any = None) -> CoverageBreakdow
 def covered_by_mailbox(
     sets: Any, y: Any, probs: Any, graph: Any, *, nodes: Any = None
 ) -> CoverageBreakdown:
-    """Sure and unsure nodes, each among strangers and among their like.
+    """Slices of low and high confidence, each with low and high neighbour agreement.
 
     Halves by confidence, and each of them by the probability that a neighbour is of one class with
     the node, as ``PredictionSets(condition_on="mailbox")`` makes them.
@@ -148,15 +146,15 @@ def covered_by_mailbox(
     >>> sets = p > 0.3
     >>> table = covered_by_mailbox(sets, [0, 0, 0, 1], p, np.array([[0, 1, 2], [1, 0, 3]]))
     >>> table.labels[0], table.found.coverage.tolist()
-    ('unsure, among its like', [0.5, 1.0])
+    ('low / high', [0.5, 1.0])
     """
     judged = _Judged.of(sets, y, nodes)
     p = read_probabilities(probs)
-    sure = p.max(axis=1)
+    confidence = p.max(axis=1)
     links = as_graph(graph, len(p))
     alike = mailbox(torch.from_numpy(np.asarray(p, dtype=np.float64)), links).numpy().copy()
     alike[links.degree.numpy() == 0] = 0.0
-    above = sure >= np.median(sure)
+    above = confidence >= np.median(confidence)
     middle = [np.median(alike[part]) if part.any() else 0.0 for part in (~above, above)]
     place = 2 * above + (alike >= np.array(middle)[above.astype(int)])
     return judged.table("mailbox", MAILBOX_GROUPS, place[judged.nodes])

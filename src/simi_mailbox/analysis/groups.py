@@ -10,7 +10,7 @@ import numpy as np
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.analysis.cells import accuracy_error, counts_of, mean_of
 from simi_mailbox.analysis.judged import judge, per_node
-from simi_mailbox.inputs import as_numpy, read_index
+from simi_mailbox.validation import as_numpy, read_index
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,8 @@ class GroupMap:
         Mean temperature of the nodes of the group.
     judged : int64 [G]
         Nodes it is judged on.
-    said_before, said_after, accuracy : float64 [G]
+    confidence_before, confidence_after, accuracy : float64 [G]
         Mean confidence before and after calibration, and accuracy, of the judged nodes.
-    gap_error : float64 [G]
-        Standard error of the accuracy, and so of both gaps; NaN without judged nodes.
 
     Examples
     --------
@@ -51,30 +49,27 @@ class GroupMap:
     calibration_labels: Ints
     temperatures: Floats
     judged: Ints
-    said_before: Floats
-    said_after: Floats
+    confidence_before: Floats
+    confidence_after: Floats
     accuracy: Floats
-    gap_error: Floats
 
     @property
     def gap_before(self) -> Floats:
         """Accuracy minus confidence before calibration."""
-        return self.accuracy - self.said_before
+        return self.accuracy - self.confidence_before
 
     @property
     def gap_after(self) -> Floats:
         """Accuracy minus confidence after calibration."""
-        return self.accuracy - self.said_after
+        return self.accuracy - self.confidence_after
 
-    def __len__(self) -> int:
-        return int(self.sizes.size)
+    @property
+    def gap_error(self) -> Floats:
+        """Standard error of the accuracy, and so of both gaps; NaN without judged nodes."""
+        return accuracy_error(self.accuracy, self.judged)
 
     def worst(self, count: int = 3) -> Ints:
-        """Groups that are farthest off after calibration, worst first.
-
-        Ordered by how many judged nodes' worth of error a group holds, |gap| × nodes, so that a
-        handful of unlucky nodes does not come first.
-        """
+        """Groups with the largest |gap| × judged nodes after calibration, worst first."""
         weight = np.nan_to_num(np.abs(self.gap_after) * self.judged)
         order = np.argsort(-weight, kind="stable")
         return order[weight[order] > 0][:count].astype(np.int64)
@@ -116,7 +111,7 @@ def group_map(
     ...     np.array([1, 0, 0]), before, before,
     ...     similarity=np.array([1.0, 0.5, 0.0]), temperatures=[2.0, 1.0], y=[0, 0, 1],
     ... )
-    >>> table.sizes.tolist(), table.accuracy.tolist(), table.said_before.round(2).tolist()
+    >>> table.sizes.tolist(), table.accuracy.tolist(), table.confidence_before.round(2).tolist()
     ([2, 1], [0.5, 1.0], [0.65, 0.9])
     """
     g = as_numpy(groups).astype(np.int64)
@@ -136,19 +131,16 @@ def group_map(
     if calibration is not None:
         labels = counts_of(g[read_index(calibration, n, "calibration", empty=True)], count)
     own = g[judged_after.nodes]
-    size = counts_of(own, count)
-    accuracy = mean_of(own, judged_after.correct, count)
     return GroupMap(
         confidence=mean_of(g, everyone.confidence, count),
         similarity=mean_of(g, per_node(similarity, everyone, "similarity"), count),
         sizes=counts_of(g, count),
         calibration_labels=labels,
         temperatures=t,
-        judged=size,
-        said_before=mean_of(own, judged_before.confidence, count),
-        said_after=mean_of(own, judged_after.confidence, count),
-        accuracy=accuracy,
-        gap_error=accuracy_error(accuracy, size),
+        judged=counts_of(own, count),
+        confidence_before=mean_of(own, judged_before.confidence, count),
+        confidence_after=mean_of(own, judged_after.confidence, count),
+        accuracy=mean_of(own, judged_after.correct, count),
     )
 
 

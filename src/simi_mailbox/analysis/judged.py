@@ -1,4 +1,4 @@
-"""The nodes a picture is about: what was said of each, and whether it was right."""
+"""The nodes a picture is about: the confidence of each, and whether it was right."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simi_mailbox._arrays import Array, Bools, Floats, Ints
-from simi_mailbox.inputs import as_numpy, read_classes, read_index, read_probabilities
+from simi_mailbox.validation import as_numpy, read_classes, read_index, read_probabilities
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import torch
 
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.graph import Graph, as_graph
-from simi_mailbox.inputs import as_numpy, read_index
 from simi_mailbox.mailbox import agreement
+from simi_mailbox.validation import as_numpy, read_index
 
 
 def neighbour_agreement(predictions: Any, graph: Any) -> Floats:

@@ -6,7 +6,7 @@ import os
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 import torch
@@ -17,25 +17,24 @@ from simi_mailbox import serialization
 from simi_mailbox._arrays import Bools, Ints
 from simi_mailbox.calibrators.parts.fitted_values import Shapes, check_values
 from simi_mailbox.exceptions import CalibrationWarning, NotFittedError
-from simi_mailbox.inputs import (
+from simi_mailbox.parameters import check_parameters
+from simi_mailbox.softmax import LogitRange, blockwise, scaled_softmax, size_of_pass, threads_for
+from simi_mailbox.validation import (
     CalibrationData,
     Forward,
     InputType,
     Labelled,
     NodeInputs,
     are_log_probabilities,
-    looks_trained_on,
-    read_ids,
+    read_calibration,
     read_known,
     read_labels,
+    read_node_ids,
     read_nodes,
-    refuse_shared,
 )
-from simi_mailbox.parameters import check_parameters
-from simi_mailbox.softmax import LogitRange, blockwise, scaled_softmax
-from simi_mailbox.threads import size_of_pass, threads_for
 
 KIND = serialization.Kind("calibrator", version=1)
+N = TypeVar("N", bound=NodeInputs)
 Holdout = Literal["training", "separate"] | None
 
 
@@ -160,37 +159,17 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         method = type(self).__name__
         passed = (graph, features, forward, train_mask, hidden)
         nodes = read_nodes(self.required_inputs, method, logits, *passed, input_type=input_type)
-        n, k = nodes.num_nodes, nodes.num_classes
         if node_ids is not None:
-            nodes = replace(nodes, node_ids=read_ids(node_ids, n))
-        calibration = read_labels(y, mask, n, k, "mask")
-        holdout = None
-        if early_stopping_mask is not None:
-            if len(y) != n:
-                raise ValueError(
-                    f"early_stopping_mask needs labels of full length {n}, got {len(y)}"
-                )
-            holdout = read_labels(y, early_stopping_mask, n, k, "early_stopping_mask")
-            refuse_shared(
-                calibration.index,
-                holdout.index,
-                ("mask", "early_stopping_mask"),
-                "a method would stop on what it is fitted on; take them out of one",
-            )
-        if allow_training_nodes:
-            pass
-        elif nodes.training is None:
-            suspicion = looks_trained_on(nodes.logits, calibration)
-            if suspicion:
-                warnings.warn(suspicion, CalibrationWarning, stacklevel=2)
-        else:
-            refuse_shared(
-                calibration.index,
-                nodes.training,
-                ("mask", "train_mask"),
-                "the model looks better than it is on nodes it was trained on; calibrate with "
-                "others, or insist with allow_training_nodes=True",
-            )
+            nodes = replace(nodes, node_ids=read_node_ids(node_ids, nodes.num_nodes))
+        data = read_calibration(
+            nodes,
+            y,
+            mask,
+            early_stopping_mask,
+            allow_training_nodes=allow_training_nodes,
+            used_for_selection=used_for_selection,
+        )
+        del y  # from here on, no other label exists
         if not self.shift_invariant and are_log_probabilities(nodes.logits):
             warnings.warn(
                 "every row of the logits sums to one after exp: these are log-probabilities, and "
@@ -199,21 +178,15 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
                 CalibrationWarning,
                 stacklevel=2,
             )
-        del y  # from here on, no other label exists
         check_parameters(self)
         self._check_params()
         self._forget()
-        parts = {"calibration": calibration, "holdout": holdout}
-        limits = LogitRange.of(nodes.logits, torch.cat([part.y for part in parts.values() if part]))
-        labels = {
-            name: Labelled(part.index, limits.number(part.y))
-            for name, part in parts.items()
-            if part
-        }
-        inputs = vars(clip(nodes, limits)) | labels
+        named = torch.cat([part.y for part in data.labelled.values()])
+        limits = LogitRange.of(nodes.logits, named)
+        n, k = nodes.num_nodes, nodes.num_classes
         try:
             with threads_for(size_of_pass(n, k, nodes.graph)):
-                self._fit(CalibrationData(**inputs, used_for_selection=used_for_selection))
+                self._fit(clip(data, limits))
         except BaseException:
             self._forget()  # a failed fit leaves an unfitted calibrator, not half of one
             raise
@@ -314,7 +287,7 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
             )
         limits = self._logit_range
         if node_ids is not None:
-            nodes = replace(nodes, node_ids=read_ids(node_ids, nodes.num_nodes))
+            nodes = replace(nodes, node_ids=read_node_ids(node_ids, nodes.num_nodes))
         if known is not None:
             if "known" not in self.optional_inputs:
                 raise TypeError(f"{type(self).__name__} makes no use of known labels: leave known=")
@@ -414,12 +387,16 @@ class TemperatureCalibrator(NodeTemperatures):
         return scaled_softmax(data.logits, self._temperatures(data))
 
 
-def clip(nodes: NodeInputs, limits: LogitRange) -> NodeInputs:
-    """The same nodes as a method sees them."""
-    cut, forward = limits.cut(nodes.logits), nodes.forward
-    if forward is None or len(limits.classes) == limits.num_classes:
-        return replace(nodes, logits=cut)
-    return replace(nodes, logits=cut, forward=lambda weight: forward(weight)[:, limits.classes])
+def clip(nodes: N, limits: LogitRange) -> N:
+    """The same nodes as a method sees them: moderate logits of the possible classes only."""
+    changed: dict[str, Any] = {"logits": limits.cut(nodes.logits)}
+    forward = nodes.forward
+    if forward is not None and len(limits.classes) < limits.num_classes:
+        changed["forward"] = lambda weight: forward(weight)[:, limits.classes]
+    if isinstance(nodes, CalibrationData):
+        for name, part in nodes.labelled.items():
+            changed[name] = Labelled(part.index, limits.number(part.y))
+    return replace(nodes, **changed)
 
 
 def keep_argmax(probs: Tensor, logits: Tensor) -> None:

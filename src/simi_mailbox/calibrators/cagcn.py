@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from simi_mailbox.calibrators.network import NetworkTemperatures
 from simi_mailbox.calibrators.parts.likelihood import Likelihood, Loss, scaled_nll
 from simi_mailbox.calibrators.parts.randomness import dropout
-from simi_mailbox.inputs import CalibrationData, Labelled, NodeInputs
 from simi_mailbox.parameters import Count, NonNegative, Share, hyperparameters
 from simi_mailbox.sparse import Csr, PerIndex, normalised_adjacency
+from simi_mailbox.validation import CalibrationData, Labelled, NodeInputs
 
 SMALLEST_SCALE = 1e-6
 

@@ -15,9 +15,9 @@ from simi_mailbox.calibrators.network import NetworkCalibrator
 from simi_mailbox.calibrators.parts.edge_units import edge_units
 from simi_mailbox.calibrators.parts.randomness import chosen
 from simi_mailbox.graph import Graph
-from simi_mailbox.inputs import CalibrationData, Forward, NodeInputs
 from simi_mailbox.parameters import Count, Positive, Share, check_parameters, hyperparameters
 from simi_mailbox.sparse import Csr, products
+from simi_mailbox.validation import CalibrationData, Forward, NodeInputs
 
 
 @hyperparameters
@@ -176,13 +176,7 @@ class EdgeWeights(nn.Module):
 
 
 def edge_distances(graph: Graph, x: Tensor) -> Tensor:
-    """‖x_i − x_j‖ of every entry (i, j), without a gather of vectors over the edges.
-
-    Examples
-    --------
-    >>> edge_distances(Graph.from_edges([[0], [1]]), torch.tensor([[0.0, 3.0], [4.0, 0.0]]))
-    tensor([5., 5.], dtype=torch.float64)
-    """
+    """‖x_i − x_j‖ of every entry (i, j), without a gather of vectors over the edges."""
     pattern = Csr.of(graph)
     x = x.to(torch.float64)
     square = x.square().sum(dim=1)

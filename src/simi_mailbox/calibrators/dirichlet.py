@@ -15,9 +15,9 @@ from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.calibrators.base import Calibrator
 from simi_mailbox.calibrators.parts.fitted_values import Shapes
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.parameters import Positive, hyperparameters
 from simi_mailbox.temperature import global_temperature
+from simi_mailbox.validation import CalibrationData, NodeInputs
 
 DIAGONAL_PULL = 1e-6
 """Keeps the diagonal finite where labels do not: far below what any label says."""

@@ -13,9 +13,9 @@ from simi_mailbox._arrays import Floats
 from simi_mailbox.calibrators.base import Calibrator
 from simi_mailbox.calibrators.parts.fitted_values import Shapes, check_within
 from simi_mailbox.exceptions import CalibrationWarning, SolverError
-from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.softmax import scaled_softmax
 from simi_mailbox.temperature import global_temperature
+from simi_mailbox.validation import CalibrationData, NodeInputs
 
 STEPS = 10_000
 UNSETTLED = 1e-5
@@ -72,13 +72,7 @@ class EnsembleTemperatureScaling(Calibrator):
 
 
 def ensemble_softmax(logits: Tensor, temperature: float, weights: Floats) -> Tensor:
-    """w₁ softmax(z / T) + w₂ softmax(z) + w₃ / K.
-
-    Examples
-    --------
-    >>> ensemble_softmax(torch.zeros(1, 2), 1.0, np.array([0.2, 0.3, 0.5])).tolist()
-    [[0.5, 0.5]]
-    """
+    """w₁ softmax(z / T) + w₂ softmax(z) + w₃ / K."""
     first, second, third = (float(weight) for weight in weights)
     probs = scaled_softmax(logits, temperature).mul_(first)
     probs += scaled_softmax(logits).mul_(second)
@@ -86,14 +80,7 @@ def ensemble_softmax(logits: Tensor, temperature: float, weights: Floats) -> Ten
 
 
 def ensemble_weights(logits: Tensor, y: Tensor, temperature: float) -> Floats:
-    """Weights of least cross-entropy on the given labelled nodes, for a fixed temperature.
-
-    Examples
-    --------
-    >>> z = torch.tensor([[1.0, 0.0]] * 4)
-    >>> ensemble_weights(z, torch.tensor([0, 1, 0, 1]), 1.0).round(3)  # no better than chance
-    array([0., 0., 1.])
-    """
+    """Weights of least cross-entropy on the given labelled nodes, for a fixed temperature."""
     from scipy.optimize import LinearConstraint, minimize
 
     z, column = logits.to(torch.float64), y[:, None]

@@ -12,8 +12,8 @@ from simi_mailbox.calibrators.parts.gats_attention import (
     training_distances,
 )
 from simi_mailbox.exceptions import SolverError
-from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.parameters import Count, Positive, hyperparameters
+from simi_mailbox.validation import CalibrationData, NodeInputs
 
 
 @hyperparameters

@@ -10,7 +10,6 @@ from torch import Tensor
 from simi_mailbox.calibrators.network import NetworkCalibrator
 from simi_mailbox.calibrators.parts.features import check_width
 from simi_mailbox.calibrators.parts.gets_experts import EXPERTS, ExpertMixture
-from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.parameters import (
     Constraint,
     Count,
@@ -19,6 +18,7 @@ from simi_mailbox.parameters import (
     Share,
     hyperparameters,
 )
+from simi_mailbox.validation import CalibrationData, NodeInputs
 
 LARGEST_DEGREE = 255
 Selection = Annotated[Count, Constraint(f"and ≤ {len(EXPERTS)}", lambda x: x <= len(EXPERTS))]

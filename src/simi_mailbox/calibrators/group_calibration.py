@@ -15,10 +15,10 @@ from simi_mailbox.calibrators.ensemble_temperature import ensemble_weights
 from simi_mailbox.calibrators.parts.features import feature_matrix
 from simi_mailbox.calibrators.parts.fitted_values import Shapes, check_within
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.parameters import Count, NonNegative, Whole, hyperparameters
 from simi_mailbox.softmax import scaled_softmax, top_gaps
 from simi_mailbox.temperature import global_temperature, group_temperatures
+from simi_mailbox.validation import CalibrationData, NodeInputs
 
 START = 1.5
 WIDEST = 7.0

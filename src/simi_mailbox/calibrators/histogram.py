@@ -12,9 +12,9 @@ from simi_mailbox._arrays import Bools, Floats
 from simi_mailbox.calibrators.base import Calibrator
 from simi_mailbox.calibrators.parts.fitted_values import Shapes, check_within
 from simi_mailbox.calibrators.parts.top_label import confidence_and_correct, with_confidence
-from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.parameters import Count, NonNegative, hyperparameters
 from simi_mailbox.softmax import confidence
+from simi_mailbox.validation import CalibrationData, NodeInputs
 
 
 @hyperparameters
@@ -88,15 +88,7 @@ class HistogramBinning(Calibrator):
 
 
 def equal_mass_edges(values: Floats, bins: int) -> Floats:
-    """Inner edges of at most ``bins`` bins of near-equal count, none of them empty.
-
-    Examples
-    --------
-    >>> equal_mass_edges(np.array([4.0, 1.0, 2.0, 3.0]), bins=2).tolist()
-    [2.5]
-    >>> equal_mass_edges(np.array([1.0, 1.0, 1.0]), bins=2).tolist()
-    []
-    """
+    """Inner edges of at most ``bins`` bins of near-equal count, none of them empty."""
     ordered = np.sort(values)
     bins = min(bins, ordered.size)
     cuts = np.arange(1, bins) * ordered.size // bins

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from simi_mailbox.calibrators.base import TemperatureCalibrator
 from simi_mailbox.calibrators.parts.fitted_values import Shapes
-from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.mailbox import support
 from simi_mailbox.parameters import hyperparameters
 from simi_mailbox.softmax import scaled_softmax
+from simi_mailbox.validation import CalibrationData, NodeInputs
 
 THRESHOLDS = tuple(step / 20 for step in range(2, 19))
 OFFSETS = (-0.4, -0.2, 0.0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0)
@@ -106,14 +106,7 @@ class LCCal(TemperatureCalibrator):
 
 
 def closed_form(conf: Tensor, local: Tensor, threshold: float) -> Tensor:
-    """The part of T that does not depend on offsets and means.
-
-    Examples
-    --------
-    >>> c = torch.tensor([0.8, 0.8], dtype=torch.float64)
-    >>> closed_form(c, c * torch.tensor([1, 0]), threshold=0.9).round(decimals=3).tolist()
-    [0.0, 1.226]
-    """
+    """The part of T that does not depend on offsets and means."""
     return torch.where(
         local <= threshold, torch.expm1(conf - local), (1 - conf) * torch.expm1(-local)
     )

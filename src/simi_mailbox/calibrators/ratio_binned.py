@@ -9,11 +9,11 @@ from torch import Tensor
 
 from simi_mailbox.calibrators.base import TemperatureCalibrator
 from simi_mailbox.calibrators.parts.fitted_values import Shapes
-from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.mailbox import support
 from simi_mailbox.parameters import Count, hyperparameters
 from simi_mailbox.softmax import scaled_softmax
 from simi_mailbox.temperature import group_temperatures
+from simi_mailbox.validation import CalibrationData, NodeInputs
 
 
 @hyperparameters

@@ -96,13 +96,7 @@ def plug_in(target: str) -> type[Calibrator]:
 
 
 def from_outside() -> dict[str, type[Calibrator]]:
-    """Calibrators that are not of this package, by name.
-
-    Examples
-    --------
-    >>> "temperature" in from_outside()
-    False
-    """
+    """Calibrators that are not of this package, by name."""
     offered = {name: cls for name, cls in _offered().items() if not isinstance(cls, str)}
     return {**offered, **_FROM_OUTSIDE}
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from simi_mailbox.calibrators.base import TemperatureCalibrator
 from simi_mailbox.calibrators.parts.fitted_values import Shapes
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.temperature import global_temperature
+from simi_mailbox.validation import CalibrationData, NodeInputs
 
 
 class TemperatureScaling(TemperatureCalibrator):

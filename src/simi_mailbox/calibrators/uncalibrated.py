@@ -7,8 +7,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.softmax import scaled_softmax
+from simi_mailbox.validation import CalibrationData, NodeInputs
 
 
 class Uncalibrated(Calibrator):

@@ -10,9 +10,9 @@ from torch import Tensor
 from simi_mailbox.calibrators.base import Calibrator
 from simi_mailbox.calibrators.parts.fitted_values import Shapes
 from simi_mailbox.exceptions import SolverError
-from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.parameters import Positive, hyperparameters
 from simi_mailbox.temperature import global_temperature
+from simi_mailbox.validation import CalibrationData, NodeInputs
 
 MAX_STEPS = 200
 

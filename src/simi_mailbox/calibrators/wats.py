@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from simi_mailbox.calibrators.network import NetworkTemperatures
 from simi_mailbox.calibrators.parts.randomness import dropout
 from simi_mailbox.graph import Graph
-from simi_mailbox.inputs import NodeInputs
 from simi_mailbox.parameters import Count, NonNegative, Share, Whole, hyperparameters
 from simi_mailbox.sparse import Csr
+from simi_mailbox.validation import NodeInputs
 
 COLDEST = 1e-6
 """Added to temperatures, as in the released code."""
@@ -110,15 +110,7 @@ class StructureMLP(nn.Module):
 
 
 def wavelet_features(graph: Graph, order: int, scale: float, kernel: str) -> Tensor:
-    """Structural features [n, order + 1] of every node, in float64.
-
-    Examples
-    --------
-    >>> wavelet_features(Graph.from_edges([[0], [1]], num_nodes=3), 1, 0.0, "exponential")
-    tensor([[ 0.5000, -0.5000],
-            [ 0.5000, -0.5000],
-            [ 0.5000, -0.5000]], dtype=torch.float64)
-    """
+    """Structural features [n, order + 1] of every node, in float64."""
     degree = graph.degree.to(torch.float64)
     isolated = degree == 0
     root = degree.masked_fill(isolated, 1.0).rsqrt()
@@ -138,13 +130,7 @@ def wavelet_features(graph: Graph, order: int, scale: float, kernel: str) -> Ten
 
 
 def kernel_coefficients(order: int, scale: float, kernel: str) -> Tensor:
-    """a_0 … a_order: see `WATS`.
-
-    Examples
-    --------
-    >>> kernel_coefficients(2, 0.0, "heat").tolist() == [1.0, 0.0, 0.0]
-    True
-    """
+    """a_0 … a_order: see `WATS`."""
     k = np.arange(order + 1)
     if kernel == "exponential":
         return torch.from_numpy(np.exp(-scale * k))

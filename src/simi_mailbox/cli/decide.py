@@ -101,8 +101,8 @@ def decide(
 
 
 def _softmax(values: Any, kind: Any) -> Any:
-    from simi_mailbox.inputs import read_logits
     from simi_mailbox.softmax import scaled_softmax
+    from simi_mailbox.validation import read_logits
 
     return scaled_softmax(read_logits(values, kind)).numpy()
 

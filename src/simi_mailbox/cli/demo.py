@@ -93,18 +93,17 @@ def outcome_table(title: str, outcomes: list[DemoResult]) -> Any:
 
 def _picture(result: Demonstration, path: Path) -> Path:
     from simi_mailbox._extras import require
-    from simi_mailbox.metrics import ece, reliability
+    from simi_mailbox.metrics import reliability
     from simi_mailbox.plots import reliability_diagram
 
     require("matplotlib", extra="plot")
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.2 * len(result.probabilities), 4.4), layout="constrained")
+    figure = Figure(figsize=(4.4 * len(result.probabilities), 5.6), layout="constrained")
     axes = figure.subplots(1, len(result.probabilities), sharey=True)
     test, y = result.test, result.y
     for ax, (method, probs) in zip(axes, result.probabilities.items(), strict=True):
-        reliability_diagram(reliability(probs[test], y[test]), ax=ax)
-        ax.set_title(f"{method}, ECE {ece(probs[test], y[test]):.1%}")
+        reliability_diagram(reliability(probs[test], y[test]), label=method).plot(ax)
     figure.savefig(path, dpi=150)
     return path
 

@@ -73,8 +73,8 @@ def _report(facts: dict[str, Any], as_json: bool) -> None:
 
 
 def _softmax(values: Any, kind: Any) -> Any:
-    from simi_mailbox.inputs import read_logits
     from simi_mailbox.softmax import scaled_softmax
+    from simi_mailbox.validation import read_logits
 
     return scaled_softmax(read_logits(values, kind)).numpy()
 

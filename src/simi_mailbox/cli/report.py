@@ -57,8 +57,8 @@ def report(
         with console.complaints():
             problem = user.read(source, files, kind)
             sets = _sets(problem)
-            from simi_mailbox.inputs import read_logits
             from simi_mailbox.report import write_report
+            from simi_mailbox.validation import read_logits
 
             written = write_report(
                 out,

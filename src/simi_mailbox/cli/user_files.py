@@ -233,8 +233,8 @@ def facts(problem: Problem, rows: Any, calibrator: Calibrator) -> dict[str, Any]
 
 def changes(problem: Problem, probs: Any, calibrator: Calibrator, kind: Any) -> dict[str, Any]:
     """What calibration did to all nodes; no label is read."""
-    from simi_mailbox.inputs import read_logits
     from simi_mailbox.softmax import confidence
+    from simi_mailbox.validation import read_logits
 
     before = confidence(read_logits(problem.values, kind))
     return {

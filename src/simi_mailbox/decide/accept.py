@@ -162,26 +162,14 @@ class Accept(Rule):
 
 
 def candidate_thresholds(confidence: Floats, steps: int = STEPS) -> Floats:
-    """Thresholds that accept 1/steps, 2/steps, … of the nodes, strictest first.
-
-    Examples
-    --------
-    >>> candidate_thresholds(np.array([0.5, 0.6, 0.7, 0.8, 0.9, 1.0]), steps=3).tolist()
-    [0.9, 0.7, 0.5]
-    """
+    """Thresholds that accept 1/steps, 2/steps, … of the nodes, strictest first."""
     ordered = np.sort(confidence)[::-1]
     places = np.unique(np.ceil(np.arange(1, steps + 1) / steps * len(ordered)).astype(int) - 1)
     return np.unique(ordered[places])[::-1]
 
 
 def count_errors(confidence: Floats, wrong: Bools, limits: Floats) -> tuple[Ints, Ints]:
-    """Labelled nodes at or above each threshold, and how many of them are wrong.
-
-    Examples
-    --------
-    >>> count_errors(np.array([0.9, 0.8, 0.7]), np.array([False, True, True]), np.array([0.8, 0.1]))
-    (array([2, 3]), array([1, 2]))
-    """
+    """Labelled nodes at or above each threshold, and how many of them are wrong."""
     order = np.argsort(-confidence, kind="stable")
     accepted = np.searchsorted(-confidence[order], -limits, side="right")
     errors = np.concatenate([[0], np.cumsum(wrong[order])])
@@ -189,13 +177,7 @@ def count_errors(confidence: Floats, wrong: Bools, limits: Floats) -> tuple[Ints
 
 
 def labels_without_error(max_error: float, risk: float) -> int:
-    """Accepted labels, none of them wrong, that make an error rate above ``max_error`` unlikely.
-
-    Examples
-    --------
-    >>> labels_without_error(0.05, 0.1)
-    45
-    """
+    """Accepted labels, none of them wrong, that make an error rate above ``max_error`` unlikely."""
     return math.ceil(math.log(risk) / math.log1p(-max_error))
 
 
@@ -205,11 +187,6 @@ def start_positions(accepted: Ints, max_error: float, risk: float) -> Ints:
     Looks at how many labelled nodes each threshold accepts, never at their labels. The starts
     share the risk, and labels suffice if they do at a start's part of it. The last one leaves room
     for looser thresholds, unless it is the only one.
-
-    Examples
-    --------
-    >>> start_positions(np.array([10, 50, 90, 120, 300]), max_error=0.05, risk=0.1).tolist()
-    [2, 3]
     """
     for starts in range(MOST_STARTS, 0, -1):
         least = labels_without_error(max_error, risk / starts) * 2 ** np.arange(starts)
@@ -223,11 +200,6 @@ def fallback(p_values: Floats, starts: Ints, risk: float) -> int | None:
 
     Every start has an equal part of the risk; a hypothesis is tested at its own part and what the
     one before hands on, which it does if it was rejected.
-
-    Examples
-    --------
-    >>> fallback(np.array([0.01, 0.04, 0.2, 0.04, 0.2]), np.array([0, 3]), risk=0.1)
-    3
     """
     if not starts.size:
         return None

@@ -19,14 +19,14 @@ from simi_mailbox.decide.scores import Score, ScoredNodes, from_dict
 from simi_mailbox.exceptions import FileFormatError, NotFittedError
 from simi_mailbox.files import DAMAGE
 from simi_mailbox.graph import as_graph
-from simi_mailbox.inputs import (
+from simi_mailbox.parameters import check_parameters
+from simi_mailbox.validation import (
     Labelled,
     read_features,
     read_index,
     read_labels,
     read_probabilities,
 )
-from simi_mailbox.parameters import check_parameters
 
 KIND = serialization.Kind("rule", version=1)
 ENDLESS = frozenset({"threshold_", "thresholds_", "saving_interval_"})
@@ -180,15 +180,7 @@ def read_cross_fitted(
 def error_weight(
     prior: str | os.PathLike[str] | None, used_for_selection: bool, labels: int
 ) -> float:
-    """What an error among the calibration nodes counts, if they chose the checkpoint.
-
-    Examples
-    --------
-    >>> error_weight("learned", False, 150), error_weight(None, True, 150)
-    (1.0, 1.0)
-    >>> 1.0 < error_weight("learned", True, 1500) < error_weight("learned", True, 150) < 2.0
-    True
-    """
+    """What an error among the calibration nodes counts, if they chose the checkpoint."""
     if prior is None or not used_for_selection:
         return 1.0
     return resolve(prior).error_weight(labels)

@@ -15,13 +15,7 @@ from simi_mailbox.graph import Graph
 
 
 def quantile_edges(values: npt.NDArray[Any], groups: int) -> Floats:
-    """Inner edges that cut ``values`` into about equal parts; equal values stay together.
-
-    Examples
-    --------
-    >>> quantile_edges(np.array([1, 1, 1, 1, 2, 3, 5, 9]), 4).tolist()
-    [2.0, 5.0]
-    """
+    """Inner edges that cut ``values`` into about equal parts; equal values stay together."""
     ordered = np.sort(values)
     cuts = [len(ordered) * g // groups for g in range(1, groups)]
     # An edge is the first value of the upper part; one at the bottom would cut off nothing.
@@ -29,14 +23,7 @@ def quantile_edges(values: npt.NDArray[Any], groups: int) -> Floats:
 
 
 def degree_groups(graph: Graph, edges: Floats) -> Ints:
-    """Which part of the degrees a node's lies in.
-
-    Examples
-    --------
-    >>> star = Graph.from_edges([[0, 0, 0], [1, 2, 3]])
-    >>> degree_groups(star, quantile_edges(star.degree.numpy(), 4)).tolist()
-    [1, 0, 0, 0]
-    """
+    """Which part of the degrees a node's lies in."""
     return np.searchsorted(edges, graph.degree.numpy(), side="right")
 
 
@@ -69,15 +56,7 @@ def mailbox_edges(nodes: ScoredNodes) -> Floats:
 
 
 def mailbox_groups(nodes: ScoredNodes, edges: Floats) -> Ints:
-    """0, 1: unsure nodes among strangers, among their like; 2, 3: sure ones.
-
-    Examples
-    --------
-    >>> p = np.array([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.6, 0.4]])
-    >>> nodes = ScoredNodes(p, Graph.from_edges([[0, 1, 2], [1, 0, 3]], num_nodes=4))
-    >>> mailbox_groups(nodes, np.array([0.8, 0.5, 0.5])).tolist()
-    [3, 3, 2, 0]
-    """
+    """0, 1: unsure nodes among strangers, among their like; 2, 3: sure ones."""
     sure, alike = mailbox_coordinates(nodes)
     above = (sure >= edges[0]).astype(np.int64)
     return np.asarray(2 * above + (alike >= edges[1:][above]))

@@ -21,24 +21,13 @@ def rank(count: int, level: float) -> int:
     """Which of ``count`` sorted scores is the threshold: ⌈(count + 1) · level⌉, exactly.
 
     Above ``count`` there is no such score: the labels are too few for the level.
-
-    Examples
-    --------
-    >>> rank(99, 0.9), rank(9, 0.9), rank(8, 0.9)
-    (90, 9, 9)
     """
     # 0.9 is meant as nine tenths, not as the nearest binary fraction.
     return math.ceil((count + 1) * Fraction(repr(float(level))))
 
 
 def labels_needed(level: float) -> int:
-    """The smallest number of labels for which a threshold at ``level`` exists.
-
-    Examples
-    --------
-    >>> labels_needed(0.9), labels_needed(0.95)
-    (9, 19)
-    """
+    """The smallest number of labels for which a threshold at ``level`` exists."""
     exact = Fraction(repr(float(level)))
     return math.ceil(exact / (1 - exact))
 
@@ -49,15 +38,6 @@ def conformal_quantile(scores: Floats, level: float, weights: Floats | None = No
     If the new score and the given ones may have come in any order with equal probability, it is
     among the ``rank`` smallest with probability rank / (count + 1). Infinite if there are too few.
     With weights a score counts for several, and the new one for as many as they do on average.
-
-    Examples
-    --------
-    >>> conformal_quantile(np.arange(1.0, 20.0), 0.9)
-    18.0
-    >>> conformal_quantile(np.arange(1.0, 5.0), 0.9)
-    inf
-    >>> conformal_quantile(np.arange(1.0, 40.0), 0.9, np.repeat([1.0, 2.0], [35, 4]))
-    38.0
     """
     position = rank(len(scores), level)
     if position > len(scores):
@@ -74,13 +54,7 @@ def conformal_quantile(scores: Floats, level: float, weights: Floats | None = No
 def group_quantiles(
     scores: Floats, groups: Ints, num_groups: int, level: float, weights: Floats | None = None
 ) -> Floats:
-    """The `conformal_quantile` of every group by itself (Mondrian conformal prediction).
-
-    Examples
-    --------
-    >>> group_quantiles(np.arange(40.0), np.arange(40) // 20, 3, 0.9).tolist()
-    [18.0, 38.0, inf]
-    """
+    """The `conformal_quantile` of every group by itself (Mondrian conformal prediction)."""
     order = np.argsort(groups, kind="stable")
     cuts = np.searchsorted(groups[order], np.arange(num_groups + 1))
     parts = [order[a:b] for a, b in pairwise(cuts)]
@@ -107,12 +81,6 @@ def overlapping_quantile(
     with φ the memberships (and 1, for all nodes together) and w the weights, of the new node their
     mean. For groups that do not overlap it is the `conformal_quantile` of the group (where weights
     differ, but for the weight of the new node). No solution means too few labels: infinite.
-
-    Examples
-    --------
-    >>> scores, halves = np.arange(1.0, 40.0), np.arange(39) < 19
-    >>> overlapping_quantile(scores, halves[:, None], np.array([True]), 0.9)
-    18.0
     """
     level = level - LEVEL_SLACK
     phi = sp.csr_matrix(np.column_stack([np.ones(len(scores)), members]).T)

@@ -297,12 +297,6 @@ def row_uniforms(probs: Floats, seed: int) -> Floats:
 
     A score that is a fixed function of a node's probabilities keeps every promise of conformal
     prediction, and the same node gets the same set whatever stands around it.
-
-    Examples
-    --------
-    >>> p = np.array([[0.2, 0.8], [0.5, 0.5], [0.2, 0.8]])
-    >>> row_uniforms(p, seed=0).round(3).tolist()
-    [0.687, 0.101, 0.687]
     """
     odd = np.random.default_rng(seed).integers(0, 2**63, probs.shape[1], dtype=np.uint64) * 2 + 1
     # −0.0 is another pattern of bits, but the same probability.

@@ -331,13 +331,7 @@ class PredictionSets(Rule):
 
 
 def node_weights(wrong: Bools, weight: float) -> Floats:
-    """Weights of calibration nodes, 1 on average: ``weight`` of an error, less of a right node.
-
-    Examples
-    --------
-    >>> node_weights(np.array([True, False, False, False, False]), 2.0)
-    array([2.  , 0.75, 0.75, 0.75, 0.75])
-    """
+    """Weights of calibration nodes, 1 on average: ``weight`` of an error, less of a right node."""
     share = float(wrong.mean())
     if share in (0.0, 1.0):
         return np.ones(len(wrong))

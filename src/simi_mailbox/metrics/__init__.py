@@ -41,13 +41,11 @@ from simi_mailbox.metrics.sets import (
     coverage_by_chance,
     coverage_by_group,
     mean_set_size,
-    set_intervals,
     set_sizes,
     singleton_share,
 )
 from simi_mailbox.metrics.smooth import smooth_ece
-from simi_mailbox.metrics.streaming import StreamingMetrics
-from simi_mailbox.metrics.summary import evaluate
+from simi_mailbox.metrics.streaming import StreamingMetrics, evaluate
 
 __all__ = [
     "Alerts",
@@ -91,7 +89,6 @@ __all__ = [
     "reliability",
     "reliability_of",
     "risk_coverage",
-    "set_intervals",
     "set_sizes",
     "singleton_share",
     "smooth_ece",

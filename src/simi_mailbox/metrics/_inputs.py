@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.inputs import as_numpy, is_array, read_probabilities
+from simi_mailbox.validation import as_numpy, is_array, read_probabilities
 
 if TYPE_CHECKING:
     import torch

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from scipy.special import erf
 
+from simi_mailbox._arrays import Floats
 from simi_mailbox.metrics._inputs import Array, Checked, bin_sum, check, top_label, unit
 from simi_mailbox.metrics.binning import (
     BinnedCounts,
@@ -81,20 +82,21 @@ def classwise_ece(probs: Array, y: Array, *, bins: int = 15, binning: Binning = 
     0.25
     """
     check_binning(bins, binning)
-    return classwise_ece_of(check(probs, y), bins, binning)
+    checked = check(probs, y)
+    return classwise_of(class_gaps(checked, bins, binning), len(checked.y))
 
 
-def classwise_ece_of(checked: Checked, bins: int = 15, binning: Binning = "width") -> float:
-    """Class-wise ECE of checked input; one class at a time, so memory grows with n, not n K."""
+def class_gaps(checked: Checked, bins: int = 15, binning: Binning = "width") -> Floats:
+    """Σ 1[y = k] − p_k of the nodes whose p_k lies in a bin, [K, M]."""
     probs, y = checked
-    return float(
-        np.mean(
-            [
-                bin_outcomes(unit(probs[:, k]), (y == k).astype(np.float64), bins, binning).ece
-                for k in range(probs.shape[1])
-            ]
-        )
-    )
+    # One class at a time: memory grows with n, not n K.
+    columns = ((unit(probs[:, k]), (y == k).astype(np.float64)) for k in range(probs.shape[1]))
+    return np.stack([bin_outcomes(*column, bins, binning).gap_sum for column in columns])
+
+
+def classwise_of(gaps: Floats, num_nodes: int) -> float:
+    """Class-wise ECE from `class_gaps`, which add up over batches."""
+    return float(np.abs(gaps).sum(axis=1).mean() / num_nodes)
 
 
 def class_conditional_ece(probs: Array, y: Array, *, bins: int = 15) -> float:

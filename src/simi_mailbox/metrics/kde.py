@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from simi_mailbox._arrays import Floats
@@ -49,26 +51,44 @@ def kde_ece(probs: Array, y: Array) -> float:
     >>> round(kde_ece(probs, np.zeros(500, int)), 2)  # always right, 75 % confident on average
     0.25
     """
-    return kde_ece_of(*top_label(check(probs, y)))
+    return KdeSums.of(*top_label(check(probs, y))).ece
 
 
-def kde_ece_of(confidence: Floats, correct: Floats) -> float:
-    """KDE-ECE of confidences in [0, 1] and 0/1 outcomes."""
-    accuracy = float(correct.mean())
-    if np.ptp(confidence) == 0:
-        return abs(float(confidence[0]) - accuracy)
+@dataclass(frozen=True, eq=False)
+class KdeSums:
+    """What KDE-ECE is made of, for all nodes and for those that are right; parts add up.
 
-    right = confidence[correct > 0]
-    spread = right.std() if right.size and np.ptp(right) > 0 else confidence.std()
-    parts = grid_weights(confidence), grid_weights(right)
-    return ece_on_grid(*parts, confidence.size, right.size, float(spread))
-
-
-def grid_weights(values: Floats) -> Floats:
-    """Values and their reflections at the nearer of 0 and 1, by linear binning on the grid.
-
-    Of parts of the values they add up to those of all.
+    ``grid`` [2, 16384] are their weights on the grid, ``moments`` [2, 3] their number and the sums
+    of their confidences and of the squares.
     """
+
+    grid: Floats
+    moments: Floats
+
+    @classmethod
+    def of(cls, confidence: Floats, correct: Floats) -> KdeSums:
+        """Of confidences in [0, 1] and 0/1 outcomes."""
+        parts = (confidence, confidence[correct > 0])
+        moments = [[len(part), part.sum(), (part * part).sum()] for part in parts]
+        return cls(np.stack([_grid_weights(part) for part in parts]), np.array(moments))
+
+    def __add__(self, other: KdeSums) -> KdeSums:
+        return KdeSums(self.grid + other.grid, self.moments + other.moments)
+
+    @property
+    def ece(self) -> float:
+        """KDE-ECE of the nodes behind the sums."""
+        count, total, squares = self.moments.T
+        mean = total / np.maximum(count, 1)
+        std = np.sqrt(np.maximum(squares / np.maximum(count, 1) - mean**2, 0.0))
+        std[std < 1e-7] = 0.0  # what rounding leaves of equal numbers is no spread
+        if not std[0]:
+            return float(abs(mean[0] - count[1] / count[0]))
+        return _ece_on_grid(self.grid, count, float(std[1] or std[0]))
+
+
+def _grid_weights(values: Floats) -> Floats:
+    """Values and their reflections at the nearer of 0 and 1, by linear binning on the grid."""
     if values.size == 0:
         return np.zeros(GRID_SIZE)
     mirrored = np.where(values < 0.5, -values, 2 - values)
@@ -78,26 +98,25 @@ def grid_weights(values: Floats) -> Floats:
     return bin_sum(left, 1 - fraction, GRID_SIZE) + bin_sum(left + 1, fraction, GRID_SIZE)
 
 
-def ece_on_grid(weights: Floats, right: Floats, nodes: int, correct: int, spread: float) -> float:
-    """KDE-ECE from the weights of all ``nodes`` and of those that are right."""
-    accuracy = correct / nodes
+def _ece_on_grid(weights: Floats, count: Floats, spread: float) -> float:
+    nodes, correct = count
     half_width = max(3 * spread * (2 * nodes) ** -0.2, MIN_HALF_WIDTH)
-
     grid = np.linspace(GRID_LOW, GRID_HIGH, GRID_SIZE)
-    density = _density(weights, nodes, half_width)
-    density_right = _density(right, correct, half_width)
+    density, density_right = (
+        _density(*part, half_width) for part in zip(weights, count, strict=True)
+    )
     inside = (grid > 0) & (grid < 1)
     density[~inside] = density_right[~inside] = 0
 
     share = np.divide(density_right, density, out=np.zeros(GRID_SIZE), where=density > 0)
-    integrand = np.abs(grid - np.minimum(accuracy * share, 1)) * density
+    integrand = np.abs(grid - np.minimum(correct / nodes * share, 1)) * density
     # Where both densities are below 1e-6 the reference copies the previous grid value instead.
     # With a smooth edge that value is as small as this one; with a narrow kernel the copy would
     # smear a peak over the gap beside it.
     return min(_trapezoid(integrand[inside]) / _trapezoid(density[inside]), 1.0)
 
 
-def _density(weights: Floats, count: int, half_width: float) -> Floats:
+def _density(weights: Floats, count: float, half_width: float) -> Floats:
     """Triweight kernel density of ``count`` mirrored values on the grid: convolution by FFT."""
     if count == 0:
         return np.zeros(GRID_SIZE)

@@ -1,4 +1,4 @@
-"""Acting on the surest predictions only: errors among the accepted, at every share accepted."""
+"""Accepting the most confident predictions only: the error rate at every share accepted."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ import numpy as np
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.metrics._inputs import Array, check, top_label
 from simi_mailbox.metrics.binning import shared_by_equals
-from simi_mailbox.metrics.sets import binomial_interval
 
 
 @dataclass(frozen=True)
 class RiskCoverage:
-    """Errors among the accepted nodes as more and more are accepted, surest first.
+    """Errors among the accepted nodes as more and more are accepted, most confident first.
 
     Attributes
     ----------
     accepted : array [n]
         1 … n: nodes accepted.
     risk : array [n]
-        Share of wrong predictions among them. Equally sure nodes come in any order, so they share
-        their mean: the curve does not depend on how nodes are numbered.
+        Error rate among them. Equally confident nodes share their mean: the curve does not depend
+        on how nodes are numbered.
     threshold : array [n]
         Confidence of the last one accepted.
 
@@ -58,17 +57,10 @@ class RiskCoverage:
         return float(self.risk.mean() - best.mean())
 
     def risk_at(self, share: float) -> float:
-        """Error rate among the surest ``share`` of the nodes (rounded up to whole nodes)."""
+        """Error rate among the most confident ``share`` of the nodes, rounded up."""
         if not 0 < share <= 1:
             raise ValueError(f"share is {share}; expected a number in (0, 1].")
         return float(self.risk[_last(share, len(self.risk))])
-
-    def interval_at(self, share: float, level: float = 0.95) -> tuple[float, float]:
-        """Exact (Clopper–Pearson) interval of `risk_at`, as if that many nodes had been drawn."""
-        risk = self.risk_at(share)
-        count = _last(share, len(self.risk)) + 1
-        low, high = binomial_interval(np.array([round(risk * count)]), np.array([count]), level)
-        return float(low[0]), float(high[0])
 
 
 def risk_coverage(probs: Array, y: Array) -> RiskCoverage:
@@ -90,16 +82,16 @@ def risk_coverage(probs: Array, y: Array) -> RiskCoverage:
     """
     confidence, correct = top_label(check(probs, y))
     order = np.argsort(-confidence, kind="stable")
-    sure = confidence[order]
-    wrong = shared_by_equals(sure, 1.0 - correct[order])
-    accepted = np.arange(1, len(sure) + 1)
-    return RiskCoverage(accepted, np.cumsum(wrong) / accepted, sure)
+    threshold = confidence[order]
+    wrong = shared_by_equals(threshold, 1.0 - correct[order])
+    accepted = np.arange(1, len(threshold) + 1)
+    return RiskCoverage(accepted, np.cumsum(wrong) / accepted, threshold)
 
 
 def aurc(probs: Array, y: Array) -> float:
     """Area under the risk–coverage curve: mean error rate over all shares accepted.
 
-    Small if there are few errors, and if they are the unsure nodes.
+    Small if there are few errors, and if they have low confidence.
 
     Parameters
     ----------
@@ -135,7 +127,7 @@ def excess_aurc(probs: Array, y: Array) -> float:
 
 
 def error_at_share(probs: Array, y: Array, share: float = 0.8) -> float:
-    """Error rate among the surest ``share`` of the nodes.
+    """Error rate among the most confident ``share`` of the nodes.
 
     Parameters
     ----------

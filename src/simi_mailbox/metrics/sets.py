@@ -1,4 +1,4 @@
-"""Prediction sets: how often they hold the label, how large they are, and for whom they fail."""
+"""Prediction sets: how often they hold the label, how large they are, and conditional coverage."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def mean_set_size(sets: Array) -> float:
 
 
 def singleton_share(sets: Array) -> float:
-    """Share of sets with exactly one class: nodes that need no second look.
+    """Share of sets with exactly one class: nodes that need no review.
 
     Examples
     --------
@@ -74,56 +74,17 @@ def set_sizes(sets: Array) -> Ints:
     return np.asarray(check_sets(sets).sum(axis=1))
 
 
-def set_intervals(sets: Array, y: Array, *, level: float = 0.95) -> dict[str, Interval]:
-    """How uncertain `coverage`, `mean_set_size` and `singleton_share` are, by the nodes looked at.
+def coverage_by_chance(target: float, labels: int, nodes: int, *, level: float = 0.95) -> Interval:
+    """Where the `coverage` of ``nodes`` nodes lies, if the guarantee of ``target`` holds.
 
-    Shares have exact (Clopper–Pearson) intervals, the mean size that of Student.
-
-    Parameters
-    ----------
-    sets, y
-        As in :func:`coverage`.
-    level : float
-        Nominal coverage of the intervals.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import set_intervals
-    >>> sets = np.tile([True, False], (100, 1))
-    >>> found = set_intervals(sets, np.repeat([0, 1], [90, 10]))["coverage"]
-    >>> round(found.low, 2), round(found.high, 2)
-    (0.82, 0.95)
-    """
-    from scipy.stats import t
-
-    _check_share(level, "level")
-    sizes, n = set_sizes(sets), len(sets)
-    hits = np.array([covered(sets, y).sum(), (sizes == 1).sum()])
-    low, high = binomial_interval(hits, np.array([n, n]), level)
-    half = 0.0
-    if n > 1:
-        half = float(t.ppf((1 + level) / 2, n - 1) * sizes.std(ddof=1) / math.sqrt(n))
-    return {
-        "coverage": Interval(float(low[0]), float(high[0]), level),
-        "mean_set_size": Interval(float(sizes.mean() - half), float(sizes.mean() + half), level),
-        "singleton_share": Interval(float(low[1]), float(high[1]), level),
-    }
-
-
-def coverage_by_chance(
-    promised: float, labels: int, nodes: int, *, level: float = 0.95
-) -> Interval:
-    """Where the `coverage` of ``nodes`` nodes lies, if the promise is kept to the letter.
-
-    The promise is one over all draws of calibration labels. Those that were drawn make the coverage
+    It holds on average over draws of calibration labels. Those that were drawn make the coverage
     higher or lower: of continuous scores it has a beta distribution, and what is counted on other
-    nodes a beta-binomial one. Coverage within the interval says nothing against the promise.
+    nodes a beta-binomial one.
 
     Parameters
     ----------
-    promised : float
-        Coverage that was asked for.
+    target : float
+        Target coverage of the sets.
     labels : int
         Calibration nodes behind the threshold.
     nodes : int
@@ -140,12 +101,12 @@ def coverage_by_chance(
     """
     from scipy.stats import betabinom
 
-    _check_share(promised, "promised")
+    _check_share(target, "target")
     _check_share(level, "level")
     if labels < 1 or nodes < 1:
         raise ValueError(f"labels is {labels} and nodes is {nodes}; expected 1 or more of each.")
     # 0.9 is meant as nine tenths, not as the nearest binary fraction.
-    place = math.ceil((labels + 1) * Fraction(repr(float(promised))))
+    place = math.ceil((labels + 1) * Fraction(repr(float(target))))
     if place > labels:  # too few labels: a set is all classes
         return Interval(1.0, 1.0, level)
     ends = betabinom.ppf([(1 - level) / 2, (1 + level) / 2], nodes, place, labels + 1 - place)
@@ -169,8 +130,8 @@ class GroupCoverage:
         What the smallest would be on average, if every group had the coverage of all nodes: the
         least of many groups is low by chance alone.
     worst_p_value : float
-        How often chance would make some group as unlikely low as the lowest is: near 0, the sets
-        fail somebody.
+        How often chance would make some group as unlikely low as the lowest is: near 0, some group
+        is undercovered.
 
     Examples
     --------

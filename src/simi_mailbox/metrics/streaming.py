@@ -1,19 +1,19 @@
-"""All metrics of nodes that are never together: sums of batches, from which they are made."""
+"""All metrics at once: of nodes in memory, or of batches that are never together."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from statistics import NormalDist
 
 import numpy as np
 
 from simi_mailbox._arrays import Floats
-from simi_mailbox.metrics._inputs import Array, bin_sum, check, top_label, unit
-from simi_mailbox.metrics.binning import BinnedCounts, bin_outcomes, width_index
+from simi_mailbox.metrics._inputs import Array, Checked, bin_sum, check, top_label
+from simi_mailbox.metrics.binning import BinnedCounts, bin_outcomes, check_binning, width_index
 from simi_mailbox.metrics.bootstrap import Interval
-from simi_mailbox.metrics.calibration_error import debiased_of
+from simi_mailbox.metrics.calibration_error import class_gaps, classwise_of, debiased_of
 from simi_mailbox.metrics.diagram import check_level
-from simi_mailbox.metrics.kde import GRID_SIZE, ece_on_grid, grid_weights
+from simi_mailbox.metrics.kde import GRID_SIZE, KdeSums
 from simi_mailbox.metrics.noise import NoiseFloor
 from simi_mailbox.metrics.scores import node_brier, node_nll
 
@@ -38,19 +38,17 @@ class StreamingMetrics:
         Σ 1[y = k] − p_k of the nodes whose p_k lies in a bin.
     scores : ndarray [2, 3]
         Sums of accuracy, NLL and Brier score, and of their squares.
-    grid : ndarray [2, 16384]
-        What the densities of KDE-ECE are made of: of all nodes, and of those that are right.
-    spread : ndarray [2, 3]
-        Number, sum and sum of squares of the confidences, of both.
+    kde : KdeSums
+        What KDE-ECE is made of.
 
     Examples
     --------
     >>> import numpy as np
     >>> from simi_mailbox.metrics import StreamingMetrics
-    >>> tally = StreamingMetrics.empty(classes=2)
+    >>> state = StreamingMetrics.empty(classes=2)
     >>> for _ in range(2):
-    ...     tally = tally.update(np.tile([0.75, 0.25], (2, 1)), np.array([0, 1]))
-    >>> tally.num_nodes, tally.evaluate()["brier"], tally.interval("accuracy").low > 0
+    ...     state = state.update(np.tile([0.75, 0.25], (2, 1)), np.array([0, 1]))
+    >>> state.num_nodes, state.evaluate()["brier"], state.interval("accuracy").low > 0
     (4, 0.625, True)
     """
 
@@ -58,16 +56,27 @@ class StreamingMetrics:
     chance: Floats
     class_gaps: Floats
     scores: Floats
-    grid: Floats
-    spread: Floats
+    kde: KdeSums
 
     @classmethod
     def empty(cls, classes: int, bins: int = 15) -> StreamingMetrics:
-        """A tally that has seen no node."""
-        grid, spread = np.zeros((2, GRID_SIZE)), np.zeros((2, 3))
-        counts = BinnedCounts.empty(bins)
+        """Sums that have seen no node."""
+        kde = KdeSums(np.zeros((2, GRID_SIZE)), np.zeros((2, 3)))
+        gaps = np.zeros((classes, bins))
+        return cls(BinnedCounts.empty(bins), np.zeros(bins), gaps, np.zeros((2, 3)), kde)
+
+    @classmethod
+    def of(cls, checked: Checked, bins: int = 15) -> StreamingMetrics:
+        """Sums of one batch of checked probabilities and labels."""
+        top = top_label(checked)
+        noise = top.confidence * (1 - top.confidence)
+        each = np.stack([top.correct, node_nll(checked), node_brier(checked)])
         return cls(
-            counts, np.zeros(bins), np.zeros((classes, bins)), np.zeros((2, 3)), grid, spread
+            bin_outcomes(*top, bins),
+            bin_sum(width_index(top.confidence, bins), noise, bins),
+            class_gaps(checked, bins),
+            np.stack([each.sum(axis=1), (each * each).sum(axis=1)]),
+            KdeSums.of(*top),
         )
 
     @property
@@ -87,60 +96,32 @@ class StreamingMetrics:
         return self.num_nodes
 
     def update(self, probs: Array, y: Array) -> StreamingMetrics:
-        """Return the tally after a further batch of probabilities [n, K] and labels [n]."""
-        checked, bins = check(probs, y), self.counts.bins
-        p, labels = checked
-        if p.shape[1] != len(self.class_gaps):
-            raise ValueError(f"{p.shape[1]} classes, but this tally is of {len(self.class_gaps)}.")
-        top = top_label(checked)
-        index = width_index(top.confidence, bins)
-        each = np.stack([top.correct, node_nll(checked), node_brier(checked)])
-        parts = (top.confidence, top.confidence[top.correct > 0])
-        batch = StreamingMetrics(
-            bin_outcomes(*top, bins),
-            bin_sum(index, top.confidence * (1 - top.confidence), bins),
-            np.stack(
-                [
-                    bin_outcomes(unit(p[:, k]), (labels == k).astype(np.float64), bins).gap_sum
-                    for k in range(p.shape[1])
-                ]
-            ),
-            np.stack([each.sum(axis=1), (each * each).sum(axis=1)]),
-            np.stack([grid_weights(part) for part in parts]),
-            np.array([[len(part), part.sum(), (part * part).sum()] for part in parts]),
-        )
-        return self.merge(batch)
+        """Return the state after a further batch of probabilities [n, K] and labels [n]."""
+        checked, classes = check(probs, y), len(self.class_gaps)
+        if checked.probs.shape[1] != classes:
+            raise ValueError(
+                f"{checked.probs.shape[1]} classes, but earlier batches had {classes}."
+            )
+        return self.merge(StreamingMetrics.of(checked, self.counts.bins))
 
     def merge(self, other: StreamingMetrics) -> StreamingMetrics:
-        """Return the tally that has seen the nodes of both."""
+        """Return the state that has seen the nodes of both."""
         rest = [field.name for field in fields(self)[1:]]
         sums = (getattr(self, name) + getattr(other, name) for name in rest)
         return StreamingMetrics(self.counts.merge(other.counts), *sums)
 
     def evaluate(self) -> dict[str, float]:
-        """What `simi_mailbox.metrics.evaluate` says, but for ``ece_mass``: it needs all at once."""
-        n = self._seen
-        accuracy, nll, brier = (self.scores[0] / n).tolist()
+        """Every metric of `evaluate` but for ``ece_mass``, which needs all nodes at once."""
+        accuracy, nll, brier = (self.scores[0] / self._seen).tolist()
         return {
             "accuracy": accuracy,
             "ece": self.counts.ece,
             "debiased_ece": debiased_of(self.counts),
-            "classwise_ece": float(np.abs(self.class_gaps).sum(axis=1).mean() / n),
-            "kde_ece": self._kde_ece(accuracy),
+            "classwise_ece": classwise_of(self.class_gaps, self.num_nodes),
+            "kde_ece": self.kde.ece,
             "nll": nll,
             "brier": brier,
         }
-
-    def _kde_ece(self, accuracy: float) -> float:
-        count, total, squares = self.spread.T
-        mean = total / np.maximum(count, 1)
-        std = np.sqrt(np.maximum(squares / np.maximum(count, 1) - mean**2, 0.0))
-        # Sums of squares round: what is left of equal numbers is no spread.
-        std[std < 1e-7] = 0.0
-        if not std[0]:
-            return abs(float(mean[0]) - accuracy)
-        every, right = self.grid
-        return ece_on_grid(every, right, int(count[0]), int(count[1]), float(std[1] or std[0]))
 
     def interval(self, metric: str, *, level: float = 0.95, seed: int = 0) -> Interval:
         """Interval of accuracy, NLL, Brier score, ECE or debiased ECE, by name."""
@@ -158,7 +139,8 @@ class StreamingMetrics:
             low, high = np.quantile(np.abs(gaps).sum(axis=1) / n, [tail, 1 - tail])
             low, high = (max(2 * self.counts.ece - end, 0.0) for end in (high, low))
             return Interval(float(low), float(high), level)
-        drawn = [debiased_of(_with_gaps(self.counts, gap)) for gap in gaps]
+        total = self.counts.confidence_sum
+        drawn = [debiased_of(replace(self.counts, correct_sum=total + gap)) for gap in gaps]
         low, high = np.quantile(drawn, [tail, 1 - tail])
         return Interval(float(low), float(high), level)
 
@@ -169,12 +151,32 @@ class StreamingMetrics:
         return NoiseFloor(float(found.mean()), float(found.std(ddof=1)))
 
 
-def _with_gaps(counts: BinnedCounts, gaps: Floats) -> BinnedCounts:
-    """The same sums, but for how many are right."""
-    return BinnedCounts(
-        counts.edges,
-        counts.counts,
-        counts.confidence_sum,
-        counts.confidence_sum + gaps,
-        counts.square_sum,
-    )
+def evaluate(probs: Array, y: Array, *, bins: int = 15) -> dict[str, float]:
+    """Every metric of accuracy, likelihood and calibration error, with its default options.
+
+    Parameters
+    ----------
+    probs, y
+        As in :func:`accuracy`.
+    bins : int
+        Number of bins of all binned metrics.
+
+    Returns
+    -------
+    dict of str to float
+        Keys ``accuracy``, ``ece``, ``ece_mass``, ``debiased_ece``, ``classwise_ece``, ``kde_ece``,
+        ``nll`` and ``brier``; calibration errors as fractions, not percentages.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from simi_mailbox.metrics import evaluate
+    >>> scores = evaluate(np.tile([0.75, 0.25], (4, 1)), np.array([0, 0, 0, 1]))
+    >>> scores["accuracy"], scores["ece"], scores["brier"]
+    (0.75, 0.0, 0.375)
+    """
+    check_binning(bins)
+    checked = check(probs, y)
+    found = StreamingMetrics.of(checked, bins).evaluate()
+    first = {"accuracy": found.pop("accuracy"), "ece": found.pop("ece")}
+    return {**first, "ece_mass": bin_outcomes(*top_label(checked), bins, "mass").ece, **found}

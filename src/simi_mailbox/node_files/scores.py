@@ -11,7 +11,6 @@ import numpy as np
 from simi_mailbox._arrays import Array, Floats
 from simi_mailbox.bundles import NAMES
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.inputs import RANGE_TOLERANCE, ROW_SUM_TOLERANCE
 from simi_mailbox.node_files.columns import (
     LABEL_NAMES,
     PANDAS_INDEX,
@@ -20,6 +19,7 @@ from simi_mailbox.node_files.columns import (
     like_an_id,
 )
 from simi_mailbox.node_files.nodes import Nodes
+from simi_mailbox.validation import RANGE_TOLERANCE, ROW_SUM_TOLERANCE
 
 WRITTEN = ("predicted", "confidence")
 """Columns of files that are written here."""

@@ -1,28 +1,27 @@
-"""Pictures of what `simi_mailbox.analysis` and `metrics` compute, with matplotlib.
+"""Pictures of what `simi_mailbox.analysis` and `metrics` compute.
 
-Every function takes an analysis object and the matplotlib axes to draw on (a new figure's if none
-are given), and returns the axes. None shows a window and none changes matplotlib's settings.
-Needs ``pip install 'simi-mailbox[plot]'``.
+Every function takes what they return and describes a `Picture`, once. ``picture.plot(ax)`` draws it
+with matplotlib (``pip install 'simi-mailbox[plot]'``) on the axes given, or on those of a new
+figure, and returns them; it shows no window and changes no settings. ``picture.svg()`` is the same
+picture as the report shows it, and as a notebook shows it by itself; it needs no extra.
 """
 
-from simi_mailbox.plots.comparison import method_comparison, sensitivity_curve
-from simi_mailbox.plots.decisions import coverage_bars, risk_coverage_curve
-from simi_mailbox.plots.figures import Column, observation_figure, sensitivity_figure
+from simi_mailbox.plots.decisions import acceptance_bars, coverage_bars, risk_coverage_curve
 from simi_mailbox.plots.groups import group_scatter, temperature_histogram
-from simi_mailbox.plots.reliability import reliability_diagram
-from simi_mailbox.plots.similarity import heat_map, similarity_bar
+from simi_mailbox.plots.heat import heat_map
+from simi_mailbox.plots.picture import Picture
+from simi_mailbox.plots.reliability import confidence_histogram, reliability_diagram
+from simi_mailbox.plots.slices import slice_dots
 
 __all__ = [
-    "Column",
+    "Picture",
+    "acceptance_bars",
+    "confidence_histogram",
     "coverage_bars",
     "group_scatter",
     "heat_map",
-    "method_comparison",
-    "observation_figure",
     "reliability_diagram",
     "risk_coverage_curve",
-    "sensitivity_curve",
-    "sensitivity_figure",
-    "similarity_bar",
+    "slice_dots",
     "temperature_histogram",
 ]

@@ -2,49 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox._extras import require
 from simi_mailbox.analysis import GroupMap, TemperatureHistogram
-from simi_mailbox.plots.style import (
-    ACCENT,
-    INK,
-    MUTED,
-    Palette,
-    axes,
-    diverging,
-    percent,
-    quiet_scale,
-    symmetric_limit,
-    tidy,
-)
+from simi_mailbox.plots.formatting import count, nodes, number, percent, points
+from simi_mailbox.plots.heat import LIMIT
+from simi_mailbox.plots.picture import Axis, Picture, Shapes, nice_ticks, percent_axis
+
+LARGEST, SMALLEST = 24.0, 4.0
 
 
 def group_scatter(
-    groups: GroupMap,
-    ax: Any = None,
-    *,
-    palette: Palette = "blue-orange",
-    colorbar: bool = True,
-    labels: bool = True,
-) -> Any:
-    """Draw each group at its mean similarity and confidence, with its temperature as colour.
-
-    Area is the number of nodes. Colours are around the median temperature of all nodes: orange
-    groups lose more confidence than most, blue groups less. The number in a circle is how many
-    calibration labels the group had.
+    groups: GroupMap, *, label: str = "", after: bool = True, limit: float = LIMIT
+) -> Picture:
+    """Each group at its mean similarity and confidence; area is nodes, colour is the gap.
 
     Parameters
     ----------
     groups : GroupMap
         As of `analysis.group_map`.
-    palette : {"blue-orange", "red-green"}
-        Colours, as in `heat_map`.
-    colorbar, labels : bool
-        Whether to draw the scale of temperatures, and the number of labels of each group.
+    label : str
+        Name of the method.
+    after : bool
+        Whether the gap is the one after calibration, or the one before.
+    limit : float
+        The gap of the deepest colour.
 
     Examples
     --------
@@ -52,98 +34,87 @@ def group_scatter(
     >>> from simi_mailbox.analysis import group_map
     >>> p = np.array([[0.9, 0.1], [0.7, 0.3]])
     >>> table = group_map([0, 1], p, p, similarity=[1.0, 0.5], temperatures=[2.0, 1.0])
-    >>> group_scatter(table).get_ylabel()
-    'confidence before'
+    >>> group_scatter(table).plot().get_ylabel()
+    'confidence before calibration'
     """
-    ax = axes(ax, (5.6, 4.4))
-    there = groups.sizes > 0
-    log_t = np.log(groups.temperatures[there])
-    centre = _median(log_t, groups.sizes[there])
-    top = symmetric_limit(log_t - centre, None)
-    marks = ax.scatter(
-        groups.similarity[there],
-        groups.confidence[there],
-        s=40 + 860 * groups.sizes[there] / groups.sizes.max(),
-        c=centre - log_t,
-        cmap=diverging(palette),
-        vmin=-top,
-        vmax=top,
-        edgecolors=INK,
-        linewidths=0.6,
-        alpha=0.9,
-        zorder=3,
-    )
-    if labels:
-        for k in np.flatnonzero(there):
-            ax.annotate(
-                str(groups.calibration_labels[k]),
-                (groups.similarity[k], groups.confidence[k]),
-                ha="center",
-                va="center",
-                fontsize=7,
-                color="white" if abs(np.log(groups.temperatures[k]) - centre) > 0.7 * top else INK,
-                zorder=4,
-            )
-    ax.set(xlabel="neighbourhood similarity", ylabel="confidence before")
-    ax.margins(0.12)
-    ax.locator_params(axis="x", nbins=5)
-    ax.ticklabel_format(axis="x", useOffset=False, style="plain")
-    percent(ax, "y")
-    tidy(ax, grid="both")
-    if colorbar:
-        _temperature_scale(ax, marks, centre, top)
-    return ax
+    gaps = groups.gap_after if after else groups.gap_before
+    # Large circles first, so that small ones stay visible and reachable.
+    there = [int(k) for k in np.argsort(-groups.sizes, kind="stable") if groups.sizes[k] > 0]
+    known = ~np.isnan(gaps)
+    parts = {
+        "under group": ("under-confident", known & (gaps > 0)),
+        "over group": ("over-confident", known & ~(gaps > 0)),
+        "amount group": ("gap not known", ~known),
+    }
+    shapes = []
+    for style, (words, inside) in parts.items():
+        chosen = [k for k in there if inside[k]]
+        if not chosen:
+            continue
+        strength = 0.08 + 0.92 * np.minimum(np.nan_to_num(np.abs(gaps[chosen])) / limit, 1.0)
+        radius = np.maximum(LARGEST * np.sqrt(groups.sizes[chosen] / groups.sizes.max()), SMALLEST)
+        tips = [_tip(groups, k, after) for k in chosen]
+        place = groups.similarity[chosen], groups.confidence[chosen]
+        full = np.full(len(chosen), 0.3) if style.startswith("amount") else strength
+        shapes.append(
+            Shapes("dots", style, *place, radius=radius, strength=full, tips=tips, label=words)
+        )
+    low, high = _span(groups.similarity[there])
+    ticks = [(value, f"{value:g}") for value in nice_ticks(low, high)]
+    state = "after" if after else "before"
+    name = f"Groups{' of ' + label if label else ''} by similarity and confidence, gap {state}"
+    x = Axis("similarity to neighbours", (low, high), ticks)
+    ends = _span(groups.confidence[there])
+    return Picture(name, x, percent_axis("confidence before calibration", *ends, grid=True), shapes)
 
 
-def temperature_histogram(
-    table: TemperatureHistogram, ax: Any = None, *, color: str = ACCENT
-) -> Any:
-    """Draw how many nodes have which temperature, on a logarithmic scale.
+def temperature_histogram(table: TemperatureHistogram, *, label: str = "") -> Picture:
+    """How many nodes have which temperature, on a logarithmic scale.
 
-    Takes what `analysis.temperature_histogram` returns, axes as `group_scatter` does, and a colour
-    for the bars.
+    Parameters
+    ----------
+    table : TemperatureHistogram
+        As of `analysis.temperature_histogram`.
+    label : str
+        Name of the method.
 
     Examples
     --------
     >>> from simi_mailbox.analysis import temperature_histogram as count
-    >>> temperature_histogram(count([0.5, 1.0, 2.0])).get_xscale()
-    'log'
+    >>> temperature_histogram(count([0.5, 1.0, 2.0])).plot().get_ylabel()
+    'nodes'
     """
-    ax = axes(ax, (5.0, 2.8))
-    ticker = require("matplotlib.ticker", extra="plot")
-    ax.bar(
-        table.edges[:-1],
-        table.counts,
-        width=np.diff(table.edges),
-        align="edge",
-        color=color,
-        linewidth=0,
-    )
-    low, high = table.edges[0] / 1.05, table.edges[-1] * 1.05
-    if low < 1 < high:
-        ax.axvline(1.0, color=MUTED, linestyle=(0, (4, 4)), linewidth=1)
-    ax.set_xscale("log")
-    ax.set_xlim(low, high)
-    wide = ticker.LogLocator(subs=(1.0, 2.0, 5.0))
-    close = ticker.MaxNLocator(6, steps=[1, 2, 2.5, 5])
-    ticks = (wide if high > 5 * low else close).tick_values(low, high)
-    ax.set_xticks([tick for tick in ticks if low <= tick <= high])
-    ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
-    ax.xaxis.set_minor_formatter(ticker.NullFormatter())
-    ax.set(xlabel="temperature (above 1 lowers confidence)", ylabel="nodes")
-    tidy(ax, grid="y")
-    return ax
+    logs, most = np.log(table.edges), max(int(table.counts.max()), 1)
+    tips = [
+        f"{nodes(n)} · temperature {number(low, 2)} to {number(high, 2)}"
+        for n, low, high in zip(table.counts, table.edges[:-1], table.edges[1:], strict=True)
+    ]
+    boxes = (logs[:-1], 0.0, logs[1:], table.counts.astype(float))
+    shapes = [Shapes("boxes", "bar", *boxes, label="nodes")]
+    if logs[0] < 0 < logs[-1]:
+        line = ([0.0, 0.0], [0.0, float(most)])
+        shapes.append(Shapes("line", "diagonal", *line, label="T = 1: confidence unchanged"))
+    shapes.append(Shapes("boxes", "column", logs[:-1], 0.0, logs[1:], float(most), tips=tips))
+    values = np.exp(np.linspace(logs[0], logs[-1], 5))
+    ticks = [(float(np.log(value)), f"{value:.2g}") for value in values]
+    x = Axis("temperature (above 1 lowers confidence)", (float(logs[0]), float(logs[-1])), ticks)
+    y = Axis("nodes", (0.0, 1.05 * most), [(n, f"{n:,.0f}") for n in nice_ticks(0, most, 4)])
+    name = f"Temperatures of nodes, {label}: median {number(table.median, 2)}"
+    return Picture(name, x, y, shapes, (400.0, 140.0))
 
 
-def _median(values: Floats, weights: Ints) -> float:
-    order = np.argsort(values)
-    reached = np.cumsum(weights[order]) >= weights.sum() / 2
-    return float(values[order][np.argmax(reached)])
+def _span(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, float]:
+    """Ends with a margin, so that no circle leaves the field."""
+    low, high = float(values.min()), float(values.max())
+    margin = 0.1 * (high - low) if high - low > 1e-9 else 0.01
+    return low - margin, high + margin
 
 
-def _temperature_scale(ax: Any, marks: Any, centre: float, top: float) -> None:
-    scale = ax.figure.colorbar(marks, ax=ax, fraction=0.05, pad=0.03)
-    # Colours run over −log T around the centre; the ticks say T itself.
-    ticks = np.linspace(-top, top, 5)
-    scale.set_ticks(ticks, labels=[f"{np.exp(centre - tick):.2f}" for tick in ticks])
-    quiet_scale(scale, "temperature")
+def _tip(groups: GroupMap, k: int, after: bool) -> str:
+    said = groups.confidence_after[k] if after else groups.confidence_before[k]
+    tip = f"group {k + 1} · {nodes(groups.sizes[k])} · T {number(groups.temperatures[k], 2)}"
+    tip += f" · {count(groups.calibration_labels[k])} labels · confidence {percent(said)}"
+    gap = groups.gap_after[k] if after else groups.gap_before[k]
+    if not np.isnan(gap):
+        tip += f" · accuracy {percent(groups.accuracy[k])} · gap {points(gap)}"
+    return tip

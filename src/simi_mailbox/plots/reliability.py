@@ -1,107 +1,130 @@
-"""The reliability diagram."""
+"""The reliability diagram: accuracy against confidence."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from simi_mailbox._arrays import Ints
 from simi_mailbox.metrics import Reliability
-from simi_mailbox.plots.style import ACCENT, INK, MUTED, above_axes, axes, percent, tidy
+from simi_mailbox.plots.formatting import nodes, percent
+from simi_mailbox.plots.picture import Axis, Picture, Shapes, nice_ticks, percent_axis
 
-COUNTS_HEIGHT = 0.16
 FEW = 10
 """Bins of fewer nodes are drawn hollow and not joined: they say little."""
+STRIP = (-0.22, -0.05)
+"""Where the bars of counts lie, below the accuracies."""
 
 
 def reliability_diagram(
-    curve: Reliability,
-    ax: Any = None,
-    *,
-    label: str | None = None,
-    color: str = ACCENT,
-    band: bool = True,
-    counts: bool = True,
-) -> Any:
-    """Draw accuracy against confidence, with the band and the number of nodes of each bin.
+    curve: Reliability, *, label: str = "", before: Reliability | None = None, counts: bool = True
+) -> Picture:
+    """Accuracy against confidence, with an interval and the number of nodes of each bin.
 
-    Bins of fewer than ten nodes are hollow and not joined. Call it again on the same axes to draw
-    a second method over the first (with ``counts=False``, or the bars of both overlap).
+    Plotted twice on the same axes, a second method lies over the first (give it other ``colors``,
+    and ``counts=False``).
 
     Parameters
     ----------
     curve : Reliability
-        As of `analysis.reliability_curve` or `metrics.reliability`.
-    label : str, optional
+        As of `analysis.reliability_curve`, `metrics.reliability` or `metrics.class_reliability`.
+    label : str
         Name in the legend; the calibration error is added to it.
-    color : str
-        Colour of the curve.
-    band, counts : bool
-        Whether to draw the band around the accuracies and the bars of counts.
+    before : Reliability, optional
+        Drawn behind, in grey.
+    counts : bool
+        Whether to draw the bars of counts.
 
     Examples
     --------
     >>> import numpy as np
     >>> from simi_mailbox.analysis import reliability_curve
     >>> curve = reliability_curve(np.tile([0.8, 0.2], (100, 1)), np.repeat([0, 1], [70, 30]))
-    >>> ax = reliability_diagram(curve, label="before")
-    >>> ax.get_legend_handles_labels()[1]
-    ['before, ECE 10.0 %']
+    >>> reliability_diagram(curve).plot().get_ylabel()
+    'accuracy'
     """
-    ax = axes(ax, (4.6, 4.6))
-    known = curve.counts > 0
-    if not any(line.get_gid() == "diagonal" for line in ax.lines):
-        ax.plot([0, 1], [0, 1], color=MUTED, linewidth=1, linestyle=(0, (4, 4)), gid="diagonal")
+    c, a, many = curve.confidence, curve.accuracy, curve.counts >= FEW
+    few = (curve.counts > 0) & ~many
+    over, under = many & (a <= c), many & (a > c)
+    interval = f"{100 * curve.level:.0f} % interval"
+    shapes = [Shapes("line", "diagonal", [0, 1], [0, 1], label="perfect calibration")]
     if counts:
-        share = curve.counts / max(int(curve.counts.max()), 1) * COUNTS_HEIGHT
-        # Heights are fractions of the axes, so that bars need no second scale.
-        ax.bar(
-            curve.edges[:-1],
-            share,
-            width=np.diff(curve.edges) * 0.92,
-            align="edge",
-            color=color,
-            alpha=0.18,
-            linewidth=0,
-            transform=ax.get_xaxis_transform(),
-        )
-    many = curve.counts >= FEW
-    if band:
-        ax.vlines(
-            curve.confidence[many],
-            curve.low[many],
-            curve.high[many],
-            color=color,
-            alpha=0.35,
-            linewidth=5,
-        )
-    name = None if label is None else f"{label}, ECE {100 * curve.ece:.1f} %"
-    ax.plot(
-        curve.confidence[many],
-        curve.accuracy[many],
-        color=color,
-        marker="o",
-        markersize=4.5,
-        linewidth=1.6,
-        clip_on=False,
-        label=name,
+        shapes.append(_strip(curve.counts, *STRIP))
+    if before is not None:
+        joined = before.counts >= FEW
+        line = before.confidence[joined], before.accuracy[joined]
+        shapes.append(Shapes("line", "before", *line, label="before calibration"))
+    shapes += [
+        Shapes(
+            "sticks", "band", c[many], curve.low[many], c[many], curve.high[many], label=interval
+        ),
+        Shapes("sticks", "over", c[over], c[over], c[over], a[over], label="over-confident"),
+        Shapes("sticks", "under", c[under], c[under], c[under], a[under], label="under-confident"),
+        Shapes("line", "curve", c[many], a[many], label=_named(label, curve.ece)),
+        Shapes("dots", "dot", c[many], a[many]),
+        Shapes("dots", "dot few", c[few], a[few], radius=3.0, label=f"fewer than {FEW} nodes"),
+        _columns(curve.counts, (STRIP[0], 1.0), [_tip(curve, b) for b in _occupied(curve.counts)]),
+    ]
+    shown = [shape for shape in shapes if shape.points]
+    name = f"Reliability diagram{', ' + label if label else ''}: ECE {percent(curve.ece)}"
+    ticks = [(share, f"{100 * share:.0f} %") for share in nice_ticks(0.0, 1.0)]
+    low = STRIP[0] if counts else 0.0
+    y = Axis("accuracy", (low, 1.0), ticks, grid=True)
+    return Picture(name, percent_axis("confidence"), y, shown, (400.0, 400 * (1 - low)), True)
+
+
+def confidence_histogram(counts: Ints, *, label: str = "") -> Picture:
+    """How many nodes have which confidence: what is known without labels.
+
+    Parameters
+    ----------
+    counts : int array [M]
+        Nodes in bins of equal width.
+    label : str
+        Name of the method.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> confidence_histogram(np.array([0, 5, 10])).plot().get_ylabel()
+    'nodes'
+    """
+    bins, most = len(counts), max(int(counts.max()), 1)
+    edges = [(b / bins, (b + 1) / bins) for b in _occupied(counts)]
+    tips = [
+        f"{nodes(counts[b])} with confidence {percent(low, 0)} to {percent(high, 0)}"
+        for b, (low, high) in zip(_occupied(counts), edges, strict=True)
+    ]
+    y = Axis(
+        "nodes", (0.0, 1.05), [(n / most, f"{n:,.0f}") for n in nice_ticks(0, most)], grid=True
     )
-    few = known & ~many
-    if few.any():  # an empty line that is not clipped makes a layout collapse
-        ax.plot(
-            curve.confidence[few],
-            curve.accuracy[few],
-            linestyle="none",
-            marker="o",
-            markersize=4,
-            clip_on=False,
-            markerfacecolor="none",
-            markeredgecolor=color,
-            alpha=0.6,
-        )
-    ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="confidence", ylabel="accuracy")
-    percent(ax, "x", "y")
-    tidy(ax)
-    if name is not None:
-        above_axes(ax, INK)
-    return ax
+    shapes = [_strip(counts, 0.0, 1.0), _columns(counts, (0.0, 1.05), tips)]
+    name = f"Nodes by confidence{', ' + label if label else ''}"
+    return Picture(name, percent_axis("confidence"), y, shapes, (400.0, 200.0))
+
+
+def _named(label: str, ece: float) -> str:
+    error = f"ECE {100 * ece:.1f} %"
+    return f"{label}, {error}" if label else error
+
+
+def _occupied(counts: Ints) -> list[int]:
+    return [int(b) for b in np.flatnonzero(counts)]
+
+
+def _strip(counts: Ints, low: float, high: float) -> Shapes:
+    bins, there = len(counts), np.array(_occupied(counts))
+    top = low + (high - low) * counts[there] / max(int(counts.max()), 1)
+    left, right = (there + 0.04) / bins, (there + 0.96) / bins
+    return Shapes("boxes", "bar", left, low, right, top, label="nodes per bin")
+
+
+def _columns(counts: Ints, ends: tuple[float, float], tips: list[str]) -> Shapes:
+    bins, there = len(counts), np.array(_occupied(counts))
+    return Shapes("boxes", "column", there / bins, ends[0], (there + 1) / bins, ends[1], tips=tips)
+
+
+def _tip(curve: Reliability, b: int) -> str:
+    return (
+        f"{nodes(curve.counts[b])} · confidence {percent(curve.confidence[b])} · accuracy "
+        f"{percent(curve.accuracy[b])} ({percent(curve.low[b], 0)} to {percent(curve.high[b], 0)})"
+    )

@@ -27,11 +27,6 @@ def model_hops(model: nn.Module) -> int:
 
     Layers are counted, with their ``K`` steps where they have that; one that is used twice, or
     that is not PyG's own, must be counted by its user.
-
-    Examples
-    --------
-    >>> model_hops(nn.Linear(3, 2))
-    0
     """
     layers = [part for part in model.modules() if _is_message_passing(part)]
     kinds = {type(layer).__name__ for layer in layers}
@@ -44,14 +39,7 @@ def model_hops(model: nn.Module) -> int:
 
 
 def calibrator_hops(calibrator: Calibrator) -> int:
-    """Hops that a calibrator adds: whose logits it looks at besides a node's own.
-
-    Examples
-    --------
-    >>> from simi_mailbox import SimiMailbox, TemperatureScaling
-    >>> calibrator_hops(SimiMailbox()), calibrator_hops(TemperatureScaling())
-    (2, 0)
-    """
+    """Hops that a calibrator adds: whose logits it looks at besides a node's own."""
     if "graph" not in calibrator.required_inputs:
         return 0
     if "known" in calibrator.optional_inputs:
@@ -91,14 +79,7 @@ def check_batch(batch: Any, seeds: Tensor, num_hops: int) -> None:
 
 
 def within(graph: Graph, start: Tensor, hops: int) -> Tensor:
-    """Which nodes are at most ``hops`` away from the nodes ``start``.
-
-    Examples
-    --------
-    >>> path = Graph.from_edges([[0, 1, 2], [1, 2, 3]])
-    >>> within(path, torch.tensor([0]), 2).tolist()
-    [True, True, True, False]
-    """
+    """Which nodes are at most ``hops`` away from the nodes ``start``."""
     reached = torch.zeros(graph.num_nodes, dtype=torch.bool)
     reached[start.cpu()] = True
     rows, columns = graph.rows(), graph.indices

@@ -20,16 +20,7 @@ OPTIONAL = ("edge_weight", "edge_attr")
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; afterwards every part is in the mode it was in before.
-
-    Examples
-    --------
-    >>> model = nn.Dropout().train()
-    >>> with evaluating(model):
-    ...     inside = model.training
-    >>> inside, model.training
-    (False, True)
-    """
+    """Evaluation mode without gradients; afterwards every part is in the mode it was in before."""
     modes = [(part, part.training) for part in model.modules()]
     model.eval()
     try:
@@ -41,17 +32,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def call(model: nn.Module, data: Any) -> Any:
-    """Call a model on a ``Data`` by the names of its own arguments.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> class Double(nn.Module):
-    ...     def forward(self, x, edge_index):
-    ...         return 2 * x
-    >>> call(Double(), SimpleNamespace(x=torch.ones(1, 2), edge_index=torch.empty(2, 0)))
-    tensor([[2., 2.]])
-    """
+    """Call a model on a ``Data`` by the names of its own arguments."""
     parameters = _parameters(model)
     if not parameters:
         return model(data.x, _attribute(data, "edge_index"))
@@ -75,13 +56,7 @@ def call(model: nn.Module, data: Any) -> Any:
 
 
 def graph_of(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The graph among the arguments of a call; None if there is none.
-
-    Examples
-    --------
-    >>> graph_of(nn.Identity(), (), {"edge_index": "the edges"})
-    'the edges'
-    """
+    """The graph among the arguments of a call; None if there is none."""
     given = _named(model, args, kwargs)
     for name in GRAPHS:
         if given.get(name) is not None:
@@ -93,13 +68,7 @@ def graph_of(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 def features_of(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The node features among the arguments of a call; None if there are none.
-
-    Examples
-    --------
-    >>> features_of(nn.Identity(), (), {"x": "features"})
-    'features'
-    """
+    """The node features among the arguments of a call; None if there are none."""
     given = _named(model, args, kwargs)
     if given.get("x") is not None:
         return given["x"]

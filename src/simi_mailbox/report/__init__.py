@@ -1,4 +1,4 @@
-"""One self-contained HTML file that says whether a model can be trusted, and where not."""
+"""One self-contained HTML file: how well a model is calibrated, and where it is not."""
 
 from __future__ import annotations
 
@@ -98,6 +98,6 @@ def write_report(
     page = render(content)
     with whole_file(path) as unfinished:
         unfinished.write_text(page, encoding="utf-8")
-    for line in content.wrong:
+    for line in content.warnings:
         warnings.warn(line, CalibrationWarning, stacklevel=2)
     return Path(path)

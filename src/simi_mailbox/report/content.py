@@ -11,20 +11,20 @@ import torch
 
 from simi_mailbox import __version__, analysis, metrics
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.analysis.cells import counts_of, unit_bins
 from simi_mailbox.mailbox import mailbox
+from simi_mailbox.metrics.binning import width_index
 from simi_mailbox.report.deciding import Decisions, decisions
 from simi_mailbox.report.inputs import ReportInputs
 from simi_mailbox.report.methods import Methods, Outcome, node_temperatures, run_methods
 
 BINS = 15
 FEW_NODES = 20_000
-"""Up to so many judged nodes intervals come from 1,000 draws, above from 200: they are narrow."""
+"""Up to so many test nodes intervals come from 1,000 draws, above from 200: they are narrow."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Numbers of one view on the judged nodes."""
+    """Numbers of one view on the test nodes."""
 
     values: dict[str, float]
     ece: metrics.Interval
@@ -34,33 +34,22 @@ class Scores:
 
 @dataclass(frozen=True)
 class View:
-    """The judged nodes as one method sees them; the first view is the model as it is.
+    """The test nodes as one method predicts them; the first view is the uncalibrated model.
 
-    Attributes
-    ----------
-    key : str
-        What elements of the page call it.
-    said : float
-        Mean confidence.
-    histogram : int64 [bins]
-        Nodes by confidence.
-    changed : int
-        Judged nodes whose predicted class differs from the uncalibrated one.
-    uniform_weight : float
-        What the method mixes in besides dividing by temperatures: temperatures are not all of it.
+    ``key`` is what elements of the page call it, ``histogram`` counts nodes by confidence,
+    ``changed`` test nodes whose predicted class is not the uncalibrated one, and
+    ``uniform_weight`` is what the method mixes in besides dividing by temperatures.
     """
 
     key: str
     name: str
     settings: str
     warnings: tuple[str, ...]
-    said: float
     histogram: Ints
     changed: int
     scores: Scores | None
     curve: metrics.Reliability | None
     heat: analysis.SimilarityConfidence | None
-    bar: analysis.SimilarityBar | None
     classes: analysis.Breakdown
     slices: tuple[analysis.Breakdown, ...]
     temperatures: analysis.TemperatureHistogram | None
@@ -68,6 +57,16 @@ class View:
     groups: analysis.GroupMap | None
     judged: analysis.Judged
     decisions: Decisions | None
+
+    @property
+    def confidence(self) -> float:
+        """Mean confidence."""
+        return float(self.judged.confidence.mean())
+
+    @property
+    def accuracy(self) -> float:
+        """Share of test nodes that are right; NaN without labels."""
+        return float(self.judged.correct.mean())
 
 
 @dataclass(frozen=True)
@@ -87,20 +86,23 @@ class Content:
     inputs: ReportInputs
     views: tuple[View, ...]
     missing: tuple[str, ...]
-    versions: tuple[tuple[str, str], ...]
-    labelled: str
 
     @property
     def has_labels(self) -> bool:
-        return self.views[0].scores is not None
+        return self.before.scores is not None
 
     @property
     def before(self) -> View:
         return self.views[0]
 
     @property
-    def wrong(self) -> tuple[str, ...]:
-        """What methods complained of, each with the methods that did."""
+    def after(self) -> View:
+        """The last method: the page opens with it."""
+        return self.views[-1]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings of the methods, each with the names of those that gave it."""
         told: dict[str, list[str]] = {}
         for view in self.views:
             for line in view.warnings:
@@ -126,77 +128,86 @@ def gather(
     (False, 'No labels were given.')
     """
     outcomes, missing = run_methods(inputs, methods, used_for_selection=used_for_selection)
-    facts = _GraphFacts.of(inputs, outcomes[0].probs)
-    views = tuple(
-        _view(f"v{k}", outcome, outcomes[0], inputs, facts, seed, used_for_selection)
-        for k, outcome in enumerate(outcomes)
-    )
-    return Content(
-        title=title,
-        inputs=inputs,
-        views=views,
-        missing=tuple([*_missing(inputs), *missing]),
-        versions=_versions(),
-        labelled="training" if inputs.train is not None else "calibration",
-    )
+    gatherer = _Gatherer(inputs, outcomes[0].probs, seed, used_for_selection)
+    views = tuple(gatherer.view(f"v{k}", outcome) for k, outcome in enumerate(outcomes))
+    return Content(title, inputs, views, tuple([*_missing(inputs), *missing]))
 
 
-@dataclass(frozen=True)
-class _GraphFacts:
-    """What the graph says of the nodes; the same for every view."""
+class _Gatherer:
+    """Makes views; holds what is the same for all of them."""
 
-    agreement: Floats | None
-    mailbox: Floats | None
+    def __init__(self, inputs: ReportInputs, first: Any, seed: int, selected: bool) -> None:
+        self.inputs, self.first, self.seed, self.selected = inputs, first, seed, selected
+        self.agreement: Floats | None = None
+        if inputs.graph is not None:
+            # Predictions before calibration: columns hold the same nodes in every view.
+            self.agreement = analysis.neighbour_agreement(first, inputs.graph)
 
-    @classmethod
-    def of(cls, inputs: ReportInputs, probs: Any) -> _GraphFacts:
-        if inputs.graph is None:
-            return cls(None, None)
-        # Predictions before calibration: cells then hold the same columns of nodes in every view.
-        return cls(
-            analysis.neighbour_agreement(probs, inputs.graph),
-            mailbox(inputs.logits, inputs.graph).double().numpy(),
+    def view(self, key: str, outcome: Outcome) -> View:
+        probs, y, nodes = outcome.probs, self.inputs.test_labels, self.inputs.shown
+        judged = analysis.judge(probs, y, nodes)
+        heat = curve = scores = None
+        if self.agreement is not None:
+            about = {"nodes": nodes, "cell": "own"}
+            heat = analysis.similarity_confidence(probs, y, self.agreement, **about)  # type: ignore[arg-type]
+        if y is not None:
+            scores = _scores(probs[nodes], y, self.seed)
+            curve = analysis.reliability_curve(probs, y, nodes=nodes, bins=BINS, seed=self.seed)
+        temperatures = node_temperatures(outcome, self.inputs)
+        names = self.inputs.class_names
+        return View(
+            key=key,
+            name=outcome.name,
+            settings=outcome.settings,
+            warnings=outcome.warnings,
+            histogram=np.bincount(width_index(judged.confidence, BINS), minlength=BINS),
+            changed=int((judged.predicted != self.first[nodes].argmax(1)).sum()),
+            scores=scores,
+            curve=curve,
+            heat=heat,
+            classes=analysis.by_class(probs, y, nodes=nodes, class_names=names),
+            slices=self._slices(probs),
+            temperatures=None
+            if temperatures is None
+            else analysis.temperature_histogram(temperatures),
+            uniform_weight=getattr(outcome.calibrator, "uniform_weight", 0.0),
+            groups=self._groups(outcome, temperatures),
+            judged=judged,
+            decisions=decisions(probs, self.inputs, used_for_selection=self.selected),
         )
 
+    def _slices(self, probs: Any) -> tuple[analysis.Breakdown, ...]:
+        graph, y, nodes = self.inputs.graph, self.inputs.test_labels, self.inputs.shown
+        if graph is None:
+            return ()
+        made = [
+            analysis.by_agreement(probs, y, self.agreement, nodes=nodes),
+            analysis.by_degree(probs, y, graph, nodes=nodes),
+        ]
+        if self.inputs.labelled is not None:
+            labelled = self.inputs.labelled
+            made.append(analysis.by_distance(probs, y, graph, labelled, nodes=nodes))
+        return tuple(made)
 
-def _view(
-    key: str,
-    outcome: Outcome,
-    first: Outcome,
-    inputs: ReportInputs,
-    facts: _GraphFacts,
-    seed: int,
-    used_for_selection: bool,
-) -> View:
-    probs, y, nodes = outcome.probs, inputs.test_labels, inputs.shown
-    judged = analysis.judge(probs, y, nodes)
-    heat = bar = None
-    if facts.agreement is not None:
-        heat = analysis.similarity_confidence(probs, y, facts.agreement, nodes=nodes, cell="own")
-        bar = analysis.similarity_bar(probs, y, facts.agreement, nodes=nodes)
-    temperatures = node_temperatures(outcome, inputs)
-    return View(
-        key=key,
-        name=outcome.name,
-        settings=outcome.settings,
-        warnings=outcome.warnings,
-        said=float(judged.confidence.mean()),
-        histogram=counts_of(unit_bins(judged.confidence, BINS), BINS),
-        changed=int((judged.predicted != first.probs[nodes].argmax(1)).sum()),
-        scores=None if y is None else _scores(probs[nodes], y, seed),
-        curve=None
-        if y is None
-        else analysis.reliability_curve(probs, y, nodes=nodes, bins=BINS, seed=seed),
-        heat=heat,
-        bar=bar,
-        classes=analysis.by_class(probs, y, nodes=nodes, class_names=inputs.class_names),
-        slices=_slices(probs, inputs, facts),
-        temperatures=None if temperatures is None else analysis.temperature_histogram(temperatures),
-        uniform_weight=getattr(outcome.calibrator, "uniform_weight", 0.0),
-        groups=_groups(outcome, first, inputs, facts, temperatures),
-        judged=judged,
-        decisions=decisions(probs, inputs, used_for_selection=used_for_selection),
-    )
+    def _groups(self, outcome: Outcome, temperatures: Floats | None) -> analysis.GroupMap | None:
+        inputs, groups = self.inputs, getattr(outcome.calibrator, "groups_", None)
+        if groups is None or temperatures is None or inputs.graph is None:
+            return None
+        if len(groups) != inputs.num_nodes:
+            return None  # fitted on another graph: its groups are not groups of these nodes
+        similarity = getattr(outcome.calibrator, "similarity_", None)
+        if similarity is None:
+            similarity = mailbox(inputs.logits, inputs.graph).double().numpy()
+        return analysis.group_map(
+            groups,
+            self.first,
+            outcome.probs,
+            similarity=similarity,
+            temperatures=temperatures,
+            calibration=inputs.calibration,
+            y=inputs.test_labels,
+            nodes=inputs.shown,
+        )
 
 
 def _scores(probs: Any, y: Ints, seed: int) -> Scores:
@@ -208,64 +219,26 @@ def _scores(probs: Any, y: Ints, seed: int) -> Scores:
     return Scores(metrics.evaluate(probs, y), ece, nll, metrics.noise_floor(probs, seed=seed))
 
 
-def _slices(probs: Any, inputs: ReportInputs, facts: _GraphFacts) -> tuple[analysis.Breakdown, ...]:
-    if inputs.graph is None or facts.agreement is None:
-        return ()
-    y, nodes = inputs.test_labels, inputs.shown
-    made = [
-        analysis.by_agreement(probs, y, facts.agreement, nodes=nodes),
-        analysis.by_degree(probs, y, inputs.graph, nodes=nodes),
-    ]
-    labelled = inputs.calibration if inputs.train is None else inputs.train
-    if labelled is not None:
-        made.append(analysis.by_distance(probs, y, inputs.graph, labelled, nodes=nodes))
-    return tuple(made)
-
-
-def _groups(
-    outcome: Outcome,
-    first: Outcome,
-    inputs: ReportInputs,
-    facts: _GraphFacts,
-    temperatures: Floats | None,
-) -> analysis.GroupMap | None:
-    groups = getattr(outcome.calibrator, "groups_", None)
-    if groups is None or temperatures is None or facts.mailbox is None:
-        return None
-    if len(groups) != inputs.num_nodes:
-        return None  # fitted on another graph: its groups are not groups of these nodes
-    return analysis.group_map(
-        groups,
-        first.probs,
-        outcome.probs,
-        similarity=getattr(outcome.calibrator, "similarity_", facts.mailbox),
-        temperatures=temperatures,
-        calibration=inputs.calibration,
-        y=inputs.test_labels,
-        nodes=inputs.shown,
-    )
-
-
 def _missing(inputs: ReportInputs) -> list[str]:
-    """What the report cannot say, and what to pass so that it can."""
+    """What the report cannot tell, and what to pass so that it can."""
     said = []
     if inputs.labels is None:
         said.append(
-            "No labels were given. How often the model is right, its calibration error and every "
-            "gap are unknown; what is shown needs no label. Pass y (--labels)."
+            "No labels were given. Accuracy, calibration error and every gap are unknown; what is "
+            "shown needs no label. Pass y (--labels)."
         )
     elif inputs.test is None:
         said.append(
-            "No nodes to judge on were named, so that no label was read for judging: accuracy and "
+            "No test nodes were named, and no label was read for evaluation: accuracy and "
             "calibration error are unknown, and confidences are those of all nodes. Pass test "
             "(--test): labelled nodes that neither training nor calibration has seen."
         )
     if inputs.graph is None:
         said.append(
-            "No edges were given. Nothing is said about neighbours, degree or distance. Pass "
-            "graph (--edges)."
+            "No edges were given. Nothing is shown by neighbours, degree or distance. Pass graph "
+            "(--edges)."
         )
-    elif inputs.calibration is None and inputs.train is None:
+    elif inputs.labelled is None:
         said.append(
             "No labelled nodes were named: distance to them is unknown. Pass calibration "
             "(--calibration)."
@@ -273,10 +246,11 @@ def _missing(inputs: ReportInputs) -> list[str]:
     return said
 
 
-def _versions() -> tuple[tuple[str, str], ...]:
-    return (
+def versions() -> list[tuple[str, str]]:
+    """Software that the numbers were made with."""
+    return [
         ("simi-mailbox", __version__),
         ("Python", platform.python_version()),
         ("PyTorch", str(torch.__version__)),
         ("NumPy", np.__version__),
-    )
+    ]

@@ -14,9 +14,8 @@ from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.metrics.sets import binomial_interval
 from simi_mailbox.report.inputs import ReportInputs
 
-ALLOWED = (0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08, 0.09, 0.10, 0.12, 0.15, 0.20, 0.25, 0.30)
-"""Shares of errors that the slider stops at."""
-FIRST = ALLOWED.index(0.05)
+ALLOWED = tuple(k / 100 for k in range(1, 31))
+"""Error rates that the slider stops at."""
 CONFIDENCE = 0.9
 COVERAGE = 0.9
 SCORE = "aps"
@@ -42,9 +41,9 @@ class Share:
 
 @dataclass(frozen=True)
 class Acceptance:
-    """What at most ``allowed`` errors leave to be accepted, of the nodes shown.
+    """What an error rate of at most ``allowed`` lets accept, of the nodes shown.
 
-    ``threshold`` is infinite where nothing can be promised; ``wrong`` is None without labels.
+    ``threshold`` is infinite where nothing is guaranteed; ``wrong`` is None without labels.
     """
 
     allowed: float
@@ -57,12 +56,17 @@ class Acceptance:
     def share(self) -> float:
         return self.accepted / self.shown
 
+    @property
+    def deferred(self) -> int:
+        """Nodes that need review."""
+        return self.shown - self.accepted
+
 
 @dataclass(frozen=True)
 class Sets:
     """Prediction sets of the nodes shown; ``covered`` and ``slices`` are for known labels."""
 
-    promised: float
+    target: float
     size: float
     single: float
     covered: Share | None
@@ -85,21 +89,29 @@ def decisions(probs: Any, inputs: ReportInputs, *, used_for_selection: bool) -> 
         return None
     given: dict[str, Any] = {"mask": inputs.calibration, "used_for_selection": used_for_selection}
     shown, y = inputs.shown, inputs.test_labels
+    top = probs[shown].max(axis=1).astype(np.float64)
+    wrong = None if y is None else probs[shown].argmax(axis=1) != y
     with warnings.catch_warnings():  # too few labels are told in words
         warnings.simplefilter("ignore", CalibrationWarning)
         accepted = []
         for allowed in ALLOWED:
             rule = Accept(max_error=allowed, confidence=CONFIDENCE)
-            taken = rule.fit(probs, inputs.labels, **given).accepts(probs)[shown]
-            wrong = None
-            if y is not None:
-                wrong = Share.of((probs[shown].argmax(axis=1) != y)[taken])
-            accepted.append(
-                Acceptance(allowed, rule.threshold_, int(taken.sum()), len(shown), wrong)
-            )
+            limit = rule.fit(probs, inputs.labels, **given).threshold_
+            taken = top >= limit
+            found = None if wrong is None else Share.of(wrong[taken])
+            accepted.append(Acceptance(allowed, limit, int(taken.sum()), len(shown), found))
         sets = PredictionSets(coverage=COVERAGE, score=SCORE).fit(probs, inputs.labels, **given)
-        found = _sets(sets.predict_sets(probs), probs, inputs)
-    return Decisions(tuple(accepted), found, sets.error_weight_, inputs.calibration.size)
+        made = _sets(sets.predict_sets(probs), probs, inputs)
+    return Decisions(tuple(accepted), made, sets.error_weight_, inputs.calibration.size)
+
+
+def opening_step(steps: tuple[Acceptance, ...]) -> int:
+    """Where the slider starts: the least error rate that accepts half of the nodes.
+
+    Where none does, the one that accepts the most.
+    """
+    half = [k for k, step in enumerate(steps) if step.share >= 0.5]
+    return half[0] if half else int(np.argmax([step.share for step in steps]))
 
 
 def _sets(sets: Any, probs: Any, inputs: ReportInputs) -> Sets:
@@ -108,14 +120,13 @@ def _sets(sets: Any, probs: Any, inputs: ReportInputs) -> Sets:
     if y is not None and y.size:
         if inputs.graph is not None:
             slices.append(analysis.covered_by_degree(sets, y, inputs.graph, nodes=shown))
-            by_mailbox = analysis.covered_by_mailbox(sets, y, probs, inputs.graph, nodes=shown)
-            slices.append(by_mailbox)
+            slices.append(analysis.covered_by_mailbox(sets, y, probs, inputs.graph, nodes=shown))
         if inputs.num_classes <= MOST_SLICES:
             names = inputs.class_names
             slices.append(analysis.covered_by_class(sets, y, nodes=shown, class_names=names))
             slices.append(analysis.covered_by_size(sets, y, nodes=shown))
     return Sets(
-        promised=COVERAGE,
+        target=COVERAGE,
         size=metrics.mean_set_size(sets[shown]),
         single=metrics.singleton_share(sets[shown]),
         covered=None if y is None else Share.of(metrics.sets.covered(sets[shown], y)),

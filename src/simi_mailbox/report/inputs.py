@@ -1,4 +1,4 @@
-"""What a report is made from, checked at the door."""
+"""What a report is made from, validated."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from simi_mailbox._arrays import Ints
 from simi_mailbox.graph import as_graph
-from simi_mailbox.inputs import NO_LABEL, NodeInputs, read_classes, read_index, read_logits
 from simi_mailbox.plain_text import plain
+from simi_mailbox.validation import NO_LABEL, NodeInputs, read_classes, read_index, read_logits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +43,13 @@ class ReportInputs(NodeInputs):
     class_names: tuple[str, ...]
 
     @property
+    def labelled(self) -> Ints | None:
+        """Nodes that distances are measured to: training nodes, or else calibration nodes."""
+        return self.calibration if self.train is None else self.train
+
+    @property
     def shown(self) -> Ints:
-        """Nodes that the pictures are about: those judged on, or all if none were named."""
+        """Nodes that the pictures are about: test nodes, or all if none were named."""
         return np.arange(self.num_nodes, dtype=np.int64) if self.test is None else self.test
 
 

@@ -14,10 +14,10 @@ from simi_mailbox import calibrators
 from simi_mailbox._arrays import Floats
 from simi_mailbox.calibrators.base import Calibrator
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.inputs import as_numpy, read_probabilities
 from simi_mailbox.plain_text import plain
 from simi_mailbox.report.inputs import ReportInputs
 from simi_mailbox.softmax import scaled_softmax
+from simi_mailbox.validation import as_numpy, read_probabilities
 
 Methods = Sequence[Any] | Mapping[str, Any]
 

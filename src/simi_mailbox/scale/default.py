@@ -29,7 +29,6 @@ from simi_mailbox.grouping import (
     group_points,
     histogram_sums,
 )
-from simi_mailbox.inputs import CalibrationData, Labelled, NodeInputs
 from simi_mailbox.prior.baseline import Baseline, blend
 from simi_mailbox.prior.evidence import Frame, Known, frequencies
 from simi_mailbox.scale import evidence
@@ -44,6 +43,7 @@ from simi_mailbox.scale.store import Store, Written
 from simi_mailbox.scale.tiles import fingerprint, name
 from simi_mailbox.softmax import LogitRange, scaled_softmax
 from simi_mailbox.temperature import ConfidenceCurve
+from simi_mailbox.validation import CalibrationData, Labelled, NodeInputs
 
 # --- functions of a block -------------------------------------------------------------------------
 

@@ -13,13 +13,6 @@ from torch import Tensor
 from simi_mailbox._arrays import Array, Ints
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import DAMAGE, is_archive
-from simi_mailbox.inputs import (
-    RANGE_TOLERANCE,
-    ROW_SUM_TOLERANCE,
-    InputType,
-    are_probabilities,
-    read_logits,
-)
 from simi_mailbox.node_files.columns import Contents
 from simi_mailbox.node_files.formats import read_file
 from simi_mailbox.node_files.nodes import Nodes, Reader
@@ -29,6 +22,13 @@ from simi_mailbox.scale.shards import Shards
 from simi_mailbox.scale.store import Store, Written
 from simi_mailbox.scale.tiles import name
 from simi_mailbox.softmax import row_blocks, top_gaps
+from simi_mailbox.validation import (
+    RANGE_TOLERANCE,
+    ROW_SUM_TOLERANCE,
+    InputType,
+    are_probabilities,
+    read_logits,
+)
 
 
 @dataclass(frozen=True)

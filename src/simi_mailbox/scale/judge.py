@@ -11,13 +11,13 @@ import numpy as np
 from simi_mailbox._arrays import Array, Bools
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import StrPath
-from simi_mailbox.inputs import InputType
 from simi_mailbox.metrics import StreamingMetrics
 from simi_mailbox.scale.engines import Progress, quiet
 from simi_mailbox.scale.inputs import Labels, as_logits, check_numbers, file_of, nodes_in
 from simi_mailbox.scale.outputs import MANIFEST
 from simi_mailbox.scale.shards import Shards
 from simi_mailbox.softmax import row_blocks, scaled_softmax
+from simi_mailbox.validation import InputType
 
 TOGETHER = 1 << 23
 """Numbers that are looked at together."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from simi_mailbox.scale.store import CHUNK, Digest, Written
 MANIFEST = "manifest.json"
 CALIBRATOR = "calibrator.safetensors"
 PARTS = ("probabilities", "groups")
+UNFINISHED = ".unfinished"
+"""File that says that a run has begun and not ended: what lies beside it is its own."""
+_SHARD = re.compile(r"\d{5}\.(npy|parquet)$|\.\d{5}\.unfinished-")
 
 
 @dataclass(frozen=True)
@@ -28,10 +32,26 @@ class Output:
     folder: Path
     ending: str
 
+    def check(self) -> None:
+        """Raise if the folder holds files under our names that no run has written."""
+        manifest = self.folder / MANIFEST
+        found = [manifest, self.folder / CALIBRATOR]
+        found += [file for part in PARTS for file in (self.folder / part).glob("*")]
+        strange = [file for file in found if file.exists()]
+        if (self.folder / UNFINISHED).exists() or _is_manifest(manifest):
+            made = [file for file in found if file.parent == self.folder or _SHARD.match(file.name)]
+            strange = [file for file in strange if file not in made]
+        strange = [file for file in strange if not file.name.startswith(".")]
+        if strange:
+            raise ValueError(
+                f"{min(strange)} is no result of an earlier run: move it, or name another folder"
+            )
+
     def prepare(self) -> None:
         """Make the folders; a manifest of an earlier run would not be true any more."""
         for part in PARTS:
             (self.folder / part).mkdir(parents=True, exist_ok=True)
+        (self.folder / UNFINISHED).touch()
         (self.folder / MANIFEST).unlink(missing_ok=True)
 
     def probabilities(self, block: int, probs: Array) -> Written:
@@ -50,7 +70,7 @@ class Output:
         ours = {os.path.abspath(file.path) for file in files}
         for part in PARTS:
             for path in (self.folder / part).iterdir():
-                if os.path.abspath(path) not in ours:
+                if _SHARD.match(path.name) and os.path.abspath(path) not in ours:
                     path.unlink()
         shards = [
             {
@@ -63,18 +83,25 @@ class Output:
         content = json.dumps({**facts, "shards": shards}, indent=1) + "\n"
         with whole_file(self.folder / MANIFEST) as unfinished:
             unfinished.write_text(content, "utf-8")
+        (self.folder / UNFINISHED).unlink()
+
+
+def _is_manifest(path: Path) -> bool:
+    """Whether a run has written the manifest."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and {"method", "engine", "shards"} <= set(found)
 
 
 def _written(path: Path, write: Any) -> Written:
     digest = Digest("sha256")
-    try:
-        with whole_file(path) as unfinished:
-            with unfinished.open("wb") as file:
-                write(file)
-            with unfinished.open("rb") as file:
-                while chunk := file.read(CHUNK):
-                    digest.update(chunk)
-            size = unfinished.stat().st_size
-    except OSError as error:
-        raise OSError(error.errno, f"{error.strerror}; it was to be written", str(path)) from error
+    with whole_file(path) as unfinished:
+        with unfinished.open("wb") as file:
+            write(file)
+        with unfinished.open("rb") as file:
+            while chunk := file.read(CHUNK):
+                digest.update(chunk)
+        size = unfinished.stat().st_size
     return Written(str(path), size, str(digest))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -19,8 +17,7 @@ import torch
 from simi_mailbox._arrays import Ints
 from simi_mailbox.calibrators import SimiMailbox, load
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.files import StrPath, whole_file
-from simi_mailbox.inputs import InputType, Labelled, NodeInputs, looks_trained_on, refuse_shared
+from simi_mailbox.files import StrPath
 from simi_mailbox.parameters import check_parameters
 from simi_mailbox.scale import default, tiles
 from simi_mailbox.scale.engines import Dask, Engine, Here, Progress, quiet
@@ -30,12 +27,12 @@ from simi_mailbox.scale.limits import Facts, added, find_limits, stacked
 from simi_mailbox.scale.outputs import CALIBRATOR, Output
 from simi_mailbox.scale.plan import PROCESS, Plan, read_size
 from simi_mailbox.scale.store import DiskStore, MemoryStore
+from simi_mailbox.scale.workspace import JOURNAL, alone_in, claim, clear
+from simi_mailbox.validation import InputType, Labelled, NodeInputs, looks_trained_on, refuse_shared
 
 EngineName = Literal["auto", "memory", "disk", "dask"]
 WORK = ".work"
 """Folder of blocks and tiles, in that of the results."""
-VERSION = 1
-"""Of the layout of the work folder: one of another version is made anew."""
 SAMPLE = 20_000
 
 
@@ -316,37 +313,50 @@ def _working(
             if engine == "dask"
             else f"a scheduler is for engine='dask', not {engine!r}"
         )
-    output = Output(out, source.logits.shards[0].path.suffix)
-    output.prepare()
-    place = Path(work) if work is not None else out / WORK
+    if out.exists() and out.samefile(source.path):
+        raise ValueError(f"{out} is the folder of the shards itself: name another for the results")
+    results = out if scheduler is None else out.resolve()  # which workers must find
+    output = Output(results, source.logits.shards[0].path.suffix)
     nodes, classes = source.logits.rows, source.logits.columns
     item = max(4, np.dtype(source.logits.shards[0].dtype).itemsize)
+    place = (Path(work) if work is not None else out / WORK).resolve()
     runner: Here | Dask
-    if engine == "memory":
-        runner = Here(MemoryStore(), progress=progress or quiet)
-        plan = Plan.of(nodes, classes, room, item=item)
-    else:
-        tasks, slots = 1, 1
-        if scheduler is None:
+    with ExitStack() as held:
+        held.enter_context(alone_in(out))
+        output.check()
+        if engine == "memory":
+            runner = Here(MemoryStore(), progress=progress or quiet)
             plan = Plan.of(nodes, classes, room, item=item)
-            _claim(place, source, plan, kind)
-            runner = Here(DiskStore(place), place / "journal", progress or quiet)
         else:
-            place.mkdir(parents=True, exist_ok=True)
-            store = DiskStore(place.resolve())
-            runner = Dask(store, place / "journal", scheduler, progress or quiet)
-            tasks, slots = runner.tasks, runner.slots
+            if work is None:
+                held.callback(_remove_if_empty, out / WORK)
+            held.enter_context(alone_in(place))
+            tasks, slots = 1, 1
+            if scheduler is not None:
+                store = DiskStore(place)
+                runner = Dask(store, place / JOURNAL, scheduler, progress or quiet)
+                tasks, slots = runner.tasks, runner.slots
             plan = Plan.of(nodes, classes, room, item=item, tasks=tasks, slots=slots)
-            if _claim(place, source, plan, kind):
+            facts = {"plan": vars(plan), "input_type": kind, "shards": source.identity()}
+            emptied = claim(place, facts, ours=work is None)
+            if scheduler is None:
+                runner = Here(DiskStore(place), place / JOURNAL, progress or quiet)
+            elif emptied:
                 runner.journal.done.clear()
-            output = Output(out.resolve(), output.ending)
-    try:
-        _cut(runner, plan, source, kind)
-        yield _Job(runner, plan, output, began, moved)
-    finally:
-        runner.close()
-    if engine != "memory" and work is None:
-        shutil.rmtree(place)
+        output.prepare()
+        try:
+            _cut(runner, plan, source, kind)
+            yield _Job(runner, plan, output, began, moved)
+        finally:
+            runner.close()
+        if engine != "memory" and work is None:
+            clear(place)
+
+
+def _remove_if_empty(place: Path) -> None:
+    """Remove the work folder of a finished run; a link to one elsewhere stays."""
+    if place.is_dir() and not place.is_symlink() and not any(place.iterdir()):
+        place.rmdir()
 
 
 def _cut(engine: Engine, plan: Plan, source: Folder, kind: InputType) -> None:
@@ -361,24 +371,6 @@ def _in_memory(source: Folder) -> int:
     """Bytes that blocks, tiles and what makes them take at most."""
     logits = source.logits.rows * source.logits.columns * 4
     return 8 * logits + 64 * source.edges.rows
-
-
-def _claim(place: Path, source: Folder, plan: Plan, kind: InputType) -> bool:
-    """Make the work folder ours; whether it was somebody else's, and had to be emptied."""
-    content = json.dumps(
-        {"version": VERSION, "plan": vars(plan), "input_type": kind, "shards": source.identity()}
-    )
-    path = place / "work.json"
-    ours = path.exists() and path.read_text("utf-8") == content
-    if not ours and path.exists():
-        shutil.rmtree(place)
-    place.mkdir(parents=True, exist_ok=True)
-    if not ours:
-        if any(entry.name != "work.json" for entry in place.iterdir()):
-            raise ValueError(f"{place} holds other files: name a folder of its own for work")
-        with whole_file(path) as unfinished:
-            unfinished.write_text(content, "utf-8")
-    return not ours
 
 
 def _labelled(source: Folder) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints] | None]:

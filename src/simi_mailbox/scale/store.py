@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import os
 import secrets
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -142,21 +145,27 @@ class DiskStore:
         return write_npy(path, array)
 
     def get(self, name: str) -> Array:
-        return self._load(name, None)
+        path = self.path(name)
+        with _damage(path), path.open("rb") as file:
+            np.lib.format.read_magic(file)
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+            start = file.tell()
+            array = np.fromfile(file, dtype, math.prod(shape))
+            end = file.read()
+            file.seek(0)
+            check = zlib.crc32(array.data, zlib.crc32(file.read(start)))
+            if end != _bytes(check):
+                raise ValueError(_CHANGED)
+            return array.reshape(shape)
 
     def view(self, name: str) -> Array:
-        return self._load(name, "r")
-
-    def _load(self, name: str, mode: Any) -> Array:
         path = self.path(name)
-        try:
-            array: Array = np.load(path, mmap_mode=mode, allow_pickle=False)
-        except FileNotFoundError:
-            raise FileNotFoundError(f"{path} is gone: start again, it will be made anew") from None
-        except MemoryError:
-            raise
-        except DAMAGE as error:
-            raise FileFormatError(f"{path}: it is damaged: {error}") from error
+        with _damage(path):
+            stamp = os.stat(path)
+            if _SEEN.get(str(path)) != (stamp.st_ino, stamp.st_mtime_ns):
+                _check_file(path)
+                _SEEN[str(path)] = stamp.st_ino, stamp.st_mtime_ns
+            array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
         return array
 
     def has(self, name: str) -> bool:
@@ -166,8 +175,42 @@ class DiskStore:
         self.path(name).unlink(missing_ok=True)
 
 
+_CHANGED = "it has changed since it was written"
+_SEEN: dict[str, tuple[int, int]] = {}
+"""Files that this process has checked, and what changes when they do."""
+
+
+def _bytes(check: int) -> bytes:
+    return check.to_bytes(4, "little")
+
+
+def _check_file(path: Path) -> None:
+    """Raise if a file does not end in the checksum of what stands before."""
+    check, left = 0, os.path.getsize(path) - 4
+    with path.open("rb") as file:
+        while left > 0:
+            chunk = file.read(min(CHUNK, left))
+            check, left = zlib.crc32(chunk, check), left - max(1, len(chunk))
+        if file.read() != _bytes(check):
+            raise ValueError(_CHANGED)
+
+
+@contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is gone: start again, it will be made anew") from None
+    except MemoryError:
+        raise
+    except DAMAGE as error:
+        raise FileFormatError(
+            f"{path}: it is damaged ({error}): start again, it will be made anew"
+        ) from error
+
+
 def write_npy(path: Path, array: Array) -> Written:
-    """Write an array under another name and rename it.
+    """Write an array and its checksum under another name and rename the file.
 
     Not flushed to the device: a killed process loses nothing that it has written, and a file that a
     power cut has damaged is told by its checksum.
@@ -186,9 +229,12 @@ def write_npy(path: Path, array: Array) -> Written:
                 piece = flat[first : first + CHUNK]
                 digest.update(piece)
                 file.write(piece)
+            end = _bytes(digest.crc)
+            digest.update(end)
+            file.write(end)
         os.replace(unfinished, path)
     except OSError as error:
         raise OSError(error.errno, f"{error.strerror}; it was to be written", str(path)) from error
     finally:
         unfinished.unlink(missing_ok=True)
-    return Written(str(path), len(start) + len(flat), str(digest))
+    return Written(str(path), len(start) + len(flat) + len(end), str(digest))

@@ -54,13 +54,7 @@ def check_calibrator(method: type[Calibrator] | Calibrator, **params: Any) -> No
 
 
 def run_check(case: Case, name: str) -> None:
-    """Hold a method to one check of `CHECKS`.
-
-    Examples
-    --------
-    >>> from simi_mailbox import TemperatureScaling
-    >>> run_check(Case(TemperatureScaling), "same seed, same bits")
-    """
+    """Hold a method to one check of `CHECKS`."""
     check = CHECKS[name]
     try:
         check.holds(case)

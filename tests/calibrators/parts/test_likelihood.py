@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from simi_mailbox.calibrators.parts import likelihood
-from simi_mailbox.inputs import Labelled
+from simi_mailbox.validation import Labelled
 
 GENERATOR = torch.Generator().manual_seed(0)
 LOGITS = 4 * torch.randn(50, 3, generator=GENERATOR, dtype=torch.float64)

@@ -21,7 +21,7 @@ from simi_mailbox.calibrators.parts.training import (
     train,
 )
 from simi_mailbox.exceptions import SolverError
-from simi_mailbox.inputs import CalibrationData, Labelled
+from simi_mailbox.validation import CalibrationData, Labelled
 
 _generator = torch.Generator().manual_seed(1)
 LOGITS = 3 * torch.randn(200, 4, generator=_generator)

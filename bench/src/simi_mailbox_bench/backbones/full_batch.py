@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from simi_mailbox.graph import as_graph
-from simi_mailbox.inputs import Labelled
 from simi_mailbox.sparse import Csr
+from simi_mailbox.validation import Labelled
 from simi_mailbox_bench.backbones.features import Features
 from simi_mailbox_bench.backbones.plan import symmetric_normalised
 from simi_mailbox_bench.datasets.split import Split, split_labels

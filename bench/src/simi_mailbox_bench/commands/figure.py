@@ -13,13 +13,12 @@ from simi_mailbox.cli.outputs import check_file
 from simi_mailbox_bench.commands.running import listed, open_store
 
 if TYPE_CHECKING:
-    from simi_mailbox.analysis import Sensitivity
-    from simi_mailbox.plots import Column
+    from simi_mailbox_bench.figures import Column, Sensitivity
     from simi_mailbox_bench.tables import TableResult
 
 # Name -> (rows of pictures, methods of the paper's figure).
 FIGURES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "observation": (("curve", "bar", "heat"), ("uncalibrated", "cagcn", "gats")),
+    "observation": (("curve", "heat"), ("uncalibrated", "cagcn", "gats")),
     "qualitative": (("heat",), ("cagcn", "gats", "simi-mailbox-paper", "simi-mailbox")),
     "reliability": (("curve",), ("uncalibrated", "temperature", "gats", "simi-mailbox")),
     "sensitivity": ((), ("simi-mailbox", "simi-mailbox-paper", "simi-mailbox-oracle")),
@@ -84,7 +83,7 @@ def figure(
 ) -> None:
     """Draw a figure of the paper.
 
-    observation: reliability, similarity bar and heat map of the model and of earlier methods.
+    observation: reliability diagram and heat map of the model and of earlier methods.
     qualitative: heat maps of calibrated predictions. reliability: reliability diagrams.
     sensitivity: ECE over the number of groups N and the weight λ, from stored results.
     """
@@ -94,7 +93,7 @@ def figure(
     if name == "sensitivity":
         made = _sensitivity(datasets, backbone, chosen, store)
     else:
-        from simi_mailbox.plots import observation_figure
+        from simi_mailbox_bench.figures import observation_figure
 
         columns, pooled = _columns(datasets[0], backbone, chosen, runs, cell, banked)
         nodes = "test nodes" if pooled == 1 else f"test nodes of {pooled} runs together"
@@ -117,9 +116,9 @@ def _columns(
 ) -> tuple[list[Column], int]:
     """One column for each method, over the test nodes of several runs; and how many runs."""
     from simi_mailbox import analysis
-    from simi_mailbox.plots import Column
     from simi_mailbox_bench.backbones.bank import LogitBank
     from simi_mailbox_bench.datasets.catalogue import find
+    from simi_mailbox_bench.figures import Column
     from simi_mailbox_bench.logits import missing
     from simi_mailbox_bench.protocol import runs as runs_of
 
@@ -145,7 +144,6 @@ def _columns(
             Column(
                 _title(method),
                 analysis.reliability_curve(probs, y),
-                analysis.similarity_bar(probs, y, similarity),
                 analysis.similarity_confidence(probs, y, similarity, cell=cell),
             )
         )
@@ -180,7 +178,7 @@ def _pooled(method: str, runs: Sequence[Any]) -> tuple[Any, Any, Any]:
 def _sensitivity(
     datasets: Sequence[str], backbone: str, methods: Sequence[str], store: Path | None
 ) -> Any:
-    from simi_mailbox.plots import sensitivity_figure
+    from simi_mailbox_bench.figures import sensitivity_figure
     from simi_mailbox_bench.tables import Selection
     from simi_mailbox_bench.tables.paper import SENSITIVITY
 
@@ -209,7 +207,7 @@ def _curve(
     result: TableResult, dataset: str, backbone: str, method: str, parameter: str
 ) -> Sensitivity | None:
     """Mean ECE over the values of one parameter that are stored."""
-    from simi_mailbox.analysis import Sensitivity
+    from simi_mailbox_bench.figures import Sensitivity
     from simi_mailbox_bench.tables.paper import SENSITIVITY
 
     means = {

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox._arrays import Bools, Ints
-from simi_mailbox.inputs import NO_LABEL, read_classes
+from simi_mailbox.validation import NO_LABEL, read_classes
 
 PARTS = ("train", "val", "test")
 

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from simi_mailbox.inputs import Labelled
 from simi_mailbox.parameters import Count, NonNegative, Positive, check_parameters
 from simi_mailbox.sparse import Csr
+from simi_mailbox.validation import Labelled
 from simi_mailbox_bench.backbones.backbones import glorot
 from simi_mailbox_bench.backbones.features import Features
 from simi_mailbox_bench.backbones.full_batch import (

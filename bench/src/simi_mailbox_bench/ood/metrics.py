@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from simi_mailbox._arrays import Floats
-from simi_mailbox.inputs import as_numpy
+from simi_mailbox.validation import as_numpy
 
 
 @dataclass(frozen=True)

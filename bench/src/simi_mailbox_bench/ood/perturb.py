@@ -12,7 +12,7 @@ from torch import Tensor
 
 from simi_mailbox._arrays import Ints
 from simi_mailbox.graph import Graph, as_graph
-from simi_mailbox.inputs import read_classes
+from simi_mailbox.validation import read_classes
 from simi_mailbox_bench.datasets.split import Split
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from simi_mailbox.calibrators.base import Calibrator
 from simi_mailbox.graph import as_graph
-from simi_mailbox.inputs import Forward, read_logits
+from simi_mailbox.validation import Forward, read_logits
 from simi_mailbox_bench.backbones.gpn.network import GPNPrediction
 
 

@@ -17,7 +17,7 @@ from simi_mailbox._arrays import Arrays, Ints
 from simi_mailbox.calibrators.simi_mailbox import calibrator, evidence, groups, model
 from simi_mailbox.calibrators.simi_mailbox.model import Nodes
 from simi_mailbox.files import open_archive, whole_file
-from simi_mailbox.inputs import CalibrationData, Labelled
+from simi_mailbox.validation import CalibrationData, Labelled
 from simi_mailbox_bench.prior.past_runs import PastRun, checked, unseen
 
 

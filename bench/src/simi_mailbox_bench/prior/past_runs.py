@@ -13,7 +13,7 @@ from simi_mailbox._arrays import Array, Arrays, Bools
 from simi_mailbox.bundles import read_bundle
 from simi_mailbox.files import whole_file
 from simi_mailbox.graph import Graph
-from simi_mailbox.inputs import read_index, read_labels, read_nodes
+from simi_mailbox.validation import read_index, read_labels, read_nodes, refuse_shared
 
 NEEDED = ("logits", "labels", "edges", "calibration")
 OPTIONAL = ("train", "hidden", "split", "directed", "graph", "backbone", "family")
@@ -83,12 +83,8 @@ def checked(run: PastRun) -> PastRun:
     train = None
     if run.train is not None and len(run.train):
         train = read_index(run.train, n, "train")
-        both = np.intersect1d(train, calibration)
-        if len(both):
-            raise ValueError(
-                f"{len(both)} nodes, the first is {both[0]}, are in both train and calibration: "
-                "a GNN is better on nodes it was trained on than on any other"
-            )
+        why = "a GNN is better on nodes it was trained on than on any other"
+        refuse_shared(train, calibration, ("train", "calibration"), why)
     if np.ndim(run.split) or not float(run.split).is_integer():
         raise ValueError(f"split must be a whole number, got {run.split!r}")
     return replace(

@@ -4,7 +4,7 @@ How sure it is decides everything, so confidence is calibrated anew in every sta
 validation nodes. Wang et al. (NeurIPS 2021) introduced the scheme for graphs.
 """
 
-from simi_mailbox.inputs import NO_LABEL
+from simi_mailbox.validation import NO_LABEL
 from simi_mailbox_bench.self_training.models import Trainer
 from simi_mailbox_bench.self_training.problem import first_per_class
 from simi_mailbox_bench.self_training.record import SelfTraining, Stage

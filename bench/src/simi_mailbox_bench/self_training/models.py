@@ -14,7 +14,7 @@ from simi_mailbox import calibrators
 from simi_mailbox._arrays import Array, Ints
 from simi_mailbox.calibrators.base import Calibrator
 from simi_mailbox.graph import Graph
-from simi_mailbox.inputs import Forward, read_logits
+from simi_mailbox.validation import Forward, read_logits
 from simi_mailbox_bench.backbones.settings import Settings
 from simi_mailbox_bench.datasets.dataset import NodeDataset
 from simi_mailbox_bench.datasets.split import Split

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from simi_mailbox._arrays import Ints
 from simi_mailbox.graph import Graph, as_graph
-from simi_mailbox.inputs import NO_LABEL, read_classes, read_features
+from simi_mailbox.validation import NO_LABEL, read_classes, read_features
 from simi_mailbox_bench.backbones.features import from_torch
 from simi_mailbox_bench.datasets.split import Split, split_labels
 

@@ -13,7 +13,7 @@ import numpy as np
 from simi_mailbox._arrays import Array, Ints
 from simi_mailbox.calibrators.base import Calibrator
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.inputs import NO_LABEL
+from simi_mailbox.validation import NO_LABEL
 from simi_mailbox_bench.backbones.settings import Settings
 from simi_mailbox_bench.datasets.split import Split
 from simi_mailbox_bench.self_training.models import Trainer, calibrated, trainer, unfitted

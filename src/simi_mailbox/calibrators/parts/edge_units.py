@@ -31,13 +31,6 @@ def edge_units(
     weight : Tensor [H]
     kept : bool Tensor [E, H], optional
         Units that count; all by default.
-
-    Examples
-    --------
-    >>> ends = torch.tensor([0, 1]), torch.tensor([1, 0])
-    >>> a, b = torch.tensor([[1.0], [2.0]]), torch.tensor([[5.0], [-3.0]])
-    >>> edge_units(ends, a, b, torch.tensor([10.0])).tolist()
-    [0.0, 70.0]
     """
     result: Tensor = _EdgeUnits.apply(ends, a, b, weight, kept)  # type: ignore[no-untyped-call]
     return result

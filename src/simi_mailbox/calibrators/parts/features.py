@@ -9,7 +9,7 @@ import torch
 from scipy.sparse import csr_array
 
 from simi_mailbox._arrays import Floats
-from simi_mailbox.inputs import NodeInputs
+from simi_mailbox.validation import NodeInputs
 
 SHRINKAGE = 0.1
 WIDEST = 512
@@ -30,12 +30,6 @@ def feature_matrix(data: NodeInputs, width: int | None = None) -> Any:
     """Features as a float64 NumPy array, or as a SciPy CSR array if they are sparse.
 
     ``width`` is the number of columns that a fitted calibrator expects.
-
-    Examples
-    --------
-    >>> nodes = NodeInputs(torch.zeros(2, 3), features=torch.eye(2).to_sparse_csr())
-    >>> feature_matrix(nodes).toarray().tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
     """
     features = data.features
     assert features is not None
@@ -54,15 +48,6 @@ def fit_prototypes(x: Any, probs: Floats) -> tuple[Floats, Floats]:
     Node i counts for class k with weight ``probs[i, k]``. The covariance S within classes is shrunk
     towards its mean variance v: 0.9 S + 0.1 v I. A class of (almost) no weight gets the mean of all
     nodes as its prototype.
-
-    Examples
-    --------
-    >>> x = np.array([[0.0, 0.0], [0.0, 2.0], [4.0, 0.0], [4.0, 2.0]])
-    >>> means, precision = fit_prototypes(x, np.repeat(np.eye(2), 2, axis=0))
-    >>> means.tolist()
-    [[0.0, 1.0], [4.0, 1.0]]
-    >>> distances(x[:1], means, precision).round(3).tolist()  # 4 apart where nothing varies
-    [[0.725, 12.67]]
     """
     mass = probs.sum(axis=0)
     return prototypes_of(mass, len(probs), *prototype_sums(x, probs, mass))
@@ -101,14 +86,7 @@ def prototypes_of(
 
 
 def nearness(x: Any, means: Floats, precision: Floats) -> Floats:
-    """−log of the distance of all nodes to all prototypes, less its mean of every node, [n, K].
-
-    Examples
-    --------
-    >>> near = nearness(np.array([[0.0], [2.0]]), np.array([[0.0], [2.0]]), np.eye(1))
-    >>> near.round(1).tolist()
-    [[10.7, -10.7], [-10.7, 10.7]]
-    """
+    """−log of the distance of all nodes to all prototypes, less its mean of every node, [n, K]."""
     near: Floats = -np.log(distances(x, means, precision) + 1e-9)
     near -= near.mean(axis=1, keepdims=True)
     return near

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import numpy as np
 
 from simi_mailbox import serialization
-from simi_mailbox.inputs import InputType
+from simi_mailbox.validation import InputType
 
 Shapes = dict[str, tuple[str | int, ...]]
 """Of fitted values, by name; sides of one name are equally long."""
@@ -18,15 +18,7 @@ ENDLESS = frozenset({"widest_"})
 
 
 def check_values(shapes: Shapes, state: dict[str, Any]) -> None:
-    """Raise `ValueError` unless these are the values of a fit, with the ``shapes`` of a method.
-
-    Examples
-    --------
-    >>> check_values({}, {"num_classes_": 1})
-    Traceback (most recent call last):
-        ...
-    ValueError: num_classes_ must be a whole number ≥ 2, got 1
-    """
+    """Raise `ValueError` unless these are the values of a fit, with the ``shapes`` of a method."""
     wrong = [name for name in state if not name.endswith("_") or name.startswith("_")]
     if wrong:
         raise ValueError(f"{wrong[0]!r} is no fitted value")
@@ -49,15 +41,7 @@ def check_values(shapes: Shapes, state: dict[str, Any]) -> None:
 
 
 def check_within(name: str, values: Any, low: float, high: float) -> None:
-    """Raise `ValueError` unless all ``values`` lie in [low, high].
-
-    Examples
-    --------
-    >>> check_within("weights_", [0.5, 1.5], 0, 1)
-    Traceback (most recent call last):
-        ...
-    ValueError: weights_ must lie in [0, 1], got 1.5
-    """
+    """Raise `ValueError` unless all ``values`` lie in [low, high]."""
     array = np.ravel(np.asarray(values, dtype=np.float64))
     wrong = array[~((array >= low) & (array <= high))]
     if len(wrong):
@@ -65,15 +49,7 @@ def check_within(name: str, values: Any, low: float, high: float) -> None:
 
 
 def check_shapes(shapes: Shapes, state: dict[str, Any], classes: int) -> None:
-    """Raise `ValueError` if a value is missing, or of a shape that does not fit the others.
-
-    Examples
-    --------
-    >>> check_shapes({"bias_": ("classes",)}, {"bias_": np.zeros(4)}, classes=3)
-    Traceback (most recent call last):
-        ...
-    ValueError: bias_ has shape [4], expected [3]
-    """
+    """Raise `ValueError` if a value is missing, or of a shape that does not fit the others."""
     sizes: dict[str | int, int] = {"classes": classes}
     for name, shape in shapes.items():
         if name not in state:

@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simi_mailbox.graph import Graph
-from simi_mailbox.inputs import NodeInputs
 from simi_mailbox.softmax import confidence
 from simi_mailbox.sparse import Csr, PerIndex, attend, matmul, products
+from simi_mailbox.validation import NodeInputs
 
 TRAINING, NEIGHBOUR, FURTHER = 0, 1, 2
 """How far a node is from the nodes that the GNN was trained on."""
@@ -54,13 +54,6 @@ class TemperatureAttention(nn.Module):
         Initial T₀.
     bent : bool
         Whether T and γ are kept positive.
-
-    Examples
-    --------
-    >>> nodes = NodeInputs(torch.eye(3), Graph.from_edges([[0, 1], [1, 2]]))
-    >>> network = TemperatureAttention(nodes, torch.tensor([0, 1, 2]))
-    >>> network.temperatures(None).shape, sum(p.numel() for p in network.parameters())
-    (torch.Size([3]), 28)
     """
 
     def __init__(
@@ -127,14 +120,7 @@ def whole_field(data: NodeInputs, distances: Tensor | None) -> Field:
 
 
 def training_distances(index: Tensor | None, graph: Graph) -> Tensor:
-    """0 for the training nodes ``index``, 1 for their neighbours, 2 for all others.
-
-    Examples
-    --------
-    >>> path = Graph.from_edges([[0, 1], [1, 2]], num_nodes=4)
-    >>> training_distances(torch.tensor([0]), path).tolist()
-    [0, 1, 2, 2]
-    """
+    """0 for the training nodes ``index``, 1 for their neighbours, 2 for all others."""
     training = torch.zeros(graph.num_nodes, dtype=torch.bool)
     if index is not None:
         training[index] = True
@@ -145,13 +131,7 @@ def training_distances(index: Tensor | None, graph: Graph) -> Tensor:
 
 
 def sorted_unit(logits: Tensor) -> Tensor:
-    """Every row scaled to [0, 1] and sorted; a constant row, which has no scale, becomes zero.
-
-    Examples
-    --------
-    >>> sorted_unit(torch.tensor([[3.0, 1.0, 2.0], [7.0, 7.0, 7.0]])).tolist()
-    [[0.0, 0.5, 1.0], [0.0, 0.0, 0.0]]
-    """
+    """Every row scaled to [0, 1] and sorted; a constant row, which has no scale, becomes zero."""
     lowest, highest = logits.aminmax(dim=1, keepdim=True)
     spread = highest - lowest
     unit = (logits - lowest) / spread.masked_fill(spread == 0, 1.0)
@@ -159,11 +139,5 @@ def sorted_unit(logits: Tensor) -> Tensor:
 
 
 def positive(x: Tensor) -> Tensor:
-    """x above `FLOOR`; below it, smoothly bent so that it never reaches zero.
-
-    Examples
-    --------
-    >>> positive(torch.tensor([2.0, 0.1, 0.0, -9.0]))
-    tensor([2.0000e+00, 1.0000e-01, 3.6788e-02, 4.5400e-06])
-    """
+    """x above `FLOOR`; below it, smoothly bent so that it never reaches zero."""
     return (x - FLOOR).relu() + FLOOR * (x / FLOOR - 1).clamp(-10.0, 0.0).exp()

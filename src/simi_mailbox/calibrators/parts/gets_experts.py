@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simi_mailbox.calibrators.parts.randomness import dropout, normal_like
-from simi_mailbox.inputs import NodeInputs
 from simi_mailbox.sparse import Csr, PerIndex, normalised_adjacency
+from simi_mailbox.validation import NodeInputs
 
 KINDS = ("logits", "features", "degree")
 EXPERTS = [kinds for size in (1, 2, 3) for kinds in combinations(KINDS, size)]
@@ -173,13 +173,7 @@ def chance_of_selection(
 
 
 def variation(x: Tensor) -> Tensor:
-    """Squared coefficient of variation: zero if all are equal.
-
-    Examples
-    --------
-    >>> variation(torch.tensor([1.0, 3.0]))
-    tensor(0.5000)
-    """
+    """Squared coefficient of variation: zero if all are equal."""
     return x.var() / (x.mean() ** 2 + 1e-10)
 
 

@@ -30,16 +30,7 @@ _DRAWS = {
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Let all that draws here, and `built`, draw from a stream of their own in this block.
-
-    Examples
-    --------
-    >>> with seeded(0):
-    ...     first = normal_like(torch.zeros(2))
-    >>> with seeded(0):
-    ...     bool((normal_like(torch.zeros(2)) == first).all())
-    True
-    """
+    """Let all that draws here, and `built`, draw from a stream of their own in this block."""
     token = _stream.set(torch.Generator().manual_seed(seed))
     try:
         yield
@@ -48,30 +39,13 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def built(build: Callable[[], N]) -> N:
-    """What ``build`` makes, with first weights drawn from the stream.
-
-    Examples
-    --------
-    >>> with seeded(0):
-    ...     layer = built(lambda: torch.nn.Linear(2, 1))
-    >>> _ = torch.manual_seed(0)
-    >>> bool((layer.weight == torch.nn.Linear(2, 1).weight).all())
-    True
-    """
+    """What ``build`` makes, with first weights drawn from the stream."""
     with _FromStream():
         return build()
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    """``torch.nn.functional.dropout`` with a mask drawn from the stream.
-
-    Examples
-    --------
-    >>> with seeded(0):
-    ...     dropped = dropout(torch.ones(1000), 0.5, training=True)
-    >>> sorted(dropped.unique().tolist())
-    [0.0, 2.0]
-    """
+    """``torch.nn.functional.dropout`` with a mask drawn from the stream."""
     if not training or p == 0.0 or x.numel() == 0:
         return x
     mask = torch.empty_like(x).bernoulli_(1 - p, generator=_stream.get())
@@ -83,12 +57,6 @@ def chosen(shape: tuple[int, ...], share: float) -> Tensor:
 
     Two random bytes are compared for each place, several times as fast as a draw from a Bernoulli
     distribution; so the share is rounded to a multiple of 2^-16.
-
-    Examples
-    --------
-    >>> with seeded(0):
-    ...     0.25 < float(chosen((1000, 10), 0.3).float().mean()) < 0.35
-    True
     """
     size = math.prod(shape)
     words = torch.empty((size + 3) // 4, dtype=torch.int64)
@@ -99,13 +67,7 @@ def chosen(shape: tuple[int, ...], share: float) -> Tensor:
 
 
 def normal_like(x: Tensor) -> Tensor:
-    """Standard normal numbers from the stream, as many as ``x`` has.
-
-    Examples
-    --------
-    >>> normal_like(torch.zeros(2, 3)).shape
-    torch.Size([2, 3])
-    """
+    """Standard normal numbers from the stream, as many as ``x`` has."""
     return torch.empty_like(x).normal_(generator=_stream.get())
 
 

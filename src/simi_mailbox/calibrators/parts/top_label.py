@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from simi_mailbox.inputs import CalibrationData
 from simi_mailbox.softmax import confidence, top_gaps
+from simi_mailbox.validation import CalibrationData
 
 
 def with_confidence(logits: Tensor, confidences: Tensor) -> Tensor:
@@ -15,14 +15,6 @@ def with_confidence(logits: Tensor, confidences: Tensor) -> Tensor:
     The other classes keep their ratios and share what is left. A confidence below r / (1 + r),
     where r is the runner-up's share of the rest, would make the runner-up win: it is raised to
     that point (never above 1/2), so that the predicted class stays.
-
-    Examples
-    --------
-    >>> z = torch.tensor([[3.0, 1.0, 1.0]])
-    >>> with_confidence(z, torch.tensor([0.5])).tolist()
-    [[0.5, 0.25, 0.25]]
-    >>> with_confidence(z, torch.tensor([0.1])).mul(3).tolist()  # raised to the tie
-    [[1.0, 1.0, 1.0]]
     """
     winner = logits.argmax(dim=1, keepdim=True)
     rest = top_gaps(logits).scatter_(1, winner, -torch.inf)

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from simi_mailbox.calibrators.parts.likelihood import Likelihood, Loss, softmax_nll
 from simi_mailbox.calibrators.parts.randomness import built, seeded
 from simi_mailbox.exceptions import SolverError
-from simi_mailbox.inputs import CalibrationData, Labelled
+from simi_mailbox.validation import CalibrationData, Labelled
 
 FEWEST_TO_SPLIT = 20
 STOP_SHARE = 5
@@ -56,16 +56,7 @@ class TrainedNetwork(Generic[N]):
 
 
 def stopping_split(data: CalibrationData, seed: int = 0) -> tuple[Labelled, Labelled | None]:
-    """Nodes to train on and nodes to stop on: see the rule at the top of this module.
-
-    Examples
-    --------
-    >>> from simi_mailbox.inputs import CalibrationData, Labelled
-    >>> nodes = Labelled(torch.arange(50), torch.arange(50) % 5)
-    >>> fit_on, stop_on = stopping_split(CalibrationData(torch.zeros(50, 5), calibration=nodes))
-    >>> len(fit_on), stop_on.y.bincount().tolist()
-    (40, [2, 2, 2, 2, 2])
-    """
+    """Nodes to train on and nodes to stop on: see the rule at the top of this module."""
     nodes = data.calibration
     if data.holdout is not None:
         return nodes, data.holdout
@@ -119,20 +110,6 @@ def train(
     ------
     SolverError
         If the loss or the hold-out NLL stops being a number.
-
-    Examples
-    --------
-    >>> from simi_mailbox.inputs import Labelled
-    >>> class Scale(torch.nn.Module):
-    ...     def __init__(self):
-    ...         super().__init__()
-    ...         self.scale = torch.nn.Parameter(torch.ones(()))
-    ...     def forward(self, index):
-    ...         return self.scale * torch.eye(2)[index % 2]
-    >>> fit_on = Labelled(torch.arange(8), torch.tensor([0, 1, 0, 1, 0, 1, 1, 0]))
-    >>> trained = train(Scale, fit_on, fit_on, Schedule(lr=0.1, epochs=200))
-    >>> round(trained.network.scale.item(), 2)  # 3 of 4 right: log(3) = 1.10
-    1.1
     """
     with seeded(schedule.seed):
         loop = _Loop(built(build), fit_on, stop_on, schedule, noisy)
@@ -163,16 +140,6 @@ class FlatAdam:
         Its parameters become views of `values`, their gradients views of `gradients`.
     lr, weight_decay : float
         As in Kingma & Ba, "Adam", ICLR 2015, whose other constants are kept.
-
-    Examples
-    --------
-    >>> layer = nn.Linear(2, 1)
-    >>> adam = FlatAdam(layer, lr=0.1)
-    >>> before = adam.values.clone()
-    >>> layer(torch.ones(1, 2)).sum().backward()
-    >>> adam.step()
-    >>> before - adam.values  # the first step is lr in every direction
-    tensor([0.1000, 0.1000, 0.1000])
     """
 
     values: Tensor

@@ -39,9 +39,9 @@ from simi_mailbox.calibrators.simi_mailbox.preserve import preserve_predictions
 from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED, Prior, resolve
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.grouping import Grouping, Scaling, find_groups
-from simi_mailbox.inputs import CalibrationData, Labelled, NodeInputs
 from simi_mailbox.parameters import Count, Whole, hyperparameters
 from simi_mailbox.softmax import confidence, row_blocks
+from simi_mailbox.validation import CalibrationData, Labelled, NodeInputs
 
 ENOUGH, ENOUGH_NUMBERS = 4096, 1 << 16
 """Labelled nodes, and their logits, on which a few dozen numbers are known well enough."""

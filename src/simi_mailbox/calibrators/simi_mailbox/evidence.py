@@ -20,9 +20,9 @@ from simi_mailbox._arrays import Floats
 from simi_mailbox.calibrators.parts.features import fit_prototypes, nearness
 from simi_mailbox.calibrators.simi_mailbox.model import EXPONENTS, Nodes
 from simi_mailbox.graph import Graph
-from simi_mailbox.inputs import Labelled
 from simi_mailbox.softmax import row_blocks, scaled_softmax
 from simi_mailbox.sparse import Csr, neighbour_sums
+from simi_mailbox.validation import Labelled
 
 CLASSES = ("neighbours", "labels", "labels_2_steps", "hidden")
 """Terms of every class of a node; the last one only where a hidden layer is given."""

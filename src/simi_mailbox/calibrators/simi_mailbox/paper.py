@@ -15,11 +15,11 @@ from simi_mailbox.calibrators.base import TemperatureCalibrator
 from simi_mailbox.calibrators.parts.fitted_values import Shapes
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.grouping import Grouping, Scaling, find_groups
-from simi_mailbox.inputs import CalibrationData, NodeInputs
 from simi_mailbox.mailbox import mailbox
 from simi_mailbox.parameters import Count, NonNegative, Whole, hyperparameters
 from simi_mailbox.softmax import confidence
 from simi_mailbox.temperature import ConfidenceCurve, CrossEntropy, fit_paper_loss, theta_bounds
+from simi_mailbox.validation import CalibrationData, NodeInputs
 
 
 def node_points(data: NodeInputs) -> Floats:

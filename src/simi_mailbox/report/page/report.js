@@ -11,14 +11,16 @@
     for (const row of rows) row.classList.toggle("current", row.dataset.view === key);
     hide();
   };
-  const choose = (input) => {
-    const label = input.closest("label"), bar = label.parentNode;
-    // On a phone the switch may be wider than the screen: bring the choice to its middle.
-    bar.scrollLeft = label.offsetLeft - bar.offsetLeft - (bar.clientWidth - label.clientWidth) / 2;
-    show(input.value);
+  // Radio buttons, and on a phone a list: whichever is used, the other follows.
+  const radios = [...document.querySelectorAll("input[name=view]")];
+  const list = document.querySelector("select[name=view]");
+  const choose = (key) => {
+    for (const radio of radios) radio.checked = radio.value === key;
+    list.value = key;
+    show(key);
   };
-  for (const input of document.querySelectorAll("input[name=view]")) {
-    input.addEventListener("change", () => input.checked && choose(input));
+  for (const input of [...radios, ...(list ? [list] : [])]) {
+    input.addEventListener("change", () => choose(input.value));
   }
 
   // --- tables: a click on a heading sorts, a second one turns it round ---
@@ -101,10 +103,11 @@
       const row = part.querySelectorAll("tr.step")[step];
       part.querySelector("input").value = step;
       part.querySelector("output").textContent = row.dataset.allowed;
-      part.querySelector(".unmoved").textContent = `At most ${row.dataset.allowed} errors: `;
+      part.querySelector(".unmoved").textContent = `Error rate of at most ${row.dataset.allowed}: `;
       part.querySelector(".words").textContent = row.dataset.told;
       const bar = part.querySelectorAll("rect.bar")[step], dot = part.querySelector(".here");
-      dot.setAttribute("cx", Number(bar.getAttribute("x")) + Number(bar.getAttribute("width")) / 2);
+      const left = Number(bar.getAttribute("x")), width = Number(bar.getAttribute("width"));
+      dot.setAttribute("cx", left + width / 2);
       dot.setAttribute("cy", bar.getAttribute("y"));
     }
   };
@@ -115,6 +118,6 @@
 
   addEventListener("scroll", hide, { passive: true });
 
-  const first = document.querySelector("input[name=view]:checked");
-  if (first) choose(first);
+  const first = radios.find((radio) => radio.checked);
+  if (first) choose(first.value);
 })();

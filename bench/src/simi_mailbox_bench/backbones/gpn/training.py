@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from simi_mailbox.inputs import Labelled
+from simi_mailbox.validation import Labelled
 from simi_mailbox_bench.backbones.full_batch import (
     Progress,
     check_width,

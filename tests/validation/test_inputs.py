@@ -11,7 +11,7 @@ import torch
 
 from simi_mailbox import NotFittedError, SimiMailbox
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.inputs import CalibrationData, read_classes, read_index, read_probabilities
+from simi_mailbox.validation import CalibrationData, read_classes, read_index, read_probabilities
 from tests.strategies import make_problem
 
 CASE = make_problem(0)

@@ -1,0 +1,188 @@
+"""Pictures on matplotlib axes. Nothing here touches matplotlib's global settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from simi_mailbox._extras import require
+from simi_mailbox.plots.picture import Axis, Picture, Shapes
+
+COLORS = {
+    "accent": "#0f766e",
+    "over": "#b54c05",
+    "under": "#2468b2",
+    "muted": "#5a646e",
+    "ghost": "#9aa3ab",
+    "rule": "#d9dde2",
+    "ink": "#1c2126",
+}
+"""Those of the report's light page: apart under every common kind of colour blindness."""
+INCH = 92.0
+"""Pixels of the report in an inch of a new figure."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """Colour of a style, width of its lines (points), opacity, dash, and whether dots are full."""
+
+    color: str
+    width: float = 1.6
+    alpha: float = 1.0
+    dash: Any = "solid"
+    full: bool = True
+    hatch: str = ""
+
+
+DASHED = (0, (4, 4))
+LOOKS = {
+    "curve": Look("accent", 1.8),
+    "before": Look("ghost", 1.4),
+    "diagonal": Look("ghost", 1.0, dash=DASHED),
+    "band": Look("accent", 5.0, 0.28),
+    "whisker": Look("accent", 2.0),
+    "bar": Look("accent", 0.0, 0.45),
+    "amount": Look("accent", 0.0),
+    "over": Look("over", 1.8),
+    "under": Look("under", 1.8),
+    "over group": Look("over", 0.6),
+    "under group": Look("under", 0.6),
+    "amount group": Look("accent", 0.6),
+    "empty": Look("rule", 0.0, 0.5, hatch="////"),
+    "dot": Look("accent"),
+    "dot here": Look("accent"),
+    "dot few": Look("accent", 1.0, 0.7, full=False),
+    "dot confidence": Look("muted", 1.4, full=False),
+}
+UNSEEN = "column"
+"""The style of what only the pointer finds."""
+
+
+def draw(picture: Picture, ax: Any, colors: Mapping[str, str], legend: bool) -> Any:
+    """Draw a picture on ``ax``, or on the axes of a new figure; returns the axes."""
+    unknown = sorted(set(colors) - set(COLORS))
+    if unknown:
+        raise ValueError(f"colors has {unknown}; expected some of {', '.join(COLORS)}")
+    if ax is None:
+        pyplot = require("matplotlib.pyplot", extra="plot")
+        inches = (picture.size[0] / INCH + 1.0, picture.size[1] / INCH + 1.2)
+        _, ax = pyplot.subplots(figsize=inches, layout="constrained")
+    palette = {**COLORS, **colors}
+    for shapes in picture.shapes:
+        if shapes.style != UNSEEN and shapes.points:
+            _add(ax, shapes, LOOKS[shapes.style], palette)
+    _frame(ax, picture, palette)
+    if legend:
+        _legend(ax, picture, palette)
+    return ax
+
+
+def _add(ax: Any, shapes: Shapes, look: Look, palette: Mapping[str, str]) -> None:
+    color, rows = palette[look.color], shapes.each()
+    x, y = np.array([row["x"] for row in rows]), np.array([row["y"] for row in rows])
+    if shapes.kind == "line":
+        style = {"color": color, "linewidth": look.width, "linestyle": look.dash}
+        ax.plot(x, y, **style, alpha=look.alpha, label=shapes.label or None)
+        return
+    if shapes.kind == "area":
+        ax.fill(x, y, color=color, alpha=0.15, linewidth=0)
+        return
+    # Over white, a colour of half the strength is the colour with half the opacity.
+    strength = np.array([row["strength"] for row in rows]) * look.alpha
+    shades = [(color, float(value)) for value in strength]
+    if shapes.kind == "dots":
+        edge = palette["ink"] if shapes.style.endswith("group") else color
+        size = (2 * 0.75 * np.array([row["radius"] for row in rows])) ** 2
+        full = shades if look.full else "white"
+        ax.scatter(
+            x,
+            y,
+            s=size,
+            c=full,
+            edgecolors=edge,
+            linewidths=look.width / 2,
+            zorder=3,
+            clip_on=False,
+        )
+        return
+    x2, y2 = (np.array([row[name] for row in rows]) for name in ("x2", "y2"))
+    if shapes.kind == "sticks":
+        collections = require("matplotlib.collections", extra="plot")
+        ends = np.stack([np.stack([x, y], axis=1), np.stack([x2, y2], axis=1)], axis=1)
+        ax.add_collection(
+            collections.LineCollection(
+                ends, colors=shades, linewidths=look.width, linestyles=[look.dash]
+            )
+        )
+        return
+    patches = require("matplotlib.patches", extra="plot")
+    # A hatched box has no face; its lines have the colour of its edge.
+    drawn = {"edgecolor": color, "hatch": look.hatch} if look.hatch else {"edgecolor": "none"}
+    for left, low, right, high, shade in zip(x, y, x2, y2, shades, strict=True):
+        face = "none" if look.hatch else shade
+        box = (left, low), right - left, high - low
+        ax.add_patch(patches.Rectangle(*box, facecolor=face, linewidth=0, **drawn))
+
+
+def _frame(ax: Any, picture: Picture, palette: Mapping[str, str]) -> None:
+    for name, axis in (("x", picture.x), ("y", picture.y)):
+        _axis(ax, name, axis, palette)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    for side in ("bottom", "left"):
+        ax.spines[side].set_color(palette["rule"])
+    ax.tick_params(colors=palette["muted"], labelsize=9, length=3)
+    ax.set_axisbelow(True)
+    if picture.square:
+        ax.set_aspect("equal")
+
+
+def _axis(ax: Any, name: str, axis: Axis, palette: Mapping[str, str]) -> None:
+    values, words = [value for value, _ in axis.ticks], [word for _, word in axis.ticks]
+    getattr(ax, f"set_{name}ticks")(values, words)
+    getattr(ax, f"set_{name}lim")(*axis.ends)
+    getattr(ax, f"set_{name}label")(axis.label, color=palette["ink"])
+    if axis.grid:
+        ax.grid(axis=name, color=palette["rule"], linewidth=0.6)
+
+
+def _legend(ax: Any, picture: Picture, palette: Mapping[str, str]) -> None:
+    """The legend above the axes, where it covers no data; earlier pictures on them keep theirs."""
+    handles, old = {}, ax.get_legend()
+    if old is not None:
+        texts = [text.get_text() for text in old.get_texts()]
+        handles = dict(zip(texts, old.legend_handles, strict=True))
+    handles |= legend_handles(picture, palette)
+    if handles:
+        place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2}
+        columns = 1 if len(handles) < 3 else 2
+        text = {"fontsize": 8, "labelcolor": palette["ink"], "frameon": False}
+        text |= {"handlelength": 1.5, "columnspacing": 1.0, "handletextpad": 0.6}
+        ax.legend(handles.values(), handles.keys(), ncols=columns, **place, **text)
+
+
+def legend_handles(picture: Picture, palette: Mapping[str, str] = COLORS) -> dict[str, Any]:
+    """A sample of every kind of shapes that has a label, by label."""
+    lines = require("matplotlib.lines", extra="plot")
+    patches = require("matplotlib.patches", extra="plot")
+    handles: dict[str, Any] = {}
+    for shapes in picture.shapes:
+        if not shapes.label:
+            continue
+        look = LOOKS[shapes.style]
+        color, strength = palette[look.color], look.alpha * float(np.ravel(shapes.strength)[0])
+        if shapes.kind in ("boxes", "area"):
+            hatched = {"facecolor": "none", "edgecolor": color, "hatch": look.hatch}
+            plain = {"facecolor": (color, strength), "edgecolor": palette["rule"]}
+            handle = patches.Patch(linewidth=0.5, **(hatched if look.hatch else plain))
+        elif shapes.kind == "dots":
+            handle = lines.Line2D([], [], linestyle="none", marker="o", markersize=5, color=color)
+            handle.set_markerfacecolor(color if look.full else "white")
+        else:
+            handle = lines.Line2D([], [], color=color, alpha=strength, linestyle=look.dash)
+            handle.set_linewidth(look.width)
+        handles[shapes.label] = handle
+    return handles

@@ -1,0 +1,161 @@
+"""A picture described once, in the units of its axes; `svg` and `draw` turn it into ink."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+Kind = Literal["line", "area", "sticks", "boxes", "dots"]
+LETTER, LONGEST = 7.6, 24
+"""Pixels that a letter takes, and letters that a name is cut to."""
+ROW_WIDTH, ROW_HEIGHT = 340.0, 32.0
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Label, ends, and ticks with their words; ends may be turned round."""
+
+    label: str
+    ends: tuple[float, float]
+    ticks: Sequence[tuple[float, str]] = ()
+    grid: bool = False
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """Shapes that look alike.
+
+    ``kind`` is one line through all points, one area around them, or for every point a stick to
+    (x2, y2), a box to that corner, or a dot. ``style`` names their colours. ``strength`` (0 to 1)
+    and ``radius`` (pixels, of dots) are single numbers or one for each shape. ``tips`` are what
+    shapes say under the pointer, ``label`` what they are called in the legend.
+    """
+
+    kind: Kind
+    style: str
+    x: Any = ()
+    y: Any = ()
+    x2: Any = ()
+    y2: Any = ()
+    radius: Any = 4.5
+    strength: Any = 1.0
+    tips: Sequence[str] = ()
+    label: str = ""
+
+    def each(self) -> list[dict[str, float]]:
+        """Coordinates, radius and strength of every shape."""
+        columns = {"x": self.x, "y": self.y, "radius": self.radius, "strength": self.strength}
+        if len(np.atleast_1d(self.x2)):
+            columns |= {"x2": self.x2, "y2": self.y2}
+        arrays = np.broadcast_arrays(*(np.atleast_1d(value) for value in columns.values()))
+        rows = zip(*(array.tolist() for array in arrays), strict=True)
+        return [dict(zip(columns, row, strict=True)) for row in rows] if self.points else []
+
+    @property
+    def points(self) -> int:
+        return int(np.size(self.x))
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Axes and shapes, in the order in which they are drawn.
+
+    Attributes
+    ----------
+    name : str
+        What a screen reader says.
+    x, y : Axis
+    shapes : sequence of Shapes
+    size : (float, float)
+        Width and height of the field between the axes, in pixels of the report.
+    square : bool
+        Whether one unit is as long on both axes.
+
+    Examples
+    --------
+    >>> from simi_mailbox import analysis, plots
+    >>> curve = analysis.reliability_curve([[0.8, 0.2]] * 10, [0] * 7 + [1] * 3)
+    >>> picture = plots.reliability_diagram(curve, label="GCN")
+    >>> [shapes.label for shapes in picture.shapes if shapes.style == "curve"]
+    ['GCN, ECE 10.0 %']
+    >>> picture.plot().get_xlabel()
+    'confidence'
+    """
+
+    name: str
+    x: Axis
+    y: Axis
+    shapes: Sequence[Shapes]
+    size: tuple[float, float] = (400.0, 300.0)
+    square: bool = False
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        colors: Mapping[str, str] | None = None,
+        legend: bool = True,
+    ) -> Any:
+        """Draw on matplotlib axes, those of a new figure if none are given, and return them.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        colors : mapping of str to str, optional
+            Other colours for ``"accent"``, ``"over"``, ``"under"``, ``"muted"`` or ``"rule"``.
+        legend : bool
+            Whether to draw the legend above the axes.
+        """
+        from simi_mailbox.plots.draw import draw
+
+        return draw(self, ax, colors or {}, legend)
+
+    def svg(self) -> str:
+        """The picture as SVG; colours are those of the report's style sheet."""
+        from simi_mailbox.plots.svg import svg
+
+        return svg(self)
+
+
+def percent_axis(
+    label: str, low: float = 0.0, high: float = 1.0, *, grid: bool = False, most: int = 6
+) -> Axis:
+    """An axis of shares, with at most ``most`` ticks, in percent."""
+    words = [(share, f"{100 * share:.3g} %") for share in nice_ticks(low, high, most)]
+    return Axis(label, (low, high), words, grid)
+
+
+def row_picture(
+    name: str, labels: Sequence[str], counts: Any, low: float, shapes: Sequence[Shapes]
+) -> Picture:
+    """Shares from ``low`` to 1 in named rows, the first on top, each with its number of nodes."""
+    cut = [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…" for name in labels]
+    words = [f"{name} ({int(n):,})" for name, n in zip(cut, counts, strict=True)]
+    y = Axis("", (len(words) - 0.5, -0.5), list(enumerate(words)))
+    # Names take what they need of a fixed width, so that letters are of one size in all charts.
+    width = ROW_WIDTH - LETTER * max((len(word) for word in words), default=0)
+    x = percent_axis("", low, grid=True, most=4)
+    return Picture(name, x, y, shapes, (max(width, 120.0), ROW_HEIGHT * len(words)))
+
+
+def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """At most ``most`` multiples of 1, 2 or 5 times a power of ten between ``low`` and ``high``.
+
+    Examples
+    --------
+    >>> nice_ticks(0.21, 1.0)
+    [0.4, 0.6, 0.8, 1.0]
+    >>> nice_ticks(0.93, 0.97)
+    [0.93, 0.94, 0.95, 0.96, 0.97]
+    """
+    if not high > low:
+        return [low]
+    power = 10.0 ** math.floor(math.log10((high - low) / most))
+    steps = (factor * power for factor in (1, 2, 5, 10, 20))
+    step = next(step for step in steps if (high - low) / step + 1 <= most + 1e-9)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(k * step, 12) for k in range(first, last + 1)]

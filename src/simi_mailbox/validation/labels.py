@@ -1,0 +1,233 @@
+"""Arrays, masks, indices and labels, read from what a user passes.
+
+Labels are cut down to the nodes of a mask here, so that reading another label is not forbidden but
+impossible. Everything is read with NumPy; torch is imported where tensors are made, so that metrics
+start without it.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simi_mailbox._arrays import Array, Ints
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+NO_LABEL = -1
+"""Stands where a label is not known or may not be read."""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Some nodes and their labels: ``y[k]`` is the label of node ``index[k]``."""
+
+    index: Tensor
+    y: Tensor
+
+    def __len__(self) -> int:
+        return int(self.index.numel())
+
+
+def read_labels(y: Any, mask: Any, num_nodes: int, num_classes: int, name: str) -> Labelled:
+    """Cut ``y`` down to the nodes of ``mask``; labels of other nodes are never looked at.
+
+    Labels of the nodes of ``mask`` alone are in the order of ``mask``. Behind the door both are in
+    the order of the nodes: what is learned depends on the set of nodes, not on how it was listed.
+    """
+    import torch
+
+    index = read_index(mask, num_nodes, name)
+    labels = read_classes(y, index, num_nodes, num_classes, of=name, only_these=True)
+    order = np.argsort(index)
+    return Labelled(torch.from_numpy(index[order]), torch.from_numpy(labels[order]))
+
+
+def read_known(known: Any, num_nodes: int, num_classes: int) -> Labelled:
+    """Nodes and labels that were named for a prediction: a pair of nodes and their labels."""
+    import torch
+
+    if not isinstance(known, tuple | list) or len(known) != 2:
+        raise TypeError("known must be a pair: the nodes (boolean or indices), and their labels")
+    nodes, labels = known
+    index = read_index(nodes, num_nodes, "known", empty=True)
+    y = read_classes(labels, index, num_nodes, num_classes, of="known", only_these=True)
+    return Labelled(torch.from_numpy(index), torch.from_numpy(y))
+
+
+def read_index(nodes: Any, num_nodes: int, name: str, *, empty: bool = False) -> Ints:
+    """Numbers of distinct nodes, in the order given, from a boolean mask or an index array.
+
+    Parameters
+    ----------
+    nodes : array
+        Boolean [n] or indices.
+    num_nodes : int
+        Nodes are numbered 0..n-1.
+    name : str
+        What the caller's user calls it.
+    empty : bool
+        Whether no node at all is fine.
+    """
+    if nodes is None:
+        raise TypeError(
+            f"{name} is missing: say which nodes' labels may be read, as a boolean mask or an "
+            "index array (np.arange(n) if it is all of them)"
+        )
+    index = as_numpy(nodes, name)
+    if index.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, got shape {list(index.shape)}")
+    if index.dtype == np.bool_ and index.size:
+        if index.size != num_nodes:
+            raise ValueError(f"{name} has {index.size} entries for {num_nodes} nodes")
+        index = np.flatnonzero(index)
+    elif index.size and index.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be boolean or integer; got an array of {index.dtype}")
+    if index.size == 0 and not empty:
+        raise ValueError(f"{name} selects no node")
+    outside = (index < 0) | (index >= num_nodes)
+    if outside.any():
+        raise ValueError(
+            f"{name} names node {index[outside][0]}, but nodes are numbered 0..{num_nodes - 1}"
+        )
+    if np.unique(index).size != index.size:
+        if index.size == num_nodes and index.max() <= 1:
+            raise ValueError(
+                f"{name} holds 0 and 1 for every node: pass a boolean mask, {name}.astype(bool) "
+                f"({name}.bool() in torch)"
+            )
+        raise ValueError(f"{name} names a node twice")
+    return index.astype(np.int64)
+
+
+def refuse_shared(first: Any, second: Any, names: tuple[str, str], why: str) -> None:
+    """Raise if two sets of nodes have a node in common."""
+    both = np.intersect1d(as_numpy(first), as_numpy(second))
+    if both.size:
+        count = f"{both.size} node{'s' if both.size > 1 else ''}"
+        first_one = f"{both[0]}" if both.size == 1 else f"the first is {both[0]}"
+        raise ValueError(f"{' and '.join(names)} have {count} in common ({first_one}): {why}")
+
+
+def read_classes(
+    y: Any,
+    nodes: Ints,
+    num_nodes: int,
+    num_classes: int | None = None,
+    *,
+    name: str = "labels",
+    of: str = "",
+    only_these: bool = False,
+) -> Ints:
+    """Class numbers of ``nodes``; what ``y`` holds for other nodes is not looked at.
+
+    Parameters
+    ----------
+    y : array [n] or [n, 1]
+        Whole numbers of any type; [m] for ``nodes`` alone and in their order, if ``only_these``
+        allows it.
+    nodes : int64 [m]
+        As of `read_index`.
+    num_nodes : int
+        Number of all nodes.
+    num_classes : int, optional
+        Classes are 0..K-1; any whole number is fine if not given.
+    name, of : str
+        What the caller's user calls the labels, and the nodes.
+    only_these : bool
+        Whether labels may come without those of other nodes.
+    """
+    given = as_numpy(y, name)
+    if given.ndim == 2 and given.shape[1] == 1:
+        given = given[:, 0]
+    if given.shape != (num_nodes,) and not (only_these and given.shape == nodes.shape):
+        rest = f", or one per node{of and f' of {of}'}, [{nodes.size}]" if only_these else ""
+        if given.ndim == 2:
+            rest += _of_columns(given)
+        raise ValueError(
+            f"{name} of shape {list(given.shape)}; expected one per node, [{num_nodes}]{rest}"
+        )
+    if only_these and nodes.size == num_nodes and (np.diff(nodes) < 0).any():
+        raise ValueError(
+            f"{of or 'the index array'} names all {num_nodes} nodes, not in their order: {name} "
+            "could be in the one or the other; give both in the order of the nodes, "
+            "np.arange(n)"
+        )
+    if given.dtype.kind not in "biuf":
+        raise TypeError(
+            f"{name} must be class numbers 0, 1, …, got an array of {given.dtype}; number the "
+            "classes first, for example by np.unique(names, return_inverse=True)"
+        )
+    chosen = given[nodes] if given.size == num_nodes else given
+    wrong = np.flatnonzero(chosen != np.rint(chosen)) if chosen.dtype.kind == "f" else nodes[:0]
+    if wrong.size:
+        raise ValueError(
+            f"{name} must be whole numbers, the classes 0, 1, …; node {nodes[wrong[0]]} has "
+            f"{chosen[wrong[0]]}"
+        )
+    if num_classes and chosen.size and not 0 <= chosen.min() <= chosen.max() < num_classes:
+        k = int(np.flatnonzero((chosen < 0) | (chosen >= num_classes))[0])
+        raise ValueError(
+            f"node {nodes[k]}{of and f' of {of}'} has label {chosen[k]:.15g}, but the classes are "
+            f"0..{num_classes - 1}"
+        )
+    return chosen.astype(np.int64)
+
+
+def _of_columns(given: Array) -> str:
+    """What to do with labels of several columns."""
+    if given.dtype.kind in "biuf" and ((given != 0).sum(axis=1) == 1).all() and given.max() == 1:
+        return "; of one column per class take argmax(axis=1)"
+    return (
+        "; several labels of a node cannot be calibrated together: take one column at a time, with "
+        "logits [0, s] of that label"
+    )
+
+
+def is_array(values: Any) -> bool:
+    """Whether something is a NumPy array or a torch tensor, and not only a list of numbers."""
+    # A tensor can only exist once torch was imported, so that this need not import it.
+    torch = sys.modules.get("torch")
+    return isinstance(values, np.ndarray) or (torch is not None and torch.is_tensor(values))
+
+
+def as_numpy(values: Any, name: str = "the array") -> Array:
+    """View an array, a tensor or a list as a NumPy array."""
+    refuse_layout(values, name)
+    if isinstance(values, np.ndarray) or not is_array(values):
+        array = np.asarray(values)
+        if array.dtype == np.longdouble and array.dtype != np.float64:
+            raise TypeError(
+                f"{name} is an array of {array.dtype}, wider than any model computes: pass "
+                "array.astype(np.float64)"
+            )
+        # torch knows the byte order of this machine only.
+        return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    tensor = values.detach().cpu()
+    # NumPy has no bfloat16.
+    return np.asarray((tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy())
+
+
+def refuse_layout(values: Any, name: str) -> None:
+    """Raise `TypeError` for masked, sparse and quantised arrays, and for tensors without data."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} is a masked array, whose mask would be lost: leave masked nodes out of the "
+            "mask of nodes, and pass array.data"
+        )
+    if isinstance(values, np.ndarray):
+        return
+    if hasattr(values, "tocsr"):
+        raise TypeError(f"{name} is a SciPy sparse matrix: pass its .toarray()")
+    if not is_array(values):
+        return
+    if str(values.layout) != "torch.strided":
+        raise TypeError(f"{name} is a sparse tensor ({values.layout}): pass its .to_dense()")
+    if values.is_quantized:
+        raise TypeError(f"{name} is a quantised tensor ({values.dtype}): pass its .dequantize()")
+    if values.is_meta:
+        raise TypeError(f"{name} is a tensor on the meta device, which holds no numbers")

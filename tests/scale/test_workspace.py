@@ -1,0 +1,221 @@
+"""Folders that runs write into: one run at a time, users' files stay, damage is noticed."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from simi_mailbox.exceptions import FileFormatError
+from simi_mailbox.scale import calibrate, run
+from tests.scale.conftest import probabilities
+
+pytestmark = pytest.mark.usefixtures("many_blocks")
+SHAREABLE = [("work", "out"), ("elsewhere", "out"), ("work", "elsewhere")]
+
+
+@pytest.mark.parametrize(("work", "out"), SHAREABLE)
+def test_a_second_run_on_one_folder_says_so_and_disturbs_nothing(
+    work: str, out: str, shards: Path, tmp_path: Path
+) -> None:
+    expected = probabilities(calibrate(shards, tmp_path / "expected", engine="disk"))
+    told: list[str] = []
+
+    def second(step: str, done: int, _total: int) -> None:
+        if step == "cutting tiles" and done == 2:
+            with pytest.raises(BlockingIOError) as caught:
+                calibrate(shards, tmp_path / out, engine="disk", work=tmp_path / work)
+            told.append(str(caught.value))
+
+    given = {"engine": "disk", "work": tmp_path / "work", "progress": second}
+    done = calibrate(shards, tmp_path / "out", **given)
+    (line,) = told
+    shared = "out" if out == "out" else "work"
+    assert line.startswith(f"another run works in {tmp_path / shared}: wait until it has ended")
+    assert np.array_equal(probabilities(done), expected)
+    assert not list(tmp_path.rglob(".lock"))
+
+
+def _tell(folder: Path, out: Path, heard: Any) -> None:
+    try:
+        calibrate(folder, out, engine="disk")
+        heard.put("done")
+    except BlockingIOError:
+        heard.put("another")
+
+
+def test_of_several_that_start_together_one_runs(shards: Path, tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    heard = context.Queue()
+    started = [
+        context.Process(target=_tell, args=(shards, tmp_path / "out", heard)) for _ in range(4)
+    ]
+    for process in started:
+        process.start()
+    found = sorted(heard.get(timeout=300) for _ in started)
+    for process in started:
+        process.join()
+    # One that starts when the first has ended runs, too.
+    assert "done" in found
+    assert set(found) <= {"another", "done"}
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["blocks"] == 7
+
+
+@pytest.mark.parametrize("content", ["{}", "not JSON", '{"version": 1, "mine": true}'])
+def test_a_folder_with_a_work_file_of_others_is_not_emptied(
+    content: str, shards: Path, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine"
+    (mine / "logits").mkdir(parents=True)
+    (mine / "work.json").write_text(content)
+    (mine / "logits" / "00000.npy").write_bytes(b"years of work")
+    with pytest.raises(ValueError, match=r"mine holds other files \(work\.json\): name a folder"):
+        calibrate(shards, tmp_path / "out", engine="disk", work=mine)
+    assert (mine / "logits" / "00000.npy").read_bytes() == b"years of work"
+    assert (mine / "work.json").read_text() == content
+
+
+def test_what_users_put_into_a_work_folder_of_ours_stays(shards: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    calibrate(shards, tmp_path / "out", engine="disk", work=work)
+    (work / "tile" / "thesis.txt").write_text("all of it")
+    calibrate(shards, tmp_path / "out", engine="disk", work=work)  # the same shards: used again
+    np.save(shards / "logits" / "part-2.npy", np.ones((1, 5), dtype=np.float32))
+    with pytest.raises(ValueError, match=r"work holds other files \(tile/thesis\.txt\)"):
+        calibrate(shards, tmp_path / "out", engine="disk", work=work)
+    assert (work / "tile" / "thesis.txt").read_text() == "all of it"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["groups/mine.csv", "probabilities/00099.npy", "manifest.json", "calibrator.safetensors"],
+)
+def test_files_of_others_in_the_folder_of_results_stay(
+    name: str, shards: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "out" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    with pytest.raises(ValueError, match=rf"{name} is no result of an earlier run: move it"):
+        calibrate(shards, tmp_path / "out", engine="memory")
+    assert path.read_text() == "mine"
+    path.unlink()
+    calibrate(shards, tmp_path / "out", engine="memory")
+    assert not (tmp_path / "out" / ".unfinished").exists()
+
+
+def test_a_file_of_others_beside_results_of_ours_stays_and_stale_shards_go(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    calibrate(shards, out, engine="memory")
+    assert len(list((out / "groups").iterdir())) == 7
+    monkeypatch.setattr("simi_mailbox.scale.plan.LARGEST_BLOCK", 1000)
+    calibrate(shards, out, engine="memory")
+    assert len(list((out / "groups").iterdir())) == 2
+    (out / "groups" / "mine.csv").write_text("mine")
+    manifest = (out / "manifest.json").read_bytes()
+    with pytest.raises(ValueError, match=r"mine\.csv is no result of an earlier run"):
+        calibrate(shards, out, engine="memory")
+    assert (out / "groups" / "mine.csv").read_text() == "mine"
+    assert (out / "manifest.json").read_bytes() == manifest
+
+
+def test_shards_are_not_calibrated_into_their_own_folder(shards: Path) -> None:
+    with pytest.raises(ValueError, match="is the folder of the shards itself"):
+        calibrate(shards, shards, engine="memory")
+    assert not (shards / "probabilities").exists()
+
+
+def _dies_in_the_end(folder: Path, out: Path, files: int) -> None:
+    unlink, seen = Path.unlink, [0]
+
+    def dies(path: Path, missing_ok: bool = False) -> None:
+        if ".work" in path.parts and path.suffix == ".npy" and (out / "manifest.json").exists():
+            seen[0] += 1
+            if seen[0] > files:
+                os.kill(os.getpid(), signal.SIGKILL)
+        unlink(path, missing_ok=missing_ok)
+
+    Path.unlink = dies  # type: ignore[method-assign]
+    calibrate(folder, out, engine="disk")
+
+
+@pytest.mark.parametrize("files", [0, 20, 60])
+def test_a_kill_during_the_last_clearing_leaves_a_folder_that_is_accepted(
+    files: int, shards: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    process = multiprocessing.get_context("fork").Process(
+        target=_dies_in_the_end, args=(shards, out, files)
+    )
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert (out / "manifest.json").exists()
+    assert (out / ".work").exists()
+    before = probabilities(out)
+    done = calibrate(shards, out, engine="disk")
+    assert np.array_equal(probabilities(done), before)
+    assert not (out / ".work").exists()
+
+
+def test_a_work_folder_may_be_a_link_to_a_faster_disk(shards: Path, tmp_path: Path) -> None:
+    fast, out = tmp_path / "fast", tmp_path / "out"
+    fast.mkdir()
+    out.mkdir()
+    (out / ".work").symlink_to(fast)
+    seen: list[bool] = []
+    calibrate(
+        shards, out, engine="disk", progress=lambda *_: seen.append((fast / "work.json").exists())
+    )
+    assert all(seen)
+    assert (out / ".work").is_symlink()
+    assert not list(fast.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("kind", "step"),
+    [
+        ("logits", "sorting edges"),
+        ("run", "cutting tiles"),
+        ("tile", "looking at logits"),
+        ("degree", "looking at logits"),
+        ("parts", "looking at logits"),
+        ("spread", "looking at logits"),
+        ("facts", "looking at logits"),
+    ],
+)
+def test_a_bit_that_flips_in_a_work_file_is_noticed(
+    kind: str, step: str, shards: Path, tmp_path: Path
+) -> None:
+    expected = probabilities(calibrate(shards, tmp_path / "expected", engine="disk"))
+    out, flipped = tmp_path / "out", list[Path]()
+
+    def flip(now: str, done: int, _total: int) -> None:
+        if now == step and done == 0 and not flipped:
+            flipped.append(max((out / ".work" / kind).iterdir()))
+            content = bytearray(flipped[0].read_bytes())
+            content[-9] ^= 4  # among the last numbers, before the checksum
+            flipped[0].write_bytes(content)
+
+    with pytest.raises(FileFormatError, match=r"it is damaged .*start again"):
+        calibrate(shards, out, engine="disk", progress=flip)
+    assert flipped
+    done = calibrate(shards, out, engine="disk")
+    assert np.array_equal(probabilities(done), expected)
+
+
+def test_the_work_folder_has_one_name(shards: Path, tmp_path: Path) -> None:
+    assert run.WORK == ".work"
+    (tmp_path / "out" / ".work").mkdir(parents=True)
+    (tmp_path / "out" / ".work" / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match=r"\.work holds other files \(notes\.txt\)"):
+        calibrate(shards, tmp_path / "out", engine="disk")
+    assert (tmp_path / "out" / ".work" / "notes.txt").read_text() == "mine"

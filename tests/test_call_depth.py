@@ -1,0 +1,93 @@
+"""How many files of the library a call passes through, and how deep they call each other."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import simi_mailbox
+from simi_mailbox import SimiMailbox, TemperatureScaling, scale
+from tests.golden.inputs import sample, write_shards
+
+SOURCE = str(Path(simi_mailbox.__file__).parent)
+
+
+def footprint(call: Callable[[], Any]) -> tuple[set[str], int]:
+    """Files of the library whose functions run during a call, and the depth of its own frames.
+
+    Comprehensions and lambdas are no step of their own, nor is code that runs on import.
+    """
+    files: set[str] = set()
+    depth = deepest = 0
+
+    def counted(frame: FrameType) -> bool:
+        code = frame.f_code
+        return code.co_filename.startswith(SOURCE) and not code.co_name.startswith("<")
+
+    def watch(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal depth, deepest
+        if event not in ("call", "return") or not counted(frame):
+            return
+        depth += 1 if event == "call" else -1
+        deepest = max(deepest, depth)
+        files.add(str(Path(frame.f_code.co_filename).relative_to(SOURCE)))
+
+    previous = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        call()
+    finally:
+        sys.setprofile(previous)
+    return files, deepest
+
+
+def default_fit(_: Path) -> None:
+    given = sample(4, 0)
+    SimiMailbox().fit(given.logits, given.y, graph=given.edges, mask=given.mask)
+
+
+def temperature_fit(_: Path) -> None:
+    given = sample(4, 0)
+    TemperatureScaling().fit(given.logits, given.y, mask=given.mask)
+
+
+def scale_calibrate(folder: Path) -> None:
+    write_shards(folder / "in", sample(4, 0))
+    scale.calibrate(folder / "in", folder / "out", engine="disk")
+
+
+@pytest.mark.parametrize(
+    ("call", "most_files", "most_depth"),
+    [
+        (temperature_fit, 8, 8),
+        pytest.param(default_fit, 12, 10, marks=pytest.mark.xfail(reason="issue 28, point 4")),
+        pytest.param(scale_calibrate, 18, 12, marks=pytest.mark.xfail(reason="issue 28, point 5")),
+    ],
+)
+def test_a_call_is_short_to_follow(
+    call: Callable[[Path], None], most_files: int, most_depth: int, tmp_path: Path
+) -> None:
+    (tmp_path / "first").mkdir()
+    (tmp_path / "again").mkdir()
+    call(tmp_path / "first")  # what is only done once, such as imports, is no part of the call
+    files, depth = footprint(lambda: call(tmp_path / "again"))
+    assert (len(files) <= most_files, depth <= most_depth) == (True, True), (
+        f"{len(files)} files (at most {most_files}), depth {depth} (at most {most_depth}): "
+        f"{', '.join(sorted(files))}"
+    )
+
+
+def test_files_and_depth_are_counted() -> None:
+    from simi_mailbox.metrics import accuracy
+
+    given = sample(2, 1)
+    probs = given.features[:, :2] * 0 + 0.5
+    files, depth = footprint(lambda: accuracy(probs, given.y))
+    assert {"metrics/scores.py", "metrics/_inputs.py"} <= files
+    assert depth >= 2
+    assert footprint(lambda: None) == (set(), 0)
