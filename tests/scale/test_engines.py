@@ -16,7 +16,7 @@ import pytest
 
 import simi_mailbox
 from simi_mailbox import grouping
-from simi_mailbox.scale import apply, calibrate, default, engines
+from simi_mailbox.scale import apply, calibrate, engines
 from simi_mailbox.scale.engines import Tree
 from tests.scale.conftest import NODES, Known, add_hidden, groups, probabilities
 
@@ -38,7 +38,7 @@ def test_blocks_give_what_the_default_gives_in_memory(
 
 @pytest.mark.parametrize(
     ("engine", "scaling", "above"),
-    [("memory", "min-max", 100), ("disk", "standard", 100), ("memory", "standard", 10_000)],
+    [("disk", "min-max", 100), ("disk", "standard", 100), ("disk", "standard", 10_000)],
 )
 def test_a_histogram_is_merged_and_points_are_scaled_as_if_they_were_never_cut(
     engine: Any,
@@ -49,8 +49,7 @@ def test_a_histogram_is_merged_and_points_are_scaled_as_if_they_were_never_cut(
     known: Known,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in (grouping, default):
-        monkeypatch.setattr(module, "HISTOGRAM_ABOVE", above)
+    monkeypatch.setattr(grouping, "HISTOGRAM_ABOVE", above)
     expected = simi_mailbox.SimiMailbox(scaling=scaling).fit(
         known.logits, known.y, graph=known.graph, mask=known.mask, train_mask=known.train
     )

@@ -49,7 +49,6 @@ def test_every_input_gives_on_blocks_what_it_gives_in_memory(
     expected = method(n_groups=12).fit(values, known.y, **given, **labels)
     done = calibrate(shards, tmp_path / "out", engine=engine, calibrator=cal, input_type=kind)
     assert done.facts["blocks"] == 7
-    assert "hidden" in expected.baseline_
     assert done.facts["method"] == method.name
     np.testing.assert_allclose(done.calibrator.temperatures_, expected.temperatures_, rtol=1e-6)
     assert len(expected.temperatures_) == 12
@@ -179,7 +178,6 @@ def test_blocks_agree_with_the_compiled_loops_of_large_graphs(
     monkeypatch.setattr(fast, "WORTH_NODES", 0)
     given = {"graph": known.graph, "train_mask": known.train, "hidden": hidden}
     expected = method().fit(known.logits, known.y, mask=known.mask, **given)
-    assert expected.baseline_["trust"] > 0.1
     np.testing.assert_allclose(done.calibrator.temperatures_, expected.temperatures_, rtol=1e-6)
     assert np.array_equal(groups(done), expected.groups_)
     probs = expected.predict_proba(known.logits, **given)
