@@ -26,6 +26,13 @@ from tests.scale.conftest import NODES, Known, add_hidden, groups, probabilities
 pytestmark = pytest.mark.usefixtures("many_blocks")
 
 
+@pytest.fixture
+def sums_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory adds neighbours up in float32 unless loops are compiled, blocks always in float64."""
+    pytest.importorskip("numba")
+    monkeypatch.setattr(fast, "WORTH_ENTRIES", 0)
+
+
 @pytest.mark.parametrize("engine", ["memory", "disk"])
 def test_blocks_give_what_the_default_gives_in_memory(
     engine: Any, shards: Path, tmp_path: Path, known: Known
@@ -39,6 +46,7 @@ def test_blocks_give_what_the_default_gives_in_memory(
     np.testing.assert_allclose(probabilities(done), known.probs, atol=1e-6)
 
 
+@pytest.mark.usefixtures("sums_in_float64")
 @pytest.mark.parametrize("method", [simi_mailbox.SimiMailbox, SimiMailboxFree])
 def test_edges_of_one_direction_and_nodes_without_any(
     method: Any, shards: Path, tmp_path: Path, known: Known
@@ -89,6 +97,7 @@ def test_the_formula_is_written_once(
         np.testing.assert_allclose(probs, found["memory"], atol=1e-6)
 
 
+@pytest.mark.usefixtures("sums_in_float64")
 @pytest.mark.parametrize(
     ("engine", "scaling", "above"),
     [("disk", "min-max", 100), ("disk", "standard", 100), ("disk", "standard", 10_000)],
