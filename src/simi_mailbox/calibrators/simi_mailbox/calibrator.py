@@ -142,7 +142,7 @@ class SimiMailbox(Calibrator):
     def _fit(self, data: CalibrationData) -> None:
         prior = resolve(self.prior)
         chosen = enough(data.calibration, data.calibration_logits)
-        nodes = self._prepare(data, chosen)
+        nodes = self._prepare(data, chosen)(chosen.index)
         self._fit_model(nodes, chosen.y.numpy(), prior, selected=data.used_for_selection)
         self._keep_labels(data.calibration, *_identity(data))
         if data.node_ids is not None:
@@ -156,14 +156,14 @@ class SimiMailbox(Calibrator):
             "nodes": nodes, "labels": y, "graph": graph, "logits": logits,
         }  # fmt: skip
 
-    def _prepare(self, data: CalibrationData, chosen: Labelled) -> Nodes:
-        """Temperature, units and groups; what the model sees of the chosen nodes."""
+    def _prepare(self, data: CalibrationData, chosen: Labelled) -> Callable[[Tensor], Nodes]:
+        """Temperature, units and groups; what the model sees of any nodes."""
         z = data.logits[chosen.index].double().numpy()
         self.temperature_ = reference_temperature(z, chosen.y.numpy())
         there = self._in_memory(data)
         there.take_labels(data.calibration)
         self._group(data, there)
-        return self._nodes(there.sums(chosen.index))
+        return lambda nodes: self._nodes(there.sums(nodes))
 
     def _in_memory(self, data: NodeInputs) -> InMemory:
         there = InMemory(data.logits, data.neighbourhoods, self.temperature_)
