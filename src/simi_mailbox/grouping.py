@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import threading
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox._arrays import Array, Floats, Ints
 from simi_mailbox.exceptions import CalibrationWarning
 
 Scaling = Literal["min-max", "standard"]
+Combine = Callable[[list[Any]], Any]
 
 HISTOGRAM_ABOVE = 50_000
 """From this many nodes on, k-means runs on a weighted histogram instead of on the nodes."""
@@ -66,23 +68,33 @@ def find_groups(
     The result depends on the set of points, not on their order. Above `HISTOGRAM_ABOVE` points
     the means of the cells of a 256 × 256 histogram, weighted by their counts, stand for the points.
     """
-    shift, scale = _scaling(points, scaling)
-    if (scale < NARROW).any():
-        points = points.round(DIGITS)
-        shift, scale = _scaling(points, scaling)
-    x = (points - shift) / scale
-    if len(x) > HISTOGRAM_ABOVE:
-        x, weight = histogram_means(x)
-    else:
-        x, counts = np.unique(x, axis=0, return_counts=True)  # sorts: order of nodes is forgotten
-        weight = counts.astype(np.float64)
-    return group_points(x, weight, n_groups, shift, scale, seed)
+
+    def total(function: Callable[..., Any], _combine: Combine, *args: Any) -> Any:
+        return function(points, *args)
+
+    return find_groups_in(total, len(points), n_groups, scaling, seed)
 
 
-def group_points(
-    x: Floats, weight: Floats, n_groups: int, shift: Floats, scale: Floats, seed: int
+def find_groups_in(
+    total: Callable[..., Any], count: int, n_groups: int, scaling: Scaling, seed: int
 ) -> Grouping:
-    """K-means of weighted points that are scaled already."""
+    """`find_groups` of ``count`` points that lie in parts.
+
+    ``total(function, combine, *args)`` is ``combine`` of ``function(points, *args)`` of all parts.
+    """
+    digits = None
+    shift, scale = _scaling(total, count, scaling, digits)
+    if (scale < NARROW).any():
+        digits = DIGITS
+        shift, scale = _scaling(total, count, scaling, digits)
+    how = (digits, shift, scale)
+    if count > HISTOGRAM_ABOVE:
+        ends = total(_corners, _outermost, *how)
+        x, weight = cell_means(total(_cells, added, *how, *ends))
+    else:
+        # Sorted: the order of nodes is forgotten.
+        x, counts = np.unique(total(_scaled, stacked, *how), axis=0, return_counts=True)
+        weight = counts.astype(np.float64)
     if len(x) < n_groups:
         warnings.warn(
             f"{n_groups} groups were asked for, but there are only {len(x)} different points "
@@ -91,8 +103,52 @@ def group_points(
             stacklevel=5,
         )
         n_groups = len(x)
-    centroids = _kmeans(x, weight, n_groups, seed)
-    return Grouping(shift, scale, centroids)
+    return Grouping(shift, scale, _kmeans(x, weight, n_groups, seed))
+
+
+def added(parts: list[Any]) -> Any:
+    """Sum of arrays, in order."""
+    return sum(parts[1:], start=parts[0])
+
+
+def stacked(parts: list[Array]) -> Array:
+    """Rows of all parts, in order."""
+    return np.concatenate(parts)
+
+
+# --- functions of some of the points --------------------------------------------------------------
+
+
+def _scaled(
+    points: Floats, digits: int | None, shift: Floats | float = 0.0, scale: Floats | float = 1.0
+) -> Floats:
+    rounded = points if digits is None else points.round(digits)
+    return (rounded - shift) / scale
+
+
+def _corners(points: Floats, *how: Any) -> Floats:
+    """Smallest and largest coordinates, [2, 2]."""
+    x = _scaled(points, *how)
+    return np.stack([x.min(axis=0), x.max(axis=0)])
+
+
+def _outermost(parts: list[Floats]) -> Floats:
+    every = np.stack(parts)
+    return np.stack([every[:, 0].min(axis=0), every[:, 1].max(axis=0)])
+
+
+def _sums(points: Floats, digits: int | None) -> Floats:
+    return np.asarray(_scaled(points, digits).sum(axis=0))
+
+
+def _squares(points: Floats, digits: int | None, centre: Floats) -> Floats:
+    return np.asarray((_scaled(points, digits, centre) ** 2).sum(axis=0))
+
+
+def _cells(
+    points: Floats, digits: int | None, shift: Floats, scale: Floats, low: Floats, high: Floats
+) -> Floats:
+    return histogram_sums(_scaled(points, digits, shift, scale), low, high)
 
 
 def histogram_means(x: Floats) -> tuple[Floats, Floats]:
@@ -118,12 +174,15 @@ def cell_means(sums: Floats) -> tuple[Floats, Floats]:
     return sums[1:, sums[0] > 0].T / weight[:, None], weight
 
 
-def _scaling(points: Floats, scaling: Scaling) -> tuple[Floats, Floats]:
+def _scaling(
+    total: Callable[..., Any], count: int, scaling: Scaling, digits: int | None
+) -> tuple[Floats, Floats]:
     if scaling == "min-max":
-        shift = points.min(axis=0)
-        scale = points.max(axis=0) - shift
+        shift, high = total(_corners, _outermost, digits)
+        scale = high - shift
     elif scaling == "standard":
-        shift, scale = points.mean(axis=0), points.std(axis=0)
+        shift = total(_sums, added, digits) / count
+        scale = np.sqrt(total(_squares, added, digits, shift) / count)
     else:
         raise ValueError(f"scaling must be 'min-max' or 'standard', got {scaling!r}")
     return shift, np.where(scale > 0, scale, 1.0)

@@ -15,12 +15,22 @@ import numpy as np
 import pytest
 
 import simi_mailbox
-from simi_mailbox import grouping
-from simi_mailbox.scale import apply, calibrate, default, engines
+from simi_mailbox import fast, grouping
+from simi_mailbox.calibrators import SimiMailboxFree
+from simi_mailbox.calibrators.simi_mailbox import evidence
+from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.scale import apply, calibrate, engines
 from simi_mailbox.scale.engines import Tree
 from tests.scale.conftest import NODES, Known, add_hidden, groups, probabilities
 
 pytestmark = pytest.mark.usefixtures("many_blocks")
+
+
+@pytest.fixture
+def sums_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory adds neighbours up in float32 unless loops are compiled, blocks always in float64."""
+    pytest.importorskip("numba")
+    monkeypatch.setattr(fast, "WORTH_ENTRIES", 0)
 
 
 @pytest.mark.parametrize("engine", ["memory", "disk"])
@@ -36,9 +46,61 @@ def test_blocks_give_what_the_default_gives_in_memory(
     np.testing.assert_allclose(probabilities(done), known.probs, atol=1e-6)
 
 
+@pytest.mark.usefixtures("sums_in_float64")
+@pytest.mark.parametrize("method", [simi_mailbox.SimiMailbox, SimiMailboxFree])
+def test_edges_of_one_direction_and_nodes_without_any(
+    method: Any, shards: Path, tmp_path: Path, known: Known
+) -> None:
+    edges = known.graph.edge_index().numpy()
+    edges = edges[:, (edges[0] < edges[1]) & (edges >= 150).all(axis=0)]
+    for path in (shards / "edges").iterdir():
+        path.unlink()
+    np.save(shards / "edges" / "0.npy", edges)
+    graph = simi_mailbox.Graph.from_edges(edges, NODES)
+    assert int((graph.degree == 0).sum()) >= 150
+    expected = method().fit(known.logits, known.y, graph=graph, mask=known.mask)
+    done = calibrate(shards, tmp_path / "out", engine="disk", calibrator=method())
+    assert np.array_equal(groups(done), expected.groups_)
+    assert done.calibrator.bandwidth_ == pytest.approx(expected.bandwidth_, rel=1e-9)
+    probs = expected.predict_proba(known.logits, graph=graph)
+    np.testing.assert_allclose(probabilities(done), probs, atol=1e-6)
+    labels, kept = done.calibrator.labels_, expected.labels_
+    assert [labels[part] for part in ("graph", "logits")] == [kept["graph"], kept["logits"]]
+    # Labels of fit are evidence here, too, and nowhere else.
+    again = apply(expected, shards, tmp_path / "again", engine="disk")
+    np.testing.assert_allclose(probabilities(again), probs, atol=1e-6)
+    np.save(shards / "logits" / "part-2.npy", np.zeros((1, 5), dtype=np.float32))
+    with pytest.warns(CalibrationWarning, match="not those of fit"):
+        again = apply(expected, shards, tmp_path / "again", engine="disk")
+    assert np.abs(probabilities(again) - probs).max() > 1e-3
+
+
+@pytest.mark.parametrize("constant", ["PSEUDO_NEIGHBOURS", "PSEUDO_MASS"])
+def test_the_formula_is_written_once(
+    constant: str, shards: Path, tmp_path: Path, known: Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One constant changed changes memory, disk, Dask and compiled loops alike."""
+    monkeypatch.setattr(evidence, constant, 20.0)
+    out, found = tmp_path / "out", {}
+    for engine in ("memory", "disk"):
+        found[engine] = probabilities(calibrate(shards, out, engine=engine))  # type: ignore[arg-type]
+    assert np.abs(found["memory"] - known.probs).max() > 1e-3
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(2, processes=False, dashboard_address=None) as cluster:
+        done = calibrate(shards, out, scheduler=cluster.scheduler_address)
+        found["dask"] = probabilities(done)
+    if fast.kernels() is not None:
+        for part in ("WORTH_NODES", "WORTH_ENTRIES"):
+            monkeypatch.setattr(fast, part, 0)
+        found["compiled"] = probabilities(calibrate(shards, out, engine="memory"))
+    for probs in found.values():
+        np.testing.assert_allclose(probs, found["memory"], atol=1e-6)
+
+
+@pytest.mark.usefixtures("sums_in_float64")
 @pytest.mark.parametrize(
     ("engine", "scaling", "above"),
-    [("memory", "min-max", 100), ("disk", "standard", 100), ("memory", "standard", 10_000)],
+    [("disk", "min-max", 100), ("disk", "standard", 100), ("disk", "standard", 10_000)],
 )
 def test_a_histogram_is_merged_and_points_are_scaled_as_if_they_were_never_cut(
     engine: Any,
@@ -49,8 +111,7 @@ def test_a_histogram_is_merged_and_points_are_scaled_as_if_they_were_never_cut(
     known: Known,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in (grouping, default):
-        monkeypatch.setattr(module, "HISTOGRAM_ABOVE", above)
+    monkeypatch.setattr(grouping, "HISTOGRAM_ABOVE", above)
     expected = simi_mailbox.SimiMailbox(scaling=scaling).fit(
         known.logits, known.y, graph=known.graph, mask=known.mask, train_mask=known.train
     )
@@ -73,7 +134,7 @@ def test_a_saved_calibrator_is_applied_to_shards_as_to_arrays(
     np.save(shards / "edges" / "a.npy", edges[:, :2000])
     rest = np.load(shards / "edges" / "b.npy").T
     other = simi_mailbox.Graph.from_edges(np.concatenate([edges[:, :2000], rest], axis=1), NODES)
-    done = apply(path, shards, tmp_path / "other", engine="memory")
+    done = apply(path, shards, tmp_path / "other", engine="disk")
     expected = known.calibrator.predict_proba(known.logits, graph=other)
     np.testing.assert_allclose(probabilities(done), expected, atol=1e-6)
 
@@ -81,7 +142,7 @@ def test_a_saved_calibrator_is_applied_to_shards_as_to_arrays(
 def test_a_calibrator_of_shards_knows_its_graph_in_memory(
     shards: Path, tmp_path: Path, known: Known
 ) -> None:
-    done = calibrate(shards, tmp_path / "out", engine="memory")
+    done = calibrate(shards, tmp_path / "out", engine="disk")
     again = simi_mailbox.load(done.out / "calibrator.safetensors")
     probs = again.predict_proba(known.logits, graph=known.graph)
     np.testing.assert_allclose(probs, known.probs, atol=1e-6)

@@ -50,20 +50,23 @@ def test_parquet_float16_probabilities_and_tables_of_labels(
     )
     (shards / "train.npy").unlink()
     probs = expected.predict_proba(p16, graph=known.graph)
-    done = calibrate(shards, tmp_path / "out", engine="memory", input_type="probabilities")
+    done = calibrate(shards, tmp_path / "out", engine="disk", input_type="probabilities")
     found = parquet.read_table(tmp_path / "out" / "probabilities")
     found = np.stack([found[f"p_{k}"].to_numpy() for k in range(CLASSES)], axis=1)
     np.testing.assert_allclose(found, probs, atol=1e-6)
     np.testing.assert_allclose(done.calibrator.temperatures_, expected.temperatures_, rtol=1e-6)
 
 
-def test_a_masked_class_gets_nothing(shards: Path, tmp_path: Path, known: Known) -> None:
+@pytest.mark.parametrize("engine", ["memory", "disk"])
+def test_a_masked_class_gets_nothing(
+    engine: Any, shards: Path, tmp_path: Path, known: Known
+) -> None:
     wide = np.insert(known.logits, 2, -1e9, axis=1)
     for path in (shards / "logits").iterdir():
         path.unlink()
     np.save(shards / "logits" / "0.npy", np.asfortranarray(wide))
     np.save(shards / "labels.npy", known.y + (known.y >= 2))
-    found = probabilities(calibrate(shards, tmp_path / "out", engine="memory"))
+    found = probabilities(calibrate(shards, tmp_path / "out", engine=engine))
     assert (found[:, 2] == 0).all()
     np.testing.assert_allclose(np.delete(found, 2, axis=1), known.probs, atol=1e-6)
 
@@ -124,22 +127,24 @@ def test_mistakes_are_told_with_file_and_row(
     damage: Callable[[Path], None], words: str, shards: Path, tmp_path: Path
 ) -> None:
     damage(shards)
-    with pytest.raises((ValueError, FileFormatError, FileNotFoundError), match=words):
-        calibrate(shards, tmp_path / "out", engine="disk")
+    for engine in ("memory", "disk"):
+        with pytest.raises((ValueError, FileFormatError, FileNotFoundError), match=words):
+            calibrate(shards, tmp_path / "out", engine=engine)  # type: ignore[arg-type]
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
+@pytest.mark.parametrize("engine", ["memory", "disk"])
 def test_probabilities_that_are_called_logits_are_refused(
-    shards: Path, tmp_path: Path, known: Known
+    engine: Any, shards: Path, tmp_path: Path, known: Known
 ) -> None:
     for path in (shards / "logits").iterdir():
         path.unlink()
     np.save(shards / "logits" / "0.npy", known.probs)
     with pytest.raises(ValueError, match=r'say input_type="probabilities"'):
-        calibrate(shards, tmp_path / "out", engine="memory")
+        calibrate(shards, tmp_path / "out", engine=engine)
     np.save(shards / "logits" / "0.npy", known.logits)
     with pytest.raises(ValueError, match=r"0\.npy, row 0: these are no probabilities"):
-        calibrate(shards, tmp_path / "out", engine="memory", input_type="probabilities")
+        calibrate(shards, tmp_path / "out", engine=engine, input_type="probabilities")
 
 
 def _as_parquet(folder: Path, known: Known, ids: dict[int, np.ndarray], name: str) -> None:
@@ -220,17 +225,18 @@ def test_a_shard_that_is_rewritten_during_a_run_is_noticed(
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
+@pytest.mark.parametrize(("engine", "last"), [("memory", "reading"), ("disk", "cutting tiles")])
 def test_a_shard_that_is_rewritten_after_it_was_read_is_noticed(
-    shards: Path, tmp_path: Path
+    engine: Any, last: str, shards: Path, tmp_path: Path
 ) -> None:
     path = shards / "logits" / "part-10.npy"
 
     def rewrite(step: str, done: int, total: int) -> None:
-        if step == "cutting tiles" and done == total:
+        if step == last and done == total:
             np.save(path, np.load(path)[::-1])
 
     with pytest.raises(FileFormatError, match=r"part-10\.npy: it was changed during the run"):
-        calibrate(shards, tmp_path / "out", engine="memory", progress=rewrite)
+        calibrate(shards, tmp_path / "out", engine=engine, progress=rewrite)
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -10,7 +12,7 @@ from simi_mailbox import fast
 from simi_mailbox.scale import limits, tiles
 from simi_mailbox.scale.engines import Here
 from simi_mailbox.scale.plan import Plan, read_size
-from simi_mailbox.scale.store import MemoryStore
+from simi_mailbox.scale.store import Store
 
 
 def test_blocks_cover_all_nodes_and_fit_into_the_memory() -> None:
@@ -57,10 +59,12 @@ def test_bands_are_runs_of_blocks_that_fit_and_keep_all_workers_busy() -> None:
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 10, 1001])
-def test_the_median_of_blocks_is_the_median(nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_median_of_blocks_is_the_median(
+    nodes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(limits, "FEW", 5)
     monkeypatch.setattr(limits, "CELLS", 4)
-    plan, store = Plan(nodes, 2, 100, 100), MemoryStore()
+    plan, store = Plan(nodes, 2, 100, 100), Store(tmp_path)
     numbers = np.random.default_rng(nodes).lognormal(sigma=3, size=nodes).round(2)
     for block in plan.blocks:
         store.put(tiles.name("x", block), numbers[slice(*plan.span(block))])

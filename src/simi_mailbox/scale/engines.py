@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from simi_mailbox._extras import require
-from simi_mailbox.scale.store import DiskStore, Store, Written
+from simi_mailbox.grouping import Combine
+from simi_mailbox.scale.store import Store, Written
 
-Combine = Callable[[list[Any]], Any]
 Progress = Callable[[str, int, int], None]
 """Called with the name of a pass, blocks done, blocks in all."""
 
@@ -37,10 +37,10 @@ def quiet(_step: str, _done: int, _total: int) -> None:
 class Journal:
     """What of a work folder is finished, and its checksums: kept line by line, read on restart."""
 
-    def __init__(self, path: Path | None, store: Store) -> None:
+    def __init__(self, path: Path | None) -> None:
         self.path, self.done = path, dict[tuple[str, int], list[Written]]()
         self._past = b""
-        if path is None or not path.exists() or not isinstance(store, DiskStore):
+        if path is None or not path.exists():
             return
         for line in path.read_text("utf-8").splitlines():
             try:
@@ -66,9 +66,6 @@ class Journal:
 
 class Engine(Protocol):
     """What a calibration asks of its engine."""
-
-    @property
-    def name(self) -> str: ...
 
     @property
     def store(self) -> Store: ...
@@ -126,9 +123,8 @@ class Here:
     def __init__(
         self, store: Store, journal: Path | None = None, progress: Progress = quiet
     ) -> None:
-        self.name = "disk" if isinstance(store, DiskStore) else "memory"
         self.store, self.progress = store, progress
-        self.journal = Journal(journal, store)
+        self.journal = Journal(journal)
 
     def write(
         self, step: str, function: Callable[..., list[Written]], blocks: Sequence[int], *args: Any
@@ -168,14 +164,12 @@ class Here:
 class Dask:
     """Every block is a task of a Dask cluster, whose workers see the same folders."""
 
-    name = "dask"
-
     def __init__(
-        self, store: DiskStore, journal: Path, scheduler: str, progress: Progress = quiet
+        self, store: Store, journal: Path, scheduler: str, progress: Progress = quiet
     ) -> None:
         distributed = require("distributed", extra="scale")
         self.store, self.progress, self.scheduler = store, progress, scheduler
-        self.journal = Journal(journal, store)
+        self.journal = Journal(journal)
         try:
             self.client = distributed.Client(scheduler, timeout=PATIENCE, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:

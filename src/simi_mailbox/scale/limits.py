@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 
 from simi_mailbox._arrays import Array, Floats, Ints
+from simi_mailbox.grouping import added, stacked
 from simi_mailbox.scale.engines import Engine
 from simi_mailbox.scale.plan import Plan
 from simi_mailbox.scale.store import Store, Written
@@ -19,32 +17,12 @@ FEW = 1 << 18
 """Numbers that may be sorted here."""
 
 
-def added(parts: list[Any]) -> Any:
-    """Sum of arrays, in order."""
-    return sum(parts[1:], start=parts[0])
-
-
-def stacked(parts: list[Array]) -> Array:
-    """Rows of all parts, in order."""
-    return np.concatenate(parts)
-
-
 def facts_of(store: Store, block: int) -> Array:
     """The facts of `read_block`, as one row."""
     return store.get(name("facts", block))[None]
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What one look at all logits has shown."""
-
-    best: Floats
-    unit: float
-    """Mean over nodes of the distance of the top logit to the average one."""
-    limits: LogitRange
-
-
-def find_limits(engine: Engine, plan: Plan, named: Ints) -> Facts:
+def find_limits(engine: Engine, plan: Plan, named: Ints) -> LogitRange:
     """As `LogitRange.of` finds it; a class that is ``named`` by a label is possible."""
     rows = engine.total("looking at logits", facts_of, stacked, plan.blocks)
     classes = plan.classes
@@ -53,7 +31,7 @@ def find_limits(engine: Engine, plan: Plan, named: Ints) -> Facts:
             "every row of the logits lies in [0, 1] and sums to one: these are probabilities; "
             'say input_type="probabilities"'
         )
-    each, total = rows[:, :classes], float(rows[:, classes + 1].sum())
+    each = rows[:, :classes]
     best, every = each.max(axis=0), np.arange(classes)
     some = np.isneginf(each).any(axis=0) & ~np.isneginf(best)
     if some.any():
@@ -69,7 +47,6 @@ def find_limits(engine: Engine, plan: Plan, named: Ints) -> Facts:
         kind = "spread-kept"
         usual = median(engine, plan, kind)
         kept = np.setdiff1d(every, doubtful[best[doubtful] <= -IMPOSSIBLE * usual])
-        total = float(engine.total("looking at classes", sum_of, added, plan.blocks, kind))
     else:
         usual = median(engine, plan, kind)
     if not np.isfinite(best[kept]).all():
@@ -78,8 +55,7 @@ def find_limits(engine: Engine, plan: Plan, named: Ints) -> Facts:
             f"the logits of class {lost} are −inf on every node, but a label names this class or "
             "no two others are left: give it finite logits"
         )
-    limits = LogitRange(classes, kept, WIDEST * usual if usual > 0 else np.inf)
-    return Facts(best, total / plan.nodes, limits)
+    return LogitRange(classes, kept, WIDEST * usual if usual > 0 else np.inf)
 
 
 def spread_of(store: Store, block: int, kept: Ints) -> list[Written]:
@@ -88,22 +64,18 @@ def spread_of(store: Store, block: int, kept: Ints) -> list[Written]:
     return [store.put(name("spread-kept", block), z.max(axis=1) - z.mean(axis=1))]
 
 
-def sum_of(store: Store, block: int, kind: str) -> float:
-    return float(store.get(name(kind, block)).sum())
-
-
 # --- the median of numbers that are nowhere together ----------------------------------------------
 
 
-def median(engine: Engine, plan: Plan, kind: str) -> float:
+def median(engine: Engine, plan: Plan, kind: str, step: str = "looking at logits") -> float:
     """The median of a number per node, exactly: histograms zoom in until few are left."""
     low, high, below = -np.inf, np.inf, 0
     middle = (plan.nodes - 1) // 2, plan.nodes // 2
-    ends = engine.total("looking at logits", extent, _wider, plan.blocks, kind)
+    ends = engine.total(step, extent, _wider, plan.blocks, kind)
     low, high = float(ends[0]), float(ends[1])
     while True:
         edges = np.linspace(low, high, CELLS + 1)
-        counts = engine.total("looking at logits", histogram, added, plan.blocks, kind, edges)
+        counts = engine.total(step, histogram, added, plan.blocks, kind, edges)
         reached = below + np.cumsum(counts)
         first, last = (int(np.searchsorted(reached, at, side="right")) for at in middle)
         inside = int(reached[last] - (reached[first - 1] if first else below))
@@ -113,7 +85,7 @@ def median(engine: Engine, plan: Plan, kind: str) -> float:
         low, high = float(edges[first]), float(edges[last + 1])
     below = int(reached[first - 1]) if first else below
     bounds = (edges[first], edges[last + 1], last + 1 == CELLS)
-    found = np.sort(engine.total("looking at logits", between, stacked, plan.blocks, kind, *bounds))
+    found = np.sort(engine.total(step, between, stacked, plan.blocks, kind, *bounds))
     return float((found[middle[0] - below] + found[middle[1] - below]) / 2)
 
 

@@ -54,16 +54,18 @@ class Output:
         (self.folder / UNFINISHED).touch()
         (self.folder / MANIFEST).unlink(missing_ok=True)
 
-    def probabilities(self, block: int, probs: Array) -> Written:
+    def block(self, block: int, probs: Array, groups: Array) -> list[Written]:
+        """Two finished shards."""
+        path = self.folder / "groups" / f"{block:05d}.npy"
+        small = groups.astype(np.uint16)
+        return [self._probabilities(block, probs), _written(path, lambda f: np.save(f, small))]
+
+    def _probabilities(self, block: int, probs: Array) -> Written:
         path = self.folder / "probabilities" / f"{block:05d}{self.ending}"
         if self.ending == ".npy":
             return _written(path, lambda file: np.save(file, probs))
         columns = {f"p_{k}": np.ascontiguousarray(probs[:, k]) for k in range(probs.shape[1])}
         return _written(path, lambda file: pyarrow.parquet.write_table(pa.table(columns), file))
-
-    def groups(self, block: int, groups: Array) -> Written:
-        path = self.folder / "groups" / f"{block:05d}.npy"
-        return _written(path, lambda file: np.save(file, groups))
 
     def finish(self, files: list[Written], facts: dict[str, Any]) -> None:
         """Remove shards of earlier runs, and say that all is there."""

@@ -6,28 +6,31 @@ import os
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 
-from simi_mailbox._arrays import Ints
+from simi_mailbox._arrays import Array, Ints
 from simi_mailbox.calibrators import SimiMailbox, load
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.files import StrPath
+from simi_mailbox.graph import Graph
+from simi_mailbox.grouping import added, stacked
 from simi_mailbox.parameters import check_parameters
 from simi_mailbox.scale import default, tiles
 from simi_mailbox.scale.engines import Dask, Engine, Here, Progress, quiet
-from simi_mailbox.scale.evidence import View
-from simi_mailbox.scale.inputs import Folder, gather, read_block
-from simi_mailbox.scale.limits import Facts, added, find_limits, stacked
+from simi_mailbox.scale.evidence import View, hidden_rows
+from simi_mailbox.scale.inputs import Folder, check_numbers, gather, read_block
+from simi_mailbox.scale.limits import find_limits
 from simi_mailbox.scale.outputs import CALIBRATOR, Output
 from simi_mailbox.scale.plan import PROCESS, Plan, read_size
-from simi_mailbox.scale.store import DiskStore, MemoryStore
+from simi_mailbox.scale.store import Store, Written
 from simi_mailbox.scale.workspace import JOURNAL, alone_in, claim, clear
+from simi_mailbox.softmax import LogitRange
 from simi_mailbox.validation import InputType, Labelled, NodeInputs, looks_trained_on, refuse_shared
 
 EngineName = Literal["auto", "memory", "disk", "dask"]
@@ -77,8 +80,8 @@ def calibrate(
 ) -> Calibrated:
     """Calibrate a graph of any size, from shards to shards.
 
-    The method is `SimiMailbox`, its temperatures are those it finds in memory. If it is stopped,
-    however rudely, and called again, it goes on where it was.
+    The method is `SimiMailbox`, with the results that it has in memory. If it is stopped, however
+    rudely, and called again, it goes on where it was.
 
     Parameters
     ----------
@@ -131,16 +134,28 @@ def calibrate(
     'memory'
     """
     source, chosen = Folder.open(Path(folder)), _unfitted(calibrator)
-    (nodes, y), trained = _labelled(source)
-    with _working(source, Path(out), engine, memory, scheduler, input_type, work, progress) as job:
-        named = y if trained is None else np.concatenate([y, trained[1]])
-        facts = find_limits(job.engine, job.plan, np.unique(named))
-        if trained is None:
-            _suspect(job, facts, nodes, y)
-        given = (facts, (nodes, y), trained, source.hidden, chosen)
-        view = default.fit(job.engine, job.plan, *given, used_for_selection=used_for_selection)
-        chosen.input_type_ = input_type
-        return job.finish(view, chosen, source, {"calibration_nodes": len(nodes)})
+    nodes, y, train = _labelled(source)
+    more = {"calibration_nodes": len(nodes)}
+    job = _Job.of(source, Path(out), engine, memory, scheduler, input_type)
+    with job.alone():
+        if job.engine == "memory":
+            logits, inputs = _read(job, progress or quiet)
+            given = {**inputs, "train_mask": train, "used_for_selection": used_for_selection}
+            chosen.fit(logits, y, mask=nodes, **given, input_type=input_type)
+            probs = chosen.predict_proba(logits, **inputs, train_mask=train)
+            return job.finish(
+                job.write(probs, chosen.groups_), chosen, inputs["graph"].num_entries, more
+            )
+        with _blocks(job, scheduler, work, progress or quiet) as (runner, plan):
+            limits = find_limits(runner, plan, np.unique(y))
+            if train is None:
+                _suspect(runner, plan, limits, nodes, y)
+            view = default.fit(
+                runner, plan, limits, (nodes, y), source.hidden, chosen,
+                used_for_selection=used_for_selection,
+            )  # fmt: skip
+            chosen.input_type_ = input_type
+            return _finish(job, runner, view, chosen, more)
 
 
 def apply(
@@ -161,8 +176,8 @@ def apply(
     ``folder`` needs ``logits/`` and ``edges/``, which need not be those that the calibrator was
     fitted on, and ``hidden/`` if it was fitted with such. ``known``, a pair (nodes, labels) or a
     file of both, or else ``known.*`` in the folder, names labels that are known by now: evidence on
-    other nodes, as for ``SimiMailbox.predict_proba``; those of nodes in ``train.*`` are taken as
-    ones that the GNN was trained on. Everything else is as for `calibrate`; ``input_type`` is what
+    other nodes, as for ``SimiMailbox.predict_proba``; those of nodes in ``train.*``, which the GNN
+    has learned, are left out. Everything else is as for `calibrate`; ``input_type`` is what
     it was at the fit.
 
     Examples
@@ -185,14 +200,29 @@ def apply(
     fitted = calibrator if isinstance(calibrator, SimiMailbox) else load(calibrator)
     if not isinstance(fitted, SimiMailbox):
         raise ValueError(f"{calibrator} is a {fitted.name}; shards are calibrated by simi-mailbox")
-    _check_fits(fitted, source)
-    named, more = _named(fitted, source, known), {}
-    if named.known is not None:
-        more["known_labels"] = len(named.known)
+    hidden = source.hidden if _needs_hidden(fitted, source) else None
+    given, train = _known(source, known), source.nodes("train")
+    more = {} if given is None else {"known_labels": len(given[0])}
     kind = fitted.input_type_ if input_type is None else input_type
-    with _working(source, Path(out), engine, memory, scheduler, kind, work, progress) as job:
-        view = default.look_again(job.engine, job.plan, fitted, named, source.hidden)
-        return job.finish(view, fitted, source, more)
+    job = _Job.of(replace(source, hidden=hidden), Path(out), engine, memory, scheduler, kind)
+    with job.alone():
+        if job.engine == "memory":
+            logits, inputs = _read(job, progress or quiet)
+            probs = fitted.predict_proba(
+                logits, **inputs, known=given, train_mask=train, input_type=kind
+            )
+            groups = fitted._groups(
+                fitted._read_fitted(logits, graph=inputs["graph"], input_type=kind)
+            )
+            return job.finish(job.write(probs, groups), fitted, inputs["graph"].num_entries, more)
+        named = NodeInputs(
+            torch.empty(0, len(fitted.classes_)),
+            known=None if given is None else fitted._read_known(given, source.logits.rows),
+            training=None if train is None else torch.from_numpy(train),
+        )
+        with _blocks(job, scheduler, work, progress or quiet) as (runner, plan):
+            view = default.look_again(runner, plan, fitted, named, hidden)
+            return _finish(job, runner, view, fitted, more)
 
 
 def _unfitted(calibrator: SimiMailbox | None) -> SimiMailbox:
@@ -205,43 +235,37 @@ def _unfitted(calibrator: SimiMailbox | None) -> SimiMailbox:
     return type(calibrator)(**calibrator.get_params())
 
 
-def _check_fits(fitted: SimiMailbox, source: Folder) -> None:
-    """Raise unless a folder holds what a fitted calibrator needs."""
+def _needs_hidden(fitted: SimiMailbox, source: Folder) -> bool:
+    """Whether a hidden layer is used; raise unless a folder holds what the calibrator needs."""
     fitted._check_fitted()
     if source.logits.columns != fitted.num_classes_:
         raise ValueError(
             f"the logits have {source.logits.columns} classes, but the calibrator was fitted on "
             f"{fitted.num_classes_}"
         )
-    place, width = source.path / "hidden", fitted.evidence_["width"]
+    place, kept = source.path / "hidden", getattr(fitted, "hidden_", None)
+    if kept is None:
+        if source.hidden is not None:
+            text = f"{place} is not used: the calibrator was fitted without a hidden layer"
+            warnings.warn(text, CalibrationWarning, stacklevel=3)
+        return False
     if source.hidden is None:
-        if width:
-            raise FileNotFoundError(
-                f"there is no folder {place}, but the calibrator was fitted with a hidden layer"
-            )
-    elif not width:
-        text = f"{place} is not used: the calibrator was fitted without a hidden layer"
-        warnings.warn(text, CalibrationWarning, stacklevel=3)
-    elif source.hidden.columns != width:
+        raise FileNotFoundError(
+            f"there is no folder {place}, but the calibrator was fitted with a hidden layer"
+        )
+    width = kept["means"].shape[1]
+    if source.hidden.columns != width:
         raise ValueError(
             f"{place} has {source.hidden.columns} columns, but the calibrator was fitted on {width}"
         )
+    return True
 
 
-def _named(fitted: SimiMailbox, source: Folder, known: Any) -> NodeInputs:
-    """Labels that are known by now, and the training nodes, which only matter beside them."""
-    nobody = NodeInputs(torch.empty(0, len(fitted._logit_range.classes)))
-    given = known
+def _known(source: Folder, known: Any) -> Any:
+    """Labels that are known by now: nodes and labels."""
     if known is None or isinstance(known, str | os.PathLike):
-        given = source.known(None if known is None else Path(known))
-    if given is None:
-        return nobody
-    train = source.nodes("train")
-    return replace(
-        nobody,
-        known=fitted._read_known(given, source.logits.rows),
-        training=None if train is None else torch.from_numpy(train),
-    )
+        return source.known(None if known is None else Path(known))
+    return known
 
 
 # --- what both share ------------------------------------------------------------------------------
@@ -249,108 +273,152 @@ def _named(fitted: SimiMailbox, source: Folder, known: Any) -> NodeInputs:
 
 @dataclass
 class _Job:
-    """An engine whose store holds blocks of logits and tiles of the graph."""
+    """Where from, where to, and by whom."""
 
-    engine: Engine
-    plan: Plan
+    source: Folder
     output: Output
-    began: float
-    moved: tuple[int, int]
+    engine: str
+    room: int
+    kind: InputType
+    began: float = field(default_factory=time.perf_counter)
+    moved: tuple[int, int] = field(default_factory=lambda: _moved())
+
+    @classmethod
+    def of(
+        cls,
+        source: Folder,
+        out: Path,
+        engine: EngineName,
+        memory: str | int,
+        scheduler: str | None,
+        kind: InputType,
+    ) -> _Job:
+        for what, value, allowed in (
+            ("engine", engine, get_args(EngineName)),
+            ("input_type", kind, get_args(InputType)),
+        ):
+            if value not in allowed:
+                raise ValueError(f"{what} must be one of {', '.join(allowed)}, got {value!r}")
+        room, by = read_size(memory), str(engine)
+        if engine == "auto":
+            fits = PROCESS + _in_memory(source) <= room
+            by = "dask" if scheduler else "memory" if fits else "disk"
+        if (by == "dask") != (scheduler is not None):
+            raise ValueError(
+                "engine='dask' needs scheduler='tcp://…', the address that `dask scheduler` prints"
+                if by == "dask"
+                else f"a scheduler is for engine='dask', not {by!r}"
+            )
+        if out.exists() and out.samefile(source.path):
+            raise ValueError(
+                f"{out} is the folder of the shards itself: name another for the results"
+            )
+        output = Output(out.resolve(), source.logits.shards[0].path.suffix)
+        return cls(source, output, by, room, kind)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the folder of the results: one run at a time."""
+        with alone_in(self.output.folder):
+            self.output.check()
+            yield
+
+    def facts(self, plan: Plan) -> dict[str, Any]:
+        """What the work folder is made from."""
+        return {"plan": vars(plan), "input_type": self.kind, "shards": self.source.identity()}
+
+    def plan(self, **cluster: int) -> Plan:
+        """Blocks that fit; ``cluster`` tells tasks and slots of Dask."""
+        logits = self.source.logits
+        item = max(4, np.dtype(logits.shards[0].dtype).itemsize)
+        return Plan.of(logits.rows, logits.columns, self.room, item=item, **cluster)
+
+    def write(self, probs: Array, groups: Ints) -> list[Written]:
+        """Shards of results that are in memory."""
+        self.output.prepare()
+        plan = self.plan()
+        spans = [(block, slice(*plan.span(block))) for block in plan.blocks]
+        each = [self.output.block(block, probs[rows], groups[rows]) for block, rows in spans]
+        return [file for files in each for file in files]
 
     def finish(
-        self, view: View, calibrator: SimiMailbox, source: Folder, more: dict[str, Any]
+        self, files: list[Written], calibrator: SimiMailbox, entries: int, more: dict[str, Any]
     ) -> Calibrated:
-        blocks, out = self.plan.blocks, self.output
-        factors = calibrator.temperatures_ / calibrator.baseline_["temperature"]
-        blind = calibrator.uniform_weight
-        given = (view, factors, blind, calibrator.keep_classes, out)
-        files = self.engine.write("writing", default.probability_block, blocks, *given)
-        source.check_unchanged()
+        out, logits = self.output, self.source.logits
+        self.source.check_unchanged()
         calibrator.save(out.folder / CALIBRATOR)
-        entries = int(self.engine.total("degrees", default.entries_of, added, blocks))
         read, written = (now - then for now, then in zip(_moved(), self.moved, strict=True))
         facts = {
             "method": calibrator.name,
-            "engine": self.engine.name,
-            "nodes": self.plan.nodes,
-            "classes": self.plan.classes,
+            "engine": self.engine,
+            "nodes": logits.rows,
+            "classes": logits.columns,
             "entries": entries,
             **more,
-            "blocks": len(blocks),
+            "blocks": len(files) // 2,
             "seconds": round(time.perf_counter() - self.began, 3),
             "bytes_read": read,
             "bytes_written": written,
         }
-        out.finish(files, {"folder": str(source.path.resolve()), **facts})
+        out.finish(files, {"folder": str(self.source.path.resolve()), **facts})
         return Calibrated(out.folder, calibrator, facts)
 
 
+def _finish(
+    job: _Job, runner: Engine, view: View, calibrator: SimiMailbox, more: dict[str, Any]
+) -> Calibrated:
+    files = default.write(runner, view, calibrator, job.output)
+    entries = int(runner.total("degrees", default.entries_of, added, view.plan.blocks))
+    return job.finish(files, calibrator, entries, more)
+
+
+def _read(job: _Job, progress: Progress) -> tuple[Array, dict[str, Any]]:
+    """All of a folder: logits, and what else `SimiMailbox.fit` takes."""
+    source, rows = job.source, job.source.logits.rows
+    progress("reading", 0, 1)
+    logits = source.logits.read(0, rows)
+    check_numbers(logits, job.kind, source.logits, 0)
+    parts = []
+    for shard, start, stop in source.edges.chunks(rows=1 << 22):
+        edges = shard.read(start, stop)
+        tiles.check_ids(edges, rows, shard, start)
+        parts.append(edges.astype(np.int64))
+    graph = Graph.from_edges(np.concatenate(parts).T, rows)
+    hidden = None if source.hidden is None else hidden_rows(source.hidden, 0, rows)
+    progress("reading", 1, 1)
+    return logits, {"graph": graph, "hidden": hidden}
+
+
 @contextmanager
-def _working(
-    source: Folder,
-    out: Path,
-    engine: EngineName,
-    memory: str | int,
-    scheduler: str | None,
-    kind: InputType,
-    work: StrPath | None,
-    progress: Progress | None,
-) -> Iterator[_Job]:
-    """Blocks and tiles of the shards, and the engine that made them."""
-    if engine not in get_args(EngineName):
-        raise ValueError(f"engine must be one of {', '.join(get_args(EngineName))}, got {engine!r}")
-    if kind not in get_args(InputType):
-        raise ValueError(
-            f"input_type must be one of {', '.join(get_args(InputType))}, got {kind!r}"
-        )
-    began, moved, room = time.perf_counter(), _moved(), read_size(memory)
-    if engine == "auto":
-        fits = PROCESS + _in_memory(source) <= room
-        engine = "dask" if scheduler else "memory" if fits else "disk"
-    if (engine == "dask") != (scheduler is not None):
-        raise ValueError(
-            "engine='dask' needs scheduler='tcp://…', the address that `dask scheduler` prints"
-            if engine == "dask"
-            else f"a scheduler is for engine='dask', not {engine!r}"
-        )
-    if out.exists() and out.samefile(source.path):
-        raise ValueError(f"{out} is the folder of the shards itself: name another for the results")
-    results = out if scheduler is None else out.resolve()  # which workers must find
-    output = Output(results, source.logits.shards[0].path.suffix)
-    nodes, classes = source.logits.rows, source.logits.columns
-    item = max(4, np.dtype(source.logits.shards[0].dtype).itemsize)
-    place = (Path(work) if work is not None else out / WORK).resolve()
+def _blocks(
+    job: _Job, scheduler: str | None, work: StrPath | None, progress: Progress
+) -> Iterator[tuple[Engine, Plan]]:
+    """An engine whose store holds blocks of logits and tiles of the graph."""
+    inside = job.output.folder / WORK
+    place = (Path(work) if work is not None else inside).resolve()
     runner: Here | Dask
-    with ExitStack() as held:
-        held.enter_context(alone_in(out))
-        output.check()
-        if engine == "memory":
-            runner = Here(MemoryStore(), progress=progress or quiet)
-            plan = Plan.of(nodes, classes, room, item=item)
-        else:
-            if work is None:
-                held.callback(_remove_if_empty, out / WORK)
-            held.enter_context(alone_in(place))
-            tasks, slots = 1, 1
-            if scheduler is not None:
-                store = DiskStore(place)
-                runner = Dask(store, place / JOURNAL, scheduler, progress or quiet)
-                tasks, slots = runner.tasks, runner.slots
-            plan = Plan.of(nodes, classes, room, item=item, tasks=tasks, slots=slots)
-            facts = {"plan": vars(plan), "input_type": kind, "shards": source.identity()}
-            emptied = claim(place, facts, ours=work is None)
+    try:
+        with alone_in(place):
             if scheduler is None:
-                runner = Here(DiskStore(place), place / JOURNAL, progress or quiet)
-            elif emptied:
-                runner.journal.done.clear()
-        output.prepare()
-        try:
-            _cut(runner, plan, source, kind)
-            yield _Job(runner, plan, output, began, moved)
-        finally:
-            runner.close()
-        if engine != "memory" and work is None:
-            clear(place)
+                plan = job.plan()
+                claim(place, job.facts(plan), ours=work is None)
+                runner = Here(Store(place), place / JOURNAL, progress)
+            else:
+                runner = Dask(Store(place), place / JOURNAL, scheduler, progress)
+                plan = job.plan(tasks=runner.tasks, slots=runner.slots)
+                if claim(place, job.facts(plan), ours=work is None):
+                    runner.journal.done.clear()
+            job.output.prepare()
+            try:
+                _cut(runner, plan, job.source, job.kind)
+                yield runner, plan
+            finally:
+                runner.close()
+            if work is None:
+                clear(place)
+    finally:
+        if work is None:
+            _remove_if_empty(inside)
 
 
 def _remove_if_empty(place: Path) -> None:
@@ -368,19 +436,19 @@ def _cut(engine: Engine, plan: Plan, source: Folder, kind: InputType) -> None:
 
 
 def _in_memory(source: Folder) -> int:
-    """Bytes that blocks, tiles and what makes them take at most."""
-    logits = source.logits.rows * source.logits.columns * 4
-    return 8 * logits + 64 * source.edges.rows
+    """Bytes that `SimiMailbox` takes at most, with all that is read."""
+    n, width = source.logits.rows, 0 if source.hidden is None else source.hidden.columns
+    return 14 * 4 * n * source.logits.columns + 24 * n * width + 64 * source.edges.rows
 
 
-def _labelled(source: Folder) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints] | None]:
-    nodes = source.nodes("calibration")
+def _labelled(source: Folder) -> tuple[Ints, Ints, Ints | None]:
+    """Calibration nodes, sorted, their labels, and training nodes, if they are named."""
+    nodes, train = source.nodes("calibration"), source.nodes("train")
     if nodes is None:
         raise FileNotFoundError(
             f"there is no file {source.path / 'calibration.*'}: the nodes to calibrate with"
         )
     nodes = np.sort(nodes)
-    train = source.nodes("train")
     if train is not None:
         refuse_shared(
             nodes,
@@ -388,27 +456,17 @@ def _labelled(source: Folder) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints] | No
             ("calibration", "train"),
             "the model looks better than it is on nodes it was trained on",
         )
-        train = np.sort(train)
-    return (nodes, source.labels(nodes)), _trained(source, train)
+    return nodes, source.labels(nodes), train
 
 
-def _trained(source: Folder, train: Ints | None) -> tuple[Ints, Ints] | None:
-    """Training nodes whose label is known."""
-    if train is None:
-        return None
-    y = source.labels(train, unknown=True)
-    return (train[y >= 0], y[y >= 0]) if (y >= 0).any() else None
-
-
-def _suspect(job: _Job, facts: Facts, nodes: Ints, y: Ints) -> None:
+def _suspect(engine: Engine, plan: Plan, limits: LogitRange, nodes: Ints, y: Ints) -> None:
     """Warn of calibration nodes that look trained on, by a sample of the others."""
-    plan = job.plan
     others = np.setdiff1d(np.arange(0, plan.nodes, max(1, plan.nodes // SAMPLE)), nodes)
     both = np.sort(np.concatenate([nodes, others]))
-    z = job.engine.total("looking at logits", gather, stacked, plan.blocks, plan, "logits", both)
+    z = engine.total("looking at logits", gather, stacked, plan.blocks, plan, "logits", both)
     index = torch.from_numpy(np.searchsorted(both, nodes))
-    here = Labelled(index, facts.limits.number(torch.from_numpy(y)))
-    suspicion = looks_trained_on(facts.limits.cut(torch.from_numpy(z)), here)
+    here = Labelled(index, limits.number(torch.from_numpy(y)))
+    suspicion = looks_trained_on(limits.cut(torch.from_numpy(z)), here)
     if suspicion:
         warnings.warn(suspicion.replace("train_mask", "train.*"), CalibrationWarning, stacklevel=3)
 

@@ -1,4 +1,4 @@
-"""Where blocks of nodes and tiles of the graph lie between passes: in memory, or in a folder.
+"""Where blocks of nodes and tiles of the graph lie between passes: a folder.
 
 Functions of a pass get the store and the number of their block, take what they need by name and put
 back what they made. They do not know who calls them, in which process, or how often: an array is
@@ -15,9 +15,9 @@ import secrets
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -75,60 +75,15 @@ class Digest:
         return f"{self.kind}:{f'{self.crc:08x}' if self.sha is None else self.sha.hexdigest()}"
 
 
-class Store(Protocol):
-    """Arrays by name; names are like paths, ``"logits/00003"``."""
-
-    def put(self, name: str, array: Array) -> Written: ...
-
-    def get(self, name: str) -> Array: ...
-
-    def view(self, name: str) -> Array:
-        """Like `get`, for those who will look at parts of it."""
-
-    def has(self, name: str) -> bool: ...
-
-    def remove(self, name: str) -> None: ...
-
-
 @dataclass(frozen=True)
-class MemoryStore:
-    """Arrays in this process.
-
-    Examples
-    --------
-    >>> store = MemoryStore()
-    >>> _ = store.put("degree/00000", np.arange(3))
-    >>> store.get("degree/00000").tolist(), store.has("degree/00001")
-    ([0, 1, 2], False)
-    """
-
-    arrays: dict[str, Array] = field(default_factory=dict)
-
-    def put(self, name: str, array: Array) -> Written:
-        self.arrays[name] = array
-        return Written(name, array.nbytes, "")
-
-    def get(self, name: str) -> Array:
-        return self.arrays[name]
-
-    view = get
-
-    def has(self, name: str) -> bool:
-        return name in self.arrays
-
-    def remove(self, name: str) -> None:
-        self.arrays.pop(name, None)
-
-
-@dataclass(frozen=True)
-class DiskStore:
+class Store:
     """Arrays as ``.npy`` files below a folder, which all processes that work on them can see.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     store = DiskStore(Path(folder))
+    ...     store = Store(Path(folder))
     ...     written = store.put("degree/00000", np.arange(3))
     ...     store.get("degree/00000").tolist(), written.is_there()
     ([0, 1, 2], True)
@@ -159,6 +114,7 @@ class DiskStore:
             return array.reshape(shape)
 
     def view(self, name: str) -> Array:
+        """Like `get`, for those who will look at parts of it."""
         path = self.path(name)
         with _damage(path):
             stamp = os.stat(path)
@@ -167,12 +123,6 @@ class DiskStore:
                 _SEEN[str(path)] = stamp.st_ino, stamp.st_mtime_ns
             array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
         return array
-
-    def has(self, name: str) -> bool:
-        return self.path(name).exists()
-
-    def remove(self, name: str) -> None:
-        self.path(name).unlink(missing_ok=True)
 
 
 _CHANGED = "it has changed since it was written"

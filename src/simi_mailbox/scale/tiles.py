@@ -149,7 +149,7 @@ def _entries(keys: Keys, bits: int) -> Array:
     return entries
 
 
-def fingerprint(store: Store, _block: int, plan: Plan) -> str:
+def fingerprint(store: Store, plan: Plan) -> str:
     """`Graph.fingerprint` of the graph that the tiles make up."""
     digest, at = hashlib.sha256(np.zeros(1, dtype=np.int64).tobytes()), 0
     for block in plan.blocks:

@@ -113,8 +113,8 @@ def look_at(run: PastRun) -> Look:
     others = torch.from_numpy(np.flatnonzero(unseen(run)))
     wrong = z.argmax(dim=1) != y
     return Look(
-        seen.nodes(chosen.index),
-        seen.nodes(others),
+        seen(chosen.index),
+        seen(others),
         chosen.y.numpy(),
         run.y[others.numpy()],
         len(mine),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,9 +25,10 @@ from simi_mailbox.calibrators.simi_mailbox.evidence import (
     overlap,
     term_names,
     terms,
+    unit_totals,
     units_from,
 )
-from simi_mailbox.calibrators.simi_mailbox.groups import SoftGroups
+from simi_mailbox.calibrators.simi_mailbox.groups import SoftGroups, nearest
 from simi_mailbox.calibrators.simi_mailbox.model import (
     Model,
     Nodes,
@@ -47,21 +49,6 @@ ENOUGH, ENOUGH_NUMBERS = 4096, 1 << 16
 """Labelled nodes, and their logits, on which a few dozen numbers are known well enough."""
 CONTRADICTED = 0.1
 """Share of calibration nodes with another likeliest class that is worth a warning."""
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """A graph with its labels, units and groups."""
-
-    there: InMemory
-    points: Floats
-    units: Units
-    soft: SoftGroups
-
-    def nodes(self, index: Tensor) -> Nodes:
-        """What the model sees of some nodes."""
-        membership = self.soft.membership(self.points[index.numpy()])
-        return terms(self.there.sums(index), self.units, membership)
 
 
 @hyperparameters
@@ -155,26 +142,28 @@ class SimiMailbox(Calibrator):
     def _fit(self, data: CalibrationData) -> None:
         prior = resolve(self.prior)
         chosen = enough(data.calibration, data.calibration_logits)
-        nodes = self._prepare(data, chosen).nodes(chosen.index)
+        nodes = self._prepare(data, chosen)(chosen.index)
         self._fit_model(nodes, chosen.y.numpy(), prior, selected=data.used_for_selection)
-        self.labels_: dict[str, Any] = {
-            "nodes": data.calibration.index.numpy(),
-            "labels": data.calibration.y.numpy(),
-            "graph": data.neighbourhoods.fingerprint(),
-            "logits": digest(data.logits),
-        }
+        self._keep_labels(data.calibration, *_identity(data))
         if data.node_ids is not None:
             ids = data.node_ids[data.calibration.index.numpy()]
             self.labels_["ids"] = ids.tolist() if ids.dtype.kind == "U" else ids
 
-    def _prepare(self, data: CalibrationData, chosen: Labelled) -> Prepared:
+    def _keep_labels(self, labelled: Labelled, graph: str, logits: str) -> None:
+        """The labels of ``fit``, and what tells whether nodes are the same."""
+        nodes, y = labelled.index.numpy(), labelled.y.numpy()
+        self.labels_: dict[str, Any] = {
+            "nodes": nodes, "labels": y, "graph": graph, "logits": logits,
+        }  # fmt: skip
+
+    def _prepare(self, data: CalibrationData, chosen: Labelled) -> Callable[[Tensor], Nodes]:
         """Temperature, units and groups; what the model sees of any nodes."""
         z = data.logits[chosen.index].double().numpy()
         self.temperature_ = reference_temperature(z, chosen.y.numpy())
         there = self._in_memory(data)
         there.take_labels(data.calibration)
-        points = self._group(data, there)
-        return Prepared(there, points, self._units, self._soft)
+        self._group(data, there)
+        return lambda nodes: self._nodes(there.sums(nodes))
 
     def _in_memory(self, data: NodeInputs) -> InMemory:
         there = InMemory(data.logits, data.neighbourhoods, self.temperature_)
@@ -185,20 +174,25 @@ class SimiMailbox(Calibrator):
             self.hidden_: dict[str, Floats] = dict(zip(("means", "precision"), kept, strict=True))
         return there
 
-    def _group(self, data: CalibrationData, there: InMemory) -> Floats:
-        """Units and groups, from all nodes and no label; the nodes' points."""
+    def _group(self, data: CalibrationData, there: InMemory) -> None:
+        """Units and groups, from all nodes and no label."""
         similar, degree = there.similarity(), data.neighbourhoods.degree
-        units = Units.of(self.temperature_, degree, there.mass(), similar)
-        self.units_: dict[str, Any] = asdict(units)
+        self._take_units(unit_totals(there.probs, degree, similar))
         points = self._points(data.logits, degree, similar)
         grouping = find_groups(points, self.n_groups, scaling=self.scaling, seed=self.seed)
+        self._take_groups(grouping, float(np.median(nearest(grouping, points))))
+        self.groups_: Ints = grouping.assign(points)
+        self.similarity_: Floats = points[:, 1]
+
+    def _take_units(self, totals: Floats) -> None:
+        self.units_: dict[str, Any] = asdict(Units.of(self.temperature_, totals))
+
+    def _take_groups(self, grouping: Grouping, median: float) -> None:
+        """Keep groups; ``median`` is that of `nearest` of all nodes."""
         self.shift_: Floats = grouping.shift
         self.scale_: Floats = grouping.scale
         self.centroids_: Floats = grouping.centroids
-        self.bandwidth_ = SoftGroups.around(grouping, points).bandwidth
-        self.groups_: Ints = grouping.assign(points)
-        self.similarity_: Floats = points[:, 1]
-        return points
+        self.bandwidth_ = SoftGroups.around(grouping, median).bandwidth
 
     def _points(self, logits: Tensor, degree: Tensor, similar: Tensor) -> Floats:
         """What nodes are grouped by: (confidence, similarity)."""
@@ -251,26 +245,39 @@ class SimiMailbox(Calibrator):
     def _predict(self, data: NodeInputs) -> Tensor:
         self._check_hidden(data)
         there = self._in_memory(data)
-        there.take_labels(self._known(data))
-        sums = there.all_sums()
-        probs = torch.empty_like(data.logits)
-        for rows in row_blocks(*data.logits.shape):
-            probs[rows] = self._probabilities(sums.rows(rows))
-        return probs
+        there.take_labels(self._known(data, lambda: _identity(data)))
+        return self._probabilities(there.all_sums())
 
     def _probabilities(self, sums: Sums) -> Tensor:
         """Of some nodes."""
-        similar = overlap(sums.probs, sums.predictions, sums.degree)
-        points = self._points(sums.logits, sums.degree, similar)
-        probs = self._model.probabilities(terms(sums, self._units, self._soft.membership(points)))
-        probs = probs.to(sums.logits.dtype)
-        if self.keep_classes:
-            preserve_predictions(probs, sums.logits.argmax(dim=1))
+        probs = torch.empty_like(sums.logits)
+        for rows in row_blocks(*probs.shape):
+            part = sums.rows(rows)
+            probs[rows] = self._model.probabilities(self._nodes(part)).to(probs.dtype)
+            if self.keep_classes:
+                preserve_predictions(probs[rows], part.logits.argmax(dim=1))
         return probs
 
-    def _known(self, data: NodeInputs) -> Labelled:
-        """Labels of ``fit`` and those known by now; the newer one counts."""
-        fitted, known = self._labels_of_fit(data), data.known
+    def _nodes(self, sums: Sums) -> Nodes:
+        """What the model sees of some nodes."""
+        return terms(sums, self._units, self._soft.membership(self._points_of(sums)))
+
+    def _points_of(self, sums: Sums) -> Floats:
+        similar = overlap(sums.probs, sums.predictions, sums.degree)
+        return self._points(sums.logits, sums.degree, similar)
+
+    def _groups(self, data: NodeInputs) -> Ints:
+        """The nearest group of every node."""
+        there, degree = self._in_memory(replace(data, hidden=None)), data.neighbourhoods.degree
+        points = self._points(data.logits, degree, there.similarity())
+        return self._soft.grouping.assign(points)
+
+    def _known(self, data: NodeInputs, identity: Callable[[], tuple[str, str]]) -> Labelled:
+        """Labels of ``fit`` and those known by now; the newer one counts.
+
+        ``identity()`` tells graph and logits as `_keep_labels` was told them.
+        """
+        fitted, known = self._labels_of_fit(data, identity), data.known
         if known is None:
             return fitted
         new = torch.ones(len(known), dtype=torch.bool)
@@ -280,13 +287,12 @@ class SimiMailbox(Calibrator):
         index = torch.cat([fitted.index[old], known.index[new]])
         return Labelled(index, torch.cat([fitted.y[old], known.y[new]]))
 
-    def _labels_of_fit(self, data: NodeInputs) -> Labelled:
+    def _labels_of_fit(self, data: NodeInputs, identity: Callable[[], tuple[str, str]]) -> Labelled:
         """Of the nodes that are known to be those of ``fit``."""
         kept, y = self.labels_, torch.from_numpy(self.labels_["labels"])
         if data.node_ids is not None:
             return matched(np.asarray(kept.get("ids", kept["nodes"])), y, data.node_ids)
-        same = kept["graph"] == data.neighbourhoods.fingerprint()
-        if same and kept["logits"] == digest(data.logits):
+        if (kept["graph"], kept["logits"]) == identity():
             return Labelled(torch.from_numpy(kept["nodes"]), y)
         warnings.warn(
             "graph or logits are not those of fit, and no node_ids tell which nodes are the same: "
@@ -391,6 +397,21 @@ def matched(ids: Any, y: Tensor, nodes: Any) -> Labelled:
     return Labelled(torch.from_numpy(index)[here], y[here])
 
 
-def digest(logits: Tensor) -> str:
-    """Sixteen hex digits that tell two different sets of logits apart."""
-    return hashlib.sha256(logits.contiguous().numpy().data).hexdigest()[:16]
+def digest(parts: Iterable[Tensor]) -> str:
+    """Sixteen hex digits that tell logits apart; they come whole or as runs of rows.
+
+    Examples
+    --------
+    >>> z = torch.eye(3)
+    >>> digest([z]) == digest([z[:1], z[1:]])
+    True
+    """
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part.contiguous().numpy().data)
+    return found.hexdigest()[:16]
+
+
+def _identity(data: NodeInputs) -> tuple[str, str]:
+    """Digests of graph and logits."""
+    return data.neighbourhoods.fingerprint(), digest([data.logits])

@@ -68,7 +68,8 @@ class Sums:
 
     def rows(self, rows: slice) -> Sums:
         """Of some of these nodes."""
-        return Sums(*(None if part is None else part[rows] for part in vars(self).values()))
+        parts: Any = (None if part is None else part[rows] for part in vars(self).values())
+        return Sums(*parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,13 +94,20 @@ class Units:
     mean_similarity: float
 
     @classmethod
-    def of(cls, temperature: float, degree: Tensor, mass: Tensor, similarity: Tensor) -> Units:
-        """From all nodes; ``mass`` is the sum of their p."""
-        share = (mass + 1.0) / (len(degree) + len(mass))
-        linked = similarity[degree > 0]
-        centre = degree_terms(degree).mean(dim=0).numpy()
-        mean = float(linked.mean()) if len(linked) else 0.0
-        return cls(temperature, centre, share.numpy(), mean)
+    def of(cls, temperature: float, totals: Floats) -> Units:
+        """From the `unit_totals` of all nodes."""
+        (nodes, linked, similar), degrees, mass = np.split(totals, [3, 5])
+        share = (mass + 1.0) / (nodes + len(mass))
+        return cls(temperature, degrees / nodes, share, float(similar / max(linked, 1.0)))
+
+
+def unit_totals(probs: Tensor, degree: Tensor, similarity: Tensor) -> Floats:
+    """What `Units` are made of, summed over some nodes: of parts of a graph it adds up."""
+    mass = torch.zeros(probs.shape[1], dtype=torch.float64)
+    for rows in row_blocks(*probs.shape):
+        mass += probs[rows].sum(dim=0, dtype=torch.float64)
+    counts = [len(degree), int((degree > 0).sum()), float(similarity.sum())]
+    return np.concatenate([counts, degree_terms(degree).sum(dim=0).numpy(), mass.numpy()])
 
 
 def degree_terms(degree: Tensor) -> Tensor:
@@ -127,7 +135,9 @@ def overlap(probs: Tensor, predictions: Tensor, degree: Tensor) -> Tensor:
     The chance that a node and a neighbour, each drawing a class by its probabilities, agree: the
     mailbox similarity of the paper, of probabilities in place of logits.
     """
-    found = (probs * predictions).sum(dim=1, dtype=torch.float64)
+    found = torch.empty(len(probs), dtype=torch.float64)
+    for rows in row_blocks(*probs.shape):
+        found[rows] = (probs[rows] * predictions[rows]).sum(dim=1, dtype=torch.float64)
     return found.div_(degree.clamp(min=1))
 
 
@@ -206,18 +216,8 @@ class InMemory:
 
     def similarity(self) -> Tensor:
         """Of all nodes, without what `Sums` hold besides."""
-        around, probs = neighbour_sums(self.csr, self.probs), self.probs
-        found = torch.empty(len(probs), dtype=torch.float64)
-        for rows in row_blocks(*probs.shape):
-            found[rows] = overlap(probs[rows], around[rows], self.graph.degree[rows])
-        return found
-
-    def mass(self) -> Tensor:
-        """Σ p over all nodes."""
-        found = torch.zeros(self.probs.shape[1], dtype=torch.float64)
-        for rows in row_blocks(*self.probs.shape):
-            found += self.probs[rows].sum(dim=0, dtype=torch.float64)
-        return found
+        around = neighbour_sums(self.csr, self.probs)
+        return overlap(self.probs, around, self.graph.degree)
 
     def sums(self, nodes: Tensor) -> Sums:
         """Of some nodes."""

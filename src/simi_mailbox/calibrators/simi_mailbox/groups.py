@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,12 +34,9 @@ class SoftGroups:
     bandwidth: float
 
     @classmethod
-    def around(cls, grouping: Grouping, points: Floats) -> SoftGroups:
-        """With the bandwidth that these points ask for."""
-        nearest = np.concatenate(
-            [part.min(axis=1) for part in _squared_distances(grouping, points)]
-        )
-        return cls(grouping, max(float(np.sqrt(2.0 * np.median(nearest))), NARROWEST))
+    def around(cls, grouping: Grouping, median: float) -> SoftGroups:
+        """With the bandwidth that the median of `nearest` of all nodes asks for."""
+        return cls(grouping, max(math.sqrt(2.0 * median), NARROWEST))
 
     def membership(self, points: Floats) -> Floats:
         """Rows that sum to one, [n, groups]; no column where there is one group only."""
@@ -54,6 +52,11 @@ class SoftGroups:
             found[start : start + len(part)] = weight
             start += len(part)
         return found
+
+
+def nearest(grouping: Grouping, points: Floats) -> Floats:
+    """Squared distance of every point to the nearest centroid."""
+    return np.concatenate([part.min(axis=1) for part in _squared_distances(grouping, points)])
 
 
 def _squared_distances(grouping: Grouping, points: Floats) -> list[Floats]:
