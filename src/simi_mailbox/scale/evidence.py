@@ -31,7 +31,6 @@ from simi_mailbox.calibrators.simi_mailbox.evidence import (
     unit_totals,
 )
 from simi_mailbox.grouping import added
-from simi_mailbox.inputs import Labelled
 from simi_mailbox.scale import tiles
 from simi_mailbox.scale.engines import Engine
 from simi_mailbox.scale.plan import Plan
@@ -39,6 +38,7 @@ from simi_mailbox.scale.shards import Shards
 from simi_mailbox.scale.store import Store, Written
 from simi_mailbox.scale.tiles import name
 from simi_mailbox.softmax import LogitRange, row_blocks, scaled_softmax
+from simi_mailbox.validation import Labelled
 
 LABELLED, RESIDUALS = "labelled/00000", "residuals/00000"
 """Labelled nodes in the store, sorted, and their label residuals."""
