@@ -19,7 +19,7 @@ import numpy as np
 from simi_mailbox._arrays import Floats
 from simi_mailbox.prior.files import corpus, read
 from simi_mailbox.prior.model import EITHER_SIGN, Setting
-from simi_mailbox_bench.backbones.bank import LogitBank
+from simi_mailbox_bench.backbones.cached_runs import RunCache
 from simi_mailbox_bench.prior.learning import FEWEST_NODES, banked_keys, banked_look
 from simi_mailbox_bench.prior.looks import Look
 
@@ -40,7 +40,7 @@ STATISTICS: dict[str, Callable[[Look], float]] = {
 }
 
 
-def statistics(bank: LogitBank, setting: Setting) -> list[float] | None:
+def statistics(bank: RunCache, setting: Setting) -> list[float] | None:
     """Of a setting's runs in the bank, on average; None if it has none."""
     for keys in banked_keys(bank, [setting.graph], [setting.backbone], FEWEST_NODES):
         looks = [look.own for key in keys if (look := banked_look(bank, key)) is not None]
@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--prior", help="a file that `prior fit` has written")
     file = parser.parse_args().prior
     settings = (read(file) if file else corpus()).settings
-    bank = LogitBank()
+    bank = RunCache()
     pairs = [(s, told) for s in settings if (told := statistics(bank, s)) is not None]
     shown = np.array([told for _, told in pairs])
     families = [s.family for s, _ in pairs]

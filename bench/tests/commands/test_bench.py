@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from simi_mailbox_bench.backbones.bank import RunKey
+from simi_mailbox_bench.backbones.cached_runs import RunKey
 from simi_mailbox_bench.commands.bench import bench
 from simi_mailbox_bench.commands.running import default_store
 from simi_mailbox_bench.store import ResultStore
 
-DRIVER = Path(__file__).with_name("driver.py")
+DRIVER = Path(__file__).parents[1] / "driver.py"
 SMALL = ["digits", "--backbones", "gcn", "--runs", "3"]
 
 
@@ -67,6 +67,7 @@ def test_two_runners_and_a_kill_make_the_same_table(
     store = tmp_path / "rows.jsonl"
     victim, other = start(store, environment), start(store, environment)
     while not store.exists() or store.stat().st_size == 0:
+        assert victim.poll() is None
         time.sleep(0.001)
     os.kill(victim.pid, signal.SIGKILL)
     victim.communicate()
@@ -84,6 +85,7 @@ def test_a_kill_in_the_middle_and_again_makes_the_same_table(
     store = tmp_path / "rows.jsonl"
     process = start(store, environment)
     while not store.exists() or store.stat().st_size == 0:
+        assert process.poll() is None
         time.sleep(0.001)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()

@@ -33,7 +33,7 @@ from simi_mailbox.prior.model import (
     Setting,
     between_groups,
 )
-from simi_mailbox_bench.backbones.bank import BankedRun, LogitBank, RunKey
+from simi_mailbox_bench.backbones.cached_runs import CachedRun, RunCache, RunKey
 from simi_mailbox_bench.datasets.catalogue import find
 from simi_mailbox_bench.prior.looks import Look, look_at, refreshed
 from simi_mailbox_bench.prior.past_runs import PastRun
@@ -278,7 +278,7 @@ def _means(tables: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def banked_settings(
-    bank: LogitBank,
+    bank: RunCache,
     graphs: Sequence[str],
     backbones: Sequence[str],
     tell: Callable[[str], None] = lambda line: None,
@@ -302,7 +302,7 @@ def banked_settings(
     return settings_of(found, facts)
 
 
-def banked_look(bank: LogitBank, key: RunKey) -> Learned | None:
+def banked_look(bank: RunCache, key: RunKey) -> Learned | None:
     """What was looked at in a banked run, now or before; None if the bank has no such run."""
     source = bank.path(key)
     folder = cache_folder(KEPT) / source.relative_to(bank.root).with_suffix("")
@@ -320,7 +320,7 @@ def banked_look(bank: LogitBank, key: RunKey) -> Learned | None:
 
 
 def banked_keys(
-    bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str], least_nodes: int = 0
+    bank: RunCache, graphs: Sequence[str], backbones: Sequence[str], least_nodes: int = 0
 ) -> Iterator[list[RunKey]]:
     """Banked runs of every setting: published training settings, first initialisation.
 
@@ -339,7 +339,7 @@ def banked_keys(
                 break
 
 
-def past_run(banked: BankedRun) -> PastRun:
+def past_run(banked: CachedRun) -> PastRun:
     """A banked run as a past run."""
     dataset, split = banked.dataset, banked.split
     y = np.where(dataset.labelled, dataset.y, -1)

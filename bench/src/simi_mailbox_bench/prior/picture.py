@@ -12,7 +12,7 @@ import numpy as np
 from simi_mailbox._arrays import Floats
 from simi_mailbox._extras import require
 from simi_mailbox.prior import leave_out, resolve
-from simi_mailbox_bench.backbones.bank import LogitBank
+from simi_mailbox_bench.backbones.cached_runs import RunCache
 from simi_mailbox_bench.prior.learning import (
     FEWEST_NODES,
     Residuals,
@@ -63,7 +63,7 @@ class ResidualSums:
 
 
 def banked_sums(
-    bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str]
+    bank: RunCache, graphs: Sequence[str], backbones: Sequence[str]
 ) -> Iterator[ResidualSums]:
     """Of the settings that a prior is learned from, each by the prior without its family."""
     for keys in banked_keys(bank, graphs, backbones, FEWEST_NODES):
