@@ -18,7 +18,7 @@ import time
 import warnings
 
 from simi_mailbox import calibrators
-from simi_mailbox_bench.backbones import LogitBank, RunKey, settings_for
+from simi_mailbox_bench.backbones import RunCache, RunKey, settings_for
 
 METHODS = (
     "simi-mailbox",
@@ -65,7 +65,7 @@ def main() -> None:
 
     warnings.simplefilter("ignore")
     graph = load("Cora")
-    run = LogitBank().get(RunKey("Cora", "gcn"), settings_for("Cora"))
+    run = RunCache().get(RunKey("Cora", "gcn"), settings_for("Cora"))
     names = sys.argv[1:] or METHODS
     idle = {name: seconds(name, run, graph) for name in names}
     workers = [

@@ -17,10 +17,9 @@ import numpy as np
 
 from simi_mailbox import CalibrationWarning, decide
 from simi_mailbox.crossfit import cross_fitted_folds
-from simi_mailbox_bench.backbones.bank import LogitBank, RunKey
+from simi_mailbox_bench.backbones.cached_runs import RunCache, RunKey, runs
 from simi_mailbox_bench.calibration import inputs_of, probabilities
 from simi_mailbox_bench.methods import Method
-from simi_mailbox_bench.protocol import runs
 
 TWICE = (("Cora", "gcn"), ("Cora", "gat"), ("Citeseer", "gcn"), ("Photo", "gcn"), ("Pubmed", "gcn"))
 GRAPHS = ("Cora", "Citeseer", "Pubmed", "Computers", "Photo", "CS", "Physics")
@@ -35,7 +34,7 @@ RANKINGS = ("random", "nearest to the threshold", "least sure", "surest three qu
 
 def banked(dataset: str, backbone: str, most: int) -> Iterator[tuple[RunKey, Any]]:
     """Runs of a setting that are in the bank."""
-    bank = LogitBank()
+    bank = RunCache()
     for key in [key for key in runs(dataset, backbone, "folds", 15) if key in bank][:most]:
         yield key, bank.find(key)
 

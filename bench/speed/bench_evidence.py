@@ -24,7 +24,7 @@ import torch
 from simi_mailbox import CalibrationWarning, SimiMailbox, TemperatureScaling, metrics
 from simi_mailbox.calibrators.simi_mailbox.prior import leave_out
 from simi_mailbox.synthetic import calibration_problem
-from simi_mailbox_bench.backbones.bank import LogitBank, RunKey
+from simi_mailbox_bench.backbones.cached_runs import RunCache, RunKey
 from simi_mailbox_bench.datasets import available
 from simi_mailbox_bench.methods import Method
 
@@ -55,7 +55,7 @@ def measure(path: Path, methods: list[str]) -> None:
     """Append a row for every cached run and method that has none."""
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     done = {(row["run"], row["method"]) for row in rows}
-    bank, places = LogitBank(), list(product(("folds", "official"), range(3), range(10)))
+    bank, places = RunCache(), list(product(("folds", "official"), range(3), range(10)))
     for graph, backbone in product(available(), ("gcn", "gat")):
         for protocol, fold, split in places:
             key = RunKey(graph, backbone, protocol, split, fold)

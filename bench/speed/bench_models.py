@@ -60,7 +60,7 @@ def our_epoch(dataset: NodeDataset, split: Split, backbone: str, epochs: int) ->
         backbone,
         seed=0,
         settings=settings,
-        on_epoch=lambda *_: ends.append(time.process_time()),
+        progress=lambda *_: ends.append(time.process_time()),
     )
     return statistics.median(np.diff(ends[1:]))
 

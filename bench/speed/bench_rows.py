@@ -17,9 +17,8 @@ from typing import Any
 
 import torch
 
-from simi_mailbox_bench.backbones.bank import LogitBank, RunKey
+from simi_mailbox_bench.backbones.cached_runs import RunCache, RunKey, digest
 from simi_mailbox_bench.calibration import CalibrationUnit
-from simi_mailbox_bench.logits import digest
 from simi_mailbox_bench.methods import Method
 from simi_mailbox_bench.store import ResultStore, Row
 
@@ -29,7 +28,7 @@ PLACE = ("dataset", "backbone", "protocol", "split", "fold", "init")
 
 @functools.cache
 def banked(run: RunKey) -> str:
-    found = LogitBank().find(run) if run in LogitBank() else None
+    found = RunCache().find(run) if run in RunCache() else None
     return "" if found is None else digest(found.logits)
 
 
@@ -63,7 +62,7 @@ def main() -> int:
     parser.add_argument("--datasets", default="Digits,Cora")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    wanted = options.datasets.split(",")
+    wanted = options.datasets.dataset(",")
     rows = [
         row
         for row in ResultStore(options.store).rows()

@@ -22,7 +22,7 @@ import numpy as np
 from simi_mailbox import SimiMailbox
 from simi_mailbox.calibrators import SimiMailboxFree
 from simi_mailbox.scale import Calibrated, apply, calibrate, plan
-from simi_mailbox_bench.backbones.bank import LogitBank, RunKey
+from simi_mailbox_bench.backbones.cached_runs import RunCache, RunKey
 from simi_mailbox_bench.datasets import load
 
 
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def compare(graph: str, backbone: str, method: type[SimiMailbox], scheduler: str) -> None:
-    run, data = LogitBank().get(RunKey(graph, backbone)), load(graph)
+    run, data = RunCache().get(RunKey(graph, backbone)), load(graph)
     split, z = run.split, np.asarray(run.logits, dtype=np.float32)
     hidden, y = np.asarray(run.hidden), np.asarray(data.y)
     given: dict[str, Any] = {"graph": data.graph, "train_mask": split.train, "hidden": hidden}

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox import SimiMailbox, calibrators, metrics, prior, select, selection
-from simi_mailbox_bench.backbones import LogitBank, RunKey, settings_for
+from simi_mailbox_bench.backbones import RunCache, RunKey, settings_for
 from simi_mailbox_bench.datasets import load
 
 GRAPHS = ("Cora", "Citeseer", "Pubmed", "Photo", "Computers", "CS", "Physics")
@@ -58,7 +58,7 @@ def main(splits: int) -> None:
     """Print what was chosen, and what choosing changed on the test nodes."""
     warnings.simplefilter("ignore")
     changes: dict[str, list[tuple[str, str, float, float]]] = {}
-    bank = LogitBank()
+    bank = RunCache()
     print(
         f"{'setting':14} split  {'rule, rivals':26}  {'chosen':20}  NLL: default -> chosen, ECE, %"
     )

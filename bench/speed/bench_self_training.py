@@ -35,16 +35,13 @@ def one_order(
     with warnings.catch_warnings(record=True) as given:
         warnings.simplefilter("always")
         result = self_train(
-            digits.x,
-            digits.graph,
-            y,
+            digits,
             split,
             calibrator=calibrators.get(calibrator)(),
             stages=3,
             settings=settings,
-            truth=y,
         )
-    tests = [stage.test_accuracy or 0.0 for stage in result.stages]
+    tests = [stage.test_accuracy for stage in result.stages]
     best = int(np.argmax([stage.val_accuracy for stage in result.stages]))
     warned = any(str(warning.message).startswith("self-training: ") for warning in given)
     return tests[0], tests[-1], tests[best], warned

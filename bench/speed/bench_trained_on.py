@@ -12,7 +12,7 @@ import torch
 
 from simi_mailbox.files import cache_folder
 from simi_mailbox.validation import looks_trained_on, read_labels
-from simi_mailbox_bench.backbones import bankfile
+from simi_mailbox_bench.backbones.cached_runs import read_run_file
 from simi_mailbox_bench.datasets import load, make_split
 
 
@@ -26,7 +26,7 @@ def main() -> None:
             continue
         dataset = load(name)
         split = make_split(dataset, protocol, int(found[1]), int(found[2]))
-        logits: torch.Tensor = bankfile.read(path)[0]["logits"]
+        logits: torch.Tensor = read_run_file(path)[0]["logits"]
         count = seen.setdefault(f"{name} {backbone}", Counter())
         count["runs"] += 1
         for part, nodes in (("training", split.train), ("validation", split.val)):

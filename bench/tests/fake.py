@@ -6,9 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from simi_mailbox_bench.durations import Durations
 from simi_mailbox_bench.store import Row
-from simi_mailbox_bench.unit import Unit
+from simi_mailbox_bench.unit import Durations, Unit
 
 
 @dataclass(frozen=True)

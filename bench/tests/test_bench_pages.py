@@ -76,12 +76,10 @@ def test_self_training_page(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_self_training_page_is_right_about_harm() -> None:
     names = run_page("self-training.md", blocks=1)
-    given = (names[name] for name in ("x", "graph", "y"))
     split = Split(names["train"], names["val"], names["test"])
     with pytest.warns(CalibrationWarning, match="self-training: "):
         result = self_train(
-            *given, split, stages=2, settings=Settings(epochs=80), truth=names["y"],
-            calibrator="temperature",
+            names["digits"], split, stages=2, settings=Settings(epochs=80), calibrator="temperature"
         )  # fmt: skip
     assert result.test_accuracy < result.stages[0].test_accuracy
 

@@ -11,10 +11,9 @@ import pytest
 
 from simi_mailbox import calibrators, metrics
 from simi_mailbox.calibrators import Uncalibrated
-from simi_mailbox_bench.backbones.bank import BankedRun, RunKey
+from simi_mailbox_bench.backbones.cached_runs import CachedRun, RunKey, digest, load_logits
 from simi_mailbox_bench.backbones.settings import Settings
 from simi_mailbox_bench.calibration import CalibrationUnit, features, probabilities
-from simi_mailbox_bench.logits import digest, load_logits
 from simi_mailbox_bench.methods import Method
 from simi_mailbox_bench.unit import Failure
 
@@ -22,7 +21,7 @@ RUN = RunKey("Digits", "gcn", "sparse")
 
 
 @pytest.fixture(scope="module")
-def source(cache: Path) -> BankedRun:
+def source(cache: Path) -> CachedRun:
     return load_logits(RUN)
 
 
@@ -30,7 +29,7 @@ def rows(unit: CalibrationUnit) -> list[Any]:
     return list(unit.execute(lambda key: False))
 
 
-def test_a_row_is_what_a_user_would_measure(source: BankedRun) -> None:
+def test_a_row_is_what_a_user_would_measure(source: CachedRun) -> None:
     method = Method.of("uncalibrated")
     (row,) = rows(CalibrationUnit(RUN, (method,)))
     probs = Uncalibrated().fit(source.logits, source.dataset.y, mask=source.split.val)
@@ -43,7 +42,7 @@ def test_a_row_is_what_a_user_would_measure(source: BankedRun) -> None:
 
 
 @pytest.mark.parametrize("name", ["gats", "simi-mailbox", "simi-mailbox-oracle"])
-def test_probabilities_are_those_that_the_rows_measure(source: BankedRun, name: str) -> None:
+def test_probabilities_are_those_that_the_rows_measure(source: CachedRun, name: str) -> None:
     (row,) = rows(CalibrationUnit(RUN, (Method.of(name),)))
     test = source.split.test
     probs = probabilities(RUN, Method.of(name))
@@ -54,7 +53,7 @@ def test_probabilities_are_those_that_the_rows_measure(source: BankedRun, name: 
 
 
 @pytest.mark.parametrize("name", ["cagcn", "dcgc", "gats", "gets", "simcalib", "wats"])
-def test_methods_that_stop_early_look_at_the_training_nodes(source: BankedRun, name: str) -> None:
+def test_methods_that_stop_early_look_at_the_training_nodes(source: CachedRun, name: str) -> None:
     holdout, measured = CalibrationUnit(RUN, ()).nodes(name, source)
     assert holdout is not None
     assert holdout.tolist() == source.split.train.tolist()
@@ -62,17 +61,17 @@ def test_methods_that_stop_early_look_at_the_training_nodes(source: BankedRun, n
 
 
 @pytest.mark.parametrize("name", ["simi-mailbox", "simi-mailbox-paper", "temperature", "vector"])
-def test_methods_without_a_holdout_see_validation_labels_only(source: BankedRun, name: str) -> None:
+def test_methods_without_a_holdout_see_validation_labels_only(source: CachedRun, name: str) -> None:
     assert CalibrationUnit(RUN, ()).nodes(name, source)[0] is None
 
 
-def test_the_oracle_sees_everything(source: BankedRun) -> None:
+def test_the_oracle_sees_everything(source: CachedRun) -> None:
     holdout, _ = CalibrationUnit(RUN, ()).nodes("simi-mailbox-oracle", source)
     assert holdout is not None
     assert len(holdout) + len(source.split.val) == source.dataset.num_nodes
 
 
-def test_group_calibration_holds_out_a_tenth_that_nobody_is_measured_on(source: BankedRun) -> None:
+def test_group_calibration_holds_out_a_tenth_that_nobody_is_measured_on(source: CachedRun) -> None:
     unit = CalibrationUnit(RUN, (), "test-90")
     holdout, measured = unit.nodes("group-calibration", source)
     assert holdout is not None
@@ -85,11 +84,11 @@ def test_group_calibration_holds_out_a_tenth_that_nobody_is_measured_on(source: 
     assert again.nodes("group-calibration", source)[1].tolist() == measured.tolist()
 
 
-def test_the_published_stand_in_without_holdout_is_the_validation_fold(source: BankedRun) -> None:
+def test_the_published_stand_in_without_holdout_is_the_validation_fold(source: CachedRun) -> None:
     assert CalibrationUnit(RUN, ()).nodes("group-calibration", source)[0] is None
 
 
-def test_features_are_those_the_backbone_saw(source: BankedRun) -> None:
+def test_features_are_those_the_backbone_saw(source: CachedRun) -> None:
     """Digits are grey levels from 0 to 16; the backbone divides each row by its sum."""
     raw = np.asarray(source.dataset.x)
     assert raw.sum(axis=1).min() > 1
@@ -106,7 +105,7 @@ def test_only_the_method_whose_features_changed_has_new_rows() -> None:
     assert revised == {"gets"}
 
 
-def test_variance_rows(source: BankedRun) -> None:
+def test_variance_rows(source: CachedRun) -> None:
     (row,) = rows(CalibrationUnit(RUN, (Method.of("uncalibrated"),), quantity="variance"))
     assert set(row["metrics"]) == {
         "variance_nodes", "variance_confidence", "variance_similarity",
@@ -114,7 +113,7 @@ def test_variance_rows(source: BankedRun) -> None:
     assert all(0 < value < 0.25 for value in row["metrics"].values())
 
 
-def test_a_row_names_the_logits_it_was_measured_on(source: BankedRun) -> None:
+def test_a_row_names_the_logits_it_was_measured_on(source: CachedRun) -> None:
     unit = CalibrationUnit(RUN, (Method.of("uncalibrated"),))
     (row,) = rows(unit)
     assert row["logits"] == digest(source.logits)
@@ -134,7 +133,7 @@ def test_a_changed_method_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> 
     assert left.items == (Method.of("temperature"),)
 
 
-def test_one_failure_does_not_stop_the_others(source: BankedRun) -> None:
+def test_one_failure_does_not_stop_the_others(source: CachedRun) -> None:
     unit = CalibrationUnit(RUN, (Method.of("simi-mailbox", n_groups=0), Method.of("uncalibrated")))
     failed, made = rows(unit)
     assert isinstance(failed, Failure)
@@ -149,7 +148,7 @@ def test_logits_that_cannot_be_had_are_one_failure(cache: Path) -> None:
     assert "no 'public' split" in failed.error
 
 
-def test_what_someone_else_did_is_not_done_again(source: BankedRun) -> None:
+def test_what_someone_else_did_is_not_done_again(source: CachedRun) -> None:
     unit = CalibrationUnit(RUN, (Method.of("uncalibrated"), Method.of("temperature")))
     done = unit.keys()[0]
     (row,) = unit.execute(lambda key: key == done)

@@ -11,10 +11,9 @@ import pytest
 from simi_mailbox import decide, metrics
 from simi_mailbox.calibrators.simi_mailbox.prior import leave_out
 from simi_mailbox_bench import deciding
-from simi_mailbox_bench.backbones.bank import BankedRun, RunKey
+from simi_mailbox_bench.backbones.cached_runs import CachedRun, RunKey, load_logits
 from simi_mailbox_bench.calibration import probabilities
 from simi_mailbox_bench.deciding import ACCEPT, SCORES, DecideUnit, Prepared, Question
-from simi_mailbox_bench.logits import load_logits
 from simi_mailbox_bench.methods import Method
 from simi_mailbox_bench.store import ResultStore
 from simi_mailbox_bench.tables import Selection, get
@@ -25,12 +24,12 @@ PLAIN = Method.of("uncalibrated")
 
 
 @pytest.fixture(scope="module")
-def source(cache: Path) -> BankedRun:
+def source(cache: Path) -> CachedRun:
     return load_logits(RUN)
 
 
 @pytest.fixture(scope="module")
-def rows(source: BankedRun) -> dict[str, Any]:
+def rows(source: CachedRun) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(deciding, "DRAWS", 3)
         unit = DecideUnit(RUN, tuple(Question(PLAIN, rule) for rule in (*SCORES, ACCEPT)))
@@ -41,7 +40,7 @@ def rows(source: BankedRun) -> dict[str, Any]:
 @pytest.mark.parametrize("score", list(SCORES))
 @pytest.mark.parametrize("prior", [None, leave_out("Digits")], ids=["plain", "luck"])
 def test_sets_are_those_of_the_rule(
-    source: BankedRun, rows: dict[str, Any], score: str, prior: str | None
+    source: CachedRun, rows: dict[str, Any], score: str, prior: str | None
 ) -> None:
     dataset, split = source.dataset, source.split
     probs = probabilities(RUN, PLAIN, source)
@@ -63,7 +62,7 @@ def test_sets_are_those_of_the_rule(
 
 
 def test_a_method_that_tells_labels_is_also_measured_without_a_nodes_own(
-    source: BankedRun, rows: dict[str, Any]
+    source: CachedRun, rows: dict[str, Any]
 ) -> None:
     dataset, split, ours = source.dataset, source.split, Method.of("simi-mailbox")
     prepared = Prepared(RUN, source)
@@ -84,7 +83,7 @@ def test_a_method_that_tells_labels_is_also_measured_without_a_nodes_own(
     assert "coverage_apart_90" not in rows["daps"]["metrics"]
 
 
-def test_acceptance_is_that_of_the_rule(source: BankedRun, rows: dict[str, Any]) -> None:
+def test_acceptance_is_that_of_the_rule(source: CachedRun, rows: dict[str, Any]) -> None:
     test, y = source.split.test, source.dataset.y
     probs = probabilities(RUN, PLAIN, source)
     found = rows[ACCEPT]["metrics"]
@@ -93,7 +92,7 @@ def test_acceptance_is_that_of_the_rule(source: BankedRun, rows: dict[str, Any])
     assert found["accepted_plain"] == pytest.approx(gate.accepts(probs)[test].mean(), rel=1e-4)
 
 
-def test_fresh_nodes_are_test_nodes_and_judge_nothing(source: BankedRun) -> None:
+def test_fresh_nodes_are_test_nodes_and_judge_nothing(source: CachedRun) -> None:
     drawn = [s for s in Prepared(RUN, source).samples(PLAIN) if s[0] == "fresh"]
     assert len(drawn) == deciding.DRAWS
     for _, nodes, judged in drawn:

@@ -11,7 +11,7 @@ from tests.calibrators.test_plugins import folder
 from simi_mailbox import calibrators
 from simi_mailbox.calibrators import registry
 from simi_mailbox_bench import runner, tables
-from simi_mailbox_bench.backbones.bank import RunKey
+from simi_mailbox_bench.backbones.cached_runs import RunKey
 from simi_mailbox_bench.calibration import CalibrationUnit
 from simi_mailbox_bench.commands.bench import _guests, bench
 from simi_mailbox_bench.methods import Method

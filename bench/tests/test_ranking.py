@@ -9,10 +9,10 @@ from click.testing import CliRunner
 
 from simi_mailbox import calibrators
 from simi_mailbox_bench import render
+from simi_mailbox_bench.backbones.cached_runs import runs
 from simi_mailbox_bench.calibration import CalibrationUnit
 from simi_mailbox_bench.commands.bench import bench
 from simi_mailbox_bench.methods import HIDDEN, Method
-from simi_mailbox_bench.protocol import runs
 from simi_mailbox_bench.rivals import RIVALS
 from simi_mailbox_bench.store import ResultStore
 from simi_mailbox_bench.tables import Selection, TableResult, get

@@ -4,13 +4,13 @@ import numpy as np
 
 from simi_mailbox.graph import Graph
 from simi_mailbox_bench.backbones.settings import Settings
-from simi_mailbox_bench.datasets import Split
+from simi_mailbox_bench.datasets import NodeDataset, Split
 
 CLASSES, N = 3, 240
 QUICK = Settings(hidden=16, epochs=60, patience=20)
 
 
-def toy(seed: int = 0) -> tuple[np.ndarray, Graph, np.ndarray, Split]:
+def toy(seed: int = 0) -> tuple[NodeDataset, Split]:
     """Three noisy clusters; half of the nodes are in no part of the split."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, CLASSES, N)
@@ -19,7 +19,8 @@ def toy(seed: int = 0) -> tuple[np.ndarray, Graph, np.ndarray, Split]:
     keep = (y[pairs[0]] == y[pairs[1]]) | (rng.random(4000) < 0.1)
     graph = Graph.from_edges(pairs[:, keep][:, :500], N)
     order = rng.permutation(N)
-    return x, graph, y, Split(order[:18], order[18:78], order[78:120])
+    split = Split(order[:18], order[18:78], order[78:120])
+    return NodeDataset("toy", graph, x, y, CLASSES), split
 
 
 def oracle_trainer(y: np.ndarray, sure: float = 3.0) -> object:

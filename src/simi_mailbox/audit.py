@@ -97,7 +97,7 @@ def reads_only(
     if len(labels) != n:
         raise ValueError(f"an audit needs labels of full length {n}, got {len(labels)}")
     allowed = np.zeros(n, dtype=bool)
-    reads_training = "known" in getattr(calibrator, "takes", ())
+    reads_training = "known" in getattr(calibrator, "optional_inputs", ())
     readable = {"mask": mask, "early_stopping_mask": early_stopping_mask}
     for name, nodes in (readable | ({"train_mask": train_mask} if reads_training else {})).items():
         if nodes is not None:

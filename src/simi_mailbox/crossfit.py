@@ -36,45 +36,14 @@ def full_length(y: Any, nodes: Ints, n: int) -> Any:
     return full
 
 
-def cross_fitted(
-    calibrator: Any,
-    logits: Any,
-    y: Any,
-    *,
-    mask: Any,
-    early_stopping_mask: Any = None,
-    used_for_selection: bool = True,
-    folds: int = 5,
-    seed: int = 0,
-    advance: Callable[[], None] = lambda: None,
-    **inputs: Any,
-) -> Floats:
-    """Probabilities of the calibration nodes, each from a fit that did not see its label.
+def cross_fitted(calibrator: Any, logits: Any, y: Any, *, mask: Any, **given: Any) -> Floats:
+    """Probabilities [m, K] of the nodes of ``mask``, each from a fit that did not see its label.
 
-    Parameters
-    ----------
-    calibrator, logits, y, mask, early_stopping_mask, used_for_selection, folds, seed, advance,
-    inputs
-        As `cross_fitted_folds` takes them.
-
-    Returns
-    -------
-    float64 [m, K]
-        In the order of ``mask``.
+    ``given`` is what else `cross_fitted_folds` takes.
     """
     nodes = read_index(mask, len(logits), "mask")
-    given = {
-        "mask": nodes,
-        "early_stopping_mask": early_stopping_mask,
-        "used_for_selection": used_for_selection,
-        **inputs,
-    }
-    found = [
-        (chosen, probs[chosen])
-        for chosen, probs in cross_fitted_folds(
-            calibrator, logits, y, folds=folds, seed=seed, advance=advance, **given
-        )
-    ]
+    folds = cross_fitted_folds(calibrator, logits, y, mask=nodes, **given)
+    found = [(chosen, probs[chosen]) for chosen, probs in folds]
     who, rows = (np.concatenate(part) for part in zip(*found, strict=True))
     order = np.argsort(who)
     result: Floats = rows[order[np.searchsorted(who, nodes, sorter=order)]]
@@ -144,12 +113,14 @@ def cross_fitted_folds(
         )
     part, calibrator = parts(nodes.size, folds, seed), copy.copy(calibrator)
     for k in range(folds):
-        fitting = {
-            "mask": nodes[part != k],
-            "early_stopping_mask": early_stopping_mask,
-            "used_for_selection": used_for_selection,
-        }
-        calibrator.fit(logits, labels, **fitting, **inputs)
+        calibrator.fit(
+            logits,
+            labels,
+            mask=nodes[part != k],
+            early_stopping_mask=early_stopping_mask,
+            used_for_selection=used_for_selection,
+            **inputs,
+        )
         yield (
             nodes[part == k],
             np.asarray(calibrator.predict_proba(logits, **inputs), dtype=np.float64),

@@ -15,15 +15,18 @@ from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.crossfit import cross_fitted_folds
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox_bench import methods
-from simi_mailbox_bench.backbones.bank import LogitBank, RunKey
+from simi_mailbox_bench.backbones.cached_runs import (
+    RunCache,
+    RunKey,
+    digest,
+    graph_size,
+    load_logits,
+)
 from simi_mailbox_bench.backbones.features import row_normalised
 from simi_mailbox_bench.backbones.settings import settings_for
-from simi_mailbox_bench.durations import Durations
-from simi_mailbox_bench.logits import digest, graph_size, load_logits
-from simi_mailbox_bench.methods import Method
-from simi_mailbox_bench.published import FEATURES
+from simi_mailbox_bench.methods import FEATURES, Method
 from simi_mailbox_bench.store import Row
-from simi_mailbox_bench.unit import Unit
+from simi_mailbox_bench.unit import Durations, Unit
 from simi_mailbox_bench.variance import variance_of_calibration_error
 
 HOLDOUT_SHARE = 0.1
@@ -31,7 +34,7 @@ FLOOR_DRAWS = 200
 
 
 @dataclass(frozen=True)
-class BankedUnit(Unit):
+class CachedRunUnit(Unit):
     """Work on the logits of one run of the bank."""
 
     run: RunKey
@@ -45,34 +48,12 @@ class BankedUnit(Unit):
         return _published_digest(self.run.dataset)
 
     def ready(self) -> bool:
-        return self.run in LogitBank()
+        return self.run in RunCache()
 
 
 @dataclass(frozen=True)
-class CalibrationUnit(BankedUnit):
-    """Apply some methods to the logits of one run and measure them on its test nodes.
-
-    Parameters
-    ----------
-    run
-        Which logits.
-    items
-        Methods to apply.
-    evaluation
-        "test": on all test nodes. "test-90": a tenth of the test nodes, drawn by split, is a
-        hold-out for methods that take one; all methods are measured on the other nine.
-    quantity
-        "metrics", or "variance" (of the calibration error, over all nodes and within cells).
-
-    Examples
-    --------
-    >>> method = Method.of("temperature")
-    >>> unit = CalibrationUnit(RunKey("Digits", "gcn", "sparse"), (method,))
-    >>> unit.label, len(unit.keys())
-    ('digits/gcn/sparse/s0-f0-i0', 1)
-    >>> unit.pending(done=unit.keys()) is None
-    True
-    """
+class CalibrationUnit(CachedRunUnit):
+    """Apply some methods to the logits of one run and measure them on its test nodes."""
 
     items: tuple[Method, ...]
     evaluation: str = "test"
@@ -135,16 +116,6 @@ def probabilities(run: RunKey, method: Method, source: Any = None) -> Floats:
     """Calibrated probabilities [n, K] of all nodes, the method fitted as the tables do it.
 
     ``source`` is what `load_logits` gives for the run, for callers who have it already.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> source = SimpleNamespace(logits=np.array([[2.0, 0.0]] * 4))
-    >>> source.dataset = SimpleNamespace(y=np.array([0, 0, 1, 0]))
-    >>> source.split = SimpleNamespace(train=np.arange(1), val=np.arange(4), test=np.arange(4))
-    >>> run = RunKey("mine", "gcn", "folds")
-    >>> probabilities(run, Method.of("temperature"), source)[0].round(2).tolist()
-    [0.75, 0.25]
     """
     source = load_logits(run) if source is None else source
     holdout, _ = CalibrationUnit(run, (method,)).nodes(method.name, source)

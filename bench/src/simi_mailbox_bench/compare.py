@@ -59,13 +59,7 @@ class Paired:
 
 
 def summarise(values: Mapping[Place, float]) -> Summary | None:
-    """Mean ± population std over runs; None without a finite value.
-
-    Examples
-    --------
-    >>> summarise({(0, 0, 0): 1.0, (1, 0, 0): 3.0})
-    Summary(mean=2.0, std=1.0, runs=2, splits=2)
-    """
+    """Mean ± population std over runs; None without a finite value."""
     kept = {place: value for place, value in values.items() if math.isfinite(value)}
     if not kept:
         return None
@@ -79,11 +73,6 @@ def differing(method: Logits, baseline: Logits) -> set[Place]:
 
     Some rows do not tell, which is "" here: they are of one kind among themselves, and none of
     them was measured on the logits of a row that tells.
-
-    Examples
-    --------
-    >>> differing({(0, 0, 0): "a", (1, 0, 0): "a"}, {(0, 0, 0): "", (1, 0, 0): "a"})
-    {(0, 0, 0)}
     """
     return {place for place in method if baseline.get(place, method[place]) != method[place]}
 
@@ -98,19 +87,6 @@ def paired(
     Runs of one split share a test set, and runs of one fold share nearly all else, so they are
     first averaged within their split; the test is then over the (few) splits. Runs that stand
     ``apart``, because they were measured on different logits, are no pairs.
-
-    Returns
-    -------
-    Paired or None
-        None if fewer than two splits are shared: there is then no unit to compare over.
-
-    Examples
-    --------
-    >>> ours = {(0, 0, 0): 1.0, (0, 1, 0): 2.0, (1, 0, 0): 1.0}
-    >>> theirs = {(0, 0, 0): 2.0, (0, 1, 0): 3.0, (1, 0, 0): 3.0}
-    >>> result = paired(ours, theirs)
-    >>> result.difference, result.splits, result.lower
-    (-1.5, 2, 2)
     """
     shared = [
         place
@@ -170,29 +146,7 @@ def standing(
     least: int,
     logits: Mapping[str, Logits] | None = None,
 ) -> Standing:
-    """Hold a method against the best of the others.
-
-    Parameters
-    ----------
-    method
-        Name of the method.
-    values
-        Its values and those of all others, by name: the lower the better.
-    least
-        Finite values that a method must have to be compared: half a sample may be lucky.
-    logits
-        What each was measured on, as far as it is known.
-
-    Examples
-    --------
-    >>> worse = {(split, 0, 0): 3.0 + split for split in range(5)}
-    >>> better = {(split, 0, 0): 2.0 + 1.1 * split for split in range(5)}
-    >>> found = standing("ours", {"ours": worse, "theirs": better, "third": {}}, least=5)
-    >>> found.verdict, found.best, found.few
-    ('behind', 'theirs', (('third', 0),))
-    >>> standing("theirs", {"ours": worse, "theirs": better}, least=5).verdict
-    'best'
-    """
+    """Hold a method against the best of the others."""
     known = {name: summarise(given) for name, given in values.items()}
     runs = {name: summary.runs if summary else 0 for name, summary in known.items()}
     means = {name: found.mean for name, found in known.items() if found and found.runs >= least}
@@ -243,13 +197,7 @@ def pooled(values: Iterable[float]) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values of several tests after Holm: those below 5 % are right together with 95 %.
-
-    Examples
-    --------
-    >>> [round(p, 3) for p in holm([0.04, 0.001, 0.03])]
-    [0.06, 0.003, 0.06]
-    """
+    """P-values of several tests after Holm: those below 5 % are right together with 95 %."""
     order = np.argsort(p_values, kind="stable")
     adjusted = np.asarray(p_values, dtype=float)[order] * np.arange(len(order), 0, -1)
     result = np.empty(len(order))

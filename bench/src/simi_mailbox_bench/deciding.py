@@ -21,19 +21,18 @@ from simi_mailbox.decide.scores import APS, DAPS, LAC, RAPS, SNAPS, Score, Score
 from simi_mailbox.decide.sets import node_weights
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.validation import read_features
-from simi_mailbox_bench.backbones.bank import RunKey
+from simi_mailbox_bench.backbones.cached_runs import RunKey, digest, graph_size, load_logits
 from simi_mailbox_bench.calibration import (
-    BankedUnit,
+    CachedRunUnit,
     probabilities,
     probabilities_cross_fitted,
     rounded,
     versions,
 )
 from simi_mailbox_bench.datasets import load
-from simi_mailbox_bench.durations import Durations
-from simi_mailbox_bench.logits import digest, graph_size, load_logits
 from simi_mailbox_bench.methods import Method, find
 from simi_mailbox_bench.store import Row
+from simi_mailbox_bench.unit import Durations
 
 REVISION = 2
 """Raised when what a row holds is computed in another way."""
@@ -61,7 +60,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class DecideUnit(BankedUnit):
+class DecideUnit(CachedRunUnit):
     """Decide on the probabilities of one run in several ways, and judge on its test nodes.
 
     *Plain*: thresholds from the validation nodes, which have also chosen the checkpoint. *Luck*:
@@ -69,20 +68,6 @@ class DecideUnit(BankedUnit):
     and each of these nodes as a fit without its label sees the graph; of methods that tell
     neighbours the labels they know. *Fresh*: as many test nodes, drawn at random, `DRAWS` times;
     judged are the others. Probabilities are those of one fit on all validation nodes.
-
-    Parameters
-    ----------
-    run
-        Which logits.
-    items
-        Methods and rules.
-
-    Examples
-    --------
-    >>> question = Question(Method.of("temperature"), "lac")
-    >>> unit = DecideUnit(RunKey("Digits", "gcn", "sparse"), (question,))
-    >>> unit.label, str(question), len(unit.keys())
-    ('digits/gcn/sparse/s0-f0-i0', 'temperature/lac', 1)
     """
 
     items: tuple[Question, ...]

@@ -30,29 +30,6 @@ class SimiMailboxOracle(SimiMailboxPaper):
     Where a group has no validation node the released code sets a_n to 0, which pushes that group's
     temperature up for as long as Adam runs; solved exactly that would be the uniform distribution.
     Here such a group has the accuracy of all its nodes as its target, like the others.
-
-    Parameters
-    ----------
-    n_groups
-        Number of groups N.
-    penalty
-        Weight λ of the gap term.
-    scaling
-        How the two coordinates are scaled before k-means: "min-max" or "standard".
-    seed
-        Seed of k-means.
-
-    Notes
-    -----
-    ``fit`` takes the validation nodes as ``mask`` and all other nodes as ``early_stopping_mask``.
-
-    Examples
-    --------
-    >>> from simi_mailbox import calibrators
-    >>> "simi-mailbox-oracle" in calibrators.names()
-    False
-    >>> SimiMailboxOracle(n_groups=10)
-    SimiMailboxOracle(n_groups=10)
     """
 
     name: ClassVar[str] = ORACLE

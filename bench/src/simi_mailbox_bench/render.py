@@ -192,13 +192,7 @@ FORMATS: dict[str, Callable[[TableResult], str]] = {
 
 
 def grid(rows: list[list[str]], others: str = "---") -> list[str]:
-    """A Markdown table, its first row the head; ``others`` aligns all columns but the first.
-
-    Examples
-    --------
-    >>> grid([["graph", "ECE"], ["Cora", "3.79"]], others="--:")
-    ['| graph | ECE |', '|---|--:|', '| Cora | 3.79 |']
-    """
+    """A Markdown table, its first row the head; ``others`` aligns all columns but the first."""
     # A pipe in a cell would end it, unless it is escaped already.
     told = [[re.sub(r"(?<!\\)\|", r"\\|", cell) for cell in row] for row in rows]
     text = ["| " + " | ".join(row) + " |" for row in told]

@@ -18,14 +18,7 @@ from simi_mailbox.validation import CalibrationData, NodeInputs
 
 
 class Rival(Calibrator):
-    """A calibrator of probmetrics with that package's defaults, under its name there.
-
-    Examples
-    --------
-    >>> from simi_mailbox import calibrators
-    >>> sorted(RIVALS), "svs" in calibrators.names()
-    (['sms', 'svs', 'ts-mix'], False)
-    """
+    """A calibrator of probmetrics with that package's defaults, under its name there."""
 
     rival_: Any
 

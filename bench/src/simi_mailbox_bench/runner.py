@@ -17,9 +17,8 @@ from typing import Any
 
 from simi_mailbox._extras import require
 from simi_mailbox.calibrators import registry
-from simi_mailbox_bench.durations import Durations
 from simi_mailbox_bench.store import ResultStore
-from simi_mailbox_bench.unit import Failure, Outcome, Unit
+from simi_mailbox_bench.unit import Durations, Failure, Outcome, Unit
 
 Advance = Callable[[str, float], None]
 """Told after every unit: its label and its expected seconds."""
@@ -75,14 +74,6 @@ def plan(units: Iterable[Unit], store: ResultStore, *, only_ready: bool = False)
     """Leave out what is in the store, and say how long the rest should take.
 
     With ``only_ready``, units whose backbone would have to be trained first are left out too.
-
-    Examples
-    --------
-    >>> from simi_mailbox_bench.tables import Selection, get
-    >>> units = get("digits").units(Selection(backbones=("gcn",), runs=2))
-    >>> planned = plan(units, ResultStore("there/is/no/such/store.jsonl"))
-    >>> planned.rows, planned.already
-    (10, 0)
     """
     store.refresh()
     durations = Durations(store.rows())
@@ -122,24 +113,6 @@ def run(
         Address of a Dask scheduler; the work is then done by its workers.
     advance
         Called after every unit.
-
-    Returns
-    -------
-    Report
-        Failures are listed in it; a failing run does not stop the others.
-
-    Raises
-    ------
-    NoSchedulerError
-        Nothing answers at ``scheduler``.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     store = ResultStore(pathlib.Path(folder) / "rows.jsonl")
-    ...     run(plan([], store), store)
-    Report(written=0, already=0, failures=[])
     """
     report = Report(already=planned.already)
     if planned.units:

@@ -18,63 +18,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from simi_mailbox.files import whole_file
-
 Row = dict[str, Any]
-
-_Identity = tuple[int, int, int]
-"""Tells one version of a file from the next, which is another file under its name."""
 
 _NOT_THERE = (FileNotFoundError, NotADirectoryError)
 
 
 def row_key(identity: Mapping[str, Any]) -> str:
-    """Name of a run: a hash of everything that decides its result.
-
-    Examples
-    --------
-    >>> row_key({"dataset": "Cora", "split": 0}) == row_key({"split": 0, "dataset": "Cora"})
-    True
-    >>> row_key({"split": 0}) == row_key({"split": 1})
-    False
-    """
+    """Name of a run: a hash of everything that decides its result."""
     text = json.dumps(identity, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 class ResultStore:
-    """Rows of finished runs in one append-only file.
-
-    Parameters
-    ----------
-    path
-        The file, ``*.jsonl``; it and its folder are made when the first row is appended. Rows in
-        a file of the same name with ``.gz`` added are read too: see `pack`.
-
-    Attributes
-    ----------
-    repairs : list of str
-        What had to be repaired or skipped, in words; empty if nothing. Nothing is printed or
-        logged here: several processes may read one file, and a reader wants to be told once.
-
-    Raises
-    ------
-    ValueError
-        The path is not a ``.jsonl`` file, or the compressed file cannot be read.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> store = ResultStore(pathlib.Path(folder.name) / "rows.jsonl")
-    >>> store.append({"key": "a", "metrics": {"ece": 0.02}})
-    True
-    >>> store.append({"key": "a", "metrics": {"ece": 0.02}})
-    False
-    >>> len(store), "a" in store
-    (1, True)
-    >>> folder.cleanup()
-    """
+    """Rows of finished runs in one append-only file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -85,8 +41,8 @@ class ResultStore:
                 raise ValueError(f"a result store is a file, but {path} is a folder")
         self.repairs: list[str] = []
         self._rows: dict[str, Row] = {}
-        self._packed: _Identity | None = None
-        self._start_over()
+        self._offset = self._lines = 0
+        self._read_packed()
         self.refresh()
 
     @property
@@ -109,12 +65,10 @@ class ResultStore:
 
     def refresh(self) -> None:
         """Read what has been appended, by anyone, since the last look."""
-        if _identity(self.packed_path) != self._packed:
-            # Packed by another process: what left the plain file is in the compressed one.
-            self._start_over()
-            self._read_packed()
         try:
-            text = self._unread()
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                text = file.read()
         except _NOT_THERE:
             return
         complete = text.rfind(b"\n") + 1  # a line without its end may still be in the making
@@ -122,24 +76,15 @@ class ResultStore:
             self._take(text[:complete], self.path.name, self._lines)
             self._offset += complete
             self._lines += text.count(b"\n")
-            self._last = text[text.rfind(b"\n", 0, complete - 1) + 1 : complete]
 
     def append(self, row: Row) -> bool:
-        """Add one row, unless a row with its key is there already.
-
-        Returns
-        -------
-        bool
-            Whether the row was written.
-        """
+        """Add one row, unless a row with its key is there already."""
         key = row.get("key")
         if not isinstance(key, str) or not key:
             raise ValueError("a row needs a 'key': the name of its run, see row_key")
         if not isinstance(row.get("metrics"), dict):
             raise ValueError("a row needs 'metrics': the measured numbers by name")
         line = json.dumps(row, separators=(",", ":"), ensure_ascii=False) + "\n"
-        if line.count("\n") != 1:  # pragma: no cover - json escapes line ends
-            raise ValueError("a row must be one line")
         with self._locked() as file:
             self._repair(file)
             self.refresh()
@@ -158,38 +103,9 @@ class ResultStore:
         return True
 
     def prepare(self) -> None:
-        """Make the file, or remove a torn last line, now instead of at the next append.
-
-        Raises
-        ------
-        OSError
-            Nothing can be appended there. Better known before hours of work than after.
-        """
+        """Make the file, or remove a torn last line, now instead of at the next append."""
         with self._locked() as file:
             self._repair(file)
-
-    def pack(self) -> Path:
-        """Move all rows into one compressed file, and empty the plain one.
-
-        A kill in between leaves rows in both files; rows are told apart by their keys, so nothing
-        is lost or counted twice.
-        """
-        with self._locked() as file:
-            self._repair(file)
-            self.refresh()
-            # No time stamp and no file name: the same rows give the same bytes.
-            with (
-                whole_file(self.packed_path) as unfinished,
-                unfinished.open("wb") as raw,
-                gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0) as out,
-            ):
-                for row in self._rows.values():
-                    line = json.dumps(row, separators=(",", ":"), ensure_ascii=False)
-                    out.write(line.encode() + b"\n")
-            os.ftruncate(file, 0)
-            self._start_over()
-            self._packed = _identity(self.packed_path)
-        return self.packed_path
 
     # --- inside --------------------------------------------------------------------------------
 
@@ -217,34 +133,10 @@ class ResultStore:
             "(its process was killed while writing; that run is done again)"
         )
 
-    def _start_over(self) -> None:
-        """Read the plain file from its beginning at the next look."""
-        self._offset = 0
-        self._lines = 0
-        self._last = b""
-
-    def _unread(self) -> bytes:
-        """What stands in the plain file behind the last line read.
-
-        That line must still stand before it: if not, the file was emptied since, as packing does,
-        and has grown again.
-        """
-        with self.path.open("rb") as file:
-            file.seek(self._offset - len(self._last))
-            text = file.read()
-            if text.startswith(self._last):
-                return text[len(self._last) :]
-            self._start_over()
-            file.seek(0)
-            return file.read()
-
     def _read_packed(self) -> None:
         try:
-            with self.packed_path.open("rb") as raw:
-                self._packed = _told_apart(os.fstat(raw.fileno()))
-                text = gzip.GzipFile(fileobj=raw).read()
+            text = gzip.decompress(self.packed_path.read_bytes())
         except _NOT_THERE:
-            self._packed = None
             return
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise ValueError(
@@ -265,17 +157,6 @@ class ResultStore:
             if isinstance(key, str) and isinstance(metrics, dict):
                 self._rows.setdefault(key, row)
                 continue
-            told = f"{name}: skipped an unreadable line, number {number}: {line[:60]!r}"
-            if told not in self.repairs:  # a file may be read again
-                self.repairs.append(told)
-
-
-def _identity(path: Path) -> _Identity | None:
-    try:
-        return _told_apart(path.stat())
-    except _NOT_THERE:
-        return None
-
-
-def _told_apart(found: os.stat_result) -> _Identity:
-    return found.st_ino, found.st_mtime_ns, found.st_size
+            self.repairs.append(
+                f"{name}: skipped an unreadable line, number {number}: {line[:60]!r}"
+            )

@@ -1,13 +1,14 @@
-"""A unit of work: some runs that share their preparation, and the rows or failures they give."""
+"""A unit of work: runs that share their preparation, their rows, and how long they take."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any, Self, cast
 
-from simi_mailbox_bench.durations import Durations
 from simi_mailbox_bench.store import Row, row_key
 
 
@@ -28,11 +29,6 @@ class Unit(ABC):
     A frozen, picklable dataclass. An experiment of another kind (self-training, detection of
     foreign nodes) joins the runner by a subclass that says what an item's row depends on
     (`identity`), what all items need (`prepare`), and what is measured (`measure`).
-
-    Attributes
-    ----------
-    items
-        One row is made of each; their names tell them apart in messages.
     """
 
     items: tuple[Any, ...]
@@ -94,3 +90,65 @@ class Unit(ABC):
 
 def _failure(label: str, error: Exception) -> Failure:
     return Failure(label, f"{type(error).__name__}: {error}")
+
+
+# Seconds on one core for a graph of Cora's size and for each further million of (nodes + edge
+# entries), measured while this package was written; used only before anything is recorded.
+_FALLBACK = {
+    "uncalibrated": (0.02, 0.2),
+    "temperature": (0.03, 0.3),
+    "vector": (1.0, 3.0),
+    "ensemble-temperature": (0.1, 1.0),
+    "cagcn": (2.0, 60.0),
+    "gats": (4.0, 120.0),
+    "gets": (10.0, 200.0),
+    "dcgc": (10.0, 200.0),
+    "simcalib": (10.0, 120.0),
+}
+_OTHER = (0.2, 2.0)
+_BACKBONE = {"gcn": (2.0, 200.0), "gat": (8.0, 600.0)}
+_OTHER_BACKBONE = (3.0, 250.0)
+
+
+class Durations:
+    """Expected seconds of calibrator fits and of backbone training."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        fits: dict[tuple[str, ...], list[float]] = defaultdict(list)
+        trainings: dict[tuple[str, ...], list[float]] = defaultdict(list)
+        for row in rows:
+            seconds = row.get("seconds", {})
+            where = (row.get("dataset", ""), row.get("backbone", ""))
+            if "fit" in seconds:
+                total = seconds["fit"] + seconds.get("predict", 0.0) + seconds.get("metrics", 0.0)
+                fits[(row.get("method", ""), *where)].append(total)
+            if seconds.get("backbone"):
+                trainings[where].append(seconds["backbone"])
+        self._fits = {key: median(values) for key, values in fits.items()}
+        self._trainings = {key: median(values) for key, values in trainings.items()}
+
+    def fit(self, method: str, dataset: str, backbone: str, size: int) -> float:
+        """Expected seconds to fit, apply and measure a method once.
+
+        ``size`` is the graph's number of nodes and edge entries.
+        """
+        known = self._fits.get((method, dataset, backbone))
+        if known is None:
+            known = self._fits.get((method, dataset, "gcn"))
+        base, slope = _FALLBACK.get(method, _OTHER)
+        return known if known is not None else base + slope * size / 1e6
+
+    def training(self, dataset: str, backbone: str, size: int) -> float:
+        """Expected seconds to train a backbone once."""
+        known = self._trainings.get((dataset, backbone))
+        base, slope = _BACKBONE.get(backbone, _OTHER_BACKBONE)
+        return known if known is not None else base + slope * size / 1e6
+
+
+def in_words(seconds: float) -> str:
+    """A duration for people."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

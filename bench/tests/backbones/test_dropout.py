@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from simi_mailbox_bench.backbones.dropout import dropout_mask
+from simi_mailbox_bench.backbones.features import dropout_mask
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.3])

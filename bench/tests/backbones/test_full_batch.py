@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from simi_mailbox_bench.backbones.full_batch import Best, keep_best, step
+from simi_mailbox_bench.backbones.full_batch import Best, LowestLoss, step, train_loop
 
 
 class Counter(nn.Module):
@@ -27,16 +27,16 @@ class Counter(nn.Module):
 def run(losses: list[float], patience: int | None = None) -> tuple[Counter, Best, list[int]]:
     model, heard = Counter(), []
 
-    def validation() -> Tensor:
-        return torch.tensor(losses[round(-model().item()) - 1])
+    def validate() -> tuple[float]:
+        return (losses[round(-model().item()) - 1],)
 
-    best = keep_best(
+    best = train_loop(
         model,
         torch.optim.SGD([model.weight], lr=1.0),
         model,
-        validation,
+        validate,
+        LowestLoss(patience),
         epochs=len(losses),
-        patience=patience,
         progress=lambda epoch, loss: heard.append(epoch),
     )
     return model, best, heard
@@ -44,7 +44,7 @@ def run(losses: list[float], patience: int | None = None) -> tuple[Counter, Best
 
 def test_the_weights_of_the_first_lowest_loss_are_kept() -> None:
     model, best, heard = run([3.0, 1.0, 2.0, 1.0, 5.0])
-    assert (best, model.weight.item()) == (Best(5, 2, 1.0), -2.0)
+    assert (best.epochs, best.epoch, best.scores, model.weight.item()) == (5, 2, (1.0,), -2.0)
     assert heard == [1, 2, 3, 4, 5]
     assert not model.training
     assert not model.weight.requires_grad
@@ -63,7 +63,7 @@ def test_training_and_validation_alternate_in_their_own_mode() -> None:
 
 def test_without_a_finite_loss_the_first_weights_stay() -> None:
     model, best, _ = run([math.nan, math.nan, math.nan], patience=2)
-    assert (best, model.weight.item()) == (Best(2, 0, math.inf), 0.0)
+    assert (best.epochs, best.epoch, best.scores, model.weight.item()) == (2, 0, (), 0.0)
 
 
 def test_a_step_leaves_alone_what_its_optimiser_does_not_have() -> None:

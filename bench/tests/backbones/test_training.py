@@ -113,7 +113,7 @@ def test_equals_a_plain_loop_with_pyg_layers(backbone: str) -> None:
         backbone,
         seed=4,
         settings=plain_settings,
-        on_epoch=lambda epoch, accuracy, nll: ours.append((accuracy, nll)),
+        progress=lambda epoch, accuracy, nll: ours.append((accuracy, nll)),
     )
     start = dict(build(backbone, 20, 3, plain_settings, seed=4).state_dict())
     net = PlainNet(backbone, start)

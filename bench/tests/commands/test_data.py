@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from simi_mailbox._arrays import Arrays
-from simi_mailbox_bench.datasets import catalogue, files
+from simi_mailbox_bench.datasets import catalogue, loading
 from simi_mailbox_bench.datasets.catalogue import Entry
 
 pytest.importorskip("click", reason="the command line is an optional dependency")
@@ -38,14 +38,14 @@ def test_list_shows_every_dataset_and_what_is_missing(folder: Path) -> None:
 def test_list_here_shows_only_what_needs_no_download(
     folder: Path, tiny: Entry, tiny_arrays: Arrays
 ) -> None:
-    files.write(folder / "Tiny.npz", tiny_arrays)
+    loading.write_archive(folder / "Tiny.npz", tiny_arrays)
     output = run("list", "--here").output
     rows = [line.split()[1] for line in output.splitlines() if line.startswith("│")]
     assert rows == ["Digits", "Tiny"]
 
 
 def test_check_accepts_good_files(folder: Path, tiny: Entry, tiny_arrays: Arrays) -> None:
-    files.write(folder / "Tiny.npz", tiny_arrays)
+    loading.write_archive(folder / "Tiny.npz", tiny_arrays)
     result = run("check")
     assert result.exit_code == 0
     assert "checksum matches, 6 nodes" in result.output
@@ -65,7 +65,7 @@ def test_check_fails_on_a_wrong_file_and_goes_on(
     folder: Path, tiny: Entry, tiny_arrays: Arrays
 ) -> None:
     (folder / "Cora.npz").write_bytes(b"not a dataset")
-    files.write(folder / "Tiny.npz", tiny_arrays)
+    loading.write_archive(folder / "Tiny.npz", tiny_arrays)
     result = run("check")
     assert result.exit_code == 1
     assert "wrong checksum" in result.output

@@ -34,12 +34,12 @@ def source():
 @pytest.fixture
 def banked(monkeypatch, source):
     """A bank that holds the runs of Cora and of nothing else."""
-    monkeypatch.setattr("simi_mailbox_bench.logits.load_logits", lambda run: source)
+    monkeypatch.setattr("simi_mailbox_bench.backbones.cached_runs.load_logits", lambda run: source)
     monkeypatch.setattr(
-        "simi_mailbox_bench.backbones.bank.LogitBank.__contains__",
+        "simi_mailbox_bench.backbones.cached_runs.RunCache.__contains__",
         lambda bank, run: run.dataset == "Cora" and run.split < 2,
     )
-    monkeypatch.setattr("simi_mailbox_bench.logits.missing", lambda names: {})
+    monkeypatch.setattr("simi_mailbox_bench.backbones.cached_runs.missing", lambda names: {})
 
 
 def run(*arguments):
@@ -104,9 +104,8 @@ def test_what_cannot_be_drawn_is_told(banked, tmp_path, monkeypatch, arguments, 
 
 def test_a_missing_graph_is_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        "simi_mailbox_bench.logits.missing", lambda names: {"Cora": "put Cora.npz here"}
-    )
+    advice = {"Cora": "put Cora.npz here"}
+    monkeypatch.setattr("simi_mailbox_bench.backbones.cached_runs.missing", lambda names: advice)
     result = run("observation", "--datasets", "Cora")
     assert result.exit_code == 1
     assert "Cora is missing: put Cora.npz here" in result.output

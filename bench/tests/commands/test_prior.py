@@ -187,12 +187,12 @@ def test_the_page_tells_how_to_write_a_run(tmp_path, monkeypatch):
 
 def test_settings_are_learned_and_judged_from_the_bank(tmp_path, monkeypatch):
     from simi_mailbox_bench.backbones import Settings
-    from simi_mailbox_bench.backbones.bank import LogitBank, RunKey
+    from simi_mailbox_bench.backbones.cached_runs import RunCache, RunKey
 
     monkeypatch.setenv("SIMI_MAILBOX_CACHE", str(tmp_path))
-    bank = LogitBank()
+    bank = RunCache()
     quick = Settings(epochs=3)
-    monkeypatch.setattr("simi_mailbox_bench.backbones.bank.settings_for", lambda name: quick)
+    monkeypatch.setattr("simi_mailbox_bench.backbones.cached_runs.settings_for", lambda name: quick)
     for split in range(3):
         bank.get(RunKey("Digits", "mlp", split=split), quick)
     out = tmp_path / "user.json"

@@ -9,7 +9,7 @@ import pytest
 
 from simi_mailbox.files import cache_folder
 from simi_mailbox_bench import datasets
-from simi_mailbox_bench.datasets import arxiv, catalogue, loading
+from simi_mailbox_bench.datasets import catalogue, downloads, loading
 from simi_mailbox_bench.datasets.catalogue import Entry
 
 CONTENT = {
@@ -69,19 +69,19 @@ def test_directed_keeps_citations(small: Path) -> None:
 def test_missing_archive_says_where_to_get_it(small: Path) -> None:
     with pytest.raises(FileNotFoundError, match="OGB's archive") as caught:
         datasets.load("Arxiv", download=False)
-    assert arxiv.URL in str(caught.value)
+    assert downloads.ARXIV_URL in str(caught.value)
 
 
 def test_a_download_goes_into_the_cache(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = pack(small).rename(small / "elsewhere.zip")
-    monkeypatch.setattr(arxiv, "URL", source.as_uri())
+    monkeypatch.setattr(downloads, "ARXIV_URL", source.as_uri())
     assert datasets.load("Arxiv").num_nodes == 4
     kept = {path.name for path in cache_folder("data").iterdir()}
     assert kept == {"arxiv.zip", "Arxiv.converted.npz", "Arxiv.converted.npz.sha256"}
 
 
 def test_a_broken_download_leaves_nothing(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arxiv, "URL", (small / "nothing.zip").as_uri())
+    monkeypatch.setattr(downloads, "ARXIV_URL", (small / "nothing.zip").as_uri())
     with pytest.raises(FileNotFoundError, match="did not provide it"):
         datasets.load("Arxiv")
     assert list(cache_folder("data").iterdir()) == []

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from simi_mailbox._arrays import Arrays
-from simi_mailbox_bench.datasets import files
+from simi_mailbox_bench.datasets import loading
 from simi_mailbox_bench.datasets.catalogue import Entry
 from tiny import TINY
 
@@ -21,7 +21,7 @@ def save(path: Path, arrays: Arrays) -> Path:
 
 
 def test_reads_what_was_written(tmp_path: Path, tiny_arrays: Arrays) -> None:
-    dataset = files.read(save(tmp_path / "Tiny.npz", tiny_arrays), TINY)
+    dataset = loading.read_archive(save(tmp_path / "Tiny.npz", tiny_arrays), TINY)
     assert dataset.graph.edge_index().tolist() == [
         [1, 0, 2, 1, 4, 3, 5, 4],
         [0, 1, 1, 2, 3, 4, 4, 5],
@@ -39,26 +39,26 @@ def test_reads_what_was_written(tmp_path: Path, tiny_arrays: Arrays) -> None:
 
 
 def test_directed_keeps_the_edges_as_pyg_has_them(tiny_arrays: Arrays) -> None:
-    graph = files.from_arrays(tiny_arrays, TINY, directed=True).graph
+    graph = loading.from_arrays(tiny_arrays, TINY, directed=True).graph
     assert graph.is_directed
     assert graph.edge_index().tolist() == [[0, 1, 3, 4], [1, 2, 4, 5]]
 
 
 def test_directed_changes_nothing_where_pyg_has_both_directions(tiny_arrays: Arrays) -> None:
     del tiny_arrays["edge_index_pyg"]
-    assert not files.from_arrays(tiny_arrays, TINY, directed=True).graph.is_directed
+    assert not loading.from_arrays(tiny_arrays, TINY, directed=True).graph.is_directed
 
 
 def test_features_are_binary_where_pyg_makes_them_so(tiny_arrays: Arrays) -> None:
     tiny_arrays["pyg_binarises_x"] = np.array(True)
-    x = files.from_arrays(tiny_arrays, TINY).x
+    x = loading.from_arrays(tiny_arrays, TINY).x
     assert x.data.tolist() == [1, 1, 1]
     assert x.indices.tolist() == [0, 2, 1]
 
 
 def test_unlabelled_nodes_become_a_mask_and_keep_their_class(tiny_arrays: Arrays) -> None:
     tiny_arrays["unlabelled"] = np.array([1, 2])
-    dataset = files.from_arrays(tiny_arrays, TINY)
+    dataset = loading.from_arrays(tiny_arrays, TINY)
     assert dataset.unlabelled is not None
     assert np.flatnonzero(dataset.unlabelled).tolist() == [1, 2]
     assert dataset.y[[1, 2]].tolist() == [0, 0]
@@ -70,7 +70,7 @@ def test_unlabelled_nodes_become_a_mask_and_keep_their_class(tiny_arrays: Arrays
 def test_a_missing_key_is_named(tmp_path: Path, tiny_arrays: Arrays, key: str) -> None:
     del tiny_arrays[key]
     with pytest.raises(ValueError, match=f"not a Tiny dataset: key '{key}' is missing"):
-        files.read(save(tmp_path / "Tiny.npz", tiny_arrays), TINY)
+        loading.read_archive(save(tmp_path / "Tiny.npz", tiny_arrays), TINY)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_wrong_content_is_refused(
 ) -> None:
     tiny_arrays[key] = value
     with pytest.raises(ValueError, match=message) as caught:
-        files.read(save(tmp_path / "Tiny.npz", tiny_arrays), TINY)
+        loading.read_archive(save(tmp_path / "Tiny.npz", tiny_arrays), TINY)
     assert "Tiny.npz is not a Tiny dataset" in str(caught.value)
 
 
@@ -111,7 +111,7 @@ def test_pickled_content_is_refused_and_not_run(tmp_path: Path, tiny_arrays: Arr
 
     tiny_arrays["y"] = np.array([Payload()], dtype=object)
     with pytest.raises(ValueError, match="Python objects, which could run code when read"):
-        files.read(save(tmp_path / "Tiny.npz", tiny_arrays), TINY)
+        loading.read_archive(save(tmp_path / "Tiny.npz", tiny_arrays), TINY)
     assert not marker.exists()
 
 
@@ -121,7 +121,7 @@ def test_a_truncated_file_is_refused(tmp_path: Path, tiny_arrays: Arrays, share:
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
     with pytest.raises(ValueError, match=r"cannot read .*Tiny\.npz.*intact copy"):
-        files.read(path, TINY)
+        loading.read_archive(path, TINY)
 
 
 def test_a_flipped_byte_is_refused(tmp_path: Path, tiny_arrays: Arrays) -> None:
@@ -130,7 +130,7 @@ def test_a_flipped_byte_is_refused(tmp_path: Path, tiny_arrays: Arrays) -> None:
     content[120] ^= 0xFF
     path.write_bytes(content)
     with pytest.raises(ValueError, match="Tiny"):
-        files.read(path, TINY)
+        loading.read_archive(path, TINY)
 
 
 def test_a_single_array_is_not_a_dataset(tmp_path: Path) -> None:
@@ -138,18 +138,18 @@ def test_a_single_array_is_not_a_dataset(tmp_path: Path) -> None:
     with open(path, "wb") as stream:
         np.save(stream, np.arange(3))
     with pytest.raises(ValueError, match="cannot read"):
-        files.read(path, TINY)
+        loading.read_archive(path, TINY)
 
 
 def test_verify_names_both_sums_and_notices_a_change(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"right")
     good = hashlib.sha256(b"right").hexdigest()
-    files.verify(path, good)
+    loading.verify(path, good)
     path.write_bytes(b"wrong")
     os.utime(path, ns=(1, 1))
     with pytest.raises(ValueError, match="wrong checksum") as caught:
-        files.verify(path, good)
+        loading.verify(path, good)
     assert good in str(caught.value)
     assert hashlib.sha256(b"wrong").hexdigest() in str(caught.value)
     assert "replace it by the original, or delete it" in str(caught.value)
@@ -157,17 +157,17 @@ def test_verify_names_both_sums_and_notices_a_change(tmp_path: Path) -> None:
 
 def test_write_leaves_the_archive_and_its_sum_only(tmp_path: Path, tiny_arrays: Arrays) -> None:
     path = tmp_path / "new" / "Tiny.npz"
-    files.write(path, tiny_arrays)
+    loading.write_archive(path, tiny_arrays)
     assert sorted(p.name for p in path.parent.iterdir()) == ["Tiny.npz", "Tiny.npz.sha256"]
-    assert files.read_checksum(path) == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert files.read(path, TINY).num_nodes == 6
+    assert loading.read_checksum(path) == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert loading.read_archive(path, TINY).num_nodes == 6
 
 
 def test_a_failed_write_leaves_the_old_file_untouched(
     tmp_path: Path, tiny_arrays: Arrays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "Tiny.npz"
-    files.write(path, tiny_arrays)
+    loading.write_archive(path, tiny_arrays)
     before = path.read_bytes()
 
     def interrupted(stream: Any, **arrays: Any) -> None:
@@ -176,16 +176,16 @@ def test_a_failed_write_leaves_the_old_file_untouched(
 
     monkeypatch.setattr(np, "savez_compressed", interrupted)
     with pytest.raises(OSError, match="disk full"):
-        files.write(path, tiny_arrays)
+        loading.write_archive(path, tiny_arrays)
     assert path.read_bytes() == before
-    assert files.read_checksum(path) == hashlib.sha256(before).hexdigest()
+    assert loading.read_checksum(path) == hashlib.sha256(before).hexdigest()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["Tiny.npz", "Tiny.npz.sha256"]
 
 
 def test_a_damaged_sum_is_refused(tmp_path: Path) -> None:
     (tmp_path / "Tiny.npz.sha256").write_text("abc\n")
     with pytest.raises(ValueError, match="does not hold a sha256"):
-        files.read_checksum(tmp_path / "Tiny.npz")
+        loading.read_checksum(tmp_path / "Tiny.npz")
 
 
 def test_entry_counts_edges_without_self_loops(tiny: Entry) -> None:

@@ -11,7 +11,7 @@ import pytest
 from simi_mailbox._arrays import Arrays
 from simi_mailbox.files import cache_folder
 from simi_mailbox_bench import datasets
-from simi_mailbox_bench.datasets import catalogue, files, loading, pyg
+from simi_mailbox_bench.datasets import catalogue, downloads, loading
 from simi_mailbox_bench.datasets.catalogue import Entry
 
 WITH_FILE = [name for name, entry in catalogue.ENTRIES.items() if entry.sha256]
@@ -106,7 +106,7 @@ def test_a_failed_download_says_why(folder: Path, monkeypatch: pytest.MonkeyPatc
     def offline(entry: Entry, root: Path) -> Arrays:
         raise ConnectionError("no route to host")
 
-    monkeypatch.setattr(pyg, "download", offline)
+    monkeypatch.setattr(downloads, "from_pyg", offline)
     with pytest.raises(FileNotFoundError, match="PyG's loader did not provide it: no route"):
         datasets.load("Questions")
     assert not list(folder.iterdir())
@@ -122,7 +122,7 @@ def test_without_pyg_the_extra_is_named(folder: Path, monkeypatch: pytest.Monkey
 def test_the_data_folder_comes_before_the_cache(
     folder: Path, tiny: Entry, tiny_arrays: Arrays
 ) -> None:
-    files.write(cache_folder("data") / "Tiny.npz", tiny_arrays)
+    loading.write_archive(cache_folder("data") / "Tiny.npz", tiny_arrays)
     assert datasets.load("tiny").x[0, 0] == 2
     tiny_arrays["x_data"] = np.array([9.0, 3.0, 0.5], dtype=np.float32)
     put(folder, "Tiny", tiny_arrays)
@@ -139,7 +139,7 @@ def test_a_download_is_kept_and_checked_the_next_time(
         calls.append(entry.name)
         return tiny_arrays
 
-    monkeypatch.setattr(pyg, "download", provide)
+    monkeypatch.setattr(downloads, "from_pyg", provide)
     first, second = datasets.load("Tiny"), datasets.load("Tiny")
     assert calls == ["Tiny"]
     assert (first.source, second.source) == ("pyg", "converted")
@@ -155,7 +155,7 @@ def test_a_download_is_kept_and_checked_the_next_time(
 def test_an_unwritable_cache_does_not_lose_the_download(
     folder: Path, tiny: Entry, tiny_arrays: Arrays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pyg, "download", lambda entry, root: tiny_arrays)
+    monkeypatch.setattr(downloads, "from_pyg", lambda entry, root: tiny_arrays)
     (folder / "blocked").write_text("a file where the cache folder should be")
     monkeypatch.setenv("SIMI_MAILBOX_CACHE", str(folder / "blocked"))
     with pytest.warns(UserWarning, match="could not keep Tiny"):
@@ -168,7 +168,7 @@ def test_labels_that_do_not_belong_to_the_edges_are_refused_and_not_kept(
     # The case of geom-gcn's Cornell: right counts, another graph's labels.
     wrong = Entry(**{**tiny.__dict__, "homophily": 0.25})
     monkeypatch.setitem(catalogue.ENTRIES, "Tiny", wrong)
-    monkeypatch.setattr(pyg, "download", lambda entry, root: tiny_arrays)
+    monkeypatch.setattr(downloads, "from_pyg", lambda entry, root: tiny_arrays)
     with pytest.raises(ValueError, match=r"1\.000 of its edges join one class, expected 0\.250"):
         datasets.load("Tiny")
     assert not cache_folder("data").exists()
@@ -202,8 +202,8 @@ def test_geom_gcns_corrupt_cornell_is_refused(
     arrays = {
         "edge_index": np.argwhere(found).T,
         "y": texas.y,
-        **pyg.feature_arrays(texas.x.toarray()),
+        **downloads.feature_arrays(texas.x.toarray()),
     }
-    monkeypatch.setattr(pyg, "download", lambda entry, root: arrays)
+    monkeypatch.setattr(downloads, "from_pyg", lambda entry, root: arrays)
     with pytest.raises(ValueError, match=r"0\.256 of its edges join one class, expected 0\.123"):
         datasets.load("Cornell")

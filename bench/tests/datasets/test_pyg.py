@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from simi_mailbox_bench.datasets import catalogue, files, pyg
+from simi_mailbox_bench.datasets import catalogue, downloads, loading
 from simi_mailbox_bench.datasets.catalogue import Entry
 
 torch = pytest.importorskip("torch")
@@ -33,8 +33,8 @@ def as_pyg(dataset: Any) -> Data:
 @pytest.mark.parametrize("name", ["Cora", "Citeseer", "Photo", "Minesweeper"])
 def test_conversion_of_a_real_graph_gives_the_same_dataset(name: str, real: Any) -> None:
     dataset, entry = real(name), catalogue.find(name)
-    arrays = pyg.to_arrays(as_pyg(dataset), entry)
-    again = files.from_arrays(arrays, entry)
+    arrays = downloads.to_arrays(as_pyg(dataset), entry)
+    again = loading.from_arrays(arrays, entry)
     assert again.graph == dataset.graph
     assert sp.issparse(again.x) == sp.issparse(dataset.x)
     assert abs(again.x - dataset.x).max() == 0
@@ -55,10 +55,10 @@ def test_directed_loaders_get_the_reverse_edges_added() -> None:
         val_mask=torch.eye(3, dtype=torch.bool)[:, [1, 2]],
         test_mask=torch.eye(3, dtype=torch.bool)[:, [2, 1]],
     )
-    arrays = pyg.to_arrays(given, entry)
+    arrays = downloads.to_arrays(given, entry)
     assert arrays["edge_index_pyg"].tolist() == [[0, 1, 2], [1, 2, 2]]
     assert arrays["edge_index"].tolist() == [[0, 1, 1, 2, 2], [1, 0, 2, 1, 2]]
-    dataset = files.from_arrays(arrays, entry)
+    dataset = loading.from_arrays(arrays, entry)
     assert [split.val.tolist() for split in dataset.official] == [[1], [2]]
 
 
@@ -73,7 +73,7 @@ def test_single_masks_of_other_loaders_are_one_official_split() -> None:
         val_mask=eye[1],
         test_mask=eye[2],
     )
-    dataset = files.from_arrays(pyg.to_arrays(given, entry), entry)
+    dataset = loading.from_arrays(downloads.to_arrays(given, entry), entry)
     assert dataset.public is None
     assert len(dataset.official) == 1
 
@@ -96,7 +96,7 @@ def test_pygs_own_loader_reads_a_small_raw_file(tmp_path: Path) -> None:
     )
     loader = ("HeterophilousGraphDataset", "Questions")
     entry = Entry("Questions", n, 2 * (n - 1), 2, 4, loader, "official")
-    dataset = files.from_arrays(pyg.download(entry, tmp_path), entry)
+    dataset = loading.from_arrays(downloads.from_pyg(entry, tmp_path), entry)
     assert dataset.graph.degree.tolist() == [1] + [2] * (n - 2) + [1]
     assert len(dataset.official) == 10
     assert dataset.official[3].test.tolist() == [2, 5, 8, 11]
@@ -119,8 +119,8 @@ def test_pygs_own_directed_loader_reads_small_raw_files(tmp_path: Path) -> None:
             test_mask=masks[2],
         )
     entry = Entry("Texas", 4, 7, 2, 2, ("WebKB", "Texas"), "official", self_loops=1)
-    arrays = pyg.download(entry, tmp_path)
-    undirected, directed = (files.from_arrays(arrays, entry, directed=d) for d in (False, True))
+    arrays = downloads.from_pyg(entry, tmp_path)
+    undirected, directed = (loading.from_arrays(arrays, entry, directed=d) for d in (False, True))
     assert undirected.graph.degree.tolist() == [1, 2, 2, 1]
     assert directed.graph.edge_index().tolist() == [[0, 1, 3], [1, 2, 2]]
     assert [int(split.train[0]) for split in undirected.official[:3]] == [0, 3, 2]
@@ -139,7 +139,7 @@ def test_pygs_own_loader_makes_features_binary(tmp_path: Path) -> None:
     }
     np.savez(raw / "cora.npz", labels=np.array([0, 1, 2, 1, 0]), **parts)
     entry = Entry("CoraFull", 5, 8, 3, 80, ("CoraFull",))
-    dataset = files.from_arrays(pyg.download(entry, tmp_path), entry)
+    dataset = loading.from_arrays(downloads.from_pyg(entry, tmp_path), entry)
     assert sp.issparse(dataset.x)
     assert dataset.x.data.tolist() == [1, 1, 1, 1, 1]
     assert dataset.graph.degree.tolist() == [1, 2, 2, 2, 1]

@@ -11,7 +11,7 @@ from simi_mailbox.validation import read_classes
 from simi_mailbox_bench import ood
 from simi_mailbox_bench.backbones.gpn import train_gpn
 from simi_mailbox_bench.datasets import Split
-from simi_mailbox_bench.datasets.split import split_labels
+from simi_mailbox_bench.datasets.dataset import split_labels
 
 SPLIT = Split([0, 1, 4, 5], [2, 6], [3, 7])
 Y = np.repeat([0, 1], 4)

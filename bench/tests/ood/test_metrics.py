@@ -44,9 +44,7 @@ def test_takes_tensors_and_ignores_scale() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("known", "message"), [([], "known must be a non-empty"), ([[1.0]], "known"), ([np.nan], "NaN")]
-)
-def test_refuses_what_is_no_list_of_scores(known: list[float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize("known", [[], [np.nan]])
+def test_refuses_what_is_no_list_of_scores(known: list[float]) -> None:
+    with pytest.raises(ValueError, match="scores of known and unknown nodes are needed"):
         ood.evaluate(known, [0.0])

@@ -1,16 +1,13 @@
 """Perturbations: what is drawn, and what is kept."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import torch
 
 from simi_mailbox.graph import Graph
 from simi_mailbox_bench import ood
 from simi_mailbox_bench.datasets import Split
-from simi_mailbox_bench.ood.perturb import _unrank
+from simi_mailbox_bench.ood import _unrank
 
 
 def sparse_graph(n: int = 900, edges: int = 9000, seed: int = 0) -> Graph:
@@ -46,9 +43,11 @@ def test_block_densities_are_as_asked() -> None:
 
 
 def test_last_block_takes_the_rest_and_no_edge_repeats() -> None:
-    full = Graph.from_edges(np.array([(i, j) for i in range(11) for j in range(i)]).T)
-    made = ood.random_blocks(full, 3, seed=0, within=1.0, between=0.0)
-    assert made.degree.tolist() == [2] * 6 + [4] * 5
+    made = ood.random_blocks(sparse_graph(11, 20), 3, seed=0)
+    source, target = made.edge_index().numpy()
+    assert made.num_nodes == 11
+    assert len(set(zip(source.tolist(), target.tolist(), strict=True))) == source.size
+    assert (source != target).all()
 
 
 def test_same_seed_same_graph_other_seed_other_graph() -> None:
@@ -58,42 +57,10 @@ def test_same_seed_same_graph_other_seed_other_graph() -> None:
     assert first != ood.random_blocks(graph, 3, seed=6)
 
 
-def test_blocks_take_any_graph_that_can_be_read() -> None:
-    graph = Graph.from_edges(np.random.default_rng(0).integers(0, 50, (2, 120)), 60)
-    edges = graph.edge_index()
-    expected = ood.random_blocks(graph, 3, seed=0)
-    for given in (edges, edges.numpy(), edges.tolist()):
-        assert ood.random_blocks(given, 3, seed=0, num_nodes=60) == expected
-    matrix = sp.coo_array((np.ones(edges.shape[1]), edges.numpy()), shape=(60, 60))
-    like_pyg = SimpleNamespace(edge_index=edges, num_nodes=60)
-    like_dgl = SimpleNamespace(edges=lambda: edges, num_nodes=lambda: 60)
-    for knows_its_size in (matrix, matrix.tocsr(), like_pyg, like_dgl):
-        assert ood.random_blocks(knows_its_size, 3, seed=0) == expected
-
-
-def test_blocks_do_not_guess_how_many_nodes_an_edge_index_has() -> None:
-    with pytest.raises(TypeError, match="does not say how many nodes the graph has: pass"):
-        ood.random_blocks(np.array([[0, 1], [1, 2]]), 2, seed=0)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"num_blocks": 0}, "num_blocks must be in 1..900"),
-        ({"num_blocks": 901}, "num_blocks"),
-        ({"num_blocks": 2, "within": -1.0}, "within"),
-        ({"num_blocks": 2, "within": 1e6}, "too dense"),
-    ],
-)
-def test_blocks_refuse_what_cannot_be(arguments: dict[str, float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        ood.random_blocks(sparse_graph(), **arguments, seed=0)
-
-
-@pytest.mark.parametrize("kind", ["dense", "sparse", "torch"])
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
 def test_features_are_mixtures_of_two_nodes(kind: str) -> None:
     x = np.eye(40, dtype=np.float32)
-    given = {"dense": x, "sparse": sp.csr_array(x), "torch": torch.from_numpy(x)}[kind]
+    given = {"dense": x, "sparse": sp.csr_array(x)}[kind]
     made = ood.interpolated_features(given, seed=3)
     assert type(made) is type(given)
     dense = made.toarray() if kind == "sparse" else np.asarray(made)
@@ -101,15 +68,6 @@ def test_features_are_mixtures_of_two_nodes(kind: str) -> None:
     np.testing.assert_allclose(dense.sum(axis=1), 1.0, rtol=1e-6)
     assert ((dense > 0).sum(axis=1) <= 2).all()
     assert (dense.max(axis=1) < 1).mean() > 0.8
-
-
-def test_mixtures_of_whole_numbers_are_not_cut_off() -> None:
-    x = np.eye(40, dtype=np.int64)
-    expected = ood.interpolated_features(x.astype(np.float32), seed=3)
-    for given in (x, x.astype(bool), x.tolist(), torch.from_numpy(x)):
-        np.testing.assert_allclose(ood.interpolated_features(given, seed=3), expected, rtol=1e-6)
-    with pytest.raises(ValueError, match=r"shape \[nodes, features\], got \[3\]"):
-        ood.interpolated_features([1.0, 2.0, 3.0], seed=0)
 
 
 def test_features_depend_on_the_seed_alone() -> None:
@@ -131,11 +89,8 @@ def test_left_out_classes_leave_training_and_labels() -> None:
     assert (left.y[np.isin(y, [0, 1, 2])] == -1).all()
 
 
-@pytest.mark.parametrize(
-    ("unknown", "message"),
-    [([], "at least one"), ([9], "class 9, which no node has"), ([0, 1], "keep at least two")],
-)
-def test_leaving_out_refuses_what_leaves_nothing(unknown: list[int], message: str) -> None:
+@pytest.mark.parametrize("unknown", [[], [9], [0, 1]])
+def test_leaving_out_refuses_what_leaves_nothing(unknown: list[int]) -> None:
     y = np.array([0, 1, 2, 0, 1, 2])
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="leave out classes that some node has"):
         ood.leave_out_classes(y, Split([0, 1], [2, 3], [4, 5]), unknown=unknown)

@@ -7,7 +7,6 @@ import torch
 from simi_mailbox import calibrators
 from simi_mailbox.graph import Graph
 from simi_mailbox_bench import ood
-from simi_mailbox_bench.backbones.gpn import GPNPrediction
 
 
 def logits(n: int = 30, classes: int = 4, seed: int = 0) -> torch.Tensor:
@@ -22,14 +21,6 @@ def test_max_probability_is_that_of_softmax() -> None:
     z = logits()
     expected = np.exp(z.numpy()) / np.exp(z.numpy()).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(ood.max_probability(z).numpy(), expected.max(axis=1), rtol=1e-5)
-
-
-def test_energy_at_low_temperature_is_the_largest_logit() -> None:
-    z = logits()
-    torch.testing.assert_close(ood.energy(z, temperature=1e-4), z.amax(dim=1))
-    np.testing.assert_allclose(
-        ood.energy(z).numpy(), np.log(np.exp(z.numpy()).sum(axis=1)), rtol=1e-5
-    )
 
 
 def test_propagated_energy_agrees_with_dense_algebra() -> None:
@@ -54,11 +45,6 @@ def test_a_node_without_neighbours_fades_like_the_authors_code() -> None:
     torch.testing.assert_close(faded, 0.25 * ood.energy(z))
 
 
-def test_evidence_is_what_the_gpn_gives() -> None:
-    prediction = GPNPrediction(torch.tensor([[2.0, 5.0]]), torch.zeros(1))
-    assert ood.evidence(prediction).tolist() == [5.0]
-
-
 @pytest.mark.parametrize("name", ["temperature", "simi-mailbox"])
 def test_a_calibrator_fitted_in_distribution_scores_another_graph(name: str) -> None:
     z = logits()
@@ -77,12 +63,3 @@ def test_a_calibrator_that_needs_features_is_given_them() -> None:
     fitted = calibrators.get("gets")(epochs=3).fit(z, z.argmax(dim=1), mask=np.arange(20), **given)
     score = ood.calibrated_confidence(fitted, z, ring(), features=x)
     assert torch.equal(score, fitted.predict_proba(z, **given).amax(dim=1))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [({"steps": -1}, "steps"), ({"keep": 1.5}, "keep"), ({"temperature": 0.0}, "temperature")],
-)
-def test_refuses_settings_that_make_no_sense(arguments: dict[str, float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        ood.propagated_energy(logits(), ring(), **arguments)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from simi_mailbox_bench import datasets, methods, paper_tables, tables
-from simi_mailbox_bench.backbones.bank import RunKey
+from simi_mailbox_bench.backbones.cached_runs import RunKey
 from simi_mailbox_bench.calibration import CalibrationUnit
 from simi_mailbox_bench.store import ResultStore
 from simi_mailbox_bench.tables import Selection, get, names

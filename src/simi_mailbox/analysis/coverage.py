@@ -155,8 +155,8 @@ def covered_by_mailbox(
     alike = mailbox(torch.from_numpy(np.asarray(p, dtype=np.float64)), links).numpy().copy()
     alike[links.degree.numpy() == 0] = 0.0
     above = confidence >= np.median(confidence)
-    middle = [np.median(alike[part]) if part.any() else 0.0 for part in (~above, above)]
-    place = 2 * above + (alike >= np.array(middle)[above.astype(int)])
+    medians = [np.median(alike[part]) if part.any() else 0.0 for part in (~above, above)]
+    place = 2 * above + (alike >= np.array(medians)[above.astype(int)])
     return judged.table("mailbox", MAILBOX_GROUPS, place[judged.nodes])
 
 

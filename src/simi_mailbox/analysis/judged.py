@@ -87,7 +87,7 @@ class Rows(NamedTuple):
 
     @property
     def known_labels(self) -> Ints:
-        """The labels, for what cannot be said without them."""
+        """The labels, for what is not defined without them."""
         if self.labels is None:
             raise ValueError("this needs labels: pass y")
         return self.labels

@@ -1,4 +1,4 @@
-"""What the graph says about a node: agreement with its neighbours, distance to labelled nodes."""
+"""Features of a node in the graph: agreement with its neighbours, distance to labelled nodes."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def distance_to(graph: Graph, nodes: Any) -> Ints:
     step = 0
     while frontier.any():
         step += 1
-        fresh = (reach @ frontier > 0) & (distance < 0)
-        distance[fresh] = step
-        frontier = fresh.astype(np.int32)
+        reached = (reach @ frontier > 0) & (distance < 0)
+        distance[reached] = step
+        frontier = reached.astype(np.int32)
     return distance

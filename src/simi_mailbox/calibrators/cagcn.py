@@ -41,12 +41,6 @@ class CaGCN(NetworkTemperatures):
     lr, weight_decay, epochs, patience, seed
         See `network.NetworkCalibrator`.
 
-    Attributes
-    ----------
-    weights_ : dict of Tensor
-    epochs_, best_epoch_ : int
-        Epochs trained, and the epoch whose weights were kept.
-
     Notes
     -----
     Differs from the original code: softplus where that has log(exp(u) + 1.1); there, the nodes
@@ -55,13 +49,11 @@ class CaGCN(NetworkTemperatures):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> z = rng.normal(size=(100, 3)) * 4
-    >>> y = (z / 4 + rng.gumbel(size=z.shape)).argmax(1)  # four times as sure as it should be
-    >>> ring = np.stack([np.arange(100), (np.arange(100) + 1) % 100])
-    >>> cal = CaGCN(epochs=50).fit(z, y, graph=ring, mask=np.arange(60))
-    >>> bool(cal.node_temperatures(z, graph=ring).mean() > 1.5)
+    >>> from simi_mailbox.synthetic import calibration_problem
+    >>> problem = calibration_problem(100, 3, temperature=4.0, seed=0)
+    >>> cal = CaGCN(epochs=50)
+    >>> cal = cal.fit(problem.logits, problem.y, graph=problem.graph, mask=range(60))
+    >>> bool(cal.node_temperatures(problem.logits, graph=problem.graph).mean() > 1.5)
     True
     """
 

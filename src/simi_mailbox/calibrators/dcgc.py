@@ -51,7 +51,6 @@ class DCGC(NetworkCalibrator):
         Of the MLP.
     base_state_ : dict
         Fitted values of the base calibrator.
-    epochs_, best_epoch_ : int
 
     Notes
     -----

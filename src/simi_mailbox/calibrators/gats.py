@@ -53,7 +53,6 @@ class GATS(NetworkTemperatures):
     weights_ : dict of Tensor
     training_nodes_ : dict, or None if there was neither ``train_mask`` nor ``early_stopping_mask``
         Their indices, and the fingerprint of their graph.
-    epochs_, best_epoch_ : int
 
     Notes
     -----
@@ -63,13 +62,11 @@ class GATS(NetworkTemperatures):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> z = rng.normal(size=(100, 3)) * 4
-    >>> y = (z / 4 + rng.gumbel(size=z.shape)).argmax(1)  # four times as sure as it should be
-    >>> ring = np.stack([np.arange(100), (np.arange(100) + 1) % 100])
-    >>> cal = GATS(epochs=50, lr=0.05).fit(z, y, graph=ring, mask=np.arange(60))
-    >>> bool(cal.node_temperatures(z, graph=ring).mean() > 2)
+    >>> from simi_mailbox.synthetic import calibration_problem
+    >>> problem = calibration_problem(100, 3, temperature=4.0, seed=0)
+    >>> cal = GATS(epochs=50, lr=0.05)
+    >>> cal = cal.fit(problem.logits, problem.y, graph=problem.graph, mask=range(60))
+    >>> bool(cal.node_temperatures(problem.logits, graph=problem.graph).mean() > 1.5)
     True
     """
 

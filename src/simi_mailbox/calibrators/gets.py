@@ -49,11 +49,6 @@ class GETS(NetworkCalibrator):
     lr, weight_decay, epochs, patience, seed
         See `network.NetworkCalibrator`. Published values differ from graph to graph.
 
-    Attributes
-    ----------
-    weights_ : dict of Tensor
-    epochs_, best_epoch_ : int
-
     Notes
     -----
     The scale has one entry for each class, so predicted classes may change. Differs from the
@@ -65,14 +60,11 @@ class GETS(NetworkCalibrator):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> z = rng.normal(size=(100, 3)) * 4
-    >>> y = (z / 4 + rng.gumbel(size=z.shape)).argmax(1)  # four times as sure as it should be
-    >>> ring = np.stack([np.arange(100), (np.arange(100) + 1) % 100])
-    >>> given = {"graph": ring, "features": rng.normal(size=(100, 5))}
-    >>> cal = GETS(epochs=10).fit(z, y, mask=np.arange(60), **given)
-    >>> cal.predict_proba(z, **given).shape
+    >>> from simi_mailbox.synthetic import calibration_problem
+    >>> problem = calibration_problem(100, 3, temperature=4.0, seed=0)
+    >>> given = {"graph": problem.graph, "features": problem.logits}
+    >>> cal = GETS(epochs=10).fit(problem.logits, problem.y, mask=range(60), **given)
+    >>> cal.predict_proba(problem.logits, **given).shape
     (100, 3)
     """
 

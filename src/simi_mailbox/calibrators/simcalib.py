@@ -55,7 +55,6 @@ class SimCalib(NetworkTemperatures):
         Class means, inverse covariance, and the standardisation of φ.
     weights_ : dict of Tensor
         Of g.
-    epochs_, best_epoch_ : int
 
     Notes
     -----
@@ -80,14 +79,12 @@ class SimCalib(NetworkTemperatures):
 
     Examples
     --------
-    >>> rng = np.random.default_rng(0)
-    >>> features = rng.normal(size=(60, 4))
-    >>> logits = features[:, :3] * 3
-    >>> ring = np.stack([np.arange(60), (np.arange(60) + 1) % 60])
-    >>> y = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(1)
-    >>> cal = SimCalib(epochs=50).fit(logits, y, graph=ring, features=features, mask=range(30))
-    >>> cal.node_temperatures(logits, graph=ring, features=features).shape
-    (60,)
+    >>> from simi_mailbox.synthetic import calibration_problem
+    >>> problem = calibration_problem(100, 3, temperature=4.0, seed=0)
+    >>> given = {"graph": problem.graph, "features": problem.logits}
+    >>> cal = SimCalib(epochs=50).fit(problem.logits, problem.y, mask=range(30), **given)
+    >>> cal.node_temperatures(problem.logits, **given).shape
+    (100,)
     """
 
     name: ClassVar[str] = "simcalib"

@@ -45,11 +45,6 @@ class WATS(NetworkTemperatures):
     lr, weight_decay, epochs, patience, seed
         See `network.NetworkCalibrator`.
 
-    Attributes
-    ----------
-    weights_ : dict of Tensor
-    epochs_, best_epoch_ : int
-
     Notes
     -----
     Defaults are those of the released code where it and the paper differ, because the published
@@ -59,12 +54,11 @@ class WATS(NetworkTemperatures):
 
     Examples
     --------
-    >>> rng = np.random.default_rng(0)
-    >>> z = rng.normal(size=(100, 3)) * 4
-    >>> y = (z / 4 + rng.gumbel(size=z.shape)).argmax(1)  # four times as sure as it should be
-    >>> star = np.stack([np.zeros(50, int), np.arange(1, 51)])
-    >>> cal = WATS(epochs=80).fit(z, y, graph=star, mask=np.arange(60))
-    >>> bool(cal.node_temperatures(z, graph=star).mean() > 1.5)
+    >>> from simi_mailbox.synthetic import calibration_problem
+    >>> problem = calibration_problem(100, 3, temperature=4.0, seed=0)
+    >>> cal = WATS(epochs=80)
+    >>> cal = cal.fit(problem.logits, problem.y, graph=problem.graph, mask=range(60))
+    >>> bool(cal.node_temperatures(problem.logits, graph=problem.graph).mean() > 1.5)
     True
     """
 

@@ -108,7 +108,7 @@ def bootstrap_interval(
     weighted = of_weights(metric, checked)
     rng = np.random.default_rng(seed)
     values = [weighted(weights) for weights in resampled(len(checked.y), members, draws, rng)]
-    # A draw without a rare class has no value of some metrics: it says nothing.
+    # A draw without a rare class has no value of some metrics, and is left out.
     low, high = np.nanquantile(values, [(1 - level) / 2, (1 + level) / 2])
     function, _ = _unwrap(metric)
     if method == "basic" or (method == "auto" and function in _BIASED_UPWARD):

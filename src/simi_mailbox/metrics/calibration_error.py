@@ -24,6 +24,7 @@ def ece(probs: Array, y: Array, *, bins: int = 15, binning: Binning = "width") -
     """Expected calibration error of the predicted class.
 
     ECE = Σ_b (n_b / n) · |mean confidence in b − accuracy in b|; empty bins contribute nothing.
+    A fraction in [0, 1], not a percentage. :func:`noise_floor` is the ECE of a calibrated model.
 
     Parameters
     ----------
@@ -35,15 +36,6 @@ def ece(probs: Array, y: Array, *, bins: int = 15, binning: Binning = "width") -
         ``"width"``: bins [k/M, (k+1)/M), the last closed, compared in float64. ``"mass"``: the
         sorted confidences cut at floor(k n / M); nodes of equal confidence share their mean
         outcome, so that the order of the nodes does not matter.
-
-    Returns
-    -------
-    float
-        A fraction in [0, 1], not a percentage.
-
-    See Also
-    --------
-    noise_floor : how large this is for a perfectly calibrated model.
 
     Examples
     --------
@@ -67,11 +59,6 @@ def classwise_ece(probs: Array, y: Array, *, bins: int = 15, binning: Binning = 
     ----------
     probs, y, bins, binning
         As in :func:`ece`.
-
-    Returns
-    -------
-    float
-        A fraction in [0, 1].
 
     Examples
     --------
@@ -161,11 +148,6 @@ def debiased_ece(
         As in :func:`ece`.
     norm : {"l1", "l2"}
         Which of the two estimates.
-
-    Returns
-    -------
-    float
-        At most 1; may be slightly negative, which means "no more error than noise".
 
     Examples
     --------

@@ -13,23 +13,15 @@ from simi_mailbox.metrics.scores import node_nll, true_class
 def edgewise_ece(probs: Array, y: Array, edges: Array, *, bins: int = 15) -> float:
     """ECE over edges: joint confidence of the two predictions against both being correct.
 
-    The confidence of edge (i, j) is max p_i · max p_j; it is correct if both ends are. Equal-width
-    bins as in :func:`ece`.
+    The confidence of edge (i, j) is max p_i · max p_j; it is correct if both ends are.
 
     Parameters
     ----------
-    probs, y
-        As in :func:`accuracy`.
+    probs, y, bins
+        As in :func:`ece`; bins are of equal width.
     edges : ndarray or Tensor of int [2, E]
         The edges to evaluate, as rows of ``probs``. Choose those with both ends in the test set;
         listing every edge in both directions does not change the result.
-    bins : int
-        Number of bins.
-
-    Returns
-    -------
-    float
-        A fraction in [0, 1].
 
     Examples
     --------
@@ -47,17 +39,7 @@ def edgewise_ece(probs: Array, y: Array, edges: Array, *, bins: int = 15) -> flo
 
 
 def edgewise_nll(probs: Array, y: Array, edges: Array) -> float:
-    """Mean over edges of −ln(p_i(y_i) p_j(y_j)), in nats.
-
-    Parameters
-    ----------
-    probs, y, edges
-        As in :func:`edgewise_ece`. Probabilities near zero count as in :func:`nll`.
-
-    Returns
-    -------
-    float
-        Twice the mean node loss over the list of edge ends.
+    """Mean over edges of −ln(p_i(y_i) p_j(y_j)), in nats; parameters as of :func:`edgewise_ece`.
 
     Examples
     --------
@@ -73,19 +55,10 @@ def edgewise_nll(probs: Array, y: Array, edges: Array) -> float:
 
 
 def edgewise_brier(probs: Array, y: Array, edges: Array) -> float:
-    """Brier score of the joint distribution of the two ends.
+    """Brier score of the joint distribution of the two ends, in [0, 2].
 
-    Mean over edges of |p_i|² |p_j|² − 2 p_i(y_i) p_j(y_j) + 1.
-
-    Parameters
-    ----------
-    probs, y, edges
-        As in :func:`edgewise_ece`.
-
-    Returns
-    -------
-    float
-        In [0, 2].
+    Mean over edges of |p_i|² |p_j|² − 2 p_i(y_i) p_j(y_j) + 1; parameters as of
+    :func:`edgewise_ece`.
 
     Examples
     --------

@@ -37,11 +37,6 @@ def kde_ece(probs: Array, y: Array) -> float:
     probs, y
         As in :func:`accuracy`.
 
-    Returns
-    -------
-    float
-        A fraction in [0, 1].
-
     Examples
     --------
     >>> import numpy as np

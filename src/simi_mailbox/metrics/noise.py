@@ -91,7 +91,7 @@ def calibrated_ece(confidence: Floats, bins: int, draws: int, rng: np.random.Gen
 
 def _gaps(confidence: Floats, draws: int, rng: np.random.Generator) -> Floats:
     """Number correct minus its expectation, drawn node by node in blocks of bounded memory."""
-    # Sure nodes have no noise; they can be the bulk of a saturated model's last bin.
+    # Confidence 1 has no noise; such nodes can be the bulk of a saturated model's last bin.
     uncertain = confidence[(confidence > 0) & (confidence < 1)].astype(np.float64)
     gaps = np.full(draws, -uncertain.sum())
     rows = max(1, BLOCK // len(uncertain))

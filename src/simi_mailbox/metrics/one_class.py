@@ -242,12 +242,9 @@ def positives(
     skew = float((p * (1 - p) * (1 - 2 * p)).sum()) / max(spread**3, 1e-12)
     z = float(ndtri((1 + level) / 2))
     low, high = (mean + spread * (side + skew * (z * z - 1) / 6) for side in (-z, z))
-    low, high = (
-        np.floor(low + 0.5),
-        np.ceil(high - 0.5),
-    )  # whole numbers lie in the middle of a step
-    interval = Interval(max(float(low), 0.0), min(float(high), len(p)), level)
-    return Positives(mean, interval, int(is_class.sum()))
+    # A whole number stands for the half on either side of it.
+    low, high = max(float(np.floor(low + 0.5)), 0.0), min(float(np.ceil(high - 0.5)), len(p))
+    return Positives(mean, Interval(low, high, level), int(is_class.sum()))
 
 
 def class_interval(

@@ -13,7 +13,7 @@ NLL_FLOOR = float(np.finfo(np.float32).tiny)
 
 
 def accuracy(probs: Array, y: Array) -> float:
-    """Share of nodes whose most probable class is the label.
+    """Share of nodes whose most probable class is the label, in [0, 1].
 
     Between equally probable classes the first counts as predicted.
 
@@ -23,11 +23,6 @@ def accuracy(probs: Array, y: Array) -> float:
         Probabilities; rows sum to 1.
     y : ndarray or Tensor of int [n]
         Labels in 0..K-1.
-
-    Returns
-    -------
-    float
-        In [0, 1].
 
     Examples
     --------
@@ -50,11 +45,6 @@ def nll(probs: Array, y: Array) -> float:
     probs, y
         As in :func:`accuracy`.
 
-    Returns
-    -------
-    float
-        In [0, 87.34].
-
     Examples
     --------
     >>> import numpy as np
@@ -68,15 +58,12 @@ def nll(probs: Array, y: Array) -> float:
 def brier(probs: Array, y: Array) -> float:
     """Multi-class Brier score: mean of Σ_k p_k² − 2 p_y + 1, i.e. of Σ_k (p_k − 1[y = k])².
 
+    In [0, 2]; for two classes twice the binary Brier score.
+
     Parameters
     ----------
     probs, y
         As in :func:`accuracy`.
-
-    Returns
-    -------
-    float
-        In [0, 2]; for two classes twice the binary Brier score.
 
     Examples
     --------

@@ -91,13 +91,6 @@ def risk_coverage(probs: Array, y: Array) -> RiskCoverage:
 def aurc(probs: Array, y: Array) -> float:
     """Area under the risk–coverage curve: mean error rate over all shares accepted.
 
-    Small if there are few errors, and if they have low confidence.
-
-    Parameters
-    ----------
-    probs, y
-        As in :func:`accuracy`.
-
     Examples
     --------
     >>> import numpy as np
@@ -110,11 +103,6 @@ def aurc(probs: Array, y: Array) -> float:
 
 def excess_aurc(probs: Array, y: Array) -> float:
     """`aurc` above that of a perfect ranking: what the order of confidences costs.
-
-    Parameters
-    ----------
-    probs, y
-        As in :func:`accuracy`.
 
     Examples
     --------

@@ -111,9 +111,9 @@ def _span(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, 
 
 
 def _tip(groups: GroupMap, k: int, after: bool) -> str:
-    said = groups.confidence_after[k] if after else groups.confidence_before[k]
+    confidence = groups.confidence_after[k] if after else groups.confidence_before[k]
     tip = f"group {k + 1} · {nodes(groups.sizes[k])} · T {number(groups.temperatures[k], 2)}"
-    tip += f" · {count(groups.calibration_labels[k])} labels · confidence {percent(said)}"
+    tip += f" · {count(groups.calibration_labels[k])} labels · confidence {percent(confidence)}"
     gap = groups.gap_after[k] if after else groups.gap_before[k]
     if not np.isnan(gap):
         tip += f" · accuracy {percent(groups.accuracy[k])} · gap {points(gap)}"

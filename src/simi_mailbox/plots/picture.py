@@ -67,7 +67,7 @@ class Picture:
     Attributes
     ----------
     name : str
-        What a screen reader says.
+        What a screen reader reads out.
     x, y : Axis
     shapes : sequence of Shapes
     size : (float, float)

@@ -66,7 +66,7 @@ def write_report(
     class_names : sequence of str, optional
         Names of the classes.
     used_for_selection : bool
-        Whether the calibration nodes had a part in choosing the model: said to the calibrators
+        Whether the calibration nodes had a part in choosing the model: passed to the calibrators
         that are fitted here, and to the rules of `simi_mailbox.decide`.
     seed : int
         Seed of intervals and of the noise floor.

@@ -221,29 +221,29 @@ def _scores(probs: Any, y: Ints, seed: int) -> Scores:
 
 def _missing(inputs: ReportInputs) -> list[str]:
     """What the report cannot tell, and what to pass so that it can."""
-    said = []
+    lines = []
     if inputs.labels is None:
-        said.append(
+        lines.append(
             "No labels were given. Accuracy, calibration error and every gap are unknown; what is "
             "shown needs no label. Pass y (--labels)."
         )
     elif inputs.test is None:
-        said.append(
+        lines.append(
             "No test nodes were named, and no label was read for evaluation: accuracy and "
             "calibration error are unknown, and confidences are those of all nodes. Pass test "
             "(--test): labelled nodes that neither training nor calibration has seen."
         )
     if inputs.graph is None:
-        said.append(
+        lines.append(
             "No edges were given. Nothing is shown by neighbours, degree or distance. Pass graph "
             "(--edges)."
         )
     elif inputs.labelled is None:
-        said.append(
+        lines.append(
             "No labelled nodes were named: distance to them is unknown. Pass calibration "
             "(--calibration)."
         )
-    return said
+    return lines
 
 
 def versions() -> list[tuple[str, str]]:

@@ -1,9 +1,8 @@
 """Backbones in plain PyTorch, their training, and the bank of trained logits."""
 
-from simi_mailbox_bench.backbones.backbones import GCN, GIN, MLP, SAGE, Backbone
-from simi_mailbox_bench.backbones.bank import BankedRun, LogitBank, RunKey
+from simi_mailbox_bench.backbones.cached_runs import CachedRun, RunCache, RunKey
 from simi_mailbox_bench.backbones.features import Features
-from simi_mailbox_bench.backbones.gat import GAT
+from simi_mailbox_bench.backbones.networks import GAT, GCN, GIN, MLP, SAGE, Backbone
 from simi_mailbox_bench.backbones.settings import Settings, settings_for
 from simi_mailbox_bench.backbones.training import TrainedRun, build, train
 
@@ -14,9 +13,9 @@ __all__ = [
     "MLP",
     "SAGE",
     "Backbone",
-    "BankedRun",
+    "CachedRun",
     "Features",
-    "LogitBank",
+    "RunCache",
     "RunKey",
     "Settings",
     "TrainedRun",

@@ -1,14 +1,10 @@
-"""Full-batch training of a node classifier that is no backbone: what goes in, and the loop.
-
-The graph posterior network and the classifier of the detection table are trained by it. The loop
-keeps the weights of the epoch with the lowest validation loss.
-"""
+"""The training loop of backbones, graph posterior networks and the classifier for detection."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -18,10 +14,10 @@ from simi_mailbox.sparse import Csr
 from simi_mailbox.validation import Labelled
 from simi_mailbox_bench.backbones.features import Features
 from simi_mailbox_bench.backbones.plan import symmetric_normalised
-from simi_mailbox_bench.datasets.split import Split, split_labels
+from simi_mailbox_bench.datasets.dataset import Split, split_labels
 
-Progress = Callable[[int, float], None]
-"""Told after every epoch: its number and the validation loss."""
+Progress = Callable[..., None]
+"""Told after every epoch: its number and the validation scores."""
 
 
 def read_graph(x: Any, graph: Any, *, row_normalise: bool) -> tuple[Features, Csr]:
@@ -51,13 +47,43 @@ def read_labels(
     return train, val, classes
 
 
+class Rule(Protocol):
+    """Says after each epoch whether to keep its weights, and when to stop."""
+
+    def update(self, *scores: float) -> bool:
+        """Take the validation scores of one epoch; true where its weights are to be kept."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether patience has run out."""
+
+
+class LowestLoss:
+    """Keep the epoch with the lowest loss; stop ``patience`` epochs after it (None: never)."""
+
+    def __init__(self, patience: int | None = None) -> None:
+        self.patience, self.best, self.waited = patience, float("inf"), 0
+
+    def update(self, *scores: float) -> bool:
+        """Whether the loss is the lowest so far."""
+        lower = scores[0] < self.best
+        self.best, self.waited = min(self.best, scores[0]), 0 if lower else self.waited + 1
+        return lower
+
+    @property
+    def stopped(self) -> bool:
+        """Whether patience has run out."""
+        return self.patience is not None and self.waited >= self.patience
+
+
 @dataclass(frozen=True)
 class Best:
-    """How a training went: epochs that were run, the epoch kept, and its validation loss."""
+    """How a training went: epochs that were run, the epoch kept, its scores and weights."""
 
     epochs: int
     epoch: int
-    loss: float
+    scores: tuple[float, ...]
+    weights: dict[str, Tensor]
 
 
 def step(model: nn.Module, optimiser: torch.optim.Optimizer, loss: Callable[[], Tensor]) -> None:
@@ -68,57 +94,34 @@ def step(model: nn.Module, optimiser: torch.optim.Optimizer, loss: Callable[[], 
     optimiser.step()
 
 
-def keep_best(
+def train_loop(
     model: nn.Module,
     optimiser: torch.optim.Optimizer,
     loss: Callable[[], Tensor],
-    validation: Callable[[], Tensor],
+    validate: Callable[[], tuple[float, ...]],
+    rule: Rule,
     *,
     epochs: int,
-    patience: int | None = None,
     progress: Progress | None = None,
 ) -> Best:
     """Train a model in place, and leave it frozen, in evaluation mode, at its best epoch.
 
-    Parameters
-    ----------
-    model, optimiser
-        What is trained, and how.
-    loss, validation
-        Training loss (differentiable) and validation loss of the model as it is now.
-    epochs
-        Most epochs.
-    patience
-        Epochs without a lower validation loss after which training stops; None: never.
-    progress
-        Called after every epoch.
-
-    Examples
-    --------
-    >>> model = nn.Linear(1, 1, bias=False)
-    >>> x, weight = torch.ones(1, 1), model.weight
-    >>> optimiser = torch.optim.SGD([weight], lr=0.5)
-    >>> _ = nn.init.constant_(weight, 4.0)
-    >>> best = keep_best(model, optimiser, lambda: model(x).sum(), lambda: (weight - 2.4).abs(),
-    ...                  epochs=10, patience=2)
-    >>> best.epoch, best.epochs, model.weight.item()
-    (3, 5, 2.5)
+    ``loss`` is the training loss, ``validate`` the validation scores of the model as it is now.
     """
-    best, kept, epoch = Best(0, 0, float("inf")), _copy(model), 0
-    for epoch in range(1, epochs + 1):
+    kept, best_epoch, epoch = _copy(model), 0, 0
+    scores: tuple[float, ...] = ()
+    while epoch < epochs and not rule.stopped:
+        epoch += 1
         step(model, optimiser, loss)
         model.eval()
-        with torch.no_grad():
-            value = float(validation())
+        found = validate()
+        if rule.update(*found):
+            kept, scores, best_epoch = _copy(model), found, epoch
         if progress is not None:
-            progress(epoch, value)
-        if value < best.loss:
-            best, kept = Best(epoch, epoch, value), _copy(model)
-        elif patience is not None and epoch - best.epoch >= patience:
-            break
+            progress(epoch, *found)
     model.load_state_dict(kept)
     model.eval().requires_grad_(False)
-    return Best(epoch, best.epoch, best.loss)
+    return Best(epoch, best_epoch, scores, kept)
 
 
 def _copy(model: nn.Module) -> dict[str, Tensor]:

@@ -45,24 +45,7 @@ class Plan:
 
 
 def plan(matrix: Csr, layers: int, targets: Tensor | None = None) -> Plan:
-    """Plan ``layers`` applications of ``matrix`` that end at the ``targets``.
-
-    Parameters
-    ----------
-    matrix : Csr [nodes, nodes]
-        What one layer multiplies by.
-    layers : int
-        How often.
-    targets : Tensor of node indices, optional
-        Where the output is wanted; everywhere when left out.
-
-    Examples
-    --------
-    >>> path = Csr.of(Graph.from_edges([[1, 2, 3], [0, 1, 2]], directed=True))
-    >>> steps = plan(path, 2, torch.tensor([0]))
-    >>> sorted(steps.inputs.tolist()), [layer.matrix.shape for layer in steps.layers]
-    ([0, 1, 2], [(2, 3), (1, 2)])
-    """
+    """Plan ``layers`` applications of ``matrix`` that end at the ``targets``."""
     if targets is None:
         return Plan((Layer(matrix),) * layers)
     # Neighbours get nearby numbers, so that products find their rows in cache; nothing else
@@ -90,14 +73,7 @@ def _nearby(matrix: Csr) -> Tensor:
 
 
 def split_targets(steps: Plan, count: int) -> tuple[Plan, Plan]:
-    """Two plans that share all layers but the last, for the first ``count`` targets and the rest.
-
-    Examples
-    --------
-    >>> steps = plan(Csr.of(Graph.from_edges([[0], [1]], 3)), 1, torch.tensor([2, 0]))
-    >>> [part.layers[0].matrix.shape for part in split_targets(steps, 1)]
-    [(1, 3), (1, 3)]
-    """
+    """Plans for the first ``count`` targets and for the rest, sharing all layers but the last."""
     *shared, last = steps.layers
     every = torch.arange(last.matrix.shape[0])
 

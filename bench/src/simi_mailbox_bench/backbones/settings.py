@@ -42,13 +42,6 @@ class Settings:
         Most epochs, and how many of them may pass without a better validation score.
     row_normalise : bool
         Divide each feature row by its sum where that exceeds one.
-
-    Examples
-    --------
-    >>> Settings(hidden=16).hidden
-    16
-    >>> settings_for("CS").weight_decay
-    0.0
     """
 
     hidden: Count = 64
@@ -70,13 +63,6 @@ class Settings:
 
         Only values that differ from the defaults enter, so that a setting added later, whose
         default means the old behaviour, leaves existing digests as they are.
-
-        Examples
-        --------
-        >>> Settings().digest() == Settings(hidden=64).digest()
-        True
-        >>> Settings().digest() == Settings(hidden=32).digest()
-        False
         """
         changed = {
             field.name: getattr(self, field.name)
@@ -108,11 +94,5 @@ PUBLISHED: dict[str, Settings] = {
 
 
 def settings_for(dataset: str) -> Settings:
-    """Published settings of a dataset, and the defaults for a graph without any.
-
-    Examples
-    --------
-    >>> settings_for("arxiv").layers, settings_for("my graph") == Settings()
-    (3, True)
-    """
+    """Published settings of a dataset, and the defaults for a graph without any."""
     return PUBLISHED.get(dataset.lower()) or Settings()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,9 +12,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from simi_mailbox.graph import Graph
-from simi_mailbox_bench.backbones.backbones import GCN, GIN, MLP, SAGE, Backbone
 from simi_mailbox_bench.backbones.features import Features
-from simi_mailbox_bench.backbones.gat import GAT
+from simi_mailbox_bench.backbones.full_batch import Progress, train_loop
+from simi_mailbox_bench.backbones.networks import GAT, GCN, GIN, MLP, SAGE, Backbone
 from simi_mailbox_bench.backbones.plan import split_targets
 from simi_mailbox_bench.backbones.settings import Settings, settings_for
 
@@ -27,32 +26,7 @@ BACKBONES: dict[str, type[Backbone]] = {kind.name: kind for kind in (GCN, GAT, S
 
 @dataclass(frozen=True, eq=False)
 class TrainedRun:
-    """What one training leaves behind.
-
-    Attributes
-    ----------
-    logits : Tensor [n, K]
-        Of all nodes, float32, evaluation mode, at the checkpoint.
-    hidden : Tensor [n, d]
-        Input of the last layer at the checkpoint.
-    weights : dict of str to Tensor
-        The checkpoint.
-    epochs, best_epoch : int
-        Epochs run, and the one of the checkpoint (counted from one).
-    seconds : float
-        Wall-clock time of the training.
-    val_accuracy, val_nll : float
-        Validation scores of the checkpoint.
-
-    Examples
-    --------
-    >>> from simi_mailbox_bench import datasets
-    >>> digits = datasets.load("Digits")
-    >>> run = train(digits, datasets.make_split(digits, "sparse"), "mlp", seed=0,
-    ...             settings=Settings(epochs=3))
-    >>> run.logits.shape, run.epochs, sorted(run.weights)
-    (torch.Size([1797, 10]), 3, ['bias0', 'bias1', 'weight0', 'weight1'])
-    """
+    """What one training leaves behind."""
 
     logits: Tensor
     hidden: Tensor
@@ -70,14 +44,6 @@ class EarlyStopping:
 
     Ties count as holding up. The reference values are the best of each score seen so far, not
     those of the checkpoint.
-
-    Examples
-    --------
-    >>> rule = EarlyStopping(patience=2)
-    >>> [rule.update(accuracy, nll) for accuracy, nll in [(0.5, 1.0), (0.6, 1.1), (0.6, 0.9)]]
-    [True, False, True]
-    >>> rule.update(0.5, 1.0), rule.stopped, rule.update(0.5, 1.0), rule.stopped
-    (False, False, False, True)
     """
 
     patience: int
@@ -85,8 +51,9 @@ class EarlyStopping:
     best_nll: float = field(default=float("inf"), init=False)
     waited: int = field(default=0, init=False)
 
-    def update(self, accuracy: float, nll: float) -> bool:
-        """Take the scores of one epoch; true when it is to be the new checkpoint."""
+    def update(self, *scores: float) -> bool:
+        """Take accuracy and NLL of one epoch; true when it is to be the new checkpoint."""
+        accuracy, nll = scores
         accurate, likely = accuracy >= self.best_accuracy, nll <= self.best_nll
         self.waited = 0 if accurate or likely else self.waited + 1
         self.best_accuracy = max(self.best_accuracy, accuracy)
@@ -102,25 +69,7 @@ class EarlyStopping:
 def build(
     backbone: str, in_dim: int, num_classes: int, settings: Settings | None = None, *, seed: int = 0
 ) -> Backbone:
-    """Make a backbone with fresh weights.
-
-    Parameters
-    ----------
-    backbone : {"gcn", "gat", "sage", "gin", "mlp"}
-        Its name.
-    in_dim, num_classes : int
-        Number of features and of classes.
-    settings : Settings, optional
-        Widths, depth and dropout; the protocol's when left out.
-    seed : int
-        Seed of the initial weights.
-
-    Examples
-    --------
-    >>> model = build("gcn", 10, 3)
-    >>> {name: tuple(value.shape) for name, value in model.named_parameters()}
-    {'weight0': (10, 64), 'bias0': (64,), 'weight1': (64, 3), 'bias1': (3,)}
-    """
+    """Make a backbone with fresh weights."""
     if backbone not in BACKBONES:
         raise ValueError(f"unknown backbone {backbone!r}; choose one of {', '.join(BACKBONES)}")
     generator = torch.Generator().manual_seed(seed)
@@ -143,26 +92,11 @@ def train(
     *,
     seed: int,
     settings: Settings | None = None,
-    on_epoch: Callable[[int, float, float], None] | None = None,
+    progress: Progress | None = None,
 ) -> TrainedRun:
     """Train a backbone on the training nodes, watched on the validation nodes.
 
     Test labels are never read.
-
-    Parameters
-    ----------
-    dataset : NodeDataset
-        Graph, features and labels.
-    split : Split
-        Node indices; ``train`` and ``val`` are used.
-    backbone : str
-        See :func:`build`.
-    seed : int
-        Seed of initial weights and dropout. Same seed, same bits, on one thread.
-    settings : Settings, optional
-        Those published for the dataset when left out.
-    on_epoch : callable, optional
-        Called after every epoch with its number, validation accuracy and validation NLL.
 
     Examples
     --------
@@ -188,27 +122,23 @@ def train(
     optimiser = torch.optim.Adam(
         model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
     )
-    rule = EarlyStopping(settings.patience)
-    kept, scores, best_epoch, epoch = _snapshot(model), (0.0, float("inf")), 0, 0
     train_labels, val_labels = labels[train_nodes], labels[val_nodes]
-    while epoch < settings.epochs and not rule.stopped:
-        epoch += 1
-        optimiser.zero_grad()
-        F.cross_entropy(steps.training_logits(), train_labels).backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-        accuracy, nll = _scores(steps.validation_logits(), val_labels)
-        if rule.update(accuracy, nll):
-            kept, scores, best_epoch = _snapshot(model), (accuracy, nll), epoch
-        if on_epoch is not None:
-            on_epoch(epoch, accuracy, nll)
+    best = train_loop(
+        model,
+        optimiser,
+        lambda: F.cross_entropy(steps.training_logits(), train_labels),
+        lambda: _scores(steps.validation_logits(), val_labels),
+        EarlyStopping(settings.patience),
+        epochs=settings.epochs,
+        progress=progress,
+    )
     seconds = time.perf_counter() - start
-    model.load_state_dict(kept)
-    del steps
     with torch.no_grad():
         whole = model.plan(dataset.graph)
         stem = model.stem(features, whole)
         logits, hidden = model.finish(stem, whole), model.penultimate(stem, whole)
-    return TrainedRun(logits, hidden, kept, epoch, best_epoch, seconds, *scores)
+    accuracy, nll = best.scores or (0.0, float("inf"))
+    return TrainedRun(logits, hidden, best.weights, best.epochs, best.epoch, seconds, accuracy, nll)
 
 
 @dataclass
@@ -272,10 +202,6 @@ class _Separate(_Steps):
 def _scores(logits: Tensor, labels: Tensor) -> tuple[float, float]:
     correct = int((logits.argmax(1) == labels).sum())
     return correct / labels.numel(), float(F.cross_entropy(logits, labels))
-
-
-def _snapshot(model: Backbone) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
 
 def _nodes(split: Split, part: str, dataset: NodeDataset) -> Tensor:

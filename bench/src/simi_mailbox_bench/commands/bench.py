@@ -18,10 +18,10 @@ from simi_mailbox.files import whole_file
 from simi_mailbox_bench import runner, tables
 from simi_mailbox_bench.commands.figure import figure
 from simi_mailbox_bench.commands.running import listed, open_store, run_planned, tell
-from simi_mailbox_bench.durations import in_words
 from simi_mailbox_bench.prior.judged_table import judged_tables
 from simi_mailbox_bench.store import ResultStore
 from simi_mailbox_bench.tables.base import Selection, Table, TableResult, counted
+from simi_mailbox_bench.unit import in_words
 
 Names = tuple[str, ...] | None
 FORMATS = ("terminal", "markdown", "csv", "latex")
@@ -58,7 +58,7 @@ def list_tables(store: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    from simi_mailbox_bench.logits import missing
+    from simi_mailbox_bench.backbones.cached_runs import missing
 
     rows = open_store(store)
     shown = RichTable("table", "shows", "cells done", "not here", "still to run", "about", box=None)
@@ -274,7 +274,7 @@ def _make(
 
 
 def _report_missing(table: Table, selection: Selection) -> Selection:
-    from simi_mailbox_bench.logits import missing
+    from simi_mailbox_bench.backbones.cached_runs import missing
 
     wanted = selection.datasets or table.datasets
     absent = missing([name for name in table.needs() if name in wanted])

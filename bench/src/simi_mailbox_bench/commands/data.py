@@ -6,7 +6,7 @@ import click
 from rich.table import Table
 
 from simi_mailbox.cli import console
-from simi_mailbox_bench.datasets import arxiv, catalogue, loading
+from simi_mailbox_bench.datasets import catalogue, downloads, loading
 from simi_mailbox_bench.datasets.catalogue import Entry
 
 
@@ -85,7 +85,7 @@ def _verdict(entry: Entry) -> tuple[bool, str]:
     try:
         found = loading.locate(entry)
         if found is None and entry.origin == "ogb":
-            raw = arxiv.find_raw(loading.folders())
+            raw = downloads.find_arxiv(loading.folders())
             if raw is not None:
                 return True, f"ok: {raw}, not converted yet, no checksum is known"
         dataset = loading.load(entry.name, download=False)

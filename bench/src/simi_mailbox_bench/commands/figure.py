@@ -116,11 +116,10 @@ def _columns(
 ) -> tuple[list[Column], int]:
     """One column for each method, over the test nodes of several runs; and how many runs."""
     from simi_mailbox import analysis
-    from simi_mailbox_bench.backbones.bank import LogitBank
+    from simi_mailbox_bench.backbones.cached_runs import RunCache, missing
+    from simi_mailbox_bench.backbones.cached_runs import runs as runs_of
     from simi_mailbox_bench.datasets.catalogue import find
     from simi_mailbox_bench.figures import Column
-    from simi_mailbox_bench.logits import missing
-    from simi_mailbox_bench.protocol import runs as runs_of
 
     absent = missing([dataset])
     if absent:
@@ -128,7 +127,7 @@ def _columns(
     protocol = "folds" if find(dataset).folds else "official"
     runs = runs_of(dataset, backbone, protocol, limit)
     if banked:
-        here = [run for run in runs if run in LogitBank()]
+        here = [run for run in runs if run in RunCache()]
         if not here:
             raise FileNotFoundError(
                 f"no logits of {dataset} with {backbone} are cached; leave out "
@@ -160,8 +159,8 @@ def _title(method: str) -> str:
 def _pooled(method: str, runs: Sequence[Any]) -> tuple[Any, Any, Any]:
     """Probabilities, labels and similarity of the test nodes of all runs, one after the other."""
     from simi_mailbox.analysis import neighbour_agreement
+    from simi_mailbox_bench.backbones.cached_runs import load_logits
     from simi_mailbox_bench.calibration import probabilities
-    from simi_mailbox_bench.logits import load_logits
     from simi_mailbox_bench.methods import Method
 
     parts = []

@@ -155,12 +155,12 @@ def judge(
 
 def _chosen(graphs: Names, backbones: Names) -> tuple[Any, list[str], list[str]]:
     """The cached runs, and what is taken of them."""
-    from simi_mailbox_bench.backbones.bank import LogitBank
+    from simi_mailbox_bench.backbones.cached_runs import RunCache
     from simi_mailbox_bench.datasets import available
     from simi_mailbox_bench.datasets.catalogue import find
 
     names = [find(name).name for name in graphs] if graphs else available()
-    return LogitBank(), names, list(backbones or ("gcn", "gat"))
+    return RunCache(), names, list(backbones or ("gcn", "gat"))
 
 
 def _some(found: list[Any]) -> list[Any]:

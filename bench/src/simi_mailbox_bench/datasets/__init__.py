@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from simi_mailbox_bench.datasets.catalogue import names
-from simi_mailbox_bench.datasets.dataset import NodeDataset
+from simi_mailbox_bench.datasets.dataset import NodeDataset, Split
 from simi_mailbox_bench.datasets.loading import available, load
 from simi_mailbox_bench.datasets.protocols import PROTOCOLS, make_split, num_splits
-from simi_mailbox_bench.datasets.split import Split
 
 __all__ = [
     "PROTOCOLS",

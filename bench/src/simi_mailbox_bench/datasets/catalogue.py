@@ -157,13 +157,7 @@ _ALIASES = {"reddit": "Reddit2", "ogbn-arxiv": "Arxiv", "cora_ml": "CoraML", "co
 
 
 def find(name: str) -> Entry:
-    """Entry of a dataset, whatever the case of ``name``; an unknown name lists the choices.
-
-    Examples
-    --------
-    >>> find("citeseer").nodes
-    3327
-    """
+    """Entry of a dataset, whatever the case of ``name``; an unknown name lists the choices."""
     if not isinstance(name, str):
         raise TypeError(f"a dataset name is a string, got {type(name).__name__}")
     by_lower = {known.lower(): known for known in ENTRIES} | _ALIASES
@@ -174,11 +168,5 @@ def find(name: str) -> Entry:
 
 
 def names() -> list[str]:
-    """Names of all datasets that `load` knows.
-
-    Examples
-    --------
-    >>> "Cora" in names()
-    True
-    """
+    """Names of all datasets that `load` knows."""
     return list(ENTRIES)

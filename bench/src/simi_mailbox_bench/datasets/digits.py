@@ -6,9 +6,8 @@ import numpy as np
 
 from simi_mailbox._arrays import Ints
 from simi_mailbox.demo import digits_graph
-from simi_mailbox_bench.datasets.dataset import NodeDataset
+from simi_mailbox_bench.datasets.dataset import NodeDataset, Split
 from simi_mailbox_bench.datasets.protocols import class_members, generator
-from simi_mailbox_bench.datasets.split import Split
 
 PER_CLASS, CALIBRATION, SPLITS = 20, 500, 10
 

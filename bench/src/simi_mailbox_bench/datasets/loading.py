@@ -1,16 +1,28 @@
-"""`load`: one function for every dataset, wherever its data are."""
+"""`load`: one function for every dataset, wherever its data are.
+
+Files are NumPy archives (layout: docs/data.md). Nothing is pickled.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import warnings
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from simi_mailbox.files import cache_folder
-from simi_mailbox_bench.datasets import arxiv, catalogue, files, pyg
+import numpy as np
+import scipy.sparse as sp
+
+from simi_mailbox._arrays import Arrays, Bools
+from simi_mailbox.exceptions import FileFormatError
+from simi_mailbox.files import cache_folder, open_archive, whole_file
+from simi_mailbox.graph import Graph
+from simi_mailbox_bench.datasets import catalogue, downloads
 from simi_mailbox_bench.datasets.catalogue import Entry
-from simi_mailbox_bench.datasets.dataset import NodeDataset
+from simi_mailbox_bench.datasets.dataset import NodeDataset, Split
 from simi_mailbox_bench.datasets.digits import digits
 
 _HOMOPHILY_TOLERANCE = 0.005
@@ -43,13 +55,6 @@ def load(name: str, *, directed: bool = False, download: bool = True) -> NodeDat
     download
         Whether to ask the network for what is not here.
 
-    Raises
-    ------
-    ValueError
-        The name is unknown, or a file is damaged, has a wrong checksum or wrong content.
-    FileNotFoundError
-        The data are not here and could not be downloaded; the message says what to do.
-
     Examples
     --------
     >>> load("digits").x.shape
@@ -63,8 +68,8 @@ def load(name: str, *, directed: bool = False, download: bool = True) -> NodeDat
         dataset = _obtain(entry, directed=directed, download=download)
     else:
         if found.sha256 is not None:
-            files.verify(found.path, found.sha256)
-        dataset = files.read(found.path, entry, directed=directed, source=found.source)
+            verify(found.path, found.sha256)
+        dataset = read_archive(found.path, entry, directed=directed, source=found.source)
         _check_homophily(dataset, entry, str(found.path))
     if entry.folds and dataset.folds is None:
         warnings.warn(
@@ -76,13 +81,7 @@ def load(name: str, *, directed: bool = False, download: bool = True) -> NodeDat
 
 
 def available() -> list[str]:
-    """Names of the datasets that can be loaded here without a download.
-
-    Examples
-    --------
-    >>> "Digits" in available()
-    True
-    """
+    """Names of the datasets that can be loaded here without a download."""
     return [name for name, entry in catalogue.ENTRIES.items() if is_here(entry)]
 
 
@@ -90,7 +89,7 @@ def is_here(entry: Entry) -> bool:
     """Whether a dataset can be loaded without a download."""
     if entry.origin == "scikit-learn" or locate(entry) is not None:
         return True
-    return entry.origin == "ogb" and arxiv.find_raw(folders()) is not None
+    return entry.origin == "ogb" and downloads.find_arxiv(folders()) is not None
 
 
 def folders() -> list[Path]:
@@ -104,12 +103,12 @@ def locate(entry: Entry) -> Found | None:
     for folder in folders():
         path = folder / entry.file_name
         if path.is_file():
-            return Found(path, entry.sha256 or files.read_checksum(path), "file")
+            return Found(path, entry.sha256 or read_checksum(path), "file")
         converted = _converted_path(entry, folder)
         if converted.is_file():
             # Byte for byte a conversion differs from the original file, so it is checked
             # against the sum noted when it was made.
-            return Found(converted, files.read_checksum(converted), "converted")
+            return Found(converted, read_checksum(converted), "converted")
     return None
 
 
@@ -122,27 +121,27 @@ def _obtain(entry: Entry, *, directed: bool, download: bool) -> NodeDataset:
     cache = cache_folder("data")
     try:
         if entry.origin == "ogb":
-            raw = arxiv.find_raw(folders())
+            raw = downloads.find_arxiv(folders())
             if raw is None and not download:
                 raise FileNotFoundError("downloading is switched off (download=False)")
-            arrays = arxiv.read_raw(raw or arxiv.download(cache))
+            arrays = downloads.read_arxiv(raw or downloads.fetch_arxiv(cache))
         elif not download:
             raise FileNotFoundError("downloading is switched off (download=False)")
         else:
-            arrays = pyg.download(entry, cache / "pyg")
+            arrays = downloads.from_pyg(entry, cache / "pyg")
     except ValueError:
         raise  # a damaged local file: the message says which, and downloading would not help
     except Exception as error:  # whatever PyG, its download layer or the network throws
         raise FileNotFoundError(_what_to_do(entry, error)) from error
     origin = f"the copy of {entry.name} that {_PROVIDERS[entry.origin]} provides"
     try:
-        dataset = files.from_arrays(arrays, entry, directed=directed, source=entry.origin)
+        dataset = from_arrays(arrays, entry, directed=directed, source=entry.origin)
     except (KeyError, ValueError) as error:
         raise ValueError(f"{origin} is not usable: {error}") from error
     _check_homophily(dataset, entry, origin)
     path = _converted_path(entry, cache)
     try:
-        files.write(path, arrays)
+        write_archive(path, arrays)
     except OSError as error:
         warnings.warn(f"could not keep {entry.name} in {path}: {error}", stacklevel=3)
     return dataset
@@ -152,7 +151,11 @@ def _what_to_do(entry: Entry, error: Exception) -> str:
     looked = " and ".join(str(folder) for folder in folders())
     checksum = f" (sha256 {entry.sha256})" if entry.sha256 else ""
     provider = _PROVIDERS[entry.origin]
-    also = f", or OGB's {arxiv.ARCHIVE} from {arxiv.URL}" if entry.origin == "ogb" else ""
+    also = (
+        f", or OGB's {downloads.ARXIV_ARCHIVE} from {downloads.ARXIV_URL}"
+        if entry.origin == "ogb"
+        else ""
+    )
     return (
         f"{entry.name} is not here: there is no {entry.file_name} in {looked}, and {provider} "
         f"did not provide it: {error or type(error).__name__}. Either put {entry.file_name}"
@@ -174,3 +177,156 @@ def _check_homophily(dataset: NodeDataset, entry: Entry, what: str) -> None:
             f"class, expected {entry.homophily:.3f}; labels and edges do not belong together. "
             f"Put an intact {entry.file_name} into {folders()[0]} instead (docs/data.md)."
         )
+
+
+def read_archive(
+    path: Path, entry: Entry, *, directed: bool = False, source: str = "file"
+) -> NodeDataset:
+    """Read one archive; raise ValueError saying what is wrong with it, if anything is."""
+    arrays = _read_arrays(path)
+    try:
+        return from_arrays(arrays, entry, directed=directed, source=source)
+    except (KeyError, ValueError, TypeError) as error:
+        detail = f"key {error} is missing" if isinstance(error, KeyError) else str(error)
+        raise ValueError(
+            f"{path} is not a {entry.name} dataset: {detail}. "
+            "The expected layout is in docs/data.md; replace or delete the file."
+        ) from error
+
+
+def _read_arrays(path: Path) -> Arrays:
+    try:
+        with open_archive(path) as archive:
+            return dict(archive)
+    except (FileFormatError, OSError) as error:
+        raise ValueError(
+            f"cannot read {error}. Replace the file by an intact copy, or delete it."
+        ) from error
+
+
+def from_arrays(
+    arrays: Arrays, entry: Entry, *, directed: bool = False, source: str = "memory"
+) -> NodeDataset:
+    """Build a dataset from the arrays of an archive, checked against the catalogue."""
+    y = arrays["y"]
+    edges = arrays["edge_index"]
+    counts = {
+        "nodes": (y.size, entry.nodes),
+        "entries of edge_index": (edges.shape[-1], entry.entries),
+        "classes": (int(y.max(initial=-1)) + 1, entry.classes),
+    }
+    x = _features(arrays)
+    counts["features"] = (x.shape[1], entry.features)
+    for what, (given, expected) in counts.items():
+        if given != expected:
+            raise ValueError(f"it has {given} {what}, expected {expected}")
+    keeps_directions = directed and "edge_index_pyg" in arrays
+    graph = Graph.from_edges(
+        arrays["edge_index_pyg"] if keeps_directions else edges, y.size, directed=keeps_directions
+    )
+    return NodeDataset(
+        name=entry.name,
+        graph=graph,
+        x=x,
+        y=y,
+        num_classes=entry.classes,
+        folds=arrays.get("gats_folds"),
+        public=_public(arrays),
+        official=_official(arrays),
+        unlabelled=_unlabelled(arrays),
+        source=source,
+    )
+
+
+def _features(arrays: Arrays) -> Any:
+    if "x" in arrays:
+        return arrays["x"]
+    data, indices, indptr = (arrays[f"x_{part}"] for part in ("data", "indices", "indptr"))
+    rows, columns = (int(size) for size in arrays["x_shape"])
+    if bool(arrays.get("pyg_binarises_x", False)):
+        # PyG sets every positive count to 1 on loading; all stored entries are positive.
+        data = np.ones_like(data)
+    if indptr.shape != (rows + 1,) or indptr[0] != 0 or (np.diff(indptr) < 0).any():
+        raise ValueError("x_indptr is not a valid CSR index")
+    if indptr[-1] != data.size or indices.size != data.size:
+        raise ValueError("x_data, x_indices and x_indptr do not belong together")
+    if indices.size and (indices.min() < 0 or indices.max() >= columns):
+        raise ValueError(f"x_indices leave the {columns} feature columns")
+    return sp.csr_array((data, indices, indptr), shape=(rows, columns))
+
+
+def _unlabelled(arrays: Arrays) -> Bools | None:
+    if "unlabelled" not in arrays:
+        return None
+    nodes = arrays["unlabelled"]
+    if nodes.ndim != 1 or (nodes.size and not 0 <= nodes.min() <= nodes.max() < arrays["y"].size):
+        raise ValueError("unlabelled must list node numbers")
+    mask = np.zeros(arrays["y"].size, dtype=np.bool_)
+    mask[nodes] = True
+    return mask
+
+
+def _public(arrays: Arrays) -> Split | None:
+    if "train_mask" not in arrays:
+        return None
+    return Split.from_masks(*(arrays[f"{part}_mask"] for part in ("train", "val", "test")))
+
+
+def _official(arrays: Arrays) -> tuple[Split, ...]:
+    if "train_masks" not in arrays:
+        return ()
+    masks = [arrays[f"{part}_masks"] for part in ("train", "val", "test")]
+    if len({mask.shape for mask in masks}) != 1 or masks[0].ndim != 2:
+        raise ValueError(
+            "train_masks, val_masks and test_masks must have one shape [splits, nodes], "
+            f"got {[list(mask.shape) for mask in masks]}"
+        )
+    return tuple(Split.from_masks(*rows) for rows in zip(*masks, strict=True))
+
+
+def verify(path: Path, expected: str) -> None:
+    """Raise ValueError unless the file's sha256 is ``expected``; hashed once per file version."""
+    status = path.stat()
+    found = _sha256(str(path), status.st_mtime_ns, status.st_size)
+    if found != expected:
+        raise ValueError(
+            f"{path} has the wrong checksum and is refused.\n"
+            f"  sha256 found:    {found}\n  sha256 expected: {expected}\n"
+            "The file is damaged or another version: replace it by the original, or delete it "
+            "so that the dataset is downloaded again."
+        )
+
+
+@lru_cache(maxsize=256)
+def _sha256(path: str, mtime_ns: int, size: int) -> str:
+    # mtime and size are only there to make the cache forget a file that changed.
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def write_archive(path: Path, arrays: Arrays) -> None:
+    """Write an archive and, beside it, its sha256. A half-written file never has its name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as unfinished:
+        with unfinished.open("wb") as stream:
+            np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
+        with unfinished.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        # The sum goes first: a crash in between leaves a mismatch, which is refused, and never
+        # an unchecked file.
+        _checksum_path(path).write_text(f"{digest}  {path.name}\n")
+
+
+def read_checksum(path: Path) -> str | None:
+    """Checksum noted beside a file by `write_archive` (in the format of ``sha256sum``), if any."""
+    note = _checksum_path(path)
+    if not note.is_file():
+        return None
+    words = note.read_text().split()
+    if not words or len(words[0]) != 64:
+        raise ValueError(f"{note} does not hold a sha256; delete it and {path.name}")
+    return words[0]
+
+
+def _checksum_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sha256")

@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from simi_mailbox._arrays import Bools, Ints
 from simi_mailbox.suggestions import unknown
-from simi_mailbox_bench.datasets.dataset import NodeDataset
-from simi_mailbox_bench.datasets.split import Split
+from simi_mailbox_bench.datasets.dataset import NodeDataset, Split
 
 TEST, NO_PART = 3, -1
 _FOLD_SPLITS, _NUM_FOLDS, _RANDOM_SPLITS, _SPARSE_SPLITS = 5, 3, 10, 15
@@ -64,14 +63,7 @@ def make_split(dataset: NodeDataset, protocol: str, split: int = 0, fold: int = 
 
 
 def num_splits(dataset: NodeDataset, protocol: str) -> int:
-    """Number of splits that a protocol has on this dataset (0 if it does not apply).
-
-    Examples
-    --------
-    >>> from simi_mailbox_bench import datasets
-    >>> datasets.num_splits(datasets.load("Digits"), "public")
-    0
-    """
+    """Number of splits that a protocol has on this dataset (0 if it does not apply)."""
     return PROTOCOLS[protocol].count(dataset)
 
 
@@ -81,14 +73,7 @@ def _check_number(what: str, value: int, count: int, protocol: str) -> None:
 
 
 def generator(*key: object) -> np.random.Generator:
-    """Random generator that depends on the key alone, on every machine and in every process.
-
-    Examples
-    --------
-    >>> int(generator("Cora", "sparse", 0).integers(100)) == int(
-    ...     generator("Cora", "sparse", 0).integers(100))
-    True
-    """
+    """Random generator that depends on the key alone, on every machine and in every process."""
     digest = hashlib.sha256("/".join(str(part) for part in key).encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:16], "big"))
 
@@ -101,12 +86,6 @@ def stratified_folds(
     Of every class, ``int(0.15 * n_c)`` nodes are drawn; the drawn list, class after class, is
     dealt round-robin into the folds. Of what is left of each class, ``int(0.85 * left)`` nodes
     are the test part (72.25 % of all nodes, not 85 %).
-
-    Examples
-    --------
-    >>> folds = stratified_folds(np.repeat([0, 1], 100), np.random.default_rng(0))
-    >>> np.unique(folds, return_counts=True)[1].tolist()  # -1, 0, 1, 2, test
-    [26, 10, 10, 10, 144]
     """
     drawn: list[Ints] = []
     folds = np.full(y.size, NO_PART, dtype=np.int8)

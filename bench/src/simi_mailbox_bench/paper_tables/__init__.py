@@ -22,13 +22,7 @@ class Printed:
 
 
 def cells(table: str) -> dict[tuple[str, ...], Printed]:
-    """Printed cells of a table by (dataset, backbone, method as printed, …).
-
-    Examples
-    --------
-    >>> cells("table1")["Cora", "gcn", "TS"]
-    Printed(mean=3.87, std=1.22)
-    """
+    """Printed cells of a table by (dataset, backbone, method as printed, …)."""
     found = {}
     for dataset, backbone, method, mean, std, *rest in _read(table)["cells"]:
         if mean is not None:
@@ -37,13 +31,7 @@ def cells(table: str) -> dict[tuple[str, ...], Printed]:
 
 
 def doubtful(table: str) -> list[dict[str, str]]:
-    """Cells or claims of a table that cannot be right as printed, each with the reason.
-
-    Examples
-    --------
-    >>> doubtful("brier")[0]["cell"]
-    'Computers / GCN / CaGCN'
-    """
+    """Cells or claims of a table that cannot be right as printed, each with the reason."""
     return list(_read(table)["doubtful"])
 
 

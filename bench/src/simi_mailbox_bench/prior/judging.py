@@ -16,14 +16,13 @@ from simi_mailbox import calibrators
 from simi_mailbox.calibrators.simi_mailbox.families import family_of
 from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED, leave_out, read
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox_bench.backbones.bank import LogitBank, RunKey
+from simi_mailbox_bench.backbones.cached_runs import RunCache, RunKey, digest
 from simi_mailbox_bench.calibration import CalibrationUnit
-from simi_mailbox_bench.durations import Durations
-from simi_mailbox_bench.logits import digest
 from simi_mailbox_bench.methods import HIDDEN, Method
 from simi_mailbox_bench.prior.learning import cached_keys
 from simi_mailbox_bench.prior.past_runs import PastRun, read_run, unseen
 from simi_mailbox_bench.store import Row, row_key
+from simi_mailbox_bench.unit import Durations
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def judged_methods(
 
 
 def cached_units(
-    bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str], others: Sequence[str] = ()
+    bank: RunCache, graphs: Sequence[str], backbones: Sequence[str], others: Sequence[str] = ()
 ) -> Iterator[JudgedUnit]:
     """Cached runs, each graph judged by the shipped prior learned without its family."""
     for keys in cached_keys(bank, graphs, backbones):

@@ -17,7 +17,7 @@ from simi_mailbox.calibrators.simi_mailbox.model import Coefficients, Nodes
 from simi_mailbox.calibrators.simi_mailbox.preserve import preserve_predictions
 from simi_mailbox.calibrators.simi_mailbox.prior import MODES, Setting, coefficients_of
 from simi_mailbox.files import cache_folder
-from simi_mailbox_bench.backbones.bank import BankedRun, LogitBank, RunKey
+from simi_mailbox_bench.backbones.cached_runs import CachedRun, RunCache, RunKey
 from simi_mailbox_bench.datasets.catalogue import find
 from simi_mailbox_bench.prior.looks import Look, look_at, redrawn, version
 from simi_mailbox_bench.prior.past_runs import PastRun
@@ -169,7 +169,7 @@ def _means(tables: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def cached_settings(
-    bank: LogitBank,
+    bank: RunCache,
     graphs: Sequence[str],
     backbones: Sequence[str],
     runs: int | None = None,
@@ -191,7 +191,7 @@ def cached_settings(
     return settings_of(found, tell)
 
 
-def cached_look(bank: LogitBank, key: RunKey) -> Looks | None:
+def cached_look(bank: RunCache, key: RunKey) -> Looks | None:
     """What was looked at in a cached run, now or before; None if there is no such run."""
     source = bank.path(key)
     folder = cache_folder("looks") / version() / source.relative_to(bank.root).with_suffix("")
@@ -210,7 +210,7 @@ def cached_look(bank: LogitBank, key: RunKey) -> Looks | None:
 
 
 def cached_keys(
-    bank: LogitBank, graphs: Sequence[str], backbones: Sequence[str], least_nodes: int = 0
+    bank: RunCache, graphs: Sequence[str], backbones: Sequence[str], least_nodes: int = 0
 ) -> Iterator[list[RunKey]]:
     """Cached runs of every setting: published training settings, first initialisation.
 
@@ -229,7 +229,7 @@ def cached_keys(
                 break
 
 
-def past_run(cached: BankedRun) -> PastRun:
+def past_run(cached: CachedRun) -> PastRun:
     """A cached run as a past run."""
     dataset, split = cached.dataset, cached.split
     y = np.full(len(dataset.y), -1, dtype=np.int64)

@@ -28,24 +28,12 @@ A module is imported when one of its tables is asked for: who shows one need not
 
 
 def names() -> list[str]:
-    """Names of all tables.
-
-    Examples
-    --------
-    >>> "table1" in names()
-    True
-    """
+    """Names of all tables."""
     return [name for _, listed in HOMES for name in listed.split()]
 
 
 def get(name: str) -> Table:
-    """A table by its name; an unknown name lists the choices.
-
-    Examples
-    --------
-    >>> get("table1").backbones
-    ('gcn', 'gat')
-    """
+    """A table by its name; an unknown name lists the choices."""
     for home, listed in HOMES:
         if name in listed.split():
             tables = importlib.import_module(f"{__name__}.{home}").TABLES

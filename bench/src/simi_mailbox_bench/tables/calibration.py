@@ -7,36 +7,16 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from simi_mailbox_bench import methods, paper_tables
-from simi_mailbox_bench.backbones.bank import RunKey
+from simi_mailbox_bench.backbones.cached_runs import RunKey, Size, runs, size_of
 from simi_mailbox_bench.calibration import CalibrationUnit
 from simi_mailbox_bench.methods import Method
-from simi_mailbox_bench.protocol import Size, runs, size_of
 from simi_mailbox_bench.tables.base import Cell, Line, Selection, Table, runs_per_cell, selected
 from simi_mailbox_bench.unit import Unit
 
 
 @dataclass(frozen=True)
 class Column:
-    """One method of a table.
-
-    Parameters
-    ----------
-    label
-        How the line is called; also its name for ``--methods``.
-    method
-        What is run.
-    printed
-        Name of the paper's column to compare with; None if the paper has none.
-    metric
-        Metric of this column, where it is not the table's.
-    backbones
-        Backbones on which the method is shown; None for all.
-
-    Examples
-    --------
-    >>> Column.of("temperature", "TS").printed
-    'TS'
-    """
+    """One method of a table."""
 
     label: str
     method: Method
@@ -73,13 +53,6 @@ class CalibrationTable(Table):
         See `CalibrationUnit`.
     besides
         Datasets that are shown when they are named, and else not.
-
-    Examples
-    --------
-    >>> columns = (Column.of("uncalibrated"), Column.of("temperature"))
-    >>> table = CalibrationTable("mine", "mine", ("Digits",), ("gcn",), columns, "sparse")
-    >>> [str(unit.run) for unit in table.units(Selection(runs=2))]
-    ['digits/gcn/sparse/s0-f0-i0', 'digits/gcn/sparse/s1-f0-i0']
     """
 
     name: str

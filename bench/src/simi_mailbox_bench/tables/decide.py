@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
-from simi_mailbox_bench.backbones.bank import RunKey
+from simi_mailbox_bench.backbones.cached_runs import RunKey, runs
 from simi_mailbox_bench.compare import Place, paired
 from simi_mailbox_bench.deciding import ACCEPT, DRAWS, FOLDS, SCORES, DecideUnit, Question
 from simi_mailbox_bench.methods import Method
-from simi_mailbox_bench.protocol import runs
 from simi_mailbox_bench.store import ResultStore
 from simi_mailbox_bench.tables.base import (
     Cell,

@@ -9,12 +9,11 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from simi_mailbox_bench.backbones.bank import RunKey
+from simi_mailbox_bench.backbones.cached_runs import RunKey, kept, place
 from simi_mailbox_bench.backbones.gpn import GPNSettings, train_gpn
 from simi_mailbox_bench.calibration import CalibrationUnit
 from simi_mailbox_bench.datasets import NodeDataset, Split, load, make_split
 from simi_mailbox_bench.methods import Method
-from simi_mailbox_bench.model_cache import kept, place
 from simi_mailbox_bench.store import row_key
 from simi_mailbox_bench.tables.calibration import CalibrationTable, Column
 
@@ -34,13 +33,7 @@ class GPNSource:
 
 
 def settings_of(run: RunKey) -> GPNSettings:
-    """Settings of the GPN of a run, the same for all graphs.
-
-    Examples
-    --------
-    >>> settings_of(RunKey("Cora", "gpn", "gpn")).latent_dim
-    16
-    """
+    """Settings of the GPN of a run, the same for all graphs."""
     return GPNSettings.latent16()
 
 

@@ -11,16 +11,14 @@ import torch
 from torch import Tensor
 
 from simi_mailbox_bench import ood, paper_tables
-from simi_mailbox_bench.backbones.bank import RunKey
+from simi_mailbox_bench.backbones.cached_runs import RunKey, digest, graph_size
 from simi_mailbox_bench.backbones.gpn import GPNPrediction
 from simi_mailbox_bench.calibration import versions
-from simi_mailbox_bench.durations import Durations
-from simi_mailbox_bench.logits import digest, graph_size
 from simi_mailbox_bench.methods import Method
 from simi_mailbox_bench.store import Row
 from simi_mailbox_bench.tables import ood_models
 from simi_mailbox_bench.tables.base import SEEDS_ARE_UNITS, Cell, Selection, Table, selected
-from simi_mailbox_bench.unit import Unit
+from simi_mailbox_bench.unit import Durations, Unit
 
 DATASETS = ("Cora", "Photo", "Physics")
 SEEDS = 10
@@ -108,7 +106,7 @@ def _of_gpn(
 ) -> tuple[Tensor, Tensor, float]:
     accuracy = ood_models.accuracy(known.alpha, given)
     if score == "gpn-evidence":
-        return ood.evidence(known), ood.evidence(strange), accuracy
+        return known.evidence, strange.evidence, accuracy
     return known.probs.amax(dim=1), strange.probs.amax(dim=1), accuracy
 
 

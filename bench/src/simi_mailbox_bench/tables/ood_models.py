@@ -14,11 +14,10 @@ from torch import Tensor
 from simi_mailbox._arrays import Ints
 from simi_mailbox.graph import Graph
 from simi_mailbox_bench import ood
-from simi_mailbox_bench.backbones.bank import RunKey
+from simi_mailbox_bench.backbones.cached_runs import RunKey, kept
 from simi_mailbox_bench.backbones.features import row_normalised
 from simi_mailbox_bench.backbones.gpn import GPNPrediction, GPNSettings, train_gpn
 from simi_mailbox_bench.datasets import Split, load, make_split
-from simi_mailbox_bench.model_cache import kept
 
 KINDS = ("feature", "structure", "label")
 # GNNSafe's thresholds t: classes above t are known, t itself is used for exposure, those below

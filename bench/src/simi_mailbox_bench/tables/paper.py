@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from simi_mailbox_bench.backbones.cached_runs import Size
 from simi_mailbox_bench.methods import HIDDEN, WITH_HIDDEN, Method
-from simi_mailbox_bench.protocol import Size
 from simi_mailbox_bench.tables.calibration import CalibrationTable, Column
 
 HOMOPHILOUS = (

@@ -16,15 +16,12 @@ from simi_mailbox import metrics
 from simi_mailbox._arrays import Ints
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox_bench import paper_tables
-from simi_mailbox_bench.backbones.bank import RunKey
+from simi_mailbox_bench.backbones.cached_runs import RunKey, digest, graph_size, kept
 from simi_mailbox_bench.backbones.settings import Settings
 from simi_mailbox_bench.backbones.training import train
 from simi_mailbox_bench.calibration import versions
 from simi_mailbox_bench.datasets import NodeDataset, Split, load, make_split
-from simi_mailbox_bench.durations import Durations
-from simi_mailbox_bench.logits import digest, graph_size
 from simi_mailbox_bench.methods import Method
-from simi_mailbox_bench.model_cache import kept
 from simi_mailbox_bench.self_training import Stage, self_train
 from simi_mailbox_bench.store import ResultStore, Row
 from simi_mailbox_bench.tables.base import (
@@ -35,7 +32,7 @@ from simi_mailbox_bench.tables.base import (
     counted,
     selected,
 )
-from simi_mailbox_bench.unit import Unit
+from simi_mailbox_bench.unit import Durations, Unit
 
 # (stages, threshold) by backbone, labels per class and graph: those of BUPT-GAMMA/CaGCN @6c42db0,
 # which its authors tuned for CaGCN. They are not tuned again for any other method.
@@ -68,11 +65,6 @@ def backbone_settings(backbone: str, dataset: str) -> Settings:
 
     Two things differ from their code: training stops by this package's rule, and GAT has no ELU
     behind its last layer.
-
-    Examples
-    --------
-    >>> backbone_settings("gat", "Pubmed").weight_decay
-    0.001
     """
     if backbone == "gat":
         decay = 1e-3 if dataset == "Pubmed" else 5e-4
@@ -141,17 +133,13 @@ class SelfTrainingUnit(Unit):
         with warnings.catch_warnings():  # the row tells what happened in every stage
             warnings.filterwarnings("ignore", "self-training: ", CalibrationWarning)
             result = self_train(
-                prepared.x,
-                prepared.graph,
-                prepared.y,
+                prepared,
                 split,
                 backbone=backbone,
                 calibrator=None if name is None else Method.of(name).build(self.run),
                 stages=stages,
                 threshold=threshold,
-                num_classes=prepared.num_classes,
                 seed=self.run.init,
-                truth=prepared.y,
             )
         error = metrics.ece(result.probs[split.test], prepared.y[split.test])
         return {

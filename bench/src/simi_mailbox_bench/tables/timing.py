@@ -12,14 +12,13 @@ import numpy.typing as npt
 from simi_mailbox._arrays import Ints
 from simi_mailbox.graph import Graph
 from simi_mailbox_bench import paper_tables
+from simi_mailbox_bench.backbones.cached_runs import digest
 from simi_mailbox_bench.calibration import versions
-from simi_mailbox_bench.durations import Durations
-from simi_mailbox_bench.logits import digest
 from simi_mailbox_bench.methods import Method, describe, find
 from simi_mailbox_bench.paper_tables import Printed
 from simi_mailbox_bench.store import Row
 from simi_mailbox_bench.tables.base import Cell, Selection, Table, selected
-from simi_mailbox_bench.unit import Unit
+from simi_mailbox_bench.unit import Durations, Unit
 
 # Methods that stop after 100 epochs without progress cannot stop before epoch 101, and so many
 # are timed: the least that a fit can take.
@@ -72,12 +71,6 @@ def make_large(size: LargeSize, *, seed: int = 0, homophily: float = 0.7) -> Lar
 
     Values do not matter for time, but neighbours that mostly agree and confidences that spread do
     a little, because they decide how groups and temperatures come out.
-
-    Examples
-    --------
-    >>> problem = make_large(LargeSize(200, 1000, 5, 100, 50))
-    >>> problem.graph.num_entries, problem.logits.shape, len(problem.val)
-    (1000, (200, 5), 50)
     """
     rng = np.random.default_rng(seed)
     y = rng.integers(size.classes, size=size.nodes)

@@ -25,24 +25,6 @@ class RadialFlows(nn.Module):
     with :math:`\alpha > 0` and :math:`\beta > -\alpha`, which makes it invertible. Along the ray
     from the centre, :math:`r \mapsto r (\gamma + r) / (\alpha + r)` with
     :math:`\gamma = \alpha + \beta > 0`; so both the determinant and the inverse have closed forms.
-
-    Parameters
-    ----------
-    num_flows
-        Number of densities (classes).
-    dim
-        Dimension of the space.
-    num_layers
-        Radial maps in each chain.
-    generator
-        Source of the initial values.
-
-    Examples
-    --------
-    >>> flows = RadialFlows(3, dim=2, num_layers=4, generator=torch.Generator().manual_seed(0))
-    >>> near, far = flows.log_prob(torch.tensor([[0.0, 0.0], [9.0, 9.0]]))
-    >>> near.shape, bool((near > far).all())
-    (torch.Size([3]), True)
     """
 
     def __init__(
@@ -72,14 +54,7 @@ class RadialFlows(nn.Module):
         return int(self.centre.shape[2])
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Map points [n, dim] to the normal's space.
-
-        Returns
-        -------
-        points : Tensor [num_flows, n, dim]
-        log_det : Tensor [num_flows, n]
-            Logarithm of the Jacobian's determinant.
-        """
+        """Map points [n, dim] to the normal's space."""
         columns, log_det = self._columns(z)
         return columns.transpose(1, 2), log_det
 

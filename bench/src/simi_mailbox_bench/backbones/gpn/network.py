@@ -19,10 +19,9 @@ from simi_mailbox.parameters import (
     check_parameters,
 )
 from simi_mailbox.sparse import Csr
-from simi_mailbox_bench.backbones.backbones import fan_in_uniform
-from simi_mailbox_bench.backbones.dropout import drop
-from simi_mailbox_bench.backbones.features import Features
+from simi_mailbox_bench.backbones.features import Features, drop
 from simi_mailbox_bench.backbones.gpn.flows import RadialFlows
+from simi_mailbox_bench.backbones.networks import fan_in_uniform
 
 _LOG_EVIDENCE_LIMIT = 30.0  # keeps exp() and digamma() inside what float32 can hold
 
@@ -51,11 +50,6 @@ class GPNSettings:
         Training stops when the validation cross-entropy has not fallen for ``patience`` epochs.
     row_normalise
         Divide each row of the features by its sum where that exceeds one.
-
-    Examples
-    --------
-    >>> GPNSettings().latent_dim, GPNSettings.latent16().latent_dim
-    (10, 16)
     """
 
     latent_dim: Count = 10
@@ -90,21 +84,7 @@ class GPNSettings:
 
 @dataclass(frozen=True)
 class GPNPrediction:
-    """What a GPN says of every node: a Dirichlet distribution over its class probabilities.
-
-    Attributes
-    ----------
-    alpha : Tensor [n, K]
-        Parameters of the Dirichlet distribution, at least 1.
-    feature_evidence : Tensor [n]
-        Evidence from the node's own features alone, before the graph.
-
-    Examples
-    --------
-    >>> prediction = GPNPrediction(torch.tensor([[1.0, 1.0], [9.0, 1.0]]), torch.zeros(2))
-    >>> prediction.probs.tolist(), prediction.evidence.tolist()
-    ([[0.5, 0.5], [0.8999999761581421, 0.10000000149011612]], [0.0, 8.0])
-    """
+    """What a GPN says of every node: a Dirichlet distribution over its class probabilities."""
 
     alpha: Tensor
     feature_evidence: Tensor
@@ -129,15 +109,6 @@ class GPN(nn.Module):
     """Graph posterior network.
 
     ``log_prior`` holds the log frequencies of the classes among the training nodes.
-
-    Examples
-    --------
-    >>> from simi_mailbox.graph import Graph
-    >>> from simi_mailbox.sparse import normalised_adjacency
-    >>> settings = GPNSettings(latent_dim=2)
-    >>> model = GPN(3, torch.tensor([0.5, 0.5]).log(), settings, seed=0).eval()
-    >>> model(torch.eye(3), normalised_adjacency(Graph.empty(3))).probs.shape
-    torch.Size([3, 2])
     """
 
     log_prior: Tensor
@@ -179,17 +150,7 @@ class GPN(nn.Module):
 
 
 def personalised_pagerank(values: Tensor, adjacency: Csr, *, teleport: float, steps: int) -> Tensor:
-    """``steps`` rounds of x ← (1 - teleport) Â x + teleport · values, started at ``values``.
-
-    Examples
-    --------
-    >>> from simi_mailbox.graph import Graph
-    >>> from simi_mailbox.sparse import normalised_adjacency
-    >>> adjacency = normalised_adjacency(Graph.from_edges([[0], [1]]))
-    >>> personalised_pagerank(torch.tensor([[1.0], [0.0]]), adjacency, teleport=0.5, steps=1)
-    tensor([[0.7500],
-            [0.2500]])
-    """
+    """``steps`` rounds of x ← (1 - teleport) Â x + teleport · values, started at ``values``."""
     if not 0.0 < teleport <= 1.0:
         raise ValueError(f"teleport must be in (0, 1], got {teleport}")
     if steps < 0:
@@ -201,15 +162,7 @@ def personalised_pagerank(values: Tensor, adjacency: Csr, *, teleport: float, st
 
 
 def posterior_loss(alpha: Tensor, y: Tensor, entropy_weight: float) -> Tensor:
-    """Expected cross-entropy under the Dirichlet, less the weighted entropy; summed over nodes.
-
-    Examples
-    --------
-    >>> unsure, sure = torch.tensor([[1.0, 1.0]]), torch.tensor([[9.0, 1.0]])
-    >>> label = torch.tensor([0])
-    >>> bool(posterior_loss(sure, label, 0.0) < posterior_loss(unsure, label, 0.0))
-    True
-    """
+    """Expected cross-entropy under the Dirichlet, less the weighted entropy; summed over nodes."""
     total = alpha.sum(dim=1)
     own = alpha.gather(1, y.unsqueeze(1)).squeeze(1)
     expected = torch.digamma(total) - torch.digamma(own)
@@ -220,11 +173,6 @@ def dirichlet_entropy(alpha: Tensor) -> Tensor:
     """Differential entropy of Dirichlet distributions [n].
 
     Above a total of 10,000 the exact terms are large and cancel, so Stirling's form is used.
-
-    Examples
-    --------
-    >>> dirichlet_entropy(torch.tensor([[1.0, 1.0]]))  # uniform on [0, 1]
-    tensor([0.])
     """
     k = alpha.shape[1]
     total = alpha.sum(dim=1)

@@ -12,32 +12,21 @@ from torch.nn import functional as F
 
 from simi_mailbox.validation import Labelled
 from simi_mailbox_bench.backbones.full_batch import (
+    LowestLoss,
     Progress,
     check_width,
-    keep_best,
     read_graph,
     read_labels,
     step,
+    train_loop,
 )
 from simi_mailbox_bench.backbones.gpn.network import GPN, GPNPrediction, GPNSettings, posterior_loss
-from simi_mailbox_bench.datasets.split import Split
+from simi_mailbox_bench.datasets.dataset import Split
 
 
 @dataclass(frozen=True)
 class TrainedGPN:
-    """A trained GPN, ready for its own graph or another one with the same features.
-
-    Attributes
-    ----------
-    model : GPN
-        The network with its best weights, in evaluation mode.
-    epochs : int
-        Epochs that were run.
-    seconds : float
-        Time that training took.
-    val_loss : float
-        Validation cross-entropy of the weights kept.
-    """
+    """A trained GPN, ready for its own graph or another one with the same features."""
 
     model: GPN
     epochs: int
@@ -117,22 +106,18 @@ def train_gpn(
         prediction: GPNPrediction = model(x, adjacency)
         return posterior_loss(prediction.alpha[train.index], train.y, settings.entropy_weight)
 
-    def validation() -> Tensor:
+    @torch.no_grad()
+    def validate() -> tuple[float]:
         prediction: GPNPrediction = model(x, adjacency)
-        return F.nll_loss(prediction.log_probs[val.index], val.y)
+        return (float(F.nll_loss(prediction.log_probs[val.index], val.y)),)
 
     for _ in range(settings.warmup_epochs):
         step(model, warmup, loss)
-    best = keep_best(
-        model,
-        main,
-        loss,
-        validation,
-        epochs=settings.max_epochs,
-        patience=settings.patience,
-        progress=progress,
+    rule = LowestLoss(settings.patience)
+    best = train_loop(
+        model, main, loss, validate, rule, epochs=settings.max_epochs, progress=progress
     )
-    return TrainedGPN(model, best.epochs, time.perf_counter() - started, best.loss)
+    return TrainedGPN(model, best.epochs, time.perf_counter() - started, rule.best)
 
 
 def _class_counts(train: Labelled, classes: int) -> Tensor:

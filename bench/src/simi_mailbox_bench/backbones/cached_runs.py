@@ -1,31 +1,37 @@
-"""Logit bank: every backbone is trained once, and every calibrator judged on the same logits."""
+"""Cached runs: every backbone is trained once, and every calibrator judged on the same logits.
+
+A run on disk is a safetensors file with a checksum, written beside its name and renamed.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import struct
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import safetensors.torch
 import scipy.sparse as sp
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
-from simi_mailbox.files import cache_folder
-from simi_mailbox_bench.backbones import bankfile
-from simi_mailbox_bench.backbones.bankfile import BadFileError
+from simi_mailbox.files import cache_folder, whole_file
 from simi_mailbox_bench.backbones.features import Features
+from simi_mailbox_bench.backbones.networks import Backbone
 from simi_mailbox_bench.backbones.settings import Settings, settings_for
 from simi_mailbox_bench.backbones.training import BACKBONES, TrainedRun, restore, train
-
-if TYPE_CHECKING:
-    from simi_mailbox_bench.backbones.backbones import Backbone
-    from simi_mailbox_bench.datasets import NodeDataset, Split
+from simi_mailbox_bench.datasets import NodeDataset, Split, available, load, make_split
+from simi_mailbox_bench.datasets.catalogue import find
+from simi_mailbox_bench.store import row_key
 
 
 @dataclass(frozen=True)
@@ -63,32 +69,56 @@ class RunKey:
         return int.from_bytes(hashlib.sha256(str(self).encode()).digest()[:7], "big")
 
 
-@dataclass(frozen=True, eq=False)
-class BankedRun:
-    """A trained backbone as the bank holds it.
+@dataclass(frozen=True)
+class Size:
+    """How many runs the paper makes under a protocol."""
 
-    Attributes
-    ----------
-    key : RunKey
-    settings : Settings
-    logits : Tensor [n, K]
-        Float32, of all nodes, in evaluation mode.
-    weights : dict of str to Tensor
-    epochs, best_epoch : int
-    seconds, val_accuracy, val_nll : float
-        As in :class:`TrainedRun`.
+    splits: int
+    folds: int
+    inits: int
 
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     run = LogitBank(folder).get(RunKey("Digits", "gcn", "sparse"), Settings(epochs=2))
-    >>> run.hidden.shape, run.split
-    (torch.Size([1797, 64]), Split(train=200, val=500, test=1000))
-    >>> halved = torch.full((run.dataset.graph.num_entries,), 0.5)
-    >>> run.forward()(halved).shape
-    torch.Size([1797, 10])
+    @property
+    def runs(self) -> int:
+        """Number of runs."""
+        return self.splits * self.folds * self.inits
+
+
+# As the paper states them: 75, 50, and three times 10 runs.
+SIZES = {
+    "folds": Size(5, 3, 5),
+    "official": Size(10, 1, 5),
+    "sparse": Size(10, 1, 1),
+    "gpn": Size(10, 1, 1),
+    "public": Size(1, 1, 10),
+}
+
+
+def size_of(protocol: str) -> Size:
+    """Size of a protocol; an unknown one lists the choices."""
+    if protocol not in SIZES:
+        raise ValueError(f"unknown protocol {protocol!r}; choices: {', '.join(SIZES)}")
+    return SIZES[protocol]
+
+
+def runs(
+    dataset: str, backbone: str, protocol: str, limit: int | None = None, size: Size | None = None
+) -> list[RunKey]:
+    """Runs of one cell of a table, in an order that spreads over splits first.
+
+    Any number of first runs is then as good a sample as its number allows: runs of one split share
+    a test set and tell less than runs of different splits.
     """
+    if limit is not None and limit < 1:
+        raise ValueError(f"runs={limit}: at least one run is needed")
+    size = size or size_of(protocol)
+    order = product(range(size.inits), range(size.folds), range(size.splits))
+    made = [RunKey(dataset, backbone, protocol, split, fold, init) for init, fold, split in order]
+    return made[:limit]
+
+
+@dataclass(frozen=True, eq=False)
+class CachedRun:
+    """A trained backbone as the bank holds it."""
 
     key: RunKey
     settings: Settings
@@ -103,8 +133,6 @@ class BankedRun:
     @property
     def split(self) -> Split:
         """Nodes the backbone was trained, validated and is to be tested on."""
-        from simi_mailbox_bench.datasets import make_split
-
         return make_split(self.dataset, self.key.protocol, self.key.split, self.key.fold)
 
     @property
@@ -135,27 +163,14 @@ class BankedRun:
             return model.penultimate(model.stem(features, steps), steps)
 
 
-class LogitBank:
+class RunCache:
     """Folder of trained backbones; what is missing is trained when asked for.
-
-    Parameters
-    ----------
-    root : path, optional
-        Folder. By default ``logits`` in the folder that the environment variable
-        ``SIMI_MAILBOX_CACHE`` names, else in ``~/.cache/simi-mailbox``.
-
-    Notes
-    -----
-    A file is written beside its final name and renamed, so a reader never sees half of one. Files
-    carry a checksum and the digests of dataset and split: one that is damaged, or was trained on
-    other data than today's, is trained anew and replaced. Two processes that want the same
-    missing run both train it; the later rename wins, with equal content.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     bank = LogitBank(folder)
+    ...     bank = RunCache(folder)
     ...     key = RunKey("Digits", "mlp", "sparse")
     ...     key in bank, bank.get(key, Settings(epochs=2)).logits.shape
     (False, torch.Size([1797, 10]))
@@ -177,18 +192,18 @@ class LogitBank:
         """Whether there is a file for the run, with the dataset's published settings."""
         return self.path(key).is_file()
 
-    def get(self, key: RunKey, settings: Settings | None = None) -> BankedRun:
+    def get(self, key: RunKey, settings: Settings | None = None) -> CachedRun:
         """Read a run; train and keep it first if it is missing, damaged or out of date."""
         settings = settings or settings_for(key.dataset)
         found = self.find(key, settings)
         return found if found is not None else self._train(key, settings)
 
-    def find(self, key: RunKey, settings: Settings | None = None) -> BankedRun | None:
+    def find(self, key: RunKey, settings: Settings | None = None) -> CachedRun | None:
         """Read a run, or return None if there is no intact file of today's data for it."""
         settings = settings or settings_for(key.dataset)
         path = self.path(key, settings)
         try:
-            tensors, facts = bankfile.read(path)
+            tensors, facts = read_run_file(path)
         except FileNotFoundError:
             return None
         except BadFileError as error:
@@ -199,15 +214,13 @@ class LogitBank:
             return None
         return _banked(key, settings, tensors, facts)
 
-    def _train(self, key: RunKey, settings: Settings) -> BankedRun:
-        from simi_mailbox_bench.datasets import make_split
-
+    def _train(self, key: RunKey, settings: Settings) -> CachedRun:
         dataset, _ = _load(key.dataset)
         split = make_split(dataset, key.protocol, key.split, key.fold)
         run = train(dataset, split, key.backbone, seed=key.seed, settings=settings)
         tensors, facts = _contents(run)
         facts |= {"key": asdict(key), "settings": asdict(settings), "data": _identity(key)}
-        bankfile.write(self.path(key, settings), tensors, facts)
+        write_run_file(self.path(key, settings), tensors, facts)
         return _banked(key, settings, tensors, facts)
 
 
@@ -222,9 +235,9 @@ def _contents(run: TrainedRun) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def _banked(
     key: RunKey, settings: Settings, tensors: dict[str, Tensor], facts: dict[str, Any]
-) -> BankedRun:
+) -> CachedRun:
     prefix = "weights."
-    return BankedRun(
+    return CachedRun(
         key=key,
         settings=settings,
         logits=tensors["logits"],
@@ -240,8 +253,6 @@ def _load(name: str) -> tuple[NodeDataset, str]:
 
 @lru_cache(maxsize=2)
 def _load_from(name: str, places: tuple[str | None, ...]) -> tuple[NodeDataset, str]:
-    from simi_mailbox_bench.datasets import load
-
     dataset = load(name)
     return dataset, _digest(dataset)
 
@@ -259,8 +270,6 @@ def _digest(dataset: NodeDataset) -> str:
 
 
 def _identity(key: RunKey) -> str:
-    from simi_mailbox_bench.datasets import make_split
-
     dataset, digest = _load(key.dataset)
     split = make_split(dataset, key.protocol, key.split, key.fold)
     return f"{digest}-{_hash([split.train, split.val, split.test])}"
@@ -271,3 +280,98 @@ def _hash(integers: list[Any], rest: bytes = b"") -> str:
     for array in integers:
         digest.update(np.asarray(array).astype(np.int64).tobytes() + b"|")
     return digest.hexdigest()[:16]
+
+
+def load_logits(run: RunKey) -> CachedRun:
+    """Logits of a run, trained now if the bank does not have them."""
+    return RunCache().get(run)
+
+
+def digest(logits: Any) -> str:
+    """Short name of the very numbers: networks of two machines differ in their last bits."""
+    array = np.ascontiguousarray(logits)
+    return hashlib.sha256(array.tobytes()).hexdigest()[:12]
+
+
+def graph_size(name: str) -> int:
+    """Nodes and edge entries of a known dataset, without loading it."""
+    entry = find(name)
+    return entry.nodes + entry.entries
+
+
+def missing(names: list[str]) -> dict[str, str]:
+    """Datasets that are not here, each with what to do about it."""
+    here = set(available())
+    return {name: _advice(name) for name in names if name not in here}
+
+
+def _advice(name: str) -> str:
+    try:
+        load(name, download=False)
+    except (FileNotFoundError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+Made = tuple[dict[str, Tensor], dict[str, Any]]
+
+
+def place(kind: str, identity: Mapping[str, Any]) -> Path:
+    """File of one model's outputs, in the folder beside the logit bank."""
+    return cache_folder("downstream") / kind / f"{row_key(identity)}.safetensors"
+
+
+def kept(kind: str, identity: Mapping[str, Any], make: Callable[[], Made]) -> Made:
+    """Tensors and facts of a model, made now unless an intact file has them."""
+    path = place(kind, identity)
+    try:
+        return read_run_file(path)
+    except (FileNotFoundError, BadFileError):
+        tensors, facts = make()
+        tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        write_run_file(path, tensors, {**facts, "identity": dict(identity)})
+        return tensors, facts
+
+
+class BadFileError(ValueError):
+    """A file is not what :func:`write_run_file` wrote."""
+
+
+def write_run_file(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    """Write tensors and JSON-able facts so that no reader ever sees a part of them."""
+    text = json.dumps(facts, sort_keys=True)
+    metadata = {"facts": text, "sha256": _checksum(tensors, text)}
+    content = safetensors.torch.save(tensors, metadata)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as unfinished:
+        unfinished.write_bytes(content)
+
+
+def read_run_file(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what :func:`write_run_file` wrote; raise :class:`BadFileError` for anything else."""
+    content = path.read_bytes()
+    try:
+        tensors = safetensors.torch.load(content)
+        metadata = _metadata(content)
+        expected, text = metadata["sha256"], metadata["facts"]
+    except (SafetensorError, struct.error, ValueError, KeyError, TypeError) as error:
+        raise BadFileError(f"not a complete file: {error}") from error
+    if _checksum(tensors, text) != expected:
+        raise BadFileError("its checksum does not match its content")
+    facts: dict[str, Any] = json.loads(text)
+    return tensors, facts
+
+
+def _metadata(content: bytes) -> dict[str, str]:
+    (length,) = struct.unpack("<Q", content[:8])
+    header: dict[str, dict[str, str]] = json.loads(content[8 : 8 + length])
+    return header["__metadata__"]
+
+
+def _checksum(tensors: dict[str, Tensor], text: str) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        value = tensors[name].contiguous()
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.numpy().tobytes())
+    return digest.hexdigest()

@@ -1,6 +1,7 @@
 """Self-training: who is labelled, by what, and what is read."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,14 +10,14 @@ import torch
 from simi_mailbox import calibrators
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox_bench.datasets import Split
-from simi_mailbox_bench.self_training import Stage, first_per_class, self_train
-from toy_graph import CLASSES, QUICK, N, oracle_trainer, toy
+from simi_mailbox_bench.self_training import self_train
+from toy_graph import CLASSES, QUICK, N, never, oracle_trainer, toy
 
 
 @pytest.fixture(scope="module")
 def result() -> object:
-    x, graph, y, split = toy()
-    return self_train(x, graph, y, split, settings=QUICK, stages=3, threshold=0.7, truth=y)
+    dataset, split = toy()
+    return self_train(dataset, split, settings=QUICK, stages=3, threshold=0.7)
 
 
 def test_stages_grow_by_what_was_added(result) -> None:
@@ -28,7 +29,7 @@ def test_stages_grow_by_what_was_added(result) -> None:
 
 
 def test_validation_and_test_nodes_are_never_labelled(result) -> None:
-    _, _, _, split = toy()
+    _, split = toy()
     labelled = set(np.flatnonzero(result.pseudo_labels >= 0))
     assert labelled
     assert not labelled & {*split.train, *split.val, *split.test}
@@ -38,7 +39,8 @@ def test_validation_and_test_nodes_are_never_labelled(result) -> None:
 
 
 def test_counts_of_right_labels_and_accuracies_are_true(result) -> None:
-    _, _, y, split = toy()
+    dataset, split = toy()
+    y = dataset.y
     for stage in result.stages:
         assert stage.right == (stage.labels == y[stage.added]).sum()
     assert result.test_accuracy == (result.predictions == y)[split.test].mean()
@@ -46,37 +48,57 @@ def test_counts_of_right_labels_and_accuracies_are_true(result) -> None:
 
 
 def test_reads_no_label_but_those_of_training_and_validation() -> None:
-    x, graph, y, split = toy()
-    spoiled = np.full(N, -9)
-    spoiled[split.train], spoiled[split.val] = y[split.train], y[split.val]
+    dataset, split = toy()
+    spoiled = (dataset.y + 1) % CLASSES
+    for part in (split.train, split.val):
+        spoiled[part] = dataset.y[part]
     arguments = {"settings": QUICK, "stages": 2, "threshold": 0.7}
-    clean = self_train(x, graph, y, split, **arguments)
-    blind = self_train(x, graph, spoiled, split, **arguments)
+    clean = self_train(dataset, split, **arguments)
+    blind = self_train(replace(dataset, y=spoiled), split, **arguments)
     np.testing.assert_array_equal(clean.logits, blind.logits)
     np.testing.assert_array_equal(clean.pseudo_labels, blind.pseudo_labels)
 
 
-def test_truth_changes_nothing_but_the_record() -> None:
-    x, graph, y, split = toy()
-    arguments = {"settings": QUICK, "stages": 2, "threshold": 0.7}
-    with_truth = self_train(x, graph, y, split, truth=y, **arguments)
-    with_wrong_truth = self_train(x, graph, y, split, truth=(y + 1) % CLASSES, **arguments)
-    without = self_train(x, graph, y, split, **arguments)
-    for other in (with_wrong_truth, without):
-        np.testing.assert_array_equal(with_truth.probs, other.probs)
-    assert without.test_accuracy is None
-    assert without.stages[0].right is None
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"stages": 0}, "at least one stage"),
+        ({"threshold": 1.0}, "strictly between 0 and 1"),
+        ({"backbone": "gcnn"}, "unknown backbone 'gcnn'"),
+        ({"calibrator": "temprature"}, "temperature"),
+    ],
+)
+def test_wrong_settings_are_refused_before_training(wrong, message, monkeypatch) -> None:
+    monkeypatch.setattr("simi_mailbox_bench.self_training.train", never)
+    with pytest.raises(ValueError, match=message):
+        self_train(*toy(), **wrong)
+
+
+def test_some_nodes_must_be_in_no_part() -> None:
+    dataset, split = toy()
+    rest = np.setdiff1d(np.arange(N), np.concatenate([split.train, split.val]))
+    with pytest.raises(ValueError, match="no node is left to be labelled"):
+        self_train(dataset, Split(split.train, split.val, rest))
+
+
+@pytest.mark.parametrize("name", ["gats", "dcgc", "gets", "simi-mailbox-paper"])
+def test_calibrators_are_given_what_they_need(name) -> None:
+    cls = calibrators.get(name)
+    few = {key: 5 for key in ("epochs",) if key in cls().get_params()}
+    result = self_train(*toy(), calibrator=cls(**few), settings=QUICK, stages=1)
+    np.testing.assert_allclose(result.probs.sum(axis=1), 1.0, atol=1e-5)
 
 
 def test_a_trainer_of_ones_own_sees_no_other_label() -> None:
-    x, graph, y, split = toy()
+    dataset, split = toy()
+    y = dataset.y
     seen: list[tuple[np.ndarray, Split, int]] = []
 
     def train(labels: np.ndarray, nodes: Split, seed: int) -> torch.Tensor:
         seen.append((labels.copy(), nodes, seed))
         return torch.from_numpy(oracle_trainer(y)(labels, nodes, seed))
 
-    self_train(x, graph, y, split, backbone=train, calibrator=None, stages=2, seed=7)
+    self_train(dataset, split, backbone=train, calibrator=None, stages=2, seed=7)
     (first, nodes, seed), (second, grown, _) = seen
     assert seed == 7
     assert nodes == split
@@ -86,9 +108,10 @@ def test_a_trainer_of_ones_own_sees_no_other_label() -> None:
 
 
 def test_without_a_calibrator_plain_softmax_decides() -> None:
-    x, graph, y, split = toy()
+    dataset, split = toy()
+    y = dataset.y
     result = self_train(
-        x, graph, y, split, backbone=oracle_trainer(y), calibrator=None, stages=2, threshold=0.8
+        dataset, split, backbone=oracle_trainer(y), calibrator=None, stages=2, threshold=0.8
     )
     exponentials = np.exp(result.logits)
     confidence = (exponentials / exponentials.sum(axis=1, keepdims=True)).max(axis=1)
@@ -97,18 +120,20 @@ def test_without_a_calibrator_plain_softmax_decides() -> None:
 
 
 def test_a_stage_that_adds_nothing_is_the_last() -> None:
-    x, graph, y, split = toy()
+    dataset, split = toy()
+    y = dataset.y
     result = self_train(
-        x, graph, y, split, backbone=oracle_trainer(y), calibrator=None, stages=9, threshold=0.8
+        dataset, split, backbone=oracle_trainer(y), calibrator=None, stages=9, threshold=0.8
     )
     assert len(result.stages) == 2
     assert result.stages[-1].added.size == 0
 
 
 def test_the_last_stage_labels_nothing() -> None:
-    x, graph, y, split = toy()
+    dataset, split = toy()
+    y = dataset.y
     result = self_train(
-        x, graph, y, split, backbone=oracle_trainer(y), calibrator=None, stages=1, threshold=0.5
+        dataset, split, backbone=oracle_trainer(y), calibrator=None, stages=1, threshold=0.5
     )
     assert len(result.stages) == 1
     assert (result.pseudo_labels == -1).all()
@@ -116,7 +141,8 @@ def test_the_last_stage_labels_nothing() -> None:
 
 def test_calibration_decides_who_is_labelled() -> None:
     """Logits that shout are quietened on the validation nodes before any node is believed."""
-    x, graph, y, split = toy()
+    dataset, split = toy()
+    y = dataset.y
     rng = np.random.default_rng(0)
     wrong = np.where(rng.random(N) < 0.4, (y + 1) % CLASSES, y)
 
@@ -124,30 +150,20 @@ def test_calibration_decides_who_is_labelled() -> None:
         return 20.0 * np.eye(CLASSES)[wrong]
 
     arguments = {"backbone": shouting, "stages": 2, "threshold": 0.8}
-    raw = self_train(x, graph, y, split, calibrator=None, **arguments)
-    calibrated = self_train(x, graph, y, split, calibrator="temperature", **arguments)
+    raw = self_train(dataset, split, calibrator=None, **arguments)
+    calibrated = self_train(dataset, split, calibrator="temperature", **arguments)
     assert raw.stages[0].added.size > 100
     assert calibrated.stages[0].added.size == 0
 
 
 def test_takes_an_unfitted_calibrator_and_leaves_it_unfitted() -> None:
-    x, graph, y, split = toy()
+    dataset, split = toy()
     given = calibrators.get("simi-mailbox")(n_groups=3)
     by_object = self_train(
-        x, graph, y, split, calibrator=given, settings=QUICK, stages=2, threshold=0.7
+        dataset, split, calibrator=given, settings=QUICK, stages=2, threshold=0.7
     )
     assert not hasattr(given, "temperatures_")
     assert by_object.stages[0].added.size > 0
-
-
-def test_progress_gets_every_stage_as_it_happens(result) -> None:
-    x, graph, y, split = toy()
-    seen: list[Stage] = []
-    again = self_train(
-        x, graph, y, split, settings=QUICK, stages=3, threshold=0.7, progress=seen.append
-    )
-    assert tuple(seen) == again.stages
-    np.testing.assert_array_equal(again.logits, result.logits)  # same seed, same bits
 
 
 def test_prints_one_line_per_stage(result) -> None:
@@ -155,37 +171,6 @@ def test_prints_one_line_per_stage(result) -> None:
     assert lines[0].split() == ["stage", "labels", "added", "right", "val", "test"]
     assert len(lines) == len(result.stages) + 1
     assert lines[1].split()[:3] == ["1", "18", str(result.stages[0].added.size)]
-
-
-def test_fewer_labels_per_class_are_the_first_of_each() -> None:
-    x, graph, y, split = toy()
-    seen: list[Split] = []
-
-    def train(labels: np.ndarray, nodes: Split, seed: int) -> np.ndarray:
-        seen.append(nodes)
-        assert set(np.flatnonzero(labels >= 0)) == {*nodes.train, *split.val}
-        return oracle_trainer(y)(labels, nodes, seed)
-
-    self_train(x, graph, y, split, backbone=train, calibrator=None, stages=1, labels_per_class=2)
-    assert np.bincount(y[seen[0].train]).tolist() == [2, 2, 2]
-
-
-def test_a_class_without_any_training_node_has_too_few() -> None:
-    x, graph, y, split = toy()
-    for absent in range(CLASSES):
-        train = split.train[y[split.train] != absent]
-        with pytest.raises(ValueError, match=f"but class {absent} has only 0 labelled"):
-            self_train(x, graph, y, Split(train, split.val, split.test), labels_per_class=1)
-    with pytest.raises(ValueError, match="class 1 has only 0"):
-        first_per_class([0, 2, 0, 2], np.arange(4), 2)
-
-
-def test_refuses_more_labels_per_class_than_there_are() -> None:
-    with pytest.raises(ValueError, match="labels_per_class=3, but class 1 has only 2"):
-        first_per_class([0, 0, 0, 1, 1], np.arange(5), 3)
-    x, graph, y, split = toy()
-    with pytest.raises(ValueError, match="labels_per_class=100"):
-        self_train(x, graph, y, split, labels_per_class=100)
 
 
 def rise_and_fall(y: np.ndarray) -> object:
@@ -201,9 +186,10 @@ def rise_and_fall(y: np.ndarray) -> object:
 
 
 def test_keeps_the_last_stage_or_the_best_on_validation_nodes() -> None:
-    x, graph, y, split = toy()
-    arguments = {"calibrator": None, "stages": 3, "truth": y}
-    best = self_train(x, graph, y, split, backbone=rise_and_fall(y), keep="best", **arguments)
+    dataset, split = toy()
+    y = dataset.y
+    arguments = {"calibrator": None, "stages": 3}
+    best = self_train(dataset, split, backbone=rise_and_fall(y), keep="best", **arguments)
     accuracies = [stage.val_accuracy for stage in best.stages]
     assert best.kept == 1 + int(np.argmax(accuracies)) == 2
     assert (best.predictions == y)[split.val].mean() == max(accuracies)
@@ -212,14 +198,15 @@ def test_keeps_the_last_stage_or_the_best_on_validation_nodes() -> None:
 
     fall = r"fell from .* in stage 1 to .* in stage 3 \(\d+ of 60 nodes\)"
     with pytest.warns(CalibrationWarning, match=fall):
-        last = self_train(x, graph, y, split, backbone=rise_and_fall(y), **arguments)
+        last = self_train(dataset, split, backbone=rise_and_fall(y), **arguments)
     assert last.kept == 3
     assert last.test_accuracy == last.stages[2].test_accuracy
     np.testing.assert_array_equal(last.pseudo_labels, best.pseudo_labels)
 
 
 def test_warns_of_a_class_that_gets_no_pseudo_label() -> None:
-    x, graph, y, split = toy()
+    dataset, split = toy()
+    y = dataset.y
 
     def train(labels: np.ndarray, nodes: Split, seed: int) -> np.ndarray:
         return np.eye(CLASSES)[y] * np.where(y == 2, 1.0, 9.0)[:, None]
@@ -227,14 +214,15 @@ def test_warns_of_a_class_that_gets_no_pseudo_label() -> None:
     few = int((y[split.train] == 2).sum())
     arguments = {"backbone": train, "calibrator": None, "threshold": 0.8}
     with pytest.warns(CalibrationWarning, match=rf"none of them as class 2 \({few} training nodes"):
-        self_train(x, graph, y, split, **arguments, stages=2)
+        self_train(dataset, split, **arguments, stages=2)
     with pytest.warns(CalibrationWarning, match="no node was labelled"):
-        self_train(x, graph, y, split, **{**arguments, "threshold": 0.9999}, stages=2)
+        self_train(dataset, split, **{**arguments, "threshold": 0.9999}, stages=2)
 
 
 def test_does_not_warn_when_all_is_well() -> None:
-    x, graph, y, split = toy()
+    dataset, split = toy()
+    y = dataset.y
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        self_train(x, graph, y, split, backbone=oracle_trainer(y), calibrator=None, stages=3)
-        self_train(x, graph, y, split, backbone=oracle_trainer(y), calibrator=None, stages=1)
+        self_train(dataset, split, backbone=oracle_trainer(y), calibrator=None, stages=3)
+        self_train(dataset, split, backbone=oracle_trainer(y), calibrator=None, stages=1)

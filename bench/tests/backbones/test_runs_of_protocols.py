@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simi_mailbox_bench.protocol import SIZES, runs, size_of
+from simi_mailbox_bench.backbones.cached_runs import SIZES, runs, size_of
 
 
 @pytest.mark.parametrize(("protocol", "count"), [("folds", 75), ("official", 50), ("sparse", 10)])

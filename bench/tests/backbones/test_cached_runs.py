@@ -1,4 +1,4 @@
-"""The logit bank: nothing is trained twice, and nothing damaged or outdated is ever read."""
+"""The cache of runs: nothing is trained twice, and nothing damaged or outdated is ever read."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from simi_mailbox_bench.backbones import bank as banking
-from simi_mailbox_bench.backbones import bankfile
-from simi_mailbox_bench.backbones.bank import LogitBank, RunKey
+from simi_mailbox_bench.backbones import cached_runs
+from simi_mailbox_bench.backbones.cached_runs import RunCache, RunKey, read_run_file, write_run_file
 from simi_mailbox_bench.backbones.settings import Settings
 
 KEY = RunKey("Digits", "gcn", "sparse")
@@ -20,15 +19,15 @@ SHORT = Settings(epochs=3)
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, torch.Tensor]:
     """Bytes of an intact file, and its logits."""
-    bank = LogitBank(tmp_path_factory.mktemp("bank"))
+    bank = RunCache(tmp_path_factory.mktemp("bank"))
     logits = bank.get(KEY, SHORT).logits
     return bank.path(KEY, SHORT).read_bytes(), logits
 
 
 @pytest.fixture
-def bank(tmp_path: Path, trained: tuple[bytes, torch.Tensor]) -> LogitBank:
+def bank(tmp_path: Path, trained: tuple[bytes, torch.Tensor]) -> RunCache:
     """A bank that holds the run."""
-    bank = LogitBank(tmp_path)
+    bank = RunCache(tmp_path)
     path = bank.path(KEY, SHORT)
     path.parent.mkdir(parents=True)
     path.write_bytes(trained[0])
@@ -39,11 +38,11 @@ def forbid_training(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: object, **kwargs: object) -> None:
         raise AssertionError("the bank trained a run that it has")
 
-    monkeypatch.setattr(banking, "train", refuse)
+    monkeypatch.setattr(cached_runs, "train", refuse)
 
 
 def test_a_banked_run_is_read_not_trained(
-    bank: LogitBank, trained: tuple[bytes, torch.Tensor], monkeypatch: pytest.MonkeyPatch
+    bank: RunCache, trained: tuple[bytes, torch.Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forbid_training(monkeypatch)
     run = bank.get(KEY, SHORT)
@@ -57,12 +56,12 @@ def test_a_banked_run_is_read_not_trained(
 def test_training_again_gives_the_same_bytes_but_for_the_clock(
     tmp_path: Path, trained: tuple[bytes, torch.Tensor]
 ) -> None:
-    assert torch.equal(LogitBank(tmp_path).get(KEY, SHORT).logits, trained[1])
+    assert torch.equal(RunCache(tmp_path).get(KEY, SHORT).logits, trained[1])
 
 
 @pytest.mark.parametrize("share", [0.0, 0.0001, 0.01, 0.5, 0.999])
 def test_a_half_written_file_is_trained_anew(
-    bank: LogitBank, trained: tuple[bytes, torch.Tensor], share: float
+    bank: RunCache, trained: tuple[bytes, torch.Tensor], share: float
 ) -> None:
     path = bank.path(KEY, SHORT)
     path.write_bytes(trained[0][: int(share * len(trained[0]))])
@@ -74,7 +73,7 @@ def test_a_half_written_file_is_trained_anew(
 
 @pytest.mark.parametrize("place", [3, 60, 0.2, 0.5, 0.99])
 def test_a_flipped_bit_anywhere_is_noticed(
-    bank: LogitBank, trained: tuple[bytes, torch.Tensor], place: float
+    bank: RunCache, trained: tuple[bytes, torch.Tensor], place: float
 ) -> None:
     content = bytearray(trained[0])
     content[int(place if place >= 1 else place * len(content))] ^= 4
@@ -83,7 +82,7 @@ def test_a_flipped_bit_anywhere_is_noticed(
         assert bank.find(KEY, SHORT) is None
 
 
-def test_a_foreign_safetensors_file_is_noticed(bank: LogitBank) -> None:
+def test_a_foreign_safetensors_file_is_noticed(bank: RunCache) -> None:
     import safetensors.torch
 
     safetensors.torch.save_file({"logits": torch.ones(2)}, str(bank.path(KEY, SHORT)))
@@ -92,11 +91,11 @@ def test_a_foreign_safetensors_file_is_noticed(bank: LogitBank) -> None:
 
 
 def test_a_run_of_other_data_is_trained_anew(
-    bank: LogitBank, trained: tuple[bytes, torch.Tensor]
+    bank: RunCache, trained: tuple[bytes, torch.Tensor]
 ) -> None:
     path = bank.path(KEY, SHORT)
-    tensors, facts = bankfile.read(path)
-    bankfile.write(path, tensors, facts | {"data": "0123456789abcdef-0123456789abcdef"})
+    tensors, facts = read_run_file(path)
+    write_run_file(path, tensors, facts | {"data": "0123456789abcdef-0123456789abcdef"})
     with pytest.warns(UserWarning, match="other data"):
         run = bank.get(KEY, SHORT)
     assert torch.equal(run.logits, trained[1])
@@ -111,7 +110,7 @@ def test_a_killed_writer_leaves_neither_the_file_nor_rubbish(
     path = tmp_path / "run.safetensors"
     monkeypatch.setattr(os, "replace", die)
     with pytest.raises(KeyboardInterrupt):
-        bankfile.write(path, {"logits": torch.ones(3)}, {})
+        write_run_file(path, {"logits": torch.ones(3)}, {})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -119,21 +118,21 @@ def test_an_older_file_stays_whole_until_the_new_one_is_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "run.safetensors"
-    bankfile.write(path, {"logits": torch.ones(3)}, {"epochs": 1})
+    write_run_file(path, {"logits": torch.ones(3)}, {"epochs": 1})
     replace = os.replace
 
     def look_first(source: str, target: Path) -> None:
-        assert bankfile.read(path)[1] == {"epochs": 1}
-        assert bankfile.read(Path(source))[1] == {"epochs": 2}
+        assert read_run_file(path)[1] == {"epochs": 1}
+        assert read_run_file(Path(source))[1] == {"epochs": 2}
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", look_first)
-    bankfile.write(path, {"logits": torch.ones(3)}, {"epochs": 2})
-    assert bankfile.read(path)[1] == {"epochs": 2}
+    write_run_file(path, {"logits": torch.ones(3)}, {"epochs": 2})
+    assert read_run_file(path)[1] == {"epochs": 2}
 
 
 def test_every_part_of_the_key_and_every_setting_has_its_own_file(tmp_path: Path) -> None:
-    bank = LogitBank(tmp_path)
+    bank = RunCache(tmp_path)
     keys = [
         KEY,
         RunKey("Cora", "gcn", "sparse"),
@@ -155,7 +154,7 @@ def test_digests_of_published_settings_do_not_move() -> None:
     assert Settings(weight_decay=0.0).digest() == "d7d94d4b11d9"
 
 
-def test_forward_of_a_banked_run_gives_its_logits_and_a_gradient(bank: LogitBank) -> None:
+def test_forward_of_a_banked_run_gives_its_logits_and_a_gradient(bank: RunCache) -> None:
     run = bank.get(KEY, SHORT)
     forward = run.forward()
     torch.testing.assert_close(forward(), run.logits, atol=1e-5, rtol=1e-4)
@@ -168,7 +167,7 @@ def test_forward_of_a_banked_run_gives_its_logits_and_a_gradient(bank: LogitBank
     assert all(not value.requires_grad for value in run.model().parameters())
 
 
-def test_hidden_enters_the_last_layer(bank: LogitBank) -> None:
+def test_hidden_enters_the_last_layer(bank: RunCache) -> None:
     run = bank.get(KEY, SHORT)
     model = run.model()
     steps = model.plan(run.dataset.graph)
@@ -177,16 +176,16 @@ def test_hidden_enters_the_last_layer(bank: LogitBank) -> None:
 
 
 def test_backbones_without_edge_weights_say_so(tmp_path: Path) -> None:
-    run = LogitBank(tmp_path).get(RunKey("Digits", "mlp", "sparse"), SHORT)
+    run = RunCache(tmp_path).get(RunKey("Digits", "mlp", "sparse"), SHORT)
     with pytest.raises(ValueError, match="backbones that do: gcn, sage"):
         run.forward()(torch.ones(run.dataset.graph.num_entries))
 
 
-def test_edge_weights_of_the_wrong_length_are_refused(bank: LogitBank) -> None:
+def test_edge_weights_of_the_wrong_length_are_refused(bank: RunCache) -> None:
     with pytest.raises(ValueError, match="one value for each"):
         bank.get(KEY, SHORT).forward()(torch.ones(7))
 
 
 def test_an_unknown_backbone_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="gcn, gat, sage, gin, mlp"):
-        LogitBank(tmp_path).get(RunKey("Cora", "transformer"))
+        RunCache(tmp_path).get(RunKey("Cora", "transformer"))
