@@ -20,6 +20,8 @@ from simi_mailbox import (
 from simi_mailbox.calibrators.simi_mailbox.calibrator import ENOUGH
 from simi_mailbox.metrics import nll
 from simi_mailbox.synthetic import calibration_problem
+from simi_mailbox.testing.cases import Case
+from simi_mailbox.testing.label_checks import MANY_SIZES, permuted_gains
 
 MODES = pytest.mark.parametrize("keep", [True, False])
 LABELS = np.arange(300)
@@ -156,6 +158,14 @@ def test_more_labels_than_enough_are_a_fair_choice():
     few = SimiMailbox().fit(p.logits, p.y, graph=p.graph, mask=range(ENOUGH))
     assert len(cal.labels_["nodes"]) == 10_000
     assert cal.temperature_ == pytest.approx(few.temperature_, rel=0.1)
+
+
+@MODES
+def test_permuted_labels_tell_nothing(keep):
+    """With two to fifty classes and twenty to 2,000 labels; the class's own law has fewer."""
+    case = Case(SimiMailbox, keep_classes=keep)
+    for found in permuted_gains(case, MANY_SIZES):
+        assert found.gain <= 10 + 3 * found.deviation, found
 
 
 # --- warnings -------------------------------------------------------------------------------------
