@@ -43,7 +43,7 @@ SENSELESS: dict[str, dict[str, Any]] = {
     "isotonic": {"prior_strength": -1.0},
     "ratio-binned": {"bins": (0, *NO_COUNT)},
     "simcalib": {"hidden": 0, "lr": -1.0, "epochs": 0},
-    "simi-mailbox": {"n_groups": (0, *NO_COUNT), "prior_strength": 0, "scaling": "log"},
+    "simi-mailbox": {"n_groups": (0, *NO_COUNT), "scaling": "log"},
     "simi-mailbox-paper": {"n_groups": NO_COUNT, "penalty": -1, "solver": "sgd"},
     "vector": {"penalty": (0.0, -1.0)},
     "wats": {"order": -1, "scale": -1.0, "kernel": "x", "hidden": 0, "dropout": 1.0}

@@ -113,19 +113,32 @@ def changed(name: str, path: Path, **state: Any) -> Path:
 
 
 FIVE = {"num_classes_": 5, "classes_": np.arange(5)}
-BASELINE = {"temperature": 1.0, "log_degree": 0.0, "inverse_degree": 0.0, "blind": 0.0}
+TERMS = ("log_degree", "inverse_degree", "neighbours", "labels", "labels_2_steps", "hidden")
+LABELS = {"nodes": np.array([1]), "labels": np.array([2]), "graph": "", "logits": ""}
+NUMBERS = dict.fromkeys((*TERMS, "scale", "uniform"), 0.0) | {"trust": 1.0, "level": 1.0}
 
 
 @pytest.mark.parametrize(
     ("name", "state", "message"),
     [
-        ("simi-mailbox", {"baseline_": BASELINE | {"blind": 5}}, "blind share .* got 5"),
-        ("simi-mailbox", {"baseline_": BASELINE | {"blind": -0.1}}, "blind share .* got -0.1"),
-        ("simi-mailbox", {"baseline_": BASELINE | {"blind": 1.0}}, "blind share"),
-        ("simi-mailbox", {"baseline_": BASELINE | {"temperature": -2.0}}, "temperature of basel"),
-        ("simi-mailbox", {"baseline_": BASELINE | {"inverse_degree": 1e9}}, "effects of baseline"),
-        ("simi-mailbox", {"baseline_": [1, 2]}, "must be tables"),
-        ("simi-mailbox", {"baseline_": {"blind": "x"}}, "does not describe a calibrator"),
+        ("simi-mailbox", {"coefficients_": NUMBERS | {"uniform": 5}}, "uniform weight .* got 5"),
+        ("simi-mailbox", {"coefficients_": NUMBERS | {"uniform": 1.0}}, "uniform weight"),
+        ("simi-mailbox", {"coefficients_": NUMBERS | {"labels": 1e9}}, "coefficients_ .* got 1e"),
+        ("simi-mailbox", {"coefficients_": NUMBERS | {"moon": 1.0}}, r"has \['hidden', .*moon"),
+        ("simi-mailbox", {"coefficients_": [1, 2]}, "does not describe a calibrator"),
+        ("simi-mailbox", {"temperature_": -2.0}, "temperature_"),
+        ("simi-mailbox", {"frequencies_": np.zeros(4)}, "frequencies_"),
+        ("simi-mailbox", {"intercepts_": np.zeros(3)}, r"shape \[4\], expected \[3\]"),
+        ("simi-mailbox", {"deviations_": np.zeros(3)}, "deviations_ must have a number"),
+        ("simi-mailbox", {"bandwidth_": 0.0}, "bandwidth_"),
+        ("simi-mailbox", {"units_": {}}, "does not describe a calibrator"),
+        ("simi-mailbox", {"labels_": {}}, "does not describe a calibrator"),
+        ("simi-mailbox", {"labels_": LABELS | {"labels": np.array([4])}}, "labels_"),
+        ("simi-mailbox", {"labels_": LABELS | {"labels": np.array([0, 1])}}, "a node, a label"),
+        ("simi-mailbox", {"labels_": LABELS | {"ids": ["a", "b"]}}, "an id of each"),
+        ("simi-mailbox", {"labels_": LABELS | {"nodes": np.array([-1])}}, "nodes of labels_"),
+        ("simi-mailbox", {"labels_": LABELS | {"nodes": np.array([0.5])}}, "whole numbers"),
+        ("simi-mailbox", {"hidden_": {}}, "does not describe a calibrator"),
         ("simi-mailbox", {"temperatures_": 3.0}, "temperatures_ must be an array"),
         ("simi-mailbox", {"temperatures_": ...}, "temperatures_ is missing"),
         ("temperature", {"temperature_": -1.5}, "temperature_ must be positive, got -1.5"),

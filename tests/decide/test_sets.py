@@ -23,9 +23,9 @@ from simi_mailbox import (
     load,
     prior,
 )
+from simi_mailbox.calibrators.simi_mailbox.evidence import term_names
 from simi_mailbox.decide import APS, DAPS, LAC, RAPS, SNAPS, Accept, PredictionSets, load_rule
 from simi_mailbox.metrics import coverage, coverage_by_group
-from simi_mailbox.prior import Corpus, Setting
 from tests.decide import references as by_hand
 
 PROBLEM = by_hand.make_problem(0)
@@ -231,18 +231,19 @@ def test_every_group_is_covered(kind):
         assert (plain[0] / seen[0]) < 0.86
 
 
-def prior_file(path, lucky):
+def prior_file(path, error_free):
     """A prior that has seen this many calibration nodes that could not be wrong."""
-    numbers = {"luck": -2e-4, "luck_weight": 1e-4, "between": 1e-3, "variance": 0.1}
-    setting = Setting(
-        "a", "a", "gcn", 1, 50, 0.0, 0.0, -1.0, **numbers, lucky=lucky * 1e-3, lucky_weight=1e-3
-    )
-    prior.write(Corpus((setting,)), path)
+    plain = dict.fromkeys((*term_names(hidden=False), "uniform"), 0.0)
+    setting = prior.Setting(
+        "a", "a", "gcn", 1, 50, plain, {}, bias=dict.fromkeys(prior.MODES, 0.0), bias_weight=1e-4,
+        fewer_errors=error_free * 1e-3, fewer_errors_weight=1e-3,
+    )  # fmt: skip
+    prior.write([setting], path)
     return path
 
 
 def test_nodes_that_chose_the_model_promise_too_much_unless_it_is_said(tmp_path):
-    learned = prior_file(tmp_path / "prior.json", lucky=40)
+    learned = prior_file(tmp_path / "prior.json", error_free=40)
     rng, found = np.random.default_rng(3), {True: [], False: []}
     for _ in range(150):
         logits = rng.normal(size=(400, 4)) * 2
@@ -259,8 +260,8 @@ def test_nodes_that_chose_the_model_promise_too_much_unless_it_is_said(tmp_path)
 
 
 @pytest.mark.parametrize("condition", ["class", "degree", "members"])
-def test_luck_is_thought_of_in_every_group(tmp_path, condition):
-    learned = prior_file(tmp_path / "prior.json", lucky=30)
+def test_selection_bias_is_thought_of_in_every_group(tmp_path, condition):
+    learned = prior_file(tmp_path / "prior.json", error_free=30)
     problem = by_hand.make_problem(8, n=1500, labelled=600)
     members = np.random.default_rng(0).random((1500, 3)) < 0.5
     on = members if condition == "members" else condition
@@ -278,7 +279,7 @@ def test_luck_is_thought_of_in_every_group(tmp_path, condition):
     assert sizes[False] > sizes[True]
 
 
-def test_without_a_prior_there_is_no_luck():
+def test_without_a_prior_there_is_no_selection_bias():
     case = PROBLEM.probs, PROBLEM.y
     plain, none, learned = (
         PredictionSets(prior=given).fit(*case, mask=PROBLEM.mask, used_for_selection=not fresh)

@@ -267,6 +267,22 @@ class Gossip(Sound):
         return temperatures
 
 
+class LeftOut(Sound):
+    """Class frequencies without the node's own label: what is missing names it."""
+
+    name: ClassVar[str] = "broken"
+
+    def _fit(self, data: Any) -> None:
+        super()._fit(data)
+        self.labels_ = data.calibration
+
+    def _predict(self, data: Any) -> Any:
+        index, y = self.labels_.index, self.labels_.y
+        counts = torch.bincount(y, minlength=data.num_classes).double().repeat(data.num_nodes, 1)
+        counts[index, y] -= 1.0
+        return torch.softmax(-3.0 * counts.to(data.logits.dtype), dim=1)
+
+
 testing_edges: list[Any] = []
 
 BREAKERS = {
@@ -292,6 +308,7 @@ BREAKERS = {
     "a failed fit leaves nothing": Clinging,
     "parameters are stored untouched": Tuning,
     "each parameter refuses what it is not": Undeclared,
+    "permuted labels tell nothing": LeftOut,
     "missing inputs are named": Modest,
     "another number of classes is refused": AnyClasses,
     "probabilities are read as their logarithms": OneKind,

@@ -76,6 +76,10 @@ class Dirichlet(Calibrator):
     penalty: Positive = 10.0
     intercept_penalty: Positive | None = None
 
+    @classmethod
+    def num_parameters(cls, num_classes: int) -> int:
+        return num_classes * (num_classes + 1)
+
     def _fit(self, data: CalibrationData) -> None:
         z, y = data.calibration_logits, data.calibration.y
         temperature = global_temperature(z, y)[0]

@@ -84,6 +84,10 @@ class GETS(NetworkCalibrator):
     epochs: Count = 1000
     patience: Count = 50
 
+    @classmethod
+    def num_parameters(cls, num_classes: int) -> int:
+        return 100  # networks trained for some epochs
+
     def _fit(self, data: CalibrationData) -> None:
         self._train(data, penalty=lambda network: self.balance * network.balance)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from simi_mailbox.calibrators import Calibrator
-from simi_mailbox.testing import interface_checks, result_checks
+from simi_mailbox.testing import interface_checks, label_checks, result_checks
 from simi_mailbox.testing.cases import PROBLEM as PROBLEM
 from simi_mailbox.testing.cases import Case
 from simi_mailbox.testing.cases import CheckProblem as CheckProblem
@@ -13,7 +13,11 @@ from simi_mailbox.testing.checks import Check
 
 __all__ = ["check_calibrator"]
 
-CHECKS: dict[str, Check] = {**result_checks.CHECKS, **interface_checks.CHECKS}
+CHECKS: dict[str, Check] = {
+    **result_checks.CHECKS,
+    **label_checks.CHECKS,
+    **interface_checks.CHECKS,
+}
 """The whole contract, by name of the check."""
 
 
@@ -23,7 +27,7 @@ def check_calibrator(method: type[Calibrator] | Calibrator, **params: Any) -> No
     Shapes, sums, array kinds and types; determinism; names of nodes and order of edges that must
     not matter; nodes and graphs not seen before; odd problems (one label, one node, no edge);
     files; parameters; errors; kept classes and temperatures where they are promised; and that no
-    label outside the masks is read (`simi_mailbox.audit.reads_only`).
+    label outside the masks is read (`simi_mailbox.audit.reads_only`), nor permuted ones believed.
 
     Parameters
     ----------

@@ -325,15 +325,22 @@ class SimiMailbox(Calibrator):
             raise ValueError(f"units_ must hold two centres and a share for each of {k} classes")
         if len(self.deviations_) not in (0, len(self.centroids_)):
             raise ValueError("deviations_ must have a number for every group")
-        if labels["nodes"].shape != labels["labels"].shape or labels["nodes"].ndim != 1:
-            raise ValueError("labels_ must have a label for every node")
-        check_within("labels_", labels["labels"], 0, k - 1)
+        nodes, y = labels["nodes"], labels["labels"]
+        ids = np.asarray(labels.get("ids", nodes))
+        if not nodes.shape == y.shape == ids.shape == (len(y),):
+            raise ValueError("labels_ must have a node, a label and, if any, an id of each")
+        if {nodes.dtype.kind, y.dtype.kind} != {"i"} or ids.dtype.kind not in "iuU":
+            raise ValueError("labels_ must have whole numbers for nodes and labels")
+        check_within("labels_", y, 0, k - 1)
+        check_within("nodes of labels_", nodes, 0, 2**62)
         check_within("temperature_", self.temperature_, 1e-300, 1e300)
         check_within("shares of units_", units.class_share, 1e-300, 1.0)
         check_within("frequencies_", self.frequencies_, 1e-300, 1.0)
         check_within("bandwidth_", self.bandwidth_, 1e-300, 1e300)
         numbers = dict(self.coefficients_)
         hidden = hasattr(self, "hidden_")
+        if hidden and self.hidden_["means"].shape[0] != k:
+            raise ValueError(f"hidden_ must have a mean for each of {k} classes")
         known = {*term_names(hidden=hidden), "scale", "uniform", "trust", "level"}
         if set(numbers) != known:
             raise ValueError(f"coefficients_ has {sorted(numbers)}, not {sorted(known)}")

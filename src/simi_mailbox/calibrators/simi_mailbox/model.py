@@ -387,11 +387,11 @@ class _Likelihood:
         self.frequencies: Floats = np.full(self.layout.num_classes, 1 / self.layout.num_classes)
 
     def expected(self, at: Floats) -> Floats:
-        """Mean probabilities of the classes, without evidence."""
+        """Mean probabilities of the classes, without evidence, as if a blank node were added."""
         j, h = self.layout.eta, self.layout.classes
         scores = np.exp(self.x @ at[:j])[:, None] * self.gaps + at[j + h : -1]
-        mean: Floats = softmax(scores, axis=1).mean(axis=0)
-        return mean
+        total: Floats = softmax(scores, axis=1).sum(axis=0)
+        return (total + 1.0 / len(total)) / (len(scores) + 1.0)
 
     def __call__(self, at: Floats) -> tuple[float, Floats, Floats]:
         layout, x, y = self.layout, self.x, self.y

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from simi_mailbox.prior.families import family_of, relatives
+from simi_mailbox.calibrators.simi_mailbox.families import family_of, relatives
 
 
 @pytest.mark.parametrize(

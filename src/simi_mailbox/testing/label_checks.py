@@ -1,0 +1,103 @@
+"""Whether labels that tell nothing are believed: a check for leaks of a node's own label.
+
+Balanced labels, permuted among the calibration nodes, say nothing about which node has which. With
+ℓ = log q of the fitted probabilities, Σ ℓ_i(y_i) − Σ mean of ℓ_i over all labels is nought in the
+mean for probabilities made without these labels, and the number of parameters for a maximum of
+their likelihood. A statistic that holds a node's own label, or lacks it in a total that is shared,
+gives many times that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from simi_mailbox._arrays import Ints
+from simi_mailbox.testing.cases import Case, CheckProblem
+from simi_mailbox.testing.checks import Checks, require
+
+CHECKS = Checks()
+
+SIZES = ((20, 2), (60, 3), (150, 15))
+"""Calibration labels, and classes."""
+MANY_SIZES = (*SIZES, (200, 50), (2000, 4))
+SHAPES = ("random", "stars", "cliques", "bipartite", "alike")
+DEVIATIONS = 3.0
+"""Standard deviations of chance that are granted."""
+
+
+@dataclass(frozen=True)
+class PermutedGain:
+    """Σ ℓ(y) less its mean over permutations of the labels, and the deviation of that by chance."""
+
+    labels: int
+    classes: int
+    gain: float
+    deviation: float
+
+
+def permuted_gains(
+    case: Case, sizes: tuple[tuple[int, int], ...] = SIZES
+) -> Iterator[PermutedGain]:
+    """Means over graphs of all shapes."""
+    for labels, classes in sizes:
+        found = np.array([_gain(case, labels, classes, shape) for shape in SHAPES])
+        # Graphs share logits and labels: their deviations are not independent.
+        yield PermutedGain(labels, classes, *found.mean(axis=0).tolist())
+
+
+@CHECKS.check(
+    "permuted labels tell nothing",
+    "leave a node's own label out of what is fitted on it, and do not take it out of totals that "
+    "other nodes share; a method that fits many numbers says how many in `num_parameters`",
+)
+def _permuted(case: Case) -> None:
+    for found in permuted_gains(case):
+        granted = case.cls.num_parameters(found.classes) + DEVIATIONS * found.deviation
+        require(
+            found.gain <= granted,
+            f"with {found.labels} permuted labels of {found.classes} classes the log likelihood is "
+            f"{found.gain:.0f} above chance, where {granted:.0f} is granted",
+        )
+
+
+def _gain(case: Case, labels: int, classes: int, shape: str) -> tuple[float, float]:
+    rng = np.random.default_rng(labels + classes)
+    n = 2 * labels
+    logits = rng.normal(size=(n, classes)) * 2
+    y = rng.permutation(np.arange(n) % classes)
+    mask = np.sort(rng.choice(n, labels, replace=False))
+    y[mask] = rng.permutation(np.arange(labels) % classes)
+    features = rng.normal(size=(n, 8)).astype(np.float32)
+    edges = _edges(shape, logits.argmax(axis=1), rng)
+    problem = CheckProblem(logits, y, edges, features, mask, np.setdiff1d(np.arange(n), mask))
+    probs = np.asarray(case.predict(case.fit(problem, holdout=False), problem))[mask]
+    logs = np.log(np.maximum(probs, 1e-12))
+    share = np.bincount(y[mask], minlength=classes) / labels
+    mean = logs @ share
+    variance = float(((logs - mean[:, None]) ** 2 @ share).sum())
+    return float((logs[np.arange(labels), y[mask]] - mean).sum()), variance**0.5
+
+
+def _edges(shape: str, predicted: Ints, rng: np.random.Generator) -> Ints:
+    """Edges of a random graph, stars, small dense components, bipartite ones, or among equals."""
+    n = len(predicted)
+    node = np.arange(n)
+    if shape == "random":
+        return rng.integers(n, size=(2, 2 * n))
+    if shape == "stars":
+        return np.stack([node, node - node % 9])
+    if shape == "cliques":
+        return _joined([np.stack([node, node - node % 5 + d]) for d in range(5)], n)
+    if shape == "bipartite":
+        left = node[node % 6 < 3]
+        return _joined([np.stack([left, left - left % 6 + 3 + d]) for d in range(3)], n)
+    order = np.argsort(predicted, kind="stable")
+    pairs = _joined([np.stack([order[:-d], order[d:]]) for d in (1, 2)], n)
+    return pairs[:, predicted[pairs[0]] == predicted[pairs[1]]]
+
+
+def _joined(parts: list[Ints], n: int) -> Ints:
+    return np.concatenate(parts, axis=1).clip(max=n - 1)

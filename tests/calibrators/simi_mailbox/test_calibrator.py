@@ -1,0 +1,374 @@
+"""`SimiMailbox`: what it must keep, find, refuse to believe, and whose labels it uses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+import simi_mailbox
+from simi_mailbox import (
+    CalibrationWarning,
+    Graph,
+    SimiMailbox,
+    TemperatureScaling,
+)
+from simi_mailbox.calibrators.simi_mailbox.calibrator import ENOUGH
+from simi_mailbox.metrics import nll
+from simi_mailbox.synthetic import calibration_problem
+from simi_mailbox.testing.cases import Case
+from simi_mailbox.testing.label_checks import MANY_SIZES, permuted_gains
+
+MODES = pytest.mark.parametrize("keep", [True, False])
+LABELS = np.arange(300)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return homophilous()
+
+
+def homophilous(seed=0, n=1200, k=4, degree=6):
+    """Labels of a hidden class that edges follow and logits tell only in part."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(k, size=n)
+    logits = rng.normal(size=(n, k)) * 1.5 + 1.5 * np.eye(k)[y]
+    a = rng.integers(n, size=degree * n // 2)
+    alike = rng.random(a.size) < 0.8
+    b = rng.integers(n, size=a.size)
+    for c in range(k):
+        members = np.flatnonzero(y == c)
+        chosen = alike & (y[a] == c)
+        b[chosen] = rng.choice(members, chosen.sum())
+    return Homophilous(2 * logits, y, Graph.from_edges(np.stack([a, b]), n))
+
+
+class Homophilous:
+    def __init__(self, logits, y, graph):
+        self.logits, self.y, self.graph = logits, y, graph
+
+
+def fitted(problem, mask=LABELS, **parameters):
+    given = {name: parameters.pop(name) for name in ("node_ids",) if name in parameters}
+    cal = SimiMailbox(**parameters)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrationWarning)
+        return cal.fit(problem.logits, problem.y, graph=problem.graph, mask=mask, **given)
+
+
+def quiet(call, *args, **kwargs):
+    """The call must not warn."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return call(*args, **kwargs)
+
+
+# --- what it finds --------------------------------------------------------------------------------
+
+
+@MODES
+def test_evidence_is_found_where_it_is(problem, keep):
+    cal = fitted(problem, keep_classes=keep)
+    plain = TemperatureScaling().fit(problem.logits, problem.y, mask=LABELS)
+    rest = np.arange(300, 1200)
+    ours = cal.predict_proba(problem.logits, graph=problem.graph)[rest]
+    theirs = plain.predict_proba(problem.logits)[rest]
+    assert cal.coefficients_["trust"] > 0.99
+    assert nll(ours, problem.y[rest]) < nll(theirs, problem.y[rest]) - (0.02 if keep else 0.1)
+
+
+def test_classes_are_kept_or_get_better(problem):
+    before = problem.logits.argmax(1)
+    kept = fitted(problem).predict_proba(problem.logits, graph=problem.graph)
+    np.testing.assert_array_equal(kept.argmax(1), before)
+    free = fitted(problem, keep_classes=False).predict_proba(problem.logits, graph=problem.graph)
+    rest = slice(300, None)
+    right = [(found == problem.y)[rest].mean() for found in (free.argmax(1), before)]
+    assert right[0] > right[1] + 0.03
+
+
+def test_the_intercepts_of_a_class_weighted_model_are_recovered():
+    p = calibration_problem(6000, 3, seed=0)
+    weights = np.array([0.0, 0.7, 1.5])
+    weighted = p.logits + weights
+    cal = SimiMailbox(keep_classes=False)
+    cal.fit(weighted, p.y, graph=p.graph, mask=range(3000))
+    found = cal.intercepts_ - cal.intercepts_[0]
+    np.testing.assert_allclose(found, -weights, atol=0.25)
+    shown = cal.predict_proba(weighted, graph=p.graph)[3000:]
+    shares = np.bincount(p.y[3000:], minlength=3) / 3000
+    np.testing.assert_allclose(shown.mean(axis=0), shares, atol=0.02)
+
+
+def test_many_labels_find_what_one_temperature_cannot():
+    def truth(conf, similarity):
+        return np.where(similarity > np.median(similarity), 0.7, 2.5)
+
+    p = calibration_problem(20_000, 4, temperature=truth, seed=0)
+    mask, rest = np.arange(10_000), np.arange(10_000, 20_000)
+    losses = [
+        nll(cal.fit(p.logits, p.y, graph=p.graph, mask=mask)
+            .predict_proba(p.logits, graph=p.graph)[rest], p.y[rest])
+        for cal in (SimiMailbox(), TemperatureScaling())
+    ]  # fmt: skip
+    assert losses[0] < losses[1] - 0.005
+
+
+@pytest.mark.parametrize("classes", [2, 200])
+@pytest.mark.parametrize("labels", [1, 20, 400])
+@pytest.mark.parametrize("edges", [False, True])
+def test_unusual_graphs_are_never_much_worse_than_temperature_scaling(classes, labels, edges):
+    p = calibration_problem(2000, classes, temperature=1.5, seed=1)
+    graph = p.graph if edges else Graph.empty(2000)
+    mask, rest = np.arange(labels), np.arange(labels, 2000)
+
+    def loss(calibrator):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            calibrator.fit(p.logits, p.y, graph=graph, mask=mask)
+        probs = calibrator.predict_proba(p.logits, graph=graph)
+        assert np.isfinite(probs).all()
+        return nll(probs[rest], p.y[rest])
+
+    assert loss(SimiMailbox()) < loss(TemperatureScaling()) + 0.02
+
+
+@MODES
+@pytest.mark.parametrize(("labels", "most"), [(2, 0.999), (10, 0.999), (40, 0.997)])
+def test_few_labels_that_are_all_right_do_not_make_it_certain(keep, labels, most):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(2000, 3))
+    logits[np.arange(2000), rng.integers(3, size=2000)] += 5.2
+    assert softmax(logits, axis=1).max(1).mean() == pytest.approx(0.976, abs=0.01)
+    graph = Graph.from_edges(rng.integers(2000, size=(2, 6000)), 2000)
+    y = logits.argmax(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrationWarning)
+        cal = SimiMailbox(keep_classes=keep).fit(logits, y, graph=graph, mask=range(labels))
+    assert cal.predict_proba(logits, graph=graph).max(1).mean() <= most
+
+
+def test_more_labels_than_enough_are_a_fair_choice():
+    p = calibration_problem(12_000, 3, temperature=2.0, seed=0)
+    cal = SimiMailbox().fit(p.logits, p.y, graph=p.graph, mask=range(10_000))
+    few = SimiMailbox().fit(p.logits, p.y, graph=p.graph, mask=range(ENOUGH))
+    assert len(cal.labels_["nodes"]) == 10_000
+    assert cal.temperature_ == pytest.approx(few.temperature_, rel=0.1)
+
+
+@MODES
+def test_permuted_labels_tell_nothing(keep):
+    """With two to fifty classes and twenty to 2,000 labels; the class's own law has fewer."""
+    case = Case(SimiMailbox, keep_classes=keep)
+    for found in permuted_gains(case, MANY_SIZES):
+        assert found.gain <= 10 + 3 * found.deviation, found
+
+
+# --- warnings -------------------------------------------------------------------------------------
+
+
+def test_it_warns_where_classes_cannot_be_kept():
+    p = calibration_problem(2000, 2, seed=0)
+    weighted = p.logits + np.array([0.0, 2.0])
+    cal = SimiMailbox()
+    with pytest.warns(CalibrationWarning, match="for .*% of the calibration.*keep_classes=False"):
+        cal.fit(weighted, p.y, graph=p.graph, mask=range(600))
+    assert cal.contradicted_ > 0.1
+    free = SimiMailbox(keep_classes=False)
+    quiet(free.fit, weighted, p.y, graph=p.graph, mask=range(600))
+
+
+def test_it_does_not_warn_where_they_can():
+    p = calibration_problem(2000, 2, seed=0)
+    cal = quiet(SimiMailbox().fit, p.logits, p.y, graph=p.graph, mask=range(600))
+    assert cal.contradicted_ <= 0.1
+
+
+# --- symmetry -------------------------------------------------------------------------------------
+
+
+@MODES
+def test_offsets_of_logits_do_not_matter(problem, keep):
+    cal = fitted(problem, keep_classes=keep)
+    expected = cal.predict_proba(problem.logits, graph=problem.graph)
+    offset = np.random.default_rng(0).normal(size=(1200, 1)) * 20
+    moved = Homophilous(problem.logits + offset, problem.y, problem.graph)
+    found = fitted(moved, keep_classes=keep).predict_proba(moved.logits, graph=moved.graph)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@MODES
+def test_names_of_classes_do_not_matter(problem, keep):
+    order = np.array([2, 0, 3, 1])
+    renamed = Homophilous(problem.logits[:, order], np.argsort(order)[problem.y], problem.graph)
+    one, two = (
+        fitted(p, keep_classes=keep).predict_proba(p.logits, graph=p.graph)
+        for p in (problem, renamed)
+    )
+    np.testing.assert_allclose(two, one[:, order], atol=1e-6)
+
+
+@MODES
+def test_small_changes_change_little(problem, keep):
+    rng = np.random.default_rng(1)
+    noisy = problem.logits + 1e-4 * rng.normal(size=problem.logits.shape)
+    rounded = problem.logits.astype(np.float16).astype(np.float64)
+
+    def shown(logits, **more):
+        one = Homophilous(logits, problem.y, problem.graph)
+        return fitted(one, keep_classes=keep, **more).predict_proba(logits, graph=problem.graph)
+
+    expected = shown(problem.logits)
+    assert np.abs(shown(noisy) - expected).max() <= 0.02
+    assert np.abs(shown(problem.logits, seed=1) - expected).max() <= 0.03
+    assert np.abs(shown(rounded) - expected).max() <= 0.01
+
+
+# --- whose labels these are -----------------------------------------------------------------------
+
+
+def without_labels(cal, problem):
+    """What it would say if it remembered no label."""
+    ids = np.arange(len(problem.y)) + 10**9
+    return cal.predict_proba(problem.logits, graph=problem.graph, node_ids=ids)
+
+
+def test_labels_of_fit_are_used_on_the_same_nodes_only(problem):
+    cal = fitted(problem, keep_classes=False)
+    same = quiet(cal.predict_proba, problem.logits, graph=problem.graph)
+    assert np.abs(same - without_labels(cal, problem)).max() > 0.01
+    edge = np.array([[0], [777]])
+    more = np.concatenate([problem.graph.edge_index().numpy(), edge], axis=1)
+    other = homophilous(seed=1)
+    for given in (
+        Homophilous(np.roll(problem.logits, 1, axis=0), problem.y, problem.graph),
+        Homophilous(problem.logits, problem.y, Graph.from_edges(more, 1200)),
+        other,
+    ):
+        with pytest.warns(CalibrationWarning, match="node_ids"):
+            found = cal.predict_proba(given.logits, graph=given.graph)
+        np.testing.assert_array_equal(found, without_labels(cal, given))
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.str_])
+@MODES
+def test_node_ids_find_the_labels_on_a_renumbered_and_grown_graph(problem, kind, keep, tmp_path):
+    names = (np.arange(1200) * 7 + 3).astype(kind)
+    cal = fitted(problem, node_ids=names, keep_classes=keep)
+    cal.save(tmp_path / "cal.safetensors")
+    cal = simi_mailbox.load(tmp_path / "cal.safetensors")
+    rng = np.random.default_rng(0)
+    grown = homophilous(seed=5, n=100)
+    order = rng.permutation(1300)
+    place = np.argsort(order)
+    old = problem.graph.edge_index().numpy()
+    new = grown.graph.edge_index().numpy() + 1200
+    graph = Graph.from_edges(place[np.concatenate([old, new], axis=1)], 1300)
+    logits = np.concatenate([problem.logits, grown.logits])[order]
+    ids = np.concatenate([names, (np.arange(100) + 100_000).astype(kind)])[order]
+    found = quiet(cal.predict_proba, logits, graph=graph, node_ids=ids)
+    known = place[LABELS], problem.y[LABELS]
+    unknown = (np.arange(1300) + 10**9).astype(kind)
+    expected = cal.predict_proba(logits, graph=graph, node_ids=unknown, known=known)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    # The old part is a graph of its own, so it must be as it was.
+    before = cal.predict_proba(problem.logits, graph=problem.graph)
+    np.testing.assert_allclose(found[place[:1200]], before, atol=1e-5)
+
+
+def test_ids_of_another_kind_are_refused(problem):
+    cal = fitted(problem, node_ids=np.arange(1200))
+    with pytest.raises(TypeError, match="strings in one place and integers in the other"):
+        cal.predict_proba(problem.logits, graph=problem.graph, node_ids=np.arange(1200).astype(str))
+
+
+@MODES
+@pytest.mark.filterwarnings("ignore::simi_mailbox.CalibrationWarning")
+def test_known_labels_on_a_part_of_the_graph_never_move_their_own_node(problem, keep):
+    cal = fitted(problem, keep_classes=keep)
+    part = np.arange(200, 900)  # some calibration nodes, and others
+    pairs = problem.graph.edge_index().numpy()
+    pairs = pairs[:, np.isin(pairs, part).all(axis=0)] - 200
+    graph = Graph.from_edges(pairs, len(part))
+    logits, y = problem.logits[part], problem.y[part].copy()
+    nodes = np.arange(0, 300, 2)
+    before = cal.predict_proba(logits, graph=graph, known=(nodes, y[nodes]))
+    moved = 0.0
+    for node in nodes[::10]:
+        changed = y.copy()
+        changed[node] = (y[node] + 1) % 4
+        after = cal.predict_proba(logits, graph=graph, known=(nodes, changed[nodes]))
+        assert np.abs(after[node] - before[node]).max() < 1e-12
+        moved = max(moved, np.abs(after - before).max())
+    assert moved > 1e-3
+
+
+def test_the_newer_label_counts(problem):
+    cal = fitted(problem, keep_classes=False)
+    changed = (problem.y[LABELS] + 1) % 4
+    given = {"graph": problem.graph}
+    newer = cal.predict_proba(problem.logits, known=(LABELS, changed), **given)
+    unknown = np.arange(1200) + 10**9
+    alone = cal.predict_proba(problem.logits, known=(LABELS, changed), node_ids=unknown, **given)
+    np.testing.assert_allclose(newer, alone, atol=1e-12)
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [None, np.int64, np.str_])
+def test_saved_calibrators_give_the_same_bits(problem, kind, tmp_path):
+    more = {} if kind is None else {"node_ids": np.arange(1200).astype(kind)}
+    cal = fitted(problem, **more)
+    cal.save(tmp_path / "cal.safetensors")
+    again = simi_mailbox.load(tmp_path / "cal.safetensors")
+    assert again.prior_ == cal.prior_
+    assert again.coefficients_ == cal.coefficients_
+    np.testing.assert_array_equal(
+        quiet(again.predict_proba, problem.logits, graph=problem.graph, **more),
+        cal.predict_proba(problem.logits, graph=problem.graph, **more),
+    )
+
+
+def test_a_stranger_reads_at_most_fourteen_files_to_follow_a_fit_and_a_prediction(tmp_path):
+    # In a process of its own: what was done before, such as reading the prior, is done again.
+    script = tmp_path / "walk.py"
+    script.write_text(WALK)
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    files = ran.stdout.split()
+    assert "calibrators/simi_mailbox/calibrator.py" in files
+    assert "calibrators/simi_mailbox/prior.py" in files
+    assert len(files) <= 14, files
+
+
+WALK = """
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import simi_mailbox
+
+root, files = Path(simi_mailbox.__file__).parent, set()
+rng = np.random.default_rng(0)
+logits, edges = rng.normal(size=(300, 3)), rng.integers(0, 300, (2, 900))
+y = (logits + rng.gumbel(size=(300, 3))).argmax(1)
+cal = simi_mailbox.SimiMailbox()
+
+
+def look(frame, event, _):
+    code = frame.f_code
+    ours = Path(code.co_filename).is_relative_to(root)
+    if event == "call" and ours and code.co_name != "<module>":
+        files.add(Path(code.co_filename).relative_to(root).as_posix())
+
+
+sys.setprofile(look)
+cal.fit(logits, y, graph=edges, mask=range(150)).predict_proba(logits, graph=edges)
+sys.setprofile(None)
+print(*sorted(files))
+"""

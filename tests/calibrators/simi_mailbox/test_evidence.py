@@ -1,0 +1,155 @@
+"""Evidence, against its definitions written out over the nodes and edges of a networkx graph."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+
+from simi_mailbox import Graph, fast
+from simi_mailbox.calibrators.simi_mailbox.evidence import (
+    PSEUDO_MASS,
+    PSEUDO_NEIGHBOURS,
+    InMemory,
+    Units,
+    overlap,
+    terms,
+)
+from simi_mailbox.inputs import Labelled
+from simi_mailbox.sparse import Csr, exact_product, neighbour_sums
+
+NOT_GROUPED = np.empty((0, 0))
+
+
+def case(seed=0, n=40, k=3, *, directed=False):
+    """Logits, a graph with isolated nodes, and labels of every third node."""
+    rng = np.random.default_rng(seed)
+    graph = Graph.from_edges(rng.integers(0, n - 3, size=(2, 2 * n)), n, directed=directed)
+    z = torch.from_numpy(rng.normal(size=(n, k)) * 2)
+    return z, graph, rng.integers(k, size=n), np.arange(0, n, 3)
+
+
+def labelled(nodes, y):
+    return Labelled(torch.from_numpy(nodes), torch.from_numpy(y[nodes]))
+
+
+def supplied(z, graph, y, mine, temperature=1.5):
+    there = InMemory(z, graph, temperature)
+    there.take_labels(labelled(mine, y))
+    return there, temperature
+
+
+def class_terms(supplied, nodes=None):
+    there, temperature = supplied
+    sums = there.all_sums() if nodes is None else there.sums(torch.as_tensor(nodes))
+    units = Units.of(temperature, there.graph.degree, there.mass(), there.similarity())
+    return [part.numpy() for part in terms(sums, units, NOT_GROUPED).classes]
+
+
+def as_networkx(graph):
+    """Edges from a node to those it hears."""
+    found = nx.DiGraph()
+    found.add_nodes_from(range(graph.num_nodes))
+    for i in range(graph.num_nodes):
+        found.add_edges_from((i, int(j)) for j in graph.neighbours(i))
+    return found
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_terms_are_what_their_definitions_say(directed):
+    z, graph, y, mine = case(directed=directed)
+    n, k = z.shape
+    there, walks = supplied(z, graph, y, mine), as_networkx(graph)
+    p = torch.softmax(z / 1.5, dim=1).numpy()
+    share = (p.sum(axis=0) + 1) / (n + k)
+    known = {int(i): np.eye(k)[y[i]] - p[i] for i in mine}
+    neighbours, near, far = np.zeros((3, n, k))
+    for i in walks:
+        around = list(walks.successors(i))
+        total = sum((p[j] for j in around), np.zeros(k))
+        neighbours[i] = np.log((total / share + PSEUDO_NEIGHBOURS) / (len(around) + 2.0))
+        found = [known[j] for j in around if j in known]
+        near[i] = sum(found, np.zeros(k)) / (len(found) + PSEUDO_NEIGHBOURS)
+        mass, told = 0.0, np.zeros(k)
+        for j in around:
+            for far_away in walks.successors(j):
+                if far_away in known and far_away != i:
+                    chance = 1 / (len(around) * walks.out_degree(j))
+                    mass, told = mass + chance, told + chance * known[far_away]
+        far[i] = told / (mass + PSEUDO_MASS)
+    for found, expected in zip(class_terms(there), (neighbours, near, far), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_rows_are_the_same_whoever_asks(directed):
+    z, graph, y, mine = case(1, directed=directed)
+    there = supplied(z, graph, y, mine)
+    whole = class_terms(there)
+    for nodes in ([5, 3, 39], mine, np.arange(7, 23)):
+        for part, expected in zip(class_terms(there, nodes), whole, strict=True):
+            np.testing.assert_allclose(part, expected[nodes], atol=1e-14)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_a_label_informs_others_and_never_its_own_node(directed):
+    z, graph, y, mine = case(2, directed=directed)
+    before, moved = class_terms(supplied(z, graph, y, mine)), 0.0
+    for node in mine:
+        changed = y.copy()
+        changed[node] = (y[node] + 1) % 3
+        for old, new in zip(before, class_terms(supplied(z, graph, changed, mine)), strict=True):
+            gap = np.abs(old - new)
+            assert gap[node].max() < 1e-12
+            moved += gap.sum()
+    assert moved > 1.0
+
+
+def test_a_graph_without_edges_or_labels_says_nothing():
+    z, _, y, mine = case(4)
+    for graph, known in ((Graph.empty(len(z)), mine), (case(4)[1], mine[:0])):
+        there = supplied(z, graph, y, known)
+        neighbours, near, far = class_terms(there)
+        assert not near.any()
+        assert not far.any()
+        assert neighbours.any() == (graph.num_entries > 0)
+
+
+def test_overlap_is_the_chance_to_agree():
+    z, graph, *_ = case(5)
+    p = torch.softmax(z, dim=1)
+    walks = as_networkx(graph)
+    expected = [
+        np.mean([float(p[i] @ p[j]) for j in walks.successors(i)]) if walks.out_degree(i) else 0.0
+        for i in walks
+    ]
+    there = InMemory(z, graph, 1.0)
+    sums = there.all_sums()
+    found = overlap(sums.probs, sums.predictions, sums.degree)
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
+    np.testing.assert_allclose(there.similarity().numpy(), expected, atol=1e-12)
+
+
+def test_the_offset_and_the_unit_of_logits_do_not_enter():
+    z, graph, y, mine = case(6)
+    offset = torch.from_numpy(np.random.default_rng(0).normal(size=(len(z), 1)) * 50)
+    one, other = supplied(z, graph, y, mine), supplied(10 * z + offset, graph, y, mine, 15.0)
+    for a, b in zip(class_terms(one), class_terms(other), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("columns", [1, 16, 41])
+def test_compiled_sums_over_neighbours_are_those_of_torch(monkeypatch, dtype, columns):
+    if fast.kernels() is None:
+        pytest.skip("Numba is not installed")
+    rng = np.random.default_rng(0)
+    n = 700
+    graph = Graph.from_edges(rng.integers(0, n - 3, size=(2, 4000)), n, directed=True)
+    pattern = Csr.of(graph)
+    matrix = torch.from_numpy(rng.normal(size=(n, columns))).to(dtype)
+    monkeypatch.setattr(fast, "WORTH_ENTRIES", 0)
+    found, expected = neighbour_sums(pattern, matrix), exact_product(pattern, matrix)
+    digits = 1e-12 if dtype == torch.float64 else 1e-7
+    torch.testing.assert_close(found, expected, rtol=digits, atol=1e-13)

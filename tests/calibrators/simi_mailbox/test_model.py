@@ -1,0 +1,206 @@
+"""The model: derivatives by differences, fits by other minimisers, and what it must find."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import expit, log_softmax, softmax
+
+from simi_mailbox.calibrators.simi_mailbox import model as module
+from simi_mailbox.calibrators.simi_mailbox.model import (
+    Coefficients,
+    Model,
+    Nodes,
+    bias_unit,
+    error_rate,
+    estimate,
+    fit,
+    level_for,
+    reference_temperature,
+)
+
+NAMES = ("log_degree", "inverse_degree", "neighbours", "labels")
+
+
+def problem(seed=0, m=150, k=4, groups=3, names=NAMES):
+    """Nodes with terms of every kind, whose labels follow the logits and the first class term."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(m, k)) * 2
+    j = sum(name in module.EXPONENTS for name in names)
+    classes = [rng.normal(size=(m, k)) for _ in range(len(names) - j)]
+    told = z + (classes[0] if classes else 0.0)
+    y = (told + rng.gumbel(size=z.shape)).argmax(axis=1)
+    nodes = Nodes(
+        torch.from_numpy(z - z.max(axis=1, keepdims=True)),
+        torch.from_numpy(rng.normal(size=(m, j))),
+        [torch.from_numpy(part) for part in classes],
+        rng.dirichlet(np.ones(groups), size=m) if groups else np.empty((m, 0)),
+    )
+    return nodes, y
+
+
+def log_likelihood(at, nodes, y, frequencies):
+    """The formula of the module's docstring, parameter by parameter."""
+    j, groups = nodes.exponents.shape[1], nodes.groups.shape[1]
+    h, k = len(nodes.classes), nodes.gaps.shape[1]
+    theta, a, u, b, e, odds = np.split(at, np.cumsum([1, j, groups, h, k]))
+    total = 0.0
+    for i, label in enumerate(y):
+        eta = theta[0] + nodes.exponents[i].numpy() @ a + nodes.groups[i] @ u
+        s = np.exp(eta) * nodes.gaps[i].numpy() + e
+        s = s + sum((b[t] * nodes.classes[t][i].numpy() for t in range(h)), np.zeros(k))
+        w = expit(odds[0])
+        total += np.log((1 - w) * softmax(s)[label] + w * frequencies[label])
+    return total
+
+
+@pytest.mark.parametrize("groups", [0, 3])
+@pytest.mark.parametrize("names", [(), NAMES])
+def test_derivatives_are_those_of_the_formula(groups, names):
+    nodes, y = problem(1, m=40, groups=groups, names=names)
+    objective = module._Likelihood(nodes, y)
+    objective.frequencies = np.array([0.4, 0.3, 0.2, 0.1])
+    rng = np.random.default_rng(2)
+    size = objective.layout.size
+    at = rng.normal(size=size) * 0.4
+    value, slope, hessian = objective(at)
+    assert value == pytest.approx(-log_likelihood(at, nodes, y, objective.frequencies))
+    step = 1e-5 * np.eye(size)
+    slopes = [(objective(at + d)[0] - objective(at - d)[0]) / 2e-5 for d in step]
+    np.testing.assert_allclose(slope, slopes, atol=1e-6)
+    bends = [(objective(at + d)[1] - objective(at - d)[1]) / 2e-5 for d in step]
+    np.testing.assert_allclose(hessian, bends, atol=1e-6)
+    np.testing.assert_allclose(hessian, hessian.T, atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_maximum_a_posteriori_is_that_of_scipy(seed):
+    nodes, y = problem(seed, m=120)
+    objective = module._Likelihood(nodes, y)
+    layout = objective.layout
+    mean, variance = layout.prior(NAMES, Coefficients.vague(NAMES), objective.unit)
+    variance = layout.with_widths(variance, 0.2, 0.3)
+
+    def cost(at):
+        away = at - mean
+        return -log_likelihood(at, nodes, y, objective.frequencies) + 0.5 * away @ (away / variance)
+
+    found = module._minimum(objective, mean, variance, None)[0]
+    best = minimize(cost, mean, method="L-BFGS-B", options={"maxiter": 400, "ftol": 1e-13})
+    assert cost(found) <= best.fun + 1e-6
+    np.testing.assert_allclose(found, best.x, atol=5e-3)
+
+
+def test_evidence_is_the_integral_of_the_posterior_where_that_is_normal():
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(3, 3))
+    hessian, at, slope = root @ root.T + np.eye(3), rng.normal(size=3), rng.normal(size=3)
+    mean, variance = rng.normal(size=3), np.array([0.5, 1.0, 2.0])
+    found = module._log_evidence(at, 1.3, slope, hessian, mean, variance)
+    draws = mean + np.sqrt(variance) * rng.normal(size=(400_000, 3))
+    away = draws - at
+    logs = -(1.3 + away @ slope + 0.5 * np.einsum("ni,ij,nj->n", away, hessian, away))
+    top = logs.max()
+    assert found == pytest.approx(top + np.log(np.exp(logs - top).mean()), abs=0.02)
+
+
+def test_temperature_has_a_cauchy_prior():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(60, 3)) * 3
+    y = (z / 2 + rng.gumbel(size=z.shape)).argmax(axis=1)
+
+    def cost(theta):
+        prior = math.log1p((theta / module.TEMPERATURE_WIDTH) ** 2)
+        return prior - log_softmax(z * np.exp(theta), axis=1)[np.arange(60), y].sum()
+
+    best = minimize_scalar(cost, bounds=(-4, 4), method="bounded", options={"xatol": 1e-9})
+    assert reference_temperature(z, y) == pytest.approx(np.exp(-best.x), rel=1e-3)
+
+
+def test_many_labels_recover_what_they_were_drawn_from():
+    rng = np.random.default_rng(3)
+    nodes, _ = problem(3, m=6000, k=3, groups=0)
+    truth = Model(
+        NAMES, 0.2, np.array([0.2, -0.3]), np.array([1.0, -0.5]), np.array([0.8, -0.4, -0.4]),
+        np.empty(0), np.full(3, 1 / 3), 0.0,
+    )  # fmt: skip
+    y = (truth.scores(nodes).numpy() + rng.gumbel(size=(6000, 3))).argmax(axis=1)
+    found = fit(nodes, y, NAMES, Coefficients.vague(NAMES))
+    assert found.trust > 0.999
+    np.testing.assert_allclose(found.exponents, truth.exponents, atol=0.1)
+    np.testing.assert_allclose(found.classes, truth.classes, atol=0.15)
+    np.testing.assert_allclose(
+        found.intercepts - found.intercepts.mean(), truth.intercepts, atol=0.15
+    )
+    assert found.uniform < 0.01
+    drawn = estimate(nodes, y, NAMES)
+    np.testing.assert_allclose([drawn[name] for name in NAMES], [0.2, -0.3, 1.0, -0.5], atol=0.15)
+
+
+def test_terms_that_tell_nothing_are_not_trusted():
+    nodes, _ = problem(4, m=400)
+    rng = np.random.default_rng(5)
+    y = (nodes.gaps.numpy() + rng.gumbel(size=(400, 4))).argmax(axis=1)
+    sure = Coefficients({**dict.fromkeys(NAMES, 1.0), "uniform": -2.0},
+                        dict.fromkeys((*NAMES, "uniform"), 0.1))  # fmt: skip
+    found = fit(nodes, y, NAMES, sure)
+    assert found.trust < 0.05
+    assert np.abs(found.classes).max() < 0.1
+
+
+def test_groups_are_found_where_labels_are_many_and_not_where_they_are_few():
+    rng = np.random.default_rng(6)
+    deviations = np.array([-0.6, 0.0, 0.6])
+    spread = {}
+    for m in (60, 6000):
+        nodes, _ = problem(7, m=m, names=())
+        nodes = replace(nodes, groups=np.eye(3)[rng.integers(3, size=m)])
+        eta = nodes.groups @ deviations
+        y = (np.exp(eta)[:, None] * nodes.gaps.numpy() + rng.gumbel(size=(m, 4))).argmax(axis=1)
+        spread[m] = fit(nodes, y, (), Coefficients.vague(())).groups
+    np.testing.assert_allclose(spread[6000] - spread[6000].mean(), deviations, atol=0.15)
+    assert np.abs(spread[60]).max() < 0.3
+
+
+def test_a_model_survives_its_numbers():
+    nodes, y = problem(8)
+    found = replace(fit(nodes, y, NAMES, Coefficients.vague(NAMES)), level=0.9)
+    again = Model.from_numbers(found.numbers(), found.intercepts, found.groups, found.frequencies)
+    assert torch.equal(again.probabilities(nodes), found.probabilities(nodes))
+
+
+@pytest.mark.parametrize("drop", [0.0, 0.01, 0.05])
+def test_the_level_lowers_the_mean_confidence_by_what_is_asked(drop):
+    nodes, y = problem(9, m=600, groups=0)
+    found = fit(nodes, y, NAMES, Coefficients.vague(NAMES))
+    lower = replace(found, level=level_for(found, nodes, drop))
+    means = [float(one.probabilities(nodes).amax(dim=1).mean()) for one in (found, lower)]
+    assert means[0] - means[1] == pytest.approx(drop, abs=2e-3)
+    assert (lower.level == 1.0) == (drop == 0.0)
+
+
+def test_selection_bias_takes_at_most_a_quarter_of_the_way_to_the_class_frequencies():
+    nodes, y = problem(10, m=600, groups=0)
+    found = fit(nodes, y, NAMES, Coefficients.vague(NAMES))
+    lower = replace(found, level=level_for(found, nodes, 0.9))
+    means = [float(one.probabilities(nodes).amax(dim=1).mean()) for one in (found, lower)]
+    base = found.frequencies.max()
+    assert means[0] - means[1] == pytest.approx((means[0] - base) / 4, rel=0.1)
+
+
+def test_the_unit_of_bias_falls_with_the_errors():
+    nodes, _ = problem(11, m=600, groups=0)
+    units = []
+    for sharpness in (1.0, 3.0):
+        some = replace(nodes, gaps=nodes.gaps * sharpness)
+        plain = Model((), 0.0, np.zeros(2), np.zeros(2), np.zeros(4), np.empty(0),
+                      np.full(4, 0.25), 0.0)  # fmt: skip
+        units.append((bias_unit(plain, some), error_rate(some.gaps.numpy())))
+    (one, error), (other, fewer) = units
+    assert fewer < error
+    assert other < one
