@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from simi_mailbox_bench.backbones.cached_runs import RunKey
 
 from simi_mailbox import SimiMailbox
 from simi_mailbox.synthetic import calibration_problem
 from simi_mailbox_bench import tables
 from simi_mailbox_bench.ablation import PARTS, TERMS, SimiMailboxAblated
+from simi_mailbox_bench.backbones.cached_runs import RunKey
 from simi_mailbox_bench.methods import Method
 from simi_mailbox_bench.tables import Selection
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from simi_mailbox_bench.backbones.cached_runs import RunKey
 
+from simi_mailbox_bench.backbones.cached_runs import RunKey
 from simi_mailbox_bench.calibration import inputs_of
 from simi_mailbox_bench.methods import HIDDEN, Method
 

@@ -6,6 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
+from simi_mailbox.inputs import Labelled
 
 from simi_mailbox import Graph, fast
 from simi_mailbox.calibrators.simi_mailbox.evidence import (
@@ -16,7 +17,6 @@ from simi_mailbox.calibrators.simi_mailbox.evidence import (
     overlap,
     terms,
 )
-from simi_mailbox.inputs import Labelled
 from simi_mailbox.sparse import Csr, exact_product, neighbour_sums
 
 NOT_GROUPED = np.empty((0, 0))
