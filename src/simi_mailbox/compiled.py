@@ -16,26 +16,16 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
 from numba import extending, types
-from numba.core import cgutils
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 AHEAD = 8
 """Neighbours whose logits are on their way while one is multiplied."""
 BUFFER = 256
-LINE = 16
-"""Numbers of a node that are gathered together: in float32 a line of the processor's cache."""
-WIDTHS = (LINE, 2 * LINE)
-"""Two lines, side by side, take twice the memory and less than twice the time."""
-FAR_AHEAD = 64
-"""The same, where a neighbour is one line."""
 LOWEST = -708.0
 """exp of less is not a normal number."""
 LOG2_E = 1.4426950408889634
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-MANTISSA = (1 << 52) - 1
-ROOT_HALF = 0x3FE6A09E667F3BCD
-"""Bits of √½: a mantissa lies between this and √2."""
 
 # Sums may be taken in any order; not-a-number and infinity keep their meaning.
 LOOSE = {"reassoc", "contract", "arcp", "nsz"}
@@ -66,16 +56,6 @@ def _as_float(context: Any, bits: Any) -> Any:
 
 
 @_intrinsic  # type: ignore[untyped-decorator]
-def _as_bits(context: Any, number: Any) -> Any:
-    """The bits of a float64."""
-
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.IntType(64))
-
-    return types.int64(types.float64), generate
-
-
-@_intrinsic  # type: ignore[untyped-decorator]
 def _fetch(context: Any, address: Any) -> Any:
     """Ask for the cache line at an address, without waiting for it."""
 
@@ -92,54 +72,6 @@ def _prefetch(builder: Any, where: Any) -> None:
     name = "llvm.prefetch.p0"
     function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
     builder.call(function, [where, word(0), word(3), word(1)])  # read, keep, data
-
-
-@_intrinsic  # type: ignore[untyped-decorator]
-def _add_lines(context: Any, chosen: Any, first: Any, stop: Any, lines: Any, onto: Any) -> Any:
-    """Write Σ lines[chosen[e]] over first ≤ e < stop to ``onto``, all added up in float64.
-
-    By hand, because the sums of a line stay in registers this way: three times as fast. For each
-    of `WIDTHS` there is a loop.
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        chosen, lines, onto = (
-            context.make_array(signature.args[place])(context, builder, arguments[place])
-            for place in (0, 3, 4)
-        )
-        width = builder.extract_value(lines.shape, 1)
-        for numbers in WIDTHS:
-            with builder.if_then(builder.icmp_signed("==", width, width.type(numbers))):
-                _add_wide(builder, chosen, arguments[1:3], lines, onto, numbers)
-        return context.get_dummy_value()
-
-    return types.void(chosen, types.int64, types.int64, lines, onto), generate
-
-
-def _add_wide(builder: Any, chosen: Any, ends: Any, lines: Any, onto: Any, numbers: int) -> None:
-    word, double = ir.IntType(64), ir.DoubleType()
-    wide = ir.VectorType(double, numbers)
-    number = lines.data.type.pointee
-    line = ir.VectorType(number, numbers).as_pointer()
-    last = builder.sub(chosen.nitems, word(1))
-    sums = cgutils.alloca_once(builder, wide)  # type: ignore[no-untyped-call]
-    builder.store(ir.Constant(wide, [0.0] * numbers), sums)
-
-    def at(entry: Any, place: int = 0) -> Any:
-        node = builder.load(builder.gep(chosen.data, [entry]))
-        node = node if node.type == word else builder.sext(node, word)
-        start = builder.mul(node, word(numbers))
-        return builder.gep(lines.data, [builder.add(start, word(place))])
-
-    with cgutils.for_range_slice(builder, ends[0], ends[1], word(1)) as (entry, _):
-        ahead = builder.add(entry, word(FAR_AHEAD * LINE // numbers))
-        ahead = builder.select(builder.icmp_signed("<", ahead, last), ahead, last)
-        for place in range(0, numbers, LINE):
-            _prefetch(builder, builder.bitcast(at(ahead, place), ir.IntType(8).as_pointer()))
-        values = builder.load(builder.bitcast(at(entry), line), align=4)
-        values = values if number == double else builder.fpext(values, wide)
-        builder.store(builder.fadd(builder.load(sums), values), sums)
-    builder.store(builder.load(sums), builder.bitcast(onto.data, wide.as_pointer()), align=8)
 
 
 @_compile(inline="always", fastmath={"contract"})
@@ -161,28 +93,6 @@ def _exp(x: float) -> float:
     p = p * r + 1.0
     p = p * r + 1.0
     return p * _as_float(np.int64(np.int32(k) + np.int32(1023)) << np.int64(52))  # type: ignore[no-any-return]
-
-
-@_compile(inline="always", fastmath={"contract"})
-def _log(x: float) -> float:
-    """log(x) of a positive normal number, to the last digit but one; it can be vectorised."""
-    bits = _as_bits(x) - ROOT_HALF
-    exponent = bits >> np.int64(52)
-    m = _as_float((bits & MANTISSA) + ROOT_HALF)
-    f = (m - 1.0) / (m + 1.0)
-    g = f * f
-    p = 1.0 / 21.0
-    p = p * g + 1.0 / 19.0
-    p = p * g + 1.0 / 17.0
-    p = p * g + 1.0 / 15.0
-    p = p * g + 1.0 / 13.0
-    p = p * g + 1.0 / 11.0
-    p = p * g + 1.0 / 9.0
-    p = p * g + 1.0 / 7.0
-    p = p * g + 1.0 / 5.0
-    p = p * g + 1.0 / 3.0
-    p = p * g + 1.0
-    return 2.0 * f * p + np.float64(exponent) * (LN2_HIGH + LN2_LOW)  # type: ignore[no-any-return]
 
 
 @_compile(fastmath=LOOSE)
