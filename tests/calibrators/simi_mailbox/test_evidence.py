@@ -6,7 +6,6 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
-from simi_mailbox.inputs import Labelled
 
 from simi_mailbox import Graph, fast
 from simi_mailbox.calibrators.simi_mailbox.evidence import (
@@ -16,8 +15,10 @@ from simi_mailbox.calibrators.simi_mailbox.evidence import (
     Units,
     overlap,
     terms,
+    unit_totals,
 )
-from simi_mailbox.sparse import Csr, exact_product, neighbour_sums
+from simi_mailbox.sparse import Csr, neighbour_sums
+from simi_mailbox.validation.labels import Labelled
 
 NOT_GROUPED = np.empty((0, 0))
 
@@ -43,7 +44,8 @@ def supplied(z, graph, y, mine, temperature=1.5):
 def class_terms(supplied, nodes=None):
     there, temperature = supplied
     sums = there.all_sums() if nodes is None else there.sums(torch.as_tensor(nodes))
-    units = Units.of(temperature, there.graph.degree, there.mass(), there.similarity())
+    totals = unit_totals(there.probs, there.graph.degree, there.similarity())
+    units = Units.of(temperature, totals)
     return [part.numpy() for part in terms(sums, units, NOT_GROUPED).classes]
 
 
@@ -150,6 +152,8 @@ def test_compiled_sums_over_neighbours_are_those_of_torch(monkeypatch, dtype, co
     pattern = Csr.of(graph)
     matrix = torch.from_numpy(rng.normal(size=(n, columns))).to(dtype)
     monkeypatch.setattr(fast, "WORTH_ENTRIES", 0)
-    found, expected = neighbour_sums(pattern, matrix), exact_product(pattern, matrix)
+    dense = torch.zeros(n, n, dtype=torch.float64)
+    dense[graph.rows(), graph.indices.long()] = 1.0
+    found, expected = neighbour_sums(pattern, matrix), (dense @ matrix.double()).to(dtype)
     digits = 1e-12 if dtype == torch.float64 else 1e-7
     torch.testing.assert_close(found, expected, rtol=digits, atol=1e-13)

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simi_mailbox.calibrators.simi_mailbox.groups import SoftGroups
+from simi_mailbox.calibrators.simi_mailbox.groups import SoftGroups, nearest
 from simi_mailbox.grouping import Grouping, find_groups
 
 
 def soft(seed, groups, n=300):
     points = np.random.default_rng(seed).beta(2, 1, size=(n, 2))
-    return SoftGroups.around(find_groups(points, groups, seed=0), points), points
+    grouping = find_groups(points, groups, seed=0)
+    return SoftGroups.around(grouping, float(np.median(nearest(grouping, points)))), points
 
 
 @given(seed=st.integers(0, 500), groups=st.integers(2, 25))
@@ -47,7 +48,7 @@ def test_far_away_points_belong_to_the_nearest_group():
 @pytest.mark.parametrize("centroids", [np.zeros((1, 2)), np.zeros((2, 2))])
 def test_groups_in_one_place(centroids):
     """One group has no share to tell; two in one place have equal ones."""
-    found = SoftGroups.around(Grouping(np.zeros(2), np.ones(2), centroids), np.zeros((4, 2)))
+    found = SoftGroups.around(Grouping(np.zeros(2), np.ones(2), centroids), 0.0)
     shares = found.membership(np.zeros((4, 2)))
     assert shares.shape == (4, 0 if len(centroids) == 1 else 2)
     np.testing.assert_allclose(shares, 0.5)
