@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from simi_mailbox import calibrators
 
-BENCH = Path(__file__).parents[2] / "benchmarks" / "bench_fuzz.py"
+BENCH = Path(__file__).parents[2] / "bench" / "speed" / "bench_fuzz.py"
 spec = importlib.util.spec_from_file_location("bench_fuzz", BENCH)
 assert spec is not None
 assert spec.loader is not None

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from simi_mailbox._arrays import Bools, Floats, Ints
 from simi_mailbox.calibrators import SimiMailbox
-from simi_mailbox.calibrators.base import keep_argmax
 from simi_mailbox.calibrators.simi_mailbox import NOBODY, joined, kept_labels
 from simi_mailbox.calibrators.simi_mailbox import View as FewNodes
 from simi_mailbox.exceptions import CalibrationWarning
@@ -41,7 +40,7 @@ from simi_mailbox.scale.plan import Plan
 from simi_mailbox.scale.shards import Shards
 from simi_mailbox.scale.store import Store, Written
 from simi_mailbox.scale.tiles import fingerprint, name
-from simi_mailbox.softmax import LogitRange, scaled_softmax
+from simi_mailbox.softmax import LogitRange, keep_argmax, scaled_softmax
 from simi_mailbox.temperature import ConfidenceCurve
 from simi_mailbox.validation import CalibrationData, Labelled, NodeInputs
 

@@ -13,7 +13,7 @@ from simi_mailbox.cli.outputs import check_file
 from simi_mailbox_bench.commands.running import listed, open_store
 
 if TYPE_CHECKING:
-    from simi_mailbox_bench.figures import Column, Sensitivity
+    from simi_mailbox_bench.figures import FigureColumn, Sensitivity
     from simi_mailbox_bench.tables import TableResult
 
 # Name -> (rows of pictures, methods of the paper's figure).
@@ -111,13 +111,13 @@ def _check(name: str, datasets: tuple[str, ...], target: Path) -> None:
 
 def _columns(
     dataset: str, backbone: str, methods: Sequence[str], limit: int, cell: Any, banked: bool
-) -> tuple[list[Column], int]:
+) -> tuple[list[FigureColumn], int]:
     """One column for each method, over the test nodes of several runs; and how many runs."""
     from simi_mailbox import analysis
     from simi_mailbox_bench.backbones.cached_runs import RunCache, missing
     from simi_mailbox_bench.backbones.cached_runs import runs as runs_of
     from simi_mailbox_bench.datasets.catalogue import find
-    from simi_mailbox_bench.figures import Column
+    from simi_mailbox_bench.figures import FigureColumn
 
     absent = missing([dataset])
     if absent:
@@ -138,7 +138,7 @@ def _columns(
     for method in methods:
         probs, y, similarity = _pooled(method, runs)
         columns.append(
-            Column(
+            FigureColumn(
                 _title(method),
                 analysis.reliability_curve(probs, y),
                 analysis.similarity_confidence(probs, y, similarity, cell=cell),

@@ -102,7 +102,7 @@ class OODUnit(Unit):
 
 
 def _of_gpn(
-    score: str, known: GPNPrediction, strange: GPNPrediction, given: ood_models.Problem
+    score: str, known: GPNPrediction, strange: GPNPrediction, given: ood_models.OODProblem
 ) -> tuple[Tensor, Tensor, float]:
     accuracy = ood_models.accuracy(known.alpha, given)
     if score == "gpn-evidence":
@@ -111,7 +111,7 @@ def _of_gpn(
 
 
 def _of_logits(
-    score: str, run: RunKey, own: Tensor, foreign: Tensor, given: ood_models.Problem
+    score: str, run: RunKey, own: Tensor, foreign: Tensor, given: ood_models.OODProblem
 ) -> tuple[Tensor, Tensor]:
     if score == "max-probability":
         return ood.max_probability(own), ood.max_probability(foreign)

@@ -32,7 +32,7 @@ GPN = GPNSettings.latent16()
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class OODProblem:
     """A graph to train on, and the nodes to tell its test nodes from.
 
     ``foreign_x`` and ``foreign_graph`` hold the nodes ``foreign``; the same features or graph as
@@ -49,13 +49,13 @@ class Problem:
     foreign: Ints
 
 
-def problem(name: str, kind: str) -> Problem:
+def problem(name: str, kind: str) -> OODProblem:
     """Make the problem; the same for all seeds, as in GNNSafe."""
     dataset = load(name)
     split = make_split(dataset, "public" if dataset.public is not None else "random-10-10-80")
     # Before the mixture, as in GNNSafe: a mixture of raw counts would favour long documents.
     x, graph, y = row_normalised(sp.csr_array(dataset.x)), dataset.graph, dataset.y
-    plain = Problem(x, graph, y, split, dataset.num_classes, x, graph, np.arange(y.size))
+    plain = OODProblem(x, graph, y, split, dataset.num_classes, x, graph, np.arange(y.size))
     if kind == "feature":
         return replace(plain, foreign_x=ood.interpolated_features(x, seed=PERTURBATION_SEED))
     if kind == "structure":
@@ -77,10 +77,10 @@ class Models:
 
     def __init__(self, run: RunKey) -> None:
         self.run = run
-        self._problems: dict[str, Problem] = {}
+        self._problems: dict[str, OODProblem] = {}
         self._trained: dict[tuple[str, str], Any] = {}
 
-    def problem(self, kind: str) -> Problem:
+    def problem(self, kind: str) -> OODProblem:
         """The problem of one kind."""
         if kind not in self._problems:
             self._problems[kind] = problem(self.run.dataset, kind)
@@ -142,7 +142,7 @@ class Models:
         return self._trained[same, train.__name__]
 
 
-def accuracy(scores: Tensor, given: Problem) -> float:
+def accuracy(scores: Tensor, given: OODProblem) -> float:
     """Accuracy on the test nodes."""
     predicted = scores.argmax(dim=1).numpy()[given.split.test]
     return round(float((predicted == given.y[given.split.test]).mean()), 8)
