@@ -122,10 +122,9 @@ class Columns:
                 f"{self.path}: column {self.title(position)} holds {column.type}, not numbers"
             )
         try:
-            found: Floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+            return np.asarray(column.cast(pa.float64()))
         except pa.ArrowInvalid:
             raise FileFormatError(f"{self.path}: {self._no_numbers(position, column)}") from None
-        return found
 
     def _no_numbers(self, position: int, column: Any) -> str:
         cells = pc.fill_null(column, "").to_pylist()
@@ -206,7 +205,9 @@ def as_text(given: Any) -> Any:
     >>> as_text(np.array([1.0, 2.0])).tolist(), as_text(np.array(["007", "1.10"])).tolist()
     (['1', '2'], ['007', '1.10'])
     """
-    if not isinstance(given, pa.Array):
+    if isinstance(given, pa.ChunkedArray):
+        given = given.combine_chunks()
+    elif not isinstance(given, pa.Array):
         given = np.asarray(given)
         given = pa.array(given.astype(np.float64) if given.dtype.kind == "f" else given)
     if pa.types.is_floating(given.type):

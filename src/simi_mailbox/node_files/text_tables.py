@@ -148,10 +148,9 @@ def _parsed(
         told = [f"row {row.number} has {row.actual_columns} cells" for row in ragged[:4]]
         told += [f"and {len(ragged) - 4} more"] if len(ragged) > 4 else []
         raise FileFormatError(f"{path}: {', '.join(told)}, the first has {len(types)}")
-    columns = [column.combine_chunks() for column in table.columns]
     return [
-        column if number else pc.utf8_trim_whitespace(column)
-        for column, number in zip(columns, measured, strict=True)
+        column if number else pc.utf8_trim_whitespace(column.combine_chunks())
+        for column, number in zip(table.columns, measured, strict=True)
     ]
 
 
