@@ -247,6 +247,28 @@ def test_tables_as_spreadsheets_of_all_countries_write_them(tmp_path, name, cont
     np.testing.assert_array_equal(found.numbers(2), [-1.25, 1e-3])
 
 
+@pytest.mark.parametrize(
+    ("last", "found"),
+    [
+        ("paper z,0.5\n", ("paper z", 0.5)),
+        ('"paper, z", "0.5"\n', ("paper, z", 0.5)),
+        ('"paper\nz","0.5"\n', ("paper\nz", 0.5)),
+        ("Größe,0.5\n", ("Größe", 0.5)),
+    ],
+)
+def test_large_files_are_read_as_small_ones(tmp_path, last, found):
+    rows = "".join(f"paper {k},{k}.25\n" for k in range(80_000))
+    for mark in ("", "\ufeff", "\n"):
+        large = table(tmp_path, mark + "paper,x\n" + rows + last)
+        assert (large.rows, large.names) == (80_001, ("paper", "x"))
+        assert (large.values[0][-1].as_py(), large.numbers(1)[-1]) == found
+        assert large.values[0][:2].tolist() == ["paper 0", "paper 1"]
+    with pytest.raises(FileFormatError, match=r"row 80002 has 3 cells, the first has 2"):
+        table(tmp_path, "paper,x\n" + rows + "a,b,c\n")
+    with pytest.raises(FileFormatError, match=r"not UTF-8 text .byte \d+ is 0xe9"):
+        table(tmp_path, b"paper,x\n" + rows.encode() + b"\xe9,0.5\n")
+
+
 @pytest.mark.parametrize("kind", ["csv", "gz", "parquet", "feather"])
 def test_a_table_is_read_from_standard_input(tmp_path, monkeypatch, kind):
     columns = pa.table({"id": ["007", "b"], "x": [0.5, 1.5]})

@@ -58,13 +58,7 @@ def heard() -> Iterator[list[str]]:
 
 
 def in_options(text: str) -> str:
-    """What Python calls its arguments, as the options are called.
-
-    Examples
-    --------
-    >>> in_options('say input_type="probabilities", or name them in train_mask')
-    'say --input-type probabilities, or name them in --train'
-    """
+    """What Python calls its arguments, as the options are called."""
     text = re.sub(r'\binput_type="([\w-]+)"', r"--input-type \1", text)
     return text.replace("train_mask", "--train")
 

@@ -76,7 +76,7 @@ def decide(
         missing = user.missing_parts(frozenset(needs), problem)
         if missing:
             raise ValueError(f"these sets need {' and '.join(missing)}")
-        probs = problem.values if kind == "probabilities" else _softmax(problem.values, kind)
+        probs = user.probabilities_of(problem, kind)
         given = {name: value for name, value in _inputs(problem).items() if name in needs}
         fitted = {"mask": rows, "used_for_selection": used_for_selection}
         with console.working(f"deciding on {problem.nodes.count:,} nodes"):
@@ -98,13 +98,6 @@ def decide(
         aside = str(out) == "-"
         click.echo(f"promised: {promise[0]}; {promise[1]} confidence", err=aside)
     console.finish(facts, out, as_json, told, _in_words(facts))
-
-
-def _softmax(values: Any, kind: Any) -> Any:
-    from simi_mailbox.softmax import scaled_softmax
-    from simi_mailbox.validation import read_logits
-
-    return scaled_softmax(read_logits(values, kind)).numpy()
 
 
 def _inputs(problem: Any) -> dict[str, Any]:

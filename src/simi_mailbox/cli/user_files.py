@@ -40,6 +40,16 @@ def read(source: Path, options: Mapping[str, Any], kind: str = "logits") -> Prob
         )
 
 
+def probabilities_of(problem: Problem, kind: Any) -> Any:
+    """The probabilities of all nodes, whatever the first file holds."""
+    from simi_mailbox.softmax import scaled_softmax
+    from simi_mailbox.validation import read_logits
+
+    if kind == "probabilities":
+        return problem.values
+    return scaled_softmax(read_logits(problem.values, kind)).numpy()
+
+
 def calibrator_of(method: str, settings: Sequence[str]) -> Calibrator:
     """An unfitted calibrator with its parameters set."""
     from simi_mailbox import calibrators

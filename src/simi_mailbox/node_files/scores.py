@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from simi_mailbox._arrays import Array, Floats
-from simi_mailbox.bundles import NAMES
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.node_files.columns import (
     LABEL_NAMES,
+    NAMES,
     PANDAS_INDEX,
     PREFIXES,
     Columns,

@@ -31,12 +31,6 @@ WRITES = (*_TEXT, ".npy", ".npz", ".parquet", ".feather")
 def check_writable(path: Path, *, table: bool = False) -> None:
     """Refuse, before any work, a file whose ending says no format that can be written, or hold a
     ``table``.
-
-    Examples
-    --------
-    >>> check_writable(Path("probs.xlsx"))
-    Traceback (most recent call last):
-    simi_mailbox.exceptions.FileFormatError: probs.xlsx: files that end in '.xlsx' cannot be ...
     """
     if path == STANDARD:
         return

@@ -51,15 +51,7 @@ class Written:
 
 
 class Digest:
-    """``crc32``, for files that we read ourselves, or ``sha256``, for those that are handed out.
-
-    Examples
-    --------
-    >>> digest = Digest("crc32")
-    >>> digest.update(b"abc")
-    >>> str(digest)
-    'crc32:352441c2'
-    """
+    """``crc32``, for files that we read ourselves, or ``sha256``, for those that are handed out."""
 
     def __init__(self, kind: str = "crc32") -> None:
         self.kind, self.crc = kind, 0
@@ -92,15 +84,7 @@ class Store(Protocol):
 
 @dataclass(frozen=True)
 class MemoryStore:
-    """Arrays in this process.
-
-    Examples
-    --------
-    >>> store = MemoryStore()
-    >>> _ = store.put("degree/00000", np.arange(3))
-    >>> store.get("degree/00000").tolist(), store.has("degree/00001")
-    ([0, 1, 2], False)
-    """
+    """Arrays in this process."""
 
     arrays: dict[str, Array] = field(default_factory=dict)
 
@@ -122,17 +106,7 @@ class MemoryStore:
 
 @dataclass(frozen=True)
 class DiskStore:
-    """Arrays as ``.npy`` files below a folder, which all processes that work on them can see.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     store = DiskStore(Path(folder))
-    ...     written = store.put("degree/00000", np.arange(3))
-    ...     store.get("degree/00000").tolist(), written.is_there()
-    ([0, 1, 2], True)
-    """
+    """Arrays as ``.npy`` files below a folder, which all processes that work on them can see."""
 
     folder: Path
 

@@ -7,19 +7,7 @@ from collections.abc import Sequence
 from simi_mailbox._arrays import Arrays
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import Archive, StrPath, is_archive, open_archive, read_npy
-
-NAMES: dict[str, tuple[str, ...]] = {
-    "logits": ("logits",),
-    "edges": ("edges", "edge_index"),
-    "labels": ("labels", "y"),
-    "calibration": ("calibration", "val", "val_mask", "mask"),
-    "test": ("test", "test_mask"),
-    "train": ("train", "train_mask"),
-    "features": ("features", "x"),
-    "hidden": ("hidden",),
-    "classes": ("classes", "class_names"),
-}
-"""What each part may be called; other parts have one name only."""
+from simi_mailbox.node_files.columns import NAMES
 
 
 def read_bundle(
