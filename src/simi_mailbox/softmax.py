@@ -243,7 +243,7 @@ class LogitRange:
         return z
 
     def restore(self, probs: Tensor) -> Tensor:
-        """Probabilities of all classes: nought for those that were taken out."""
+        """Probabilities of all classes: zero for those that were taken out."""
         if len(self.classes) == self.num_classes:
             return probs
         whole = probs.new_zeros(len(probs), self.num_classes)

@@ -79,7 +79,7 @@ def compare(
                 {"folds": folds, "seed": seed, "used_for_selection": used_for_selection},
             )
             for name in chosen:
-                with console.heard() as warned:
+                with console.captured_warnings() as warned:
                     probs[name] = _judged(name, problem, rows, test, kind, said, advance)
                 if warned:  # once for all folds
                     more = f" (and {len(warned) - 1} more like it)" if len(warned) > 1 else ""

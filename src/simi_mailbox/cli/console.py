@@ -33,7 +33,7 @@ def working(what: str) -> Iterator[None]:
 def complaints() -> Iterator[list[str]]:
     """Warnings of calibrators, each told in one line; they and errors speak of options."""
     told: list[str] = []
-    with heard() as caught:
+    with captured_warnings() as caught:
         try:
             yield told
         except (ValueError, TypeError) as error:
@@ -44,7 +44,7 @@ def complaints() -> Iterator[list[str]]:
 
 
 @contextmanager
-def heard() -> Iterator[list[str]]:
+def captured_warnings() -> Iterator[list[str]]:
     """What calibrators warn of, in the words of the command line."""
     told: list[str] = []
     with warnings.catch_warnings(record=True) as caught:

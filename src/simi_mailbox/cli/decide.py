@@ -54,7 +54,7 @@ def decide(
     as_json: bool,
     **files: Any,
 ) -> None:
-    """Decide on PROBABILITIES (all nodes): a set of classes for each, and accept or hand over.
+    """Decide on PROBABILITIES (all nodes): a set of classes for each, and accept or defer.
 
     The labels of the calibration nodes are read, no others; those of --test, if it is given, to
     tell how well the promises were kept. With too few labels a set is all classes and nothing is
@@ -115,7 +115,7 @@ def _facts(problem: Any, rows: Any, sets: Any, accepted: Any) -> dict[str, Any]:
         "mean_set_size": metrics.mean_set_size(sets),
         "sets_of_one": metrics.singleton_share(sets),
         "accepted": int(accepted.sum()),
-        "handed_over": int((~accepted).sum()),
+        "deferred": int((~accepted).sum()),
     }
 
 
@@ -145,7 +145,7 @@ def _in_words(facts: dict[str, Any]) -> dict[str, Any]:
     for name, value in facts.items():
         if isinstance(value, dict):
             shown[name] = "{value:.2%} ({low:.2%} – {high:.2%})".format(**value)
-        elif name in ("accepted", "handed_over"):
+        elif name in ("accepted", "deferred"):
             shown[name] = f"{value:,} ({value / facts['nodes']:.1%})"
         elif name in ("mean_set_size", "error_counts_for"):
             shown[name] = f"{value:.2f}"

@@ -62,7 +62,7 @@ class Accept(Rule):
     accepted_labels_, errors_ : int
         Calibration nodes at or above the threshold, and how many of them are wrong.
     labels_needed_ : int
-        Calibration nodes that must be accepted without an error for the promise to be possible.
+        Calibration nodes that must be accepted without an error for the guarantee to be possible.
     error_weight_ : float
         What an error among the calibration nodes counts: 1, or more if these nodes chose the model.
 
@@ -150,14 +150,12 @@ class Accept(Rule):
         promise = f"at most {self.max_error:.2%} errors with {self.confidence:.0%} confidence"
         if not accepted.size:
             reason = (
-                f"{labels} calibration labels are too few to promise {promise}; "
+                f"{labels} calibration labels are too few to guarantee {promise}; "
                 f"at least {self.labels_needed_} are needed, more if any of them is wrong"
             )
         else:
             tried = ", ".join(f"{e} of {a}" for e, a in zip(errors, accepted, strict=True))
-            reason = (
-                f"of the surest calibration nodes {tried} are wrong, which cannot promise {promise}"
-            )
+            reason = f"of the most confident nodes {tried} are wrong: too many for {promise}"
         warnings.warn(f"nothing is accepted: {reason}", CalibrationWarning, stacklevel=3)
 
 

@@ -1,4 +1,4 @@
-"""What all decision rules share: the door, parameters and files."""
+"""What all decision rules share: input validation, parameters and files."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Rule(Fitted):
         serialization.save(path, KIND, self.name, params, self._state())
 
     def summary(self) -> str:
-        """What was fitted, in one line: the parameters, the labels, and what their luck counts."""
+        """What was fitted, in one line: parameters, labels, and the weight of an error."""
         self._check_fitted()
         told = [f"{self!r}", *self._told()]
         weight = getattr(self, "error_weight_", 1.0)

@@ -13,23 +13,7 @@ from simi_mailbox.node_files.columns import NAMES
 def read_bundle(
     path: StrPath, need: Sequence[str] = ("logits",), may: Sequence[str] = tuple(NAMES)
 ) -> Arrays:
-    """Parts of a ``.npz`` file by their first names in `NAMES`, or the logits of a ``.npy``.
-
-    Parameters
-    ----------
-    path : str or path
-        The file.
-    need, may : sequence of str
-        Parts that must be there, and parts that are read if they are; others are left alone.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is no NumPy file, is damaged, holds Python objects, lacks a part that is
-        needed, or holds one under two names. The message begins with the file's name.
-    FileNotFoundError
-        If it is not there.
-    """
+    """Parts of a ``.npz`` file by their first names in `NAMES`, or the logits of a ``.npy``."""
     if list(need) == ["logits"] and not is_archive(path):
         return {"logits": read_npy(path)}
     with open_archive(path) as archive:
