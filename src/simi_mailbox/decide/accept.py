@@ -125,8 +125,7 @@ class Accept(Rule):
         self.error_weight_ = error_weight(self.prior, used_for_selection, len(index))
         allowed = self.max_error / self.error_weight_
         self.labels_needed_ = labels_without_error(allowed, risk)
-        starts = start_positions(accepted, allowed, risk)
-        best = fallback(binom.cdf(errors, accepted, allowed), starts, risk)
+        best, starts = lowest_threshold(accepted, errors, allowed, risk)
         self.threshold_ = math.inf if best is None else float(limits[best])
         self.accepted_labels_ = 0 if best is None else int(accepted[best])
         self.errors_ = 0 if best is None else int(errors[best])
@@ -191,6 +190,14 @@ def start_positions(accepted: Ints, max_error: float, risk: float) -> Ints:
         if least[-1] * min(starts, 2) <= accepted[-1]:
             return np.unique(np.searchsorted(accepted, least))
     return np.empty(0, dtype=np.int64)
+
+
+def lowest_threshold(
+    accepted: Ints, errors: Ints, allowed: float, risk: float
+) -> tuple[int | None, Ints]:
+    """Position of the lowest threshold that keeps ``allowed`` (or None), and the starts."""
+    starts = start_positions(accepted, allowed, risk)
+    return fallback(binom.cdf(errors, accepted, allowed), starts, risk), starts
 
 
 def fallback(p_values: Floats, starts: Ints, risk: float) -> int | None:
