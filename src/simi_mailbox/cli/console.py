@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,33 @@ def captured_warnings() -> Iterator[list[str]]:
         for warning in caught
         if issubclass(warning.category, CalibrationWarning)
     ]
+
+
+@contextmanager
+def progress(*, transient: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+    """To be called with what is done, how far, of how much: a bar for each on a terminal, with the
+    time that it still takes; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield lambda step, done, total: None
+        return
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(*columns, console=Console(stderr=True), transient=transient) as bars:
+        known: dict[str, progress.TaskID] = {}
+
+        def show(step: str, done: int, total: int) -> None:
+            if step not in known:
+                known[step] = bars.add_task(step, total=total)
+            bars.update(known[step], completed=done, total=total)
+
+        yield show
 
 
 def in_options(text: str) -> str:
