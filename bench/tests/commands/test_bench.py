@@ -144,7 +144,7 @@ def test_dry_run_tells_and_runs_nothing(cache: Path, tmp_path: Path) -> None:
 
 def test_only_banked_runs(whole: tuple[Path, str], tmp_path: Path) -> None:
     arguments = ["digits", "--backbones", "gcn,mlp", "--store", str(tmp_path / "rows.jsonl")]
-    result = call(*arguments, "--banked", "--dry-run")
+    result = call(*arguments, "--cached-only", "--dry-run")
     assert "would run 15 rows in 3 units" in result.stdout
     assert "left out: 85 rows whose backbone is not trained yet" in result.stderr
 
@@ -154,7 +154,8 @@ def test_nothing_banked_is_told(
 ) -> None:
     monkeypatch.setenv("SIMI_MAILBOX_CACHE", str(tmp_path))
     store = tmp_path / "rows.jsonl"
-    result = call("digits", "--backbones", "gcn", "--runs", "1", "--store", str(store), "--banked")
+    chosen = ["digits", "--backbones", "gcn", "--runs", "1", "--cached-only"]
+    result = call(*chosen, "--store", str(store))
     assert result.exit_code == 0
     assert "left out: 5 rows whose backbone is not trained yet" in result.stderr
     assert not store.exists()

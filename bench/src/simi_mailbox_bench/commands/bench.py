@@ -172,7 +172,7 @@ def _table_command(table: Table) -> click.Command:
     @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True)
     @click.option("--scheduler", help="Address of a Dask scheduler to run on.")
     @click.option("--dry-run", is_flag=True, help="Tell what would run and for how long.")
-    @click.option("--banked", is_flag=True, help="Only runs whose backbone is trained already.")
+    @click.option("--cached-only", is_flag=True, help="Only runs whose backbone is trained.")
     @click.option("--show", is_flag=True, help="Show what is stored and run nothing.")
     @click.option("--format", "form", type=click.Choice(FORMATS), default="terminal")
     @click.option("--out", type=click.Path(path_type=Path), help="File to write the table to.")
@@ -227,7 +227,7 @@ def _make(
     jobs: int,
     scheduler: str | None,
     dry_run: bool,
-    banked: bool,
+    cached_only: bool,
     show: bool,
     form: str,
     out: Path | None,
@@ -241,11 +241,11 @@ def _make(
     failures = 0
     if not show:
         selection = _report_missing(table, selection)
-        planned = runner.plan(table.units(selection), rows, only_ready=banked)
+        planned = runner.plan(table.units(selection), rows, only_ready=cached_only)
         if planned.left_out:
             click.echo(
                 f"left out: {counted(planned.left_out, 'row')} whose backbone is not trained yet; "
-                "without --banked it is trained",
+                "without --cached-only it is trained",
                 err=True,
             )
         if dry_run:

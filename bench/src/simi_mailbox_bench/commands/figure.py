@@ -1,4 +1,4 @@
-"""`simi-mailbox bench figure`: the figures of the paper, from the logit bank and the results."""
+"""`simi-mailbox bench figure`: the figures of the paper, from the run cache and the results."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ FEWEST = 5
     show_default=True,
     help="Accuracy a cell is held against: of its whole confidence interval, or its own.",
 )
-@click.option("--banked", is_flag=True, help="Train nothing: only runs whose logits are there.")
+@click.option("--cached-only", is_flag=True, help="Train nothing: only cached runs.")
 @click.option("--store", type=click.Path(path_type=Path), help="Result store (sensitivity).")
 @click.option("--out", type=click.Path(path_type=Path), help="File to write: .pdf, .png or .svg.")
 def figure(
@@ -75,7 +75,7 @@ def figure(
     runs: int,
     palette: Any,
     cell: Any,
-    banked: bool,
+    cached_only: bool,
     store: Path | None,
     out: Path | None,
 ) -> None:
@@ -93,7 +93,7 @@ def figure(
     else:
         from simi_mailbox_bench.figures import observation_figure
 
-        columns, pooled = _columns(datasets[0], backbone, chosen, runs, cell, banked)
+        columns, pooled = _columns(datasets[0], backbone, chosen, runs, cell, cached_only)
         nodes = "test nodes" if pooled == 1 else f"test nodes of {pooled} runs together"
         title = f"{datasets[0]}, {backbone.upper()}, {nodes}"
         made = observation_figure(columns, title=title, palette=palette, fewest=FEWEST, rows=rows)
@@ -110,7 +110,7 @@ def _check(name: str, datasets: tuple[str, ...], target: Path) -> None:
 
 
 def _columns(
-    dataset: str, backbone: str, methods: Sequence[str], limit: int, cell: Any, banked: bool
+    dataset: str, backbone: str, methods: Sequence[str], limit: int, cell: Any, cached_only: bool
 ) -> tuple[list[FigureColumn], int]:
     """One column for each method, over the test nodes of several runs; and how many runs."""
     from simi_mailbox import analysis
@@ -124,15 +124,15 @@ def _columns(
         raise FileNotFoundError(f"{dataset} is missing: {absent[dataset]}")
     protocol = "folds" if find(dataset).folds else "official"
     runs = runs_of(dataset, backbone, protocol, limit)
-    if banked:
+    if cached_only:
         here = [run for run in runs if run in RunCache()]
         if not here:
             raise FileNotFoundError(
-                f"no logits of {dataset} with {backbone} are banked; leave out --banked to train "
-                f"{len(runs)} of them now"
+                f"no logits of {dataset} with {backbone} are cached; leave out --cached-only "
+                f"to train {len(runs)} of them now"
             )
         if len(here) < len(runs):
-            click.echo(f"{len(runs) - len(here)} of {len(runs)} runs are not banked: left out")
+            click.echo(f"{len(runs) - len(here)} of {len(runs)} runs are not cached: left out")
         runs = here
     columns = []
     for method in methods:
