@@ -18,7 +18,7 @@ import torch
 from simi_mailbox import metrics
 from simi_mailbox.cli.group import cli
 from simi_mailbox.synthetic import calibration_problem
-from simi_mailbox.testing import Problem
+from simi_mailbox.testing import CheckProblem
 from tests.pages import BENCH_PAGES, DOCS, PAGES, blocks, command_lines, parse, run_line, run_page
 from tests.pyg.loaders import AllNeighbours
 
@@ -127,7 +127,7 @@ def start_shows(names: dict) -> bool:
 
 
 def metrics_show(names: dict) -> bool:
-    streamed, whole = names["state"].ece, metrics.ece(names["probs"], names["y"])
+    streamed, whole = names["state"].evaluate()["ece"], metrics.ece(names["probs"], names["y"])
     seen_all = names["state"].num_nodes == len(names["y"])
     return seen_all and whole < 0.05 and abs(streamed - whole) < 1e-12
 
@@ -212,7 +212,7 @@ def test_methods_page() -> None:
 
 def test_plugins_page() -> None:
     names = run_page("plugins.md")
-    problem = Problem.random()
+    problem = CheckProblem.random()
     fitted = names["Smoothing"](strength=0.5).fit(problem.logits, problem.y, mask=problem.mask)
     wrong = (problem.logits.argmax(1) != problem.y)[problem.mask].mean()
     assert fitted.share_ == pytest.approx(0.5 * wrong)

@@ -36,7 +36,7 @@ def test_the_library_needs_no_page_of_the_bench() -> None:
 
 def test_backbones_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run_page("backbones.md")["banked"].logits.shape == (1797, 10)
+    assert run_page("backbones.md")["cached"].logits.shape == (1797, 10)
 
 
 def test_prior_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

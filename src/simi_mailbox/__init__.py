@@ -48,7 +48,7 @@ _ROOMS = (
     *("analysis", "audit", "calibrators", "decide", "metrics", "plots", "pyg", "report"),
     *("scale", "synthetic", "testing"),
 )
-"""Rooms that are there as attributes without an import of their own: ``simi_mailbox.metrics``."""
+"""Subpackages that are attributes without an import of their own: ``simi_mailbox.metrics``."""
 
 _HOMES = {
     "Calibrator": "calibrators",
@@ -61,7 +61,7 @@ _HOMES = {
     "select": "selection",
     **dict.fromkeys(_ROOMS, ""),
 }
-"""Name -> the room it is imported from when it is first used."""
+"""Name -> the module it is imported from when it is first used."""
 
 __all__ = [
     "CalibrationWarning",

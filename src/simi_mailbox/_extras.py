@@ -9,15 +9,7 @@ from typing import Any
 
 
 def late(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], Any]]:
-    """``__getattr__`` and ``__dir__`` of a package that imports its names when they are asked for.
-
-    Parameters
-    ----------
-    package : str
-        The package.
-    homes : mapping of str to str
-        The module of every name, within the package; a name that is itself a module has none, "".
-    """
+    """``__getattr__`` and ``__dir__`` of a package that imports its names late."""
 
     def get(name: str) -> Any:
         if name not in homes:

@@ -24,6 +24,10 @@ from typing import (
     get_type_hints,
 )
 
+from sklearn.base import BaseEstimator
+
+from simi_mailbox.exceptions import NotFittedError
+
 C = TypeVar("C")
 
 
@@ -67,6 +71,23 @@ def hyperparameters(cls: type[C]) -> type[C]:
     5
     """
     return dataclass(kw_only=True, eq=False, repr=False)(cls)
+
+
+class Fitted(BaseEstimator):  # type: ignore[misc]
+    """Parameters are arguments of the constructor; fitted values end in an underscore."""
+
+    num_classes_: int
+
+    def _state(self) -> dict[str, Any]:
+        return {k: v for k, v in vars(self).items() if k.endswith("_") and not k.startswith("_")}
+
+    def _forget(self) -> None:
+        for name in self._state():
+            delattr(self, name)
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "num_classes_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit(...) first")
 
 
 def check_parameters(estimator: Any) -> None:

@@ -118,6 +118,29 @@ def top_gaps(logits: Tensor) -> Tensor:
     return z - z.amax(dim=1, keepdim=True)
 
 
+def keep_argmax(probs: Tensor, logits: Tensor) -> None:
+    """Undo, in place, ties that rounding made: the predicted class stays strictly on top.
+
+    Dividing by a temperature keeps the order of the logits exactly, but two logits one rounding
+    step apart may become equal; the smallest possible step up restores the winner.
+    """
+
+    def mend(block: slice, kernels: Any) -> None:
+        z, p = logits[block], probs[block]
+        doubtful = torch.ones(len(z), dtype=torch.bool)
+        if kernels is not None:
+            kernels.doubtful_tops(z.numpy(), p.numpy(), doubtful.numpy())
+        rows = doubtful.nonzero().flatten()
+        winner, best = z[rows].argmax(dim=1), p[rows].argmax(dim=1)
+        lost = winner != best
+        rows, winner = rows[lost], winner[lost]
+        top = p[rows].amax(dim=1)
+        p[rows, winner] = torch.nextafter(top, torch.full_like(top, torch.inf))
+
+    for _ in blockwise(mend, *logits.shape):
+        pass
+
+
 @dataclass(frozen=True)
 class LogitRange:
     """What is left of logits before a method sees them: found by ``fit``, kept for prediction.
@@ -220,7 +243,7 @@ class LogitRange:
         return z
 
     def restore(self, probs: Tensor) -> Tensor:
-        """Probabilities of all classes: nought for those that were taken out."""
+        """Probabilities of all classes: zero for those that were taken out."""
         if len(self.classes) == self.num_classes:
             return probs
         whole = probs.new_zeros(len(probs), self.num_classes)

@@ -48,7 +48,7 @@ class Csr:
     values : Tensor, optional
         One number for each entry; ones when left out, for those who need the pattern alone.
     symmetric : bool
-        Promise that the matrix equals its transpose, values included.
+        Say that the matrix equals its transpose, values included.
     """
 
     def __init__(

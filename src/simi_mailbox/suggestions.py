@@ -9,19 +9,7 @@ from collections.abc import Iterable, Mapping
 def unknown(
     what: str, given: object, choices: Iterable[str], aliases: Mapping[str, str] | None = None
 ) -> str:
-    """The message for an unknown name: the nearest that there is, and all choices.
-
-    Parameters
-    ----------
-    what : str
-        What is named.
-    given : object
-        What was given instead.
-    choices : iterable of str
-        The names there are.
-    aliases : mapping of str to str, optional
-        Other spellings and what they stand for; nearness to one of them counts, too.
-    """
+    """The message for an unknown name: the nearest that there is, and all choices."""
     names = list(choices)
     by_lower = {name.lower(): name for name in names} | dict(aliases or {})
     close = difflib.get_close_matches(str(given).strip().lower(), by_lower, n=1)

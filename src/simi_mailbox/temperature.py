@@ -348,7 +348,7 @@ def _root(
     """Roots of ``n`` functions that rise through zero, by Newton's method inside a bracket.
 
     A function without a sign change ends at the bound where it is nearest to zero; one that is zero
-    at both ends has no preference and gets θ = 0, that is T = 1, or the middle if that is outside.
+    at both ends has no preference and gets θ = 0, that is T = 1, or the centre if that is outside.
     Functions that are not ``wanted``, or have settled, are not called again.
     """
     wanted = np.ones(n, dtype=bool) if wanted is None else wanted

@@ -8,7 +8,7 @@ import torch
 
 import simi_mailbox
 from simi_mailbox import CalibrationWarning, SimiMailbox, TemperatureScaling, fast
-from simi_mailbox.calibrators.base import keep_argmax
+from simi_mailbox.softmax import keep_argmax
 from simi_mailbox.synthetic import calibration_problem
 
 N = 600

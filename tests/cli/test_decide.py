@@ -67,7 +67,7 @@ def test_the_file_holds_the_decisions_of_python(folder, problem, probs):
     with open("decisions.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["paper"] for row in rows] == [f"paper {i}" for i in range(N)]
-    assert [row["decision"] for row in rows] == np.where(accepted, "accept", "hand over").tolist()
+    assert [row["decision"] for row in rows] == np.where(accepted, "accept", "defer").tolist()
     held = [[row[f"in_{topic}"] == "1" for topic in TOPICS] for row in rows]
     np.testing.assert_array_equal(held, sets)
     for row, inside in zip(rows, sets, strict=True):

@@ -20,7 +20,7 @@ def test_no_action_is_cheaper_than_the_chosen(seed):
     rng = np.random.default_rng(seed)
     probs = rng.dirichlet(np.ones(3), size=20)
     wrong, reject = rng.random((3, 3)) * 5, rng.random(3) * 3
-    found = Costs(wrong=wrong, hand_over=0.7, reject=reject).actions(probs)
+    found = Costs(wrong=wrong, defer=0.7, reject=reject).actions(probs)
     for p, action in zip(probs, found, strict=True):
         cost = {j: p @ wrong[:, j] for j in range(3)} | {-1: 0.7, -2: p @ reject}
         assert cost[int(action)] == pytest.approx(min(cost.values()))
@@ -29,27 +29,25 @@ def test_no_action_is_cheaper_than_the_chosen(seed):
 def test_a_single_cost_means_a_threshold():
     # Acting costs 10 (1 − p), a person 1: act from 0.9 on.
     sure = np.linspace(0.5, 1.0, 101)
-    actions = Costs(wrong=10.0, hand_over=1.0).actions(np.stack([sure, 1 - sure], axis=1))
+    actions = Costs(wrong=10.0, defer=1.0).actions(np.stack([sure, 1 - sure], axis=1))
     np.testing.assert_array_equal(actions == 0, sure >= 0.9 - 1e-12)
     assert set(actions) == {0, -1}
 
 
 def test_without_a_cost_of_rejecting_nothing_is_rejected():
-    assert -2 not in Costs(wrong=100.0, hand_over=50.0).actions(PROBLEM.probs)
-    assert (Costs(wrong=9.0, hand_over=2.0, reject=0.1).actions(PROBLEM.probs) == -2).any()
+    assert -2 not in Costs(wrong=100.0, defer=50.0).actions(PROBLEM.probs)
+    assert (Costs(wrong=9.0, defer=2.0, reject=0.1).actions(PROBLEM.probs) == -2).any()
 
 
-@pytest.mark.parametrize("compared", ["hand over", "accept"])
+@pytest.mark.parametrize("compared", ["defer", "accept"])
 def test_the_saving_is_measured_on_labelled_nodes(compared):
-    rule = Costs(wrong=4.0, hand_over=1.0, compared_with=compared)
+    rule = Costs(wrong=4.0, defer=1.0, compared_with=compared)
     rule.fit(PROBLEM.probs, PROBLEM.y, mask=PROBLEM.mask)
     saved = []
     for i in PROBLEM.mask:
         action = rule.actions(PROBLEM.probs[i : i + 1])[0]
         paid = 1.0 if action == -1 else 4.0 * (action != PROBLEM.y[i])
-        plain = (
-            1.0 if compared == "hand over" else 4.0 * (PROBLEM.probs[i].argmax() != PROBLEM.y[i])
-        )
+        plain = 1.0 if compared == "defer" else 4.0 * (PROBLEM.probs[i].argmax() != PROBLEM.y[i])
         saved.append(plain - paid)
     assert rule.saving_ == pytest.approx(np.mean(saved))
     assert rule.saving_interval_ == mean_interval(np.array(saved))
@@ -68,16 +66,16 @@ def test_intervals_hold_the_mean_of_skewed_costs():
 
 def test_labels_outside_the_mask_cannot_be_read():
     outside = np.setdiff1d(np.arange(400), PROBLEM.mask)
-    rule = Costs(wrong=4.0, hand_over=1.0).fit(PROBLEM.probs, PROBLEM.y, mask=PROBLEM.mask)
+    rule = Costs(wrong=4.0, defer=1.0).fit(PROBLEM.probs, PROBLEM.y, mask=PROBLEM.mask)
     y = PROBLEM.y.copy()
     y[outside] = -7
-    again = Costs(wrong=4.0, hand_over=1.0).fit(PROBLEM.probs, y, mask=PROBLEM.mask)
+    again = Costs(wrong=4.0, defer=1.0).fit(PROBLEM.probs, y, mask=PROBLEM.mask)
     assert again._state() == rule._state()
 
 
 def test_torch_and_files(tmp_path):
     wrong = np.ones((4, 4)) - np.eye(4)
-    rule = Costs(wrong=wrong, hand_over=0.2)
+    rule = Costs(wrong=wrong, defer=0.2)
     rule.fit(PROBLEM.probs, PROBLEM.y, mask=PROBLEM.mask).save(tmp_path / "rule")
     again = load_rule(tmp_path / "rule")
     np.testing.assert_array_equal(again.wrong, wrong)
@@ -98,8 +96,8 @@ def test_torch_and_files(tmp_path):
             r"reject has shape \[3\]; expected a number or one per class \[4\]",
         ),
         ({"wrong": np.inf}, "costs must be finite"),
-        ({"hand_over": np.inf}, "hand_over must be a finite number"),
-        ({"compared_with": "nothing"}, "compared_with must be 'accept' or 'hand over'"),
+        ({"defer": np.inf}, "defer must be a finite number"),
+        ({"compared_with": "nothing"}, "compared_with must be 'accept' or 'defer'"),
     ],
 )
 def test_bad_parameters(params, message):

@@ -217,8 +217,8 @@ def costs() -> dict[str, Any]:
         matrix = np.random.default_rng(0).uniform(1, 5, size=(classes, classes))
         np.fill_diagonal(matrix, 0.0)
         for name, rule in {
-            "matrix": decide.Costs(wrong=matrix, hand_over=0.7),
-            "reject": decide.Costs(wrong=4.0, hand_over=1.0, reject=1.1, compared_with="accept"),
+            "matrix": decide.Costs(wrong=matrix, defer=0.7),
+            "reject": decide.Costs(wrong=4.0, defer=1.0, reject=1.1, compared_with="accept"),
         }.items():
             rule.fit(p, given.y, mask=given.mask)
             found[f"{name} {classes}"] = rule.actions(p)

@@ -232,8 +232,8 @@ TABLE = "id;größe;b\nä;0,5;-1,25\nn2;2;1e-3\n"
         ("t.csv", TABLE.encode("cp1252"), "cp1252"),
         ("t.csv", TABLE.replace("\n", "\r\n").encode(), None),
         ("t.tsv", TABLE.replace(";", "\t").encode(), None),
-        ("t.csv.gz", gzip.compress(TABLE.encode()), None),
-        ("t.TSV.gz", gzip.compress(TABLE.replace(";", "\t").encode("utf-16")), None),
+        ("t.csv.gz", gzip.compress(TABLE.encode(), mtime=0), None),
+        ("t.TSV.gz", gzip.compress(TABLE.replace(";", "\t").encode("utf-16"), mtime=0), None),
         ("t.csv", TABLE.replace(",", ".").replace(";", ",").encode(), None),
         ("t.csv", b'id, "gr\xc3\xb6\xc3\x9fe", b\n"\xc3\xa4", "0.5", -1.25\nn2, 2, 1e-3\n', None),
     ],
@@ -247,12 +247,34 @@ def test_tables_as_spreadsheets_of_all_countries_write_them(tmp_path, name, cont
     np.testing.assert_array_equal(found.numbers(2), [-1.25, 1e-3])
 
 
+@pytest.mark.parametrize(
+    ("last", "found"),
+    [
+        ("paper z,0.5\n", ("paper z", 0.5)),
+        ('"paper, z", "0.5"\n', ("paper, z", 0.5)),
+        ('"paper\nz","0.5"\n', ("paper\nz", 0.5)),
+        ("Größe,0.5\n", ("Größe", 0.5)),
+    ],
+)
+def test_large_files_are_read_as_small_ones(tmp_path, last, found):
+    rows = "".join(f"paper {k},{k}.25\n" for k in range(80_000))
+    for mark in ("", "\ufeff", "\n"):
+        large = table(tmp_path, mark + "paper,x\n" + rows + last)
+        assert (large.rows, large.names) == (80_001, ("paper", "x"))
+        assert (large.values[0][-1].as_py(), large.numbers(1)[-1]) == found
+        assert large.values[0][:2].tolist() == ["paper 0", "paper 1"]
+    with pytest.raises(FileFormatError, match=r"row 80002 has 3 cells, the first has 2"):
+        table(tmp_path, "paper,x\n" + rows + "a,b,c\n")
+    with pytest.raises(FileFormatError, match=r"not UTF-8 text .byte \d+ is 0xe9"):
+        table(tmp_path, b"paper,x\n" + rows.encode() + b"\xe9,0.5\n")
+
+
 @pytest.mark.parametrize("kind", ["csv", "gz", "parquet", "feather"])
 def test_a_table_is_read_from_standard_input(tmp_path, monkeypatch, kind):
     columns = pa.table({"id": ["007", "b"], "x": [0.5, 1.5]})
     written = {
         "csv": lambda file: file.write(b"id,x\n007,0.5\nb,1.5\n"),
-        "gz": lambda file: file.write(gzip.compress(b"id,x\n007,0.5\nb,1.5\n")),
+        "gz": lambda file: file.write(gzip.compress(b"id,x\n007,0.5\nb,1.5\n", mtime=0)),
         "parquet": lambda file: parquet.write_table(columns, file),
         "feather": lambda file: feather.write_feather(columns, file),
     }
@@ -267,7 +289,7 @@ def test_a_table_is_read_from_standard_input(tmp_path, monkeypatch, kind):
 def test_feather_is_read_and_damage_of_packed_files_is_told(tmp_path):
     feather.write_feather(pa.table({"id": [3], "x": [0.5]}), str(tmp_path / "t.feather"))
     assert read_file(tmp_path / "t.feather").values[0].tolist() == [3]
-    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"id,x\n1,2\n")[:-12])
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"id,x\n1,2\n", mtime=0)[:-12])
     with pytest.raises(FileFormatError, match=r"t\.csv\.gz: it is damaged or no gzip file"):
         read_file(tmp_path / "t.csv.gz")
     with pytest.raises(ValueError, match="there is no encoding 'klingon'"):

@@ -35,7 +35,7 @@ FLOOR_DRAWS = 200
 
 @dataclass(frozen=True)
 class CachedRunUnit(Unit):
-    """Work on the logits of one run of the bank."""
+    """Work on the logits of one run of the cache."""
 
     run: RunKey
 

@@ -32,7 +32,7 @@ def diverging(palette: Palette) -> Any:
 
 
 @dataclass(frozen=True)
-class Column:
+class FigureColumn:
     """One method of an observation figure: its name, curve and heat map."""
 
     name: str
@@ -58,7 +58,7 @@ class Sensitivity:
 
 
 def observation_figure(
-    columns: Sequence[Column],
+    columns: Sequence[FigureColumn],
     *,
     title: str = "",
     palette: Palette = "blue-orange",

@@ -48,7 +48,7 @@ class Report:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """What would run: units with something left to do, and their expected seconds on one core.
 
     ``already`` counts the rows that are stored, ``left_out`` those whose backbone is not trained.
@@ -70,7 +70,7 @@ class Plan:
         return sum(self.seconds)
 
 
-def plan(units: Iterable[Unit], store: ResultStore, *, only_ready: bool = False) -> Plan:
+def plan(units: Iterable[Unit], store: ResultStore, *, only_ready: bool = False) -> RunPlan:
     """Leave out what is in the store, and say how long the rest should take.
 
     With ``only_ready``, units whose backbone would have to be trained first are left out too.
@@ -88,11 +88,11 @@ def plan(units: Iterable[Unit], store: ResultStore, *, only_ready: bool = False)
         else:
             left_out += len(rest.keys())
     seconds = tuple(unit.seconds(durations) for unit in left)
-    return Plan(tuple(left), seconds, already, left_out)
+    return RunPlan(tuple(left), seconds, already, left_out)
 
 
 def run(
-    planned: Plan,
+    planned: RunPlan,
     store: ResultStore,
     *,
     jobs: int = 1,

@@ -154,9 +154,8 @@ def test_nothing_banked_is_told(
 ) -> None:
     monkeypatch.setenv("SIMI_MAILBOX_CACHE", str(tmp_path))
     store = tmp_path / "rows.jsonl"
-    result = call(
-        "digits", "--backbones", "gcn", "--runs", "1", "--store", str(store), "--cached-only"
-    )
+    chosen = ["digits", "--backbones", "gcn", "--runs", "1", "--cached-only"]
+    result = call(*chosen, "--store", str(store))
     assert result.exit_code == 0
     assert "left out: 5 rows whose backbone is not trained yet" in result.stderr
     assert not store.exists()

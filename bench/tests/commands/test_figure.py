@@ -32,7 +32,7 @@ def source():
 
 
 @pytest.fixture
-def banked(monkeypatch, source):
+def cached(monkeypatch, source):
     """A bank that holds the runs of Cora and of nothing else."""
     monkeypatch.setattr("simi_mailbox_bench.backbones.cached_runs.load_logits", lambda run: source)
     monkeypatch.setattr(
@@ -49,17 +49,17 @@ def run(*arguments):
 @pytest.mark.filterwarnings("error")  # matplotlib only warns when a layout does not work out
 @pytest.mark.parametrize("name", ["observation", "qualitative", "reliability"])
 @pytest.mark.parametrize("suffix", ["pdf", "png"])
-def test_figures_are_written_from_banked_logits(tmp_path, banked, name, suffix):
+def test_figures_are_written_from_banked_logits(tmp_path, cached, name, suffix):
     out = tmp_path / f"x.{suffix}"
     options = ("--methods", "uncalibrated,simi-mailbox", "--cached-only", "--runs", "3")
     result = run(name, "--datasets", "Cora", *options, "--out", str(out))
     assert result.exit_code == 0, result.output
-    assert "1 of 3 runs are not banked" in result.output
+    assert "1 of 3 runs are not cached" in result.output
     start = out.read_bytes()[:4]
     assert start == (b"%PDF" if suffix == "pdf" else b"\x89PNG")
 
 
-def test_what_is_drawn_is_what_the_tables_measure(monkeypatch, banked, source, tmp_path):
+def test_what_is_drawn_is_what_the_tables_measure(monkeypatch, cached, source, tmp_path):
     drawn = []
     real = figures.observation_figure
 
@@ -93,7 +93,7 @@ def test_what_is_drawn_is_what_the_tables_measure(monkeypatch, banked, source, t
         (("observation", "--datasets", "Cora", "--methods", "magic"), "unknown method 'magic'"),
     ],
 )
-def test_what_cannot_be_drawn_is_told(banked, tmp_path, monkeypatch, arguments, message):
+def test_what_cannot_be_drawn_is_told(cached, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "taken").write_text("a file where a folder should be")
     result = run(*arguments)

@@ -98,7 +98,7 @@ def test_a_killed_worker_is_one_line_and_the_same_command_continues(
     """That the runner notices is tested with the runner."""
     path = tmp_path / "rows.jsonl"
 
-    def killed(planned: runner.Plan, store: ResultStore, **_: object) -> runner.Report:
+    def killed(planned: runner.RunPlan, store: ResultStore, **_: object) -> runner.Report:
         work(0, replace(planned.units[0], pause=0, items=("0", "1")), str(store.path))
         raise runner.WorkerLostError("a worker process was killed, by the system or by hand")
 

@@ -9,7 +9,7 @@ import pytest
 
 from simi_mailbox.graph import Graph
 from simi_mailbox_bench.datasets import NodeDataset, Split
-from simi_mailbox_bench.tables import gpn, ood_models, selftraining
+from simi_mailbox_bench.tables import gpn, ood, selftraining
 
 N, CLASSES = 300, 6
 
@@ -35,6 +35,6 @@ def toy() -> NodeDataset:
 def toy_cora(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> NodeDataset:
     dataset = toy()
     monkeypatch.setenv("SIMI_MAILBOX_CACHE", str(tmp_path / "cache"))
-    for module in (selftraining, gpn, ood_models):
+    for module in (selftraining, gpn, ood):
         monkeypatch.setattr(module, "load", lambda name: dataset)
     return dataset

@@ -13,7 +13,7 @@ from simi_mailbox_bench.backbones.gpn import GPNSettings
 from simi_mailbox_bench.backbones.settings import Settings
 from simi_mailbox_bench.datasets import NodeDataset
 from simi_mailbox_bench.store import ResultStore
-from simi_mailbox_bench.tables import Selection, get, gpn, ood, ood_models, selftraining
+from simi_mailbox_bench.tables import Selection, get, gpn, ood, selftraining
 from simi_mailbox_bench.unit import Failure
 
 ST_COLUMNS = (selftraining.PLAIN, "uncalibrated", "temperature", "simi-mailbox")
@@ -29,8 +29,8 @@ def store(tmp_path: Path) -> ResultStore:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selftraining, "backbone_settings", lambda *_: Settings(hidden=8, epochs=30))
     monkeypatch.setattr(gpn, "settings_of", lambda run: SHORT_GPN)
-    monkeypatch.setattr(ood_models, "CLASSIFIER", detection.ClassifierSettings(epochs=30))
-    monkeypatch.setattr(ood_models, "GPN", SHORT_GPN)
+    monkeypatch.setattr(ood, "CLASSIFIER", detection.ClassifierSettings(epochs=30))
+    monkeypatch.setattr(ood, "GPN", SHORT_GPN)
 
 
 def do(table: Any, selection: Selection, store: ResultStore) -> runner.Report:
@@ -153,7 +153,7 @@ def test_detection_rows_lines_and_the_other_metrics(store: ResultStore) -> None:
 
 
 def test_problems_perturb_one_thing_only(toy_cora: NodeDataset) -> None:
-    feature, structure, label = (ood_models.problem("Cora", kind) for kind in ood_models.KINDS)
+    feature, structure, label = (ood.problem("Cora", kind) for kind in ood.KINDS)
     assert feature.foreign_graph is feature.graph
     assert (feature.foreign_x != feature.x).nnz > 0
     assert structure.foreign_x is structure.x

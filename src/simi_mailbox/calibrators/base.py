@@ -6,19 +6,24 @@ import os
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from simi_mailbox import serialization
 from simi_mailbox._arrays import Bools, Ints
 from simi_mailbox.calibrators.parts.fitted_values import Shapes, check_values
-from simi_mailbox.exceptions import CalibrationWarning, NotFittedError
-from simi_mailbox.parameters import check_parameters
-from simi_mailbox.softmax import LogitRange, blockwise, scaled_softmax, size_of_pass, threads_for
+from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.parameters import Fitted, check_parameters
+from simi_mailbox.softmax import (
+    LogitRange,
+    keep_argmax,
+    scaled_softmax,
+    size_of_pass,
+    threads_for,
+)
 from simi_mailbox.validation import (
     CalibrationData,
     Forward,
@@ -26,6 +31,7 @@ from simi_mailbox.validation import (
     Labelled,
     NodeInputs,
     are_log_probabilities,
+    clip,
     read_calibration,
     read_known,
     read_labels,
@@ -34,12 +40,11 @@ from simi_mailbox.validation import (
 )
 
 KIND = serialization.Kind("calibrator", version=1)
-N = TypeVar("N", bound=NodeInputs)
 Holdout = Literal["training", "separate"] | None
 
 
-class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
-    """Turns the logits of a trained GNN into probabilities that mean what they say.
+class Calibrator(Fitted, ABC):
+    """Turns the logits of a trained GNN into calibrated probabilities.
 
     Hyper-parameters are keyword-only arguments of the constructor, stored untouched, and declared
     with what they may be (`simi_mailbox.parameters`). Fitted values end in an underscore. A method
@@ -88,7 +93,6 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     """Fitted values that prediction needs, and their shapes: numbers, or names that stand for the
     same number everywhere, ``"classes"`` for that of the classes; ``()`` is a single number."""
 
-    num_classes_: int
     classes_: Ints
     widest_: float
     groups_: Ints
@@ -308,10 +312,6 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
         """The classes that are possible and the widest row, as ``fit`` found them."""
         return LogitRange(self.num_classes_, self.classes_, float(self.widest_))
 
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "num_classes_"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit(...) first")
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted calibrator to one file (safetensors; written whole or not at all)."""
         self._check_fitted()
@@ -338,16 +338,9 @@ class Calibrator(BaseEstimator, ABC):  # type: ignore[misc]
     def _check_state(self) -> None:
         """Raise `ValueError` for values, just read from a file, that this method cannot leave."""
 
-    def _state(self) -> dict[str, Any]:
-        return {k: v for k, v in vars(self).items() if k.endswith("_") and not k.startswith("_")}
-
-    def _forget(self) -> None:
-        for name in self._state():
-            delattr(self, name)
-
 
 class NodeTemperatures(Calibrator):
-    """A calibrator that gives every node a temperature, and may mix in blind guesses.
+    """A calibrator that gives every node a temperature, and may mix in the uniform distribution.
 
         p_i = (1 − uniform_weight) softmax(z_i / T_i) + uniform_weight / K
 
@@ -365,7 +358,7 @@ class NodeTemperatures(Calibrator):
 
     @property
     def uniform_weight(self) -> float:
-        """Share of blind guesses in the probabilities; nought unless a method says otherwise."""
+        """Weight of the uniform distribution in the probabilities."""
         return 0.0
 
     def node_temperatures(self, logits: Any, **inputs: Any) -> Any:
@@ -394,38 +387,3 @@ class TemperatureCalibrator(NodeTemperatures):
 
     def _predict(self, data: NodeInputs) -> Tensor:
         return scaled_softmax(data.logits, self._temperatures(data))
-
-
-def clip(nodes: N, limits: LogitRange) -> N:
-    """The same nodes as a method sees them: moderate logits of the possible classes only."""
-    changed: dict[str, Any] = {"logits": limits.cut(nodes.logits)}
-    forward = nodes.forward
-    if forward is not None and len(limits.classes) < limits.num_classes:
-        changed["forward"] = lambda weight: forward(weight)[:, limits.classes]
-    if isinstance(nodes, CalibrationData):
-        for name, part in nodes.labelled.items():
-            changed[name] = Labelled(part.index, limits.number(part.y))
-    return replace(nodes, **changed)
-
-
-def keep_argmax(probs: Tensor, logits: Tensor) -> None:
-    """Undo, in place, ties that rounding made: the predicted class stays strictly on top.
-
-    Dividing by a temperature keeps the order of the logits exactly, but two logits one rounding
-    step apart may become equal; the smallest possible step up restores the winner.
-    """
-
-    def mend(block: slice, kernels: Any) -> None:
-        z, p = logits[block], probs[block]
-        doubtful = torch.ones(len(z), dtype=torch.bool)
-        if kernels is not None:
-            kernels.doubtful_tops(z.numpy(), p.numpy(), doubtful.numpy())
-        rows = doubtful.nonzero().flatten()
-        winner, best = z[rows].argmax(dim=1), p[rows].argmax(dim=1)
-        lost = winner != best
-        rows, winner = rows[lost], winner[lost]
-        top = p[rows].amax(dim=1)
-        p[rows, winner] = torch.nextafter(top, torch.full_like(top, torch.inf))
-
-    for _ in blockwise(mend, *logits.shape):
-        pass

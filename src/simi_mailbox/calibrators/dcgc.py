@@ -73,8 +73,8 @@ class DCGC(NetworkCalibrator):
     >>> y = (z.numpy() + rng.gumbel(size=z.shape)).argmax(1)
     >>> ring = Graph.from_edges([np.arange(100), (np.arange(100) + 1) % 100])
     >>> def forward(edge_weight):  # a one-layer GNN
-    ...     heard = edge_weight[:, None] * z[ring.indices]
-    ...     return z + torch.zeros_like(z).index_add(0, ring.rows(), heard)
+    ...     received = edge_weight[:, None] * z[ring.indices]
+    ...     return z + torch.zeros_like(z).index_add(0, ring.rows(), received)
     >>> logits = forward(torch.ones(ring.num_entries))
     >>> given = {"graph": ring, "forward": forward}
     >>> cal = DCGC(epochs=30).fit(logits, y, mask=np.arange(60), **given)

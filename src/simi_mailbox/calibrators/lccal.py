@@ -126,7 +126,7 @@ def _best_offset(
 ) -> tuple[float, float]:
     """Least summed cross-entropy of softmax(z / (term + offset)), and the offset that has it."""
     if len(y) == 0:
-        # Nothing speaks for any offset: prefer the middle of the road, T near the mean confidence.
+        # No evidence for any offset: prefer T near the mean confidence.
         return 0.0, 0.0 if len(offsets) > 1 else offsets[0]
 
     def loss(offset: float) -> float:

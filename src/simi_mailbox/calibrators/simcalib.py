@@ -1,4 +1,4 @@
-"""SimCalib, as we read it."""
+"""SimCalib, reimplemented from the paper."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ WIDEST = 3.0
 
 @hyperparameters
 class SimCalib(NetworkTemperatures):
-    """Temperatures from global and local similarity between nodes: **our reading** of SimCalib.
+    """Temperatures from similarity between nodes: a **reimplementation** of SimCalib.
 
         T_i = T · exp(g(φ_i)),   q_i = softmax(z_i / T_i)
 
     Tang et al., "SimCalib: Graph Neural Network Calibration based on Similarity between Nodes",
     AAAI 2024. No code was released, so that every choice below is ours; results must be labelled
-    "our reading" and not be taken for the authors'. What the paper says: at the global level, the
+    "reimplementation" and not be taken for the authors'. The paper: at the global level, the
     Mahalanobis distance between a node and the class prototypes; at the local level, node-wise
     homophily and relative degree; a temperature per node, informed by them.
 

@@ -100,7 +100,8 @@ def newton(x: Tensor, y: Tensor, penalty: float, bias: bool) -> tuple[Tensor, Te
         gradient = torch.cat([(residual * x).mean(0), residual.mean(0)]) + rate * (theta - prior)
         step = torch.zeros_like(theta)
         curvature = _hessian(x, q)
-        curvature.diagonal().add_(rate)
+        # Of huge logits the penalty is below rounding, and without it the matrix is singular.
+        curvature.diagonal().add_(max(rate, 1e-14 * float(curvature.diagonal().max())))
         step[active] = torch.linalg.solve(curvature[active, active], gradient[active])
         decrease = float(gradient @ step)
         if decrease <= 1e-28 or decrease <= 1e-15 * float(value):

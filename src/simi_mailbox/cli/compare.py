@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,13 +73,13 @@ def compare(
             user.refuse_shared(problem, {"calibration": rows, "test": test}, why)
         chosen, missing = _chosen(methods, problem)
         user.tell_if_unused(used_for_selection, [user.calibrator_of(name, ()) for name in chosen])
-        with _progress(len(chosen) * (1 if test is not None else folds)) as advance:
-            probs, said = (
-                {},
-                {"folds": folds, "seed": seed, "used_for_selection": used_for_selection},
-            )
+        steps, total = count(1), len(chosen) * (1 if test is not None else folds)
+        said = {"folds": folds, "seed": seed, "used_for_selection": used_for_selection}
+        probs = {}
+        with console.progress(transient=True) as show:
+            advance = partial(_advance, show, steps, total)
             for name in chosen:
-                with console.heard() as warned:
+                with console.captured_warnings() as warned:
                     probs[name] = _judged(name, problem, rows, test, kind, said, advance)
                 if warned:  # once for all folds
                     more = f" (and {len(warned) - 1} more like it)" if len(warned) > 1 else ""
@@ -113,6 +113,10 @@ def compare(
         console.show_json(facts)
     else:
         _show(facts)
+
+
+def _advance(show: Callable[[str, int, int], None], steps: Iterator[int], total: int) -> None:
+    show("fitting", next(steps), total)
 
 
 def _chosen(names: list[str], problem: Problem) -> tuple[list[str], list[str]]:
@@ -166,20 +170,6 @@ def _judged(
     probs = calibrator.predict_proba(problem.values, **given)[test]
     advance()
     return probs
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[], None]]:
-    """A bar on a terminal; nothing in a pipe."""
-    if not sys.stderr.isatty():
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("fitting", total=total)
-        yield lambda: bar.advance(task)
 
 
 def _show(facts: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ def working(what: str) -> Iterator[None]:
 def complaints() -> Iterator[list[str]]:
     """Warnings of calibrators, each told in one line; they and errors speak of options."""
     told: list[str] = []
-    with heard() as caught:
+    with captured_warnings() as caught:
         try:
             yield told
         except (ValueError, TypeError) as error:
@@ -44,7 +44,7 @@ def complaints() -> Iterator[list[str]]:
 
 
 @contextmanager
-def heard() -> Iterator[list[str]]:
+def captured_warnings() -> Iterator[list[str]]:
     """What calibrators warn of, in the words of the command line."""
     told: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
@@ -57,14 +57,35 @@ def heard() -> Iterator[list[str]]:
     ]
 
 
-def in_options(text: str) -> str:
-    """What Python calls its arguments, as the options are called.
+@contextmanager
+def progress(*, transient: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+    """To be called with what is done, how far, of how much: a bar for each on a terminal, with the
+    time that it still takes; nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield lambda step, done, total: None
+        return
+    from rich import progress
+    from rich.console import Console
 
-    Examples
-    --------
-    >>> in_options('say input_type="probabilities", or name them in train_mask')
-    'say --input-type probabilities, or name them in --train'
-    """
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(*columns, console=Console(stderr=True), transient=transient) as bars:
+        known: dict[str, progress.TaskID] = {}
+
+        def show(step: str, done: int, total: int) -> None:
+            if step not in known:
+                known[step] = bars.add_task(step, total=total)
+            bars.update(known[step], completed=done, total=total)
+
+        yield show
+
+
+def in_options(text: str) -> str:
+    """What Python calls its arguments, as the options are called."""
     text = re.sub(r'\binput_type="([\w-]+)"', r"--input-type \1", text)
     return text.replace("train_mask", "--train")
 

@@ -54,7 +54,7 @@ def decide(
     as_json: bool,
     **files: Any,
 ) -> None:
-    """Decide on PROBABILITIES (all nodes): a set of classes for each, and accept or hand over.
+    """Decide on PROBABILITIES (all nodes): a set of classes for each, and accept or defer.
 
     The labels of the calibration nodes are read, no others; those of --test, if it is given, to
     tell how well the promises were kept. With too few labels a set is all classes and nothing is
@@ -76,7 +76,7 @@ def decide(
         missing = user.missing_parts(frozenset(needs), problem)
         if missing:
             raise ValueError(f"these sets need {' and '.join(missing)}")
-        probs = problem.values if kind == "probabilities" else _softmax(problem.values, kind)
+        probs = user.probabilities_of(problem, kind)
         given = {name: value for name, value in _inputs(problem).items() if name in needs}
         fitted = {"mask": rows, "used_for_selection": used_for_selection}
         with console.working(f"deciding on {problem.nodes.count:,} nodes"):
@@ -100,13 +100,6 @@ def decide(
     console.finish(facts, out, as_json, told, _in_words(facts))
 
 
-def _softmax(values: Any, kind: Any) -> Any:
-    from simi_mailbox.softmax import scaled_softmax
-    from simi_mailbox.validation import read_logits
-
-    return scaled_softmax(read_logits(values, kind)).numpy()
-
-
 def _inputs(problem: Any) -> dict[str, Any]:
     return {"graph": problem.graph, "features": problem.features}
 
@@ -122,7 +115,7 @@ def _facts(problem: Any, rows: Any, sets: Any, accepted: Any) -> dict[str, Any]:
         "mean_set_size": metrics.mean_set_size(sets),
         "sets_of_one": metrics.singleton_share(sets),
         "accepted": int(accepted.sum()),
-        "handed_over": int((~accepted).sum()),
+        "deferred": int((~accepted).sum()),
     }
 
 
@@ -152,7 +145,7 @@ def _in_words(facts: dict[str, Any]) -> dict[str, Any]:
     for name, value in facts.items():
         if isinstance(value, dict):
             shown[name] = "{value:.2%} ({low:.2%} – {high:.2%})".format(**value)
-        elif name in ("accepted", "handed_over"):
+        elif name in ("accepted", "deferred"):
             shown[name] = f"{value:,} ({value / facts['nodes']:.1%})"
         elif name in ("mean_set_size", "error_counts_for"):
             shown[name] = f"{value:.2f}"

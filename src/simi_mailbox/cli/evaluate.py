@@ -58,7 +58,7 @@ def evaluate(
         rows = rows[~shared]
     if not rows.size:
         raise ValueError("no labelled node is left to judge on: give --test FILE")
-    probs = problem.values if kind == "probabilities" else _softmax(problem.values, kind)
+    probs = user.probabilities_of(problem, kind)
     assert problem.labels is not None
     with console.working(f"judging {rows.size:,} nodes"):
         facts = _judge(probs[rows], problem.labels[rows], bins, seed)
@@ -70,13 +70,6 @@ def _report(facts: dict[str, Any], as_json: bool) -> None:
         console.show_json(facts)
     else:
         _show(facts)
-
-
-def _softmax(values: Any, kind: Any) -> Any:
-    from simi_mailbox.softmax import scaled_softmax
-    from simi_mailbox.validation import read_logits
-
-    return scaled_softmax(read_logits(values, kind)).numpy()
 
 
 def _judge(probs: Any, y: Any, bins: int, seed: int) -> dict[str, Any]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -89,7 +87,7 @@ def run(
     given = {name: options[name] for name in OPTIONS if options.get(name) is not None}
     if kind is not None:
         given["input_type"] = kind
-    with console.complaints() as told, _progress() as progress:
+    with console.complaints() as told, console.progress() as progress:
         try:
             done = work(folder, out, progress=progress, **given)
         except OSError as error:
@@ -115,7 +113,7 @@ def judge(
         if files.get(name):
             option = f"--{name.replace('_', '-')}"
             raise click.UsageError(f"{option} is for files: rows of a folder are nodes 0, 1, 2, …")
-    with _progress() as progress:
+    with console.progress() as progress:
         found = scale.evaluate(folder, **nodes, input_type=kind, bins=bins, progress=progress)
     tally = found.tally
     rows: dict[str, Any] = {name: {"value": value} for name, value in tally.evaluate().items()}
@@ -136,29 +134,3 @@ def _words(error: OSError) -> str:
     if error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}; what is finished is kept: start again"
     return str(error)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None] | None]:
-    """A bar for every pass, with the time that it still takes; nothing in a pipe."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich import progress
-    from rich.console import Console
-
-    columns = (
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        progress.TimeRemainingColumn(),
-    )
-    with progress.Progress(*columns, console=Console(stderr=True)) as bars:
-        known: dict[str, progress.TaskID] = {}
-
-        def show(step: str, done: int, total: int) -> None:
-            if step not in known:
-                known[step] = bars.add_task(step, total=total)
-            bars.update(known[step], completed=done, total=total)
-
-        yield show

@@ -87,13 +87,7 @@ class MethodName(click.ParamType):  # type: ignore[type-arg]
 def completions(
     names: Iterable[str], incomplete: str, *, several: bool = True
 ) -> list[CompletionItem]:
-    """What a shell offers for a name, or for the last of several that commas separate.
-
-    Examples
-    --------
-    >>> [item.value for item in completions(["gats", "gets", "wats"], "wats,g")]
-    ['wats,gats', 'wats,gets']
-    """
+    """What a shell offers for a name, or for the last of several that commas separate."""
     before, comma, last = incomplete.rpartition(",") if several else ("", "", incomplete)
     return [CompletionItem(f"{before}{comma}{name}") for name in names if name.startswith(last)]
 

@@ -15,14 +15,7 @@ from simi_mailbox.cli.options import ExistingFile
 
 
 def check_file(path: Path) -> None:
-    """Refuse a path that no file can be written to; makes the folder it lies in.
-
-    Examples
-    --------
-    >>> check_file(Path(tempfile.gettempdir()))
-    Traceback (most recent call last):
-    click.exceptions.ClickException: cannot write ...: it is a folder; name a file in it
-    """
+    """Refuse a path that no file can be written to; makes the folder it lies in."""
     if str(path) == "-":
         if click.get_current_context().params.get("as_json"):
             raise click.UsageError("--out - and --json both take standard output: leave out one")
@@ -68,11 +61,5 @@ def check_folder(path: Path) -> None:
 
 
 def reason(error: OSError) -> str:
-    """What the system says, without numbers and paths.
-
-    Examples
-    --------
-    >>> reason(PermissionError(13, "Permission denied", "/root/x"))
-    'Permission denied'
-    """
+    """What the system says, without numbers and paths."""
     return error.strerror or str(error)

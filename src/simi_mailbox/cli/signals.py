@@ -15,17 +15,7 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Raise `Terminated` on SIGTERM inside the block, so that what it started is ended too.
-
-    Examples
-    --------
-    >>> try:
-    ...     with terminable():
-    ...         signal.raise_signal(signal.SIGTERM)
-    ... except KeyboardInterrupt as stop:
-    ...     exit_code(stop)
-    143
-    """
+    """Raise `Terminated` on SIGTERM inside the block, so that what it started is ended too."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may set handlers
         return

@@ -40,6 +40,16 @@ def read(source: Path, options: Mapping[str, Any], kind: str = "logits") -> Prob
         )
 
 
+def probabilities_of(problem: Problem, kind: Any) -> Any:
+    """The probabilities of all nodes, whatever the first file holds."""
+    from simi_mailbox.softmax import scaled_softmax
+    from simi_mailbox.validation import read_logits
+
+    if kind == "probabilities":
+        return problem.values
+    return scaled_softmax(read_logits(problem.values, kind)).numpy()
+
+
 def calibrator_of(method: str, settings: Sequence[str]) -> Calibrator:
     """An unfitted calibrator with its parameters set."""
     from simi_mailbox import calibrators
@@ -173,11 +183,8 @@ def inputs(calibrator: Calibrator, problem: Problem, kind: str) -> dict[str, Any
 
 def training_nodes(calibrator: Calibrator, problem: Problem) -> Any:
     """Nodes of ``--train``; only labelled ones for a method that reads their labels."""
-    rows = problem.sets.get("train")
-    if rows is None or problem.labels is None or "known" not in calibrator.optional_inputs:
-        return rows
-    rows = rows[problem.labels[rows] >= 0]
-    return rows if rows.size else None
+    reads = problem.labels is not None and "known" in calibrator.optional_inputs
+    return _labelled_training(problem) if reads else problem.sets.get("train")
 
 
 def known_labels(calibrator: Calibrator, problem: Problem) -> dict[str, Any]:
@@ -192,9 +199,13 @@ def known_labels(calibrator: Calibrator, problem: Problem) -> dict[str, Any]:
 
 def holdout(calibrator: Calibrator, problem: Problem) -> Any:
     """Training nodes with a label, for methods that stop early on them."""
-    if calibrator.holdout != "training" or "train" not in problem.sets or problem.labels is None:
+    return _labelled_training(problem) if calibrator.holdout == "training" else None
+
+
+def _labelled_training(problem: Problem) -> Any:
+    rows = problem.sets.get("train")
+    if rows is None or problem.labels is None:
         return None
-    rows = problem.sets["train"]
     rows = rows[problem.labels[rows] >= 0]
     return rows if rows.size else None
 

@@ -1,6 +1,6 @@
-"""Decide with probabilities: prediction sets, acceptance rules and costs that keep their promise.
+"""Decide with probabilities: prediction sets, acceptance rules and costs with guarantees.
 
-What each promises, and how well it was kept where it was measured: ``docs/decide.md``.
+What each guarantees, and how well it held where it was measured: ``docs/decide.md``.
 """
 
 from simi_mailbox.decide.accept import Accept

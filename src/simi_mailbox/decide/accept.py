@@ -62,7 +62,7 @@ class Accept(Rule):
     accepted_labels_, errors_ : int
         Calibration nodes at or above the threshold, and how many of them are wrong.
     labels_needed_ : int
-        Calibration nodes that must be accepted without an error for the promise to be possible.
+        Calibration nodes that must be accepted without an error for the guarantee to be possible.
     error_weight_ : float
         What an error among the calibration nodes counts: 1, or more if these nodes chose the model.
 
@@ -125,8 +125,7 @@ class Accept(Rule):
         self.error_weight_ = error_weight(self.prior, used_for_selection, len(index))
         allowed = self.max_error / self.error_weight_
         self.labels_needed_ = labels_without_error(allowed, risk)
-        starts = start_positions(accepted, allowed, risk)
-        best = fallback(binom.cdf(errors, accepted, allowed), starts, risk)
+        best, starts = lowest_threshold(accepted, errors, allowed, risk)
         self.threshold_ = math.inf if best is None else float(limits[best])
         self.accepted_labels_ = 0 if best is None else int(accepted[best])
         self.errors_ = 0 if best is None else int(errors[best])
@@ -150,14 +149,12 @@ class Accept(Rule):
         promise = f"at most {self.max_error:.2%} errors with {self.confidence:.0%} confidence"
         if not accepted.size:
             reason = (
-                f"{labels} calibration labels are too few to promise {promise}; "
+                f"{labels} calibration labels are too few to guarantee {promise}; "
                 f"at least {self.labels_needed_} are needed, more if any of them is wrong"
             )
         else:
             tried = ", ".join(f"{e} of {a}" for e, a in zip(errors, accepted, strict=True))
-            reason = (
-                f"of the surest calibration nodes {tried} are wrong, which cannot promise {promise}"
-            )
+            reason = f"of the most confident nodes {tried} are wrong: too many for {promise}"
         warnings.warn(f"nothing is accepted: {reason}", CalibrationWarning, stacklevel=3)
 
 
@@ -193,6 +190,14 @@ def start_positions(accepted: Ints, max_error: float, risk: float) -> Ints:
         if least[-1] * min(starts, 2) <= accepted[-1]:
             return np.unique(np.searchsorted(accepted, least))
     return np.empty(0, dtype=np.int64)
+
+
+def lowest_threshold(
+    accepted: Ints, errors: Ints, allowed: float, risk: float
+) -> tuple[int | None, Ints]:
+    """Position of the lowest threshold that keeps ``allowed`` (or None), and the starts."""
+    starts = start_positions(accepted, allowed, risk)
+    return fallback(binom.cdf(errors, accepted, allowed), starts, risk), starts
 
 
 def fallback(p_values: Floats, starts: Ints, risk: float) -> int | None:

@@ -1,4 +1,4 @@
-"""What all decision rules share: the door, parameters and files."""
+"""What all decision rules share: input validation, parameters and files."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.base import BaseEstimator
 
 from simi_mailbox import serialization
 from simi_mailbox._arrays import Ints
 from simi_mailbox.calibrators.simi_mailbox.prior import resolve
 from simi_mailbox.decide.scores import Score, ScoredNodes, from_dict
-from simi_mailbox.exceptions import FileFormatError, NotFittedError
+from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import DAMAGE
 from simi_mailbox.graph import as_graph
-from simi_mailbox.parameters import check_parameters
+from simi_mailbox.parameters import Fitted, check_parameters
 from simi_mailbox.validation import (
     Labelled,
     read_features,
@@ -34,14 +33,13 @@ ENDLESS = frozenset({"threshold_", "thresholds_", "saving_interval_"})
 _RULES: dict[str, type[Rule]] = {}
 
 
-class Rule(BaseEstimator):  # type: ignore[misc]
+class Rule(Fitted):
     """A decision rule on probabilities: keyword-only parameters, fitted values that end in ``_``.
 
     ``fit`` cuts the labels down to the nodes of ``mask`` before anything looks at them.
     """
 
     name: ClassVar[str] = ""
-    num_classes_: int
 
     def __init_subclass__(cls) -> None:
         if "name" in vars(cls):
@@ -57,7 +55,7 @@ class Rule(BaseEstimator):  # type: ignore[misc]
         serialization.save(path, KIND, self.name, params, self._state())
 
     def summary(self) -> str:
-        """What was fitted, in one line: the parameters, the labels, and what their luck counts."""
+        """What was fitted, in one line: parameters, labels, and the weight of an error."""
         self._check_fitted()
         told = [f"{self!r}", *self._told()]
         weight = getattr(self, "error_weight_", 1.0)
@@ -70,17 +68,6 @@ class Rule(BaseEstimator):  # type: ignore[misc]
     def _told(self) -> list[str]:
         """What else a summary says."""
         return []
-
-    def _state(self) -> dict[str, Any]:
-        return {k: v for k, v in vars(self).items() if k.endswith("_") and not k.startswith("_")}
-
-    def _forget(self) -> None:
-        for name in self._state():
-            delattr(self, name)
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "num_classes_"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit(...) first")
 
     def _read_again(self, probs: Any) -> npt.NDArray[np.floating[Any]]:
         """Probabilities at prediction: of the classes that ``fit`` saw."""

@@ -12,9 +12,9 @@ from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.decide.base import Rule, like, read_calibration, read_nodes
 from simi_mailbox.parameters import check_parameters, hyperparameters
 
-Compared = Literal["accept", "hand over"]
+Compared = Literal["accept", "defer"]
 
-HAND_OVER = -1
+DEFER = -1
 REJECT = -2
 
 
@@ -22,7 +22,7 @@ REJECT = -2
 class Costs(Rule):
     """The cheapest action for every node, by its probabilities.
 
-    A node can be *accepted* (acted on as one of the classes), *handed over* to a person, or
+    A node can be *accepted* (acted on as one of the classes), *deferred* to a person, or
     *rejected* (left alone). Each action's expected cost under the node's probabilities is
     compared; so the probabilities had better be calibrated.
 
@@ -30,7 +30,7 @@ class Costs(Rule):
     ----------
     wrong : float or array [K, K]
         Cost of acting wrongly, or of acting as class ``j`` on a node of class ``i`` at [i, j].
-    hand_over : float
+    defer : float
         Cost of a person's look.
     reject : float or array [K], optional
         Cost of leaving a node alone, by its true class; without it nothing is left alone.
@@ -42,11 +42,11 @@ class Costs(Rule):
     saving_interval_ : tuple of float
         Its interval at 95 %; see `mean_interval`.
     shares_ : dict
-        Share of all nodes accepted, handed over and rejected.
+        Share of all nodes accepted, deferred and rejected.
 
     Examples
     --------
-    >>> rule = Costs(wrong=10.0, hand_over=1.0)
+    >>> rule = Costs(wrong=10.0, defer=1.0)
     >>> rule.actions(np.array([[0.95, 0.05], [0.6, 0.4]])).tolist()  # −1: to a person
     [0, -1]
     """
@@ -54,9 +54,9 @@ class Costs(Rule):
     name: ClassVar[str] = "costs"
 
     wrong: Any = 1.0
-    hand_over: float = 0.1
+    defer: float = 0.1
     reject: Any = None
-    compared_with: Compared = "hand over"
+    compared_with: Compared = "defer"
 
     def fit(self, probs: Any, y: Any, *, mask: Any) -> Self:
         """Estimate on labelled nodes what the rule saves, beside handing over (or accepting) all.
@@ -71,30 +71,30 @@ class Costs(Rule):
         del y  # from here on, no other label exists
         index, labels = calibration.index.numpy(), calibration.y.numpy()
         action = self._cheapest(p, table)
-        column = {"hand over": p.shape[1], "accept": p[index].argmax(axis=1)}[self.compared_with]
+        column = {"defer": p.shape[1], "accept": p[index].argmax(axis=1)}[self.compared_with]
         saved = table[labels, column] - table[labels, action[index]]
         self.saving_ = float(saved.mean())
         self.saving_interval_ = mean_interval(saved)
         k = p.shape[1]
         self.shares_ = {
             "accept": float((action < k).mean()),
-            "hand over": float((action == k).mean()),
+            "defer": float((action == k).mean()),
             "reject": float((action == k + 1).mean()),
         }
         self.num_classes_ = k
         return self
 
     def actions(self, probs: Any) -> Any:
-        """What to do with every node [n]: a class to act on, −1 to hand over, −2 to reject."""
+        """What to do with every node [n]: a class to act on, −1 to defer, −2 to reject."""
         p = read_nodes(probs, None, None).probs
         if hasattr(self, "num_classes_"):
             self._read_again(probs)
         action = self._cheapest(p, self._table(p.shape[1]))
-        coded = np.array([*range(p.shape[1]), HAND_OVER, REJECT])
+        coded = np.array([*range(p.shape[1]), DEFER, REJECT])
         return like(probs, coded[action])
 
     def _table(self, k: int) -> Floats:
-        """Costs [true class, action]: K classes to act as, hand over, reject if that is allowed."""
+        """Costs [true class, action]: K classes to act as, defer, reject if that is allowed."""
         wrong = np.asarray(self.wrong, dtype=np.float64)
         if wrong.ndim == 0:
             wrong = np.where(np.eye(k, dtype=np.bool_), 0.0, wrong)
@@ -102,7 +102,7 @@ class Costs(Rule):
             raise ValueError(
                 f"wrong has shape {list(wrong.shape)}; expected a number or [{k}, {k}]"
             )
-        columns = [wrong, np.full((k, 1), float(self.hand_over))]
+        columns = [wrong, np.full((k, 1), float(self.defer))]
         if self.reject is not None:
             reject = np.asarray(self.reject, dtype=np.float64)
             if reject.shape not in ((), (k,)):
@@ -130,7 +130,8 @@ class Costs(Rule):
 def mean_interval(values: Floats, level: float = 0.95) -> tuple[float, float]:
     """Interval of a mean, by Student's t with Hall's (1992) correction for skewness.
 
-    Costs are mostly small and seldom large; without the correction their mean is promised too well.
+    Costs are mostly small and seldom large; without the correction the interval of their mean is
+    too narrow.
     """
     n, mean, spread = len(values), float(values.mean()), float(values.std())
     if n < 2:

@@ -1,4 +1,4 @@
-"""Groups of nodes, each promised its coverage: by degree, by neighbourhood, or given."""
+"""Groups of nodes, each with its target coverage: by degree, by neighbourhood, or given."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def mailbox_edges(nodes: ScoredNodes) -> Floats:
 
 
 def mailbox_groups(nodes: ScoredNodes, edges: Floats) -> Ints:
-    """0, 1: unsure nodes among strangers, among their like; 2, 3: sure ones."""
+    """0, 1: unsure nodes with low, high neighbour agreement; 2, 3: sure ones."""
     sure, alike = mailbox_coordinates(nodes)
     above = (sure >= edges[0]).astype(np.int64)
     return np.asarray(2 * above + (alike >= edges[1:][above]))

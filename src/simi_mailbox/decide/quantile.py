@@ -1,4 +1,4 @@
-"""Thresholds that keep a promise for a finite number of labels."""
+"""Thresholds that hold a guarantee for a finite number of labels."""
 
 from __future__ import annotations
 

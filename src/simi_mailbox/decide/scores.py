@@ -295,13 +295,13 @@ def from_dict(entry: dict[str, Any]) -> Score:
 def row_uniforms(probs: Floats, seed: int) -> Floats:
     """A number in [0, 1) for every row, made of its bits and the seed.
 
-    A score that is a fixed function of a node's probabilities keeps every promise of conformal
+    A score that is a fixed function of a node's probabilities keeps every guarantee of conformal
     prediction, and the same node gets the same set whatever stands around it.
     """
     odd = np.random.default_rng(seed).integers(0, 2**63, probs.shape[1], dtype=np.uint64) * 2 + 1
     # −0.0 is another pattern of bits, but the same probability.
     bits = np.ascontiguousarray(probs + 0.0).view(np.uint64)
-    # The low bits of rounded numbers are often nought: fold the high ones over them first.
+    # The low bits of rounded numbers are often zero: fold the high ones over them first.
     mixed = ((bits ^ (bits >> np.uint64(32))) * odd).sum(axis=1, dtype=np.uint64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)

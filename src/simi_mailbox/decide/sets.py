@@ -1,4 +1,4 @@
-"""Prediction sets: classes among which the label is, as often as was promised."""
+"""Prediction sets: classes among which the label is, as often as its target coverage says."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ Parts = Annotated[int, Constraint("≥ 2", lambda x: x >= 2)]
 class PredictionSets(Rule):
     """Sets of classes that hold the label of ``coverage`` of the nodes (conformal prediction).
 
-    The promise needs no trust in the model: if calibration nodes and new nodes might have been
+    The guarantee needs no trust in the model: if calibration nodes and new nodes might have been
     exchanged, a new node's label lies in its set with probability ``coverage`` at least, over the
     draw of both. Better probabilities make smaller sets, not truer ones. With too few labels for
-    the promise a set is all classes, with a warning that says how many are needed.
+    the guarantee a set is all classes, with a warning that says how many are needed.
 
     Parameters
     ----------
@@ -58,8 +58,8 @@ class PredictionSets(Rule):
         How strange a class is; see `simi_mailbox.decide.scores`. ``"daps"`` needs ``graph``,
         ``"snaps"`` needs ``graph`` and ``features``.
     condition_on : {"class", "degree", "mailbox"} or array, optional
-        Keep the promise within every group of nodes, not only on average: nodes of one class; of
-        similar degree; sure and unsure nodes, each among strangers and among their like; or groups
+        Keep the guarantee within every group of nodes, not only on average: nodes of one class; of
+        similar degree; sure and unsure nodes, each with low and high neighbour agreement; or groups
         of your own, one whole number per node [n] or memberships [n, G] that may overlap.
     groups : int
         Into how many parts the degrees are cut.
@@ -121,14 +121,14 @@ class PredictionSets(Rule):
             Probabilities of all nodes, calibrated or not; NumPy or torch.
         y : array [n] or [m]
             Labels, of all nodes or of the ``m`` nodes of ``mask``. Labels outside the mask are cut
-            off at the door and may hold anything.
+            off by input validation and may hold anything.
         mask : array
             The calibration nodes: boolean [n] or indices [m].
         graph, features
             As calibrators take them, where the score or the groups need them.
         used_for_selection : bool
             Whether these nodes had a part in choosing the model. If they had, it is better on them
-            than on others, and plain thresholds promise too much: then each calibration node that
+            than on others, and plain thresholds guarantee too much: then each calibration node that
             is predicted wrongly counts for more than one, by what other graphs have shown
             (`simi_mailbox.calibrators.simi_mailbox.prior.Prior.error_weight`).
         cross_fitted : pairs (nodes, probs), optional
@@ -335,6 +335,6 @@ def node_weights(wrong: Bools, weight: float) -> Floats:
     share = float(wrong.mean())
     if share in (0.0, 1.0):
         return np.ones(len(wrong))
-    # However large the luck, it cannot have made every right answer.
+    # However large the selection bias, it cannot have made every right answer.
     weight = min(weight, (1.0 + 1.0 / share) / 2.0)
     return np.where(wrong, weight, (1.0 - weight * share) / (1.0 - share))

@@ -15,9 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from simi_mailbox._arrays import Floats
-from simi_mailbox.bundles import NAMES
 from simi_mailbox.exceptions import FileFormatError
 
+NAMES: dict[str, tuple[str, ...]] = {
+    "logits": ("logits",),
+    "edges": ("edges", "edge_index"),
+    "labels": ("labels", "y"),
+    "calibration": ("calibration", "val", "val_mask", "mask"),
+    "test": ("test", "test_mask"),
+    "train": ("train", "train_mask"),
+    "features": ("features", "x"),
+    "hidden": ("hidden",),
+    "classes": ("classes", "class_names"),
+}
+"""What each part may be called; other parts have one name only."""
 ID_NAMES = ("id", "ids", "nid", "node", "node_id", "nodeid")
 """Columns that name nodes, in files and in shards."""
 PANDAS_INDEX = "__index_level_0__"
@@ -47,18 +58,9 @@ class Columns:
     """A table: columns of one length, as Arrow arrays. Cells of text files stay text unless a
     column holds numbers with fractions; ids, labels and masks come back as they were written.
 
-    Attributes
-    ----------
-    path : Path
-    names : tuple of str
-        Header, or ``""`` for every column of a file that has none.
-    values : tuple of pyarrow.Array
-    decimal : str
-        What separates fractions in cells that are text.
-    first_row : int
-        Row of the file, counted from 1, that the first cells stand in.
-    index : int or None
-        Column that pandas has written as the index.
+    ``names`` are ``""`` where there is no header, ``decimal`` separates fractions in text,
+    ``first_row`` is where the first cells stand in the file, counted from 1, and ``index`` the
+    column that pandas has written as its index.
     """
 
     path: Path
@@ -122,10 +124,9 @@ class Columns:
                 f"{self.path}: column {self.title(position)} holds {column.type}, not numbers"
             )
         try:
-            found: Floats = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+            return np.asarray(column.cast(pa.float64()))
         except pa.ArrowInvalid:
             raise FileFormatError(f"{self.path}: {self._no_numbers(position, column)}") from None
-        return found
 
     def _no_numbers(self, position: int, column: Any) -> str:
         cells = pc.fill_null(column, "").to_pylist()
@@ -170,12 +171,6 @@ def _only(names: Sequence[str], wanted: Iterable[str], path: Path) -> int | None
 def id_column(names: Sequence[str], path: Path) -> int | None:
     """Which column names nodes, in files as in shards: one of `ID_NAMES`; else pandas' index; else
     the first, if its name ends like that of an id.
-
-    Examples
-    --------
-    >>> file = Path("logits.csv")
-    >>> id_column(["account_id", "amount"], file), id_column(["a", "node"], file)
-    (0, 1)
     """
     found = _only(names, ID_NAMES, path)
     if found is None and PANDAS_INDEX in names:
@@ -199,14 +194,10 @@ def edge_columns(names: Sequence[str]) -> tuple[int, int] | None:
 
 
 def as_text(given: Any) -> Any:
-    """Names as an Arrow array of text, "" where there is none; whole numbers lose their ``.0``.
-
-    Examples
-    --------
-    >>> as_text(np.array([1.0, 2.0])).tolist(), as_text(np.array(["007", "1.10"])).tolist()
-    (['1', '2'], ['007', '1.10'])
-    """
-    if not isinstance(given, pa.Array):
+    """Names as an Arrow array of text, "" where there is none; whole numbers lose their ``.0``."""
+    if isinstance(given, pa.ChunkedArray):
+        given = given.combine_chunks()
+    elif not isinstance(given, pa.Array):
         given = np.asarray(given)
         given = pa.array(given.astype(np.float64) if given.dtype.kind == "f" else given)
     if pa.types.is_floating(given.type):

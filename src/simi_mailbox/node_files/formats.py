@@ -17,6 +17,8 @@ from simi_mailbox.node_files.text_tables import IsData, read_text
 STANDARD = Path("-")
 """Standard input, or standard output."""
 _TEXT = (".csv", ".tsv", ".txt")
+_LARGE = 1 << 20
+"""Bytes of a text file from which on it is not read twice."""
 _READERS: dict[str, Callable[[Path], Contents]] = {
     ".parquet": lambda path: read_arrow(path, "Parquet"),
     ".feather": lambda path: read_arrow(path, "Feather"),
@@ -31,13 +33,7 @@ READS = (*_TEXT, *(f"{ending}.gz" for ending in _TEXT), *_READERS)
 
 
 def ending_of(path: Path) -> str:
-    """Ending of a file in small letters; what was compressed has two.
-
-    Examples
-    --------
-    >>> ending_of(Path("a.b.CSV.gz"))
-    '.csv.gz'
-    """
+    """Ending of a file in small letters; what was compressed has two."""
     last = path.suffix.lower()
     return path.with_suffix("").suffix.lower() + last if last == ".gz" else last
 
@@ -59,23 +55,11 @@ def read_file(
 ) -> Contents:
     """Columns of a table (CSV, TSV, Parquet, Feather) or arrays by name; a lone array is ``""``.
 
-    Parameters
-    ----------
-    path : Path
-        The file; its ending says what it is. ``-`` is a table from standard input.
-    header : iterable of str
-        Names that make the first row of a CSV file a header, besides those known here.
-    is_data : callable
-        Whether the cells of a first row are known to be no header: a node may be called ``u``.
-    encoding : str, optional
-        Of text without a byte order mark; UTF-8 by default.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is damaged, of another kind than its ending says, or holds Python objects.
-    FileNotFoundError
-        If it is not there.
+    The ending says what a file is; ``-`` is a table from standard input. ``header`` are names that
+    make the first row of a text file a header, besides those known here, and ``is_data`` says of
+    its cells that they are none: a node may be called ``u``. ``encoding`` is that of text without a
+    byte order mark, by default UTF-8. What is damaged, of another kind or holds Python objects
+    raises `FileFormatError`.
 
     Examples
     --------
@@ -100,8 +84,11 @@ def read_file(
         if ending in _READERS:
             contents = _READERS[ending](path)
         else:
-            raw = _unpacked(path, path.read_bytes(), ending.endswith(".gz"))
-            contents = read_text(path, raw, names, is_data, encoding)
+            large = not ending.endswith(".gz") and path.stat().st_size > _LARGE
+            with path.open("rb") as file:
+                raw = file.read(_LARGE if large else -1)
+            raw = _unpacked(path, raw, ending.endswith(".gz"))
+            contents = read_text(path, raw, names, is_data, encoding, beginning=large)
     if isinstance(contents, Columns) and not contents.rows:
         raise FileFormatError(f"{path}: it has no rows")
     return contents

@@ -10,8 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from simi_mailbox._arrays import Array, Bools, Ints
-from simi_mailbox.bundles import NAMES
-from simi_mailbox.node_files.columns import LABEL_NAMES, Columns, Contents, as_text, edge_columns
+from simi_mailbox.node_files.columns import (
+    LABEL_NAMES,
+    NAMES,
+    Columns,
+    Contents,
+    as_text,
+    edge_columns,
+)
 from simi_mailbox.node_files.nodes import Nodes, Reader, one, quoted, whole
 
 SETS = ("calibration", "test", "train")

@@ -10,10 +10,10 @@ from typing import Any, Literal
 import numpy as np
 
 from simi_mailbox._arrays import Array, Ints
-from simi_mailbox.bundles import NAMES
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.node_files.columns import (
     ID_NAMES,
+    NAMES,
     PROBABILITY_NAMES,
     Columns,
     Contents,
@@ -38,21 +38,8 @@ _CLASS_HEADERS = ("name", *NAMES["classes"], "class", "label", "labels")
 class Problem:
     """What was read, in the order of the rows of the first file.
 
-    Attributes
-    ----------
-    values : float array [n, K]
-        Logits or probabilities.
-    nodes : Nodes
-    labels : int64 [n] or None
-        Class indices; −1 where no label is known.
-    sets : dict of str to int64 array
-        Nodes of ``calibration``, ``test`` and ``train``, as far as they were named.
-    graph : array [2, E], SciPy matrix or None
-    features : array [n, d], SciPy matrix or None
-    hidden : array [n, d] or None
-        What enters the GNN's last layer.
-    known : int64 [n] or None
-        Labels that are known by now, as evidence on other nodes; −1 where none is.
+    ``values`` [n, K] are logits or probabilities; ``labels`` and ``known`` are −1 where a label is
+    not known; ``sets`` holds the nodes of calibration, test and train, as far as they were named.
     """
 
     values: Array

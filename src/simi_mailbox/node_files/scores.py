@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from simi_mailbox._arrays import Array, Floats
-from simi_mailbox.bundles import NAMES
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.node_files.columns import (
     LABEL_NAMES,
+    NAMES,
     PANDAS_INDEX,
     PREFIXES,
     Columns,
@@ -58,15 +58,15 @@ def score_columns(
 
 def check_scores(table: Columns, chosen: Sequence[int], *, guess: bool) -> Floats:
     """Columns of numbers side by side; ``guess`` whether they may be something else than scores."""
-    columns, wrong = [], []
-    for k in chosen:
+    columns, wrong = np.empty((len(chosen), table.rows)), []
+    for row, k in enumerate(chosen):
         try:
-            columns.append(table.numbers(k))
+            columns[row] = table.numbers(k)
         except FileFormatError as error:
             wrong.append(str(error).removeprefix(f"{table.path}: "))
     if wrong:
         raise FileFormatError(f"{table.path}: {'; '.join(wrong)}")
-    array = np.stack(columns, axis=1)
+    array = columns.T
     if guess and table.has_header:
         refuse_others([table.names[k] for k in chosen], array, table.path)
     return array

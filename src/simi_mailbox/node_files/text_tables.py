@@ -33,9 +33,21 @@ IsData = Callable[[Sequence[str]], bool]
 
 
 def read_text(
-    path: Path, raw: bytes, header: set[str], is_data: IsData, encoding: str | None
+    path: Path,
+    raw: bytes,
+    header: set[str],
+    is_data: IsData,
+    encoding: str | None,
+    *,
+    beginning: bool = False,
 ) -> Columns:
-    """Columns of a table; ``header`` are names that make the first row a header."""
+    """Columns of a table; ``header`` are names that make the first row a header.
+
+    If ``raw`` is only the ``beginning``, Arrow reads the file by itself if it is plain text.
+    """
+    given = (header, is_data, encoding)
+    if beginning and (encoding or b'"' in raw or raw[:1] in b"\r\n" or raw[:1] > b"\x7f"):
+        return read_text(path, path.read_bytes(), *given)
     raw = _utf8(path, raw, encoding).lstrip(b"\r\n")
     head = raw[:_BYTES].decode("utf-8", errors="replace").splitlines(keepends=True)
     lines = [line for line in (head[:-1] if len(raw) > _BYTES else head) if line.strip()]
@@ -43,6 +55,8 @@ def read_text(
         raise FileFormatError(f"{path}: it is empty")
     mark = _delimiter(path, lines[:_SAMPLE])
     quotes = b'"' in raw
+    if beginning and mark == " ":
+        return read_text(path, path.read_bytes(), *given)
     if mark == " " or (quotes and f'{mark} "'.encode() in raw):  # what Arrow would not split
         raw = _rewritten(raw.decode("utf-8"), mark)
         lines = raw[:_BYTES].decode("utf-8", errors="replace").splitlines(keepends=True)
@@ -67,8 +81,11 @@ def read_text(
         for k, name in enumerate(names)
     ]
     skipped = int(any(names))
-    options = pyarrow.csv.ParseOptions(delimiter=mark, newlines_in_values=quotes)
-    values = _parsed(path, raw, options, decimal, measured, skipped)
+    options = pyarrow.csv.ParseOptions(delimiter=mark, newlines_in_values=quotes or beginning)
+    values = _parsed(path, None if beginning else raw, options, decimal, measured, skipped)
+    words = [column for column in values if pa.types.is_string(column.type)]
+    if beginning and any(pc.any(pc.match_substring(word, '"')).as_py() for word in words):
+        return read_text(path, path.read_bytes(), *given)
     return Columns(path, tuple(names), tuple(values), decimal, 1 + skipped)
 
 
@@ -111,7 +128,7 @@ def _rewritten(text: str, mark: str) -> bytes:
 
 
 def _parsed(
-    path: Path, raw: bytes, options: Any, decimal: str, measured: list[bool], skipped: int
+    path: Path, raw: bytes | None, options: Any, decimal: str, measured: list[bool], skipped: int
 ) -> list[Any]:
     """The columns; those that are ``measured`` are numbers, unless a cell of them is none."""
     ragged: list[Any] = []
@@ -124,7 +141,7 @@ def _parsed(
     types = [pa.float64() if number else pa.string() for number in measured]
     try:
         table = pyarrow.csv.read_csv(
-            pa.BufferReader(raw),
+            pa.OSFile(str(path)) if raw is None else pa.BufferReader(raw),
             read_options=pyarrow.csv.ReadOptions(
                 column_names=[str(k) for k in range(len(types))],
                 skip_rows_after_names=skipped,
@@ -140,7 +157,7 @@ def _parsed(
             ),
         )
     except pa.ArrowInvalid as error:
-        _check_utf8(path, raw)
+        _check_utf8(path, path.read_bytes() if raw is None else raw)
         if any(measured):
             return _parsed(path, raw, options, decimal, [False] * len(measured), skipped)
         raise FileFormatError(f"{path}: it cannot be read as a table: {error}") from error
@@ -148,10 +165,9 @@ def _parsed(
         told = [f"row {row.number} has {row.actual_columns} cells" for row in ragged[:4]]
         told += [f"and {len(ragged) - 4} more"] if len(ragged) > 4 else []
         raise FileFormatError(f"{path}: {', '.join(told)}, the first has {len(types)}")
-    columns = [column.combine_chunks() for column in table.columns]
     return [
-        column if number else pc.utf8_trim_whitespace(column)
-        for column, number in zip(columns, measured, strict=True)
+        column if number else pc.utf8_trim_whitespace(column.combine_chunks())
+        for column, number in zip(table.columns, measured, strict=True)
     ]
 
 

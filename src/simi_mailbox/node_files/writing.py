@@ -31,12 +31,6 @@ WRITES = (*_TEXT, ".npy", ".npz", ".parquet", ".feather")
 def check_writable(path: Path, *, table: bool = False) -> None:
     """Refuse, before any work, a file whose ending says no format that can be written, or hold a
     ``table``.
-
-    Examples
-    --------
-    >>> check_writable(Path("probs.xlsx"))
-    Traceback (most recent call last):
-    simi_mailbox.exceptions.FileFormatError: probs.xlsx: files that end in '.xlsx' cannot be ...
     """
     if path == STANDARD:
         return
@@ -76,7 +70,7 @@ def write_probabilities(path: Path, probs: Array, nodes: Nodes) -> None:
 def write_decisions(path: Path, probs: Array, nodes: Nodes, sets: Array, accepted: Array) -> None:
     """Write what was decided for every node; the file appears whole or not at all.
 
-    Besides id, predicted class and confidence: whether the prediction is accepted or handed over,
+    Besides id, predicted class and confidence: whether the prediction is accepted or deferred,
     the classes of its set in words, how many they are, and 1 or 0 for every class.
 
     Examples
@@ -95,7 +89,7 @@ def write_decisions(path: Path, probs: Array, nodes: Nodes, sets: Array, accepte
     check_writable(path, table=True)
     names = np.array(_names(probs, nodes), dtype=object)
     columns = {
-        "decision": np.where(accepted, "accept", "hand over"),
+        "decision": np.where(accepted, "accept", "defer"),
         "set": np.array([" | ".join(names[held]) for held in sets]),
         "set_size": sets.sum(axis=1),
     }

@@ -33,7 +33,7 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class View:
+class MethodView:
     """The test nodes as one method predicts them; the first view is the uncalibrated model.
 
     ``key`` is what elements of the page call it, ``histogram`` counts nodes by confidence,
@@ -84,7 +84,7 @@ class Content:
 
     title: str
     inputs: ReportInputs
-    views: tuple[View, ...]
+    views: tuple[MethodView, ...]
     missing: tuple[str, ...]
 
     @property
@@ -92,11 +92,11 @@ class Content:
         return self.before.scores is not None
 
     @property
-    def before(self) -> View:
+    def before(self) -> MethodView:
         return self.views[0]
 
     @property
-    def after(self) -> View:
+    def after(self) -> MethodView:
         """The last method: the page opens with it."""
         return self.views[-1]
 
@@ -143,7 +143,7 @@ class _Gatherer:
             # Predictions before calibration: columns hold the same nodes in every view.
             self.agreement = analysis.neighbour_agreement(first, inputs.graph)
 
-    def view(self, key: str, outcome: Outcome) -> View:
+    def view(self, key: str, outcome: Outcome) -> MethodView:
         probs, y, nodes = outcome.probs, self.inputs.test_labels, self.inputs.shown
         judged = analysis.judge(probs, y, nodes)
         heat = curve = scores = None
@@ -155,7 +155,7 @@ class _Gatherer:
             curve = analysis.reliability_curve(probs, y, nodes=nodes, bins=BINS, seed=self.seed)
         temperatures = node_temperatures(outcome, self.inputs)
         names = self.inputs.class_names
-        return View(
+        return MethodView(
             key=key,
             name=outcome.name,
             settings=outcome.settings,

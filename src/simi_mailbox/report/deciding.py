@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox import analysis, metrics
-from simi_mailbox.decide import Accept, PredictionSets
+from simi_mailbox.decide import PredictionSets
+from simi_mailbox.decide.accept import candidate_thresholds, count_errors, lowest_threshold
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.metrics.sets import binomial_interval
 from simi_mailbox.report.inputs import ReportInputs
@@ -87,22 +88,36 @@ def decisions(probs: Any, inputs: ReportInputs, *, used_for_selection: bool) -> 
     """What can be decided; None without labels to calibrate with."""
     if inputs.calibration is None or inputs.labels is None or not inputs.calibration.size:
         return None
-    given: dict[str, Any] = {"mask": inputs.calibration, "used_for_selection": used_for_selection}
-    shown, y = inputs.shown, inputs.test_labels
-    top = probs[shown].max(axis=1).astype(np.float64)
-    wrong = None if y is None else probs[shown].argmax(axis=1) != y
+    rule = PredictionSets(coverage=COVERAGE, score=SCORE)
     with warnings.catch_warnings():  # too few labels are told in words
         warnings.simplefilter("ignore", CalibrationWarning)
-        accepted = []
-        for allowed in ALLOWED:
-            rule = Accept(max_error=allowed, confidence=CONFIDENCE)
-            limit = rule.fit(probs, inputs.labels, **given).threshold_
-            taken = top >= limit
-            found = None if wrong is None else Share.of(wrong[taken])
-            accepted.append(Acceptance(allowed, limit, int(taken.sum()), len(shown), found))
-        sets = PredictionSets(coverage=COVERAGE, score=SCORE).fit(probs, inputs.labels, **given)
-        made = _sets(sets.predict_sets(probs), probs, inputs)
-    return Decisions(tuple(accepted), made, sets.error_weight_, inputs.calibration.size)
+        rule.fit(
+            probs, inputs.labels, mask=inputs.calibration, used_for_selection=used_for_selection
+        )
+        made = _sets(rule.predict_sets(probs), probs, inputs)
+    accepted = _acceptances(probs, inputs, rule.error_weight_)
+    return Decisions(accepted, made, rule.error_weight_, inputs.calibration.size)
+
+
+def _acceptances(probs: Any, inputs: ReportInputs, weight: float) -> tuple[Acceptance, ...]:
+    """What `Accept` accepts at every error rate; nodes are sorted and counted once for all."""
+    assert inputs.calibration is not None
+    assert inputs.labels is not None
+    nodes, y, calibration = inputs.shown, inputs.test_labels, inputs.calibration
+    top, predicted = probs.max(axis=1).astype(np.float64), probs.argmax(axis=1)
+    others = np.delete(top, calibration)
+    limits = candidate_thresholds(others if others.size else top)
+    missed = predicted[calibration] != inputs.labels[calibration]
+    counted = count_errors(top[calibration], missed, limits)
+    wrong = None if y is None else predicted[nodes] != y
+    made = []
+    for allowed in ALLOWED:
+        best, _ = lowest_threshold(*counted, allowed / weight, 1.0 - CONFIDENCE)
+        limit = np.inf if best is None else float(limits[best])
+        taken = top[nodes] >= limit
+        found = None if wrong is None else Share.of(wrong[taken])
+        made.append(Acceptance(allowed, limit, int(taken.sum()), len(nodes), found))
+    return tuple(made)
 
 
 def opening_step(steps: tuple[Acceptance, ...]) -> int:

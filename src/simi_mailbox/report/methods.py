@@ -26,18 +26,9 @@ BEFORE = "uncalibrated"
 
 @dataclass(frozen=True)
 class Outcome:
-    """Probabilities of one method.
+    """Probabilities [n, K] of one method, its settings in words, and its warnings while fitting.
 
-    Attributes
-    ----------
-    name : str
-    probs : array [n, K]
-    calibrator : Calibrator or None
-        None for the model as it is and for probabilities that were passed in.
-    settings : str
-        How the method was set, for the last part of the report.
-    warnings : tuple of str
-        What it complained of while fitting.
+    ``calibrator`` is None for the uncalibrated model and for probabilities that were passed in.
     """
 
     name: str
@@ -52,14 +43,7 @@ def run_methods(
 ) -> tuple[list[Outcome], list[str]]:
     """Probabilities before calibration and after each method, and what could not be run.
 
-    Parameters
-    ----------
-    inputs : ReportInputs
-    methods : sequence or mapping
-        Names of the registry or calibrators, or a mapping from the name to show to a name, a
-        calibrator or probabilities [n, K]. A calibrator that is fitted already is used as it is.
-    used_for_selection : bool
-        As of `Calibrator.fit`.
+    ``methods`` and ``used_for_selection`` are those of `write_report`.
     """
     before = scaled_softmax(inputs.logits).numpy()
     outcomes = [Outcome(BEFORE, before, None, "softmax(logits)")]

@@ -19,7 +19,7 @@ from simi_mailbox.plots import formatting
 from simi_mailbox.plots.formatting import count, nodes, number, percent
 from simi_mailbox.plots.svg import Svg, legend, svg
 from simi_mailbox.report import sentences
-from simi_mailbox.report.content import Content, View, versions
+from simi_mailbox.report.content import Content, MethodView, versions
 from simi_mailbox.report.deciding import opening_step
 from simi_mailbox.report.strips import gap_bar, score_strip
 
@@ -91,13 +91,13 @@ def _raw(value: float) -> str:
     return "" if math.isnan(value) else f"{value:.6g}"
 
 
-def _label(view: View, content: Content) -> str:
+def _label(view: MethodView, content: Content) -> str:
     if view is not content.before:
         return view.name
     return "uncalibrated" if len(content.views) > 1 else "model"
 
 
-def _panel(view: View, content: Content, start: int) -> SimpleNamespace:
+def _panel(view: MethodView, content: Content, start: int) -> SimpleNamespace:
     """A view with its pictures and sentences."""
     first, label, known = content.before, _label(view, content), content.has_labels
     if view.curve is None:
@@ -126,14 +126,14 @@ def _panel(view: View, content: Content, start: int) -> SimpleNamespace:
     )
 
 
-def _largest_classes(view: View) -> Ints:
+def _largest_classes(view: MethodView) -> Ints:
     """Classes that are predicted for some node, at most so many, in their order."""
     counts = view.classes.counts
     order = np.argsort(-counts, kind="stable")[:MOST_CLASSES]
     return np.sort(order[counts[order] > 0])
 
 
-def _decisions(view: View, label: str, start: int) -> SimpleNamespace | None:
+def _decisions(view: MethodView, label: str, start: int) -> SimpleNamespace | None:
     found = view.decisions
     if found is None:
         return None
@@ -156,7 +156,7 @@ def _decisions(view: View, label: str, start: int) -> SimpleNamespace | None:
     )
 
 
-def _bin_rows(view: View) -> list[SimpleNamespace]:
+def _bin_rows(view: MethodView) -> list[SimpleNamespace]:
     bins, curve = len(view.histogram), view.curve
     return [
         SimpleNamespace(

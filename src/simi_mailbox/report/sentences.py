@@ -8,7 +8,7 @@ import numpy as np
 
 from simi_mailbox.analysis import CoverageBreakdown, Judged
 from simi_mailbox.plots.formatting import count, nodes, percent
-from simi_mailbox.report.content import Content, View
+from simi_mailbox.report.content import Content, MethodView
 from simi_mailbox.report.deciding import Acceptance, Decisions, Sets
 
 BINS = ((0.55, 0.65), (0.65, 0.75), (0.75, 0.85), (0.85, 0.95))
@@ -112,7 +112,7 @@ def _tone(gap: float) -> str:
     return "under" if gap > 0 else "over"
 
 
-def standing(view: View) -> str:
+def standing(view: MethodView) -> str:
     """How far a view is from calibrated, compared with the noise floor."""
     assert view.scores is not None
     ece, floor = view.scores.values["ece"], view.scores.floor
@@ -128,7 +128,7 @@ def standing(view: View) -> str:
     )
 
 
-def direction(view: View) -> str:
+def direction(view: MethodView) -> str:
     """Over- or under-confident on average."""
     residual = view.judged.correct - view.judged.confidence
     noise = 2 * float(residual.std()) / np.sqrt(len(view.judged))
@@ -139,7 +139,7 @@ def direction(view: View) -> str:
     return f"{both}: {'under' if gap > 0 else 'over'}-confident on average."
 
 
-def examples(view: View) -> list[str]:
+def examples(view: MethodView) -> list[str]:
     """One sentence for each confidence bin with enough nodes."""
     found = [Bin.of(view.judged, ends) for ends in reversed(BINS)]
     return [
@@ -149,7 +149,7 @@ def examples(view: View) -> list[str]:
     ]
 
 
-def change(before: View, after: View) -> str:
+def change(before: MethodView, after: MethodView) -> str:
     """What a method did to the predictions."""
     judged, moved = len(after.judged), after.confidence - before.confidence
     now = percent(after.confidence)
@@ -164,7 +164,7 @@ def change(before: View, after: View) -> str:
     return f"{text}. The predicted class of {count(after.changed)} of {nodes(judged)} {verb}."
 
 
-def corners(view: View) -> list[str]:
+def corners(view: MethodView) -> list[str]:
     """The four corners of the heat map: low and high confidence and neighbour agreement."""
     table = view.heat
     if table is None or view.scores is None:
@@ -191,7 +191,7 @@ def corners(view: View) -> list[str]:
     return made
 
 
-def worst_groups(view: View, most: int = 3) -> list[str]:
+def worst_groups(view: MethodView, most: int = 3) -> list[str]:
     """The groups that hold the most error after calibration."""
     groups = view.groups
     if groups is None:

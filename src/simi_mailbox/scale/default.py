@@ -10,7 +10,6 @@ from torch import Tensor
 
 from simi_mailbox._arrays import Ints
 from simi_mailbox.calibrators import SimiMailbox
-from simi_mailbox.calibrators.base import keep_argmax
 from simi_mailbox.calibrators.simi_mailbox.calibrator import digest, enough
 from simi_mailbox.calibrators.simi_mailbox.groups import nearest
 from simi_mailbox.calibrators.simi_mailbox.model import reference_temperature
@@ -26,7 +25,7 @@ from simi_mailbox.scale.plan import Plan
 from simi_mailbox.scale.shards import Shards
 from simi_mailbox.scale.store import Store, Written
 from simi_mailbox.scale.tiles import fingerprint, name
-from simi_mailbox.softmax import LogitRange
+from simi_mailbox.softmax import LogitRange, keep_argmax
 from simi_mailbox.validation import Labelled, NodeInputs
 
 # --- functions of a block -------------------------------------------------------------------------

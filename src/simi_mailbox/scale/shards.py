@@ -94,18 +94,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Shards:
-    """The files of a folder as one array.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for k in (2, 10):
-    ...         np.save(f"{folder}/part-{k}.npy", np.full((2, 3), k, dtype=np.float32))
-    ...     shards = Shards.open(Path(folder))
-    ...     shards.read(1, 3)[:, 0].tolist(), Path(shards.where(3)).name
-    ([2.0, 10.0], 'part-10.npy, row 1')
-    """
+    """The files of a folder as one array."""
 
     shards: tuple[Shard, ...]
 

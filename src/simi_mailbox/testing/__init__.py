@@ -26,7 +26,7 @@ def check_calibrator(method: type[Calibrator] | Calibrator, **params: Any) -> No
 
     Shapes, sums, array kinds and types; determinism; names of nodes and order of edges that must
     not matter; nodes and graphs not seen before; odd problems (one label, one node, no edge);
-    files; parameters; errors; kept classes and temperatures where they are promised; and that no
+    files; parameters; errors; kept classes and temperatures where they are guaranteed; and that no
     label outside the masks is read (`simi_mailbox.audit.reads_only`), nor permuted ones believed.
 
     Parameters

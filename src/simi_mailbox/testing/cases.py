@@ -63,14 +63,14 @@ class CheckProblem:
         )
 
     def _forward(self, graph: Graph) -> Any:
-        """A frozen GNN: each node adds a tenth of what it hears over the weighted edges."""
+        """A frozen GNN: each node adds a tenth of what arrives over the weighted edges."""
         given = self.logits
         z = given if isinstance(given, torch.Tensor) else torch.from_numpy(given.copy())
         rows = graph.rows()
 
         def run(edge_weight: torch.Tensor) -> torch.Tensor:
-            heard = z[graph.indices] * edge_weight.to(z.dtype).reshape(-1, 1)
-            return z + 0.1 * torch.zeros_like(z).index_add(0, rows, heard)
+            received = z[graph.indices] * edge_weight.to(z.dtype).reshape(-1, 1)
+            return z + 0.1 * torch.zeros_like(z).index_add(0, rows, received)
 
         return run
 

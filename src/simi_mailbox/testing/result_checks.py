@@ -73,7 +73,7 @@ def _audit(case: Case) -> None:
 
 
 @CHECKS.check(
-    "no node hears its own label",
+    "no node sees its own label",
     "leave a node's own label out of what its neighbours, near and far, say of it",
 )
 def _own_label(case: Case) -> None:
@@ -129,7 +129,7 @@ def _renamed_prediction(case: Case) -> None:
 @CHECKS.check(
     "fit follows a renaming of nodes",
     "what is learned must not depend on the order of nodes (noise drawn node by node belongs to "
-    "parameters `dropout` or `noise`, which are set to nought here)",
+    "parameters `dropout` or `noise`, which are set to zero here)",
 )
 def _renamed_fit(case: Case) -> None:
     quiet: dict[str, Any] = {
@@ -236,7 +236,7 @@ def _offset(case: Case) -> None:
 
 
 @CHECKS.check(
-    "predicted classes stay where that is promised",
+    "predicted classes stay where that is guaranteed",
     "set `keep_classes = False`, or keep the largest logit's class on top",
 )
 def _classes(case: Case) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from simi_mailbox.graph import Graph
+    from simi_mailbox.softmax import LogitRange
 
 Forward: TypeAlias = "Callable[[Tensor], Tensor]"
 
@@ -276,3 +277,18 @@ def looks_trained_on(logits: Tensor, calibration: Labelled) -> str:
         f"{100 * surplus:.1f} points surer of them than of the others, and {accuracy:.1%} are "
         "right; calibrate with nodes it has not seen, or name those it has in train_mask"
     )
+
+
+N = TypeVar("N", bound=NodeInputs)
+
+
+def clip(nodes: N, limits: LogitRange) -> N:
+    """The same nodes as a method sees them: moderate logits of the possible classes only."""
+    changed: dict[str, Any] = {"logits": limits.cut(nodes.logits)}
+    forward = nodes.forward
+    if forward is not None and len(limits.classes) < limits.num_classes:
+        changed["forward"] = lambda weight: forward(weight)[:, limits.classes]
+    if isinstance(nodes, CalibrationData):
+        for name, part in nodes.labelled.items():
+            changed[name] = Labelled(part.index, limits.number(part.y))
+    return replace(nodes, **changed)

@@ -36,7 +36,7 @@ class Labelled:
 def read_labels(y: Any, mask: Any, num_nodes: int, num_classes: int, name: str) -> Labelled:
     """Cut ``y`` down to the nodes of ``mask``; labels of other nodes are never looked at.
 
-    Labels of the nodes of ``mask`` alone are in the order of ``mask``. Behind the door both are in
+    Labels of the nodes of ``mask`` alone are in the order of ``mask``. Afterwards both are in
     the order of the nodes: what is learned depends on the set of nodes, not on how it was listed.
     """
     import torch

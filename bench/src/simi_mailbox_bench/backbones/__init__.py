@@ -1,4 +1,4 @@
-"""Backbones in plain PyTorch, their training, and the bank of trained logits."""
+"""Backbones in plain PyTorch, their training, and the cache of trained logits."""
 
 from simi_mailbox_bench.backbones.cached_runs import CachedRun, RunCache, RunKey
 from simi_mailbox_bench.backbones.features import Features

@@ -29,8 +29,9 @@ from simi_mailbox_bench.backbones.features import Features
 from simi_mailbox_bench.backbones.networks import Backbone
 from simi_mailbox_bench.backbones.settings import Settings, settings_for
 from simi_mailbox_bench.backbones.training import BACKBONES, TrainedRun, restore, train
-from simi_mailbox_bench.datasets import NodeDataset, Split, available, load, make_split
+from simi_mailbox_bench.datasets import NodeDataset, Split, load, make_split
 from simi_mailbox_bench.datasets.catalogue import find
+from simi_mailbox_bench.datasets.loading import is_here
 from simi_mailbox_bench.store import row_key
 
 
@@ -118,7 +119,7 @@ def runs(
 
 @dataclass(frozen=True, eq=False)
 class CachedRun:
-    """A trained backbone as the bank holds it."""
+    """A trained backbone as the cache holds it."""
 
     key: RunKey
     settings: Settings
@@ -207,12 +208,12 @@ class RunCache:
         except FileNotFoundError:
             return None
         except BadFileError as error:
-            warnings.warn(f"logit bank: {path} is damaged ({error}); ignored", stacklevel=2)
+            warnings.warn(f"run cache: {path} is damaged ({error}); ignored", stacklevel=2)
             return None
         if facts["data"] != _identity(key):
-            warnings.warn(f"logit bank: {path} belongs to other data; ignored", stacklevel=2)
+            warnings.warn(f"run cache: {path} belongs to other data; ignored", stacklevel=2)
             return None
-        return _banked(key, settings, tensors, facts)
+        return _cached(key, settings, tensors, facts)
 
     def _train(self, key: RunKey, settings: Settings) -> CachedRun:
         dataset, _ = _load(key.dataset)
@@ -221,7 +222,7 @@ class RunCache:
         tensors, facts = _contents(run)
         facts |= {"key": asdict(key), "settings": asdict(settings), "data": _identity(key)}
         write_run_file(self.path(key, settings), tensors, facts)
-        return _banked(key, settings, tensors, facts)
+        return _cached(key, settings, tensors, facts)
 
 
 _FACTS = ("epochs", "best_epoch", "seconds", "val_accuracy", "val_nll")
@@ -233,7 +234,7 @@ def _contents(run: TrainedRun) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, {name: getattr(run, name) for name in _FACTS}
 
 
-def _banked(
+def _cached(
     key: RunKey, settings: Settings, tensors: dict[str, Tensor], facts: dict[str, Any]
 ) -> CachedRun:
     prefix = "weights."
@@ -283,7 +284,7 @@ def _hash(integers: list[Any], rest: bytes = b"") -> str:
 
 
 def load_logits(run: RunKey) -> CachedRun:
-    """Logits of a run, trained now if the bank does not have them."""
+    """Logits of a run, trained now if the cache does not have them."""
     return RunCache().get(run)
 
 
@@ -301,8 +302,7 @@ def graph_size(name: str) -> int:
 
 def missing(names: list[str]) -> dict[str, str]:
     """Datasets that are not here, each with what to do about it."""
-    here = set(available())
-    return {name: _advice(name) for name in names if name not in here}
+    return {name: _advice(name) for name in names if not is_here(find(name))}
 
 
 def _advice(name: str) -> str:
@@ -317,7 +317,7 @@ Made = tuple[dict[str, Tensor], dict[str, Any]]
 
 
 def place(kind: str, identity: Mapping[str, Any]) -> Path:
-    """File of one model's outputs, in the folder beside the logit bank."""
+    """File of one model's outputs, in the folder beside the run cache."""
     return cache_folder("downstream") / kind / f"{row_key(identity)}.safetensors"
 
 

@@ -47,7 +47,7 @@ def read_labels(
     return train, val, classes
 
 
-class Rule(Protocol):
+class StoppingRule(Protocol):
     """Says after each epoch whether to keep its weights, and when to stop."""
 
     def update(self, *scores: float) -> bool:
@@ -99,7 +99,7 @@ def train_loop(
     optimiser: torch.optim.Optimizer,
     loss: Callable[[], Tensor],
     validate: Callable[[], tuple[float, ...]],
-    rule: Rule,
+    rule: StoppingRule,
     *,
     epochs: int,
     progress: Progress | None = None,

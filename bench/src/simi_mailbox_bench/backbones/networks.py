@@ -20,7 +20,7 @@ from simi_mailbox.graph import Graph
 from simi_mailbox.sparse import Csr, attend_additively
 from simi_mailbox_bench.backbones import plan as planning
 from simi_mailbox_bench.backbones.features import Features, FrozenFeatures, drop, random_choice
-from simi_mailbox_bench.backbones.plan import Layer, Plan
+from simi_mailbox_bench.backbones.plan import Layer, LayerPlan
 from simi_mailbox_bench.backbones.settings import Settings
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Backbone(nn.Module):
         """Draw the initial weights of one layer, by name."""
         raise NotImplementedError
 
-    def plan(self, graph: Graph, targets: Tensor | None = None) -> Plan:
+    def plan(self, graph: Graph, targets: Tensor | None = None) -> LayerPlan:
         """Rows and matrices that the output at ``targets`` (all nodes by default) needs."""
         return planning.plan(self._matrix(graph), self.settings.layers, targets)
 
@@ -63,11 +63,11 @@ class Backbone(nn.Module):
         """What hidden layers end in."""
         return F.relu(x)
 
-    def stem(self, features: Features, steps: Plan, noise: Noise = None) -> Tensor:
+    def stem(self, features: Features, steps: LayerPlan, noise: Noise = None) -> Tensor:
         """First layer, activated. Only GAT draws from ``noise`` here."""
         return self.activation(self._layer(0, features, steps.layers[0], noise))
 
-    def finish(self, hidden: Tensor, steps: Plan, noise: Noise = None) -> Tensor:
+    def finish(self, hidden: Tensor, steps: LayerPlan, noise: Noise = None) -> Tensor:
         """Remaining layers, down to the logits; with dropout when a generator is given."""
         for depth in range(1, self.settings.layers):
             if depth > 1:
@@ -76,7 +76,7 @@ class Backbone(nn.Module):
             hidden = self._layer(depth, hidden, steps.layers[depth], noise)
         return hidden
 
-    def penultimate(self, hidden: Tensor, steps: Plan) -> Tensor:
+    def penultimate(self, hidden: Tensor, steps: LayerPlan) -> Tensor:
         """Activated input of the last layer, without dropout."""
         for depth in range(1, self.settings.layers - 1):
             hidden = self.activation(self._layer(depth, hidden, steps.layers[depth]))
@@ -107,14 +107,14 @@ class Backbone(nn.Module):
 
         return forward
 
-    def _weighted(self, graph: Graph, edge_weight: Tensor) -> Plan:
+    def _weighted(self, graph: Graph, edge_weight: Tensor) -> LayerPlan:
         if tuple(edge_weight.shape) != (graph.num_entries,):
             raise ValueError(
                 f"edge_weight needs one value for each of the graph's {graph.num_entries} "
                 f"entries, got shape {tuple(edge_weight.shape)}"
             )
         layer = Layer(self._weighted_matrix(graph, edge_weight), lasting=False)
-        return Plan((layer,) * self.settings.layers)
+        return LayerPlan((layer,) * self.settings.layers)
 
     def _weighted_matrix(self, graph: Graph, edge_weight: Tensor) -> Csr:
         raise ValueError(f"{self.name} takes no edge weights; backbones that do: gcn, sage")

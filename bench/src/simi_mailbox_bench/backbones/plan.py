@@ -37,17 +37,17 @@ class Layer:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class LayerPlan:
     """Layers in the order they run, and the nodes whose features go in (``None``: all)."""
 
     layers: tuple[Layer, ...]
     inputs: Tensor | None = None
 
 
-def plan(matrix: Csr, layers: int, targets: Tensor | None = None) -> Plan:
+def plan(matrix: Csr, layers: int, targets: Tensor | None = None) -> LayerPlan:
     """Plan ``layers`` applications of ``matrix`` that end at the ``targets``."""
     if targets is None:
-        return Plan((Layer(matrix),) * layers)
+        return LayerPlan((Layer(matrix),) * layers)
     # Neighbours get nearby numbers, so that products find their rows in cache; nothing else
     # depends on the numbering inside a plan.
     renamed = _nearby(matrix)
@@ -62,7 +62,7 @@ def plan(matrix: Csr, layers: int, targets: Tensor | None = None) -> Plan:
         part, sources = rows.compact(keep=nodes)
         built.append(Layer(part, torch.searchsorted(sources, nodes)))
         nodes = sources
-    return Plan(tuple(reversed(built)), renamed[nodes])
+    return LayerPlan(tuple(reversed(built)), renamed[nodes])
 
 
 def _nearby(matrix: Csr) -> Tensor:
@@ -72,14 +72,14 @@ def _nearby(matrix: Csr) -> Tensor:
     return torch.from_numpy(order.astype("int64"))
 
 
-def split_targets(steps: Plan, count: int) -> tuple[Plan, Plan]:
+def split_targets(steps: LayerPlan, count: int) -> tuple[LayerPlan, LayerPlan]:
     """Plans for the first ``count`` targets and for the rest, sharing all layers but the last."""
     *shared, last = steps.layers
     every = torch.arange(last.matrix.shape[0])
 
-    def part(rows: Tensor) -> Plan:
+    def part(rows: Tensor) -> LayerPlan:
         own = None if last.own is None else last.own[rows]
-        return Plan(
+        return LayerPlan(
             (*shared, replace(last, matrix=last.matrix.take(rows)[0], own=own)), steps.inputs
         )
 

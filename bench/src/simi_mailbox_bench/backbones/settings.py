@@ -16,7 +16,7 @@ from simi_mailbox.parameters import (
     check_parameters,
 )
 
-# Raised when the code changes what the same settings compute, so that banked logits of an older
+# Raised when the code changes what the same settings compute, so that cached logits of an older
 # version are never mistaken for the new ones.
 CODE_VERSION = 1
 

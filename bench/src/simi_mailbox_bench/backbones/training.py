@@ -142,7 +142,7 @@ def train(
 
 
 @dataclass
-class _Steps:
+class _TrainingSteps:
     """What logits to train on and logits to watch are made of."""
 
     model: Backbone
@@ -154,7 +154,7 @@ class _Steps:
 
 
 @dataclass
-class _SharedStem(_Steps):
+class _SharedStem(_TrainingSteps):
     """Logits for backbones whose first layer is free of dropout.
 
     The first layer that evaluates one epoch is the one the next epoch trains on: the weights are
@@ -180,7 +180,7 @@ class _SharedStem(_Steps):
 
 
 @dataclass
-class _Separate(_Steps):
+class _Separate(_TrainingSteps):
     """Logits for backbones that drop features: training and evaluation have nothing in common."""
 
     def __post_init__(self) -> None:

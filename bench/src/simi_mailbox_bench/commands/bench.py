@@ -172,9 +172,7 @@ def _table_command(table: Table) -> click.Command:
     @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True)
     @click.option("--scheduler", help="Address of a Dask scheduler to run on.")
     @click.option("--dry-run", is_flag=True, help="Tell what would run and for how long.")
-    @click.option(
-        "--cached-only", is_flag=True, help="Only runs whose backbone is trained already."
-    )
+    @click.option("--cached-only", is_flag=True, help="Only runs whose backbone is trained.")
     @click.option("--show", is_flag=True, help="Show what is stored and run nothing.")
     @click.option("--format", "form", type=click.Choice(FORMATS), default="terminal")
     @click.option("--out", type=click.Path(path_type=Path), help="File to write the table to.")

@@ -1,4 +1,4 @@
-"""`simi-mailbox bench figure`: the figures of the paper, from the logit bank and the results."""
+"""`simi-mailbox bench figure`: the figures of the paper, from the run cache and the results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from simi_mailbox.cli.outputs import check_file
 from simi_mailbox_bench.commands.running import listed, open_store
 
 if TYPE_CHECKING:
-    from simi_mailbox_bench.figures import Column, Sensitivity
+    from simi_mailbox_bench.figures import FigureColumn, Sensitivity
     from simi_mailbox_bench.tables import TableResult
 
 # Name -> (rows of pictures, methods of the paper's figure).
@@ -64,9 +64,7 @@ FEWEST = 5
     show_default=True,
     help="Accuracy a cell is held against: of its whole confidence interval, or its own.",
 )
-@click.option(
-    "--cached-only", "banked", is_flag=True, help="Train nothing: only runs whose logits are there."
-)
+@click.option("--cached-only", is_flag=True, help="Train nothing: only cached runs.")
 @click.option("--store", type=click.Path(path_type=Path), help="Result store (sensitivity).")
 @click.option("--out", type=click.Path(path_type=Path), help="File to write: .pdf, .png or .svg.")
 def figure(
@@ -77,7 +75,7 @@ def figure(
     runs: int,
     palette: Any,
     cell: Any,
-    banked: bool,
+    cached_only: bool,
     store: Path | None,
     out: Path | None,
 ) -> None:
@@ -95,7 +93,7 @@ def figure(
     else:
         from simi_mailbox_bench.figures import observation_figure
 
-        columns, pooled = _columns(datasets[0], backbone, chosen, runs, cell, banked)
+        columns, pooled = _columns(datasets[0], backbone, chosen, runs, cell, cached_only)
         nodes = "test nodes" if pooled == 1 else f"test nodes of {pooled} runs together"
         title = f"{datasets[0]}, {backbone.upper()}, {nodes}"
         made = observation_figure(columns, title=title, palette=palette, fewest=FEWEST, rows=rows)
@@ -112,35 +110,35 @@ def _check(name: str, datasets: tuple[str, ...], target: Path) -> None:
 
 
 def _columns(
-    dataset: str, backbone: str, methods: Sequence[str], limit: int, cell: Any, banked: bool
-) -> tuple[list[Column], int]:
+    dataset: str, backbone: str, methods: Sequence[str], limit: int, cell: Any, cached_only: bool
+) -> tuple[list[FigureColumn], int]:
     """One column for each method, over the test nodes of several runs; and how many runs."""
     from simi_mailbox import analysis
     from simi_mailbox_bench.backbones.cached_runs import RunCache, missing
     from simi_mailbox_bench.backbones.cached_runs import runs as runs_of
     from simi_mailbox_bench.datasets.catalogue import find
-    from simi_mailbox_bench.figures import Column
+    from simi_mailbox_bench.figures import FigureColumn
 
     absent = missing([dataset])
     if absent:
         raise FileNotFoundError(f"{dataset} is missing: {absent[dataset]}")
     protocol = "folds" if find(dataset).folds else "official"
     runs = runs_of(dataset, backbone, protocol, limit)
-    if banked:
+    if cached_only:
         here = [run for run in runs if run in RunCache()]
         if not here:
             raise FileNotFoundError(
-                f"no logits of {dataset} with {backbone} are cached; leave out "
-                f"--cached-only to train {len(runs)} of them now"
+                f"no logits of {dataset} with {backbone} are cached; leave out --cached-only "
+                f"to train {len(runs)} of them now"
             )
         if len(here) < len(runs):
-            click.echo(f"{len(runs) - len(here)} of {len(runs)} runs are not banked: left out")
+            click.echo(f"{len(runs) - len(here)} of {len(runs)} runs are not cached: left out")
         runs = here
     columns = []
     for method in methods:
         probs, y, similarity = _pooled(method, runs)
         columns.append(
-            Column(
+            FigureColumn(
                 _title(method),
                 analysis.reliability_curve(probs, y),
                 analysis.similarity_confidence(probs, y, similarity, cell=cell),

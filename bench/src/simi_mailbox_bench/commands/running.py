@@ -48,7 +48,7 @@ def open_store(path: Path | None) -> ResultStore:
     return rows
 
 
-def tell(planned: runner.Plan, jobs: int, rows: ResultStore) -> None:
+def tell(planned: runner.RunPlan, jobs: int, rows: ResultStore) -> None:
     """Say what would run, and for how long."""
     click.echo(
         f"would run {counted(planned.rows, 'row')} in {counted(len(planned.units), 'unit')}, "
@@ -61,7 +61,9 @@ def tell(planned: runner.Plan, jobs: int, rows: ResultStore) -> None:
         click.echo(f"  … and {counted(len(planned.units) - 20, 'more unit')}")
 
 
-def run_planned(planned: runner.Plan, rows: ResultStore, jobs: int, scheduler: str | None) -> int:
+def run_planned(
+    planned: runner.RunPlan, rows: ResultStore, jobs: int, scheduler: str | None
+) -> int:
     """Do the planned work, with a bar that shows how far it is; the number of failures."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn

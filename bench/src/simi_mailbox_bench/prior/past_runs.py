@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox._arrays import Array, Arrays, Bools
-from simi_mailbox.bundles import read_bundle
 from simi_mailbox.files import whole_file
 from simi_mailbox.graph import Graph
 from simi_mailbox.validation import read_index, read_labels, read_nodes, refuse_shared
+from simi_mailbox_bench.prior.bundles import read_bundle
 
 NEEDED = ("logits", "labels", "edges", "calibration")
 OPTIONAL = ("train", "hidden", "split", "directed", "graph", "backbone", "family")
@@ -155,8 +155,8 @@ def write_run(run: PastRun, path: str | os.PathLike[str]) -> None:
 def read_run(path: str | os.PathLike[str]) -> PastRun:
     """Read a past run from an npz file.
 
-    It holds ``logits``, ``y``, ``edge_index`` and ``calibration`` (or what else `bundles.NAMES`
-    calls them), and may hold ``train``, ``hidden``, ``split``, ``directed`` (else edges go both
+    It holds ``logits``, ``y``, ``edge_index`` and ``calibration`` (or what else files of users
+    call them), and may hold ``train``, ``hidden``, ``split``, ``directed`` (else edges go both
     ways), and the words ``graph``, ``backbone`` and ``family``; the graph's name is by default the
     file's.
     """

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from simi_mailbox_bench.backbones.gpn import flows as module
-from simi_mailbox_bench.backbones.gpn.flows import RadialFlows
+from simi_mailbox_bench.backbones import gpn as module
+from simi_mailbox_bench.backbones.gpn import RadialFlows
 
 
 def flows(num_flows: int, dim: int, num_layers: int, seed: int = 0) -> RadialFlows:

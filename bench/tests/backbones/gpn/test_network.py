@@ -7,8 +7,14 @@ import torch
 
 from simi_mailbox.graph import Graph
 from simi_mailbox.sparse import normalised_adjacency
-from simi_mailbox_bench.backbones.gpn import GPN, GPNPrediction, GPNSettings, personalised_pagerank
-from simi_mailbox_bench.backbones.gpn.network import dirichlet_entropy, posterior_loss
+from simi_mailbox_bench.backbones.gpn import (
+    GPN,
+    GPNPrediction,
+    GPNSettings,
+    dirichlet_entropy,
+    personalised_pagerank,
+    posterior_loss,
+)
 
 
 def random_graph(n: int = 12, seed: int = 0) -> Graph:

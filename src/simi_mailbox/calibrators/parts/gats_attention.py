@@ -89,8 +89,8 @@ class TemperatureAttention(nn.Module):
             factors = gamma.outer(gamma).reciprocal().flatten()
             scores = scores * factors.index_select(0, field.pairs)
             sent = sent * gamma.index_select(0, field.distances)[:, None]
-        heard = attend(field.pattern, F.leaky_relu(scores, SLOPE), sent)
-        result = F.softplus(heard + (self.omega * field.gaps)[:, None]).mean(dim=1) + self.base
+        received = attend(field.pattern, F.leaky_relu(scores, SLOPE), sent)
+        result = F.softplus(received + (self.omega * field.gaps)[:, None]).mean(dim=1) + self.base
         return positive(result) if self.bent else result
 
     def _rows(self, index: Tensor) -> Field:

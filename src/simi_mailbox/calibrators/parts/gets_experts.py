@@ -83,14 +83,14 @@ class ExpertMixture(nn.Module):
         units = (self.adjacency @ sent + self.first_bias).relu()
         units = dropout(units, self.dropout, self.training)
         rows = self.adjacency if index is None else self._rows(index)
-        heard = (rows @ units).view(-1, len(EXPERTS), self.hidden)
-        opinions = torch.einsum("nmh,mhk->nmk", heard, self.second) + self.second_bias
+        received = (rows @ units).view(-1, len(EXPERTS), self.hidden)
+        opinions = torch.einsum("nmh,mhk->nmk", received, self.second) + self.second_bias
         chosen = slice(None) if index is None else index
         scale = torch.einsum("nmk,nm->nk", opinions, gates[chosen])
         return self.logits[chosen] * F.softplus(scale)
 
     def _first_layer(self) -> tuple[Tensor, Tensor]:
-        """What experts see times their weights, before neighbours are heard; and the gate's sums.
+        """What experts see times their weights, before neighbours are added; and the gate's sums.
 
         (x P + b) W is computed as x (P W) + b W: the features of all nodes are multiplied with a
         dozen columns for each expert, not with its whole projection.

@@ -93,7 +93,7 @@ class GroupedTemperatures(TemperatureCalibrator):
 
 @hyperparameters
 class SimiMailboxPaper(GroupedTemperatures):
-    """The paper's text to the letter: group accuracies from calibration labels, no shrinkage.
+    """As described in the paper: group accuracies from calibration labels, no shrinkage.
 
     Seo et al., "Towards Precise Prediction Uncertainty in GNNs: Refining GNNs with
     Topology-grouping Strategy", AAAI 2025. Temperatures minimise

@@ -7,41 +7,13 @@ from collections.abc import Sequence
 from simi_mailbox._arrays import Arrays
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import Archive, StrPath, is_archive, open_archive, read_npy
-
-NAMES: dict[str, tuple[str, ...]] = {
-    "logits": ("logits",),
-    "edges": ("edges", "edge_index"),
-    "labels": ("labels", "y"),
-    "calibration": ("calibration", "val", "val_mask", "mask"),
-    "test": ("test", "test_mask"),
-    "train": ("train", "train_mask"),
-    "features": ("features", "x"),
-    "hidden": ("hidden",),
-    "classes": ("classes", "class_names"),
-}
-"""What each part may be called; other parts have one name only."""
+from simi_mailbox.node_files.columns import NAMES
 
 
 def read_bundle(
     path: StrPath, need: Sequence[str] = ("logits",), may: Sequence[str] = tuple(NAMES)
 ) -> Arrays:
-    """Parts of a ``.npz`` file by their first names in `NAMES`, or the logits of a ``.npy``.
-
-    Parameters
-    ----------
-    path : str or path
-        The file.
-    need, may : sequence of str
-        Parts that must be there, and parts that are read if they are; others are left alone.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is no NumPy file, is damaged, holds Python objects, lacks a part that is
-        needed, or holds one under two names. The message begins with the file's name.
-    FileNotFoundError
-        If it is not there.
-    """
+    """Parts of a ``.npz`` file by their first names in `NAMES`, or the logits of a ``.npy``."""
     if list(need) == ["logits"] and not is_archive(path):
         return {"logits": read_npy(path)}
     with open_archive(path) as archive:

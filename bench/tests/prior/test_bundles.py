@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simi_mailbox.bundles import NAMES, read_bundle
 from simi_mailbox.exceptions import FileFormatError
+from simi_mailbox.node_files.columns import NAMES
+from simi_mailbox_bench.prior.bundles import read_bundle
 
 LOGITS = np.zeros((4, 2))
 
