@@ -1,6 +1,4 @@
 import copy
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -191,43 +189,3 @@ def test_papers_adam_stops_on_the_holdout():
     )
     full = fitted(SimiMailboxPaper, case, n_groups=3, solver="adam")
     assert not np.array_equal(stopped.temperatures_, full.temperatures_)
-
-
-def test_a_stranger_reads_at_most_fourteen_files_to_follow_a_fit_and_a_prediction(tmp_path):
-    # In a process of its own: what was done before, such as reading the prior, is done again.
-    script = tmp_path / "walk.py"
-    script.write_text(WALK)
-    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
-    files = ran.stdout.split()
-    assert "calibrators/simi_mailbox.py" in files
-    assert "prior/files.py" in files
-    assert len(files) <= 14, files
-
-
-WALK = """
-import sys
-from pathlib import Path
-
-import numpy as np
-
-import simi_mailbox
-
-root, files = Path(simi_mailbox.__file__).parent, set()
-rng = np.random.default_rng(0)
-logits, edges = rng.normal(size=(300, 3)), rng.integers(0, 300, (2, 900))
-y = (logits + rng.gumbel(size=(300, 3))).argmax(1)
-cal = simi_mailbox.SimiMailbox()
-
-
-def look(frame, event, _):
-    code = frame.f_code
-    ours = Path(code.co_filename).is_relative_to(root)
-    if event == "call" and ours and code.co_name != "<module>":
-        files.add(Path(code.co_filename).relative_to(root).as_posix())
-
-
-sys.setprofile(look)
-cal.fit(logits, y, graph=edges, mask=range(150)).predict_proba(logits, graph=edges)
-sys.setprofile(None)
-print(*sorted(files))
-"""
