@@ -151,7 +151,7 @@ def test_ordinary_logits_pass_untouched() -> None:
     z = trained()[2].logits
     cal = simi_mailbox.TemperatureScaling()
     cal.fit(z, trained()[0].y, mask=trained()[1].val)
-    assert cal._limits.cut(z) is z
+    assert cal._logit_range.cut(z) is z
 
 
 def test_groups_on_a_bound_are_reported() -> None:
