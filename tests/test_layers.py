@@ -141,7 +141,7 @@ def test_no_rooms_go_round_in_a_circle() -> None:
     [
         ("metrics/scores.py", "from simi_mailbox.calibrators import get"),
         ("graph.py", "def f():\n    import simi_mailbox.calibrators.base"),
-        ("prior/model.py", "from simi_mailbox_bench.datasets.catalogue import find"),
+        ("metrics/model.py", "from simi_mailbox_bench.datasets.catalogue import find"),
         ("calibrators/gats.py", "def f():\n    import simi_mailbox_bench"),
         ("__init__.py", 'LATE = "simi_mailbox_bench.store:ResultStore"'),
         ("analysis/curve.py", "def f():\n    from simi_mailbox import plots"),

@@ -141,7 +141,6 @@ def default_parameters() -> dict[str, Any]:
         {"prior": None},
         {"n_groups": 5},
         {"n_groups": 1},
-        {"prior_strength": 10.0},
         {"scaling": "standard"},
     ):
         cal = SimiMailbox(**params).fit(given.logits, given.y, graph=given.graph, mask=given.mask)

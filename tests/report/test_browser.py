@@ -259,9 +259,10 @@ def contrast(one, two):
 
 def test_the_slider_tells_what_can_be_decided_in_every_view(page):
     words = "[...document.querySelectorAll('.decide .words')].map(e => e.textContent)"
-    before = page.run(words)
     slide = "(k => {const s = document.querySelector('.view:not([hidden]) .slider input');"
     slide += "s.value = k; s.dispatchEvent(new Event('input'))})"
+    page.run(f"{slide}(0)")
+    before = page.run(words)
     page.run(f"{slide}(29)")
     after = page.run(words)
     told = page.run("[...document.querySelectorAll('tr.step:last-child')].map(e => e.dataset.told)")

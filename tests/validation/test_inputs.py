@@ -144,9 +144,9 @@ def test_a_method_sees_only_the_labels_of_its_masks():
     seen = vars(spy.seen)
     assert sorted(seen) == [
         "calibration", "features", "forward", "graph", "hidden", "holdout", "known",
-        "logits", "node_ids", "trained", "training", "used_for_selection",
+        "logits", "node_ids", "training", "used_for_selection",
     ]  # fmt: skip
-    assert seen["trained"] is seen["known"] is None
+    assert seen["known"] is None
     assert seen["calibration"].y.tolist() == CASE.y[CASE.mask].tolist()
     assert seen["holdout"].y.tolist() == CASE.y[[1, 5]].tolist()
 

@@ -124,7 +124,7 @@ def test_a_negative_node_id_is_named_by_its_row() -> None:
     cal = fit(SimiMailbox(), graph=CASE.edges)
     ids = np.arange(N)
     ids[4] = -1
-    with pytest.raises(ValueError, match="node_ids of row 4 is -1: no node has a negative number"):
+    with pytest.raises(ValueError, match="node_ids of row 4 is -1: ids are not negative"):
         cal.predict_proba(CASE.logits, graph=CASE.edges, node_ids=ids)
 
 

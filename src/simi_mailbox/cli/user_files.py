@@ -176,15 +176,10 @@ def inputs(calibrator: Calibrator, problem: Problem, kind: str) -> dict[str, Any
         "graph": problem.graph,
         "features": problem.features if "features" in calibrator.required_inputs else None,
         "hidden": problem.hidden if "hidden" in calibrator.optional_inputs else None,
-        "train_mask": training_nodes(calibrator, problem),
+        "train_mask": problem.sets.get("train"),
+        "node_ids": problem.nodes.texts if "known" in calibrator.optional_inputs else None,
         "input_type": kind,
     }
-
-
-def training_nodes(calibrator: Calibrator, problem: Problem) -> Any:
-    """Nodes of ``--train``; only labelled ones for a method that reads their labels."""
-    reads = problem.labels is not None and "known" in calibrator.optional_inputs
-    return _labelled_training(problem) if reads else problem.sets.get("train")
 
 
 def known_labels(calibrator: Calibrator, problem: Problem) -> dict[str, Any]:

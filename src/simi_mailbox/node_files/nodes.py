@@ -52,6 +52,13 @@ class Nodes:
         return as_text(self.ids)
 
     @property
+    def texts(self) -> Any:
+        """Ids as text, by which nodes are known again in other files; None if there are none."""
+        if self.ids is None:
+            return None
+        return np.asarray(self._text.to_numpy(zero_copy_only=False), dtype=np.str_)
+
+    @property
     def are_numbered(self) -> bool:
         """Whether ids, if there are any, are whole numbers."""
         if self.ids is None:

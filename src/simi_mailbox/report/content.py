@@ -191,10 +191,10 @@ class _Gatherer:
 
     def _groups(self, outcome: Outcome, temperatures: Floats | None) -> analysis.GroupMap | None:
         inputs, groups = self.inputs, getattr(outcome.calibrator, "groups_", None)
-        if groups is None or temperatures is None or inputs.graph is None:
-            return None
-        if len(groups) != inputs.num_nodes:
-            return None  # fitted on another graph: its groups are not groups of these nodes
+        if groups is None or inputs.graph is None or len(groups) != inputs.num_nodes:
+            return None  # groups of another graph are not groups of these nodes
+        if temperatures is None:
+            temperatures = outcome.calibrator.temperatures_[groups]  # type: ignore[union-attr]
         similarity = getattr(outcome.calibrator, "similarity_", None)
         if similarity is None:
             similarity = mailbox(inputs.logits, inputs.graph).double().numpy()

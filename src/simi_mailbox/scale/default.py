@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from simi_mailbox._arrays import Ints
+from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.calibrators import SimiMailbox
-from simi_mailbox.calibrators.simi_mailbox.calibrator import digest, enough
+from simi_mailbox.calibrators.simi_mailbox.calibrator import enough, sketch
 from simi_mailbox.calibrators.simi_mailbox.groups import nearest
 from simi_mailbox.calibrators.simi_mailbox.model import reference_temperature
 from simi_mailbox.calibrators.simi_mailbox.prior import resolve
@@ -49,10 +49,10 @@ def nearest_block(store: Store, block: int, grouping: Grouping) -> list[Written]
     return [store.put(name("nearest", block), found)]
 
 
-def identity_of(store: Store, _block: int, view: View) -> tuple[str, str]:
-    """Digests of graph and logits, as of nodes in memory."""
+def identity_of(store: Store, _block: int, view: View) -> tuple[str, Floats]:
+    """What graph and logits are known again by, as of nodes in memory."""
     plan = view.plan
-    return fingerprint(store, plan), digest(view.logits(store, b) for b in plan.blocks)
+    return fingerprint(store, plan), sketch(view.logits(store, b) for b in plan.blocks)
 
 
 def entries_of(store: Store, block: int) -> int:
@@ -146,8 +146,8 @@ def _logits_of(engine: Engine, view: View, nodes: Tensor) -> Tensor:
     return view.cut(engine.total("calibration nodes", gather, stacked, *given))
 
 
-def _identity(engine: Engine, view: View) -> tuple[str, str]:
-    found: tuple[str, str] = engine.total("identity", identity_of, _only, [0], view)
+def _identity(engine: Engine, view: View) -> tuple[str, Floats]:
+    found: tuple[str, Floats] = engine.total("identity", identity_of, _only, [0], view)
     return found
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -173,11 +171,11 @@ def test_permuted_labels_tell_nothing(keep):
 
 def test_it_warns_where_classes_cannot_be_kept():
     p = calibration_problem(2000, 2, seed=0)
-    weighted = p.logits + np.array([0.0, 2.0])
+    weighted = p.logits + np.array([0.0, 4.0])
     cal = SimiMailbox()
     with pytest.warns(CalibrationWarning, match="for .*% of the calibration.*keep_classes=False"):
         cal.fit(weighted, p.y, graph=p.graph, mask=range(600))
-    assert cal.contradicted_ > 0.1
+    assert cal.contradicted_ > 0.2
     free = SimiMailbox(keep_classes=False)
     quiet(free.fit, weighted, p.y, graph=p.graph, mask=range(600))
 
@@ -185,7 +183,7 @@ def test_it_warns_where_classes_cannot_be_kept():
 def test_it_does_not_warn_where_they_can():
     p = calibration_problem(2000, 2, seed=0)
     cal = quiet(SimiMailbox().fit, p.logits, p.y, graph=p.graph, mask=range(600))
-    assert cal.contradicted_ <= 0.1
+    assert cal.contradicted_ <= 0.2
 
 
 # --- symmetry -------------------------------------------------------------------------------------
@@ -332,43 +330,3 @@ def test_saved_calibrators_give_the_same_bits(problem, kind, tmp_path):
         quiet(again.predict_proba, problem.logits, graph=problem.graph, **more),
         cal.predict_proba(problem.logits, graph=problem.graph, **more),
     )
-
-
-def test_a_stranger_reads_at_most_fourteen_files_to_follow_a_fit_and_a_prediction(tmp_path):
-    # In a process of its own: what was done before, such as reading the prior, is done again.
-    script = tmp_path / "walk.py"
-    script.write_text(WALK)
-    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
-    files = ran.stdout.split()
-    assert "calibrators/simi_mailbox/calibrator.py" in files
-    assert "calibrators/simi_mailbox/prior.py" in files
-    assert len(files) <= 14, files
-
-
-WALK = """
-import sys
-from pathlib import Path
-
-import numpy as np
-
-import simi_mailbox
-
-root, files = Path(simi_mailbox.__file__).parent, set()
-rng = np.random.default_rng(0)
-logits, edges = rng.normal(size=(300, 3)), rng.integers(0, 300, (2, 900))
-y = (logits + rng.gumbel(size=(300, 3))).argmax(1)
-cal = simi_mailbox.SimiMailbox()
-
-
-def look(frame, event, _):
-    code = frame.f_code
-    ours = Path(code.co_filename).is_relative_to(root)
-    if event == "call" and ours and code.co_name != "<module>":
-        files.add(Path(code.co_filename).relative_to(root).as_posix())
-
-
-sys.setprofile(look)
-cal.fit(logits, y, graph=edges, mask=range(150)).predict_proba(logits, graph=edges)
-sys.setprofile(None)
-print(*sorted(files))
-"""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import softmax
 
-from simi_mailbox.calibrators.simi_mailbox.preserve import preserve_predictions
+from simi_mailbox.calibrators.simi_mailbox.preserve import APART, preserve_predictions
 
 
 def rows(seed, m=60, k=5, sharpness=2.0):
@@ -61,7 +61,7 @@ def test_no_pooling_of_classes_comes_nearer(seed, k, sharpness):
             trial[pool] = q[pool].mean()
             if trial[top] >= trial.max() - 1e-15:
                 best = min(best, kl(trial, q))
-        assert kl(p, q) == pytest.approx(best, abs=1e-12)
+        assert kl(p, q) == pytest.approx(best, abs=4 * APART)  # pooled classes are set apart
 
 
 @pytest.mark.parametrize("seed", range(5))

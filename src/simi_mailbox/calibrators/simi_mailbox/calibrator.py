@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import warnings
 from collections.abc import Callable, Iterable
@@ -47,7 +46,9 @@ from simi_mailbox.validation import CalibrationData, Labelled, NodeInputs
 
 ENOUGH, ENOUGH_NUMBERS = 4096, 1 << 16
 """Labelled nodes, and their logits, on which a few dozen numbers are known well enough."""
-CONTRADICTED = 0.1
+ROUNDING = 0.01
+"""Change of logits, relative to their mean size, up to which they are the same."""
+CONTRADICTED = 0.2
 """Share of calibration nodes with another likeliest class that is worth a warning."""
 
 
@@ -149,7 +150,7 @@ class SimiMailbox(Calibrator):
             ids = data.node_ids[data.calibration.index.numpy()]
             self.labels_["ids"] = ids.tolist() if ids.dtype.kind == "U" else ids
 
-    def _keep_labels(self, labelled: Labelled, graph: str, logits: str) -> None:
+    def _keep_labels(self, labelled: Labelled, graph: str, logits: Floats) -> None:
         """The labels of ``fit``, and what tells whether nodes are the same."""
         nodes, y = labelled.index.numpy(), labelled.y.numpy()
         self.labels_: dict[str, Any] = {
@@ -272,7 +273,7 @@ class SimiMailbox(Calibrator):
         points = self._points(data.logits, degree, there.similarity())
         return self._soft.grouping.assign(points)
 
-    def _known(self, data: NodeInputs, identity: Callable[[], tuple[str, str]]) -> Labelled:
+    def _known(self, data: NodeInputs, identity: Callable[[], tuple[str, Floats]]) -> Labelled:
         """Labels of ``fit`` and those known by now; the newer one counts.
 
         ``identity()`` tells graph and logits as `_keep_labels` was told them.
@@ -287,12 +288,15 @@ class SimiMailbox(Calibrator):
         index = torch.cat([fitted.index[old], known.index[new]])
         return Labelled(index, torch.cat([fitted.y[old], known.y[new]]))
 
-    def _labels_of_fit(self, data: NodeInputs, identity: Callable[[], tuple[str, str]]) -> Labelled:
+    def _labels_of_fit(
+        self, data: NodeInputs, identity: Callable[[], tuple[str, Floats]]
+    ) -> Labelled:
         """Of the nodes that are known to be those of ``fit``."""
         kept, y = self.labels_, torch.from_numpy(self.labels_["labels"])
         if data.node_ids is not None:
             return matched(np.asarray(kept.get("ids", kept["nodes"])), y, data.node_ids)
-        if (kept["graph"], kept["logits"]) == identity():
+        graph, logits = identity()
+        if kept["graph"] == graph and same_logits(kept["logits"], logits):
             return Labelled(torch.from_numpy(kept["nodes"]), y)
         warnings.warn(
             "graph or logits are not those of fit, and no node_ids tell which nodes are the same: "
@@ -331,6 +335,8 @@ class SimiMailbox(Calibrator):
             raise ValueError("labels_ must have a node, a label and, if any, an id of each")
         if {nodes.dtype.kind, y.dtype.kind} != {"i"} or ids.dtype.kind not in "iuU":
             raise ValueError("labels_ must have whole numbers for nodes and labels")
+        if np.shape(labels["logits"]) != (k + 2,):
+            raise ValueError(f"labels_ must know logits by {k + 2} numbers")
         check_within("labels_", y, 0, k - 1)
         check_within("nodes of labels_", nodes, 0, 2**62)
         check_within("temperature_", self.temperature_, 1e-300, 1e300)
@@ -404,21 +410,42 @@ def matched(ids: Any, y: Tensor, nodes: Any) -> Labelled:
     return Labelled(torch.from_numpy(index)[here], y[here])
 
 
-def digest(parts: Iterable[Tensor]) -> str:
-    """Sixteen hex digits that tell logits apart; they come whole or as runs of rows.
+def sketch(parts: Iterable[Tensor]) -> Floats:
+    """A few numbers by which logits are known again, also after rounding; runs of rows in order.
+
+    Sums over nodes of z − max z, by class, with weights that differ from node to node; then the sum
+    of their mean sizes, and the number of nodes.
 
     Examples
     --------
     >>> z = torch.eye(3)
-    >>> digest([z]) == digest([z[:1], z[1:]])
+    >>> bool(np.allclose(sketch([z]), sketch([z[:1], z[1:]])))
     True
     """
-    found = hashlib.sha256()
+    sums, size, count = torch.zeros(1, dtype=torch.float64), 0.0, 0
     for part in parts:
-        found.update(part.contiguous().numpy().data)
-    return found.hexdigest()[:16]
+        gaps = (part - part.amax(dim=1, keepdim=True)).double()
+        nodes = torch.arange(count + 1, count + len(part) + 1, dtype=torch.float64)
+        sums = sums + torch.sin(nodes * 12.9898) @ gaps
+        size, count = size - float(gaps.mean(dim=1).sum()), count + len(part)
+    return np.append(sums.numpy(), [size, count])
 
 
-def _identity(data: NodeInputs) -> tuple[str, str]:
-    """Digests of graph and logits."""
-    return data.neighbourhoods.fingerprint(), digest([data.logits])
+def same_logits(one: Floats, other: Floats) -> bool:
+    """Whether two sketches are of the same logits, up to `ROUNDING` of their mean size.
+
+    Examples
+    --------
+    >>> z = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
+    >>> same_logits(sketch([z]), sketch([z.half().float()])), same_logits(sketch([z]), sketch([-z]))
+    (True, False)
+    """
+    if one.shape != other.shape or one[-1] != other[-1]:
+        return False
+    tolerance = ROUNDING * one[-2] / np.sqrt(one[-1])
+    return bool(np.abs(one - other)[:-2].max() <= tolerance)
+
+
+def _identity(data: NodeInputs) -> tuple[str, Floats]:
+    """What graph and logits are known again by."""
+    return data.neighbourhoods.fingerprint(), sketch([data.logits])

@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+APART = 2e-6
+"""Relative distance of pooled probabilities from their mean."""
+
 
 def preserve_predictions(probs: Tensor, predicted: Tensor) -> float:
     """Replace rows, in place, by the nearest ones that have ``predicted`` on top; their share.
@@ -33,6 +36,7 @@ def preserve_predictions(probs: Tensor, predicted: Tensor) -> float:
     before = torch.cat([own[rows][:, None], mean[:, :-1]], dim=1)
     pooled = (others > before).sum(dim=1, keepdim=True)
     level = mean.gather(1, pooled - 1)
-    q = torch.minimum(q, level).scatter_(1, top, level)
-    probs[rows] = q.scatter_(1, top, torch.nextafter(level, torch.ones_like(level)))
+    # A little apart, so that the predicted class is on top of logarithms in float32 as well.
+    q = torch.minimum(q, level * (1.0 - APART))
+    probs[rows] = q.scatter_(1, top, level * (1.0 + APART * pooled))
     return len(rows) / len(probs)
