@@ -22,7 +22,7 @@ from simi_mailbox.calibrators.base import Calibrator
 from simi_mailbox.graph import Graph, as_graph
 from simi_mailbox.parameters import Count, NonNegative, Positive, check_parameters
 from simi_mailbox.sparse import Csr
-from simi_mailbox.validation import Labelled, as_numpy, read_logits
+from simi_mailbox.validation import Labelled, as_numpy, read_classes, read_logits
 from simi_mailbox_bench.backbones.features import Features
 from simi_mailbox_bench.backbones.full_batch import (
     LowestLoss,
@@ -181,6 +181,7 @@ def leave_out_classes(
 
     Nodes of ``drop`` are neither known nor unknown.
     """
+    y = read_classes(y, np.arange(len(y)), len(y))
     present = {int(k) for k in np.unique(y)}
     known = tuple(sorted(present - {*unknown, *drop}))
     if not unknown or not {*unknown, *drop} <= present or len(known) < 2:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simi_mailbox.suggestions import unknown
+from simi_mailbox_bench import methods
 from simi_mailbox_bench.compare import holm, pooled
 from simi_mailbox_bench.render import INDEX, NOTHING, READS_TEST_LABELS, grid
 
@@ -159,11 +160,13 @@ def _named(listed: str) -> dict[str, str]:
 
 
 def _known(what: str, asked: dict[str, str], there: object) -> dict[str, str]:
+    """What is asked for; methods that were not measured in their present version are left out."""
     choices = list(dict.fromkeys(there))  # type: ignore[call-overload]
     for name in asked:
-        if name not in choices:
+        measurable = what == "method" and name.partition("/")[0] in methods.names()
+        if name not in choices and not measurable:
             raise ValueError(unknown(what, name, choices))
-    return asked
+    return {name: called for name, called in asked.items() if name in choices}
 
 
 def _runs(rows: list[Row | None]) -> str:
@@ -309,8 +312,8 @@ def verdict(parts: list[Part]) -> list[str]:
 
 def _verdict(part: Part, method: str) -> list[str]:
     pairs = _pairs(part, method)
-    if not pairs:
-        raise ValueError(f"{method!r} and the baseline share no setting of table {part.name!r}")
+    if not pairs:  # not measured with its present version
+        return ["0", *["–"] * 7]
     ours, theirs = ([float(pair[side]["mean"]) for pair in pairs] for side in (0, 1))
     mean, base = pooled(ours), pooled(theirs)
     each = pooled(a / b - 1 for a, b in zip(ours, theirs, strict=True))

@@ -198,7 +198,7 @@ def test_where_every_run_fails_no_others_are_claimed(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["tabel1"], "did you mean 'table1'? choices: table1, table1-15"),
+        (["tabel1"], "did you mean 'table1'? choices: table1, table1-5"),
         (["table1", "--datasets", "Kora"], "did you mean 'Cora'? choices: Cora, Citeseer"),
         (["table1", "--backbones", "transformer"], "choices: gcn, gat"),
         (["table1", "--methods", "gat"], "did you mean 'gats'? choices: uncalibrated, temperature"),

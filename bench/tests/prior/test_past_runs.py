@@ -66,7 +66,7 @@ def test_a_run_comes_back_as_it_was_written(tmp_path, run, directed):
         ({"calibration": np.array([999])}, "calibration names node 999"),
         ({"calibration": np.array(["a"])}, "calibration must be boolean or integer; got"),
         ({"edge_index": np.array([[0.5], [1.0]])}, "an edge index holds integers"),
-        ({"train": np.arange(40, 60)}, "10 nodes, the first is 40, are in both train and calib"),
+        ({"train": np.arange(40, 60)}, "train and calibration have 10 nodes in common"),
         ({"split": np.array("first")}, "split must be a whole number"),
         ({"split": np.arange(2)}, "split must be a whole number"),
         ({"directed": np.array([True, False])}, "directed must be one truth value"),

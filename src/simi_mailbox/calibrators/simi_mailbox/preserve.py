@@ -37,6 +37,7 @@ def preserve_predictions(probs: Tensor, predicted: Tensor) -> float:
     pooled = (others > before).sum(dim=1, keepdim=True)
     level = mean.gather(1, pooled - 1)
     # A little apart, so that the predicted class is on top of logarithms in float32 as well.
-    q = torch.minimum(q, level * (1.0 - APART))
-    probs[rows] = q.scatter_(1, top, level * (1.0 + APART * pooled))
+    least = others.gather(1, pooled - 1)
+    q = torch.where(q >= least, level * (1.0 - APART), q)
+    probs[rows] = q.scatter_(1, top, level * (1.0 + APART * pooled.to(q.dtype)))
     return len(rows) / len(probs)
