@@ -166,7 +166,7 @@ def test_of_a_table_that_is_not_in_the_paper_nothing_is_said_about_the_paper(
     filled: tuple[ResultStore, dict[str, np.ndarray]],
 ) -> None:
     result = get("registry").result(filled[0], Selection(("Cora",), ("gcn",)))
-    assert result.caption[-1] == "10 runs per cell."
+    assert result.caption[-1] == "5 runs per cell."
     result = get("registry").result(filled[0], Selection(("Cora",), ("gcn",), runs=1))
     assert result.caption[-1] == "1 run per cell."
     result = get("table1").result(filled[0], Selection(("Cora",), ("gcn",), runs=1))
