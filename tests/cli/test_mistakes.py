@@ -189,7 +189,6 @@ CASES = [
     (f"calibrate latin.csv {GOOD}", 1, "latin.csv: it is not UTF-8 text (byte 8 is 0xe9); say"),
     ("calibrate logits.csv --labels latin.csv", 1, "latin.csv: it is not UTF-8 text"),
     ("apply latin.csv logits.csv", 1, "latin.csv is damaged or not a safetensors file"),
-    ("prior show latin.csv", 1, "latin.csv is not a prior file"),
     ("calibrate escape.csv --labels some.csv", 1, "two rows have the id"),
     ("evaluate logits.csv --labels labels.csv", 1, "If these are logits"),
     ("evaluate logits.csv --input-type logits", 1, "labels are missing: give --labels FILE"),

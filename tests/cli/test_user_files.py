@@ -275,7 +275,6 @@ def test_a_method_to_which_fresh_means_nothing_says_so(folder, command):
         ("simi-mailbox fit --method temp", {"temperature"}),
         ("simi-mailbox compare --methods gats,simi-mailbox-p", {"gats,simi-mailbox-paper"}),
         ("simi-mailbox report --methods gats,simi-mailbox-p", {"gats,simi-mailbox-paper"}),
-        ("simi-mailbox bench table1 --methods gats,simi-mailbox-p", {"gats,simi-mailbox-paper"}),
         ("simi-mailbox calibrate --lab", {"--labels"}),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
@@ -15,3 +17,23 @@ def test_every_command_is_listed_and_explains_itself(name: str) -> None:
     result = CliRunner().invoke(cli, [name, "--help"])
     assert result.exit_code == 0
     assert "Usage:" in result.output
+
+
+def test_the_shell_completes_methods_of_a_table() -> None:
+    words = "simi-mailbox bench table1 --methods gats,simi-mailbox-p"
+    environment = {
+        "_SIMI_MAILBOX_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    output = CliRunner().invoke(cli, env=environment).output
+    found = {line.split(",", 1)[1] for line in output.splitlines()}
+    assert found == {"gats,simi-mailbox-paper"}
+
+
+def test_a_file_that_is_no_prior_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "latin.csv"
+    path.write_bytes("id,a\nné,0.5\n".encode("latin-1"))
+    result = CliRunner().invoke(cli, ["prior", "show", str(path)])
+    assert result.exit_code == 1
+    assert "latin.csv is not a prior file" in result.output
