@@ -12,7 +12,10 @@ from simi_mailbox_bench import datasets
 from simi_mailbox_bench.datasets.protocols import stratified_folds
 
 GATS = ("Cora", "Citeseer", "Pubmed", "Photo", "Computers", "CS", "Physics", "Actor")
-RANDOM = ("folds", "sparse", "rate20", "rate40", "rate60", "gpn", "random-10-10-80")
+RANDOM = (
+    *("folds", "sparse", "rate20", "rate40", "rate60", "gpn"),
+    *("random-10-10-80", "random-50-25-25"),
+)
 
 class_sizes = st.lists(st.integers(1, 300), min_size=2, max_size=8)
 
@@ -245,3 +248,36 @@ def test_numbers_out_of_range_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         datasets.make_split(invent([900, 900]), protocol, split=split, fold=fold)
+
+
+# --- structural shifts ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shift", ["popularity", "locality", "density"])
+def test_a_shift_trains_inside_and_tests_outside_on_labelled_nodes(shift: str, real: Any) -> None:
+    citeseer = real("Citeseer")  # some of its nodes have no label
+    split = datasets.make_split(citeseer, shift)
+    for part, nodes in {
+        "train": split.train,
+        "valid_in": split.val,
+        "test_out": split.test,
+    }.items():
+        raw = citeseer.shifts[shift][part]
+        assert np.array_equal(nodes, raw[citeseer.labelled[raw]])
+    assert not np.isin(
+        citeseer.shift_part(shift, "test_in"), np.concatenate([split.train, split.test])
+    ).any()
+
+
+def test_parts_of_a_shift_that_do_not_hold_every_node_once_are_refused() -> None:
+    whole = invent([3, 3])
+    parts = {"train": np.array([0, 1]), "test_out": np.array([1, 2, 3, 4, 5])}
+    with pytest.raises(ValueError, match="'popularity' do not hold every node once"):
+        datasets.NodeDataset(
+            "twice", whole.graph, whole.x, whole.y, num_classes=2, shifts={"popularity": parts}
+        )
+
+
+def test_a_graph_without_shifts_names_what_it_has() -> None:
+    with pytest.raises(ValueError, match="has no 'density' split"):
+        datasets.make_split(invent([30, 30]), "density")

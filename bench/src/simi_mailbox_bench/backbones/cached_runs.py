@@ -31,6 +31,7 @@ from simi_mailbox_bench.backbones.settings import Settings, settings_for
 from simi_mailbox_bench.backbones.training import BACKBONES, TrainedRun, restore, train
 from simi_mailbox_bench.datasets import NodeDataset, Split, load, make_split
 from simi_mailbox_bench.datasets.catalogue import find
+from simi_mailbox_bench.datasets.dataset import SHIFTS
 from simi_mailbox_bench.datasets.loading import is_here
 from simi_mailbox_bench.store import row_key
 
@@ -91,6 +92,8 @@ SIZES = {
     "sparse": Size(10, 1, 1),
     "gpn": Size(10, 1, 1),
     "public": Size(1, 1, 10),
+    "random-50-25-25": Size(5, 1, 1),
+    **dict.fromkeys(SHIFTS, Size(1, 1, 5)),
 }
 
 

@@ -29,9 +29,9 @@ class Entry:
         Share of edges joining one class, measured on the checked file.
     sha256 : str or None
         Checksum of the file in the layout of docs/data.md; None where there is none to compare.
-    origin : {"pyg", "ogb", "scikit-learn"}
+    origin : {"pyg", "ogb", "scikit-learn", "file"}
         What provides the data where no file is found: PyG's loader, OGB's archive (read by this
-        package), or scikit-learn's bundled digits, which are always here.
+        package), scikit-learn's bundled digits, which are always here, or nothing.
     self_loops : int
         How many of ``entries`` are self-loops, which `Graph` drops.
     """
@@ -46,7 +46,7 @@ class Entry:
     folds: bool = False
     homophily: float | None = None
     sha256: str | None = None
-    origin: Literal["pyg", "ogb", "scikit-learn"] = "pyg"
+    origin: Literal["pyg", "ogb", "scikit-learn", "file"] = "pyg"
     self_loops: int = 0
 
     @property
@@ -60,7 +60,7 @@ class Entry:
         return f"{self.name}.npz"
 
 
-# Counts and checksums of the sixteen files with a checksum were read from those files; the others
+# Counts and checksums of the files with a checksum were read from those files; the others
 # are the counts that PyG's and OGB's documentation state.
 _TABLE = (
     Entry(
@@ -149,6 +149,34 @@ _TABLE = (
     Entry(
         "Digits", 1797, 19858, 10, 64, (), "official", False, 0.961,
         origin="scikit-learn",
+    ),
+    Entry(
+        "TwitchDE", 9498, 306276, 2, 3170, (), "", False, 0.632,
+        "bb9719fe7cba3675ba3e77353f2dd7e90f7f1c44183cae469a8340fdc32ff617", origin="file",
+    ),
+    Entry(
+        "TwitchENGB", 7126, 70648, 2, 3170, (), "", False, 0.556,
+        "7dcedf80acec8889dd2cbeb42c3fc359f7c610c4ad535251dbf27737cb3a2eb7", origin="file",
+    ),
+    Entry(
+        "TwitchES", 4648, 118764, 2, 3170, (), "", False, 0.580,
+        "2eb1b3bdb7f11c2b9fd89470628cdd784a23985a17737e76c20a9d773b486cc1", origin="file",
+    ),
+    Entry(
+        "TwitchFR", 6549, 225332, 2, 3170, (), "", False, 0.559,
+        "e18a4ea3964b70463a477c49447176f09e86e7ffdfeb7b77cd1974300cffb1df", origin="file",
+    ),
+    Entry(
+        "TwitchPTBR", 1912, 62598, 2, 3170, (), "", False, 0.571,
+        "57a218bfcf48e810c0ecc5b5bd1732901679435013c4473d9396bace5433243b", origin="file",
+    ),
+    Entry(
+        "TwitchRU", 4385, 74608, 2, 3170, (), "", False, 0.618,
+        "db17634db721c919da6606253c86ff2186747101ee6b6aadda2a901555c90961", origin="file",
+    ),
+    Entry(
+        "TwitchZHTW", 2772, 126924, 2, 3170, (), "", False, 0.533,
+        "61b991b7c6f7057ba69423f833903997f102c893c4205cc6d2962bdb2b5f37c0", origin="file",
     ),
 )  # fmt: skip
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
@@ -16,6 +17,9 @@ from simi_mailbox.graph import Graph
 from simi_mailbox.validation import NO_LABEL, read_classes
 
 PARTS = ("train", "val", "test")
+SHIFTS = ("popularity", "locality", "density")
+SHIFT_PARTS = ("train", "valid_in", "test_in", "valid_out", "test_out")
+"""Of the structural-shift splits: nodes like those trained on, and nodes unlike them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,6 +164,8 @@ class NodeDataset:
         Splits published with the dataset.
     unlabelled : ndarray, bool [n], or None
         Nodes whose class in ``y`` is a filler because the source gives none.
+    shifts : dict
+        Structural-shift splits: by the name of the shift the nodes of each of `SHIFT_PARTS`.
     source : str
         Where the data came from, for reports.
 
@@ -181,6 +187,7 @@ class NodeDataset:
     official: tuple[Split, ...] = ()
     unlabelled: Bools | None = None
     source: str = "memory"
+    shifts: Mapping[str, Mapping[str, Ints]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         n = self.graph.num_nodes
@@ -197,6 +204,14 @@ class NodeDataset:
         for split in (self.public, *self.official):
             if split is not None:
                 split.check(n)
+        for shift, parts in self.shifts.items():
+            if not np.array_equal(np.sort(np.concatenate(list(parts.values()))), np.arange(n)):
+                raise ValueError(f"the parts of shift {shift!r} do not hold every node once")
+
+    def shift_part(self, shift: str, part: str) -> Ints:
+        """Nodes of one part of a shift, without those that have no label."""
+        nodes = self.shifts[shift][part].astype(np.int64)
+        return nodes[self.labelled[nodes]]
 
     @property
     def num_nodes(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,11 @@ from simi_mailbox.files import cache_folder, open_archive, whole_file
 from simi_mailbox.graph import Graph
 from simi_mailbox_bench.datasets import catalogue, downloads
 from simi_mailbox_bench.datasets.catalogue import Entry
-from simi_mailbox_bench.datasets.dataset import NodeDataset, Split
+from simi_mailbox_bench.datasets.dataset import SHIFT_PARTS, SHIFTS, NodeDataset, Split
 from simi_mailbox_bench.datasets.digits import digits
 
 _HOMOPHILY_TOLERANCE = 0.005
-_PROVIDERS = {"ogb": "OGB's archive", "pyg": "PyG's loader"}
+_PROVIDERS = {"ogb": "OGB's archive", "pyg": "PyG's loader", "file": "no other place"}
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,24 @@ def load(name: str, *, directed: bool = False, download: bool = True) -> NodeDat
             "draws others by the same rule",
             stacklevel=2,
         )
+    return _with_shifts(dataset, entry)
+
+
+def _with_shifts(dataset: NodeDataset, entry: Entry) -> NodeDataset:
+    """With the structural-shift splits of ``<name>-shifts.npz``, where that file is."""
+    for folder in folders():
+        path = folder / f"{entry.name}-shifts.npz"
+        if path.is_file():
+            arrays = _read_arrays(path)
+            shifts = {
+                shift: {part: arrays[f"{shift}_{part}"] for part in SHIFT_PARTS}
+                for shift in SHIFTS
+                if f"{shift}_train" in arrays
+            }
+            try:
+                return replace(dataset, shifts=shifts)
+            except ValueError as error:
+                raise ValueError(f"{path} does not fit {entry.name}: {error}") from error
     return dataset
 
 
@@ -125,6 +143,8 @@ def _obtain(entry: Entry, *, directed: bool, download: bool) -> NodeDataset:
             if raw is None and not download:
                 raise FileNotFoundError("downloading is switched off (download=False)")
             arrays = downloads.read_arxiv(raw or downloads.fetch_arxiv(cache))
+        elif entry.origin == "file":
+            raise FileNotFoundError("it is read from its file only")
         elif not download:
             raise FileNotFoundError("downloading is switched off (download=False)")
         else:

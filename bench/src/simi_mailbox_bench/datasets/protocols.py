@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from simi_mailbox._arrays import Bools, Ints
 from simi_mailbox.suggestions import unknown
-from simi_mailbox_bench.datasets.dataset import NodeDataset, Split
+from simi_mailbox_bench.datasets.dataset import SHIFTS, NodeDataset, Split
 
 TEST, NO_PART = 3, -1
 _FOLD_SPLITS, _NUM_FOLDS, _RANDOM_SPLITS, _SPARSE_SPLITS = 5, 3, 10, 15
@@ -201,6 +201,23 @@ def _random_10_10_80(dataset: NodeDataset, split: int, fold: int) -> Split:
     return Split(order[:train], order[train:val], order[val:])
 
 
+def _halves(dataset: NodeDataset, split: int, fold: int) -> Split:
+    known = np.flatnonzero(dataset.labelled)
+    order = generator(dataset.name, "random-50-25-25", split).permutation(known)
+    half, most = order.size // 2, order.size // 2 + order.size // 4
+    return Split(order[:half], order[half:most], order[most:])
+
+
+def _shift(name: str) -> Protocol:
+    """Trained and calibrated on nodes of the inside, tested on the outside (``test_out``)."""
+    parts = ("train", "valid_in", "test_out")
+    return Protocol(
+        lambda dataset, split, fold: Split(*(dataset.shift_part(name, part) for part in parts)),
+        lambda dataset: int(name in dataset.shifts),
+        f"structural shift by {name}: 30 / 10 / 40 %",
+    )
+
+
 def _fixed(number: int) -> Callable[[NodeDataset], int]:
     return lambda dataset: number
 
@@ -218,5 +235,7 @@ PROTOCOLS: dict[str, Protocol] = {
     },
     "gpn": Protocol(_gpn, _fixed(_RANDOM_SPLITS), "5 / 14.25 / 64.6 % of every class"),
     "random-10-10-80": Protocol(_random_10_10_80, _fixed(_RANDOM_SPLITS), "10/10/80 % at random"),
+    "random-50-25-25": Protocol(_halves, _fixed(_RANDOM_SPLITS), "50/25/25 % at random"),
+    **{name: _shift(name) for name in SHIFTS},
 }
 """Ways to draw splits, by name: `make_split` takes one."""

@@ -24,7 +24,10 @@ FAMILIES = {
     "tolokers": ("Tolokers",),
     "questions": ("Questions",),
     "digits": ("Digits",),
-}
+    "twitch": (
+        "TwitchDE", "TwitchENGB", "TwitchES", "TwitchFR", "TwitchPTBR", "TwitchRU", "TwitchZHTW",
+    ),
+}  # fmt: skip
 
 
 def _plain(name: str) -> str:
