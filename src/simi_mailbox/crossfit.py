@@ -65,42 +65,9 @@ def cross_fitted_folds(
 ) -> Iterator[tuple[Ints, Floats]]:
     """Some calibration nodes, and the probabilities of *all* nodes from a fit without their labels.
 
-    The nodes are cut into ``folds`` parts by ``seed``; for each part the calibrator is fitted on
-    the others. Methods compared with one seed are fitted on the same nodes. More folds are more
-    fits, each nearer to the one on all labels.
-
-    Parameters
-    ----------
-    calibrator : Calibrator
-        Copies of it are fitted; it stays as it is.
-    logits, y, mask
-        As of `Calibrator.fit`.
-    early_stopping_mask, used_for_selection
-        As of `Calibrator.fit`; the same for every fit.
-    folds : int
-        Number of parts.
-    seed : int
-        Seed of the cut.
-    advance : callable
-        Called after every fit.
-    **inputs
-        ``graph``, ``features``, …, as of `Calibrator.fit` and `predict_proba`.
-
-    Yields
-    ------
-    nodes : int array
-        A part of the calibration nodes; every node is in one part.
-    probs : float64 [n, K]
-
-    Examples
-    --------
-    >>> from simi_mailbox import TemperatureScaling
-    >>> from simi_mailbox.synthetic import calibration_problem
-    >>> problem = calibration_problem(300, 3, temperature=2.0, seed=0)
-    >>> given = problem.logits, problem.y
-    >>> found = cross_fitted_folds(TemperatureScaling(), *given, mask=range(100), folds=2)
-    >>> [(nodes.size, probs.shape) for nodes, probs in found]
-    [(50, (300, 3)), (50, (300, 3))]
+    The nodes are cut into ``folds`` parts by ``seed``; for each part a copy of the calibrator is
+    fitted on the others. Methods compared with one seed are fitted on the same nodes. More folds
+    are more fits, each nearer to the one on all labels. ``advance`` is called after every fit.
     """
     nodes = read_index(mask, len(logits), "mask")
     labels = full_length(y, nodes, len(logits))
@@ -130,17 +97,8 @@ def cross_fitted_folds(
 
 @dataclass(frozen=True)
 class ComparedMethod:
-    """One method among others.
-
-    Attributes
-    ----------
-    name : str
-    values : dict of str to float
-        Its metrics.
-    mark : dict of str to str
-        ``"best"``, ``"tied"`` with the best (the paired interval of the difference holds zero), or
-        ``""``, by metric.
-    """
+    """One method among others; ``mark`` tells by metric whether it is ``"best"``, ``"tied"`` with
+    the best (the paired interval of the difference holds zero), or neither (``""``)."""
 
     name: str
     values: dict[str, float]
@@ -153,16 +111,7 @@ def standings(
     """Metrics of several methods on the same nodes, with the best and what is tied with it.
 
     Differences to the best are bootstrapped over nodes, the same nodes for both methods: much of
-    the noise is common to all methods, so that differences are far surer than the values.
-
-    Examples
-    --------
-    >>> y = np.repeat([0, 1], [80, 20])
-    >>> sure, fair = np.tile([0.99, 0.01], (100, 1)), np.tile([0.8, 0.2], (100, 1))
-    >>> for row in standings({"sure": sure, "fair": fair}, y):
-    ...     row.name, round(row.values["ece"], 2), row.mark["ece"], row.mark["nll"]
-    ('sure', 0.19, '', '')
-    ('fair', 0.0, 'best', 'best')
+    the noise is common to all methods, so that differences are much more certain than the values.
     """
     measured = [
         [of_weights(metric, check(np.asarray(given), np.asarray(y))) for metric in METRICS.values()]

@@ -146,16 +146,7 @@ class Archive(Mapping[str, Array]):
 
 @contextmanager
 def open_archive(path: StrPath) -> Iterator[Archive]:
-    """Open a ``.npz`` file; nothing in it is ever unpickled.
-
-    Raises
-    ------
-    FileFormatError
-        If it is another kind of file or damaged, or if an array that is asked for holds Python
-        objects. The message begins with the file's name.
-    FileNotFoundError
-        If it is not there.
-    """
+    """Open a ``.npz`` file; nothing in it is ever unpickled."""
     if not is_archive(path):
         raise FileFormatError(f"{path}: it is a single array, not a .npz file of several")
     with _told(path, "it"):

@@ -60,16 +60,7 @@ _KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
 def hyperparameters(cls: type[C]) -> type[C]:
-    """Class decorator: annotated attributes become keyword-only arguments, stored untouched.
-
-    Examples
-    --------
-    >>> @hyperparameters
-    ... class Method:
-    ...     n_groups: Count = 20
-    >>> Method(n_groups=5).n_groups
-    5
-    """
+    """Class decorator: annotated attributes become keyword-only arguments, stored untouched."""
     return dataclass(kw_only=True, eq=False, repr=False)(cls)
 
 

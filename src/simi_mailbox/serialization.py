@@ -64,13 +64,7 @@ def save(
 
 
 def load(path: str | os.PathLike[str], kind: Kind) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """Name, parameters and fitted values that ``save`` wrote.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is damaged, holds something else, or was written in a newer format.
-    """
+    """Name, parameters and fitted values that ``save`` wrote."""
     if os.path.isdir(path):
         raise FileFormatError(f"{path} is a folder, not a safetensors file")
     with open(path, "rb"):  # a file that is not there, or not to be read, is not damaged

@@ -157,16 +157,6 @@ class LogitRange:
         The possible ones.
     widest : float
         Largest distance of a logit to the top one of its node.
-
-    Examples
-    --------
-    >>> import torch
-    >>> z = torch.tensor([[1.0, 0.0, -1e9], [0.0, 2.0, -1e9], [0.5, 0.0, -1e9]])
-    >>> limits = LogitRange.of(z)
-    >>> limits.classes.tolist(), limits.cut(z).shape
-    ([0, 1], torch.Size([3, 2]))
-    >>> limits.restore(torch.tensor([[0.7, 0.3]])).tolist()
-    [[0.699999988079071, 0.30000001192092896, 0.0]]
     """
 
     num_classes: int

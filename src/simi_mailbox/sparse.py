@@ -37,19 +37,7 @@ with warnings.catch_warnings():
 
 
 class Csr:
-    """Where the entries of a sparse matrix lie, row by row, and what they are.
-
-    Parameters
-    ----------
-    indptr, indices : Tensor
-        Offsets of the rows, and the column of every entry; kept as int32.
-    shape : (int, int)
-        Rows and columns.
-    values : Tensor, optional
-        One number for each entry; ones when left out, for those who need the pattern alone.
-    symmetric : bool
-        Say that the matrix equals its transpose, values included.
-    """
+    """Where the entries of a sparse matrix lie, row by row, and what they are."""
 
     def __init__(
         self,
@@ -257,23 +245,7 @@ def attend_additively(
     signs: Tensor | None = None,
     scale: float = 1.0,
 ) -> Tensor:
-    """Attention of a GAT, whose scores are leaky_relu(source_j + target_i).
-
-    Parameters
-    ----------
-    pattern : Csr
-        Who listens to whom, each row with at least one entry; `Csr.stacked` for several heads.
-    x : Tensor [columns, d]
-        What neighbours say.
-    source, target : Tensor [columns], Tensor [rows]
-        The two halves of the score.
-    slope : float
-        Negative slope of the leaky ReLU.
-    signs : Tensor [entries], optional
-        Dropout of the coefficients: +1 keeps one, -1 drops it.
-    scale : float
-        What kept coefficients are multiplied by.
-    """
+    """Attention of a GAT, whose scores are leaky_relu(source_j + target_i)."""
     result: Tensor = _AdditiveAttention.apply(  # type: ignore[no-untyped-call]
         pattern, x, source, target, slope, signs, scale
     )
@@ -430,14 +402,7 @@ def _steep(weights: Tensor, positive: Tensor | None, slope: float) -> Tensor:
 
 
 def neighbour_sums(pattern: Csr, matrix: Tensor) -> Tensor:
-    """Σ of matrix_j over the entries j of every row; compiled where it is worth starting Numba.
-
-    Examples
-    --------
-    >>> path = Csr.of(Graph.from_edges([[0, 1], [1, 2]]))
-    >>> neighbour_sums(path, torch.tensor([[1.0], [10.0], [100.0]])).tolist()
-    [[10.0], [101.0], [10.0]]
-    """
+    """Σ of matrix_j over the entries j of every row; compiled where it is worth starting Numba."""
     kernels = None
     if pattern.num_entries * matrix.shape[1] >= fast.WORTH_ENTRIES:
         kernels = fast.kernels()

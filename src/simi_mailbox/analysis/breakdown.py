@@ -83,13 +83,7 @@ def by_degree(probs: Any, y: Any, graph: Any, *, nodes: Any = None) -> Breakdown
 
 
 def degree_slices(graph: Graph, nodes: Ints) -> tuple[list[str], Ints]:
-    """Names of the slices by degree that hold ``nodes``, and the slice of each.
-
-    Examples
-    --------
-    >>> degree_slices(Graph.from_edges([[0, 0, 0], [1, 2, 3]]), np.arange(4))
-    (['1', '3–4'], array([1, 0, 0, 0]))
-    """
+    """Names of the slices by degree that hold ``nodes``, and the slice of each."""
     degree = graph.degree.numpy()[nodes]
     octave = np.where(degree > 0, np.ceil(np.log2(np.maximum(degree, 1))).astype(np.int64) + 1, 0)
     present = np.unique(octave)

@@ -174,13 +174,7 @@ def _mass_bins(
 
 
 def shared_by_equals(values: Floats, outcomes: Floats) -> Floats:
-    """Outcomes of sorted values; equal values share their mean, so that no order among them counts.
-
-    Examples
-    --------
-    >>> shared_by_equals(np.array([0.5, 0.7, 0.7]), np.array([1.0, 0.0, 1.0])).tolist()
-    [1.0, 0.5, 0.5]
-    """
+    """Outcomes of sorted values; equal values share their mean, so that no order among them counts."""
     first = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
     size = np.diff(np.r_[first, len(values)])
     return np.repeat(np.add.reduceat(outcomes, first) / size, size)

@@ -60,16 +60,6 @@ def read_file(
     its cells that they are none: a node may be called ``u``. ``encoding`` is that of text without a
     byte order mark, by default UTF-8. What is damaged, of another kind or holds Python objects
     raises `FileFormatError`.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "labels.csv")
-    ...     _ = file.write_text("id,label\\na,cat\\nb,dog\\n")
-    ...     table = read_file(file)
-    >>> table.names, [column.tolist() for column in table.values]
-    (('id', 'label'), [['a', 'b'], ['cat', 'dog']])
     """
     names = {name.lower() for name in header}
     if path == STANDARD:

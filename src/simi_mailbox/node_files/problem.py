@@ -75,36 +75,7 @@ def read_problem(
     classes: Sequence[str] | None = None,
     encoding: str | None = None,
 ) -> Problem:
-    """Read a problem from one file, or from several that agree about what nodes are called.
-
-    Parameters
-    ----------
-    source : Path
-        The file of logits (or probabilities) of all nodes; it may hold other parts, too.
-    values : {"logits", "probabilities"}
-        What the first file holds.
-    files : mapping of str to Path
-        Other files by part: ``edges``, ``labels``, ``calibration``, ``test``, ``train``,
-        ``features``, ``hidden``, ``known``, ``ids``, ``classes``. They take precedence over parts
-        of ``source``.
-    id_column : str, optional
-        Name (or number, counted from 1) of the column that names nodes.
-    classes : sequence of str, optional
-        Names of the classes, if not from a file.
-    encoding : str, optional
-        Of text files without a byte order mark; UTF-8 by default.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     logits, labels = Path(folder, "logits.csv"), Path(folder, "labels.csv")
-    ...     _ = logits.write_text("id,cat,dog\\na,0.5,1.5\\nb,2.5,0.1\\n")
-    ...     _ = labels.write_text("id,label\\nb,cat\\n")
-    ...     problem = read_problem(logits, files={"labels": labels})
-    >>> problem.values.tolist(), problem.labels.tolist(), problem.nodes.classes
-    ([[0.5, 1.5], [2.5, 0.1]], [-1, 0], ('cat', 'dog'))
-    """
+    """Read a problem from one file, or from several that agree about what nodes are called."""
     given = {part: path for part, path in (files or {}).items() if path is not None}
     read = Reader(id_column, encoding)
     contents = read(source)

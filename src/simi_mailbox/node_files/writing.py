@@ -44,18 +44,6 @@ def write_probabilities(path: Path, probs: Array, nodes: Nodes) -> None:
 
     ``.npy`` holds the probabilities alone. The others have, for every node, its id as it was given,
     the predicted class by its name, its probability, and the probability of every class.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "probs.csv")
-    ...     probs = np.array([[0.75, 0.25]])
-    ...     write_probabilities(file, probs, Nodes(1, np.array(["a"]), classes=("cat", "dog")))
-    ...     print(file.read_text())
-    id,predicted,confidence,p_cat,p_dog
-    a,cat,0.75,0.75,0.25
-    <BLANKLINE>
     """
     check_writable(path)
     if path != STANDARD and ending_of(path) == ".npy":
@@ -72,19 +60,6 @@ def write_decisions(path: Path, probs: Array, nodes: Nodes, sets: Array, accepte
 
     Besides id, predicted class and confidence: whether the prediction is accepted or deferred,
     the classes of its set in words, how many they are, and 1 or 0 for every class.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "decisions.csv")
-    ...     probs, yes = np.array([[0.75, 0.25]]), np.array([True])
-    ...     nodes = Nodes(1, np.array(["a"]), classes=("cat", "dog"))
-    ...     write_decisions(file, probs, nodes, np.array([[True, True]]), yes)
-    ...     print(file.read_text())
-    id,predicted,confidence,decision,set,set_size,in_cat,in_dog
-    a,cat,0.75,accept,cat | dog,2,1,1
-    <BLANKLINE>
     """
     check_writable(path, table=True)
     names = np.array(_names(probs, nodes), dtype=object)

@@ -143,15 +143,7 @@ def row_picture(
 
 
 def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """At most ``most`` multiples of 1, 2 or 5 times a power of ten between ``low`` and ``high``.
-
-    Examples
-    --------
-    >>> nice_ticks(0.21, 1.0)
-    [0.4, 0.6, 0.8, 1.0]
-    >>> nice_ticks(0.93, 0.97)
-    [0.93, 0.94, 0.95, 0.96, 0.97]
-    """
+    """At most ``most`` multiples of 1, 2 or 5 times a power of ten between ``low`` and ``high``."""
     if not high > low:
         return [low]
     power = 10.0 ** math.floor(math.log10((high - low) / most))

@@ -24,11 +24,6 @@ def tag(name: str, *children: str, **attributes: object) -> Svg:
     """One element. ``class_`` and ``stroke_width`` become ``class`` and ``stroke-width``.
 
     Children that are not `Svg` are text. Attributes that are None are left out.
-
-    Examples
-    --------
-    >>> tag("text", "a < b", x=1.5, class_="tick")
-    '<text x="1.5" class="tick">a &lt; b</text>'
     """
     words = [
         f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'

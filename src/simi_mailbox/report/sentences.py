@@ -28,15 +28,7 @@ class Bin:
 
     @classmethod
     def of(cls, judged: Judged, ends: tuple[float, float]) -> Bin:
-        """The nodes of a bin.
-
-        Examples
-        --------
-        >>> from simi_mailbox.analysis import judge
-        >>> judged = judge(np.array([[0.9, 0.1], [0.92, 0.08], [0.6, 0.4]]), np.array([0, 1, 0]))
-        >>> Bin.of(judged, (0.85, 0.95))
-        Bin(low=0.85, high=0.95, confidence=0.91, accuracy=0.5, count=2)
-        """
+        """The nodes of a bin."""
         inside = (judged.confidence >= ends[0]) & (judged.confidence < ends[1])
         if not inside.any():
             return cls(*ends, float("nan"), float("nan"), 0)
@@ -57,13 +49,7 @@ def telling_bin(before: Judged, after: Judged) -> tuple[float, float] | None:
 
 
 def by_chance(found: Bin) -> str:
-    """Where the accuracy of a calibrated model lies 95 times in 100.
-
-    Examples
-    --------
-    >>> by_chance(Bin(0.85, 0.95, 0.9, 0.85, 100)).replace("\u202f", " ")
-    '84 % to 96 % if calibrated'
-    """
+    """Where the accuracy of a calibrated model lies 95 times in 100."""
     spread = 2 * float(np.sqrt(found.confidence * (1 - found.confidence) / found.count))
     low, high = max(found.confidence - spread, 0.0), min(found.confidence + spread, 1.0)
     return f"{percent(low, 0)} to {percent(high, 0)} if calibrated"

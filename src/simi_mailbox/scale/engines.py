@@ -87,16 +87,7 @@ class Engine(Protocol):
 
 
 class Tree:
-    """Combines what comes in eights, as it comes, and the results in eights again.
-
-    Examples
-    --------
-    >>> tree = Tree(sum)
-    >>> for number in range(20):
-    ...     tree.add(number)
-    >>> tree.result()
-    190
-    """
+    """Combines what comes in eights, as it comes, and the results in eights again."""
 
     def __init__(self, combine: Combine) -> None:
         self.combine, self.levels = combine, list[list[Any]]()

@@ -23,13 +23,7 @@ _SIZE = re.compile(r"\s*([0-9.]+)\s*([KMGT]?)(I?)B?\s*", re.IGNORECASE)
 
 
 def read_size(size: str | int) -> int:
-    """Bytes of ``"2GB"``, ``"1.5 GiB"``, ``"800MB"`` or a number.
-
-    Examples
-    --------
-    >>> read_size("2GB"), read_size("1.5GiB"), read_size(1000)
-    (2000000000, 1610612736, 1000)
-    """
+    """Bytes of ``"2GB"``, ``"1.5 GiB"``, ``"800MB"`` or a number."""
     if not isinstance(size, str):
         return int(size)
     match = _SIZE.fullmatch(size)
@@ -47,12 +41,6 @@ class Plan:
     """Nodes in blocks of ``rows``; edges are sorted ``chunk`` at a time.
 
     Arrays of a pass have ``room`` bytes, and ``slots`` passes run at a time.
-
-    Examples
-    --------
-    >>> plan = Plan(nodes=10, classes=3, rows=4, chunk=100, room=160)
-    >>> len(plan.blocks), plan.span(2), plan.bands(columns=1, held=20)
-    (3, (8, 10), [range(0, 2), range(2, 3)])
     """
 
     nodes: int

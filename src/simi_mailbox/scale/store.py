@@ -69,17 +69,7 @@ class Digest:
 
 @dataclass(frozen=True)
 class Store:
-    """Arrays as ``.npy`` files below a folder, which all processes that work on them can see.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     store = Store(Path(folder))
-    ...     written = store.put("degree/00000", np.arange(3))
-    ...     store.get("degree/00000").tolist(), written.is_there()
-    ([0, 1, 2], True)
-    """
+    """Arrays as ``.npy`` files below a folder, which all processes that work on them can see."""
 
     folder: Path
 

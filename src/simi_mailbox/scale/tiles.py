@@ -32,13 +32,7 @@ PIECE = 1 << 16
 
 
 def name(kind: str, *numbers: int) -> str:
-    """Name of an array of a block or tile.
-
-    Examples
-    --------
-    >>> name("tile", 3, 12)
-    'tile/00003-00012'
-    """
+    """Name of an array of a block or tile."""
     return f"{kind}/{'-'.join(f'{number:05d}' for number in numbers)}"
 
 
@@ -217,14 +211,6 @@ def add_sums(
     """onto_i += Σ_j right_j over the entries (i, j): the product of the adjacency with a matrix.
 
     If most of its rows are nought, ``right`` holds the others, and ``place`` says where, or −1.
-
-    Examples
-    --------
-    >>> onto, entries = np.zeros((2, 1)), np.array([[0, 1], [0, 2]], dtype=np.uint32)
-    >>> add_sums(entries, np.array([[1.0], [2], [3]]), None, onto)
-    >>> add_sums(entries, np.array([[7.0]]), np.array([-1, 0, -1]), onto)
-    >>> onto.tolist()
-    [[12.0], [0.0]]
     """
     if kernels is not None and place is not None:
         fast.each(lambda e: kernels.some_sums(entries[e], right, place, onto), _runs(entries))

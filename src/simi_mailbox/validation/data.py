@@ -167,13 +167,7 @@ def read_features(features: Any, num_nodes: int, name: str = "features") -> Tens
 
 
 def read_node_ids(node_ids: Any, num_nodes: int) -> Array:
-    """Names of all nodes: strings or whole numbers, none negative, each once.
-
-    Examples
-    --------
-    >>> read_node_ids(["a", "b"], 2).tolist()
-    ['a', 'b']
-    """
+    """Names of all nodes: strings or whole numbers, none negative, each once."""
     ids = as_numpy(node_ids, "node_ids")
     if ids.dtype.kind == "O" and all(isinstance(one, str) for one in ids.flat):
         ids = ids.astype(str)

@@ -60,19 +60,7 @@ def read_known(known: Any, num_nodes: int, num_classes: int) -> Labelled:
 
 
 def read_index(nodes: Any, num_nodes: int, name: str, *, empty: bool = False) -> Ints:
-    """Numbers of distinct nodes, in the order given, from a boolean mask or an index array.
-
-    Parameters
-    ----------
-    nodes : array
-        Boolean [n] or indices.
-    num_nodes : int
-        Nodes are numbered 0..n-1.
-    name : str
-        What the caller's user calls it.
-    empty : bool
-        Whether no node at all is fine.
-    """
+    """Numbers of distinct nodes, in the order given, from a boolean mask or an index array."""
     if nodes is None:
         raise TypeError(
             f"{name} is missing: say which nodes' labels may be read, as a boolean mask or an "
@@ -123,24 +111,7 @@ def read_classes(
     of: str = "",
     only_these: bool = False,
 ) -> Ints:
-    """Class numbers of ``nodes``; what ``y`` holds for other nodes is not looked at.
-
-    Parameters
-    ----------
-    y : array [n] or [n, 1]
-        Whole numbers of any type; [m] for ``nodes`` alone and in their order, if ``only_these``
-        allows it.
-    nodes : int64 [m]
-        As of `read_index`.
-    num_nodes : int
-        Number of all nodes.
-    num_classes : int, optional
-        Classes are 0..K-1; any whole number is fine if not given.
-    name, of : str
-        What the caller's user calls the labels, and the nodes.
-    only_these : bool
-        Whether labels may come without those of other nodes.
-    """
+    """Class numbers of ``nodes``; what ``y`` holds for other nodes is not looked at."""
     given = as_numpy(y, name)
     if given.ndim == 2 and given.shape[1] == 1:
         given = given[:, 0]

@@ -20,18 +20,7 @@ BLOCK = 2**16
 def edge_units(
     ends: tuple[Tensor, Tensor], a: Tensor, b: Tensor, weight: Tensor, kept: Tensor | None = None
 ) -> Tensor:
-    """weight · relu(a_j + b_i) of every entry (i, j), differentiable in all three.
-
-    Parameters
-    ----------
-    ends : (Tensor [E], Tensor [E])
-        Of every entry, j and i.
-    a, b : Tensor [n, H]
-        What each node adds to the units at its edges' one end and at the other.
-    weight : Tensor [H]
-    kept : bool Tensor [E, H], optional
-        Units that count; all by default.
-    """
+    """weight · relu(a_j + b_i) of every entry (i, j), differentiable in all three."""
     result: Tensor = _EdgeUnits.apply(ends, a, b, weight, kept)  # type: ignore[no-untyped-call]
     return result
 

@@ -40,21 +40,7 @@ class Field:
 
 
 class TemperatureAttention(nn.Module):
-    """Temperatures of nodes by the formula of `gats.GATS`.
-
-    Parameters
-    ----------
-    data : NodeInputs
-        Logits and graph.
-    distances : Tensor, optional
-        Distance of every node to the training nodes (0, 1, 2); without it γ = 1 everywhere.
-    heads : int
-        Number of rows of Θ.
-    start : float
-        Initial T₀.
-    bent : bool
-        Whether T and γ are kept positive.
-    """
+    """Temperatures of nodes by the formula of `gats.GATS`."""
 
     def __init__(
         self,

@@ -20,21 +20,7 @@ SMALLEST_NOISE = 0.01
 
 
 class ExpertMixture(nn.Module):
-    """z_i ⊙ softplus(Σ_m g_im · expert_m(i)): see `gets.GETS`.
-
-    Parameters
-    ----------
-    data : NodeInputs
-        Logits, graph, features.
-    degrees : int
-        Rows of the degree embeddings; nodes of larger degree share the last.
-    select : int
-        Experts for each node.
-    hidden, feature_hidden, degree_hidden : int
-        Widths of the experts, of projected features, of degree embeddings.
-    dropout, noise : float
-        Share of hidden units dropped, and strength of the gate's noise, while training.
-    """
+    """z_i ⊙ softplus(Σ_m g_im · expert_m(i)): see `gets.GETS`."""
 
     balance: Tensor
     """How unevenly the last forward pass used the experts: CV²(importance) + CV²(load)."""

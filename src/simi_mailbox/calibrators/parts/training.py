@@ -86,30 +86,11 @@ def train(
 ) -> TrainedNetwork[N]:
     """Train the network that ``build`` makes, and give it back in its best state.
 
-    Parameters
-    ----------
-    build : callable
-        Makes the network; called once, after the seed is set.
-    fit_on, stop_on : Labelled
-        Nodes whose objective is minimised, and nodes whose NLL decides when to stop; with
-        ``stop_on=None`` the training takes ``min(epochs, patience)`` epochs.
-    schedule : Schedule
-        Learning rate, weight decay, epochs, patience, seed.
-    likelihood : callable
-        ``likelihood(nodes)(network(nodes.index))`` is the mean NLL of labelled nodes.
-    objective : callable, optional
-        What to minimise, in the same form; the likelihood by default.
-    penalty : callable, optional
-        ``penalty(network)`` is added to the objective, after the forward pass that it belongs to.
-    noisy : bool
-        Whether the network behaves differently in training mode (dropout, noise, both drawn with
-        `parts.randomness`, so that threads do not disturb each other). If not, one forward pass
-        serves both the loss and the hold-out NLL.
-
-    Raises
-    ------
-    SolverError
-        If the loss or the hold-out NLL stops being a number.
+    ``likelihood(nodes)(network(nodes.index))`` is the mean NLL of labelled nodes; ``objective``, in
+    the same form, is what is minimised on ``fit_on``, the likelihood by default, with
+    ``penalty(network)`` added. The NLL of ``stop_on`` decides when to stop; without it training
+    takes ``min(epochs, patience)`` epochs. A network that is not ``noisy`` (dropout, drawn with
+    `parts.randomness`) needs one forward pass for both.
     """
     with seeded(schedule.seed):
         loop = _Loop(built(build), fit_on, stop_on, schedule, noisy)
@@ -133,13 +114,6 @@ class FlatAdam:
     Calibrators have a handful of tiny parameters, for which one update of one vector is several
     times faster than an update of each; and ``torch.optim`` loads a compiler at its first use,
     which would make the first fit of a process wait for seconds.
-
-    Parameters
-    ----------
-    network : Module
-        Its parameters become views of `values`, their gradients views of `gradients`.
-    lr, weight_decay : float
-        As in Kingma & Ba, "Adam", ICLR 2015, whose other constants are kept.
     """
 
     values: Tensor
