@@ -61,16 +61,12 @@ def scale_calibrate(folder: Path) -> None:
     scale.calibrate(folder / "in", folder / "out", engine="disk")
 
 
-NOT_YET = pytest.mark.xfail(reason="the target, not reached yet")
-
-
 @pytest.mark.parametrize(
     ("call", "most_files", "most_depth"),
     [
         (temperature_fit, 8, 8),
-        (default_fit, 15, 11),  # not more than today, until the line below holds
-        pytest.param(default_fit, 12, 10, marks=NOT_YET),
-        pytest.param(scale_calibrate, 18, 12, marks=NOT_YET),
+        (default_fit, 12, 10),
+        (scale_calibrate, 18, 12),
     ],
 )
 def test_a_call_is_short_to_follow(

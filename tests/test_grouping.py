@@ -1,10 +1,21 @@
+"""Groups of points by k-means, and soft groups: shares that change little where a node does."""
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from simi_mailbox import CalibrationWarning, grouping
-from simi_mailbox.grouping import Grouping, find_groups, histogram_means
+from simi_mailbox.grouping import (
+    Grouping,
+    SoftGroups,
+    cell_means,
+    find_groups,
+    histogram_sums,
+    nearest,
+)
 
 
 def cloud(n: int, seed: int = 0) -> np.ndarray:
@@ -12,6 +23,10 @@ def cloud(n: int, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
     confidence = rng.beta(4, 1.5, n)
     return np.stack([confidence, np.clip(rng.normal(0.3 + 0.6 * confidence, 0.15), 0, 1)], axis=1)
+
+
+def histogram_means(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return cell_means(histogram_sums(points, points.min(axis=0), points.max(axis=0)))
 
 
 def inertia(points: np.ndarray, centroids: np.ndarray) -> float:
@@ -27,7 +42,7 @@ def test_order_of_points_does_not_matter():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_rounding_errors_do_not_decide_ties_among_nodes_that_are_all_sure(seed):
+def test_rounding_errors_do_not_decide_ties_among_nodes_of_full_confidence(seed):
     rng = np.random.default_rng(seed)
     points = np.stack([1 - rng.integers(0, 3, 40) * 1e-5, rng.integers(0, 6, 40) / 5], axis=1)
     nearly = points - 3e-16 * np.abs(rng.normal(size=points.shape))
@@ -108,3 +123,46 @@ def test_fewer_distinct_points_than_groups():
 def test_one_constant_coordinate_is_no_division_by_zero():
     points = np.stack([np.linspace(0, 1, 50), np.zeros(50)], axis=1)
     assert np.isfinite(find_groups(points, 3).centroids).all()
+
+
+def soft(seed, groups, n=300):
+    points = np.random.default_rng(seed).beta(2, 1, size=(n, 2))
+    grouping = find_groups(points, groups, seed=0)
+    return SoftGroups.around(grouping, float(np.median(nearest(grouping, points)))), points
+
+
+@given(seed=st.integers(0, 500), groups=st.integers(2, 25))
+def test_membership_is_that_of_normal_kernels_and_sums_to_one(seed, groups):
+    found, points = soft(seed, groups)
+    shares = found.membership(points)
+    centroids = found.grouping.centroids
+    assert shares.shape == (300, len(centroids))
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0, atol=1e-12)
+    i = int(seed) % 300
+    distance = ((found.grouping.scaled(points[[i]]) - centroids) ** 2).sum(axis=1)
+    kernel = np.exp(-(distance - distance.min()) / (2 * found.bandwidth**2))
+    np.testing.assert_allclose(shares[i], kernel / kernel.sum(), atol=1e-12)
+    assert shares[i].argmax() == found.grouping.assign(points[[i]])[0]
+
+
+@given(seed=st.integers(0, 500), groups=st.integers(2, 25))
+def test_membership_is_continuous(seed, groups):
+    found, points = soft(seed, groups)
+    near = points + 1e-6 * np.random.default_rng(seed).normal(size=points.shape)
+    assert np.abs(found.membership(near) - found.membership(points)).max() < 1e-3
+
+
+def test_far_away_points_belong_to_the_nearest_group():
+    found, _ = soft(0, 5)
+    shares = found.membership(np.array([[1e3, 1e3], [-1e3, 0.0]]))
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
+    assert np.isfinite(shares).all()
+
+
+@pytest.mark.parametrize("centroids", [np.zeros((1, 2)), np.zeros((2, 2))])
+def test_groups_in_one_place(centroids):
+    """One group has no share to tell; two in one place have equal ones."""
+    found = SoftGroups.around(Grouping(np.zeros(2), np.ones(2), centroids), 0.0)
+    shares = found.membership(np.zeros((4, 2)))
+    assert shares.shape == (4, 0 if len(centroids) == 1 else 2)
+    np.testing.assert_allclose(shares, 0.5)

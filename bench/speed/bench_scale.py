@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from simi_mailbox.scale.plan import Plan, read_size
+from simi_mailbox.scale.tiles import Plan, read_size
 
 DEGREE, CLASSES, SHARD = 10, 16, 1_000_000
 CALIBRATION, WIDTH = 100_000, 64

@@ -21,7 +21,7 @@ import numpy as np
 
 from simi_mailbox import SimiMailbox
 from simi_mailbox.calibrators import SimiMailboxFree
-from simi_mailbox.scale import Calibrated, apply, calibrate, plan
+from simi_mailbox.scale import Calibrated, apply, calibrate, tiles
 from simi_mailbox_bench.backbones.cached_runs import RunCache, RunKey
 from simi_mailbox_bench.datasets import load
 
@@ -49,7 +49,7 @@ def compare(graph: str, backbone: str, method: type[SimiMailbox], scheduler: str
     rest = np.setdiff1d(np.arange(len(z)), np.concatenate([split.train, split.val]))
     later = (rest[::5], y[rest[::5]])
     expected = cal.predict_proba(z, **given), cal.predict_proba(z, known=later, **given)
-    plan.LARGEST_BLOCK = -(-len(z) // 5)
+    tiles.LARGEST_BLOCK = -(-len(z) // 5)
     found = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

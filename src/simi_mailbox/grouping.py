@@ -1,7 +1,8 @@
-"""Groups of nodes that are alike in confidence and in neighbourhood similarity."""
+"""Groups of nodes alike in confidence and similarity, and how far a node belongs to each."""
 
 from __future__ import annotations
 
+import math
 import threading
 import warnings
 from collections.abc import Callable
@@ -26,21 +27,17 @@ NARROW, DIGITS = 1e-3, 11
 BLOCK = 1 << 12
 """Points looked at together: their distances to all centroids stay in a processor's cache."""
 
+NARROWEST = 1e-4
+"""The least bandwidth of `SoftGroups`."""
+
 _FILTERS = threading.Lock()
 """Warning filters belong to the whole process: two threads must not put them back crosswise."""
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """A scaling and centroids: what is needed to give any node, seen or unseen, its group.
-
-    Attributes
-    ----------
-    shift, scale : array [2]
-        A point ``x`` is scaled to ``(x − shift) / scale``.
-    centroids : array [groups, 2]
-        In scaled coordinates, ordered by confidence, then similarity.
-    """
+    """What is needed to give any node its group: a point x is scaled to (x − shift) / scale, and
+    centroids [groups, 2] are ordered by confidence, then similarity."""
 
     shift: Floats
     scale: Floats
@@ -58,6 +55,53 @@ class Grouping:
             a, b = self.centroids.T[:, :, None]
             group[start : start + BLOCK] = ((x - a) ** 2 + (y - b) ** 2).argmin(axis=0)
         return group
+
+
+@dataclass(frozen=True)
+class SoftGroups:
+    """Membership of a node in group g, proportional to exp(−d² / (2 bandwidth²)).
+
+    d is its distance to the centroid, the squared bandwidth twice the median squared distance of
+    a node to its nearest centroid: neighbouring groups overlap, so that a small change of a node
+    changes little.
+    """
+
+    grouping: Grouping
+    bandwidth: float
+
+    @classmethod
+    def around(cls, grouping: Grouping, median: float) -> SoftGroups:
+        """With the bandwidth that the median of `nearest` of all nodes asks for."""
+        return cls(grouping, max(math.sqrt(2.0 * median), NARROWEST))
+
+    def membership(self, points: Floats) -> Floats:
+        """Rows that sum to one, [n, groups]; no column where there is one group only."""
+        count = len(self.grouping.centroids)
+        if count < 2:
+            return np.empty((len(points), 0))
+        found = np.empty((len(points), count))
+        start = 0
+        for part in _squared_distances(self.grouping, points):
+            part -= part.min(axis=1, keepdims=True)
+            weight = np.exp(part / (-2.0 * self.bandwidth**2))
+            weight /= weight.sum(axis=1, keepdims=True)
+            found[start : start + len(part)] = weight
+            start += len(part)
+        return found
+
+
+def nearest(grouping: Grouping, points: Floats) -> Floats:
+    """Squared distance of every point to the nearest centroid."""
+    return np.concatenate([part.min(axis=1) for part in _squared_distances(grouping, points)])
+
+
+def _squared_distances(grouping: Grouping, points: Floats) -> list[Floats]:
+    a, b = grouping.centroids.T
+    parts = []
+    for start in range(0, len(points), BLOCK):
+        x, y = grouping.scaled(points[start : start + BLOCK]).T
+        parts.append((x[:, None] - a) ** 2 + (y[:, None] - b) ** 2)
+    return parts
 
 
 def find_groups(
@@ -149,11 +193,6 @@ def _cells(
     points: Floats, digits: int | None, shift: Floats, scale: Floats, low: Floats, high: Floats
 ) -> Floats:
     return histogram_sums(_scaled(points, digits, shift, scale), low, high)
-
-
-def histogram_means(x: Floats) -> tuple[Floats, Floats]:
-    """Mean point and count of every occupied cell of a histogram over the points' range."""
-    return cell_means(histogram_sums(x, x.min(axis=0), x.max(axis=0)))
 
 
 def histogram_sums(x: Floats, low: Floats, high: Floats) -> Floats:

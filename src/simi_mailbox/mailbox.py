@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import Tensor
 from simi_mailbox import fast
 from simi_mailbox._arrays import Floats
 from simi_mailbox.graph import Graph
+from simi_mailbox.softmax import entry_blocks
 from simi_mailbox.sparse import Csr, csr_tensor, products
 
 BLOCK_ENTRIES = 1 << 18
@@ -108,15 +108,3 @@ def support(probs: Tensor, predicted: Tensor, graph: Graph, *, cosine: bool = Fa
 def row_sums(values: Tensor, offsets: Tensor) -> Tensor:
     """Sum of ``values[offsets[i]:offsets[i + 1]]`` for every row ``i``; 0 for empty rows."""
     return torch.segment_reduce(values, "sum", offsets=offsets, axis=0, initial=0, unsafe=True)
-
-
-def entry_blocks(indptr: Tensor, entries: int) -> Iterator[tuple[int, int]]:
-    """Cut the rows of a CSR matrix into runs of at most ``entries`` entries (or one row)."""
-    rows = int(indptr.numel()) - 1
-    start = 0
-    while start < rows:
-        limit = int(indptr[start]) + entries
-        stop = int(torch.searchsorted(indptr, limit, right=True)) - 1
-        stop = min(max(stop, start + 1), rows)
-        yield start, stop
-        start = stop

@@ -28,6 +28,8 @@ HUGE = 1e15
 
 Found = TypeVar("Found")
 
+APART = 2e-6
+"""Relative distance of pooled probabilities from their mean."""
 BLOCK_ELEMENTS = 1 << 17
 """Logits looked at together: a block of float64 and its copy fit into a processor's cache."""
 
@@ -37,6 +39,18 @@ def row_blocks(rows: int, columns: int, elements: int = BLOCK_ELEMENTS) -> Itera
     step = max(1, elements // max(1, columns))
     for start in range(0, rows, step):
         yield slice(start, min(rows, start + step))
+
+
+def entry_blocks(indptr: Tensor, entries: int) -> Iterator[tuple[int, int]]:
+    """Cut the rows of a CSR matrix into runs of at most ``entries`` entries (or one row)."""
+    rows = int(indptr.numel()) - 1
+    start = 0
+    while start < rows:
+        limit = int(indptr[start]) + entries
+        stop = int(torch.searchsorted(indptr, limit, right=True)) - 1
+        stop = min(max(stop, start + 1), rows)
+        yield start, stop
+        start = stop
 
 
 def blockwise(function: Callable[[slice, Any], Found], rows: int, columns: int) -> Iterator[Found]:
@@ -139,6 +153,32 @@ def keep_argmax(probs: Tensor, logits: Tensor) -> None:
 
     for _ in blockwise(mend, *logits.shape):
         pass
+
+
+def preserve_predictions(probs: Tensor, predicted: Tensor) -> float:
+    """Replace rows, in place, by the nearest ones that have ``predicted`` on top; their share.
+
+    Nearest by Kullback and Leibler: probabilities above that of the predicted class are pooled
+    with it, that is replaced by their common mean, largest first, until none is above the mean.
+    Rows whose largest probability is that of the predicted class are left alone.
+    """
+    own = probs.gather(1, predicted[:, None])[:, 0]
+    rows = (probs.amax(dim=1) > own).nonzero().flatten()
+    if not len(rows):
+        return 0.0
+    q, top = probs[rows], predicted[rows][:, None]
+    others = q.scatter(1, top, -1.0).sort(dim=1, descending=True).values[:, :-1]
+    counts = torch.arange(1, q.shape[1], dtype=q.dtype) + 1.0
+    mean = (others.cumsum(dim=1) + own[rows][:, None]).div_(counts)
+    # The j-th largest is pooled if it is above the mean of the predicted class and those before it.
+    before = torch.cat([own[rows][:, None], mean[:, :-1]], dim=1)
+    pooled = (others > before).sum(dim=1, keepdim=True)
+    level = mean.gather(1, pooled - 1)
+    # A little apart, so that the predicted class is on top of logarithms in float32 as well.
+    least = others.gather(1, pooled - 1)
+    q = torch.where(q >= least, level * (1.0 - APART), q)
+    probs[rows] = q.scatter_(1, top, level * (1.0 + APART * pooled.to(q.dtype)))
+    return len(rows) / len(probs)
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 import simi_mailbox
-from simi_mailbox import FileFormatError, calibrators, serialization
-from simi_mailbox.calibrators.base import KIND
-from simi_mailbox.serialization import CHECKSUM
+from simi_mailbox import Calibrator, FileFormatError, calibrators, parameters
+from simi_mailbox.parameters import CHECKSUM
 from tests.calibrators.test_contract import case
 
 
@@ -54,11 +53,11 @@ def test_all_kinds_of_values_survive() -> None:
         "l_": [1, "two", 3.0, True], "p_": (1, (2.5, "x")), "s_": 0.1,
     }  # fmt: skip
     tensors: dict[str, torch.Tensor] = {}
-    text = json.dumps(serialization._encode(state, "state", tensors))
-    same_value(serialization._decode(json.loads(text), tensors), state)
-    assert serialization._encode({"s_": np.float64(0.1)}, "state", {}) == {"s_": 0.1}
+    text = json.dumps(parameters._encode(state, "state", tensors))
+    same_value(parameters._decode(json.loads(text), tensors), state)
+    assert parameters._encode({"s_": np.float64(0.1)}, "state", {}) == {"s_": 0.1}
     with pytest.raises(TypeError, match=r"state\.f is a function"):
-        serialization._encode({"f": same_value}, "state", {})
+        parameters._encode({"f": same_value}, "state", {})
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_scrap(
@@ -71,7 +70,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_scrap(
     def fail(*args: Any, **kwargs: Any) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(serialization, "save_file", fail)
+    monkeypatch.setattr(parameters, "save_file", fail)
     with pytest.raises(OSError, match="disk full"):
         fitted("temperature").save(path)
     assert path.read_bytes() == before
@@ -106,9 +105,9 @@ def test_flipped_bits_and_cut_ends_never_change_an_answer(name: str, tmp_path: P
 def changed(name: str, path: Path, **state: Any) -> Path:
     """A file whose checksum is right, with other fitted values; ``...`` takes one away."""
     fitted(name).save(path)
-    _, params, found = serialization.load(path, KIND)
+    _, params, found = parameters.load(path, Calibrator.kind)
     found = {key: value for key, value in (found | state).items() if value is not ...}
-    serialization.save(path, KIND, name, params, found)
+    parameters.save(path, Calibrator.kind, name, params, found)
     return path
 
 
@@ -190,7 +189,7 @@ def header(**changes: str) -> str:
 def sealed(text: str, path: Path) -> None:
     """A file with this header, and its checksum."""
     tensors = {"x": torch.zeros(1)}
-    metadata = {"simi_mailbox": text, CHECKSUM: serialization._checksum(text, tensors)}
+    metadata = {"simi_mailbox": text, CHECKSUM: parameters._checksum(text, tensors)}
     save_file(tensors, path, metadata=metadata)
 
 

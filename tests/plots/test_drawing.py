@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from simi_mailbox import metrics, plots
-from simi_mailbox.plots.draw import LOOKS, UNSEEN
+from simi_mailbox.plots.draw import STYLES, UNSEEN
 from simi_mailbox.plots.svg import legend
 
 plt = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is an optional extra")
@@ -67,7 +67,7 @@ def test_every_shape_is_drawn_within_the_field(pictures, kind):
 def test_every_style_is_known_to_both(pictures, kind):
     known = set(re.findall(r"\.([a-z]+)", SHEET.read_text("utf-8")))
     for shapes in pictures[kind].shapes:
-        assert shapes.style == UNSEEN or shapes.style in LOOKS
+        assert shapes.style == UNSEEN or shapes.style in STYLES
         assert set(shapes.style.split()) <= known
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from simi_mailbox import Graph, SimiMailbox
-from simi_mailbox.scale import Calibrated, plan
+from simi_mailbox.scale import Calibrated, tiles
 from simi_mailbox.synthetic import calibration_problem
 
 NODES, CLASSES, LABELLED = 2000, 5, 300
@@ -76,9 +76,9 @@ def add_hidden(folder: Path, known: Known, width: int) -> np.ndarray:
 @pytest.fixture
 def many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seven blocks, some together, and a handful of chunks."""
-    monkeypatch.setattr(plan, "LARGEST_BLOCK", 300)
-    monkeypatch.setattr(plan, "LARGEST_BAND", 1000)
-    monkeypatch.setattr(plan, "LARGEST_CHUNK", 2500)
+    monkeypatch.setattr(tiles, "LARGEST_BLOCK", 300)
+    monkeypatch.setattr(tiles, "LARGEST_BAND", 1000)
+    monkeypatch.setattr(tiles, "LARGEST_CHUNK", 2500)
 
 
 def probabilities(done: Calibrated | Path) -> np.ndarray:

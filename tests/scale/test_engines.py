@@ -276,7 +276,7 @@ def cluster() -> Iterator[Any]:
 def test_a_cluster_that_loses_a_worker_gives_the_same_bits(
     cluster: Any, shards: Path, tmp_path: Path, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("simi_mailbox.scale.plan.LARGEST_BLOCK", 600)  # fewer tasks
+    monkeypatch.setattr("simi_mailbox.scale.tiles.LARGEST_BLOCK", 600)  # fewer tasks
     add_hidden(shards, known, 7)
     free = simi_mailbox.SimiMailbox(keep_classes=False)
     expected = calibrate(shards, tmp_path / "disk", engine="disk", calibrator=free)

@@ -9,10 +9,10 @@ import pytest
 import scipy.sparse
 
 from simi_mailbox import fast
-from simi_mailbox.scale import limits, tiles
+from simi_mailbox.scale import inputs, tiles
 from simi_mailbox.scale.engines import Here
-from simi_mailbox.scale.plan import Plan, read_size
 from simi_mailbox.scale.store import Store
+from simi_mailbox.scale.tiles import Plan, read_size
 
 
 def test_blocks_cover_all_nodes_and_fit_into_the_memory() -> None:
@@ -62,10 +62,10 @@ def test_bands_are_runs_of_blocks_that_fit_and_keep_all_workers_busy() -> None:
 def test_the_median_of_blocks_is_the_median(
     nodes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "FEW", 5)
-    monkeypatch.setattr(limits, "CELLS", 4)
+    monkeypatch.setattr(inputs, "FEW", 5)
+    monkeypatch.setattr(inputs, "CELLS", 4)
     plan, store = Plan(nodes, 2, 100, 100), Store(tmp_path)
     numbers = np.random.default_rng(nodes).lognormal(sigma=3, size=nodes).round(2)
     for block in plan.blocks:
         store.put(tiles.name("x", block), numbers[slice(*plan.span(block))])
-    assert limits.median(Here(store), plan, "x") == np.median(numbers)
+    assert inputs.median(Here(store), plan, "x") == np.median(numbers)

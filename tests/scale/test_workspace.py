@@ -116,7 +116,7 @@ def test_a_file_of_others_beside_results_of_ours_stays_and_stale_shards_go(
     out = tmp_path / "out"
     calibrate(shards, out, engine="memory")
     assert len(list((out / "groups").iterdir())) == 7
-    monkeypatch.setattr("simi_mailbox.scale.plan.LARGEST_BLOCK", 1000)
+    monkeypatch.setattr("simi_mailbox.scale.tiles.LARGEST_BLOCK", 1000)
     calibrate(shards, out, engine="memory")
     assert len(list((out / "groups").iterdir())) == 2
     (out / "groups" / "mine.csv").write_text("mine")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import replace
@@ -12,11 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simi_mailbox import serialization
 from simi_mailbox._arrays import Bools, Ints
 from simi_mailbox.calibrators.parts.fitted_values import Shapes, check_values
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.parameters import Fitted, check_parameters
+from simi_mailbox.parameters import Fitted, Kind, check_parameters
 from simi_mailbox.softmax import (
     LogitRange,
     keep_argmax,
@@ -39,7 +37,6 @@ from simi_mailbox.validation import (
     read_nodes,
 )
 
-KIND = serialization.Kind("calibrator", version=1)
 Holdout = Literal["training", "separate"] | None
 
 
@@ -81,7 +78,7 @@ class Calibrator(Fitted, ABC):
     [[0.75, 0.25]]
     """
 
-    name: ClassVar[str] = ""
+    kind = Kind("calibrator", version=1)
     required_inputs: ClassVar[frozenset[str]] = frozenset()
     optional_inputs: ClassVar[frozenset[str]] = frozenset()
     keep_classes: bool = False
@@ -311,11 +308,6 @@ class Calibrator(Fitted, ABC):
     def _logit_range(self) -> LogitRange:
         """The classes that are possible and the widest row, as ``fit`` found them."""
         return LogitRange(self.num_classes_, self.classes_, float(self.widest_))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted calibrator to one file (safetensors; written whole or not at all)."""
-        self._check_fitted()
-        serialization.save(path, KIND, self.name, self.get_params(), self._state())
 
     def _restore(self, state: dict[str, Any]) -> None:
         """Take the fitted values of a file, or raise `ValueError` if no fit can have left them."""

@@ -187,11 +187,11 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
     >>> bool((again.predict_proba(logits) == cal.predict_proba(logits)).all())
     True
     """
-    from simi_mailbox import serialization
-    from simi_mailbox.calibrators.base import KIND
+    from simi_mailbox import parameters
+    from simi_mailbox.calibrators.base import Calibrator
     from simi_mailbox.files import DAMAGE
 
-    name, params, state = serialization.load(path, KIND)
+    name, params, state = parameters.load(path, Calibrator.kind)
     try:
         calibrator = get(name)(**params)
         calibrator._restore(state)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from simi_mailbox import serialization
+from simi_mailbox import parameters
 from simi_mailbox._arrays import Ints
 from simi_mailbox.calibrators.simi_mailbox.prior import resolve
 from simi_mailbox.decide.scores import Score, ScoredNodes, from_dict
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import DAMAGE
 from simi_mailbox.graph import as_graph
-from simi_mailbox.parameters import Fitted, check_parameters
+from simi_mailbox.parameters import Fitted, Kind, check_parameters
 from simi_mailbox.validation import (
     Labelled,
     read_features,
@@ -27,7 +27,6 @@ from simi_mailbox.validation import (
     read_probabilities,
 )
 
-KIND = serialization.Kind("rule", version=1)
 ENDLESS = frozenset({"threshold_", "thresholds_", "saving_interval_"})
 """Fitted values that are infinite where labels are too few."""
 _RULES: dict[str, type[Rule]] = {}
@@ -39,20 +38,17 @@ class Rule(Fitted):
     ``fit`` cuts the labels down to the nodes of ``mask`` before anything looks at them.
     """
 
-    name: ClassVar[str] = ""
+    kind = Kind("rule", version=1)
 
     def __init_subclass__(cls) -> None:
         if "name" in vars(cls):
             _RULES[cls.name] = cls
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted rule to one file (safetensors; written whole or not at all)."""
-        self._check_fitted()
-        params = {
+    def _saved_params(self) -> dict[str, Any]:
+        return {
             name: {"$score": value.to_dict()} if isinstance(value, Score) else value
-            for name, value in self.get_params(deep=False).items()
+            for name, value in super()._saved_params().items()
         }
-        serialization.save(path, KIND, self.name, params, self._state())
 
     def summary(self) -> str:
         """What was fitted, in one line: parameters, labels, and the weight of an error."""
@@ -100,14 +96,14 @@ def load_rule(path: str | os.PathLike[str]) -> Rule:
     ...     load_rule(f"{folder}/rule.safetensors").threshold_ == rule.threshold_
     True
     """
-    name, params, state = serialization.load(path, KIND)
+    name, params, state = parameters.load(path, Rule.kind)
     try:
         for key, value in params.items():
             if isinstance(value, dict) and set(value) == {"$score"}:
                 params[key] = from_dict(value["$score"])
         rule = _RULES[name](**params)
         check_parameters(rule)
-        serialization.check_numbers(state, ENDLESS)
+        parameters.check_numbers(state, ENDLESS)
     except DAMAGE as error:
         raise FileFormatError(f"{path} does not describe a rule: {error}") from error
     for attribute, value in state.items():

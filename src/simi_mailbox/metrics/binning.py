@@ -174,7 +174,7 @@ def _mass_bins(
 
 
 def shared_by_equals(values: Floats, outcomes: Floats) -> Floats:
-    """Outcomes of sorted values; equal values share their mean, so that no order among them counts."""
+    """Outcomes of sorted values; equal values share their mean: their order is nothing."""
     first = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
     size = np.diff(np.r_[first, len(values)])
     return np.repeat(np.add.reduceat(outcomes, first) / size, size)

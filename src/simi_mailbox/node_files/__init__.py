@@ -2,7 +2,7 @@
 
 from simi_mailbox.node_files.columns import Columns
 from simi_mailbox.node_files.formats import READS, STANDARD, read_file
-from simi_mailbox.node_files.nodes import Nodes
+from simi_mailbox.node_files.nodes import NodeNames
 from simi_mailbox.node_files.problem import Problem, read_problem
 from simi_mailbox.node_files.writing import (
     WRITES,
@@ -16,7 +16,7 @@ __all__ = [
     "STANDARD",
     "WRITES",
     "Columns",
-    "Nodes",
+    "NodeNames",
     "Problem",
     "check_writable",
     "read_file",

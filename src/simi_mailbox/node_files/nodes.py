@@ -1,4 +1,4 @@
-"""What nodes are called: ids are found, whatever they are, and come back as they were."""
+"""What nodes are called, and their labels, sets, edges and features: from files to one order."""
 
 from __future__ import annotations
 
@@ -12,9 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from simi_mailbox._arrays import Array, Ints
+from simi_mailbox._arrays import Array, Bools, Ints
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.node_files.columns import Columns, Contents, as_text
+from simi_mailbox.node_files.columns import (
+    LABEL_NAMES,
+    NAMES,
+    Columns,
+    Contents,
+    as_text,
+    edge_columns,
+)
 from simi_mailbox.node_files.formats import read_file
 from simi_mailbox.node_files.text_tables import IsData
 
@@ -23,7 +30,7 @@ _NO_IDS = ", because the logits have no column 'id' (name it with --id-column, o
 
 
 @dataclass(frozen=True)
-class Nodes:
+class NodeNames:
     """The nodes of a problem in the order of their rows, and what they and the classes are called.
 
     ``ids`` [n] of NumPy or Arrow are as they were given, or None if nodes are their row numbers,
@@ -113,7 +120,7 @@ class Reader:
     def __init__(self, id_column: str | None, encoding: str | None = None) -> None:
         self.id_column, self.encoding = id_column, encoding
         self.learned: str | None = None  # what the first file calls it
-        self.nodes: Nodes | None = None  # once they are known
+        self.nodes: NodeNames | None = None  # once they are known
         self._read: dict[Path, Contents] = {}
 
     def __call__(self, path: Path, names: Collection[str] | None = None) -> Contents:
@@ -189,3 +196,241 @@ def quoted(values: Any) -> str:
     """The first of some values, as a message shows them."""
     shown = ", ".join(repr(value) for value in values[:_SHOWN].to_pylist())
     return shown + (f" (and {len(values) - _SHOWN:,} more)" if len(values) > _SHOWN else "")
+
+
+SETS = ("calibration", "test", "train")
+_TRUE = pa.array(["1", "1.0", "true", "yes", "t"])
+_FALSE = pa.array(["0", "0.0", "false", "no", "f", ""])
+_UNKNOWN = pa.array(["", "-1", "nan", "none", "null", "na"])
+
+
+def holds(contents: Contents, part: str) -> bool:
+    """Whether the first file has this part besides its values."""
+    if isinstance(contents, Columns):
+        names = LABEL_NAMES if part == "labels" else NAMES[part] if part in SETS else ()
+        found = contents.find(names)
+        return found is not None and not contents.measures(found)
+    return any(name in contents for name in NAMES[part])
+
+
+def labelled_rows(
+    contents: Contents, path: Path, nodes: NodeNames, read: Reader
+) -> tuple[Ints, Ints]:
+    """Nodes that a file of labels names, each once, and their classes; −1 is unknown."""
+    if isinstance(contents, Columns):
+        rows, given = _label_columns(contents, nodes, read)
+    else:
+        given = np.asarray(one(contents, path, LABEL_NAMES))
+        given = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
+        if given.shape != (nodes.count,):
+            hint = "; of one column per class take argmax(axis=1)" if given.ndim == 2 else ""
+            raise ValueError(
+                f"{path}: labels have shape {list(given.shape)}; expected one per node, "
+                f"[{nodes.count}], −1 where a label is not known{hint}"
+            )
+        rows = np.arange(nodes.count)
+    return rows, _class_numbers(as_text(given), path, nodes, rows)
+
+
+def _labels(contents: Contents, path: Path, nodes: NodeNames, read: Reader, _part: str) -> Ints:
+    rows, classes = labelled_rows(contents, path, nodes, read)
+    labels = np.full(nodes.count, -1, dtype=np.int64)
+    labels[rows] = classes
+    return labels
+
+
+def _label_columns(table: Columns, nodes: NodeNames, read: Reader) -> tuple[Ints, Any]:
+    position, count = read.id_of(table), len(table.values)
+    column = table.find(LABEL_NAMES)
+    if position is None and column is None and count == 2:
+        position, column = 0, 1
+    if column is None:
+        others = [k for k in range(count) if k != position]
+        if len(others) != 1:
+            raise ValueError(
+                f"{table.path}: which column holds the labels? call it 'label' in a header"
+            )
+        column = others[0]
+    if position is None:
+        return _in_order(table, nodes), table.values[column]
+    rows = nodes.find(table.values[position], table.path)
+    refuse_twice(rows, nodes, table.path)
+    return rows, table.values[column]
+
+
+def _class_numbers(text: Any, path: Path, nodes: NodeNames, rows: Ints) -> Ints:
+    names = nodes.classes or ()
+    place = pc.index_in(text, value_set=pa.array(names, pa.string()))
+    by_name = np.asarray(pc.fill_null(place, -1), dtype=np.int64)
+    empty = pc.is_in(pc.utf8_lower(text), value_set=_UNKNOWN)
+    unknown = (by_name < 0) & empty.to_numpy(zero_copy_only=False)
+    if names and ((by_name >= 0) | unknown).all():
+        return by_name
+    result = np.full(len(text), -1, dtype=np.int64)
+    try:
+        result[~unknown] = whole(text.filter(pa.array(~unknown)), path)
+    except ValueError:
+        wrong = np.flatnonzero((by_name < 0) & ~unknown)
+        who = f"label {quoted(text.take(wrong[:1]))} of node {nodes.named(rows[wrong[:1]])}"
+        others = pc.unique(text.take(wrong))[1:]
+        who += f" (and {quoted(others)})" if len(others) else ""
+        if names:
+            known = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+            raise ValueError(f"{path}: {who} is none of the classes: {known}") from None
+        raise ValueError(
+            f"{path}: {who} is text, and nothing says which column of the logits it is: give "
+            "--classes FILE with the names in the order of the columns, or a header to the logits"
+        ) from None
+    if (result < -1).any():
+        raise ValueError(f"{path}: label {result.min()} is negative; −1 or empty means unknown")
+    return result
+
+
+def node_set(contents: Contents, path: Path, nodes: NodeNames, read: Reader, part: str) -> Ints:
+    """Nodes that a file names, each once: a list, or yes and no for every node."""
+    if isinstance(contents, Columns):
+        rows = _named_rows(contents, nodes, read, part)
+    else:
+        rows = _array_rows(np.asarray(one(contents, path, NAMES[part])), path, nodes, part)
+    if not rows.size:
+        raise ValueError(f"{path}: it names no node for --{part}")
+    refuse_twice(rows, nodes, path)
+    return rows
+
+
+def _named_rows(table: Columns, nodes: NodeNames, read: Reader, part: str) -> Ints:
+    """Rows of the nodes that a table names: by a column of yes and no, or by listing ids."""
+    position, flag = read.id_of(table), table.find(NAMES[part])
+    if position is None and flag is None:
+        if len(table.values) > 2 or (len(table.values) == 2 and table.has_header):
+            raise ValueError(
+                f"{table.path}: which column names the nodes of --{part}? call it 'id' in a header"
+            )
+        position, flag = (0, 1) if len(table.values) == 2 else (None, 0)
+    if position is None:
+        assert flag is not None
+        values = as_text(table.values[flag])
+        if len(values) == nodes.count and _is_mask(values):
+            return np.flatnonzero(_truth(values, table.path))
+        return nodes.find(values, table.path)
+    rows = nodes.find(table.values[position], table.path)
+    if flag is None or flag == position:
+        return rows
+    return rows[_truth(as_text(table.values[flag]), table.path)]
+
+
+def _array_rows(array: Array, path: Path, nodes: NodeNames, part: str) -> Ints:
+    array = array.ravel() if array.ndim == 2 and 1 in array.shape else array
+    if array.ndim != 1:
+        raise ValueError(f"{path}: a set of nodes has one dimension, got {list(array.shape)}")
+    if array.dtype == bool:
+        if len(array) != nodes.count:
+            raise ValueError(f"{path}: the mask has {len(array)} entries for {nodes.count} nodes")
+        return np.flatnonzero(array)
+    if array.dtype.kind in "iuf" and len(array) == nodes.count > 2:
+        if ((array == 0) | (array == 1)).all():
+            return np.flatnonzero(array)
+    elif len(array) == nodes.count and _is_mask(as_text(array)):
+        return np.flatnonzero(_truth(as_text(array), path))
+    if array.dtype.kind == "f" and (array % 1 != 0).any():
+        raise ValueError(f"{path}: {part} must be boolean or integer, got {array.dtype}")
+    return _place(array, path, nodes)
+
+
+def _place(array: Array, path: Path, nodes: NodeNames) -> Ints:
+    """Rows that an array names; whole numbers count rows where ids are words."""
+    if array.dtype.kind in "iu" and not nodes.are_numbered:
+        nodes = NodeNames(nodes.count)
+    return nodes.find(array, path)
+
+
+def _is_mask(text: Any) -> bool:
+    """Yes and no for every node: a list of nodes would name one of the two again and again."""
+    seen = pc.unique(pc.utf8_lower(text))
+    both = pa.concat_arrays([_TRUE, _FALSE])
+    return len(text) > 2 and bool(pc.all(pc.is_in(seen, value_set=both)).as_py())
+
+
+def _truth(text: Any, path: Path) -> Bools:
+    lower = pc.utf8_lower(text)
+    yes, no = pc.is_in(lower, value_set=_TRUE), pc.is_in(lower, value_set=_FALSE)
+    wrong = pc.unique(text.filter(pc.invert(pc.or_(yes, no))))
+    if len(wrong):
+        raise ValueError(f"{path}: {quoted(wrong)} is neither yes nor no (1/0, true/false)")
+    return np.asarray(yes.to_numpy(zero_copy_only=False))
+
+
+def _edges(contents: Contents, path: Path, nodes: NodeNames, _read: Reader, _part: str) -> Any:
+    if isinstance(contents, Columns):
+        ends = _edge_ends(contents)
+        return np.stack([nodes.find(end, path) for end in ends])
+    found = one(contents, path, (*NAMES["edges"], "adj_t"))
+    if hasattr(found, "tocoo"):
+        return found
+    array = np.asarray(found)
+    if array.ndim != 2 or array.shape[0] != 2:
+        turned = "; transpose it" if array.ndim == 2 and array.shape[1] == 2 else ""
+        if array.shape == (nodes.count, nodes.count):
+            turned = "; save a matrix of edges by scipy.sparse.save_npz"
+        raise ValueError(f"{path}: an edge index has shape [2, E], got {list(array.shape)}{turned}")
+    return np.stack([_place(array[0], path, nodes), _place(array[1], path, nodes)])
+
+
+def _edge_ends(table: Columns) -> tuple[Any, Any]:
+    columns = edge_columns(table.names)
+    if columns is not None:
+        return table.values[columns[0]], table.values[columns[1]]
+    if not table.has_header and table.rows == 2:  # an edge index, as numpy.savetxt writes it
+        rows = zip(*(as_text(column).to_pylist() for column in table.values), strict=True)
+        source, target = (pa.array(row) for row in rows)
+        return source, target
+    raise ValueError(
+        f"{table.path}: it has {len(table.values)} columns; an edge is two nodes: call their "
+        "columns 'source' and 'target' in a header"
+    )
+
+
+def _features(contents: Contents, path: Path, nodes: NodeNames, read: Reader, part: str) -> Any:
+    if not isinstance(contents, Columns):
+        return one(contents, path, NAMES[part])
+    position = read.id_of(contents)
+    chosen = [k for k in range(len(contents.values)) if k != position]
+    table = np.column_stack([contents.numbers(k) for k in chosen])
+    rows = (
+        _in_order(contents, nodes)
+        if position is None
+        else nodes.find(contents.values[position], path)
+    )
+    refuse_twice(rows, nodes, path)
+    if len(rows) != nodes.count:
+        raise ValueError(f"{path}: {part} of {len(rows):,} of {nodes.count:,} nodes")
+    features = np.empty_like(table)
+    features[rows] = table
+    return features
+
+
+def _in_order(table: Columns, nodes: NodeNames) -> Ints:
+    if table.rows != nodes.count:
+        raise ValueError(
+            f"{table.path}: it has {table.rows:,} rows for {nodes.count:,} nodes; add a column "
+            "'id' if it is about some of them"
+        )
+    return np.arange(nodes.count)
+
+
+def refuse_twice(rows: Ints, nodes: NodeNames, path: Path) -> None:
+    """Raise for nodes that are named more than once."""
+    distinct, counts = np.unique(rows, return_counts=True)
+    if distinct.size != rows.size:
+        twice = quoted(nodes.text(distinct[counts > 1]))
+        raise ValueError(f"{path}: it names node {twice} twice")
+
+
+PARTS = {
+    "labels": _labels,
+    "edges": _edges,
+    "features": _features,
+    "hidden": _features,
+    "known": _labels,
+    **dict.fromkeys(SETS, node_set),
+}

@@ -20,8 +20,7 @@ from simi_mailbox.node_files.columns import (
     as_text,
     is_number,
 )
-from simi_mailbox.node_files.nodes import Nodes, Reader, one
-from simi_mailbox.node_files.parts import PARTS, SETS, holds
+from simi_mailbox.node_files.nodes import PARTS, SETS, NodeNames, Reader, holds, one
 from simi_mailbox.node_files.scores import (
     NOT_SCORES,
     WRITTEN,
@@ -43,7 +42,7 @@ class Problem:
     """
 
     values: Array
-    nodes: Nodes
+    nodes: NodeNames
     labels: Ints | None = None
     sets: dict[str, Ints] = field(default_factory=dict)
     graph: Any = None
@@ -116,7 +115,7 @@ def _values(
     read: Reader,
     files: Mapping[str, Path],
     classes: Sequence[str] | None,
-) -> tuple[Array, Nodes]:
+) -> tuple[Array, NodeNames]:
     ids: Any = None
     id_name = ID_NAMES[0]
     if isinstance(contents, Columns):
@@ -156,7 +155,7 @@ def _values(
         )
     names_ = None if classes is None else tuple(str(name) for name in classes)
     try:
-        return array, Nodes(len(array), ids, id_name, names_)
+        return array, NodeNames(len(array), ids, id_name, names_)
     except ValueError as error:
         raise ValueError(f"{ids_file or path}: {error}") from None
 
@@ -205,7 +204,7 @@ def _value_columns(
     return array, names, position
 
 
-def _check_classes(labels: Ints, count: int, nodes: Nodes, path: Path) -> None:
+def _check_classes(labels: Ints, count: int, nodes: NodeNames, path: Path) -> None:
     if labels.max() >= count:
         wrong = np.flatnonzero(labels >= count)
         more = "; count them from 0" if labels.max() == count and not (labels == 0).any() else ""

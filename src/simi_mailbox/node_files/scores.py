@@ -18,7 +18,7 @@ from simi_mailbox.node_files.columns import (
     Columns,
     like_an_id,
 )
-from simi_mailbox.node_files.nodes import Nodes
+from simi_mailbox.node_files.nodes import NodeNames
 from simi_mailbox.validation import RANGE_TOLERANCE, ROW_SUM_TOLERANCE
 
 WRITTEN = ("predicted", "confidence")
@@ -110,7 +110,7 @@ def _some(columns: Array) -> list[Array]:
     return [column if not np.isnan(column).all() else np.zeros(1) for column in columns]
 
 
-def impossible_values(array: Array, nodes: Nodes, path: Path, kind: str) -> list[str]:
+def impossible_values(array: Array, nodes: NodeNames, path: Path, kind: str) -> list[str]:
     """What to say of nodes whose numbers no model can have given, by what the user calls them."""
     if nodes.ids is None or array.dtype.kind != "f":
         return []  # rows are told where all inputs are checked

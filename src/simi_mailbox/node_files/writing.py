@@ -21,7 +21,7 @@ from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.files import whole_file
 from simi_mailbox.node_files.columns import PANDAS_INDEX, as_text
 from simi_mailbox.node_files.formats import STANDARD, check_ending, ending_of
-from simi_mailbox.node_files.nodes import Nodes
+from simi_mailbox.node_files.nodes import NodeNames
 
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 WRITES = (*_TEXT, ".npy", ".npz", ".parquet", ".feather")
@@ -39,7 +39,7 @@ def check_writable(path: Path, *, table: bool = False) -> None:
         raise ValueError(f"{path}: one array cannot hold sets and acceptance; use .npz")
 
 
-def write_probabilities(path: Path, probs: Array, nodes: Nodes) -> None:
+def write_probabilities(path: Path, probs: Array, nodes: NodeNames) -> None:
     """Write probabilities [n, K]; the file appears whole or not at all. ``-`` is standard output.
 
     ``.npy`` holds the probabilities alone. The others have, for every node, its id as it was given,
@@ -55,7 +55,9 @@ def write_probabilities(path: Path, probs: Array, nodes: Nodes) -> None:
     _write(path, probs, nodes, columns, {"probabilities": probs})
 
 
-def write_decisions(path: Path, probs: Array, nodes: Nodes, sets: Array, accepted: Array) -> None:
+def write_decisions(
+    path: Path, probs: Array, nodes: NodeNames, sets: Array, accepted: Array
+) -> None:
     """Write what was decided for every node; the file appears whole or not at all.
 
     Besides id, predicted class and confidence: whether the prediction is accepted or deferred,
@@ -75,7 +77,7 @@ def write_decisions(path: Path, probs: Array, nodes: Nodes, sets: Array, accepte
 
 
 def _write(
-    path: Path, probs: Array, nodes: Nodes, columns: dict[str, Array], arrays: dict[str, Array]
+    path: Path, probs: Array, nodes: NodeNames, columns: dict[str, Array], arrays: dict[str, Array]
 ) -> None:
     """Id, predicted class and confidence of every node, and what else there is to say."""
     winner = probs.argmax(axis=1)
@@ -104,7 +106,7 @@ def _write(
                 _write_text(file, table, "\t" if ending.startswith(".tsv") else ",", nodes)
 
 
-def _names(probs: Array, nodes: Nodes) -> tuple[str, ...]:
+def _names(probs: Array, nodes: NodeNames) -> tuple[str, ...]:
     return nodes.classes or tuple(str(k) for k in range(probs.shape[1]))
 
 
@@ -114,7 +116,7 @@ def _open(path: Path, *, packed: bool) -> IO[str]:
     return path.open("w", encoding="utf-8", newline="")
 
 
-def _write_text(file: IO[str], columns: dict[str, Array], mark: str, nodes: Nodes) -> None:
+def _write_text(file: IO[str], columns: dict[str, Array], mark: str, nodes: NodeNames) -> None:
     writer = csv.writer(file, delimiter=mark, lineterminator="\n")
     writer.writerow(columns)
     # Python's floats: the shortest text that reads back as the same number.

@@ -26,7 +26,7 @@ INCH = 92.0
 
 
 @dataclass(frozen=True)
-class Look:
+class Style:
     """Colour of a style, width of its lines (points), opacity, dash, and whether dots are full."""
 
     color: str
@@ -38,24 +38,24 @@ class Look:
 
 
 DASHED = (0, (4, 4))
-LOOKS = {
-    "curve": Look("accent", 1.8),
-    "before": Look("ghost", 1.4),
-    "diagonal": Look("ghost", 1.0, dash=DASHED),
-    "band": Look("accent", 5.0, 0.28),
-    "whisker": Look("accent", 2.0),
-    "bar": Look("accent", 0.0, 0.45),
-    "amount": Look("accent", 0.0),
-    "over": Look("over", 1.8),
-    "under": Look("under", 1.8),
-    "over group": Look("over", 0.6),
-    "under group": Look("under", 0.6),
-    "amount group": Look("accent", 0.6),
-    "empty": Look("rule", 0.0, 0.5, hatch="////"),
-    "dot": Look("accent"),
-    "dot here": Look("accent"),
-    "dot few": Look("accent", 1.0, 0.7, full=False),
-    "dot confidence": Look("muted", 1.4, full=False),
+STYLES = {
+    "curve": Style("accent", 1.8),
+    "before": Style("ghost", 1.4),
+    "diagonal": Style("ghost", 1.0, dash=DASHED),
+    "band": Style("accent", 5.0, 0.28),
+    "whisker": Style("accent", 2.0),
+    "bar": Style("accent", 0.0, 0.45),
+    "amount": Style("accent", 0.0),
+    "over": Style("over", 1.8),
+    "under": Style("under", 1.8),
+    "over group": Style("over", 0.6),
+    "under group": Style("under", 0.6),
+    "amount group": Style("accent", 0.6),
+    "empty": Style("rule", 0.0, 0.5, hatch="////"),
+    "dot": Style("accent"),
+    "dot here": Style("accent"),
+    "dot few": Style("accent", 1.0, 0.7, full=False),
+    "dot confidence": Style("muted", 1.4, full=False),
 }
 UNSEEN = "column"
 """The style of what only the pointer finds."""
@@ -73,14 +73,14 @@ def draw(picture: Picture, ax: Any, colors: Mapping[str, str], legend: bool) -> 
     palette = {**COLORS, **colors}
     for shapes in picture.shapes:
         if shapes.style != UNSEEN and shapes.points:
-            _add(ax, shapes, LOOKS[shapes.style], palette)
+            _add(ax, shapes, STYLES[shapes.style], palette)
     _frame(ax, picture, palette)
     if legend:
         _legend(ax, picture, palette)
     return ax
 
 
-def _add(ax: Any, shapes: Shapes, look: Look, palette: Mapping[str, str]) -> None:
+def _add(ax: Any, shapes: Shapes, look: Style, palette: Mapping[str, str]) -> None:
     color, rows = palette[look.color], shapes.each()
     x, y = np.array([row["x"] for row in rows]), np.array([row["y"] for row in rows])
     if shapes.kind == "line":
@@ -172,7 +172,7 @@ def legend_handles(picture: Picture, palette: Mapping[str, str] = COLORS) -> dic
     for shapes in picture.shapes:
         if not shapes.label:
             continue
-        look = LOOKS[shapes.style]
+        look = STYLES[shapes.style]
         color, strength = palette[look.color], look.alpha * float(np.ravel(shapes.strength)[0])
         if shapes.kind in ("boxes", "area"):
             hatched = {"facecolor": "none", "edgecolor": color, "hatch": look.hatch}

@@ -14,8 +14,8 @@ from simi_mailbox.files import StrPath
 from simi_mailbox.metrics import StreamingMetrics
 from simi_mailbox.scale.engines import Progress, quiet
 from simi_mailbox.scale.inputs import Labels, as_logits, check_numbers, file_of, nodes_in
-from simi_mailbox.scale.outputs import MANIFEST
 from simi_mailbox.scale.shards import Shards
+from simi_mailbox.scale.store import MANIFEST
 from simi_mailbox.softmax import row_blocks, scaled_softmax
 from simi_mailbox.validation import InputType
 

@@ -22,14 +22,20 @@ from simi_mailbox.graph import Graph
 from simi_mailbox.grouping import added, stacked
 from simi_mailbox.parameters import check_parameters
 from simi_mailbox.scale import default, tiles
+from simi_mailbox.scale.default import View, hidden_rows
 from simi_mailbox.scale.engines import Dask, Engine, Here, Progress, quiet
-from simi_mailbox.scale.evidence import View, hidden_rows
-from simi_mailbox.scale.inputs import Folder, check_numbers, gather, read_block
-from simi_mailbox.scale.limits import find_limits
-from simi_mailbox.scale.outputs import CALIBRATOR, Output
-from simi_mailbox.scale.plan import PROCESS, Plan, read_size
-from simi_mailbox.scale.store import Store, Written
-from simi_mailbox.scale.workspace import JOURNAL, alone_in, claim, clear
+from simi_mailbox.scale.inputs import Folder, check_numbers, find_limits, gather, read_block
+from simi_mailbox.scale.store import (
+    CALIBRATOR,
+    JOURNAL,
+    Output,
+    Store,
+    Written,
+    alone_in,
+    claim,
+    clear,
+)
+from simi_mailbox.scale.tiles import PROCESS, Plan, read_size
 from simi_mailbox.softmax import LogitRange
 from simi_mailbox.validation import InputType, Labelled, NodeInputs, looks_trained_on, refuse_shared
 

@@ -1,4 +1,4 @@
-"""Where blocks of nodes and tiles of the graph lie between passes: a folder.
+"""Folders that a run writes into: blocks and tiles between passes, results, and who holds them.
 
 Functions of a pass get the store and the number of their block, take what they need by name and put
 back what they made. They do not know who calls them, in which process, or how often: an array is
@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import math
 import os
+import re
 import secrets
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
 
 from simi_mailbox._arrays import Array
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.files import DAMAGE
+from simi_mailbox.files import DAMAGE, whole_file
 
 CHUNK = 1 << 24
 
@@ -170,3 +174,191 @@ def write_npy(path: Path, array: Array) -> Written:
     finally:
         unfinished.unlink(missing_ok=True)
     return Written(str(path), len(start) + len(flat) + len(end), str(digest))
+
+
+LOCK = ".lock"
+WORK_FILE = "work.json"
+JOURNAL = "journal"
+MAKER = {"made_by": "simi-mailbox", "version": 1}
+"""Says whose work a folder holds; one of another version is made anew."""
+
+_ARRAY = re.compile(r"[a-z-]+/(\d[\d-]*\.npy|\.\d[\d-]*\.npy\.\d+-[0-9a-f]+)")
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold a folder, which is made if need be; another run that holds it is told of.
+
+    The system drops the lock of a process that is killed, so that what is left of it does no harm.
+    """
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # not a POSIX system
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / LOCK
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(file)
+            raise BlockingIOError(
+                f"another run works in {folder}: wait until it has ended, or name another folder"
+            ) from None
+        if path.exists() and os.path.samestat(os.fstat(file), path.stat()):
+            break
+        os.close(file)  # it was removed by the one who had it: the next is another file
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(file)
+
+
+def claim(place: Path, facts: Mapping[str, Any], *, ours: bool) -> bool:
+    """Make the work folder that of a run with these ``facts``; whether it had to be emptied.
+
+    ``ours``: whether its name says that it holds nothing else. Any other folder is emptied only if
+    its `WORK_FILE` is one that was written here, and never of files that were not.
+    """
+    content, path = json.dumps({**MAKER, **facts}), place / WORK_FILE
+    found = path.read_text("utf-8") if path.exists() else None
+    if found == content:
+        return False
+    files = [file for file in place.rglob("*") if file.is_symlink() or not file.is_dir()]
+    strange = [file for file in files if not _is_made_here(file.relative_to(place))]
+    if found is None and not ours:
+        strange = [file for file in files if file.name != LOCK]
+    elif found is not None and not _is_marked(found):
+        strange = [path]
+    if strange:
+        raise ValueError(
+            f"{place} holds other files ({min(strange).relative_to(place)}): name a folder of its "
+            "own for work"
+        )
+    clear(place)
+    with whole_file(path) as unfinished:
+        unfinished.write_text(content, "utf-8")
+    return True
+
+
+def clear(place: Path) -> None:
+    """Remove what runs have made in a work folder, last of all what says that they have."""
+    folders = [entry for entry in place.iterdir() if entry.is_dir() and not entry.is_symlink()]
+    for folder in folders:
+        for file in folder.iterdir():
+            if _is_made_here(file.relative_to(place)):
+                file.unlink()
+        if not any(folder.iterdir()):
+            folder.rmdir()
+    for name in (JOURNAL, WORK_FILE):
+        (place / name).unlink(missing_ok=True)
+
+
+def _is_made_here(file: Path) -> bool:
+    text = file.as_posix()
+    unfinished = text.startswith(f".{Path(WORK_FILE).stem}.unfinished-")
+    return text in (LOCK, JOURNAL, WORK_FILE) or unfinished or bool(_ARRAY.fullmatch(text))
+
+
+def _is_marked(text: str) -> bool:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(found, dict) and found.get("made_by") == MAKER["made_by"]
+
+
+MANIFEST = "manifest.json"
+CALIBRATOR = "calibrator.safetensors"
+PARTS = ("probabilities", "groups")
+UNFINISHED = ".unfinished"
+"""File that says that a run has begun and not ended: what lies beside it is its own."""
+_SHARD = re.compile(r"\d{5}\.(npy|parquet)$|\.\d{5}\.unfinished-")
+
+
+@dataclass(frozen=True)
+class Output:
+    """The folder that results go to; ``ending`` is that of the shards of logits."""
+
+    folder: Path
+    ending: str
+
+    def check(self) -> None:
+        """Raise if the folder holds files under our names that no run has written."""
+        manifest = self.folder / MANIFEST
+        found = [manifest, self.folder / CALIBRATOR]
+        found += [file for part in PARTS for file in (self.folder / part).glob("*")]
+        strange = [file for file in found if file.exists()]
+        if (self.folder / UNFINISHED).exists() or _is_manifest(manifest):
+            made = [file for file in found if file.parent == self.folder or _SHARD.match(file.name)]
+            strange = [file for file in strange if file not in made]
+        strange = [file for file in strange if not file.name.startswith(".")]
+        if strange:
+            raise ValueError(
+                f"{min(strange)} is no result of an earlier run: move it, or name another folder"
+            )
+
+    def prepare(self) -> None:
+        """Make the folders; a manifest of an earlier run would not be true any more."""
+        for part in PARTS:
+            (self.folder / part).mkdir(parents=True, exist_ok=True)
+        (self.folder / UNFINISHED).touch()
+        (self.folder / MANIFEST).unlink(missing_ok=True)
+
+    def block(self, block: int, probs: Array, groups: Array) -> list[Written]:
+        """Two finished shards."""
+        path = self.folder / "groups" / f"{block:05d}.npy"
+        small = groups.astype(np.uint16)
+        return [self._probabilities(block, probs), _written(path, lambda f: np.save(f, small))]
+
+    def _probabilities(self, block: int, probs: Array) -> Written:
+        path = self.folder / "probabilities" / f"{block:05d}{self.ending}"
+        if self.ending == ".npy":
+            return _written(path, lambda file: np.save(file, probs))
+        columns = {f"p_{k}": np.ascontiguousarray(probs[:, k]) for k in range(probs.shape[1])}
+        return _written(path, lambda file: pyarrow.parquet.write_table(pa.table(columns), file))
+
+    def finish(self, files: list[Written], facts: dict[str, Any]) -> None:
+        """Remove shards of earlier runs, and say that all is there."""
+        ours = {os.path.abspath(file.path) for file in files}
+        for part in PARTS:
+            for path in (self.folder / part).iterdir():
+                if _SHARD.match(path.name) and os.path.abspath(path) not in ours:
+                    path.unlink()
+        shards = [
+            {
+                "file": os.path.relpath(file.path, self.folder),
+                "bytes": file.bytes,
+                **dict([file.digest.split(":")]),
+            }
+            for file in files
+        ]
+        content = json.dumps({**facts, "shards": shards}, indent=1) + "\n"
+        with whole_file(self.folder / MANIFEST) as unfinished:
+            unfinished.write_text(content, "utf-8")
+        (self.folder / UNFINISHED).unlink()
+
+
+def _is_manifest(path: Path) -> bool:
+    """Whether a run has written the manifest."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and {"method", "engine", "shards"} <= set(found)
+
+
+def _written(path: Path, write: Any) -> Written:
+    digest = Digest("sha256")
+    with whole_file(path) as unfinished:
+        with unfinished.open("wb") as file:
+            write(file)
+        with unfinished.open("rb") as file:
+            while chunk := file.read(CHUNK):
+                digest.update(chunk)
+        size = unfinished.stat().st_size
+    return Written(str(path), size, str(digest))

@@ -1,5 +1,23 @@
 """Input validation, once for all: labels outside the masks are dropped here."""
 
+from simi_mailbox.validation.arrays import (
+    NO_LABEL,
+    RANGE_TOLERANCE,
+    ROW_SUM_TOLERANCE,
+    InputType,
+    Labelled,
+    are_log_probabilities,
+    are_probabilities,
+    as_numpy,
+    is_array,
+    read_classes,
+    read_index,
+    read_known,
+    read_labels,
+    read_logits,
+    read_probabilities,
+    refuse_shared,
+)
 from simi_mailbox.validation.data import (
     CalibrationData,
     Forward,
@@ -10,26 +28,6 @@ from simi_mailbox.validation.data import (
     read_features,
     read_node_ids,
     read_nodes,
-)
-from simi_mailbox.validation.labels import (
-    NO_LABEL,
-    Labelled,
-    as_numpy,
-    is_array,
-    read_classes,
-    read_index,
-    read_known,
-    read_labels,
-    refuse_shared,
-)
-from simi_mailbox.validation.logits import (
-    RANGE_TOLERANCE,
-    ROW_SUM_TOLERANCE,
-    InputType,
-    are_log_probabilities,
-    are_probabilities,
-    read_logits,
-    read_probabilities,
 )
 
 __all__ = [

@@ -11,14 +11,15 @@ import numpy as np
 
 from simi_mailbox._arrays import Array
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.validation.labels import (
+from simi_mailbox.validation.arrays import (
+    InputType,
     Labelled,
     as_numpy,
     read_index,
     read_labels,
+    read_logits,
     refuse_shared,
 )
-from simi_mailbox.validation.logits import InputType, read_logits
 
 if TYPE_CHECKING:
     from torch import Tensor

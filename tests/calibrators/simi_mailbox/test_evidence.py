@@ -18,7 +18,7 @@ from simi_mailbox.calibrators.simi_mailbox.evidence import (
     unit_totals,
 )
 from simi_mailbox.sparse import Csr, neighbour_sums
-from simi_mailbox.validation.labels import Labelled
+from simi_mailbox.validation import Labelled
 
 NOT_GROUPED = np.empty((0, 0))
 

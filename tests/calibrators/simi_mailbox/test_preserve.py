@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import softmax
 
-from simi_mailbox.calibrators.simi_mailbox.preserve import APART, preserve_predictions
+from simi_mailbox.softmax import APART, preserve_predictions
 
 
 def rows(seed, m=60, k=5, sharpness=2.0):

@@ -14,9 +14,9 @@ from simi_mailbox.calibrators.simi_mailbox import model
 from simi_mailbox.calibrators.simi_mailbox.evidence import term_names
 from simi_mailbox.calibrators.simi_mailbox.families import family_of
 from simi_mailbox.calibrators.simi_mailbox.model import Coefficients, Nodes
-from simi_mailbox.calibrators.simi_mailbox.preserve import preserve_predictions
 from simi_mailbox.calibrators.simi_mailbox.prior import MODES, Setting, coefficients_of
 from simi_mailbox.files import cache_folder
+from simi_mailbox.softmax import preserve_predictions
 from simi_mailbox_bench.backbones.cached_runs import CachedRun, RunCache, RunKey
 from simi_mailbox_bench.datasets.catalogue import find
 from simi_mailbox_bench.prior.looks import Look, look_at, redrawn, version

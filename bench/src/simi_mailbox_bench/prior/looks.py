@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from simi_mailbox import grouping
 from simi_mailbox._arrays import Arrays, Ints
-from simi_mailbox.calibrators.simi_mailbox import calibrator, evidence, groups, model
+from simi_mailbox.calibrators.simi_mailbox import calibrator, evidence, model
 from simi_mailbox.calibrators.simi_mailbox.model import Nodes
 from simi_mailbox.files import open_archive, whole_file
 from simi_mailbox.validation import CalibrationData, Labelled
@@ -89,7 +90,7 @@ def _nodes(kept: Arrays, name: str) -> Nodes:
 @functools.cache
 def version() -> str:
     """Digest of the code that decides what a look holds: looks of other code are made again."""
-    text = "".join(inspect.getsource(part) for part in (calibrator, evidence, groups, model))
+    text = "".join(inspect.getsource(part) for part in (calibrator, evidence, grouping, model))
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from simi_mailbox import serialization
+from simi_mailbox import parameters
 from simi_mailbox.validation import InputType
 
 Shapes = dict[str, tuple[str | int, ...]]
@@ -33,7 +33,7 @@ def check_values(shapes: Shapes, state: dict[str, Any]) -> None:
         raise ValueError(f"classes_ must be some of 0..{classes - 1}")
     if state["input_type_"] not in get_args(InputType):
         raise ValueError(f"input_type_ must be one of {', '.join(get_args(InputType))}")
-    serialization.check_numbers(state, ENDLESS)
+    parameters.check_numbers(state, ENDLESS)
     check_shapes(shapes, state, len(np.unique(possible)))
     for name in POSITIVE & set(state):
         if not np.min(state[name], initial=np.inf) > 0:

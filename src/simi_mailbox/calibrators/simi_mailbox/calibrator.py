@@ -27,7 +27,6 @@ from simi_mailbox.calibrators.simi_mailbox.evidence import (
     unit_totals,
     units_from,
 )
-from simi_mailbox.calibrators.simi_mailbox.groups import SoftGroups, nearest
 from simi_mailbox.calibrators.simi_mailbox.model import (
     Model,
     Nodes,
@@ -36,12 +35,11 @@ from simi_mailbox.calibrators.simi_mailbox.model import (
     level_for,
     reference_temperature,
 )
-from simi_mailbox.calibrators.simi_mailbox.preserve import preserve_predictions
 from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED, Prior, resolve
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.grouping import Grouping, Scaling, find_groups
+from simi_mailbox.grouping import Grouping, Scaling, SoftGroups, find_groups, nearest
 from simi_mailbox.parameters import Count, Whole, hyperparameters
-from simi_mailbox.softmax import confidence, row_blocks
+from simi_mailbox.softmax import confidence, preserve_predictions, row_blocks
 from simi_mailbox.validation import CalibrationData, Labelled, NodeInputs
 
 ENOUGH, ENOUGH_NUMBERS = 4096, 1 << 16
