@@ -185,6 +185,11 @@ def test_pyg_page(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(data.prob, log_probs.exp())
     last = test.nonzero().flatten()[-names["batch"].batch_size :]
     torch.testing.assert_close(names["batch_log_probs"], log_probs[last], rtol=0, atol=1e-5)
+    assert names["calibrated"].hidden_layer == "conv2"
+    torch.testing.assert_close(names["named"].on(data), log_probs, rtol=0, atol=0)
+    known = (torch.arange(20), data.y[:20])
+    there = names["daily"].on(names["today"], known=known)[names["order"]]
+    torch.testing.assert_close(names["tomorrow_log_probs"], there, rtol=0, atol=1e-4)
     some = log_probs[names["nodes"]]
     torch.testing.assert_close(names["some_log_probs"], some, rtol=0, atol=1e-5)
     whole = names["large"](data.x, data.edge_index)

@@ -32,8 +32,8 @@ class AllNeighbours:
     def __iter__(self) -> Iterator[Any]:
         hops, edges = len(self.node_sampler.num_neighbors), self.data.edge_index
         for seeds in self.dataset.split(self.batch_size):
-            inner = k_hop_subgraph(seeds, hops - 1, edges)[0]
-            outer = k_hop_subgraph(seeds, hops, edges)[0]
+            inner = k_hop_subgraph(seeds, hops - 1, edges, num_nodes=self.data.num_nodes)[0]
+            outer = k_hop_subgraph(seeds, hops, edges, num_nodes=self.data.num_nodes)[0]
             rest = outer[~torch.isin(outer, seeds)]
             n_id = torch.cat([seeds, rest])
             place = torch.full((self.data.num_nodes,), -1)

@@ -8,7 +8,24 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torch_geometric.nn import APPNP, GAT, GCN, GIN, ChebConv, GraphSAGE
+from torch_geometric.nn import (
+    APPNP,
+    GAT,
+    GCN,
+    GIN,
+    BatchNorm,
+    ChebConv,
+    GPSConv,
+    GraphNorm,
+    GraphSAGE,
+    GraphSizeNorm,
+    InstanceNorm,
+    LayerNorm,
+    MeanSubtractionNorm,
+    PairNorm,
+    SAGEConv,
+    TopKPooling,
+)
 from torch_geometric.utils import k_hop_subgraph
 
 from simi_mailbox import TemperatureScaling, calibrators, pyg
@@ -139,6 +156,33 @@ def test_strange_layers_must_be_counted_by_their_user(model: nn.Module) -> None:
     with pytest.raises(ValueError, match=r"cannot tell how far \w+ looks.*num_hops=…"):
         _ = pyg.CalibratedModel(model).num_hops
     assert pyg.CalibratedModel(model, num_hops=2).num_hops == 4
+
+
+class With(nn.Module):
+    def __init__(self, part: nn.Module) -> None:
+        super().__init__()
+        self.conv, self.part = SAGEConv(4, 4), part
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.part(self.conv(x, edge_index))
+
+
+WHOLE = [
+    GPSConv(4, None, heads=2), GraphNorm(4), PairNorm(), LayerNorm(4), InstanceNorm(4),
+    MeanSubtractionNorm(), BatchNorm(4, track_running_stats=False), TopKPooling(4),
+    GraphSizeNorm(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("part", WHOLE, ids=lambda part: type(part).__name__)
+def test_parts_that_look_at_the_whole_graph_are_refused(part: nn.Module) -> None:
+    with pytest.raises(ValueError, match=r"looks at the whole graph.*from_logits"):
+        model_hops(With(part))
+
+
+@pytest.mark.parametrize("part", [LayerNorm(4, mode="node"), nn.LayerNorm(4), BatchNorm(4)])
+def test_parts_that_look_at_a_node_alone_are_not(part: nn.Module) -> None:
+    assert model_hops(With(part)) == 1
 
 
 @pytest.mark.parametrize("method", ["gats", "cagcn", "wats"])

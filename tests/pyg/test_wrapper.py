@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import Data
 from torch_geometric.nn import GCN, GCNConv, Sequential
 from torch_geometric.utils import index_to_mask
 
@@ -59,19 +59,28 @@ def logits_of(model: nn.Module, data: Data) -> Tensor:
     return model(data.x, data.edge_index).detach()
 
 
-def test_it_says_what_the_calibrator_says(
+def test_it_says_what_the_calibrator_says_with_the_hidden_layer(
     model: nn.Module, calibrated: pyg.CalibratedModel, data: Data
 ) -> None:
-    z = logits_of(model, data)
+    z, hidden = logits_of(model, data), entering_last_layer(model, data)
     masks = {"mask": data.val_mask, "train_mask": data.train_mask}
-    by_hand = SimiMailbox().fit(z, data.y, graph=data.edge_index, **masks)
-    expected = by_hand.predict_proba(z, graph=data.edge_index)
+    both = {"graph": data.edge_index, "hidden": hidden}
+    by_hand = SimiMailbox().fit(z, data.y, **both, **masks)
+    expected = by_hand.predict_proba(z, **both)
     found = calibrated(data.x, data.edge_index)
     torch.testing.assert_close(found.exp(), expected, rtol=1e-6, atol=1e-7)
     torch.testing.assert_close(calibrated.on(data), found, rtol=0, atol=0)
     named = calibrated(x=data.x, edge_index=data.edge_index)
     torch.testing.assert_close(named, found, rtol=0, atol=0)
-    torch.testing.assert_close(calibrated.from_logits(z, data), found, rtol=0, atol=0)
+    again = calibrated.from_logits(z, data, hidden=hidden)
+    torch.testing.assert_close(again, found, rtol=0, atol=0)
+    with pytest.raises(ValueError, match="fitted with a hidden layer: pass hidden=…"):
+        calibrated.from_logits(z, data)
+
+
+def entering_last_layer(model: nn.Module, data: Data) -> Tensor:
+    """By the layers themselves: dropout is off in evaluation mode."""
+    return model.convs[0](data.x, data.edge_index).relu().detach()
 
 
 def test_calibration_helps(model: nn.Module, calibrated: pyg.CalibratedModel, data: Data) -> None:
@@ -260,14 +269,6 @@ def test_mistakes_are_told(
     given = {"model": model, "data": data, **given}
     with pytest.raises(error, match=message):
         pyg.calibrate(**given)
-
-
-def test_several_kinds_of_nodes_are_refused(model: nn.Module) -> None:
-    data = HeteroData()
-    data["paper"].x = torch.zeros(3, 2)
-    data["paper", "cites", "paper"].edge_index = torch.tensor([[0], [1]])
-    with pytest.raises(TypeError, match="several kinds of nodes or edges: calibrate the kind"):
-        pyg.calibrate(model, data)
 
 
 def test_data_without_labels_or_masks(model: nn.Module, data: Data) -> None:

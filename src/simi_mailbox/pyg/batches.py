@@ -11,6 +11,7 @@ from simi_mailbox.calibrators import Calibrator
 from simi_mailbox.calibrators.simi_mailbox import SimiMailboxPaper
 from simi_mailbox.graph import Graph, as_graph
 from simi_mailbox.pyg.calls import takes_graph
+from simi_mailbox.pyg.hidden import is_message_passing
 
 LOCAL = frozenset(
     {"EdgeConv", "GATConv", "GATv2Conv", "GINConv", "GINEConv", "GraphConv", "SAGEConv"}
@@ -22,13 +23,27 @@ NORMALISED = frozenset({"APPNP", "GCNConv", "GCN2Conv", "LGConv", "SGConv", "SSG
 more must be there, or the outermost degrees are too small."""
 
 
+WHOLE = frozenset(
+    {"GPSConv", "GraphNorm", "GraphSizeNorm", "InstanceNorm", "MeanSubtractionNorm", "PairNorm"}
+    | {"MultiheadAttention", "PerformerAttention", "SGFormer", "Polynormer"}
+)
+"""Parts that mix all nodes of a graph."""
+
+
 def model_hops(model: nn.Module) -> int:
     """Hops that a node's logits depend on.
 
     Layers are counted, with their ``K`` steps where they have that; one that is used twice, or
     that is not PyG's own, must be counted by its user.
     """
-    layers = [part for part in model.modules() if _is_message_passing(part)]
+    for part in model.modules():
+        if _mixes_all_nodes(part):
+            raise ValueError(
+                f"{type(part).__name__} looks at the whole graph, which no mini-batch holds: "
+                "compute the logits of all nodes at once and pass them to "
+                "from_logits(logits, graph)"
+            )
+    layers = [part for part in model.modules() if is_message_passing(part)]
     kinds = {type(layer).__name__ for layer in layers}
     strange = sorted(kinds - LOCAL - NORMALISED)
     if strange or (not layers and takes_graph(model)):
@@ -67,6 +82,11 @@ def check_batch(batch: Any, seeds: Tensor, num_hops: int) -> None:
         )
     graph = as_graph(batch, int(batch.num_nodes))
     near = within(graph, seeds, num_hops - 1)
+    if bool((near & (graph.degree > expected.cpu())).any()):
+        raise ValueError(
+            "nodes of the batch have more neighbours than CountNeighbours() has counted: the graph "
+            "has changed since; apply it again before it is cut"
+        )
     lacking = near & (graph.degree < expected.cpu())
     if bool(lacking.any()):
         node = int(lacking.nonzero()[0])
@@ -88,6 +108,10 @@ def within(graph: Graph, start: Tensor, hops: int) -> Tensor:
     return reached
 
 
-def _is_message_passing(part: nn.Module) -> bool:
-    # By name: a model without PyG's layers must not import PyG.
-    return any(kind.__name__ == "MessagePassing" for kind in type(part).__mro__)
+def _mixes_all_nodes(part: nn.Module) -> bool:
+    kind = type(part)
+    if kind.__name__ == "LayerNorm" and kind.__module__.startswith("torch_geometric"):
+        return getattr(part, "mode", "graph") == "graph"
+    whole_batch = isinstance(part, nn.modules.batchnorm._BatchNorm) and part.running_mean is None
+    pools = kind.__module__.startswith("torch_geometric.nn.pool")
+    return whole_batch or pools or kind.__name__ in WHOLE

@@ -8,6 +8,7 @@ import torch
 
 from simi_mailbox._extras import require
 from simi_mailbox.graph import as_graph
+from simi_mailbox.pyg.identity import fingerprints, row_sums
 from simi_mailbox.pyg.wrapper import CalibratedModel
 
 _BASE: Any = require("torch_geometric.transforms", extra="pyg").BaseTransform
@@ -15,6 +16,8 @@ _BASE: Any = require("torch_geometric.transforms", extra="pyg").BaseTransform
 
 class WriteProbabilities(_BASE):  # type: ignore[misc]
     """Write calibrated probabilities [n, K] of all nodes of a graph into ``data.prob``.
+
+    Of a ``HeteroData``: of the nodes that are classified, into ``data[node_type].prob``.
 
     Parameters
     ----------
@@ -40,7 +43,9 @@ class WriteProbabilities(_BASE):  # type: ignore[misc]
 
     def forward(self, data: Any) -> Any:
         """Write into a shallow copy, as PyG's transforms do."""
-        data[self.attr] = self.calibrated.on(data).exp()
+        node_type = self.calibrated.node_type
+        store = data if node_type is None else data[node_type]
+        store[self.attr] = self.calibrated.on(data).exp()
         return data
 
     def __repr__(self) -> str:
@@ -48,11 +53,13 @@ class WriteProbabilities(_BASE):  # type: ignore[misc]
 
 
 class CountNeighbours(_BASE):  # type: ignore[misc]
-    """Write every node's number of neighbours into ``data.num_neighbours``, and its own number.
+    """Write every node's number of neighbours into ``data.num_neighbours``, and what names it.
 
     Loaders cut this out with the nodes, so that a mini-batch can be checked for missing neighbours,
-    and its nodes be told (``data.node_number``) among those whose labels a calibrator knows.
-    Neighbours are counted as calibrators do: edges in either direction, without self-loops.
+    and its nodes (``data.node_number``) be told among those whose labels a calibrator knows, where
+    ``data.fingerprints`` and ``data.row_sums`` show that graph and inputs are those of ``fit``.
+    Neighbours are counted as calibrators do: edges in either direction, without self-loops. Apply
+    it again after any change of the graph.
 
     Examples
     --------
@@ -67,4 +74,6 @@ class CountNeighbours(_BASE):  # type: ignore[misc]
         """Write into a shallow copy, as PyG's transforms do."""
         data.num_neighbours = as_graph(data, data.num_nodes).degree
         data.node_number = torch.arange(data.num_nodes)
+        data.row_sums = row_sums(data)
+        data.fingerprints = fingerprints(data)
         return data

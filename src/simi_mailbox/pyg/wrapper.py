@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import tempfile
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,10 +16,20 @@ from torch import Tensor, nn
 
 from simi_mailbox import calibrators
 from simi_mailbox.calibrators import Calibrator, SimiMailbox
+from simi_mailbox.exceptions import CalibrationWarning, FileFormatError
 from simi_mailbox.pyg.batches import calibrator_hops, check_batch, model_hops
 from simi_mailbox.pyg.calls import as_logits, call, evaluating, features_of, graph_of
+from simi_mailbox.pyg.hetero import MetaPath, graph_among, is_hetero, part_of
+from simi_mailbox.pyg.hidden import layer_named, plain, run_and_find, run_and_see
+from simi_mailbox.pyg.identity import fingerprints, places
 
-Call: TypeAlias = Callable[[nn.Module, Any], Tensor]
+Call: TypeAlias = Callable[[nn.Module, Any], Any]
+NO_EXPORT = (
+    "a calibrated model cannot be traced, scripted or exported: its calibrator is no part of "
+    "torch's graph; export calibrated.model, and apply calibrated.calibrator to its logits"
+)
+NOISE = 1e-3
+"""Difference of two runs, relative to the largest logit, above which a model is random."""
 
 
 class CalibratedModel(nn.Module):
@@ -29,7 +42,7 @@ class CalibratedModel(nn.Module):
 
     ``state_dict`` holds the model's weights and the fitted calibrator (as the bytes of its file, a
     tensor), so that ``torch.load(…, weights_only=True)`` reads it. To load one, wrap a model of the
-    same shape: ``CalibratedModel(model).load_state_dict(state)``.
+    same shape: ``CalibratedModel(model).load_state_dict(state)``; either may be compiled.
 
     Parameters
     ----------
@@ -42,6 +55,11 @@ class CalibratedModel(nn.Module):
         arguments do not tell.
     num_hops : int, optional
         Hops that the model's logits depend on, where its layers do not tell; for mini-batches.
+    hidden : str, optional
+        The layer whose input the calibrator was fitted with as ``hidden``, as it is called in
+        ``model.named_modules()``.
+    node_type, metapath : optional
+        As of `calibrate`.
 
     Examples
     --------
@@ -64,52 +82,111 @@ class CalibratedModel(nn.Module):
         *,
         call: Call | None = None,
         num_hops: int | None = None,
+        hidden: str | None = None,
+        node_type: str | None = None,
+        metapath: MetaPath | None = None,
     ) -> None:
         super().__init__()
+        if hidden is not None:
+            layer_named(model, hidden)
         self.model = model
         self.calibrator: Calibrator = SimiMailbox() if calibrator is None else calibrator
         self._call, self._model_hops = call, num_hops
+        self.hidden_layer, self.node_type, self.metapath = hidden, node_type, metapath
+        self._fitted_on: frozenset[str] = frozenset()
+
+    # --- prediction -------------------------------------------------------------------------------
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """Log-probabilities [n, K]; the arguments are the model's."""
-        with evaluating(self.model):
-            logits = as_logits(self.model(*args, **kwargs), self.model)
-        graph = graph_of(self.model, args, kwargs)
-        return self.from_logits(logits, graph, features_of(self.model, args, kwargs))
+        if torch._C._get_tracing_state() or getattr(torch.compiler, "is_exporting", bool)():
+            raise RuntimeError(NO_EXPORT)
+        run = self._forward
+        if "torch._dynamo" in sys.modules:  # the calibrator is not torch's to compile
+            run = torch.compiler.disable(run)  # type: ignore[no-untyped-call]
+        return run(args, kwargs)
 
-    def on(self, data: Any, *, node_ids: Any = None) -> Tensor:
-        """Log-probabilities of the nodes of a ``Data``; ``numbers`` as of `from_logits`."""
-        features, logits = getattr(data, "x", None), logits_on(self.model, data, self._call)
-        return self.from_logits(logits, data, features, node_ids=node_ids)
+    forward._torchdynamo_disable = True  # type: ignore[attr-defined]
+    forward._torchdynamo_disable_msg = NO_EXPORT  # type: ignore[attr-defined]
+
+    def _forward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+        logits, hidden = self._run(lambda: self.model(*args, **kwargs))
+        graph = graph_of(self.model, args, kwargs)
+        features = features_of(self.model, args, kwargs)
+        node_ids = None if isinstance(graph, Tensor | Mapping) else self._node_ids(graph)
+        return self.from_logits(logits, graph, features, hidden=hidden, node_ids=node_ids)
+
+    def on(
+        self, data: Any, *, hidden: Any = None, known: Any = None, node_ids: Any = None
+    ) -> Tensor:
+        """Log-probabilities of the nodes of a ``Data``; the arguments are those of `from_logits`.
+
+        What enters the last layer is taken from the model, unless ``hidden`` is given, and ids from
+        ``data.node_ids``, unless ``node_ids`` are.
+        """
+        given = self.inputs_on(data, hidden=hidden, known=known, node_ids=node_ids)
+        return self.from_logits(**given)
+
+    def inputs_on(
+        self, data: Any, *, hidden: Any = None, known: Any = None, node_ids: Any = None
+    ) -> dict[str, Any]:
+        """The arguments of `from_logits` for the nodes of a ``Data``: the model is run here."""
+        how = call if self._call is None else self._call
+        logits, seen = self._run(lambda: how(self.model, data), see=hidden is None)
+        part = part_of(data, self.node_type, self.metapath)
+        return {
+            "logits": logits, "graph": part, "features": getattr(part, "x", None), "known": known,
+            "hidden": seen if hidden is None else hidden,
+            "node_ids": self._node_ids(part) if node_ids is None else node_ids,
+        }  # fmt: skip
 
     def from_logits(
-        self, logits: Tensor, graph: Any = None, features: Any = None, *, node_ids: Any = None
+        self,
+        logits: Tensor,
+        graph: Any = None,
+        features: Any = None,
+        *,
+        hidden: Any = None,
+        known: Any = None,
+        node_ids: Any = None,
     ) -> Tensor:
         """Log-probabilities of all nodes from their logits; the model is not run.
 
         For logits that were computed before, such as by PyG's layer-wise ``inference``. ``graph``
-        is whatever calibrators take; it and ``features`` may be left out if the method does not
-        need them. ``numbers`` are those of the nodes, if they are a part of the graph that the
-        calibrator was fitted on.
+        is whatever calibrators take, or a ``HeteroData`` or its ``edge_index_dict``; it and
+        ``features`` may be left out if the method does not need them. ``hidden`` is what enters the
+        last layer, where the calibrator was fitted with it. ``known`` is a pair (nodes, labels) of
+        labels that are known by now. ``node_ids`` are the ids that the nodes had at ``fit``, or
+        their numbers there, if they had none.
         """
-        needs = self.calibrator.required_inputs
-        if "graph" in needs and graph is None:
+        cal = self.calibrator
+        if "graph" in cal.required_inputs and graph is None:
             raise TypeError(
                 f"no graph is among the arguments of {type(self.model).__name__}: use "
                 "from_logits(logits, graph) or on(data)"
             )
-        given = {"graph": graph, "features": features}
-        inputs = {name: value for name, value in given.items() if name in needs}
-        if node_ids is not None and "known" in self.calibrator.optional_inputs:
+        given = {"graph": self._graph(graph, len(logits)), "features": features}
+        if isinstance(features, Mapping):
+            given["features"] = features[self.node_type]
+        inputs = {name: value for name, value in given.items() if name in cal.required_inputs}
+        if hidden is not None and "hidden" in cal.optional_inputs:
+            inputs["hidden"] = hidden
+        if node_ids is not None and "known" in cal.optional_inputs:
             inputs["node_ids"] = node_ids
-        probs: Tensor = self.calibrator.predict_proba(logits, **inputs)
+        if known is not None:
+            inputs["known"] = known
+        probs: Tensor = cal.predict_proba(logits, **inputs)
         return probs.clamp_(min=torch.finfo(probs.dtype).tiny).log_()
 
-    def seeds(self, batch: Any, nodes: Any = None, *, check: bool = True) -> Tensor:
+    def seeds(
+        self, batch: Any, nodes: Any = None, *, check: bool = True, known: Any = None
+    ) -> Tensor:
         """Log-probabilities of the seed nodes of a mini-batch, as on the whole graph.
 
         The logits of all nodes of the batch are computed, since those of the seeds' neighbours
-        matter; those of nodes near the rim are wrong, and not returned.
+        matter; those of nodes near the rim are wrong, and not returned. Labels of ``fit`` are
+        evidence where ``batch.node_ids`` names its nodes, or where `CountNeighbours` found the
+        graph and the inputs of ``fit``; elsewhere a warning says that they are not.
 
         Parameters
         ----------
@@ -122,7 +199,14 @@ class CalibratedModel(nn.Module):
         check : bool
             Whether to look for missing neighbours; for that, `CountNeighbours` must have been
             applied to the whole graph.
+        known : pair, optional
+            As of `from_logits`; nodes by their numbers in the batch.
         """
+        if is_hetero(batch):
+            raise TypeError(
+                "mini-batches of several types of nodes cannot be checked for missing neighbours: "
+                "compute the logits of all nodes and pass them to from_logits(logits, data)"
+            )
         if nodes is None:
             size = getattr(batch, "batch_size", None)
             if size is None:
@@ -131,8 +215,7 @@ class CalibratedModel(nn.Module):
         index = torch.as_tensor(nodes)
         if check:
             check_batch(batch, index, self.num_hops)
-        node_ids = getattr(batch, "node_number", getattr(batch, "n_id", None))
-        log_probs = self.on(batch, node_ids=node_ids)
+        log_probs = self.on(batch, known=known)
         return log_probs[index.to(log_probs.device)]
 
     @property
@@ -141,23 +224,84 @@ class CalibratedModel(nn.Module):
         hops = model_hops(self.model) if self._model_hops is None else self._model_hops
         return hops + calibrator_hops(self.calibrator)
 
+    def _run(self, run: Callable[[], Any], *, see: bool = True) -> tuple[Tensor, Tensor | None]:
+        """The model's logits, and what entered the layer that the calibrator looks at."""
+        name, hidden = self.hidden_layer, None
+        with evaluating(self.model):
+            if name is None or not see:
+                output = run()
+            else:
+                output, hidden = run_and_see(self.model, name, run, self.node_type)
+        return as_logits(output, self.model, self.node_type), hidden
+
+    def _graph(self, graph: Any, num_nodes: int) -> Any:
+        if is_hetero(graph):
+            return part_of(graph, self.node_type, self.metapath)
+        if isinstance(graph, Mapping) and self.node_type is not None:
+            return graph_among(graph, self.node_type, num_nodes, self.metapath)
+        return graph
+
+    def _node_ids(self, data: Any) -> Any:
+        """What tells the nodes of ``fit`` among these; None if nothing does."""
+        if "ids" in getattr(self.calibrator, "labels_", {}):
+            return getattr(data, "node_ids", None)
+        return places(data, self._fitted_on)
+
+    # --- state ------------------------------------------------------------------------------------
+
     def get_extra_state(self) -> Tensor:
-        """The calibrator's file, byte by byte."""
+        """What the wrapper knows, as a line of JSON, and the calibrator's file, byte by byte."""
+        known = {
+            "hidden_layer": self.hidden_layer, "node_type": self.node_type,
+            "metapath": self.metapath, "fitted_on": sorted(self._fitted_on),
+        }  # fmt: skip
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "calibrator.safetensors"
             self.calibrator.save(path)
-            return torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8)
+            content = json.dumps(known).encode() + b"\n" + path.read_bytes()
+        return torch.frombuffer(bytearray(content), dtype=torch.uint8)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Read the calibrator that `get_extra_state` wrote."""
+        """Read what `get_extra_state` wrote."""
+        head, _, file = state.cpu().numpy().tobytes().partition(b"\n")
+        try:
+            known = json.loads(head)
+            fitted_on = frozenset(map(str, known["fitted_on"]))
+            layer, node_type, path = known["hidden_layer"], known["node_type"], known["metapath"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise FileFormatError("the state of the calibrated model is damaged") from error
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "calibrator.safetensors"
-            path.write_bytes(state.cpu().numpy().tobytes())
-            self.calibrator = calibrators.load(path)
+            written = Path(folder) / "calibrator.safetensors"
+            written.write_bytes(file)
+            self.calibrator = calibrators.load(written)
+        if layer is not None:
+            layer_named(self.model, layer)
+        self.hidden_layer, self.node_type, self._fitted_on = layer, node_type, fitted_on
+        self.metapath = None if path is None else [tuple(step) for step in path]
+
+    def state_dict(self, *args: Any, prefix: str = "", **kwargs: Any) -> Any:
+        """As of every module; weights are named as those of a model that is not compiled."""
+        state = super().state_dict(*args, prefix=prefix, **kwargs)
+        for name in [name for name in state if name.startswith(prefix)]:
+            state[prefix + plain(name.removeprefix(prefix))] = state.pop(name)
+        return state
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Names of a compiled model are those of this one, and the other way round."""
+        paths = {plain(path): path for path, _ in self.named_modules()}
+        for name in [name for name in state if name.startswith(prefix)]:
+            path, _, last = plain(name.removeprefix(prefix)).rpartition(".")
+            if path in paths:
+                state[prefix + ".".join(filter(None, (paths[path], last)))] = state.pop(name)
+        super()._load_from_state_dict(state, prefix, *args)
+
+    def __prepare_scriptable__(self) -> nn.Module:
+        """Called by ``torch.jit.script``."""
+        raise RuntimeError(NO_EXPORT)
 
     def extra_repr(self) -> str:
         """Name the calibrator, which is no module, in ``print(calibrated)``."""
-        return f"(calibrator): {self.calibrator!r}"
+        return f"(calibrator): {self.calibrator!r}\n(hidden): {self.hidden_layer}"
 
 
 def calibrate(
@@ -166,6 +310,9 @@ def calibrate(
     mask: Any = None,
     calibrator: Calibrator | str | None = None,
     *,
+    hidden: str | Tensor | None = "auto",
+    node_type: str | None = None,
+    metapath: MetaPath | None = None,
     train_mask: Any = None,
     logits: Tensor | None = None,
     call: Call | None = None,
@@ -178,17 +325,29 @@ def calibrate(
     ----------
     model : torch.nn.Module
         The trained model; it is run in evaluation mode and not changed.
-    data : Data
+    data : Data or HeteroData
         PyG's, with the model's inputs, ``edge_index`` and ``y``. Labels outside the mask
-        are not read.
+        are not read. ``data.node_ids``, if there are any, are the nodes' ids, by which the labels
+        of ``fit`` find them on other graphs.
     mask : array, optional
         The calibration nodes, boolean or indices, which the model was not trained on; by default
         ``data.val_mask``.
     calibrator : Calibrator or str, optional
         A calibrator, which is copied, or its name; by default `SimiMailbox`.
+    hidden : "auto", str, Tensor or None
+        What enters the model's last layer, for methods that can make use of it (`SimiMailbox`).
+        "auto": the input of the last layer with weights that yields the classes, if other layers
+        come before it. Or the name of a layer, as in ``model.named_modules()``, whose input is
+        taken; or a tensor [n, d], where ``logits`` are given as well; or None, to do without.
+        ``calibrated.hidden_layer`` tells which it is.
+    node_type : str, optional
+        Of a ``HeteroData``: the type of the nodes that are classified.
+    metapath : sequence of (source type, target type), optional
+        Along which types they are neighbours, as of PyG's ``AddMetaPaths``; by default along all
+        edges among them.
     train_mask : array, optional
         The nodes that the model was trained on; by default ``data.train_mask``, if there is one.
-        Methods that take known labels as evidence (`SimiMailbox`) read their labels.
+        Their labels are not read.
     logits : Tensor, optional
         The model's logits of all nodes, if they were computed before.
     call, num_hops
@@ -216,33 +375,71 @@ def calibrate(
     >>> calibrated(data.x, data.edge_index).shape
     torch.Size([500, 3])
     """
+    part = part_of(data, node_type, metapath)
     if mask is None:
-        mask = getattr(data, "val_mask", None)
-    if hasattr(data, "edge_index_dict"):
-        raise TypeError(
-            f"this {type(data).__name__} has several kinds of nodes or edges: calibrate the kind "
-            "that is classified by a calibrator itself, with its logits and the edges among it"
-        )
-    if getattr(data, "y", None) is None:
+        mask = getattr(part, "val_mask", None)
+    if getattr(part, "y", None) is None:
         raise TypeError("data has no labels: calibration needs data.y of the nodes of the mask")
     if train_mask is None:
-        train_mask = getattr(data, "train_mask", None)
+        train_mask = getattr(part, "train_mask", None)
         if train_mask is not None and train_mask.ndim != 1:
             train_mask = None  # several splits: which one is not said
-    result = CalibratedModel(model, _unfitted(calibrator), call=call, num_hops=num_hops)
-    given = {"graph": data, "features": getattr(data, "x", None)}
-    inputs = {
-        name: value for name, value in given.items() if name in result.calibrator.required_inputs
-    }
-    if "forward" in result.calibrator.required_inputs:
+    result = CalibratedModel(
+        model, _unfitted(calibrator), call=call, num_hops=num_hops, node_type=node_type,
+        metapath=metapath,
+    )  # fmt: skip
+    method = result.calibrator
+    given = {"graph": part, "features": getattr(part, "x", None)}
+    inputs = {name: value for name, value in given.items() if name in method.required_inputs}
+    if "forward" in method.required_inputs:
         raise TypeError(
-            f"{type(result.calibrator).__name__} runs the model with edge weights of its own, "
+            f"{type(method).__name__} runs the model with edge weights of its own, "
             "which a wrapped model cannot offer: use the calibrator itself"
         )
+    if "hidden" not in method.optional_inputs:
+        hidden = None
     if logits is None:
-        logits = logits_on(model, data, call)
-    result.calibrator.fit(logits, data.y, mask=mask, train_mask=train_mask, **inputs, **fit)
+        logits, hidden = _first_run(result, data, hidden)
+    elif isinstance(hidden, str) and hidden != "auto":
+        raise TypeError(
+            f"the model is not run where its logits are given: pass what enters {hidden!r} as a "
+            "tensor, hidden=…"
+        )
+    if isinstance(hidden, Tensor):
+        inputs["hidden"] = hidden
+    if "known" in method.optional_inputs:
+        result._fitted_on = fingerprints(part)
+        if getattr(part, "node_ids", None) is not None:
+            fit.setdefault("node_ids", part.node_ids)
+    method.fit(logits, part.y, mask=mask, train_mask=train_mask, **inputs, **fit)
     return result
+
+
+def _first_run(calibrated: CalibratedModel, data: Any, hidden: Any) -> tuple[Tensor, Any]:
+    """Logits and what enters the last layer; which layer that is, is kept."""
+    model, how = calibrated.model, calibrated._call or call
+    if hidden == "auto" and isinstance(hidden, str):
+        with evaluating(model):
+            output, last = run_and_find(model, lambda: how(model, data), calibrated.node_type)
+        logits = as_logits(output, model, calibrated.node_type)
+        hidden = None if last is None else last.entered
+        calibrated.hidden_layer = None if last is None else last.name
+    else:
+        if isinstance(hidden, str):
+            layer_named(model, hidden)
+            calibrated.hidden_layer = hidden
+        logits, seen = calibrated._run(lambda: how(model, data))
+        hidden = hidden if seen is None else seen
+    again, _ = calibrated._run(lambda: how(model, data), see=False)
+    if logits.numel() and (again - logits).abs().max() > NOISE * logits.abs().max():
+        warnings.warn(
+            f"two runs of {type(model).__name__} in evaluation mode differ by "
+            f"{float((again - logits).abs().max()):.2g}: something in it is random, such as "
+            "F.dropout(x) without training=self.training; probabilities will differ as well",
+            CalibrationWarning,
+            stacklevel=3,
+        )
+    return logits, hidden
 
 
 def logits_on(model: nn.Module, data: Any, how: Call | None = None) -> Tensor:
