@@ -205,7 +205,18 @@ def _variance(probs: Floats, index: Ints, source: Any) -> Row:
     return {"metrics": {name: rounded(value) for name, value in values.items()}}
 
 
-_QUANTITIES = {"metrics": _metrics, "variance": _variance}
+def _one_class(probs: Floats, index: Ints, source: Any) -> Row:
+    """What a table of class 1 needs, beside the metrics of all classes."""
+    from simi_mailbox import metrics
+
+    row = _metrics(probs, index, source)
+    given = probs[index], source.dataset.y[index]
+    for metric in (metrics.class_ece, metrics.average_precision, metrics.auroc, metrics.smooth_ece):
+        row["metrics"][metric.__name__] = rounded(metric(*given, positive=1))
+    return row
+
+
+_QUANTITIES = {"metrics": _metrics, "variance": _variance, "one-class": _one_class}
 
 
 @functools.cache

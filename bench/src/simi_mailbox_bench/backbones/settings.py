@@ -42,6 +42,10 @@ class Settings:
         Most epochs, and how many of them may pass without a better validation score.
     row_normalise : bool
         Divide each feature row by its sum where that exceeds one.
+    class_weight : float
+        Weight of class 1 in the loss of a two-class problem; 0 gives both classes the same sum of
+        weights. With another weight than 1 the checkpoint is the one of the lowest weighted
+        validation loss: accuracy says nothing of a rare class.
     """
 
     hidden: Count = 64
@@ -54,6 +58,7 @@ class Settings:
     epochs: Count = 2000
     patience: Count = 100
     row_normalise: bool = True
+    class_weight: NonNegative = 1.0
 
     def __post_init__(self) -> None:
         check_parameters(self)
@@ -86,6 +91,11 @@ PUBLISHED: dict[str, Settings] = {
     ),
     **dict.fromkeys(
         ("roman-empire", "amazon-ratings", "minesweeper", "tolokers", "questions"), _PLATONOV
+    ),
+    "tolokers-weighted": replace(_PLATONOV, class_weight=3.0),
+    **dict.fromkeys(("fdcompcn", "german"), Settings(row_normalise=False)),
+    **dict.fromkeys(
+        ("fdcompcn-weighted", "redditbans"), Settings(row_normalise=False, class_weight=0.0)
     ),
     "arxiv": replace(_LARGE, layers=3),
     **dict.fromkeys(("reddit", "reddit2"), _LARGE),

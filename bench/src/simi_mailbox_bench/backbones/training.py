@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from simi_mailbox.graph import Graph
 from simi_mailbox_bench.backbones.features import Features
-from simi_mailbox_bench.backbones.full_batch import Progress, train_loop
+from simi_mailbox_bench.backbones.full_batch import LowestLoss, Progress, train_loop
 from simi_mailbox_bench.backbones.networks import GAT, GCN, GIN, MLP, SAGE, Backbone
 from simi_mailbox_bench.backbones.plan import split_targets
 from simi_mailbox_bench.backbones.settings import Settings, settings_for
@@ -123,12 +123,14 @@ def train(
         model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
     )
     train_labels, val_labels = labels[train_nodes], labels[val_nodes]
+    weights = _class_weights(settings.class_weight, train_labels)
+    plain = weights is None
     best = train_loop(
         model,
         optimiser,
-        lambda: F.cross_entropy(steps.training_logits(), train_labels),
-        lambda: _scores(steps.validation_logits(), val_labels),
-        EarlyStopping(settings.patience),
+        lambda: F.cross_entropy(steps.training_logits(), train_labels, weights),
+        lambda: _scores(steps.validation_logits(), val_labels, weights),
+        EarlyStopping(settings.patience) if plain else _LowestNll(settings.patience),
         epochs=settings.epochs,
         progress=progress,
     )
@@ -199,9 +201,25 @@ class _Separate(_TrainingSteps):
         return self.model.finish(stem, self.validation)
 
 
-def _scores(logits: Tensor, labels: Tensor) -> tuple[float, float]:
+class _LowestNll(LowestLoss):
+    """The lowest loss, whatever the accuracy."""
+
+    def update(self, *scores: float) -> bool:
+        return super().update(scores[1])
+
+
+def _class_weights(weight: float, labels: Tensor) -> Tensor | None:
+    """Weights of the two classes in the loss; None if they are equal."""
+    if weight == 1.0:
+        return None
+    if weight == 0.0:
+        return labels.numel() / (2.0 * labels.bincount(minlength=2))
+    return torch.tensor([1.0, weight])
+
+
+def _scores(logits: Tensor, labels: Tensor, weights: Tensor | None) -> tuple[float, float]:
     correct = int((logits.argmax(1) == labels).sum())
-    return correct / labels.numel(), float(F.cross_entropy(logits, labels))
+    return correct / labels.numel(), float(F.cross_entropy(logits, labels, weights))
 
 
 def _nodes(split: Split, part: str, dataset: NodeDataset) -> Tensor:

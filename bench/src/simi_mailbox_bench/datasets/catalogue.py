@@ -34,6 +34,11 @@ class Entry:
         package), scikit-learn's bundled digits, which are always here, or nothing.
     self_loops : int
         How many of ``entries`` are self-loops, which `Graph` drops.
+    scaling : {"", "rank", "standard"}
+        What is done to the columns of features on loading: ranks in 0..1, or mean zero and
+        variance one.
+    file : str
+        Dataset whose file this is read from, if not its own: the same graph under another loss.
     """
 
     name: str
@@ -48,6 +53,8 @@ class Entry:
     sha256: str | None = None
     origin: Literal["pyg", "ogb", "scikit-learn", "file"] = "pyg"
     self_loops: int = 0
+    scaling: Literal["", "rank", "standard"] = ""
+    file: str = ""
 
     @property
     def edges(self) -> int:
@@ -57,7 +64,7 @@ class Entry:
     @property
     def file_name(self) -> str:
         """Name of the file in the data folder."""
-        return f"{self.name}.npz"
+        return f"{self.file or self.name}.npz"
 
 
 # Counts and checksums of the files with a checksum were read from those files; the others
@@ -145,6 +152,31 @@ _TABLE = (
     Entry(
         "Questions", 48921, 307080, 2, 301,
         ("HeterophilousGraphDataset", "Questions"), "official",
+    ),
+    Entry(
+        "Tolokers-weighted", 11758, 1038000, 2, 10, (), "official", False, 0.595,
+        "dfc543bcdeff2f8efa0985281257981150a5ff929968e0b9c6c85324ddf8adf5",
+        origin="file", file="Tolokers",
+    ),
+    Entry(
+        "FDCompCN", 5317, 7268, 2, 57, (), "public", False, 0.855,
+        "eb7c4b03eac9a3a98c12fcad30de47111726e2a6f68bf625d2a3578d83f5311d",
+        origin="file", scaling="rank",
+    ),
+    Entry(
+        "FDCompCN-weighted", 5317, 7268, 2, 57, (), "public", False, 0.855,
+        "eb7c4b03eac9a3a98c12fcad30de47111726e2a6f68bf625d2a3578d83f5311d",
+        origin="file", scaling="rank", file="FDCompCN",
+    ),
+    Entry(
+        "RedditBans", 10984, 157032, 2, 64, (), "", False, 0.947,
+        "dce97298a385950d5ede070e05846955586513b7953f89b03158e993055f142c",
+        origin="file", scaling="standard",
+    ),
+    Entry(
+        "German", 1000, 43484, 2, 27, (), "public", False, 0.587,
+        "696551f58bdb490934560b0b65dde49098ce8cd33e927bfa843f4270e678b761",
+        origin="file", scaling="standard",
     ),
     Entry(
         "Digits", 1797, 19858, 10, 64, (), "official", False, 0.961,

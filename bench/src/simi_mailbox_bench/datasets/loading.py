@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.stats import rankdata
 
 from simi_mailbox._arrays import Arrays, Bools
 from simi_mailbox.exceptions import FileFormatError
@@ -247,7 +248,7 @@ def from_arrays(
     return NodeDataset(
         name=entry.name,
         graph=graph,
-        x=x,
+        x=_scaled(x, entry.scaling),
         y=y,
         num_classes=entry.classes,
         folds=arrays.get("gats_folds"),
@@ -275,7 +276,19 @@ def _features(arrays: Arrays) -> Any:
     return sp.csr_array((data, indices, indptr), shape=(rows, columns))
 
 
+def _scaled(x: Any, how: str) -> Any:
+    """Columns as ranks in 0..1 or with mean zero and variance one; constant ones become zero."""
+    if not how:
+        return x
+    if how == "rank":
+        x = rankdata(x, axis=0) / len(x)
+    spread = x.std(axis=0)
+    return ((x - x.mean(axis=0)) / np.where(spread > 0, spread, 1.0)).astype(np.float32)
+
+
 def _unlabelled(arrays: Arrays) -> Bools | None:
+    if "is_user" in arrays:  # the other side of a bipartite graph has labels of no meaning
+        return ~arrays["is_user"].astype(np.bool_)
     if "unlabelled" not in arrays:
         return None
     nodes = arrays["unlabelled"]

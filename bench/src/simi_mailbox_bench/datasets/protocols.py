@@ -193,19 +193,17 @@ def _gpn(dataset: NodeDataset, split: int, fold: int) -> Split:
     return Split(*(np.concatenate(part) for part in parts))
 
 
-def _random_10_10_80(dataset: NodeDataset, split: int, fold: int) -> Split:
-    known = np.flatnonzero(dataset.labelled)
-    order = generator(dataset.name, "random-10-10-80", split).permutation(known)
-    train = int(0.1 * order.size)
-    val = train + int(0.1 * order.size)
-    return Split(order[:train], order[train:val], order[val:])
+def _at_random(train: int, val: int) -> Callable[[NodeDataset, int, int], Split]:
+    """So many percent of the labelled nodes for training and validation, the rest for testing."""
 
+    def make(dataset: NodeDataset, split: int, fold: int) -> Split:
+        known = np.flatnonzero(dataset.labelled)
+        name = f"random-{train}-{val}-{100 - train - val}"
+        order = generator(dataset.name, name, split).permutation(known)
+        first, second = int(train / 100 * order.size), int(val / 100 * order.size)
+        return Split(order[:first], order[first : first + second], order[first + second :])
 
-def _halves(dataset: NodeDataset, split: int, fold: int) -> Split:
-    known = np.flatnonzero(dataset.labelled)
-    order = generator(dataset.name, "random-50-25-25", split).permutation(known)
-    half, most = order.size // 2, order.size // 2 + order.size // 4
-    return Split(order[:half], order[half:most], order[most:])
+    return make
 
 
 def _shift(name: str) -> Protocol:
@@ -234,8 +232,12 @@ PROTOCOLS: dict[str, Protocol] = {
         for rate in _RATES
     },
     "gpn": Protocol(_gpn, _fixed(_RANDOM_SPLITS), "5 / 14.25 / 64.6 % of every class"),
-    "random-10-10-80": Protocol(_random_10_10_80, _fixed(_RANDOM_SPLITS), "10/10/80 % at random"),
-    "random-50-25-25": Protocol(_halves, _fixed(_RANDOM_SPLITS), "50/25/25 % at random"),
+    **{
+        f"random-{a}-{b}-{100 - a - b}": Protocol(
+            _at_random(a, b), _fixed(_RANDOM_SPLITS), f"{a}/{b}/{100 - a - b} % at random"
+        )
+        for a, b in ((10, 10), (50, 25))
+    },
     **{name: _shift(name) for name in SHIFTS},
 }
 """Ways to draw splits, by name: `make_split` takes one."""

@@ -14,6 +14,7 @@ HOMES = (
     ("paper", "mlp sage gin kde class nll brier"),
     ("own", "registry registry-debiased registry-kde registry-nll registry-brier"),
     ("own", "registry-accuracy ablation ablation-ece"),
+    ("binary", "binary binary-ece binary-brier binary-auprc"),
     ("timing", "t2b t2b-wall"),
     ("own", "digits"),
     ("gpn", "gpn"),

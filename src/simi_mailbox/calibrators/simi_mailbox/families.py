@@ -21,7 +21,10 @@ FAMILIES = {
     "roman-empire": ("Roman-empire",),
     "amazon-ratings": ("Amazon-ratings",),
     "minesweeper": ("Minesweeper",),
-    "tolokers": ("Tolokers",),
+    "tolokers": ("Tolokers", "Tolokers-weighted"),
+    "fdcompcn": ("FDCompCN", "FDCompCN-weighted"),
+    "redditbans": ("RedditBans",),
+    "german": ("German",),
     "questions": ("Questions",),
     "digits": ("Digits",),
     "twitch": (
