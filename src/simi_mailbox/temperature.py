@@ -160,10 +160,16 @@ class CrossEntropy:
     """
 
     def __init__(
-        self, logits: Tensor, y: Tensor, groups: Tensor, n_groups: int, kernels: Any = None
+        self,
+        logits: Tensor,
+        y: Tensor,
+        groups: Tensor,
+        n_groups: int,
+        kernels: Any = None,
+        weight: Tensor | None = None,
     ) -> None:
         self.logits, self.y, self.groups, self.n_groups = logits, y, groups, n_groups
-        self.kernels = kernels
+        self.kernels, self.weight = kernels, weight
         self.own = logits.gather(1, y[:, None]).squeeze(1).double() - logits.amax(dim=1)
 
     def __call__(self, theta: Floats, wanted: Bools | None = None) -> tuple[Floats, Floats, Floats]:
@@ -177,7 +183,10 @@ class CrossEntropy:
             s0, m1, m2 = moments(z, beta[group], self.kernels)
             target = self.own[some] * beta[group]
             first = m1 - target
-            sums.index_add_(1, group, torch.stack([s0.log() - target, first, first + m2 - m1 * m1]))
+            parts = torch.stack([s0.log() - target, first, first + m2 - m1 * m1])
+            if self.weight is not None:
+                parts *= self.weight[some]
+            sums.index_add_(1, group, parts)
         value, d1, d2 = sums.numpy() / max(len(self.y), 1)
         return value, d1, d2
 
@@ -189,24 +198,27 @@ def fit_cross_entropy(
     n_groups: int,
     bounds: tuple[float, float],
     kernels: Any = None,
+    weight: Tensor | None = None,
 ) -> Solution:
     """Minimise the cross-entropy of the labelled nodes in every group (convex in 1/T).
 
     Groups without labelled node, or whose labelled nodes have constant logits, get T = 1.
     """
-    ce = CrossEntropy(logits, y, groups, n_groups, kernels)
+    ce = CrossEntropy(logits, y, groups, n_groups, kernels, weight)
 
     theta, at_bound = _root(lambda *at: ce(*at)[1:], bounds, n_groups)
     return Solution(np.exp(-theta), at_bound)
 
 
-def global_temperature(logits: Tensor, y: Tensor, kernels: Any = None) -> tuple[float, bool]:
+def global_temperature(
+    logits: Tensor, y: Tensor, kernels: Any = None, weight: Tensor | None = None
+) -> tuple[float, bool]:
     """The one temperature of least cross-entropy on labelled nodes, and whether it is on its bound.
 
     Labelled nodes alone are not worth starting Numba for; who has ``kernels`` anyway passes them.
     """
     one = torch.zeros(len(y), dtype=torch.int64)
-    solution = fit_cross_entropy(logits, y, one, 1, theta_bounds(logits), kernels)
+    solution = fit_cross_entropy(logits, y, one, 1, theta_bounds(logits), kernels, weight)
     return float(solution.temperatures[0]), bool(solution.at_bound[0])
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from scipy.special import expit
 from torch import Tensor
 
 from simi_mailbox.graph import Graph
@@ -56,3 +58,10 @@ def problem(logits: Tensor, graph: Graph, temperature: Tensor, seed: int = 0) ->
     order = torch.randperm(len(y), generator=generator)
     half, three = len(y) // 2, 3 * len(y) // 4
     return Problem(logits, graph, y, truth, order[:half], order[half:three], order[three:])
+
+
+def binary(n: int, *, seed: int, scale: float = 0.5, bias: float = -1.0):
+    """Scores, and labels drawn from σ(scale · s + bias)."""
+    rng = np.random.default_rng(seed)
+    s = 3 * rng.normal(size=n)
+    return s, (rng.random(n) < expit(scale * s + bias)).astype(int)

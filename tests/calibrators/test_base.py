@@ -101,7 +101,7 @@ def test_arrays_of_the_other_byte_order_are_the_same_arrays(problem):
         ),
         (
             "probs",
-            "input_type must be one of logits, log-probabilities, probabilities, got 'probs'",
+            "input_type must be one of logits, .*, binary-probabilities, got 'probs'",
         ),
     ],
 )

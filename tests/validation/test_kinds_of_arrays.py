@@ -102,8 +102,8 @@ def test_only_one_hot_labels_are_told_to_take_the_argmax() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"logits": CASE.logits[:, 0]}, r"two columns \[0, s\]; outputs of a regression cannot"),
-        ({"logits": CASE.logits[:, 0] ** 2, "input_type": "probabilities"}, r"\[1 - p, p\]"),
+        ({"logits": CASE.logits[:, 0]}, r'"binary-logits"; outputs of a regression cannot'),
+        ({"logits": CASE.logits[:, 0] ** 2, "input_type": "probabilities"}, "binary-probabilities"),
         ({"logits": CASE.logits[None]}, "per edge or per graph .* such as TemperatureScaling"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 from unittest.mock import patch
 
 import torch
@@ -52,7 +52,7 @@ class SimiMailboxAblated(SimiMailbox):
 
     without: str = ""
 
-    def _fit_model(self, nodes: Nodes, y: Ints, prior: Prior, *, selected: bool) -> None:
+    def _fit_model(self, nodes: Nodes, y: Ints, prior: Prior, **said: Any) -> None:
         if self.without not in ("", *PARTS):
             raise ValueError(f"without must be one of {', '.join(PARTS)}, got {self.without!r}")
         if self.without == "selection bias":
@@ -71,7 +71,7 @@ class SimiMailboxAblated(SimiMailbox):
         )
         narrow = patch.multiple(model, INTERCEPT_WIDTHS=(1e-4,), INTERCEPTS_TYPICAL=1e-4)
         with narrow if self.without == "intercepts" else nullcontext():
-            super()._fit_model(nodes, y, prior, selected=selected)
+            super()._fit_model(nodes, y, prior, **said)
         self.coefficients_ |= dict.fromkeys(terms, 0.0)
 
 

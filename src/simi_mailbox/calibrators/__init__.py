@@ -9,6 +9,7 @@ from simi_mailbox.calibrators.registry import METHODS, get, load, names, plug_in
 
 if TYPE_CHECKING:
     from simi_mailbox.calibrators.base import Calibrator, NodeTemperatures, TemperatureCalibrator
+    from simi_mailbox.calibrators.beta import BetaCalibration
     from simi_mailbox.calibrators.cagcn import CaGCN
     from simi_mailbox.calibrators.dcgc import DCGC
     from simi_mailbox.calibrators.dirichlet import Dirichlet
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from simi_mailbox.calibrators.histogram import HistogramBinning
     from simi_mailbox.calibrators.isotonic import Isotonic
     from simi_mailbox.calibrators.lccal import LCCal
+    from simi_mailbox.calibrators.platt import PlattScaling
     from simi_mailbox.calibrators.ratio_binned import RatioBinnedScaling
     from simi_mailbox.calibrators.simcalib import SimCalib
     from simi_mailbox.calibrators.simi_mailbox import (
@@ -39,6 +41,7 @@ __all__ = [
     "GATS",
     "GETS",
     "WATS",
+    "BetaCalibration",
     "CaGCN",
     "Calibrator",
     "Dirichlet",
@@ -48,6 +51,7 @@ __all__ = [
     "Isotonic",
     "LCCal",
     "NodeTemperatures",
+    "PlattScaling",
     "RatioBinnedScaling",
     "SimCalib",
     "SimiMailbox",

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simi_mailbox._arrays import Bools, Ints
+from simi_mailbox._arrays import Bools, Floats, Ints
 from simi_mailbox.calibrators.parts.fitted_values import Shapes, check_values
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.parameters import Fitted, Kind, check_parameters
@@ -30,11 +30,13 @@ from simi_mailbox.validation import (
     NodeInputs,
     are_log_probabilities,
     clip,
+    moved,
     read_calibration,
     read_known,
     read_labels,
     read_node_ids,
     read_nodes,
+    read_prior_shift,
 )
 
 Holdout = Literal["training", "separate"] | None
@@ -56,8 +58,9 @@ class Calibrator(Fitted, ABC):
         What the method needs besides logits and labels: ``"graph"``, ``"features"``,
         ``"forward"``.
     optional_inputs : frozenset of str
-        What it can make use of besides: ``"hidden"``, ``"used_for_selection"``, and ``"known"`` for
-        the labels of ``predict_proba(known=…)``: others are not given these.
+        What it can make use of besides: ``"hidden"``, ``"used_for_selection"``,
+        ``"sample_weight"``, and ``"known"`` for the labels of ``predict_proba(known=…)``: others
+        are not given these.
     keep_classes : bool
         Whether predicted classes are guaranteed to stay as they were.
     holdout : {"training", "separate"} or None
@@ -95,6 +98,7 @@ class Calibrator(Fitted, ABC):
     groups_: Ints
     at_bound_: Bools
     input_type_: InputType
+    offset_: Floats
 
     def fit(
         self,
@@ -112,12 +116,14 @@ class Calibrator(Fitted, ABC):
         node_ids: Any = None,
         input_type: InputType = "logits",
         allow_training_nodes: bool = False,
+        sample_weight: Any = None,
+        prior_shift: Any = None,
     ) -> Self:
         """Fit on the labels of the calibration nodes.
 
         Parameters
         ----------
-        logits : array [n, K]
+        logits : array [n, K], or [n] or [n, 1] of a binary model
             Raw outputs of the trained model for all nodes (NumPy or torch), or what ``input_type``
             says.
         y : array [n] or [m]
@@ -148,10 +154,19 @@ class Calibrator(Fitted, ABC):
         node_ids : array [n] of integers or strings, optional
             Names of the nodes that stay the same on other graphs, for methods that use the labels
             of ``fit`` as evidence in ``predict_proba`` (`SimiMailbox`).
-        input_type : {"logits", "log-probabilities", "probabilities"}
-            What ``logits`` holds; never guessed. ``predict_proba`` then expects the same.
+        input_type : str
+            What ``logits`` holds, never guessed: "logits", "log-probabilities" or "probabilities"
+            of all classes; "binary-logits" or "binary-probabilities" of the second of two.
+            ``predict_proba`` then expects the same.
         allow_training_nodes : bool
             Insist on calibration nodes that are in ``train_mask``.
+        sample_weight : array [n] or [m], optional
+            What each label counts, for labels that were collected by a known policy: 1 / P(the
+            label was collected). For methods that can weigh labels (`optional_inputs`).
+        prior_shift : dict, optional
+            Undo another class balance in training, exactly, before anything is fitted:
+            ``{"trained": shares, "deployed": shares}``, or ``{"class_weights": weights}`` of the
+            loss. Kept for ``predict_proba``.
 
         Returns
         -------
@@ -160,6 +175,10 @@ class Calibrator(Fitted, ABC):
         method = type(self).__name__
         passed = (graph, features, forward, train_mask, hidden)
         nodes = read_nodes(self.required_inputs, method, logits, *passed, input_type=input_type)
+        offset = None if prior_shift is None else read_prior_shift(prior_shift, nodes.num_classes)
+        nodes = nodes if offset is None else moved(nodes, offset)
+        if sample_weight is not None and "sample_weight" not in self.optional_inputs:
+            raise TypeError(f"{method} cannot weigh labels: leave sample_weight=, or use another")
         if node_ids is not None:
             nodes = replace(nodes, node_ids=read_node_ids(node_ids, nodes.num_nodes))
         data = read_calibration(
@@ -169,6 +188,7 @@ class Calibrator(Fitted, ABC):
             early_stopping_mask,
             allow_training_nodes=allow_training_nodes,
             used_for_selection=used_for_selection,
+            sample_weight=sample_weight,
         )
         del y  # from here on, no other label exists
         if not self.shift_invariant and are_log_probabilities(nodes.logits):
@@ -192,6 +212,8 @@ class Calibrator(Fitted, ABC):
             self._forget()  # a failed fit leaves an unfitted calibrator, not half of one
             raise
         self.num_classes_ = k
+        if offset is not None:
+            self.offset_ = offset
         self.input_type_, self.classes_, self.widest_ = input_type, limits.classes, limits.widest
         self._tell_bounds()
         return self
@@ -287,6 +309,8 @@ class Calibrator(Fitted, ABC):
                 f"but this calibrator was fitted on {self.num_classes_}"
             )
         limits = self._logit_range
+        if hasattr(self, "offset_"):
+            nodes = moved(nodes, self.offset_)
         if node_ids is not None:
             nodes = replace(nodes, node_ids=read_node_ids(node_ids, nodes.num_nodes))
         if known is not None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     C = TypeVar("C", bound=type[Calibrator])
 
 METHODS = {
+    "beta": "beta:BetaCalibration",
     "cagcn": "cagcn:CaGCN",
     "dcgc": "dcgc:DCGC",
     "dirichlet": "dirichlet:Dirichlet",
@@ -28,6 +29,7 @@ METHODS = {
     "histogram": "histogram:HistogramBinning",
     "isotonic": "isotonic:Isotonic",
     "lccal": "lccal:LCCal",
+    "platt": "platt:PlattScaling",
     "ratio-binned": "ratio_binned:RatioBinnedScaling",
     "simcalib": "simcalib:SimCalib",
     "simi-mailbox": "simi_mailbox:SimiMailbox",

@@ -38,11 +38,12 @@ class TemperatureScaling(TemperatureCalibrator):
     """
 
     name: ClassVar[str] = "temperature"
+    optional_inputs: ClassVar[frozenset[str]] = frozenset({"sample_weight"})
     fitted: ClassVar[Shapes] = {"temperature_": ()}
 
     def _fit(self, data: CalibrationData) -> None:
-        z, y = data.calibration_logits, data.calibration.y
-        self.temperature_, at_bound = global_temperature(z, y)
+        z, labelled = data.calibration_logits, data.calibration
+        self.temperature_, at_bound = global_temperature(z, labelled.y, weight=labelled.weight)
         if at_bound:
             warnings.warn(bound_message(data, self.temperature_), CalibrationWarning, stacklevel=3)
 

@@ -20,7 +20,8 @@ from simi_mailbox.exceptions import CalibrationWarning
 if TYPE_CHECKING:
     from simi_mailbox.node_files import Problem
 
-_DEFAULT = "uncalibrated,temperature,ensemble-temperature,isotonic,simi-mailbox"
+_ALWAYS = ("uncalibrated", "temperature", "ensemble-temperature", "isotonic", "simi-mailbox")
+_OF_TWO = ("platt", "beta", "vector", "simi-mailbox-free")
 _HEADINGS = {"accuracy": "accuracy", "ece": "ECE", "nll": "NLL", "brier": "Brier"}
 _MARKS = {"best": " *", "tied": " =", "": "  "}
 
@@ -33,9 +34,8 @@ _MARKS = {"best": " *", "tied": " =", "": "  "}
 @click.option(
     "--methods",
     type=options.MethodName(several=True, all=True),
-    default=_DEFAULT,
-    show_default=True,
-    help="Methods separated by commas, or 'all' that the files suffice for.",
+    help="Methods separated by commas, or 'all' that the files suffice for.  "
+    f"[default: {', '.join(_ALWAYS)}; of two classes also {', '.join(_OF_TWO)}]",
 )
 @options.selection_option
 @click.option(
@@ -50,7 +50,7 @@ _MARKS = {"best": " *", "tied": " =", "": "  "}
 @options.json_option
 def compare(
     logits: Path,
-    methods: list[str],
+    methods: list[str] | None,
     kind: str,
     used_for_selection: bool,
     by: str,
@@ -119,17 +119,18 @@ def _advance(show: Callable[[str, int, int], None], steps: Iterator[int], total:
     show("fitting", next(steps), total)
 
 
-def _chosen(names: list[str], problem: Problem) -> tuple[list[str], list[str]]:
+def _chosen(asked: list[str] | None, problem: Problem) -> tuple[list[str], list[str]]:
     """Methods that can be run, and why others cannot; a method asked for by name must run."""
     from simi_mailbox import calibrators
 
-    everything = "all" in names
+    names = asked or [*_ALWAYS, *(_OF_TWO if problem.values.shape[1] == 2 else ())]
+    names = calibrators.names() if "all" in names else names
     chosen, missing = [], []
-    for name in calibrators.names() if everything else names:
+    for name in names:
         lacks = user.missing_parts(calibrators.get(name).required_inputs, problem)
         if not lacks:
             chosen.append(name)
-        elif everything or (name == "simi-mailbox" and ",".join(names) == _DEFAULT):
+        elif asked is None or "all" in asked:
             missing.append(f"{name} was left out: it needs {' and '.join(lacks)}")
         else:
             raise ValueError(f"{name} needs {' and '.join(lacks)}")

@@ -37,7 +37,14 @@ from simi_mailbox.scale.store import (
 )
 from simi_mailbox.scale.tiles import PROCESS, Plan, read_size
 from simi_mailbox.softmax import LogitRange
-from simi_mailbox.validation import InputType, Labelled, NodeInputs, looks_trained_on, refuse_shared
+from simi_mailbox.validation import (
+    PER_CLASS,
+    InputType,
+    Labelled,
+    NodeInputs,
+    looks_trained_on,
+    refuse_shared,
+)
 
 EngineName = Literal["auto", "memory", "disk", "dask"]
 WORK = ".work"
@@ -206,6 +213,11 @@ def apply(
     fitted = calibrator if isinstance(calibrator, SimiMailbox) else load(calibrator)
     if not isinstance(fitted, SimiMailbox):
         raise ValueError(f"{calibrator} is a {fitted.name}; shards are calibrated by simi-mailbox")
+    if hasattr(fitted, "offset_"):
+        raise ValueError(
+            f"{calibrator} was fitted with prior_shift=, which shards do not take: add "
+            "log(deployed / trained) to their logits, and fit on these"
+        )
     hidden = source.hidden if _needs_hidden(fitted, source) else None
     given, train = _known(source, known), source.nodes("train")
     more = {} if given is None else {"known_labels": len(given[0])}
@@ -301,7 +313,7 @@ class _Job:
     ) -> _Job:
         for what, value, allowed in (
             ("engine", engine, get_args(EngineName)),
-            ("input_type", kind, get_args(InputType)),
+            ("input_type", kind, PER_CLASS),
         ):
             if value not in allowed:
                 raise ValueError(f"{what} must be one of {', '.join(allowed)}, got {value!r}")

@@ -19,7 +19,7 @@ from simi_mailbox.testing.checks import Checks, fits, probabilities, raises, req
 CHECKS = Checks()
 
 INPUTS = frozenset({"graph", "features", "forward"})
-TAKEN = frozenset({"hidden", "known", "used_for_selection"})
+TAKEN = frozenset({"hidden", "known", "sample_weight", "used_for_selection"})
 
 
 @CHECKS.check(

@@ -2,6 +2,7 @@
 
 from simi_mailbox.validation.arrays import (
     NO_LABEL,
+    PER_CLASS,
     RANGE_TOLERANCE,
     ROW_SUM_TOLERANCE,
     InputType,
@@ -15,7 +16,9 @@ from simi_mailbox.validation.arrays import (
     read_known,
     read_labels,
     read_logits,
+    read_prior_shift,
     read_probabilities,
+    read_weights,
     refuse_shared,
 )
 from simi_mailbox.validation.data import (
@@ -24,6 +27,7 @@ from simi_mailbox.validation.data import (
     NodeInputs,
     clip,
     looks_trained_on,
+    moved,
     read_calibration,
     read_features,
     read_node_ids,
@@ -32,6 +36,7 @@ from simi_mailbox.validation.data import (
 
 __all__ = [
     "NO_LABEL",
+    "PER_CLASS",
     "RANGE_TOLERANCE",
     "ROW_SUM_TOLERANCE",
     "CalibrationData",
@@ -45,6 +50,7 @@ __all__ = [
     "clip",
     "is_array",
     "looks_trained_on",
+    "moved",
     "read_calibration",
     "read_classes",
     "read_features",
@@ -54,6 +60,8 @@ __all__ = [
     "read_logits",
     "read_node_ids",
     "read_nodes",
+    "read_prior_shift",
     "read_probabilities",
+    "read_weights",
     "refuse_shared",
 ]

@@ -8,21 +8,29 @@ start without it.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from simi_mailbox._arrays import Array, Ints
+from simi_mailbox._arrays import Array, Floats, Ints
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-InputType: TypeAlias = Literal["logits", "log-probabilities", "probabilities"]
-"""What the numbers of all nodes are: said by the caller, never guessed."""
+InputType: TypeAlias = Literal[
+    "logits", "log-probabilities", "probabilities", "binary-logits", "binary-probabilities"
+]
+"""What the numbers of all nodes are: said by the caller, never guessed.
+
+The binary ones are one score per node, of the second of two classes.
+"""
+
 NO_LABEL = -1
 """Stands where a label is not known or may not be read."""
+PER_CLASS = ("logits", "log-probabilities", "probabilities")
 RANGE_TOLERANCE = 1e-6
 ROW_SUM_TOLERANCE = 1e-3
 _FEWEST_ROWS = 10
@@ -35,23 +43,63 @@ class Labelled:
 
     index: Tensor
     y: Tensor
+    weight: Tensor | None = None
+    """What each label counts (float64), if not the same; sums to the effective number of labels."""
 
     def __len__(self) -> int:
         return int(self.index.numel())
 
 
-def read_labels(y: Any, mask: Any, num_nodes: int, num_classes: int, name: str) -> Labelled:
+def read_labels(
+    y: Any, mask: Any, num_nodes: int, num_classes: int, name: str, sample_weight: Any = None
+) -> Labelled:
     """Cut ``y`` down to the nodes of ``mask``; labels of other nodes are never looked at.
 
-    Labels of the nodes of ``mask`` alone are in the order of ``mask``. Afterwards both are in
-    the order of the nodes: what is learned depends on the set of nodes, not on how it was listed.
+    Labels and weights of the nodes of ``mask`` alone are in the order of ``mask``. Afterwards all
+    are in the order of the nodes: what is learned depends on the set of nodes, not on how it was
+    listed.
     """
     import torch
 
     index = read_index(mask, num_nodes, name)
     labels = read_classes(y, index, num_nodes, num_classes, of=name, only_these=True)
     order = np.argsort(index)
-    return Labelled(torch.from_numpy(index[order]), torch.from_numpy(labels[order]))
+    parts: list[Array] = [index[order], labels[order]]
+    if sample_weight is not None:
+        parts.append(read_weights(sample_weight, index, num_nodes)[order])
+    return Labelled(*(torch.from_numpy(part) for part in parts))
+
+
+def read_weights(sample_weight: Any, nodes: Ints, num_nodes: int) -> Floats:
+    """Weights of the labels of ``nodes``, scaled to sum to the effective number of labels.
+
+    That number is (Σw)² / Σw² (Kish): equal weights are ones, and few large weights among many
+    small ones count as the few labels that they are.
+
+    Examples
+    --------
+    >>> read_weights([1.0, 3.0, 9.9], np.array([0, 1]), 3).round(6).tolist()
+    [0.4, 1.2]
+    """
+    given = as_numpy(sample_weight, "sample_weight")
+    if given.dtype.kind not in "biuf":
+        raise TypeError(f"sample_weight must be numbers, got an array of {given.dtype}")
+    if given.shape not in ((num_nodes,), nodes.shape):
+        raise ValueError(
+            f"sample_weight of shape {list(given.shape)}; expected one per node, [{num_nodes}], or "
+            f"one per node of the mask, [{nodes.size}]"
+        )
+    weight: Floats = (given[nodes] if given.size == num_nodes else given).astype(np.float64)
+    bad = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+    if bad.size:
+        raise ValueError(
+            f"sample_weight of node {nodes[bad[0]]} is {weight[bad[0]]:.6g}: weights are finite "
+            "and not negative, such as 1 / P(the node's label was collected)"
+        )
+    if not weight.any():
+        raise ValueError("sample_weight is zero for every calibration node: no label is left")
+    weight /= weight.max()
+    return weight * float(weight.sum() / (weight @ weight))
 
 
 def read_known(known: Any, num_nodes: int, num_classes: int) -> Labelled:
@@ -238,6 +286,8 @@ def read_logits(logits: Any, kind: InputType = "logits") -> Tensor:
         z = torch.as_tensor(array if array.flags.writeable else array.copy())
     if z.is_complex() or z.dtype == torch.bool:
         raise TypeError(f"{kind} must be real numbers, got a tensor of {z.dtype}")
+    if kind in ("binary-logits", "binary-probabilities"):
+        z, kind = _both_classes(z, kind), "logits" if kind == "binary-logits" else "probabilities"
     if z.ndim != 2:
         raise ValueError(
             f"{kind} must have shape [nodes, classes], got {list(z.shape)}; {_served(z, kind)}"
@@ -277,9 +327,71 @@ def read_logits(logits: Any, kind: InputType = "logits") -> Tensor:
 
 
 def _two_columns(kind: InputType) -> str:
-    if kind == "probabilities":
-        return "for a binary model with one output p, pass the two columns [1 - p, p]"
-    return "for a binary model with one output s, pass the two columns [0, s]"
+    kind = "probabilities" if kind == "probabilities" else "logits"
+    return f'for a binary model with one output per node say input_type="binary-{kind}"'
+
+
+def _both_classes(z: Tensor, kind: InputType) -> Tensor:
+    """Logits [0, s] or probabilities [1 − p, p] of one score per node, [n] or [n, 1]."""
+    import torch
+
+    if z.ndim not in (1, 2) or (z.ndim == 2 and z.shape[1] != 1):
+        raise ValueError(
+            f'input_type="{kind}" is one score per node, [n] or [n, 1]; got {list(z.shape)}; for a '
+            f'column per class say "{kind.removeprefix("binary-")}"'
+        )
+    score = z.reshape(-1)
+    if not score.is_floating_point() or score.dtype not in (torch.float32, torch.float64):
+        score = score.to(torch.float32)
+    inside = (score >= -RANGE_TOLERANCE) & (score <= 1 + RANGE_TOLERANCE)
+    if kind == "binary-logits":
+        if len(score) >= _FEWEST_ROWS and bool(inside.all()):
+            raise ValueError(
+                "every binary logit lies in [0, 1]: these look like probabilities; say "
+                'input_type="binary-probabilities", or pass two columns [0, s] as "logits"'
+            )
+        return torch.stack([torch.zeros_like(score), score], dim=1)
+    if not bool(inside.all()):
+        node = int((~inside).nonzero()[0])
+        raise ValueError(
+            f"the probability of node {node} is {float(score[node]):.6g}; expected a number within "
+            '[0, 1]; if these are logits, say input_type="binary-logits"'
+        )
+    score = score.clamp(0.0, 1.0)
+    return torch.stack([1 - score, score], dim=1)
+
+
+def read_prior_shift(prior_shift: Any, num_classes: int) -> Floats:
+    """What is added to the logits of each class: log(deployed / trained), or −log(class weight).
+
+    Examples
+    --------
+    >>> shares = {"trained": [0.5, 0.5], "deployed": [0.9, 0.1]}
+    >>> read_prior_shift(shares, 2).round(2).tolist()
+    [0.59, -1.61]
+    >>> read_prior_shift({"class_weights": [1.0, 9.0]}, 2).round(2).tolist()
+    [0.0, -2.2]
+    """
+    keys = sorted(prior_shift) if isinstance(prior_shift, Mapping) else None
+    if keys not in (["deployed", "trained"], ["class_weights"]):
+        raise ValueError(
+            'prior_shift must be {"trained": shares, "deployed": shares} or {"class_weights": '
+            f"weights}}, got {prior_shift!r}"
+        )
+    found = np.zeros(num_classes)
+    for name, sign in (("deployed", 1.0), ("trained", -1.0), ("class_weights", -1.0)):
+        if name not in prior_shift:
+            continue
+        given = as_numpy(prior_shift[name], name)
+        if given.shape != (num_classes,) or given.dtype.kind not in "iuf" or not (given > 0).all():
+            raise ValueError(
+                f"{name} of prior_shift must be one positive number for each of {num_classes} "
+                f"classes, got {prior_shift[name]!r}"
+            )
+        if name != "class_weights" and abs(given.sum() - 1) > ROW_SUM_TOLERANCE:
+            raise ValueError(f"{name} of prior_shift sums to {given.sum():.6g}; shares sum to 1")
+        found += sign * np.log(given.astype(np.float64))
+    return found
 
 
 def _served(z: Tensor, kind: InputType) -> str:

@@ -198,10 +198,11 @@ def read_calibration(
     *,
     allow_training_nodes: bool = False,
     used_for_selection: bool = True,
+    sample_weight: Any = None,
 ) -> CalibrationData:
     """`NodeInputs` and the labels of the masks; what ``y`` holds for other nodes is dropped."""
     n, k = nodes.num_nodes, nodes.num_classes
-    calibration, holdout = read_labels(y, mask, n, k, "mask"), None
+    calibration, holdout = read_labels(y, mask, n, k, "mask", sample_weight), None
     if early_stopping_mask is not None:
         if len(y) != n:
             raise ValueError(f"early_stopping_mask needs labels of full length {n}, got {len(y)}")
@@ -277,6 +278,17 @@ def looks_trained_on(logits: Tensor, calibration: Labelled) -> str:
 N = TypeVar("N", bound=NodeInputs)
 
 
+def moved(nodes: NodeInputs, offset: Any) -> NodeInputs:
+    """The same nodes with a number added to the logits of each class, those of ``forward`` too."""
+    import torch
+
+    added, forward = torch.as_tensor(offset), nodes.forward
+    changed: dict[str, Any] = {"logits": nodes.logits + added.to(nodes.logits.dtype)}
+    if forward is not None:
+        changed["forward"] = lambda weight: forward(weight) + added.to(nodes.logits.dtype)
+    return replace(nodes, **changed)
+
+
 def clip(nodes: N, limits: LogitRange) -> N:
     """The same nodes as a method sees them: moderate logits of the possible classes only."""
     changed: dict[str, Any] = {"logits": limits.cut(nodes.logits)}
@@ -285,5 +297,5 @@ def clip(nodes: N, limits: LogitRange) -> N:
         changed["forward"] = lambda weight: forward(weight)[:, limits.classes]
     if isinstance(nodes, CalibrationData):
         for name, part in nodes.labelled.items():
-            changed[name] = Labelled(part.index, limits.number(part.y))
+            changed[name] = replace(part, y=limits.number(part.y))
     return replace(nodes, **changed)

@@ -10,7 +10,7 @@ from simi_mailbox_bench.tables.base import Cell, Selection
 from simi_mailbox_bench.tables.calibration import CalibrationTable, Column
 from simi_mailbox_bench.tables.paper import INPUTS
 
-TWITCH = tuple(f"Twitch{language}" for language in "DE ENGB ES FR PTBR RU ZHTW".split())
+TWITCH = tuple(f"Twitch{language}" for language in ["DE", "ENGB", "ES", "FR", "PTBR", "RU", "ZHTW"])
 PROTOCOLS = {
     **dict.fromkeys(("FDCompCN", "FDCompCN-weighted", "German"), "public"),
     **dict.fromkeys(("Tolokers", "Tolokers-weighted", "Minesweeper"), "official"),

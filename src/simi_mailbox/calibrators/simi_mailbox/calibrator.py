@@ -118,7 +118,9 @@ class SimiMailbox(Calibrator):
     name: ClassVar[str] = "simi-mailbox"
     version: ClassVar[int] = 5
     required_inputs: ClassVar[frozenset[str]] = frozenset({"graph"})
-    optional_inputs: ClassVar[frozenset[str]] = frozenset({"hidden", "known", "used_for_selection"})
+    optional_inputs: ClassVar[frozenset[str]] = frozenset(
+        {"hidden", "known", "sample_weight", "used_for_selection"}
+    )
     fitted: ClassVar[Shapes] = {
         "temperatures_": ("groups",),
         "centroids_": ("groups", 2),
@@ -142,7 +144,8 @@ class SimiMailbox(Calibrator):
         prior = resolve(self.prior)
         chosen = enough(data.calibration, data.calibration_logits)
         nodes = self._prepare(data, chosen)(chosen.index)
-        self._fit_model(nodes, chosen.y.numpy(), prior, selected=data.used_for_selection)
+        y, selected = chosen.y.numpy(), data.used_for_selection
+        self._fit_model(nodes, y, prior, selected=selected, weight=_weights(chosen))
         self._keep_labels(data.calibration, *_identity(data))
         if data.node_ids is not None:
             ids = data.node_ids[data.calibration.index.numpy()]
@@ -158,7 +161,7 @@ class SimiMailbox(Calibrator):
     def _prepare(self, data: CalibrationData, chosen: Labelled) -> Callable[[Tensor], Nodes]:
         """Temperature, units and groups; what the model sees of any nodes."""
         z = data.logits[chosen.index].double().numpy()
-        self.temperature_ = reference_temperature(z, chosen.y.numpy())
+        self.temperature_ = reference_temperature(z, chosen.y.numpy(), _weights(chosen))
         there = self._in_memory(data)
         there.take_labels(data.calibration)
         self._group(data, there)
@@ -198,9 +201,11 @@ class SimiMailbox(Calibrator):
         filled = similar.masked_fill(degree == 0, self.units_["mean_similarity"])
         return torch.stack([confidence(logits, self.temperature_), filled], dim=1).numpy()
 
-    def _fit_model(self, nodes: Nodes, y: Ints, prior: Prior, *, selected: bool) -> None:
+    def _fit_model(
+        self, nodes: Nodes, y: Ints, prior: Prior, *, selected: bool, weight: Floats | None = None
+    ) -> None:
         hidden = hasattr(self, "hidden_")
-        model = fit(nodes, y, term_names(hidden=hidden), prior.coefficients(hidden=hidden))
+        model = fit(nodes, y, term_names(hidden=hidden), prior.coefficients(hidden=hidden), weight)
         likeliest = model.probabilities(nodes).argmax(dim=1)
         self.contradicted_ = float((likeliest != nodes.gaps.argmax(dim=1)).double().mean())
         drop = prior.drop(
@@ -387,7 +392,12 @@ def enough(labelled: Labelled, logits: Tensor) -> Labelled:
         return labelled
     places = torch.linspace(0, len(labelled) - 1, count, dtype=torch.float64).round().long()
     chosen = confidence(logits).argsort()[places].sort().values
-    return Labelled(labelled.index[chosen], labelled.y[chosen])
+    weight = None if labelled.weight is None else labelled.weight[chosen]
+    return Labelled(labelled.index[chosen], labelled.y[chosen], weight)
+
+
+def _weights(labelled: Labelled) -> Floats | None:
+    return None if labelled.weight is None else labelled.weight.numpy()
 
 
 def matched(ids: Any, y: Tensor, nodes: Any) -> Labelled:

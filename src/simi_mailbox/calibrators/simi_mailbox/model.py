@@ -148,8 +148,10 @@ class Model:
         )
 
 
-def reference_temperature(logits: Floats, y: Ints) -> float:
+def reference_temperature(logits: Floats, y: Ints, weight: Floats | None = None) -> float:
     """Temperature scaling with a Cauchy prior on log T: for dozens of labels nearly the plain one.
+
+    ``weight`` is what each label counts.
 
     Examples
     --------
@@ -160,17 +162,18 @@ def reference_temperature(logits: Floats, y: Ints) -> float:
     True
     """
     gaps, theta, each = logits - logits.max(axis=1, keepdims=True), 0.0, np.arange(len(y))
+    counts = np.ones(len(y)) if weight is None else weight
 
     def value(at: float) -> tuple[float, float, float]:
         scaled = math.exp(at) * gaps
         log_p = log_softmax(scaled, axis=1)
         p = np.exp(log_p)
         mean = (p * scaled).sum(axis=1)
-        slope = float((mean - scaled[each, y]).sum())
-        bend = slope + float(((p * scaled**2).sum(axis=1) - mean**2).sum())
+        slope = float(counts @ (mean - scaled[each, y]))
+        bend = slope + float(counts @ ((p * scaled**2).sum(axis=1) - mean**2))
         far = at / TEMPERATURE_WIDTH
         prior = (2.0 * far / (1.0 + far**2)) / TEMPERATURE_WIDTH
-        return math.log1p(far**2) - float(log_p[each, y].sum()), slope + prior, bend
+        return math.log1p(far**2) - float(counts @ log_p[each, y]), slope + prior, bend
 
     now = value(theta)
     for _ in range(PASSES):
@@ -186,11 +189,18 @@ def reference_temperature(logits: Floats, y: Ints) -> float:
     return math.exp(-theta)
 
 
-def fit(nodes: Nodes, y: Ints, names: tuple[str, ...], belief: Coefficients) -> Model:
+def fit(
+    nodes: Nodes,
+    y: Ints,
+    names: tuple[str, ...],
+    belief: Coefficients,
+    weight: Floats | None = None,
+) -> Model:
     """The model of labelled nodes, given what is believed of its coefficients.
 
     Averaged over three cases: a graph like others, one unlike any (wide normal priors around
-    zero), and one without evidence, each weighted by its Laplace evidence.
+    zero), and one without evidence, each weighted by its Laplace evidence. ``weight`` is what each
+    label counts in the likelihood.
 
     Examples
     --------
@@ -205,7 +215,7 @@ def fit(nodes: Nodes, y: Ints, names: tuple[str, ...], belief: Coefficients) -> 
     >>> (found.intercepts - found.intercepts[1]).round(1).tolist()
     [-1.0, 0.0, 0.0]
     """
-    objective = _Likelihood(nodes, y)
+    objective = _Likelihood(nodes, y, weight)
     vague = Coefficients.vague(names)
     vague = Coefficients({**vague.location, "uniform": belief.location["uniform"]}, vague.spread)
     nothing = Coefficients(
@@ -376,7 +386,8 @@ class _Likelihood:
     ∇ log q = ρ d, ∇² log q = ρ (e₀e₀ᵀ d₀ − Cov_p F) + ρ (1 − ρ) d dᵀ in (η, b, e); η is linear.
     """
 
-    def __init__(self, nodes: Nodes, y: Ints) -> None:
+    def __init__(self, nodes: Nodes, y: Ints, counts: Floats | None = None) -> None:
+        self.counts = np.ones(len(y)) if counts is None else counts
         j, groups = nodes.exponents.shape[1], nodes.groups.shape[1]
         self.layout = _Layout(j, groups, len(nodes.classes), nodes.gaps.shape[1])
         self.gaps = nodes.gaps.double().numpy()
@@ -390,8 +401,8 @@ class _Likelihood:
         """Mean probabilities of the classes, without evidence, as if a blank node were added."""
         j, h = self.layout.eta, self.layout.classes
         scores = np.exp(self.x @ at[:j])[:, None] * self.gaps + at[j + h : -1]
-        total: Floats = softmax(scores, axis=1).sum(axis=0)
-        return (total + 1.0 / len(total)) / (len(scores) + 1.0)
+        total: Floats = self.counts @ softmax(scores, axis=1)
+        return (total + 1.0 / len(total)) / (float(self.counts.sum()) + 1.0)
 
     def __call__(self, at: Floats) -> tuple[float, Floats, Floats]:
         layout, x, y = self.layout, self.x, self.y
@@ -418,11 +429,14 @@ class _Likelihood:
         first = np.empty_like(d)
         first[:, : 1 + h] = (weighted * f[0]).sum(axis=2).T - mean[:, :1] * mean
         first[:, 1 + h :] = p * (f[0] - mean[:, :1])
+        slope_w = weight * (1.0 - weight)
+        gap = (expected - own) * slope_w / q
+        both = self.counts * (own * slope_w / q + gap * share)
+        bend_w = self.counts @ (gap * gap - gap * (1.0 - 2.0 * weight))
+        gap, share, rest = self.counts * gap, self.counts * share, self.counts * rest
         cross = (rest * d[:, 0])[:, None] * d - share[:, None] * first
         cross[:, 0] += share * d[:, 0]
         slopes = share[:, None] * d
-        slope_w = weight * (1.0 - weight)
-        gap = (expected - own) * slope_w / q
         slope = np.concatenate([-x.T @ slopes[:, 0], -slopes[:, 1:].sum(axis=0), [-gap.sum()]])
         hessian = np.empty((layout.size, layout.size))
         hessian[:j, :j] = -x.T @ (cross[:, :1] * x)
@@ -436,12 +450,11 @@ class _Likelihood:
         inner[h:, :h] = inner[:h, h:].T
         inner[h:, h:] = np.diag(share @ p) - (p * share[:, None]).T @ p
         hessian[j:-1, j:-1] = inner - d[:, 1:].T @ (rest[:, None] * d[:, 1:])
-        both = own * slope_w / q + gap * share
         hessian[-1, :j] = x.T @ (both * d[:, 0])
         hessian[-1, j:-1] = both @ d[:, 1:]
         hessian[:-1, -1] = hessian[-1, :-1]
-        hessian[-1, -1] = (gap * gap - gap * (1.0 - 2.0 * weight)).sum()
-        return -float(np.log(q).sum()), slope, hessian
+        hessian[-1, -1] = bend_w
+        return -float(self.counts @ np.log(q)), slope, hessian
 
 
 def _minimum(
