@@ -32,6 +32,7 @@ REGISTRY = replace(
     columns=tuple(
         replace(Column.of(name), backbones=_BACKBONES.get(name))
         for name in (*METHODS, *HIDDEN, *RIVALS)
+        if name not in ("platt", "beta")  # for two classes: table binary
     ),
     open=True,
     besides=("Digits",),  # for trying out a method of one's own without any download
