@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ROOMS = (
-    *("analysis", "audit", "calibrators", "decide", "metrics", "plots", "pyg", "report"),
-    *("scale", "synthetic", "testing"),
+    *("analysis", "audit", "calibrators", "decide", "metrics", "monitor", "plots", "pyg"),
+    *("report", "scale", "synthetic", "testing"),
 )
 """Subpackages that are attributes without an import of their own: ``simi_mailbox.metrics``."""
 

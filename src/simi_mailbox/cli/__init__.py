@@ -7,6 +7,8 @@ COMMANDS = {
     "calibrate": ("simi_mailbox.cli.calibrate", "From files of your own to calibrated files."),
     "fit": ("simi_mailbox.cli.fit", "Learn a calibrator from files and save it."),
     "apply": ("simi_mailbox.cli.apply", "Calibrate logits with a saved calibrator."),
+    "update": ("simi_mailbox.cli.update", "Add late labels to a saved calibrator."),
+    "monitor": ("simi_mailbox.cli.monitor", "Can probabilities of new nodes be trusted?"),
     "evaluate": ("simi_mailbox.cli.evaluate", "Do probabilities mean what they say?"),
     "compare": ("simi_mailbox.cli.compare", "Which method is best on your nodes?"),
     "decide": ("simi_mailbox.cli.decide", "Which predictions to act on; sets of classes."),

@@ -375,9 +375,9 @@ def fit(
     given = (plan.blocks, view, chosen.index.numpy())
     step, look = "calibration nodes", sums_of_nodes
     sums = engine.total(step, look, stacked_sums, *given)
-    calibrator._fit_model(
-        calibrator._nodes(sums), chosen.y.numpy(), prior, selected=used_for_selection
-    )
+    seen = calibrator._nodes(sums)
+    calibrator._fit_model(seen, chosen.y.numpy(), prior, selected=used_for_selection)
+    calibrator._take_reference(calibrator._points_of(sums), sums.degree, seen, chosen.y)
     calibrator._keep_labels(labelled, *_identity(engine, view))
     calibrator.num_classes_, calibrator.classes_ = plan.classes, limits.classes
     calibrator.widest_ = limits.widest
@@ -441,6 +441,6 @@ def _without_labels(calibrator: SimiMailbox) -> SimiMailbox:
     """A copy for the functions of a block, without what is as large as the graph."""
     bare = type(calibrator)(**calibrator.get_params())
     for part, value in calibrator._state().items():
-        if part not in ("labels_", "groups_", "similarity_"):
+        if part not in ("labels_", "late_", "reference_", "groups_", "similarity_"):
             setattr(bare, part, value)
     return bare

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -36,11 +36,19 @@ from simi_mailbox.calibrators.simi_mailbox.model import (
     reference_temperature,
 )
 from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED, Prior, resolve
+from simi_mailbox.calibrators.simi_mailbox.update import advice, corrected, correction
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.grouping import Grouping, Scaling, SoftGroups, find_groups, nearest
 from simi_mailbox.parameters import Count, Whole, hyperparameters
 from simi_mailbox.softmax import confidence, preserve_predictions, row_blocks
-from simi_mailbox.validation import CalibrationData, Labelled, NodeInputs
+from simi_mailbox.validation import (
+    CalibrationData,
+    InputType,
+    Labelled,
+    NodeInputs,
+    read_classes,
+    read_node_ids,
+)
 
 ENOUGH, ENOUGH_NUMBERS = 4096, 1 << 16
 """Labelled nodes, and their logits, on which a few dozen numbers are known well enough."""
@@ -97,6 +105,11 @@ class SimiMailbox(Calibrator):
         calibrator holds these labels.**
     prior_ : dict
         The numbers of the prior, and where they come from.
+    reference_ : dict
+        Confidence, mailbox similarity and degree of (at most 4,096) calibration nodes, and their
+        accuracy: what `monitor.Monitor` compares later nodes with.
+    late_, correction_ : dict
+        Only after ``update``: late labels by id, and what they have changed.
 
     Notes
     -----
@@ -146,10 +159,26 @@ class SimiMailbox(Calibrator):
         nodes = self._prepare(data, chosen)(chosen.index)
         y, selected = chosen.y.numpy(), data.used_for_selection
         self._fit_model(nodes, y, prior, selected=selected, weight=_weights(chosen))
+        points = self._points_at(data, chosen.index)
+        self._take_reference(points, data.neighbourhoods.degree[chosen.index], nodes, chosen.y)
         self._keep_labels(data.calibration, *_identity(data))
         if data.node_ids is not None:
             ids = data.node_ids[data.calibration.index.numpy()]
-            self.labels_["ids"] = ids.tolist() if ids.dtype.kind == "U" else ids
+            self.labels_["ids"] = _storable(ids)
+        self._latest: NodeInputs = data
+
+    def _points_at(self, data: CalibrationData, nodes: Tensor) -> Floats:
+        own = confidence(data.logits[nodes], self.temperature_).numpy()
+        return np.stack([own, self.similarity_[nodes.numpy()]], axis=1)
+
+    def _take_reference(self, points: Floats, degree: Tensor, nodes: Nodes, y: Tensor) -> None:
+        """What the calibration nodes look like: what later ones are compared with."""
+        self.reference_: dict[str, Any] = {
+            "confidence": points[:, 0].astype(np.float32),
+            "similarity": points[:, 1].astype(np.float32),
+            "degree": degree.numpy().astype(np.int64),
+            "accuracy": float((nodes.gaps.argmax(dim=1) == y).double().mean()),
+        }
 
     def _keep_labels(self, labelled: Labelled, graph: str, logits: Floats) -> None:
         """The labels of ``fit``, and what tells whether nodes are the same."""
@@ -228,6 +257,120 @@ class SimiMailbox(Calibrator):
                 stacklevel=5,
             )
 
+    # --- late labels ------------------------------------------------------------------------------
+
+    def update(
+        self,
+        node_ids: Any,
+        labels: Any,
+        *,
+        logits: Any = None,
+        graph: Any = None,
+        hidden: Any = None,
+        all_ids: Any = None,
+        input_type: InputType | None = None,
+    ) -> Self:
+        """Take labels that have become known: as evidence on other nodes, and to correct the level.
+
+        Temperature and class intercepts are estimated again, as far as the late labels show drift;
+        nothing else is refitted. A warning says when a refit is better.
+
+        Parameters
+        ----------
+        node_ids : array [m] of integers or strings
+            The labelled nodes, as ``node_ids`` of ``predict_proba`` names them.
+        labels : array [m]
+            Their classes. For a node that has a label already the newer counts.
+        logits, graph, hidden, all_ids, input_type
+            The nodes as they are now, as ``predict_proba`` takes them; ``all_ids`` is its
+            ``node_ids``. By default those of the last ``fit`` or ``predict_proba``.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> from simi_mailbox.synthetic import calibration_problem
+        >>> problem = calibration_problem(500, 3, temperature=2.0, seed=0)
+        >>> cal = SimiMailbox().fit(problem.logits, problem.y, graph=problem.graph, mask=range(200))
+        >>> cal.update(range(200, 250), problem.y[200:250]).correction_["labels"]
+        50
+        """
+        self._check_fitted()
+        if logits is not None:
+            given = {"graph": graph, "hidden": hidden, "node_ids": all_ids}
+            data = self._read_fitted(logits, **given, input_type=input_type)
+            self._check_hidden(data)
+        elif hasattr(self, "_latest"):
+            data = self._latest
+        else:
+            raise ValueError(
+                "this calibrator comes from a file and has seen no nodes yet: pass the logits and "
+                "the graph of the labelled nodes, update(node_ids, labels, logits=…, graph=…)"
+            )
+        ids = read_node_ids(node_ids, len(node_ids))
+        new = read_classes(labels, np.arange(len(ids)), len(ids), self.num_classes_, of="labels")
+        numbered = self._logit_range.number(torch.from_numpy(new)).numpy()
+        if (numbered < 0).any():
+            label = int(new[numbered < 0][0])
+            raise ValueError(f"labels name class {label}, which was masked when it was fitted")
+        before = dict(vars(self))
+        try:
+            self._take_late(ids, numbered)
+            self._correct(data)
+        except BaseException:  # a failed update changes nothing
+            self.__dict__ = before
+            raise
+        return self
+
+    def _take_late(self, ids: Any, y: Ints) -> None:
+        """Add late labels to those known; the newer one counts."""
+        late = getattr(self, "late_", {"ids": ids[:0], "labels": y[:0]})
+        old = np.asarray(late["ids"])
+        if (
+            len(old)
+            and "U" in (old.dtype.kind, ids.dtype.kind)
+            and old.dtype.kind != ids.dtype.kind
+        ):
+            raise TypeError("node_ids are strings in one place and integers in the other")
+        left = ~np.isin(old, ids)
+        every = np.concatenate([old[left], ids]) if left.any() else ids
+        self.late_: dict[str, Any] = {
+            "ids": _storable(every), "labels": np.concatenate([late["labels"][left], y]),
+        }  # fmt: skip
+
+    def _correct(self, data: NodeInputs) -> None:
+        """The level, from all late labels of nodes that are here and that ``fit`` did not have."""
+        known = self._known(data, lambda: _identity(data))
+        fitted = self._labels_of_fit(data, lambda: _identity(data), late=False)
+        labels = torch.full((data.num_nodes,), -1)
+        labels[fitted.index] = fitted.y
+        new = labels[known.index] != known.y
+        if data.training is not None:
+            new &= ~torch.isin(known.index, data.training)
+        if not bool(new.any()):
+            warnings.warn(
+                "no late label is of a node that is here and that fit did not know: they are kept "
+                "as evidence, and the level stays; pass the nodes as they are now, logits=…, "
+                "graph=…, all_ids=…",
+                CalibrationWarning,
+                stacklevel=3,
+            )
+            return
+        there = self._in_memory(data)
+        there.take_labels(known)
+        nodes = self._nodes(there.sums(known.index[new]))
+        self.correction_: dict[str, Any] = correction(
+            self._fitted_model, nodes, known.y[new].numpy()
+        )
+        if refit := advice(self.correction_):
+            warnings.warn(refit, CalibrationWarning, stacklevel=3)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_latest"}
+
     # --- what was fitted --------------------------------------------------------------------------
 
     @property
@@ -239,10 +382,15 @@ class SimiMailbox(Calibrator):
         return SoftGroups(Grouping(self.shift_, self.scale_, self.centroids_), self.bandwidth_)
 
     @property
-    def _model(self) -> Model:
+    def _fitted_model(self) -> Model:
         return Model.from_numbers(
             self.coefficients_, self.intercepts_, self.deviations_, self.frequencies_
         )
+
+    @property
+    def _model(self) -> Model:
+        late, model = getattr(self, "correction_", None), self._fitted_model
+        return model if late is None else corrected(model, late["scale"], late["intercepts"])
 
     # --- prediction -------------------------------------------------------------------------------
 
@@ -250,6 +398,7 @@ class SimiMailbox(Calibrator):
         self._check_hidden(data)
         there = self._in_memory(data)
         there.take_labels(self._known(data, lambda: _identity(data)))
+        self._latest = data
         return self._probabilities(there.all_sums())
 
     def _probabilities(self, sums: Sums) -> Tensor:
@@ -287,25 +436,45 @@ class SimiMailbox(Calibrator):
         new = torch.ones(len(known), dtype=torch.bool)
         if data.training is not None:  # the GNN has learned these labels: they tell nothing new
             new = ~torch.isin(known.index, data.training)
-        old = ~torch.isin(fitted.index, known.index)
-        index = torch.cat([fitted.index[old], known.index[new]])
-        return Labelled(index, torch.cat([fitted.y[old], known.y[new]]))
+        return _newer(fitted, Labelled(known.index[new], known.y[new]))
 
     def _labels_of_fit(
-        self, data: NodeInputs, identity: Callable[[], tuple[str, Floats]]
+        self,
+        data: NodeInputs,
+        identity: Callable[[], tuple[str, Floats]],
+        *,
+        late: bool = True,
     ) -> Labelled:
-        """Of the nodes that are known to be those of ``fit``."""
+        """Of the nodes that are known to be those of ``fit``, or, if ``late``, of ``update``."""
         kept, y = self.labels_, torch.from_numpy(self.labels_["labels"])
-        if data.node_ids is not None:
-            return matched(np.asarray(kept.get("ids", kept["nodes"])), y, data.node_ids)
-        graph, logits = identity()
-        if kept["graph"] == graph and same_logits(kept["logits"], logits):
-            return Labelled(torch.from_numpy(kept["nodes"]), y)
+        more = getattr(self, "late_", None) if late else None
+        ids = data.node_ids
+        if ids is not None:
+            found = matched(np.asarray(kept.get("ids", kept["nodes"])), y, ids)
+        else:
+            graph, logits = identity()
+            if not (kept["graph"] == graph and same_logits(kept["logits"], logits)):
+                return self._unknown_nodes()
+            found = Labelled(torch.from_numpy(kept["nodes"]), y)
+            if more is not None and "ids" in kept:  # whose names are not known here
+                self._unknown_nodes()
+                more = None
+            ids = np.arange(data.num_nodes)
+        if more is None:
+            return found
+        added = matched(np.asarray(more["ids"]), torch.from_numpy(more["labels"]), ids)
+        return _newer(found, added)
+
+    def _here(self, data: NodeInputs) -> Labelled:
+        """The calibration nodes of ``fit`` that are known to be here."""
+        return self._labels_of_fit(data, lambda: _identity(data), late=False)
+
+    def _unknown_nodes(self) -> Labelled:
         warnings.warn(
             "graph or logits are not those of fit, and no node_ids tell which nodes are the same: "
             "the labels of fit are not used as evidence; pass node_ids= to fit and predict_proba",
             CalibrationWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
         return NOBODY
 
@@ -356,6 +525,19 @@ class SimiMailbox(Calibrator):
         check_within("the uniform weight of coefficients_", numbers.pop("uniform"), 0.0, BELOW_ONE)
         check_within("coefficients_", list(numbers.values()), -1e3, 1e3)
         check_within("intercepts_", self.intercepts_, -1e3, 1e3)
+        seen = {len(self.reference_[name]) for name in ("confidence", "similarity", "degree")}
+        if len(seen) != 1:
+            raise ValueError("reference_ must have as many degrees as confidences")
+        check_within("accuracy of reference_", self.reference_["accuracy"], 0.0, 1.0)
+        late, found = getattr(self, "late_", None), getattr(self, "correction_", None)
+        if late is not None:
+            if len(late["ids"]) != len(late["labels"]) or late["labels"].dtype.kind != "i":
+                raise ValueError("late_ must have an id and a class for every label")
+            check_within("late_", late["labels"], 0, k - 1)
+        if found is not None:
+            if found["intercepts"].shape != (k,):
+                raise ValueError(f"correction_ must have an intercept for each of {k} classes")
+            check_within("correction_", [found["scale"], *found["intercepts"]], -1e3, 1e3)
         check_within("deviations_", self.deviations_, -1e3, 1e3)
 
 
@@ -416,6 +598,17 @@ def matched(ids: Any, y: Tensor, nodes: Any) -> Labelled:
     index = order[place]
     here = torch.from_numpy(nodes[index] == ids)
     return Labelled(torch.from_numpy(index)[here], y[here])
+
+
+def _newer(old: Labelled, new: Labelled) -> Labelled:
+    """All labels of both; for a node that has two the newer one counts."""
+    left = ~torch.isin(old.index, new.index)
+    return Labelled(torch.cat([old.index[left], new.index]), torch.cat([old.y[left], new.y]))
+
+
+def _storable(ids: Any) -> Any:
+    """Ids as a file can hold them: strings are no array there."""
+    return ids.tolist() if ids.dtype.kind == "U" else ids
 
 
 def sketch(parts: Iterable[Tensor]) -> Floats:

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from simi_mailbox import SimiMailbox, load, metrics
+from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.synthetic import calibration_problem
+
+IDS = [f"n{i}" for i in range(900)]
+
+
+def problem(seed: int = 0) -> Any:
+    return calibration_problem(900, 3, temperature=1.5, seed=seed)
+
+
+def fitted(p: Any, **more: Any) -> SimiMailbox:
+    return SimiMailbox(n_groups=5).fit(p.logits, p.y, graph=p.graph, mask=range(300), **more)
+
+
+def drifted(p: Any) -> Any:
+    """Labels that follow flatter probabilities than those of the fit, and more of class 0."""
+    scores = p.logits / 5.0 + np.array([1.5, 0.0, 0.0])
+    noise = np.random.default_rng(5).gumbel(size=scores.shape)
+    return np.where(np.arange(900) < 300, p.y, (scores + noise).argmax(axis=1))
+
+
+def test_late_labels_correct_the_level_under_drift() -> None:
+    p = problem()
+    y, late, rest = drifted(p), np.arange(300, 400), np.arange(400, 900)
+    cal = fitted(p)
+    before = cal.predict_proba(p.logits, graph=p.graph)[rest]
+    with pytest.warns(CalibrationWarning, match="a refit on calibration nodes"):
+        cal.update(late, y[late])
+    after = cal.predict_proba(p.logits, graph=p.graph)[rest]
+    assert cal.correction_["drifted"] > 0.99
+    assert metrics.nll(after, y[rest]) < 0.9 * metrics.nll(before, y[rest])
+    assert np.array_equal(after.argmax(axis=1), before.argmax(axis=1))  # classes are kept
+
+
+def test_without_drift_the_level_hardly_moves() -> None:
+    found = []
+    for seed in range(5):
+        p = problem(seed)
+        cal = fitted(p).update(np.arange(300, 350), p.y[300:350])
+        found.append(abs(cal.correction_["scale"]))
+    assert np.mean(found) < 0.03
+
+
+def test_updates_add_up_and_the_newer_label_counts() -> None:
+    p = problem()
+    at_once = fitted(p).update(np.arange(300, 340), p.y[300:340])
+    daily = fitted(p).update(np.arange(300, 325), (p.y[300:325] + 1) % 3)
+    daily.update(np.arange(300, 340), p.y[300:340])
+    assert daily.correction_["labels"] == 40
+    one, other = (c.predict_proba(p.logits, graph=p.graph) for c in (at_once, daily))
+    assert np.abs(one - other).max() < 1e-6
+
+
+def test_late_labels_are_evidence_on_neighbours_wherever_the_nodes_stand() -> None:
+    p = problem()
+    cal = fitted(p, node_ids=IDS)
+    order = np.random.default_rng(0).permutation(900)
+    moved = p.graph.edge_index().numpy()
+    moved = np.argsort(order)[moved]
+    names = [IDS[i] for i in order]
+    given = {"logits": p.logits[order], "graph": moved, "all_ids": names}
+    cal.update(["n300", "n301"], p.y[300:302], **given)
+    here = cal.predict_proba(p.logits, graph=p.graph, node_ids=IDS)
+    there = cal.predict_proba(p.logits[order], graph=moved, node_ids=names)
+    assert np.abs(here[order] - there).max() < 1e-5
+    plain = fitted(p, node_ids=IDS).predict_proba(p.logits, graph=p.graph, node_ids=IDS)
+    assert np.abs(here - plain).max() > 1e-4
+
+
+def test_a_saved_calibrator_is_updated_with_the_nodes_as_they_are_now(tmp_path: Path) -> None:
+    p = problem()
+    cal = fitted(p, node_ids=IDS)
+    cal.save(tmp_path / "before.safetensors")
+    again = load(tmp_path / "before.safetensors")
+    with pytest.raises(ValueError, match="has seen no nodes yet: pass the logits"):
+        again.update(["n300"], [0])
+    given = {"logits": p.logits, "graph": p.graph, "all_ids": IDS}
+    cal.update(IDS[300:340], p.y[300:340])
+    again.update(IDS[300:340], p.y[300:340], **given).save(tmp_path / "after.safetensors")
+    grown = (tmp_path / "after.safetensors").stat().st_size
+    grown -= (tmp_path / "before.safetensors").stat().st_size
+    assert 0 < grown < 40 * 40
+    probs = [
+        one.predict_proba(p.logits, graph=p.graph, node_ids=IDS)
+        for one in (cal, again, load(tmp_path / "after.safetensors"))
+    ]
+    assert np.abs(probs[0] - probs[1]).max() < 1e-7
+    assert np.array_equal(probs[1], probs[2])
+
+
+def test_labels_of_nodes_that_are_not_here_leave_the_level() -> None:
+    p = problem()
+    cal = fitted(p, node_ids=IDS)
+    with pytest.warns(CalibrationWarning, match="no late label is of a node that is here"):
+        cal.update(["elsewhere"], [0])
+    assert not hasattr(cal, "correction_")
+
+
+def test_labels_that_fit_knew_tell_nothing_new() -> None:
+    p = problem()
+    with pytest.warns(CalibrationWarning, match="the level stays"):
+        fitted(p).update(range(50), p.y[:50])
+
+
+@pytest.mark.parametrize(
+    ("ids", "labels", "error", "message"),
+    [
+        ([300, 300], [0, 1], ValueError, "must differ"),
+        ([300, 301], [0], ValueError, "1 labels|labels"),
+        ([300], [7], ValueError, "7"),
+        ([0.5], [1], TypeError, "whole numbers or strings"),
+        (["a"], [1], TypeError, "strings in one place"),
+    ],
+)
+def test_what_cannot_be_is_refused(ids: Any, labels: Any, error: Any, message: str) -> None:
+    cal = fitted(problem())
+    with pytest.raises(error, match=message):
+        cal.update(ids, labels)
+    assert not hasattr(cal, "late_")
+
+
+def test_a_fit_forgets_what_was_updated() -> None:
+    p = problem()
+    cal = fitted(p).update(np.arange(300, 340), p.y[300:340])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cal.fit(p.logits, p.y, graph=p.graph, mask=range(300))
+    assert not hasattr(cal, "late_")
+    assert not hasattr(cal, "correction_")

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from simi_mailbox import SimiMailbox
+from simi_mailbox.calibrators import TemperatureScaling
+from simi_mailbox.monitor import Monitor
+from simi_mailbox.synthetic import calibration_problem
+
+VERDICTS = {"ok", "watch", "do not trust", "unknown"}
+
+
+def problem(seed: int = 0, n: int = 900) -> Any:
+    return calibration_problem(n, 3, temperature=1.5, seed=seed)
+
+
+def monitor(p: Any, **more: Any) -> Monitor:
+    cal = SimiMailbox(n_groups=5).fit(p.logits, p.y, graph=p.graph, mask=range(300), **more)
+    return Monitor(cal)
+
+
+def test_nodes_like_the_calibration_nodes_are_ok_and_their_accuracy_is_estimated() -> None:
+    p = problem()
+    found = monitor(p).check(p.logits, graph=p.graph)
+    assert (found.verdict, found.nodes, found.labels, found.z) == ("ok", 600, 0, None)
+    low, high = found.interval
+    accuracy = (p.logits.argmax(axis=1) == p.y)[300:].mean()
+    assert low <= accuracy <= high
+    assert abs(found.accuracy - accuracy) < 0.05
+    assert not found.drifted
+    assert found.outside < 0.1
+    assert len(found.to_label) == 0
+
+
+def test_drift_is_found_and_named() -> None:
+    p = problem()
+    flat = np.where(np.arange(900)[:, None] < 600, p.logits, 0.2 * p.logits)
+    found = monitor(p, node_ids=np.arange(900)).check(
+        flat, graph=p.graph, nodes=range(600, 900), node_ids=np.arange(900)
+    )
+    assert found.drift["confidence"]["p"] <= 0.01
+    assert found.verdict == "unknown"
+    assert "drifted far" in found.sentence
+    assert f"label {len(found.to_label)} nodes" in found.sentence
+    assert set(found.to_label) <= set(range(600, 900))
+
+
+def test_features_that_contradict_confidence_are_believed() -> None:
+    p = problem()
+    boosted = np.where(np.arange(900)[:, None] < 600, p.logits, 4 * p.logits[::-1])
+    by_features = np.eye(3)[p.logits.argmax(axis=1)]  # agrees inside, and only by chance outside
+    ids = np.arange(900)
+    given = {"graph": p.graph, "nodes": range(600, 900), "node_ids": ids}
+    found = monitor(p, node_ids=ids).check(boosted, feature_probs=by_features, **given)
+    assert found.verdict == "do not trust"
+    assert found.how == "A and D"
+    assert "features" in found.sentence
+    assert found.confidence - found.accuracy > 0.2
+
+
+def test_features_alone_are_enough_for_a_second_opinion() -> None:
+    p = problem()
+    found = monitor(p).check(p.logits, graph=p.graph, features=p.logits)
+    assert (found.how, found.verdict) == ("A and D", "ok")
+
+
+def test_another_graph_is_unknown_until_labels_tell_more() -> None:
+    p, other = problem(), problem(1, 700)
+    watch = monitor(p)
+    found = watch.check(other.logits, graph=other.graph)
+    assert (found.verdict, found.accuracy, found.interval) == ("unknown", None, None)
+    assert found.advice == "label"
+    nodes = found.to_label
+    right = watch.check(other.logits, graph=other.graph, known=(nodes, other.y[nodes]))
+    assert right.verdict in ("ok", "watch")
+    assert right.labels == len(nodes)
+    assert right.how == "labels"
+    wrong = watch.check(other.logits, graph=other.graph, known=(nodes, (other.y[nodes] + 1) % 3))
+    assert wrong.verdict == "do not trust"
+    assert wrong.z < -1.96
+    assert wrong.advice in ("update", "refit")
+
+
+def test_underconfidence_is_no_reason_for_distrust() -> None:
+    p = problem()
+    nodes = np.arange(300, 500)
+    found = monitor(p).check(p.logits, graph=p.graph, known=(nodes, p.logits.argmax(axis=1)[nodes]))
+    assert (found.verdict, found.advice) == ("watch", "update")
+    assert "underconfidence" in found.sentence
+
+
+def test_false_alarms_have_their_rate() -> None:
+    alarms = 0
+    for seed in range(40):
+        p = problem(seed, 400)
+        cal = SimiMailbox(n_groups=5).fit(p.logits, p.y, graph=p.graph, mask=range(150))
+        alarms += Monitor(cal, seed=seed).check(p.logits, graph=p.graph).drifted
+    assert alarms <= 6  # 5 % of 40 are 2; seven or more have a probability of .4 %
+
+
+def test_the_result_is_plain_and_told() -> None:
+    p = problem()
+    found = monitor(p).check(p.logits, graph=p.graph)
+    plain = json.loads(json.dumps(found.to_dict()))
+    assert plain["verdict"] in VERDICTS
+    assert set(plain["drift"]) == {"confidence", "similarity", "degree", "groups"}
+    assert plain["interval"][0] <= plain["accuracy"] <= plain["interval"][1]
+    assert str(found).startswith("ok: ")
+    assert found.table().count("\n") == 4
+
+
+def test_the_calibrator_and_its_labels_stay_as_they_were() -> None:
+    p = problem()
+    watch = monitor(p)
+    before = watch.calibrator.predict_proba(p.logits, graph=p.graph)
+    watch.check(p.logits, graph=p.graph, known=([400], [0]))
+    assert np.array_equal(before, watch.calibrator.predict_proba(p.logits, graph=p.graph))
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"nodes": [900]}, ValueError, "nodes names node 900"),
+        ({"feature_probs": np.zeros((900, 2))}, ValueError, "feature_probs must have shape"),
+        ({"features": np.zeros((5, 2))}, ValueError, "features has 5 rows for 900 nodes"),
+        ({"known": [1]}, TypeError, "known must be a pair"),
+    ],
+)
+def test_what_cannot_be_is_refused(given: Any, error: Any, message: str) -> None:
+    p = problem()
+    with pytest.raises(error, match=message):
+        monitor(p).check(p.logits, graph=p.graph, **given)
+
+
+def test_only_a_fitted_simi_mailbox_is_watched() -> None:
+    with pytest.raises(TypeError, match="a Monitor watches a fitted SimiMailbox, got Temperature"):
+        Monitor(TemperatureScaling())  # type: ignore[arg-type]
+    with pytest.raises(Exception, match="not fitted"):
+        Monitor(SimiMailbox())
+
+
+def test_batches_of_a_stream_are_checks_or_probabilities_with_labels() -> None:
+    p = problem()
+    watch = monitor(p)
+    probs = watch.calibrator.predict_proba(p.logits, graph=p.graph)
+    stream = watch.update((probs[300:400], p.y[300:400]))
+    known = (np.arange(400, 500), p.y[400:500])
+    stream = watch.update(watch.check(p.logits, graph=p.graph, known=known))
+    assert (stream.days, stream.labels, stream.alarm) == (2, 200, "")
+    with pytest.raises(ValueError, match="a batch is a Check, or probabilities"):
+        watch.update((probs[:5], p.y[:4]))
