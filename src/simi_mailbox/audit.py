@@ -86,7 +86,6 @@ def reads_only(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from simi_mailbox import TemperatureScaling
     >>> logits = np.random.default_rng(0).normal(size=(40, 3))
     >>> reads_only(TemperatureScaling(), logits, logits.argmax(1) // 2, mask=range(20)).passed

@@ -73,7 +73,6 @@ def test_groups_are_those_of_the_calibrator(given):
         given["logits"], given["y"], graph=given["graph"], mask=given["calibration"]
     )
     np.testing.assert_allclose(plain.groups.temperatures, cal.temperatures_)
-    assert plain.uniform_weight == 0
 
 
 def test_labels_outside_the_named_nodes_change_nothing(given):
@@ -210,14 +209,12 @@ def test_bad_methods_are_refused(given, methods, error, message):
         run_methods(read_inputs(**given), methods)
 
 
-def test_the_temperatures_shown_and_the_uniform_weight_make_the_probabilities(given):
+def test_the_temperatures_shown_make_the_probabilities(given):
     inputs, names = read_inputs(**given), ["temperature", "simi-mailbox-paper"]
     outcomes, _ = run_methods(inputs, names)
     views = gather(inputs, names, title="t").views
     for outcome, view in zip(outcomes[1:], views[1:], strict=True):
-        temperatures, weight = node_temperatures(outcome, inputs), view.uniform_weight
+        temperatures = node_temperatures(outcome, inputs)
         made = softmax(given["logits"] / temperatures[:, None], axis=1)
-        made = (1 - weight) * made + weight / inputs.num_classes
         np.testing.assert_allclose(outcome.probs, made, atol=1e-6)
         assert view.temperatures.median == np.median(temperatures)
-    assert views[0].uniform_weight == views[1].uniform_weight == 0.0

@@ -72,7 +72,6 @@ def by_degree(probs: Any, y: Any, graph: Any, *, nodes: Any = None) -> Breakdown
 
     Examples
     --------
-    >>> import numpy as np
     >>> p = np.array([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]])
     >>> table = by_degree(p, np.array([0, 0, 1]), np.array([[0, 1], [1, 2]]))
     >>> table.labels, table.counts.tolist(), table.gap.round(2).tolist()
@@ -112,7 +111,6 @@ def by_class(
 
     Examples
     --------
-    >>> import numpy as np
     >>> p = np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]])
     >>> by_class(p, np.array([0, 1, 1]), class_names=["cat", "dog"]).accuracy.tolist()
     [0.5, 1.0]
@@ -141,7 +139,6 @@ def by_distance(
 
     Examples
     --------
-    >>> import numpy as np
     >>> p = np.full((4, 2), 0.5)
     >>> table = by_distance(p, np.zeros(4, dtype=int), np.array([[0, 1], [1, 2]]), [0])
     >>> table.labels, table.counts.tolist()
@@ -174,7 +171,6 @@ def by_agreement(
 
     Examples
     --------
-    >>> import numpy as np
     >>> p = np.array([[0.9, 0.1], [0.8, 0.2]])
     >>> table = by_agreement(p, np.array([0, 1]), [1.0, np.nan], slices=2)
     >>> table.labels, table.counts.tolist()

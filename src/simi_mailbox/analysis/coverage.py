@@ -108,10 +108,7 @@ def covered_by_class(
 def covered_by_size(sets: Any, y: Any, *, nodes: Any = None) -> CoverageBreakdown:
     """Slices of equal size of the set: large sets should cover no more often than small ones.
 
-    Parameters
-    ----------
-    sets, y, nodes
-        As in `covered_by_degree`.
+    Parameters: sets, y, nodes as in `covered_by_degree`.
 
     Examples
     --------

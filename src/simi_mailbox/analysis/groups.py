@@ -105,7 +105,6 @@ def group_map(
 
     Examples
     --------
-    >>> import numpy as np
     >>> before = np.array([[0.9, 0.1], [0.7, 0.3], [0.6, 0.4]])
     >>> table = group_map(
     ...     np.array([1, 0, 0]), before, before,
@@ -184,7 +183,6 @@ def temperature_histogram(temperatures: Any, *, bins: int = 30) -> TemperatureHi
 
     Examples
     --------
-    >>> import numpy as np
     >>> table = temperature_histogram(np.array([0.5, 1.0, 2.0]), bins=2)
     >>> table.edges.round(2).tolist(), table.counts.tolist(), table.median
     ([0.5, 1.0, 2.0], [1, 2], 1.0)

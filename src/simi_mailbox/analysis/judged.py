@@ -62,7 +62,6 @@ def judge(probs: Any, y: Any, nodes: Any = None) -> Judged:
 
     Examples
     --------
-    >>> import numpy as np
     >>> judged = judge(np.array([[0.9, 0.1], [0.4, 0.6]]), np.array([0, 0]))
     >>> judged.confidence.tolist(), judged.correct.tolist()
     ([0.9, 0.6], [1.0, 0.0])

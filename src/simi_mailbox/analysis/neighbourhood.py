@@ -31,7 +31,6 @@ def neighbour_agreement(predictions: Any, graph: Any) -> Floats:
 
     Examples
     --------
-    >>> import numpy as np
     >>> neighbour_agreement(np.array([0, 0, 1, 1]), np.array([[0, 1], [1, 2]])).tolist()
     [1.0, 0.5, 0.0, nan]
     """

@@ -46,7 +46,6 @@ def reliability_curve(
 
     Examples
     --------
-    >>> import numpy as np
     >>> curve = reliability_curve(np.tile([0.8, 0.2], (100, 1)), np.repeat([0, 1], [70, 30]))
     >>> bool(curve.low[12] < 0.7 < curve.high[12])
     True

@@ -89,7 +89,6 @@ def similarity_confidence(
     --------
     Two nodes share a confidence interval. One is right and agrees with its neighbours.
 
-    >>> import numpy as np
     >>> p = np.array([[0.92, 0.08], [0.96, 0.04]])
     >>> table = similarity_confidence(p, np.array([0, 1]), np.array([1.0, 0.0]), bins=2)
     >>> table.gap[1].round(2).tolist()

@@ -8,7 +8,7 @@ from simi_mailbox._extras import late
 from simi_mailbox.calibrators.registry import METHODS, get, load, names, plug_in, register
 
 if TYPE_CHECKING:
-    from simi_mailbox.calibrators.base import Calibrator, NodeTemperatures, TemperatureCalibrator
+    from simi_mailbox.calibrators.base import Calibrator, TemperatureCalibrator
     from simi_mailbox.calibrators.beta import BetaCalibration
     from simi_mailbox.calibrators.cagcn import CaGCN
     from simi_mailbox.calibrators.dcgc import DCGC
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from simi_mailbox.calibrators.wats import WATS
 
 _HOMES = {title: module for module, title in (home.split(":") for home in METHODS.values())}
-_HOMES |= dict.fromkeys(("Calibrator", "NodeTemperatures", "TemperatureCalibrator"), "base")
+_HOMES |= dict.fromkeys(("Calibrator", "TemperatureCalibrator"), "base")
 
 __all__ = [
     "DCGC",
@@ -50,7 +50,6 @@ __all__ = [
     "HistogramBinning",
     "Isotonic",
     "LCCal",
-    "NodeTemperatures",
     "PlattScaling",
     "RatioBinnedScaling",
     "SimCalib",

@@ -355,27 +355,18 @@ class Calibrator(Fitted, ABC):
         """Raise `ValueError` for values, just read from a file, that this method cannot leave."""
 
 
-class NodeTemperatures(Calibrator):
-    """A calibrator that gives every node a temperature, and may mix in the uniform distribution.
-
-        p_i = (1 − uniform_weight) softmax(z_i / T_i) + uniform_weight / K
-
-    A temperature alone cannot say that even the surest nodes are wrong now and then.
+class TemperatureCalibrator(Calibrator):
+    """A calibrator that divides each node's logits by a temperature: softmax(z_i / T_i).
 
     Examples
     --------
     >>> from simi_mailbox.calibrators import TemperatureScaling
     >>> cal = TemperatureScaling().fit([[2.0, 0.0]] * 4, [0, 0, 0, 1], mask=range(4))
-    >>> cal.node_temperatures([[1.0, 0.0]]).round(2).tolist(), cal.uniform_weight
-    ([1.82], 0.0)
+    >>> cal.node_temperatures([[1.0, 0.0]]).round(2).tolist(), cal.keep_classes
+    ([1.82], True)
     """
 
     keep_classes = True
-
-    @property
-    def uniform_weight(self) -> float:
-        """Weight of the uniform distribution in the probabilities."""
-        return 0.0
 
     def node_temperatures(self, logits: Any, **inputs: Any) -> Any:
         """Temperature of every node [n], as NumPy or torch, whichever ``logits`` are.
@@ -388,18 +379,6 @@ class NodeTemperatures(Calibrator):
     @abstractmethod
     def _temperatures(self, data: NodeInputs) -> Tensor:
         """Positive temperature of every node [n]."""
-
-
-class TemperatureCalibrator(NodeTemperatures):
-    """A calibrator that divides each node's logits by a temperature: softmax(z_i / T_i).
-
-    Examples
-    --------
-    >>> from simi_mailbox.calibrators import TemperatureScaling
-    >>> cal = TemperatureScaling().fit([[2.0, 0.0]] * 4, [0, 0, 0, 1], mask=range(4))
-    >>> isinstance(cal, TemperatureCalibrator), cal.keep_classes
-    (True, True)
-    """
 
     def _predict(self, data: NodeInputs) -> Tensor:
         return scaled_softmax(data.logits, self._temperatures(data))

@@ -67,7 +67,6 @@ class DCGC(NetworkCalibrator):
 
     Examples
     --------
-    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> z = torch.from_numpy(rng.normal(size=(100, 3)))
     >>> y = (z.numpy() + rng.gumbel(size=z.shape)).argmax(1)

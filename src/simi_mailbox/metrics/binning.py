@@ -67,8 +67,6 @@ class BinnedCounts:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import BinnedCounts
     >>> state = BinnedCounts.empty(bins=10)
     >>> state = state.update(np.array([[0.75, 0.25]]), np.array([0]))
     >>> state = state.update(np.array([[0.75, 0.25]]), np.array([1]))

@@ -36,7 +36,6 @@ class Interval:
 
     Examples
     --------
-    >>> from simi_mailbox.metrics import Interval
     >>> Interval(low=0.01, high=0.03, level=0.95).high
     0.03
     """
@@ -90,8 +89,6 @@ def bootstrap_interval(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import accuracy, bootstrap_interval
     >>> probs = np.tile([0.8, 0.2], (100, 1))
     >>> y = np.repeat([0, 1], [80, 20])
     >>> interval = bootstrap_interval(accuracy, probs, y, seed=0)

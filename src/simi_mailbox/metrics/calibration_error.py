@@ -39,8 +39,6 @@ def ece(probs: Array, y: Array, *, bins: int = 15, binning: Binning = "width") -
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import ece
     >>> probs = np.array([[0.75, 0.25], [0.75, 0.25], [0.0, 1.0]])
     >>> round(ece(probs, np.array([0, 1, 1])), 6)
     0.166667
@@ -55,15 +53,10 @@ def classwise_ece(probs: Array, y: Array, *, bins: int = 15, binning: Binning = 
     Most of each class's mass lies in the lowest bin, so values shrink as the number of classes
     grows; compare models of the same task only.
 
-    Parameters
-    ----------
-    probs, y, bins, binning
-        As in :func:`ece`.
+    Parameters: probs, y, bins, binning as in :func:`ece`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import classwise_ece
     >>> probs = np.array([[0.75, 0.25], [0.75, 0.25]])
     >>> classwise_ece(probs, np.array([0, 1]))
     0.25
@@ -93,15 +86,10 @@ def class_conditional_ece(probs: Array, y: Array, *, bins: int = 15) -> float:
     :func:`ece`. Gupta and Ramdas (ICLR 2022) call it the top-label calibration error. The error of
     every class by itself: `analysis.by_class`.
 
-    Parameters
-    ----------
-    probs, y, bins
-        As in :func:`ece`.
+    Parameters: probs, y, bins as in :func:`ece`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import class_conditional_ece, ece
     >>> probs, y = np.array([[0.75, 0.25]] * 2 + [[0.25, 0.75]] * 2), np.array([0, 0, 0, 1])
     >>> ece(probs, y), class_conditional_ece(probs, y)
     (0.0, 0.25)
@@ -151,8 +139,6 @@ def debiased_ece(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import debiased_ece, ece
     >>> probs = np.tile([0.75, 0.25], (100, 1))
     >>> y = np.r_[np.zeros(77, int), np.ones(23, int)]  # 77 % correct at confidence 75 %
     >>> round(ece(probs, y), 3), round(debiased_ece(probs, y), 3)
@@ -176,8 +162,6 @@ def debiased_of(counts: BinnedCounts, norm: Norm = "l1") -> float:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import BinnedCounts, debiased_of
     >>> batch = np.tile([0.9, 0.1], (100, 1)), np.repeat([0, 1], [60, 40])
     >>> counts = BinnedCounts.empty().update(*batch).update(*batch)
     >>> round(debiased_of(counts), 3)

@@ -33,8 +33,6 @@ class Reliability:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import reliability
     >>> curve = reliability(np.array([[0.9, 0.1], [0.9, 0.1]]), np.array([0, 1]), bins=2)
     >>> curve.counts.tolist(), curve.gap.round(3).tolist()
     ([0, 2], [nan, -0.4])
@@ -72,8 +70,6 @@ def reliability(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import reliability
     >>> probs = np.tile([0.8, 0.2], (10, 1))
     >>> curve = reliability(probs, np.array([0] * 7 + [1] * 3), bins=5)
     >>> [round(float(row[4]), 3) for row in (curve.accuracy, curve.low, curve.high)]
@@ -95,8 +91,6 @@ def reliability_of(counts: BinnedCounts, band: float = 0.95) -> Reliability:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import BinnedCounts, reliability_of
     >>> counts = BinnedCounts.empty(bins=2).update(np.array([[0.9, 0.1]]), np.array([0]))
     >>> reliability_of(counts).counts.tolist()
     [0, 1]

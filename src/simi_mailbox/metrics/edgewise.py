@@ -25,8 +25,6 @@ def edgewise_ece(probs: Array, y: Array, edges: Array, *, bins: int = 15) -> flo
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import edgewise_ece
     >>> probs = np.array([[0.5, 0.5], [0.5, 0.5]])
     >>> edgewise_ece(probs, np.array([0, 0]), np.array([[0], [1]]))
     0.75
@@ -43,8 +41,6 @@ def edgewise_nll(probs: Array, y: Array, edges: Array) -> float:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import edgewise_nll
     >>> probs = np.array([[0.5, 0.5], [0.5, 0.5]])
     >>> round(edgewise_nll(probs, np.array([0, 1]), np.array([[0], [1]])), 6)
     1.386294
@@ -62,8 +58,6 @@ def edgewise_brier(probs: Array, y: Array, edges: Array) -> float:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import edgewise_brier
     >>> probs = np.array([[0.5, 0.5], [0.5, 0.5]])
     >>> edgewise_brier(probs, np.array([0, 1]), np.array([[0], [1]]))
     0.75

@@ -32,15 +32,10 @@ def kde_ece(probs: Array, y: Array) -> float:
     * no correct node: acc(x) = 0, so the result is about the mean confidence;
     * a half-width below two grid steps (2.7e-4) is raised to two grid steps.
 
-    Parameters
-    ----------
-    probs, y
-        As in :func:`accuracy`.
+    Parameters: probs, y as in :func:`accuracy`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import kde_ece
     >>> p = np.linspace(0.5, 0.999, 500)
     >>> probs = np.stack([p, 1 - p], axis=1)
     >>> round(kde_ece(probs, np.zeros(500, int)), 2)  # always right, 75 % confident on average

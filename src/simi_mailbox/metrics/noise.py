@@ -23,7 +23,6 @@ class NoiseFloor:
 
     Examples
     --------
-    >>> from simi_mailbox.metrics import NoiseFloor
     >>> NoiseFloor(mean=0.019, std=0.004).mean
     0.019
     """
@@ -62,8 +61,6 @@ def noise_floor(probs: Array, *, bins: int = 15, draws: int = 200, seed: int = 0
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import noise_floor
     >>> floor = noise_floor(np.tile([0.8, 0.2], (400, 1)), seed=0)
     >>> abs(floor.mean - (2 / np.pi * 0.8 * 0.2 / 400) ** 0.5) < 0.002
     True

@@ -26,8 +26,6 @@ def accuracy(probs: Array, y: Array) -> float:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import accuracy
     >>> accuracy(np.array([[0.7, 0.3], [0.4, 0.6]]), np.array([0, 0]))
     0.5
     """
@@ -40,15 +38,10 @@ def nll(probs: Array, y: Array) -> float:
     Probabilities below 1.18e-38 (the smallest normal float32) count as 1.18e-38, so a zero at the
     true class costs 87.34 nats instead of infinity, whatever the dtype.
 
-    Parameters
-    ----------
-    probs, y
-        As in :func:`accuracy`.
+    Parameters: probs, y as in :func:`accuracy`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import nll
     >>> round(nll(np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([1, 0])), 6)
     0.346574
     """
@@ -60,15 +53,10 @@ def brier(probs: Array, y: Array) -> float:
 
     In [0, 2]; for two classes twice the binary Brier score.
 
-    Parameters
-    ----------
-    probs, y
-        As in :func:`accuracy`.
+    Parameters: probs, y as in :func:`accuracy`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import brier
     >>> brier(np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([1, 1]))
     1.25
     """

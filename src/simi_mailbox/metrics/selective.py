@@ -27,8 +27,6 @@ class RiskCoverage:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import RiskCoverage
     >>> curve = RiskCoverage(np.array([1, 2]), np.array([0.0, 0.5]), np.array([0.9, 0.8]))
     >>> curve.aurc, curve.excess_aurc, curve.risk_at(0.5)
     (0.25, 0.0, 0.0)
@@ -66,15 +64,10 @@ class RiskCoverage:
 def risk_coverage(probs: Array, y: Array) -> RiskCoverage:
     """The risk–coverage curve of accepting by confidence.
 
-    Parameters
-    ----------
-    probs, y
-        As in :func:`accuracy`.
+    Parameters: probs, y as in :func:`accuracy`.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import risk_coverage
     >>> probs = np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3]])
     >>> curve = risk_coverage(probs, np.array([0, 1, 0]))
     >>> curve.risk.round(2).tolist(), round(curve.aurc, 3), round(curve.excess_aurc, 3)
@@ -93,8 +86,6 @@ def aurc(probs: Array, y: Array) -> float:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import aurc
     >>> aurc(np.array([[0.9, 0.1], [0.6, 0.4]]), np.array([0, 1]))
     0.25
     """
@@ -106,8 +97,6 @@ def excess_aurc(probs: Array, y: Array) -> float:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import excess_aurc
     >>> excess_aurc(np.array([[0.9, 0.1], [0.6, 0.4]]), np.array([1, 0]))
     0.5
     """
@@ -126,8 +115,6 @@ def error_at_share(probs: Array, y: Array, share: float = 0.8) -> float:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import error_at_share
     >>> error_at_share(np.array([[0.9, 0.1], [0.6, 0.4]]), np.array([0, 1]), share=0.5)
     0.0
     """

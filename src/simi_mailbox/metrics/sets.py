@@ -27,8 +27,6 @@ def coverage(sets: Array, y: Array) -> float:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import coverage
     >>> coverage(np.array([[True, False], [True, True]]), np.array([1, 1]))
     0.5
     """
@@ -40,8 +38,6 @@ def mean_set_size(sets: Array) -> float:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import mean_set_size
     >>> mean_set_size(np.array([[True, False], [True, True]]))
     1.5
     """
@@ -53,8 +49,6 @@ def singleton_share(sets: Array) -> float:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import singleton_share
     >>> singleton_share(np.array([[True, False], [True, True]]))
     0.5
     """
@@ -66,8 +60,6 @@ def set_sizes(sets: Array) -> Ints:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import set_sizes
     >>> set_sizes(np.array([[True, False], [True, True]]))
     array([1, 2])
     """
@@ -94,7 +86,6 @@ def coverage_by_chance(target: float, labels: int, nodes: int, *, level: float =
 
     Examples
     --------
-    >>> from simi_mailbox.metrics import coverage_by_chance
     >>> found = coverage_by_chance(0.9, labels=134, nodes=2000)
     >>> round(found.low, 3), round(found.high, 3)
     (0.847, 0.949)
@@ -135,8 +126,6 @@ class GroupCoverage:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import GroupCoverage
     >>> two = np.array([0.8, 0.9])
     >>> GroupCoverage(np.array([0, 1]), np.array([10, 10]), two, two, two, 0.95, 0.8, 0.79).worst
     0.8
@@ -171,8 +160,6 @@ def coverage_by_group(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import coverage_by_group
     >>> sets = np.tile([True, False], (40, 1))
     >>> found = coverage_by_group(sets, np.repeat([0, 1], [30, 10]), np.repeat([0, 1], 20))
     >>> found.coverage.tolist(), found.worst, round(found.worst_by_chance, 2)

@@ -43,8 +43,6 @@ class StreamingMetrics:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import StreamingMetrics
     >>> state = StreamingMetrics.empty(classes=2)
     >>> for _ in range(2):
     ...     state = state.update(np.tile([0.75, 0.25], (2, 1)), np.array([0, 1]))
@@ -169,8 +167,6 @@ def evaluate(probs: Array, y: Array, *, bins: int = 15) -> dict[str, float]:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from simi_mailbox.metrics import evaluate
     >>> scores = evaluate(np.tile([0.75, 0.25], (4, 1)), np.array([0, 0, 0, 1]))
     >>> scores["accuracy"], scores["ece"], scores["brier"]
     (0.75, 0.0, 0.375)

@@ -30,7 +30,6 @@ def group_scatter(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from simi_mailbox.analysis import group_map
     >>> p = np.array([[0.9, 0.1], [0.7, 0.3]])
     >>> table = group_map([0, 1], p, p, similarity=[1.0, 0.5], temperatures=[2.0, 1.0])

@@ -41,7 +41,6 @@ def heat_map(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from simi_mailbox.analysis import similarity_confidence
     >>> p = np.array([[0.9, 0.1], [0.8, 0.2]])
     >>> table = similarity_confidence(p, np.array([0, 1]), np.array([1.0, 0.0]))

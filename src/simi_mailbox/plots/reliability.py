@@ -36,7 +36,6 @@ def reliability_diagram(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from simi_mailbox.analysis import reliability_curve
     >>> curve = reliability_curve(np.tile([0.8, 0.2], (100, 1)), np.repeat([0, 1], [70, 30]))
     >>> reliability_diagram(curve).plot().get_ylabel()
@@ -84,7 +83,6 @@ def confidence_histogram(counts: Ints, *, label: str = "") -> Picture:
 
     Examples
     --------
-    >>> import numpy as np
     >>> confidence_histogram(np.array([0, 5, 10])).plot().get_ylabel()
     'nodes'
     """

@@ -37,8 +37,7 @@ class MethodView:
     """The test nodes as one method predicts them; the first view is the uncalibrated model.
 
     ``key`` is what elements of the page call it, ``histogram`` counts nodes by confidence,
-    ``changed`` test nodes whose predicted class is not the uncalibrated one, and
-    ``uniform_weight`` is what the method mixes in besides dividing by temperatures.
+    ``changed`` test nodes whose predicted class is not the uncalibrated one.
     """
 
     key: str
@@ -53,7 +52,6 @@ class MethodView:
     classes: analysis.Breakdown
     slices: tuple[analysis.Breakdown, ...]
     temperatures: analysis.TemperatureHistogram | None
-    uniform_weight: float
     groups: analysis.GroupMap | None
     judged: analysis.Judged
     decisions: Decisions | None
@@ -170,7 +168,6 @@ class _Gatherer:
             temperatures=None
             if temperatures is None
             else analysis.temperature_histogram(temperatures),
-            uniform_weight=getattr(outcome.calibrator, "uniform_weight", 0.0),
             groups=self._groups(outcome, temperatures),
             judged=judged,
             decisions=decisions(probs, self.inputs, used_for_selection=self.selected),

@@ -66,7 +66,7 @@ def run_methods(
 def node_temperatures(outcome: Outcome, inputs: ReportInputs) -> Floats | None:
     """Temperature of every node, for methods that have one."""
     fitted = outcome.calibrator
-    if not (isinstance(fitted, calibrators.NodeTemperatures) and fitted.keep_classes):
+    if not isinstance(fitted, calibrators.TemperatureCalibrator):
         return None
     temperatures = fitted.node_temperatures(
         inputs.logits, graph=inputs.graph, train_mask=inputs.train

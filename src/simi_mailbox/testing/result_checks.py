@@ -11,10 +11,10 @@ import torch
 from scipy.special import softmax
 
 from simi_mailbox import audit, calibrators
-from simi_mailbox.calibrators import NodeTemperatures, TemperatureCalibrator
+from simi_mailbox.calibrators import TemperatureCalibrator
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.testing.cases import PROBLEM, Case, CheckProblem
-from simi_mailbox.testing.checks import Checks, fits, probabilities, raises, require, same
+from simi_mailbox.testing.checks import Checks, fits, probabilities, require, same
 
 CHECKS = Checks()
 
@@ -194,7 +194,7 @@ def _constant(case: Case) -> None:
     for cal in (case.fit(flat), case.fitted):
         probs = case.predict(cal, flat)
         probabilities(probs, flat.shape)
-        if isinstance(cal, NodeTemperatures) and cal.keep_classes:
+        if isinstance(cal, TemperatureCalibrator):
             same(probs, np.full(flat.shape, 1 / flat.shape[1]), 1e-12)
 
 
@@ -261,14 +261,7 @@ def _classes(case: Case) -> None:
 )
 def _temperatures(case: Case) -> None:
     cal = case.fitted
-    if isinstance(cal, NodeTemperatures) and not cal.keep_classes:
-        doing = "node_temperatures where classes move"
-        given = case.inputs(PROBLEM)
-        raises(
-            ValueError, "temperature", lambda: cal.node_temperatures(PROBLEM.logits, **given), doing
-        )
-        return
-    if not isinstance(cal, NodeTemperatures):
+    if not isinstance(cal, TemperatureCalibrator):
         require(
             not hasattr(cal, "node_temperatures"), "it has temperatures, but is of no such kind"
         )
@@ -276,10 +269,6 @@ def _temperatures(case: Case) -> None:
     temperatures = cal.node_temperatures(PROBLEM.logits, **case.inputs(PROBLEM))
     require((temperatures > 0).all(), f"a temperature is {temperatures.min():.3g}")
     expected = softmax(PROBLEM.logits / temperatures[:, None], axis=1)
-    if not isinstance(cal, TemperatureCalibrator):
-        share = cal.uniform_weight
-        require(0 < share < 1, f"uniform_weight is {share}: derive from TemperatureCalibrator")
-        expected = (1 - share) * expected + share / PROBLEM.shape[1]
     gap = np.abs(case.predict(cal, PROBLEM) - expected)
     told = f"probabilities differ from them by {gap.max():.2g}"
     require((gap <= 1e-12 + 1e-9 * expected).all(), told)
