@@ -1,4 +1,4 @@
-"""The API reference: one page for each room, made from the names that it offers."""
+"""The API reference: one page for each package, made from the names that it offers."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ FEW_NAMES = {"audit": ("reads_only", "Audit")}
 """Rooms of one file, which offer these of their names."""
 
 
-def rooms() -> list[str]:
+def packages() -> list[str]:
     """Rooms that users import from, the root first."""
-    return ["", *sorted(simi_mailbox._ROOMS)]
+    return ["", *sorted(simi_mailbox._PACKAGES)]
 
 
-def names(room: str) -> list[str]:
-    """What a room offers and no other room is the home of."""
-    module = _module(room)
-    offered = FEW_NAMES.get(room) or module.__all__
-    # The root lends names from the rooms, for short imports; they are told of at home.
+def names(package: str) -> list[str]:
+    """What a package offers and no other package is the home of."""
+    module = _module(package)
+    offered = FEW_NAMES.get(package) or module.__all__
+    # The root lends names from the packages, for short imports; they are told of at home.
     homes = simi_mailbox._HOMES
-    lent = {name for name in offered if room == "" and homes.get(name) in simi_mailbox._ROOMS}
+    lent = {name for name in offered if package == "" and homes.get(name) in simi_mailbox._PACKAGES}
     return sorted(name for name in offered if name not in lent and not name.startswith("__"))
 
 
-def page(room: str) -> str:
-    """The page of a room, in Markdown."""
-    module = _module(room)
+def page(package: str) -> str:
+    """The page of a package, in Markdown."""
+    module = _module(package)
     lines = [f"# `{module.__name__}`", "", inspect.getdoc(module) or "", ""]
-    lent = [name for name, home in simi_mailbox._HOMES.items() if home and room == ""]
+    lent = [name for name, home in simi_mailbox._HOMES.items() if home and package == ""]
     if lent:
         listed = ", ".join(f"`{name}`" for name in sorted(lent))
-        lines += [f"Of the rooms below, these can be imported from here: {listed}.", ""]
-    for name in names(room):
+        lines += [f"Of the packages below, these can be imported from here: {listed}.", ""]
+    for name in names(package):
         lines += ["```{eval-rst}", *_entry(f"{module.__name__}.{name}", getattr(module, name))]
         lines += ["```", ""]
     return "\n".join(lines)
@@ -65,23 +65,23 @@ def _entry(path: str, value: object) -> list[str]:
         return [f".. autoclass:: {path}", "   :members:", "   :show-inheritance:"]
     if inspect.isroutine(value):
         return [f".. autofunction:: {path}"]
-    room, _, name = path.rpartition(".")
-    text = told(sys.modules[room], name)
+    package, _, name = path.rpartition(".")
+    text = told(sys.modules[package], name)
     return [f".. py:data:: {path}", "", *(f"   {line}" for line in text.splitlines())]
 
 
 def index() -> str:
-    """The page that leads to all rooms."""
-    files = "\n".join(_module(room).__name__ for room in rooms())
-    lines = ["# API reference", "", "Generated from the names that each room offers.", ""]
+    """The page that leads to all packages."""
+    files = "\n".join(_module(package).__name__ for package in packages())
+    lines = ["# API reference", "", "Generated from the names that each package offers.", ""]
     return "\n".join([*lines, "```{toctree}", files, "```", ""])
 
 
 def pages() -> dict[str, str]:
     """File name -> text, of the whole reference."""
-    made = {f"{_module(room).__name__}.md": page(room) for room in rooms()}
+    made = {f"{_module(package).__name__}.md": page(package) for package in packages()}
     return {"index.md": index(), **made}
 
 
-def _module(room: str) -> ModuleType:
-    return importlib.import_module(f"simi_mailbox.{room}".rstrip("."))
+def _module(package: str) -> ModuleType:
+    return importlib.import_module(f"simi_mailbox.{package}".rstrip("."))

@@ -1,7 +1,5 @@
 """What the pages hold: their snippets, and the commands that they show."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import warnings

@@ -1,7 +1,5 @@
 """Hypothesis strategies and small makers shared by the tests."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

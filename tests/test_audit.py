@@ -118,13 +118,13 @@ class TakesLabels(TemperatureScaling):
 
 def test_an_honest_method_passes_in_fresh_processes():
     outcome = audit.reads_only(
-        TemperatureScaling(), CASE.logits, CASE.y, mask=CASE.mask, fresh_process=True
+        TemperatureScaling(), CASE.logits, CASE.y, mask=CASE.mask, new_process=True
     )
     assert outcome.passed
 
 
 def test_a_memory_of_the_first_fit_is_caught_in_fresh_processes():
-    outcome = audit.reads_only(Remembers(), CASE.logits, CASE.y, mask=CASE.mask, fresh_process=True)
+    outcome = audit.reads_only(Remembers(), CASE.logits, CASE.y, mask=CASE.mask, new_process=True)
     assert not outcome
     assert "rows changed" in outcome.detail
 
@@ -132,7 +132,7 @@ def test_a_memory_of_the_first_fit_is_caught_in_fresh_processes():
 def test_walking_the_frames_is_caught_in_fresh_processes():
     the_true_labels = CASE.y
     outcome = audit.reads_only(
-        WalksFrames(), CASE.logits, the_true_labels, mask=CASE.mask, fresh_process=True
+        WalksFrames(), CASE.logits, the_true_labels, mask=CASE.mask, new_process=True
     )
     assert not outcome
 
@@ -194,4 +194,4 @@ def test_a_fresh_process_asks_for_what_it_can_import():
         pass
 
     with pytest.raises(pickle.PicklingError, match="another process can import"):
-        audit.reads_only(Local(), CASE.logits, CASE.y, mask=CASE.mask, fresh_process=True)
+        audit.reads_only(Local(), CASE.logits, CASE.y, mask=CASE.mask, new_process=True)

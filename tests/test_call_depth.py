@@ -1,7 +1,5 @@
 """How many files of the library a call passes through, and how deep they call each other."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

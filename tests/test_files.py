@@ -1,7 +1,5 @@
 """Files that appear whole or not at all, and that are read without running anything."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import subprocess

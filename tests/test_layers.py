@@ -4,8 +4,6 @@ Imports inside functions, imports for type checkers and modules named in strings
 late) count like any other.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator
@@ -26,18 +24,18 @@ MODULE_NAME = re.compile(rf"({PACKAGE}(\.\w+)|{BENCH}(\.\w+)?)(\.\w+)*(:\w+)?")
 
 @dataclass(frozen=True)
 class Table:
-    """Level of every room, rooms that see level 0 only, and arrows within a level."""
+    """Level of every package, packages that see level 0 only, and arrows within a level."""
 
     levels: dict[str, int]
     apart: set[str]
     arrows: set[tuple[str, str]]
 
-    def allows(self, room: str, other: str) -> bool:
-        if (room, other) in self.arrows:
+    def allows(self, package: str, other: str) -> bool:
+        if (package, other) in self.arrows:
             return True
-        if room in self.apart or self.levels[room] == 0:
+        if package in self.apart or self.levels[package] == 0:
             return self.levels[other] == 0
-        return self.levels[other] < self.levels[room]
+        return self.levels[other] < self.levels[package]
 
 
 def table() -> Table:
@@ -48,11 +46,11 @@ def table() -> Table:
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) != 4 or not re.fullmatch(r"\d", cells[0]):
             continue
-        rooms = re.findall(r"`(\w+)`", cells[1])
-        assert not set(rooms) & set(levels), "a room is in the table twice"
-        levels |= dict.fromkeys(rooms, int(cells[0]))
+        packages = re.findall(r"`(\w+)`", cells[1])
+        assert not set(packages) & set(levels), "a package is in the table twice"
+        levels |= dict.fromkeys(packages, int(cells[0]))
         if cells[2].startswith("level 0"):
-            apart |= set(rooms)
+            apart |= set(packages)
         arrows |= set(re.findall(r"`(\w+)` → `(\w+)`", cells[2]))
     return Table(levels, apart, arrows)
 
@@ -86,7 +84,7 @@ def is_bench(name: str) -> bool:
     return name.split(".")[0] == BENCH
 
 
-def room_of(path: str) -> str:
+def package_of(path: str) -> str:
     return path.split("/")[0].removesuffix(".py")
 
 
@@ -95,44 +93,45 @@ def wrong_arrows(source: Path) -> list[str]:
     rules = table()
     wrong = []
     for path, tree in modules(source).items():
-        room = room_of(path)
+        package = package_of(path)
         found = list(imports(tree))
         wrong += [f"{path} imports {name}, of the bench" for name in found if is_bench(name)]
-        if room in ("__init__", "__main__"):
+        if package in ("__init__", "__main__"):
             continue  # the front door shows what is behind it
-        if room not in rules.levels:
-            wrong.append(f"{path}: the room {room} is not in the table")
+        if package not in rules.levels:
+            wrong.append(f"{path}: the package {package} is not in the table")
             continue
         for name in found:
             if is_bench(name):
                 continue
             other = name.split(".")[1]
-            if other in (room, "__version__"):
+            if other in (package, "__version__"):
                 continue
             if other not in rules.levels:
                 wrong.append(f"{path} imports {name} through the front door")
-            elif not rules.allows(room, other):
+            elif not rules.allows(package, other):
                 wrong.append(f"{path} imports {name}")
     return wrong
 
 
-def test_the_table_names_the_rooms_that_there_are() -> None:
+def test_the_table_names_the_packages_that_there_are() -> None:
     rules = table()
-    rooms = {room_of(path) for path in modules(SOURCE)} - {"__init__", "__main__"}
-    assert set(rules.levels) == rooms
-    assert {room for arrow in rules.arrows for room in arrow} <= rooms
+    packages = {package_of(path) for path in modules(SOURCE)} - {"__init__", "__main__"}
+    assert set(rules.levels) == packages
+    assert {package for arrow in rules.arrows for package in arrow} <= packages
 
 
-def test_a_room_imports_from_lower_levels_only() -> None:
+def test_a_package_imports_from_lower_levels_only() -> None:
     assert wrong_arrows(SOURCE) == []
 
 
-def test_no_rooms_go_round_in_a_circle() -> None:
+def test_no_packages_go_round_in_a_circle() -> None:
     graph: dict[str, set[str]] = {}
     for path, tree in modules(SOURCE).items():
-        if room_of(path) not in ("__init__", "__main__"):
+        if package_of(path) not in ("__init__", "__main__"):
             found = {name.split(".")[1] for name in imports(tree)}
-            graph.setdefault(room_of(path), set()).update(found - {room_of(path), "__version__"})
+            own = package_of(path)
+            graph.setdefault(own, set()).update(found - {own, "__version__"})
     assert len(list(TopologicalSorter(graph).static_order())) >= len(graph)
 
 

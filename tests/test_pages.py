@@ -139,7 +139,7 @@ PROVED = {
     "evaluation.md": lambda names: names["found"].counts.sum() == names["test"].size,
     "production.md": lambda names: same(names["some"], names["later"][names["wanted"]]),
     "scale.md": lambda names: (
-        names["after"].tally.evaluate()["nll"] < 0.9 * names["before"].tally.evaluate()["nll"]
+        names["after"].metrics.evaluate()["nll"] < 0.9 * names["before"].metrics.evaluate()["nll"]
     ),
     "report.md": lambda names: Path("report.html").read_text("utf-8").count("forty groups") > 0,
     "metrics.md": metrics_show,

@@ -1,7 +1,5 @@
 """Declared parameters: what is refused, what is not, and in which words."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import numpy as np

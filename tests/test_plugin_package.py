@@ -1,7 +1,5 @@
 """A package of somebody else, with one calibrator: listed and lawful."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

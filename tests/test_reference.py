@@ -24,8 +24,8 @@ def entries():
 
 
 def value(path):
-    room, _, name = path.rpartition(".")
-    return getattr(importlib.import_module(room), name)
+    package, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(package), name)
 
 
 def test_every_public_name_appears_once():
@@ -34,14 +34,14 @@ def test_every_public_name_appears_once():
     assert len(set(found)) == len(found)
     assert len(set(objects)) == len(objects)
     offered = [name for name in simi_mailbox.__all__ if name != "__version__"]
-    for room in simi_mailbox._ROOMS:
-        module = importlib.import_module(f"simi_mailbox.{room}")
-        offered += [f"{room}.{name}" for name in getattr(module, "__all__", ())]
+    for package in simi_mailbox._PACKAGES:
+        module = importlib.import_module(f"simi_mailbox.{package}")
+        offered += [f"{package}.{name}" for name in getattr(module, "__all__", ())]
     for name in offered:
         assert id(value(f"simi_mailbox.{name}")) in objects, name
 
 
-def test_every_room_is_led_to():
+def test_every_package_is_led_to():
     pages = reference.pages()
     assert {f"{line}.md" for line in pages["index.md"].splitlines()} >= set(pages) - {"index.md"}
 
@@ -49,11 +49,11 @@ def test_every_room_is_led_to():
 def test_each_name_says_what_it_is_and_shows_how_it_is_used():
     missing = []
     for path in entries():
-        found, (room, _, name) = value(path), path.rpartition(".")
+        found, (package, _, name) = value(path), path.rpartition(".")
         if inspect.isclass(found) or inspect.isroutine(found):
             shown = ">>>" in inspect.getdoc(found)
         else:
-            module = importlib.import_module(room)
+            module = importlib.import_module(package)
             shown = inspect.ismodule(found) or reference.told(module, name)
         missing += [] if shown else [path]
     assert not missing

@@ -1,7 +1,5 @@
 """Choosing: the better method wins when labels can tell, and else nobody does."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import softmax

@@ -1,7 +1,5 @@
 """The sparse kernel: values against dense algebra, gradients by differences."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """What is said to a name that nobody knows."""
 
-from __future__ import annotations
-
 from simi_mailbox.suggestions import unknown
 
 

@@ -1,7 +1,5 @@
 """Synthetic problems: labels follow the stated probabilities."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

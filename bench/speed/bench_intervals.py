@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from simi_mailbox.metrics import bootstrap_interval, brier, debiased_ece, ece, noise_floor
-from simi_mailbox.metrics.bootstrap import Method, Metric
+from simi_mailbox.metrics.sampling import Method, Metric
 
 Floats = NDArray[np.float64]
 Sample = tuple[Floats, NDArray[np.int64]]

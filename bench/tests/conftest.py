@@ -1,7 +1,5 @@
 """Settings for all tests of the bench, and the graphs that they share."""
 
-from __future__ import annotations
-
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, and for child processes

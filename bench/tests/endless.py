@@ -1,7 +1,5 @@
 """The command `bench endless`: a table whose rows take their time. Run as a script."""
 
-from __future__ import annotations
-
 import sys
 
 from fake import FakeUnit

@@ -1,7 +1,5 @@
 """A unit that needs no data: rows are numbers, some fail, some take their time."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from typing import Any

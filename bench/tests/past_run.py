@@ -1,7 +1,5 @@
 """Past runs whose truth is known."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from simi_mailbox.synthetic import calibration_problem

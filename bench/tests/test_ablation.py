@@ -1,7 +1,5 @@
 """The default method without one of its parts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

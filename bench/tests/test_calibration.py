@@ -1,7 +1,5 @@
 """What a method is given on a run: which labels, which nodes it is measured on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Summaries and paired comparisons, against brute force and SciPy."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

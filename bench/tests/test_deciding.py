@@ -1,7 +1,5 @@
 """Rows of decisions are what a user would measure, and their tables say whether promises held."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Classes that no node can have, and single nodes beyond all measure, harm no method."""
 
-from __future__ import annotations
-
 import functools
 import warnings
 from typing import Any

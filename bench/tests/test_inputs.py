@@ -1,7 +1,5 @@
 """What a row of a table was made from."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

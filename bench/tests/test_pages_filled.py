@@ -1,7 +1,5 @@
 """Pages whose figures are made from written tables: what blocks hold, and how pages change."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

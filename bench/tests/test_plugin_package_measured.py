@@ -1,7 +1,5 @@
 """A package of somebody else, with one calibrator: measured, and measured anew."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

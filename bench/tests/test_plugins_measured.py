@@ -1,7 +1,5 @@
 """Calibrators of other packages in tables and workers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The table of all methods: its rows, and the verdicts beneath it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What a reader sees: every number of a cell, in every format."""
 
-from __future__ import annotations
-
 import csv
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Methods of probmetrics: in tables that name them, on the same labels as ours, nothing copied."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

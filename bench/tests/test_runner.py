@@ -1,7 +1,5 @@
 """The runner: everything done once, failures told, processes and clusters alike."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

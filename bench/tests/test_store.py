@@ -1,7 +1,5 @@
 """The store: nothing lost, nothing doubled, torn lines repaired."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

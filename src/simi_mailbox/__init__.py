@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_ROOMS = (
+_PACKAGES = (
     *("analysis", "audit", "calibrators", "decide", "metrics", "monitor", "plots", "pyg"),
     *("report", "scale", "synthetic", "testing"),
 )
@@ -59,7 +59,7 @@ _HOMES = {
     "load": "calibrators",
     "prior": "calibrators.simi_mailbox",
     "select": "selection",
-    **dict.fromkeys(_ROOMS, ""),
+    **dict.fromkeys(_PACKAGES, ""),
 }
 """Name -> the module it is imported from when it is first used."""
 

@@ -1,7 +1,5 @@
 """Names for the kinds of NumPy arrays that the whole package passes around."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

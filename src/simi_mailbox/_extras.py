@@ -1,7 +1,5 @@
 """Late imports: of names when they are first used, of extras when they are needed."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Callable, Mapping

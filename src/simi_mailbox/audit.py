@@ -1,7 +1,5 @@
 """Do calibrators and rules read labels outside their masks? Ordinary leaks are caught."""
 
-from __future__ import annotations
-
 import copy
 import multiprocessing
 import pickle
@@ -49,7 +47,7 @@ def reads_only(
     train_mask: Any = None,
     known: Any = None,
     seed: int = 0,
-    fresh_process: bool = False,
+    new_process: bool = False,
     **inputs: Any,
 ) -> Audit:
     """Change every label outside the masks and require bit-identical probabilities.
@@ -71,7 +69,7 @@ def reads_only(
         As ``predict_proba`` takes it: labels that it is given beside those of ``fit``.
     seed : int
         Of the changes.
-    fresh_process : bool
+    new_process : bool
         Run every fit in a process of its own, which knows the changed labels and no others: what a
         calibrator keeps from fit to fit, or finds elsewhere in memory, is caught as well. All that
         is passed in must be importable there (no lambda, no class defined in a function).
@@ -81,7 +79,7 @@ def reads_only(
     What it proves: on this problem the output does not depend on hidden labels that came in by
     arguments. That catches mistakes and ordinary leaks, not a malicious author: within one process,
     code that walks the caller's frames, asks the garbage collector, or keeps labels of a fit before
-    the audit passes (``fresh_process=True`` stops these); labels in a file, on the network, in
+    the audit passes (``new_process=True`` stops these); labels in a file, on the network, in
     disguise (a shuffled or scaled copy), or inside the class itself pass always.
 
     Examples
@@ -118,7 +116,7 @@ def reads_only(
         if these is not labels and "graph" in inputs:
             passed["graph"] = hidden.replaced(inputs["graph"], these)
         job = (calibrator, logits, these, masks, passed, later)
-        return _elsewhere(job) if fresh_process else _probabilities(*job)
+        return _in_new_process(job) if new_process else _probabilities(*job)
 
     rng = np.random.default_rng(seed)
     changes = [("permuted", rng.permutation(labels[outside])) for _ in range(DRAWS)]
@@ -210,13 +208,13 @@ def _probabilities(
         return torch.as_tensor(getattr(fresh, output)(logits, **inputs, **later))
 
 
-def _elsewhere(job: tuple[Any, ...]) -> Any:
+def _in_new_process(job: tuple[Any, ...]) -> Any:
     """`_probabilities` in a process of its own, which has never seen other labels."""
     try:
         pickle.dumps(job)
     except Exception as error:
         raise pickle.PicklingError(
-            f"fresh_process=True needs arguments that another process can import: {error}"
+            f"new_process=True needs arguments that another process can import: {error}"
         ) from None
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(_on_one_thread, *job).result()

@@ -5,8 +5,6 @@ the same to rounding. All sums are in float64, so that the order of neighbours, 
 shows in the last digit at most. Imported by `simi_mailbox.fast.kernels` only.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Several calibrators on the same labels, each judged on nodes that it was not fitted on."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ import numpy as np
 from simi_mailbox._arrays import Array, Floats, Ints
 from simi_mailbox.metrics import accuracy, brier, ece, nll
 from simi_mailbox.metrics._inputs import check
-from simi_mailbox.metrics.bootstrap import of_weights, resampled
+from simi_mailbox.metrics.sampling import of_weights, resampled
 from simi_mailbox.validation import NO_LABEL, as_numpy, read_classes, read_index
 
 METRICS = {"accuracy": accuracy, "ece": ece, "nll": nll, "brier": brier}

@@ -1,7 +1,5 @@
 """The demonstration: two graphs, a simple graph convolution each, and what calibration does."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whether compiled loops are used, and by how many threads."""
 
-from __future__ import annotations
-
 import functools
 import os
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Files: written whole or not at all, read without ever running code from them."""
 
-from __future__ import annotations
-
 import glob
 import os
 import platform

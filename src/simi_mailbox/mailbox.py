@@ -1,7 +1,5 @@
 """How much a node's logits agree with those of its neighbours."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

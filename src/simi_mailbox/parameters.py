@@ -5,8 +5,6 @@ default; the constructor, which does nothing but store them, is made from these 
 checked at ``fit``. Files hold tensors in safetensors, the rest as JSON in its header: no pickle.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Names that users give, fit to be shown."""
 
-from __future__ import annotations
-
 import unicodedata
 
 UNSHOWN = "\ufffd"

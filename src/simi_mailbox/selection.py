@@ -1,7 +1,5 @@
 """Choosing a calibrator by the calibration labels alone, and only where these can tell."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What to say to a name that nobody knows."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Mapping
 

@@ -1,7 +1,5 @@
 """Synthetic problems whose true probabilities are known, for examples, tests and the demo."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -3,7 +3,7 @@
 import numpy as np
 
 from simi_mailbox import metrics
-from simi_mailbox.analysis.cells import counts_of, ece_of, mean_of, unit_bins
+from simi_mailbox.analysis.judged import counts_of, ece_of, mean_of, unit_bins
 
 
 def test_cells_against_loops(rng):

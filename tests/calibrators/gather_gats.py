@@ -1,7 +1,5 @@
 """GATS written the obvious way, with gathers over the edges: slow, and easy to check by eye."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -1,7 +1,5 @@
 """CaGCN: its formula, what it recovers, and the graphs that break lesser code."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 

@@ -1,7 +1,5 @@
 """One contract, every calibrator of the registry: what must hold whatever the method does."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 from typing import Any

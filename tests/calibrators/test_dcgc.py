@@ -1,7 +1,5 @@
 """DCGC: its three steps written out, what it gains, and what it refuses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Dirichlet calibration: scikit-learn agrees, a known matrix is found, the optimum is one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

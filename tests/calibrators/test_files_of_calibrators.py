@@ -1,7 +1,5 @@
 """Calibrator files: whole or not at all, readable for long, and no damage goes unnoticed."""
 
-from __future__ import annotations
-
 import json
 import operator
 import pickle

@@ -1,7 +1,5 @@
 """Random unpleasant problems: no method crashes, changes a class it keeps, or gives no number."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """GATS: the fast layer against the obvious one, what it recovers, and where others break."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

@@ -1,7 +1,5 @@
 """GETS: experts and gate against the formula written out, and what it recovers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

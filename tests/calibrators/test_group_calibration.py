@@ -1,7 +1,5 @@
 """Group calibration: groups that features tell apart are found and calibrated on their own."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse

@@ -1,7 +1,5 @@
 """Histogram binning: a known map is found, bins are of equal count and never empty."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Isotonic regression of the confidence: scikit-learn agrees, a known map is found."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.isotonic import IsotonicRegression

@@ -1,7 +1,5 @@
 """LCCal: the formula against dense loops, the constants against brute force."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Calibrators of other packages: found when asked for, told when broken, never in the way."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import textwrap

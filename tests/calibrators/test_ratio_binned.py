@@ -1,7 +1,5 @@
 """Ratio-binned scaling: support by hand, known temperatures, bins without an optimum."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """``score`` is the likelihood of the labels of its mask, and of no others."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Our reading of SimCalib: temperatures that follow its inputs are found."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

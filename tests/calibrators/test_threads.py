@@ -1,7 +1,5 @@
 """Fits in four threads at once: the bits of one after the other, and no state of others changed."""
 
-from __future__ import annotations
-
 import random
 import warnings
 from concurrent.futures import ThreadPoolExecutor

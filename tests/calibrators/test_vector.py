@@ -1,7 +1,5 @@
 """Vector scaling: known answers, an independent optimiser, its limits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize

@@ -1,7 +1,5 @@
 """WATS: wavelets against dense spectral algebra, and what the network recovers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.linalg

@@ -1,7 +1,5 @@
 """Folders of shards on the command line."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -94,7 +94,7 @@ def test_public_names_come_when_they_are_asked_for():
     for name in simi_mailbox.__all__:
         assert name in dir(simi_mailbox)
         assert getattr(simi_mailbox, name) is not None
-    for room in simi_mailbox._ROOMS:
+    for room in simi_mailbox._PACKAGES:
         assert getattr(simi_mailbox, room).__name__ == f"simi_mailbox.{room}"
     assert simi_mailbox.Graph is simi_mailbox.graph.Graph
     with pytest.raises(AttributeError, match="has no attribute 'SimiMailbx'"):

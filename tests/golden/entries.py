@@ -4,8 +4,6 @@ Entries whose name begins with ``simi-mailbox`` belong to the default method and
 are regenerated when the method changes. All others change with nothing.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile

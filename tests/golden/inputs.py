@@ -1,7 +1,5 @@
 """Fixed small inputs: drawn here and not by the library, so that they never change with it."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import dataclass
 from functools import cache

@@ -4,8 +4,6 @@ An entry is named by its beginning: ``simi-mailbox`` is all that belong to the d
 ``all`` is everything. Without a name, the entries are listed.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -4,8 +4,6 @@ After a change of behaviour that is meant, ``python -m tests.golden.regenerate E
 entries that changed.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

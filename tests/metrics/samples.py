@@ -1,7 +1,5 @@
 """Predictions with known properties, shared by the tests of the metrics."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simi_mailbox.metrics import BinnedCounts, debiased_ece, debiased_of, ece, reliability_of
-from simi_mailbox.metrics.binning import bin_outcomes, width_edges, width_index
+from simi_mailbox.metrics.calibration_error import bin_outcomes, width_edges, width_index
 
 from .samples import overconfident, predictions
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from simi_mailbox.metrics import debiased_ece, ece, noise_floor
-from simi_mailbox.metrics.noise import calibrated_ece
+from simi_mailbox.metrics.sampling import calibrated_ece
 
 from .samples import binary, dirichlet
 

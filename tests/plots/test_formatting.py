@@ -1,6 +1,6 @@
 """Numbers as people write them."""
 
-from simi_mailbox.plots.formatting import MINUS, THIN, count, nodes, number, percent, points
+from simi_mailbox.plots.picture import MINUS, THIN, count, nodes, number, percent, points
 
 
 def test_numbers_are_written_as_people_write_them():

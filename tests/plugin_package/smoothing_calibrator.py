@@ -1,7 +1,5 @@
 """A calibrator in a package of its own: blind guesses are mixed into the model's probabilities."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from torch import Tensor

@@ -48,9 +48,9 @@ def test_the_bin_is_the_one_with_the_most_nodes_before_and_after():
         return judge(probs, np.zeros(len(probs), dtype=int))
 
     before, after = at((0.8, 400), (0.6, 90)), at((0.8, 40), (0.6, 80), (0.9, 370))
-    assert sentences.telling_bin(before, before) == (0.75, 0.85)
-    assert sentences.telling_bin(before, after) == (0.55, 0.65)
-    assert sentences.telling_bin(judged(0.9, 0.5, 29), judged(0.9, 0.5, 29)) is None
+    assert sentences.fullest_bin(before, before) == (0.75, 0.85)
+    assert sentences.fullest_bin(before, after) == (0.55, 0.65)
+    assert sentences.fullest_bin(judged(0.9, 0.5, 29), judged(0.9, 0.5, 29)) is None
 
 
 def test_chance_covers_what_a_true_model_shows():

@@ -1,7 +1,5 @@
 """A small graph in memory and as shards, cut into many blocks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One answer, whoever calls the functions; and after whatever happened on the way."""
 
-from __future__ import annotations
-
 import errno
 import json
 import multiprocessing

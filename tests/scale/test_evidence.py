@@ -1,7 +1,5 @@
 """A hidden layer, moved classes and labels known by now: on blocks what they are in memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

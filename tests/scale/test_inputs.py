@@ -1,7 +1,5 @@
 """Shards as people have them; and mistakes in them, told with file and row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Folders are judged as arrays are, by the nodes that may be judged."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +42,15 @@ def test_results_are_judged_by_the_labels_of_the_folder_they_come_from(
         (shards / "labels.csv").write_text("id,label\n" + rows)
     done = calibrate(shards, tmp_path / "out", engine="memory")
     found, rows = evaluate(done.out), _others(known)
-    assert found.tally.num_nodes == len(rows)
+    assert found.metrics.num_nodes == len(rows)
     assert found.left_out == len(known.mask) + len(known.train) - 3  # three have no label
-    assert found.tally.evaluate() == _expected(probabilities(done)[rows], known.y[rows])
+    assert found.metrics.evaluate() == _expected(probabilities(done)[rows], known.y[rows])
     # Nodes may be named, by files from anywhere.
     np.save(tmp_path / "some.npy", rows[:100])
     found = evaluate(done.out, test=tmp_path / "some.npy")
-    assert found.tally.evaluate() == _expected(probabilities(done)[rows[:100]], known.y[rows[:100]])
+    assert found.metrics.evaluate() == _expected(
+        probabilities(done)[rows[:100]], known.y[rows[:100]]
+    )
     assert found.left_out == 0
 
 
@@ -60,7 +60,7 @@ def test_logits_are_judged_too_if_they_are_called_so(shards: Path, known: Known)
 
     probs, rows = scaled_softmax(torch.from_numpy(known.logits)).numpy(), _others(known)
     found = evaluate(shards, input_type="logits")
-    assert found.tally.evaluate() == _expected(probs[rows], known.y[rows])
+    assert found.metrics.evaluate() == _expected(probs[rows], known.y[rows])
     with pytest.raises(ValueError, match=r"part-1\.npy, row 0: these are no probabilities"):
         evaluate(shards)
 

@@ -1,7 +1,5 @@
 """Plans, tiles and medians against their plain counterparts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +51,7 @@ def test_bands_are_runs_of_blocks_that_fit_and_keep_all_workers_busy() -> None:
     bands = plan.bands(17, 8 * 17)
     assert [block for band in bands for block in band] == list(plan.blocks)
     assert 1 < len(bands) < len(plan.blocks) / 4
-    assert all(8 * 17 * plan.rows * (len(band) + 1) <= plan.room for band in bands)
+    assert all(8 * 17 * plan.rows * (len(band) + 1) <= plan.space for band in bands)
     busy = Plan.of(40_000_000, 16, read_size("2GB"), slots=20)
     assert len(busy.bands(17, 8 * 17)) >= 40
 

@@ -1,7 +1,5 @@
 """Folders that runs write into: one run at a time, users' files stay, damage is noticed."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """A check that nobody can break proves nothing: for each, a calibrator here breaks it."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Means of runs, paired comparisons with the split as the unit, and where a method stands."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

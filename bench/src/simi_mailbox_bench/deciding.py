@@ -117,7 +117,7 @@ class Prepared:
     source: Any
     made: dict[Method, Floats] = field(default_factory=dict)
     parts: dict[Method, list[tuple[Ints, Floats]]] = field(default_factory=dict)
-    fresh: list[tuple[str, Ints, Ints]] = field(default_factory=list)
+    redrawn: list[tuple[str, Ints, Ints]] = field(default_factory=list)
 
     @property
     def y(self) -> Ints:
@@ -152,13 +152,13 @@ class Prepared:
         yield "luck", split.val, split.test
         if self.left_out(method) is not None:
             yield "apart", split.val, split.test
-        if not self.fresh:
+        if not self.redrawn:
             rng = np.random.default_rng([16, self.run.split, self.run.fold])
             for _ in range(DRAWS):
                 drawn = rng.permutation(split.test)
                 count = len(split.val)
-                self.fresh.append(("fresh", np.sort(drawn[:count]), np.sort(drawn[count:])))
-        yield from self.fresh
+                self.redrawn.append(("fresh", np.sort(drawn[:count]), np.sort(drawn[count:])))
+        yield from self.redrawn
 
 
 def _sets(item: Question, probs: Floats, prepared: Prepared) -> Row:

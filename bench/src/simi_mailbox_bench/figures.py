@@ -1,7 +1,5 @@
 """Figures of several pictures, as in the paper: methods side by side, hyper-parameters turned."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

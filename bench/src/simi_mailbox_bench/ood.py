@@ -4,8 +4,6 @@ The classifier is a GCN with batch normalisation, as GNNSafe trains it; any mode
 scored.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

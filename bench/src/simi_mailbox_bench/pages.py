@@ -11,8 +11,6 @@ First comes the kind (one of `KINDS`), then the tables, then what is shown of th
 metric m of a table with several.
 """
 
-from __future__ import annotations
-
 import csv
 import functools
 import re

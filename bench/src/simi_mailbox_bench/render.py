@@ -1,7 +1,5 @@
 """A table as text: for the terminal, and as Markdown, CSV and LaTeX. Nothing is computed here."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -4,8 +4,6 @@ They know of no graph, and are what a user with few labels would pick instead. N
 in the registry and nothing is copied: the bench installs it.
 """
 
-from __future__ import annotations
-
 import warnings
 from typing import Any, ClassVar
 

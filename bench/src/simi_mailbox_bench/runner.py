@@ -1,7 +1,5 @@
 """Runs units of work: in this process, in several, or on a Dask cluster."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import os

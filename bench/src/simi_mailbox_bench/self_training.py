@@ -4,8 +4,6 @@ Confidence is calibrated anew in every stage, on the validation nodes. Wang et a
 introduced the scheme for graphs.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 import warnings

@@ -6,8 +6,6 @@ to the system in one write, so that a killed process leaves at most one torn lin
 append removes.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import json

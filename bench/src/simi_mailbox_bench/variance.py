@@ -1,15 +1,12 @@
 """The paper's table of variances: how far calibration errors of nodes scatter."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.analysis.cells import mean_of, unit_bins
-from simi_mailbox.analysis.judged import judged_similarity
+from simi_mailbox.analysis.judged import judged_similarity, mean_of, unit_bins
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Every backbone computes what PyG's layers compute with the same weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

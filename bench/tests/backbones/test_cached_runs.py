@@ -1,7 +1,5 @@
 """The cache of runs: nothing is trained twice, and nothing damaged or outdated is ever read."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

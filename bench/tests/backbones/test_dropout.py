@@ -1,7 +1,5 @@
 """Dropout masks: unbiased, independent, repeatable."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

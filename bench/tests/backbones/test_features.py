@@ -1,7 +1,5 @@
 """Feature matrices in both kinds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The loop that keeps the best epoch, on a model whose every value is known."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Plans that compute some rows only."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Which runs a cell has, and in which order."""
 
-from __future__ import annotations
-
 import pytest
 
 from simi_mailbox_bench.backbones.cached_runs import SIZES, runs, size_of

@@ -1,7 +1,5 @@
 """Settings: what is published, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from simi_mailbox_bench.backbones.settings import PUBLISHED, Settings, settings_for

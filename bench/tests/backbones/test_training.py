@@ -1,7 +1,5 @@
 """The training loop: early stopping, equality with a plain loop, determinism, refusals."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

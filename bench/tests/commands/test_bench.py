@@ -1,7 +1,5 @@
 """The command, end to end, on the built-in graph."""
 
-from __future__ import annotations
-
 import csv
 import io
 import os

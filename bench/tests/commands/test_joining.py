@@ -1,7 +1,5 @@
 """The commands of the bench join those of the library."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The command ``simi-mailbox prior``."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

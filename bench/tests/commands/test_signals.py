@@ -1,7 +1,5 @@
 """A command that is stopped ends in order: at once, with its processes, saying how to go on."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from simi_mailbox.calibrators.simi_mailbox.families import FAMILIES

@@ -1,7 +1,5 @@
 """Labels that may be read, as users pass them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Bundles: one set of names, and one sentence for each thing that can be wrong."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

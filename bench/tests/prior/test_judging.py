@@ -1,7 +1,5 @@
 """Judged runs are rows like any others; what the table says of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

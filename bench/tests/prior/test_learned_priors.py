@@ -1,7 +1,5 @@
 """SimiMailbox with a prior learned here, and on a trained network."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What is learned from past runs, against known answers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Past runs as npz files, good and bad."""
 
-from __future__ import annotations
-
 import pickle
 from dataclasses import replace
 

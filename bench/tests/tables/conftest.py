@@ -1,7 +1,5 @@
 """A toy graph that goes by the name of Cora, and a cache folder of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

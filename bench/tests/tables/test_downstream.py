@@ -1,7 +1,5 @@
 """The tables here: what a unit does, that work is resumed, and what a line says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -154,12 +152,12 @@ def test_detection_rows_lines_and_the_other_metrics(store: ResultStore) -> None:
 
 def test_problems_perturb_one_thing_only(toy_cora: NodeDataset) -> None:
     feature, structure, label = (ood.problem("Cora", kind) for kind in ood.KINDS)
-    assert feature.foreign_graph is feature.graph
-    assert (feature.foreign_x != feature.x).nnz > 0
-    assert structure.foreign_x is structure.x
-    assert structure.foreign_graph != structure.graph
+    assert feature.ood_graph is feature.graph
+    assert (feature.ood_x != feature.x).nnz > 0
+    assert structure.ood_x is structure.x
+    assert structure.ood_graph != structure.graph
     assert label.num_classes == 1 or set(label.y[label.split.train]) == {*range(label.num_classes)}
-    assert set(toy_cora.y[label.foreign]) == {0, 1, 2}
+    assert set(toy_cora.y[label.ood_nodes]) == {0, 1, 2}
 
 
 @pytest.mark.usefixtures("toy_cora", "quick")

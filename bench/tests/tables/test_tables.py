@@ -1,7 +1,5 @@
 """The tables as data: names that exist, printed numbers that are found, one set of rows."""
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The time table, on a small graph of exactly the size asked for."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

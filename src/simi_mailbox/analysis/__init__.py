@@ -4,30 +4,33 @@ Everything here computes and nothing draws; `simi_mailbox.plots` and the report 
 functions return. Definitions: ``docs/pictures.md``.
 """
 
-from simi_mailbox.analysis.breakdown import (
-    Breakdown,
-    by_agreement,
-    by_class,
-    by_degree,
-    by_distance,
-)
-from simi_mailbox.analysis.coverage import (
-    CoverageBreakdown,
-    covered_by_class,
-    covered_by_degree,
-    covered_by_mailbox,
-    covered_by_size,
-)
 from simi_mailbox.analysis.groups import (
     GroupMap,
     TemperatureHistogram,
     group_map,
     temperature_histogram,
 )
-from simi_mailbox.analysis.judged import Judged, judge
-from simi_mailbox.analysis.neighbourhood import distance_to, neighbour_agreement
-from simi_mailbox.analysis.reliability import reliability_curve
-from simi_mailbox.analysis.similarity import SimilarityConfidence, similarity_confidence
+from simi_mailbox.analysis.judged import (
+    Judged,
+    SimilarityConfidence,
+    distance_to,
+    judge,
+    neighbour_agreement,
+    reliability_curve,
+    similarity_confidence,
+)
+from simi_mailbox.analysis.slices import (
+    Breakdown,
+    CoverageBreakdown,
+    by_agreement,
+    by_class,
+    by_degree,
+    by_distance,
+    covered_by_class,
+    covered_by_degree,
+    covered_by_mailbox,
+    covered_by_size,
+)
 
 __all__ = [
     "Breakdown",

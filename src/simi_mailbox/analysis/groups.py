@@ -1,15 +1,12 @@
 """What a calibrator did: its groups, what they hold, and the temperatures of nodes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.analysis.cells import accuracy_error, counts_of, mean_of
-from simi_mailbox.analysis.judged import judge, per_node
+from simi_mailbox.analysis.judged import accuracy_error, counts_of, judge, mean_of, per_node
 from simi_mailbox.validation import as_numpy, read_index
 
 

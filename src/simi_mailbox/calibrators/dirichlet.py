@@ -1,7 +1,5 @@
 """Dirichlet calibration."""
 
-from __future__ import annotations
-
 import warnings
 from typing import ClassVar
 

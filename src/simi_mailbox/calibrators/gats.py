@@ -1,7 +1,5 @@
 """GATS: attention over neighbours' logits gives every node its temperature."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 from torch import Tensor

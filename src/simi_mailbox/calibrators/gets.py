@@ -1,7 +1,5 @@
 """GETS: a mixture of graph experts scales every logit of every node."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar
 
 import torch

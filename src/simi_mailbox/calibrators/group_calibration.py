@@ -1,7 +1,5 @@
 """Group calibration (GC): learned groups of nodes, each calibrated on its own."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any, ClassVar, Literal
 

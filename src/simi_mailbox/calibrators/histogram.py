@@ -1,7 +1,5 @@
 """Histogram binning of the confidence."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

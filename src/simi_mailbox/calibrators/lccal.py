@@ -1,7 +1,5 @@
 """LCCal: temperatures in closed form from local confidence."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

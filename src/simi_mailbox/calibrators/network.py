@@ -1,7 +1,5 @@
 """What the calibrators that learn a network share."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from typing import Any, ClassVar
 

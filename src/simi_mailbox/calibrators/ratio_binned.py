@@ -1,7 +1,5 @@
 """Ratio-binned scaling (RBS)."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

@@ -1,7 +1,5 @@
 """The model's own probabilities, as a calibrator, so that tables need no special case."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Vector scaling: a scale and a bias for every class."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import torch

@@ -1,7 +1,5 @@
 """The command `simi-mailbox`: one file per subcommand, imported when it is called."""
 
-from __future__ import annotations
-
 # Subcommand -> (module, one line for the overview).
 COMMANDS = {
     "calibrate": ("simi_mailbox.cli.calibrate", "From files of your own to calibrated files."),

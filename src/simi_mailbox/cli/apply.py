@@ -1,7 +1,5 @@
 """`simi-mailbox apply`: a saved calibrator turns logits into probabilities."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`simi-mailbox calibrate`: from files to calibrated probabilities in one command."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

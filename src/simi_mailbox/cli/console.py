@@ -1,7 +1,5 @@
 """What commands say: tables, JSON, warnings and errors in one line, and that work goes on."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

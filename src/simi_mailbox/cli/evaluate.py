@@ -1,7 +1,5 @@
 """`simi-mailbox evaluate`: do probabilities mean what they say?"""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`simi-mailbox fit`: learn a calibrator from files and save it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

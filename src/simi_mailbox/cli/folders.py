@@ -1,7 +1,5 @@
 """What the commands do with folders of shards: options, progress, and what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -115,7 +113,7 @@ def judge(
             raise click.UsageError(f"{option} is for files: rows of a folder are nodes 0, 1, 2, …")
     with console.progress() as progress:
         found = scale.evaluate(folder, **nodes, input_type=kind, bins=bins, progress=progress)
-    tally = found.tally
+    tally = found.metrics
     rows: dict[str, Any] = {name: {"value": value} for name, value in tally.evaluate().items()}
     for name in spread:
         interval = tally.interval(name, seed=seed)

@@ -1,7 +1,5 @@
 """The top-level group: lists its subcommands without importing them, and words every error."""
 
-from __future__ import annotations
-
 import importlib
 import traceback
 from functools import cache

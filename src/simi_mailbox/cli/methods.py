@@ -1,7 +1,5 @@
 """`simi-mailbox methods`: which calibrators there are, and what each needs."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """Options that the commands on users' own files share: files, methods, what is said of nodes."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable, Iterable
 from pathlib import Path

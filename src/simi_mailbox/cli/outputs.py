@@ -3,8 +3,6 @@
 One rule for every command: folders that are missing are made.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path

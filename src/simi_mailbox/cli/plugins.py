@@ -1,7 +1,5 @@
 """`--plugin module:Class`: a method of your own, for every command that takes methods."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

@@ -3,9 +3,8 @@
 Definitions, conventions and what each metric is for: ``docs/metrics.md``.
 """
 
-from simi_mailbox.metrics.binning import BinnedCounts
-from simi_mailbox.metrics.bootstrap import Interval, bootstrap_interval
 from simi_mailbox.metrics.calibration_error import (
+    BinnedCounts,
     class_conditional_ece,
     classwise_ece,
     debiased_ece,
@@ -13,9 +12,6 @@ from simi_mailbox.metrics.calibration_error import (
     ece,
 )
 from simi_mailbox.metrics.diagram import Reliability, reliability, reliability_of
-from simi_mailbox.metrics.edgewise import edgewise_brier, edgewise_ece, edgewise_nll
-from simi_mailbox.metrics.kde import kde_ece
-from simi_mailbox.metrics.noise import NoiseFloor, noise_floor
 from simi_mailbox.metrics.one_class import (
     Alerts,
     Positives,
@@ -27,7 +23,15 @@ from simi_mailbox.metrics.one_class import (
     class_reliability,
     positives,
 )
-from simi_mailbox.metrics.scores import accuracy, brier, nll
+from simi_mailbox.metrics.sampling import Interval, NoiseFloor, bootstrap_interval, noise_floor
+from simi_mailbox.metrics.scores import (
+    accuracy,
+    brier,
+    edgewise_brier,
+    edgewise_ece,
+    edgewise_nll,
+    nll,
+)
 from simi_mailbox.metrics.selective import (
     RiskCoverage,
     aurc,
@@ -44,7 +48,7 @@ from simi_mailbox.metrics.sets import (
     set_sizes,
     singleton_share,
 )
-from simi_mailbox.metrics.smooth import smooth_ece
+from simi_mailbox.metrics.smooth import kde_ece, smooth_ece
 from simi_mailbox.metrics.streaming import StreamingMetrics, evaluate
 
 __all__ = [

@@ -1,7 +1,5 @@
 """The arrays of a reliability diagram."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +7,12 @@ from scipy.special import ndtri
 
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.metrics._inputs import Array, check, top_label
-from simi_mailbox.metrics.binning import BinnedCounts, Binning, bin_outcomes, check_binning
+from simi_mailbox.metrics.calibration_error import (
+    BinnedCounts,
+    Binning,
+    bin_outcomes,
+    check_binning,
+)
 
 
 @dataclass(frozen=True, eq=False)

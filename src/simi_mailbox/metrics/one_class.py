@@ -16,9 +16,14 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from simi_mailbox.metrics._inputs import Array, check_class
-from simi_mailbox.metrics.binning import Binning, bin_outcomes, check_binning, shared_by_equals
-from simi_mailbox.metrics.bootstrap import Interval, bootstrap_interval
+from simi_mailbox.metrics.calibration_error import (
+    Binning,
+    bin_outcomes,
+    check_binning,
+    shared_by_equals,
+)
 from simi_mailbox.metrics.diagram import Reliability, check_level, reliability_of
+from simi_mailbox.metrics.sampling import Interval, bootstrap_interval
 from simi_mailbox.metrics.sets import binomial_interval
 
 

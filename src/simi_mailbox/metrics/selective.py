@@ -1,14 +1,12 @@
 """Accepting the most confident predictions only: the error rate at every share accepted."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.metrics._inputs import Array, check, top_label
-from simi_mailbox.metrics.binning import shared_by_equals
+from simi_mailbox.metrics.calibration_error import shared_by_equals
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """Prediction sets: how often they hold the label, how large they are, and conditional coverage."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,7 +10,7 @@ import numpy.typing as npt
 
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.metrics._inputs import Array, check_labels, to_numpy
-from simi_mailbox.metrics.bootstrap import Interval
+from simi_mailbox.metrics.sampling import Interval
 
 
 def coverage(sets: Array, y: Array) -> float:

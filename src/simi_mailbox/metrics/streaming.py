@@ -9,13 +9,19 @@ import numpy as np
 
 from simi_mailbox._arrays import Floats
 from simi_mailbox.metrics._inputs import Array, Checked, bin_sum, check, top_label
-from simi_mailbox.metrics.binning import BinnedCounts, bin_outcomes, check_binning, width_index
-from simi_mailbox.metrics.bootstrap import Interval
-from simi_mailbox.metrics.calibration_error import class_gaps, classwise_of, debiased_of
+from simi_mailbox.metrics.calibration_error import (
+    BinnedCounts,
+    bin_outcomes,
+    check_binning,
+    class_gaps,
+    classwise_of,
+    debiased_of,
+    width_index,
+)
 from simi_mailbox.metrics.diagram import check_level
-from simi_mailbox.metrics.kde import GRID_SIZE, KdeSums
-from simi_mailbox.metrics.noise import NoiseFloor
+from simi_mailbox.metrics.sampling import Interval, NoiseFloor
 from simi_mailbox.metrics.scores import node_brier, node_nll
+from simi_mailbox.metrics.smooth import GRID_SIZE, KdeSums
 
 DRAWS = 1000
 SCORES = ("accuracy", "nll", "brier")

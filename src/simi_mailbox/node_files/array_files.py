@@ -1,7 +1,5 @@
 """NumPy, safetensors and PyTorch files; none of them ever runs code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Parquet and Feather files: columns with their types."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a file of nodes holds: named columns or named arrays, and the names that are understood."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """From a file of any kind to named columns or named arrays, by its ending."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path

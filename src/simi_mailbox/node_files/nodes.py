@@ -1,7 +1,5 @@
 """What nodes are called, and their labels, sets, edges and features: from files to one order."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """From files to arrays in one order of nodes: ids and text labels are mapped, and remembered."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

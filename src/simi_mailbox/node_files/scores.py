@@ -1,7 +1,5 @@
 """Whether columns are scores of classes: what is none is refused by its name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path

@@ -1,7 +1,5 @@
 """CSV and its kin: which mark separates cells, whether there is a header, what is a number."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import io

@@ -1,7 +1,5 @@
 """Results as files: every node with its id, its predicted class and its confidence."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

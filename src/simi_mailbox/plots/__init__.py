@@ -6,12 +6,15 @@ figure, and returns them; it shows no window and changes no settings. ``picture.
 picture as the report shows it, and as a notebook shows it by itself; it needs no extra.
 """
 
-from simi_mailbox.plots.decisions import acceptance_bars, coverage_bars, risk_coverage_curve
-from simi_mailbox.plots.groups import group_scatter, temperature_histogram
-from simi_mailbox.plots.heat import heat_map
+from simi_mailbox.plots.groups import group_scatter, heat_map, temperature_histogram
 from simi_mailbox.plots.picture import Picture
 from simi_mailbox.plots.reliability import confidence_histogram, reliability_diagram
-from simi_mailbox.plots.slices import slice_dots
+from simi_mailbox.plots.slices import (
+    acceptance_bars,
+    coverage_bars,
+    risk_coverage_curve,
+    slice_dots,
+)
 
 __all__ = [
     "Picture",

@@ -1,7 +1,5 @@
 """Pictures on matplotlib axes. Nothing here touches matplotlib's global settings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

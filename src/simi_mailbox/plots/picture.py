@@ -1,6 +1,4 @@
-"""A picture described once, in the units of its axes; `svg` and `draw` turn it into ink."""
-
-from __future__ import annotations
+"""A picture, described once: shapes on two axes, drawn by matplotlib or as SVG."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,6 +6,39 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+
+THIN = "\u202f"  # narrow no-break space: "90 %" never falls apart at a line's end
+MINUS = "\u2212"
+
+
+def percent(value: float, digits: int = 1) -> str:
+    """Share as a percentage: 90.1 %."""
+    return "–" if math.isnan(value) else f"{100 * value:.{digits}f}{THIN}%"
+
+
+def points(value: float, digits: int = 1) -> str:
+    """Difference of two shares, in percentage points, with its sign: +3.1."""
+    if math.isnan(value):
+        return "–"
+    text = f"{abs(100 * value):.{digits}f}"
+    sign = "+" if value > 0 else MINUS
+    return text if float(text) == 0 else f"{sign}{text}"
+
+
+def count(value: int) -> str:
+    """Whole number with separators: 169,343."""
+    return f"{int(value):,}"
+
+
+def nodes(value: int) -> str:
+    """Number of nodes: 1 node, 2,000 nodes."""
+    return f"{count(value)} node{'' if value == 1 else 's'}"
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Plain number."""
+    return "–" if math.isnan(value) else f"{value:.{digits}f}"
+
 
 Kind = Literal["line", "area", "sticks", "boxes", "dots"]
 LETTER, LONGEST = 7.6, 24

@@ -1,13 +1,18 @@
 """The reliability diagram: accuracy against confidence."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from simi_mailbox._arrays import Ints
 from simi_mailbox.metrics import Reliability
-from simi_mailbox.plots.formatting import nodes, percent
-from simi_mailbox.plots.picture import Axis, Picture, Shapes, nice_ticks, percent_axis
+from simi_mailbox.plots.picture import (
+    Axis,
+    Picture,
+    Shapes,
+    nice_ticks,
+    nodes,
+    percent,
+    percent_axis,
+)
 
 FEW = 10
 """Bins of fewer nodes are drawn hollow and not joined: they say little."""

@@ -1,7 +1,5 @@
 """Pictures as SVG text. Every attribute and every text is escaped here, in one place."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Callable
 

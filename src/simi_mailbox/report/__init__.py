@@ -1,7 +1,5 @@
 """One self-contained HTML file: how well a model is calibrated, and where it is not."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Sequence
@@ -12,8 +10,7 @@ from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.files import whole_file
 from simi_mailbox.plain_text import plain
 from simi_mailbox.report.content import Content, gather
-from simi_mailbox.report.inputs import ReportInputs, read_inputs
-from simi_mailbox.report.methods import Methods
+from simi_mailbox.report.methods import Methods, ReportInputs, read_inputs
 
 __all__ = ["Content", "ReportInputs", "gather", "read_inputs", "write_report"]
 

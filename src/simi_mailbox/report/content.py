@@ -1,7 +1,5 @@
 """Everything a report shows, as numbers; nothing is drawn or worded here."""
 
-from __future__ import annotations
-
 import platform
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +10,15 @@ import torch
 from simi_mailbox import __version__, analysis, metrics
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.mailbox import mailbox
-from simi_mailbox.metrics.binning import width_index
+from simi_mailbox.metrics.calibration_error import width_index
 from simi_mailbox.report.deciding import Decisions, decisions
-from simi_mailbox.report.inputs import ReportInputs
-from simi_mailbox.report.methods import Methods, Outcome, node_temperatures, run_methods
+from simi_mailbox.report.methods import (
+    Methods,
+    Outcome,
+    ReportInputs,
+    node_temperatures,
+    run_methods,
+)
 
 BINS = 15
 FEW_NODES = 20_000

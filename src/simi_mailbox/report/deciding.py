@@ -13,7 +13,7 @@ from simi_mailbox.decide import PredictionSets
 from simi_mailbox.decide.accept import candidate_thresholds, count_errors, lowest_threshold
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.metrics.sets import binomial_interval
-from simi_mailbox.report.inputs import ReportInputs
+from simi_mailbox.report.methods import ReportInputs
 
 ALLOWED = tuple(k / 100 for k in range(1, 31))
 """Error rates that the slider stops at."""

@@ -1,7 +1,5 @@
 """From numbers to one HTML page."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import math
@@ -15,8 +13,7 @@ import numpy as np
 from simi_mailbox import __version__, plots
 from simi_mailbox._arrays import Ints
 from simi_mailbox._extras import require
-from simi_mailbox.plots import formatting
-from simi_mailbox.plots.formatting import count, nodes, number, percent
+from simi_mailbox.plots.picture import count, nodes, number, percent, points
 from simi_mailbox.plots.svg import Svg, legend, svg
 from simi_mailbox.report import sentences
 from simi_mailbox.report.content import Content, MethodView, versions
@@ -69,9 +66,8 @@ def _template() -> Any:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    named = ("percent", "points", "count", "nodes", "number")
-    environment.filters.update({name: getattr(formatting, name) for name in named})
-    environment.filters.update(raw=_raw, svg=svg, legend=legend)
+    environment.filters.update(percent=percent, points=points, count=count, nodes=nodes)
+    environment.filters.update(number=number, raw=_raw, svg=svg, legend=legend)
     environment.globals.update(gap_bar=gap_bar, score_strip=score_strip)
     return environment.from_string(_asset("report.html"))
 

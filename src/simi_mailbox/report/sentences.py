@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simi_mailbox.analysis import CoverageBreakdown, Judged
-from simi_mailbox.plots.formatting import count, nodes, percent
+from simi_mailbox.plots.picture import count, nodes, percent
 from simi_mailbox.report.content import Content, MethodView
 from simi_mailbox.report.deciding import Acceptance, Decisions, Sets
 
@@ -41,7 +41,7 @@ class Bin:
         )
 
 
-def telling_bin(before: Judged, after: Judged) -> tuple[float, float] | None:
+def fullest_bin(before: Judged, after: Judged) -> tuple[float, float] | None:
     """The bin with the most nodes, before and after; None if all of them hold few."""
     size = {ends: min(Bin.of(before, ends).count, Bin.of(after, ends).count) for ends in BINS}
     most = max(BINS, key=size.__getitem__)
@@ -69,7 +69,7 @@ def verdict(content: Content) -> list[Piece]:
     mean = percent(before.confidence, 0)
     if not content.has_labels:
         return [Piece(f"The mean confidence is {mean}. The accuracy is not known here.")]
-    ends = telling_bin(before.judged, after.judged)
+    ends = fullest_bin(before.judged, after.judged)
     if ends is None:
         pieces = [
             Piece("The mean confidence is "),

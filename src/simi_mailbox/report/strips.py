@@ -1,10 +1,8 @@
 """Small pictures inside tables: a score with its interval, a gap as a bar."""
 
-from __future__ import annotations
-
 import math
 
-from simi_mailbox.plots.formatting import percent
+from simi_mailbox.plots.picture import percent
 from simi_mailbox.plots.svg import Svg, tag
 
 

@@ -5,8 +5,6 @@ returns something small that is combined by a tree of fixed shape (`total`): the
 added in the same order whoever calls.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import pickle

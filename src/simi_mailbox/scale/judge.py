@@ -1,7 +1,5 @@
 """Do the probabilities of a folder mean what they say? One look at them, in bounded memory."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,19 +27,19 @@ class FolderMetrics:
 
     Attributes
     ----------
-    tally : simi_mailbox.metrics.StreamingMetrics
+    metrics : simi_mailbox.metrics.StreamingMetrics
         All metrics, intervals and the noise floor.
     left_out : int
         Labelled nodes that were not judged, because something was fitted on them.
 
     Examples
     --------
-    >>> tally = StreamingMetrics.empty(classes=2).update(np.array([[0.5, 0.5]]), np.array([0]))
-    >>> FolderMetrics(tally, left_out=0).tally.evaluate()["accuracy"]
+    >>> metrics = StreamingMetrics.empty(classes=2).update(np.array([[0.5, 0.5]]), np.array([0]))
+    >>> FolderMetrics(metrics, left_out=0).metrics.evaluate()["accuracy"]
     1.0
     """
 
-    tally: StreamingMetrics
+    metrics: StreamingMetrics
     left_out: int
 
 
@@ -84,18 +82,18 @@ def evaluate(
     ...     np.save(f"{name}/probabilities/0.npy", np.tile([0.8, 0.2], (10, 1)))
     ...     np.save(f"{name}/labels.npy", np.repeat([0, 1, -1], [6, 3, 1]))
     ...     found = evaluate(name)
-    >>> found.tally.num_nodes, round(found.tally.evaluate()["ece"], 3)
+    >>> found.metrics.num_nodes, round(found.metrics.evaluate()["ece"], 3)
     (9, 0.133)
     """
     place = Path(folder)
-    shards, elsewhere = _open(place)
+    shards, origin = _open(place)
     given = {"labels": labels, "test": test, "calibration": calibration, "train": train}
-    files = {name: _find(name, path, place, elsewhere) for name, path in given.items()}
+    files = {name: _find(name, path, place, origin) for name, path in given.items()}
     if files["labels"] is None:
-        where = place if elsewhere is None else elsewhere
+        where = place if origin is None else origin
         raise FileNotFoundError(f"there is no file {where / 'labels.*'}: say where labels are")
     wanted, fitted_on = _masks(files, shards.rows)
-    tally, left_out, done = StreamingMetrics.empty(shards.columns, bins), 0, 0
+    metrics, left_out, done = StreamingMetrics.empty(shards.columns, bins), 0, 0
     runs = [(r.start, r.stop) for r in row_blocks(shards.rows, shards.columns, TOGETHER)]
     given_labels = Labels.open(files["labels"], shards.rows, shards.columns)
     for start, stop in runs:
@@ -109,11 +107,11 @@ def evaluate(
         if judged.any():
             raw = shards.read(start, stop)
             check_numbers(raw, input_type, shards, start)
-            tally = tally.update(_probabilities(raw[judged], input_type), y[judged])
+            metrics = metrics.update(_probabilities(raw[judged], input_type), y[judged])
     (progress or quiet)("judging", done, len(runs))
-    if not tally.num_nodes:
+    if not metrics.num_nodes:
         raise ValueError("no labelled node is left to judge on: name other nodes as test")
-    return FolderMetrics(tally, left_out)
+    return FolderMetrics(metrics, left_out)
 
 
 def _open(place: Path) -> tuple[Shards, Path | None]:
@@ -136,11 +134,11 @@ def _open(place: Path) -> tuple[Shards, Path | None]:
     return Shards.open(place / "probabilities"), None if source is None else Path(source)
 
 
-def _find(name: str, path: StrPath | None, place: Path, elsewhere: Path | None) -> Path | None:
+def _find(name: str, path: StrPath | None, place: Path, origin: Path | None) -> Path | None:
     if path is not None:
         return Path(path)
     found = file_of(place, name)
-    return file_of(elsewhere, name) if found is None and elsewhere is not None else found
+    return file_of(origin, name) if found is None and origin is not None else found
 
 
 def _masks(files: dict[str, Path | None], count: int) -> tuple[Bools | None, Bools]:

@@ -296,7 +296,7 @@ class _Job:
     source: Folder
     output: Output
     engine: str
-    room: int
+    space: int
     kind: InputType
     began: float = field(default_factory=time.perf_counter)
     moved: tuple[int, int] = field(default_factory=lambda: _moved())
@@ -317,9 +317,9 @@ class _Job:
         ):
             if value not in allowed:
                 raise ValueError(f"{what} must be one of {', '.join(allowed)}, got {value!r}")
-        room, by = read_size(memory), str(engine)
+        space, by = read_size(memory), str(engine)
         if engine == "auto":
-            fits = PROCESS + _in_memory(source) <= room
+            fits = PROCESS + _in_memory(source) <= space
             by = "dask" if scheduler else "memory" if fits else "disk"
         if (by == "dask") != (scheduler is not None):
             raise ValueError(
@@ -332,7 +332,7 @@ class _Job:
                 f"{out} is the folder of the shards itself: name another for the results"
             )
         output = Output(out.resolve(), source.logits.shards[0].path.suffix)
-        return cls(source, output, by, room, kind)
+        return cls(source, output, by, space, kind)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -349,7 +349,7 @@ class _Job:
         """Blocks that fit; ``cluster`` tells tasks and slots of Dask."""
         logits = self.source.logits
         item = max(4, np.dtype(logits.shards[0].dtype).itemsize)
-        return Plan.of(logits.rows, logits.columns, self.room, item=item, **cluster)
+        return Plan.of(logits.rows, logits.columns, self.space, item=item, **cluster)
 
     def write(self, probs: Array, groups: Ints) -> list[Written]:
         """Shards of results that are in memory."""

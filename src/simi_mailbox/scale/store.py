@@ -5,8 +5,6 @@ back what they made. They do not know who calls them, in which process, or how o
 there whole or not at all, and putting it again puts the same.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -60,14 +60,14 @@ def read_size(size: str | int) -> int:
 class Plan:
     """Nodes in blocks of ``rows``; edges are sorted ``chunk`` at a time.
 
-    Arrays of a pass have ``room`` bytes, and ``slots`` passes run at a time.
+    Arrays of a pass have ``space`` bytes, and ``slots`` passes run at a time.
     """
 
     nodes: int
     classes: int
     rows: int
     chunk: int
-    room: int = 0
+    space: int = 0
     slots: int = 1
 
     @classmethod
@@ -83,20 +83,20 @@ class Plan:
     ) -> Plan:
         """The largest blocks that fit into ``memory`` bytes of a process that runs ``tasks`` at a
         time, and that keep all ``slots`` of a cluster busy."""
-        room = (memory - PROCESS) * USED
-        if room < 50_000_000:
+        space = (memory - PROCESS) * USED
+        if space < 50_000_000:
             raise ValueError(
                 f"memory of {memory / 1e9:.2f} GB is not enough: Python and PyTorch take "
                 f"{PROCESS / 1e9:.1f} GB; give at least 1.2GB"
             )
-        room /= tasks
-        rows = int(room / (COPIES * classes * item + PER_NODE))
+        space /= tasks
+        rows = int(space / (COPIES * classes * item + PER_NODE))
         if slots > 1:
             rows = min(rows, -(-nodes // (2 * slots)))
         rows = max(1, min(rows, LARGEST_BLOCK, nodes))
         rows = -(-nodes // -(-nodes // rows))  # as many blocks, all alike
-        chunk = max(1, min(int(room / EDGE_BYTES), LARGEST_CHUNK))
-        return cls(nodes, classes, rows, chunk, int(room), slots)
+        chunk = max(1, min(int(space / EDGE_BYTES), LARGEST_CHUNK))
+        return cls(nodes, classes, rows, chunk, int(space), slots)
 
     @property
     def blocks(self) -> range:
@@ -113,7 +113,7 @@ class Plan:
 
         A pass over neighbours reads what it needs of all nodes once for every band.
         """
-        rows = min(LARGEST_BAND, (self.room - held * self.rows) // (8 * columns))
+        rows = min(LARGEST_BAND, (self.space - held * self.rows) // (8 * columns))
         if self.slots > 1:
             rows = min(rows, self.nodes // (2 * self.slots))
         count = len(self.blocks)

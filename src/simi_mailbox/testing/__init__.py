@@ -1,7 +1,5 @@
 """The contract of calibrators: checks that any method is held to, also one from outside."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from simi_mailbox.calibrators import Calibrator

@@ -1,7 +1,5 @@
 """What a check is, and what checks are put together from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

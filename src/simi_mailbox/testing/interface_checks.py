@@ -1,7 +1,5 @@
 """Checks about how a method treats its surroundings: inputs, files, parameters, errors."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import tempfile

@@ -7,8 +7,6 @@ their likelihood. A statistic that holds a node's own label, or lacks it in a to
 gives many times that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Units over edges in blocks: values and gradients are those of the plain formula."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Mahalanobis distances: against SciPy, sparse as dense, degenerate representations."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse

@@ -1,7 +1,5 @@
 """Likelihoods against torch's cross-entropy, slopes against differences."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """A stream of one's own gives the numbers of the common one, and leaves that alone."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """Setting the confidence: ratios of the other classes and the predicted class stay."""
 
-from __future__ import annotations
-
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st

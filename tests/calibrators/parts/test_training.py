@@ -1,7 +1,5 @@
 """The shared training loop: what it keeps, when it stops, what it leaves alone."""
 
-from __future__ import annotations
-
 import copy
 import math
 

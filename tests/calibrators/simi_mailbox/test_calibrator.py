@@ -1,7 +1,5 @@
 """`SimiMailbox`: what it must keep, find, refuse to believe, and whose labels it uses."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Evidence, against its definitions written out over the nodes and edges of a networkx graph."""
 
-from __future__ import annotations
-
 import networkx as nx
 import numpy as np
 import pytest

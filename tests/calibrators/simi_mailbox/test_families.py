@@ -1,7 +1,5 @@
 """Relatives leave together, and no dataset is read to know them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

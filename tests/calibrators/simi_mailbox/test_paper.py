@@ -1,7 +1,5 @@
 """The paper's own method, and what it has in common with the default."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

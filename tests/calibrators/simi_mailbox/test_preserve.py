@@ -1,7 +1,5 @@
 """Preserved predictions: the nearest probabilities, against scipy's minimiser and enumeration."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Priors: made of medians of settings; files that are written are read, and damage is said."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

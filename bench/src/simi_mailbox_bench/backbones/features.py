@@ -168,8 +168,10 @@ def random_choice(
         words.random_(-(2**63), None, generator=generator)
         table = (_BITS * (keep - drop) + drop).to(dtype)
         index = words.view(torch.uint8).int()
-        room = None if reuse is None else reuse.setdefault(size, table.new_empty(index.numel(), 8))
-        return torch.index_select(table, 0, index, out=room).view(-1)[:size]
+        buffer = (
+            None if reuse is None else reuse.setdefault(size, table.new_empty(index.numel(), 8))
+        )
+        return torch.index_select(table, 0, index, out=buffer).view(-1)[:size]
     kept = torch.rand(size, generator=generator) >= rate
     return kept.to(dtype).mul_(keep - drop).add_(drop)
 

@@ -1,7 +1,5 @@
 """The training loop of backbones, graph posterior networks and the classifier for detection."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol

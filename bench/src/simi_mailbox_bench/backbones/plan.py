@@ -6,8 +6,6 @@ sampling: the result is exactly that of the whole graph. On Computers this shrin
 tenfold.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import scipy.sparse as sp

@@ -1,7 +1,5 @@
 """`simi-mailbox bench`: the paper's tables, one command each, beside the printed numbers."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The command ``simi-mailbox data``: which datasets are here, and are their files intact."""
 
-from __future__ import annotations
-
 import click
 from rich.table import Table
 

@@ -1,7 +1,5 @@
 """The work behind a command: its store and options, told beforehand, shown, stopped in order."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """Datasets, splits and synthetic graphs."""
 
-from __future__ import annotations
-
 from simi_mailbox_bench.datasets.catalogue import names
 from simi_mailbox_bench.datasets.dataset import NodeDataset, Split
 from simi_mailbox_bench.datasets.loading import available, load

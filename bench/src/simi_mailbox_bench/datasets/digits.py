@@ -1,7 +1,5 @@
 """The embedded example: a nearest-neighbour graph over scikit-learn's handwritten digits."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from simi_mailbox._arrays import Ints

@@ -3,8 +3,6 @@
 Arxiv is read from OGB's text files, without the ogb package and without pickle.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import urllib.request

@@ -4,8 +4,6 @@ A cell is ``[dataset, backbone, method, mean, std, …]``; further entries tell 
 apart (labels per class, kind of perturbation). ``doubtful`` lists cells that cannot be right.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from dataclasses import dataclass

@@ -158,13 +158,13 @@ def _questions(probabilities: Sequence[str], rules: Sequence[str]) -> dict[str, 
     return {str(question): question for question in asked}
 
 
-def _raised(values: Values, promised: float) -> list[str]:
+def _raised(values: Values, target: float) -> list[str]:
     """What thresholds for each quarter of the degrees do to the worst, where it lacks coverage."""
     told = []
     for label in [name for name in values if name + BY_DEGREE in values]:
         pairs = zip(values[label].values(), values[label + BY_DEGREE].values(), strict=True)
         means = [[sum(found.values()) / len(found) for found in pair] for pair in pairs]
-        gains = [each - one for one, each in means if one <= promised - GAP]
+        gains = [each - one for one, each in means if one <= target - GAP]
         by = f", by {min(gains):.1f} to {max(gains):.1f} points" if gains else ""
         told.append(f"{label} {len(gains)} of {len(means)}{by}")
     if not told:

@@ -1,7 +1,5 @@
 """ECE of graph posterior networks, as they are and calibrated."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Detection of out-of-distribution nodes as in GNNSafe (Wu et al., 2023)."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -42,7 +40,7 @@ GPN = GPNSettings.latent16()
 class DetectionProblem:
     """A graph to train on, and the nodes to tell its test nodes from.
 
-    ``foreign_x`` and ``foreign_graph`` hold the nodes ``foreign``; the same features or graph as
+    ``ood_x`` and ``ood_graph`` hold the nodes ``ood_nodes``; the same features or graph as
     in training where only the other is perturbed.
     """
 
@@ -51,9 +49,9 @@ class DetectionProblem:
     y: Ints
     split: Split
     num_classes: int
-    foreign_x: Any
-    foreign_graph: Graph
-    foreign: Ints
+    ood_x: Any
+    ood_graph: Graph
+    ood_nodes: Ints
 
 
 def problem(name: str, kind: str) -> DetectionProblem:
@@ -64,14 +62,14 @@ def problem(name: str, kind: str) -> DetectionProblem:
     x, graph, y = row_normalised(sp.csr_array(dataset.x)), dataset.graph, dataset.y
     plain = DetectionProblem(x, graph, y, split, dataset.num_classes, x, graph, np.arange(y.size))
     if kind == "feature":
-        return replace(plain, foreign_x=ood.interpolated_features(x, seed=PERTURBATION_SEED))
+        return replace(plain, ood_x=ood.interpolated_features(x, seed=PERTURBATION_SEED))
     if kind == "structure":
         blocks = ood.random_blocks(graph, dataset.num_classes, seed=PERTURBATION_SEED)
-        return replace(plain, foreign_graph=blocks)
+        return replace(plain, ood_graph=blocks)
     threshold = LABEL_THRESHOLDS[name]
     left = ood.leave_out_classes(y, split, unknown=range(threshold), drop=[threshold])
     return replace(
-        plain, y=left.y, split=left.split, num_classes=len(left.classes), foreign=left.unknown
+        plain, y=left.y, split=left.split, num_classes=len(left.classes), ood_nodes=left.unknown
     )
 
 
@@ -100,7 +98,7 @@ class Models:
             given, trained = self.problem(kind), self._train(kind, ood.train_classifier, CLASSIFIER)
             tensors = {
                 "own": trained.logits(given.x, given.graph),
-                "foreign": trained.logits(given.foreign_x, given.foreign_graph),
+                "foreign": trained.logits(given.ood_x, given.ood_graph),
             }
             return tensors, {"epoch": trained.best_epoch}
 
@@ -115,7 +113,7 @@ class Models:
             given, trained = self.problem(kind), self._train(kind, train_gpn, GPN)
             tensors = {
                 "own": trained.predict(given.x, given.graph).alpha,
-                "foreign": trained.predict(given.foreign_x, given.foreign_graph).alpha,
+                "foreign": trained.predict(given.ood_x, given.ood_graph).alpha,
             }
             return tensors, {"epochs": trained.epochs}
 
@@ -220,7 +218,7 @@ class OODUnit(Unit):
             accuracy = test_accuracy(logits[0], given)
             seen = {"logits": digest(logits[0])}
         found = ood.evaluate(
-            own[torch.tensor(given.split.test)], foreign[torch.tensor(given.foreign)]
+            own[torch.tensor(given.split.test)], foreign[torch.tensor(given.ood_nodes)]
         )
         return {
             "metrics": {
@@ -246,22 +244,22 @@ def _of_gpn(
 
 
 def _of_logits(
-    score: str, run: RunKey, own: Tensor, foreign: Tensor, given: DetectionProblem
+    score: str, run: RunKey, own: Tensor, other: Tensor, given: DetectionProblem
 ) -> tuple[Tensor, Tensor]:
     if score == "max-probability":
-        return ood.max_probability(own), ood.max_probability(foreign)
+        return ood.max_probability(own), ood.max_probability(other)
     if score == "energy":
-        return ood.energy(own), ood.energy(foreign)
+        return ood.energy(own), ood.energy(other)
     if score == "gnnsafe":
         return (
             ood.propagated_energy(own, given.graph),
-            ood.propagated_energy(foreign, given.foreign_graph),
+            ood.propagated_energy(other, given.ood_graph),
         )
     calibrator = Method.of(score).build(run)
     calibrator.fit(own, given.y, mask=given.split.val, graph=given.graph)
     return (
         ood.calibrated_confidence(calibrator, own, given.graph),
-        ood.calibrated_confidence(calibrator, foreign, given.foreign_graph),
+        ood.calibrated_confidence(calibrator, other, given.ood_graph),
     )
 
 

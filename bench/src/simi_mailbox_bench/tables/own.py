@@ -1,7 +1,5 @@
 """Tables that are not in the paper: all methods of the registry, and one that needs no data."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from simi_mailbox.calibrators.registry import METHODS

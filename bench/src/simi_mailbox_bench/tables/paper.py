@@ -1,7 +1,5 @@
 """The paper's calibration tables, as data."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from simi_mailbox_bench.backbones.cached_runs import Size

@@ -1,7 +1,5 @@
 """Self-training as in Wang et al. (2021): label rates, stages and thresholds as data."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 import warnings

@@ -1,7 +1,5 @@
 """The paper's time table, on synthetic graphs of exactly the published sizes."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from typing import Any

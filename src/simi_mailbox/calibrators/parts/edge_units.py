@@ -5,8 +5,6 @@ are hundreds of megabytes for every step of the arithmetic. Here a block of edge
 from its first sum to its one number per edge, and the backward pass computes it again.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

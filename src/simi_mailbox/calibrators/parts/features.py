@@ -1,7 +1,5 @@
 """Node features: dense or sparse, and their distances to class prototypes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Whether fitted values that come from a file are such as a fit can leave."""
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 import numpy as np

@@ -4,8 +4,6 @@ z_i·z_j is fixed, and γ takes three values, so the attention scores are fixed 
 nine learned factors: an epoch costs O(E·heads + V·K·heads), and memory never holds O(E·K).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

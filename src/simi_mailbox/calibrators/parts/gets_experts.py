@@ -1,7 +1,5 @@
 """The network of GETS: seven graph experts and a gate that picks a few of them for each node."""
 
-from __future__ import annotations
-
 from functools import reduce
 from itertools import combinations
 

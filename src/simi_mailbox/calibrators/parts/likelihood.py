@@ -4,8 +4,6 @@ Both functions make, for some labelled nodes, the function from the network's ou
 to their mean NLL.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -5,8 +5,6 @@ PyTorch draws first weights, dropout and noise from one generator for the whole 
 as the common one would for the same seed; nobody else's stream is touched.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

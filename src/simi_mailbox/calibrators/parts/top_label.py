@@ -1,7 +1,5 @@
 """For methods that calibrate one number, the confidence, and leave the order of classes alone."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -13,8 +13,6 @@ place and is not trained on. With fewer than `FEWEST_TO_SPLIT` calibration nodes
 says nothing, so all are trained on, for ``patience`` epochs, and the last state is kept.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
