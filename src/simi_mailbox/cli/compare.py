@@ -74,13 +74,13 @@ def compare(
         chosen, missing = _chosen(methods, problem)
         user.tell_if_unused(used_for_selection, [user.calibrator_of(name, ()) for name in chosen])
         steps, total = count(1), len(chosen) * (1 if test is not None else folds)
-        told = {"folds": folds, "seed": seed, "used_for_selection": used_for_selection}
+        options = {"folds": folds, "seed": seed, "used_for_selection": used_for_selection}
         probs = {}
         with console.progress(transient=True) as show:
             advance = partial(_advance, show, steps, total)
             for name in chosen:
                 with console.captured_warnings() as warned:
-                    probs[name] = _judged(name, problem, rows, test, kind, told, advance)
+                    probs[name] = _judged(name, problem, rows, test, kind, options, advance)
                 if warned:  # once for all folds
                     more = f" (and {len(warned) - 1} more like it)" if len(warned) > 1 else ""
                     warnings.warn(f"{name}: {warned[0]}{more}", CalibrationWarning, stacklevel=1)
@@ -143,7 +143,7 @@ def _judged(
     rows: Any,
     test: Any,
     kind: str,
-    told: dict[str, Any],
+    options: dict[str, Any],
     advance: Callable[[], None],
 ) -> Any:
     from simi_mailbox.crossfit import cross_fitted
@@ -159,13 +159,13 @@ def _judged(
             mask=rows,
             early_stopping_mask=holdout,
             advance=advance,
-            **told,
+            **options,
             **given,
         )
     fitting = {
         "mask": rows,
         "early_stopping_mask": holdout,
-        "used_for_selection": told["used_for_selection"],
+        "used_for_selection": options["used_for_selection"],
     }
     calibrator.fit(problem.values, problem.labels, **fitting, **given)
     probs = calibrator.predict_proba(problem.values, **given)[test]
