@@ -135,6 +135,16 @@ def test_no_packages_go_round_in_a_circle() -> None:
     assert len(list(TopologicalSorter(graph).static_order())) >= len(graph)
 
 
+def test_no_class_name_is_defined_twice() -> None:
+    places: dict[str, list[str]] = {}
+    for source in (SOURCE, ROOT / "bench" / "src" / BENCH):
+        for path, tree in modules(source).items():
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ClassDef):
+                    places.setdefault(node.name, []).append(f"{source.name}/{path}")
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
 @pytest.mark.parametrize(
     ("path", "line"),
     [

@@ -4,8 +4,8 @@ import sys
 
 from fake import FakeUnit
 from simi_mailbox_bench import tables
+from simi_mailbox_bench.runner import Unit
 from simi_mailbox_bench.tables import Cell, Selection, Table
-from simi_mailbox_bench.unit import Unit
 
 
 class EndlessTable(Table):

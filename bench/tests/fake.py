@@ -4,8 +4,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from simi_mailbox_bench.runner import Durations, Unit
 from simi_mailbox_bench.store import Row
-from simi_mailbox_bench.unit import Durations, Unit
 
 
 @dataclass(frozen=True)

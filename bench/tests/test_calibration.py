@@ -13,7 +13,7 @@ from simi_mailbox_bench.backbones.cached_runs import CachedRun, RunKey, digest, 
 from simi_mailbox_bench.backbones.settings import Settings
 from simi_mailbox_bench.calibration import CalibrationUnit, features, probabilities
 from simi_mailbox_bench.methods import Method
-from simi_mailbox_bench.unit import Failure
+from simi_mailbox_bench.runner import Failure
 
 RUN = RunKey("Digits", "gcn", "sparse")
 

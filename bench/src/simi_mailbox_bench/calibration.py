@@ -25,8 +25,8 @@ from simi_mailbox_bench.backbones.cached_runs import (
 from simi_mailbox_bench.backbones.features import row_normalised
 from simi_mailbox_bench.backbones.settings import settings_for
 from simi_mailbox_bench.methods import FEATURES, Method
+from simi_mailbox_bench.runner import Durations, Unit
 from simi_mailbox_bench.store import Row
-from simi_mailbox_bench.unit import Durations, Unit
 from simi_mailbox_bench.variance import variance_of_calibration_error
 
 HOLDOUT_SHARE = 0.1

@@ -31,8 +31,8 @@ from simi_mailbox_bench.calibration import (
 )
 from simi_mailbox_bench.datasets import load
 from simi_mailbox_bench.methods import Method, find
+from simi_mailbox_bench.runner import Durations
 from simi_mailbox_bench.store import Row
-from simi_mailbox_bench.unit import Durations
 
 REVISION = 2
 """Raised when what a row holds is computed in another way."""

@@ -22,7 +22,8 @@ from simi_mailbox.parameters import Count, NonNegative, Positive, check_paramete
 from simi_mailbox.sparse import Csr
 from simi_mailbox.validation import Labelled, as_numpy, read_classes, read_logits
 from simi_mailbox_bench.backbones.features import Features
-from simi_mailbox_bench.backbones.full_batch import (
+from simi_mailbox_bench.backbones.networks import glorot
+from simi_mailbox_bench.backbones.training import (
     LowestLoss,
     Progress,
     check_width,
@@ -30,7 +31,6 @@ from simi_mailbox_bench.backbones.full_batch import (
     read_labels,
     train_loop,
 )
-from simi_mailbox_bench.backbones.networks import glorot
 from simi_mailbox_bench.datasets.dataset import Split
 
 # --- scores: one number per node, higher for nodes like those trained on ----------------------

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from simi_mailbox_bench.backbones.full_batch import Best, LowestLoss, step, train_loop
+from simi_mailbox_bench.backbones.training import Best, LowestLoss, step, train_loop
 
 
 class Counter(nn.Module):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from simi_mailbox.graph import Graph
-from simi_mailbox_bench.backbones.plan import mean_normalised, plan, symmetric_normalised
+from simi_mailbox_bench.backbones.networks import mean_normalised, plan, symmetric_normalised
 
 
 @pytest.mark.parametrize("directed", [False, True])

@@ -10,9 +10,9 @@ from simi_mailbox_bench import paper_tables, runner
 from simi_mailbox_bench.backbones.gpn import GPNSettings
 from simi_mailbox_bench.backbones.settings import Settings
 from simi_mailbox_bench.datasets import NodeDataset
+from simi_mailbox_bench.runner import Failure
 from simi_mailbox_bench.store import ResultStore
 from simi_mailbox_bench.tables import Selection, get, gpn, ood, selftraining
-from simi_mailbox_bench.unit import Failure
 
 ST_COLUMNS = (selftraining.PLAIN, "uncalibrated", "temperature", "simi-mailbox")
 SHORT_GPN = GPNSettings(latent_dim=4, max_epochs=15)

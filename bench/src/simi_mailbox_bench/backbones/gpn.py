@@ -27,7 +27,8 @@ from simi_mailbox.parameters import (
 from simi_mailbox.sparse import Csr
 from simi_mailbox.validation import Labelled
 from simi_mailbox_bench.backbones.features import Features, drop
-from simi_mailbox_bench.backbones.full_batch import (
+from simi_mailbox_bench.backbones.networks import fan_in_uniform
+from simi_mailbox_bench.backbones.training import (
     LowestLoss,
     Progress,
     check_width,
@@ -36,7 +37,6 @@ from simi_mailbox_bench.backbones.full_batch import (
     step,
     train_loop,
 )
-from simi_mailbox_bench.backbones.networks import fan_in_uniform
 from simi_mailbox_bench.datasets.dataset import Split
 
 # Points are taken in blocks of about a megabyte, which stays in the processor's cache.

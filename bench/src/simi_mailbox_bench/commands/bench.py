@@ -17,9 +17,9 @@ from simi_mailbox_bench import runner, tables
 from simi_mailbox_bench.commands.figure import figure
 from simi_mailbox_bench.commands.running import listed, open_store, run_planned, tell
 from simi_mailbox_bench.prior.judged_table import judged_tables
+from simi_mailbox_bench.runner import in_words
 from simi_mailbox_bench.store import ResultStore
 from simi_mailbox_bench.tables.base import Selection, Table, TableResult, counted
-from simi_mailbox_bench.unit import in_words
 
 Names = tuple[str, ...] | None
 FORMATS = ("terminal", "markdown", "csv", "latex")

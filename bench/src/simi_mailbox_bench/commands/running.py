@@ -8,9 +8,9 @@ from simi_mailbox.cli.outputs import reason
 from simi_mailbox.cli.signals import exit_code, terminable
 from simi_mailbox.files import cache_folder
 from simi_mailbox_bench import runner
+from simi_mailbox_bench.runner import in_words
 from simi_mailbox_bench.store import ResultStore
 from simi_mailbox_bench.tables.base import counted
-from simi_mailbox_bench.unit import in_words
 
 
 def listed(

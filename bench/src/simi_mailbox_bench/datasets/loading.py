@@ -17,14 +17,15 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.stats import rankdata
 
-from simi_mailbox._arrays import Arrays, Bools
+from simi_mailbox._arrays import Arrays, Bools, Ints
+from simi_mailbox.demo import digits_graph
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import cache_folder, open_archive, whole_file
 from simi_mailbox.graph import Graph
 from simi_mailbox_bench.datasets import catalogue, downloads
 from simi_mailbox_bench.datasets.catalogue import Entry
 from simi_mailbox_bench.datasets.dataset import SHIFT_PARTS, SHIFTS, NodeDataset, Split
-from simi_mailbox_bench.datasets.digits import digits
+from simi_mailbox_bench.datasets.protocols import class_members, generator
 
 _HOMOPHILY_TOLERANCE = 0.005
 _PROVIDERS = {"ogb": "OGB's archive", "pyg": "PyG's loader", "file": "no other place"}
@@ -363,3 +364,28 @@ def read_checksum(path: Path) -> str | None:
 
 def _checksum_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.sha256")
+
+
+PER_CLASS, CALIBRATION, SPLITS = 20, 500, 10
+
+
+def digits() -> NodeDataset:
+    """The digits graph with ten official splits, drawn from fixed seeds.
+
+    20 training nodes per class, 500 calibration nodes, all others test.
+
+    Examples
+    --------
+    >>> digits()
+    NodeDataset('Digits', nodes=1797, entries=19858, classes=10, features=64)
+    """
+    graph, x, y = digits_graph()
+    official = tuple(_split(y, number) for number in range(SPLITS))
+    return NodeDataset("Digits", graph, x, y, 10, official=official, source="scikit-learn")
+
+
+def _split(y: Ints, number: int) -> Split:
+    rng = generator("Digits", "official", number)
+    train = np.concatenate([rng.permutation(nodes)[:PER_CLASS] for nodes in class_members(y)])
+    rest = rng.permutation(np.setdiff1d(np.arange(y.size), train))
+    return Split(train, rest[:CALIBRATION], rest[CALIBRATION:])

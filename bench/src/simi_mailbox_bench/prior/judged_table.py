@@ -11,9 +11,9 @@ import numpy as np
 
 from simi_mailbox_bench import render
 from simi_mailbox_bench.compare import holm
+from simi_mailbox_bench.runner import Unit
 from simi_mailbox_bench.store import ResultStore, Row
 from simi_mailbox_bench.tables.base import Cell, Selection, Table, TableResult
-from simi_mailbox_bench.unit import Unit
 
 BASELINE, LEARNED, FREE = "temperature", "learned prior", "classes free"
 NO_PRIOR = "plain shrinkage"

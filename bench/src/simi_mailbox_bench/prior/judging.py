@@ -21,8 +21,8 @@ from simi_mailbox_bench.calibration import CalibrationUnit
 from simi_mailbox_bench.methods import HIDDEN, Method
 from simi_mailbox_bench.prior.learning import cached_keys
 from simi_mailbox_bench.prior.past_runs import PastRun, read_run, unseen
+from simi_mailbox_bench.runner import Durations
 from simi_mailbox_bench.store import Row, row_key
-from simi_mailbox_bench.unit import Durations
 
 
 @dataclass(frozen=True)

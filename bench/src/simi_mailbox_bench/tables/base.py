@@ -21,8 +21,8 @@ from simi_mailbox_bench.compare import (
     summarise,
 )
 from simi_mailbox_bench.paper_tables import Printed
+from simi_mailbox_bench.runner import Unit
 from simi_mailbox_bench.store import ResultStore
-from simi_mailbox_bench.unit import Unit
 
 FEWEST_RUNS = 5
 """Runs below which no method is called best, tied or behind: the five splits."""

@@ -10,8 +10,8 @@ from simi_mailbox_bench import methods, paper_tables
 from simi_mailbox_bench.backbones.cached_runs import RunKey, Size, runs, size_of
 from simi_mailbox_bench.calibration import CalibrationUnit
 from simi_mailbox_bench.methods import Method
+from simi_mailbox_bench.runner import Unit
 from simi_mailbox_bench.tables.base import Cell, Line, Selection, Table, runs_per_cell, selected
-from simi_mailbox_bench.unit import Unit
 
 
 @dataclass(frozen=True)

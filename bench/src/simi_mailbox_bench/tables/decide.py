@@ -10,6 +10,7 @@ from simi_mailbox_bench.backbones.cached_runs import RunKey, runs
 from simi_mailbox_bench.compare import Place, paired
 from simi_mailbox_bench.deciding import ACCEPT, DRAWS, FOLDS, SCORES, DecideUnit, Question
 from simi_mailbox_bench.methods import Method
+from simi_mailbox_bench.runner import Unit
 from simi_mailbox_bench.store import ResultStore
 from simi_mailbox_bench.tables.base import (
     Cell,
@@ -21,7 +22,6 @@ from simi_mailbox_bench.tables.base import (
     selected,
 )
 from simi_mailbox_bench.tables.paper import FEW_RUNS, HOMOPHILOUS
-from simi_mailbox_bench.unit import Unit
 
 METHODS = ("uncalibrated", "temperature", "gats", "simi-mailbox")
 BEST_OF = ("lac", "aps", "daps", "snaps")

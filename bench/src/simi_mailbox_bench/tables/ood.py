@@ -20,9 +20,9 @@ from simi_mailbox_bench.backbones.gpn import GPNPrediction, GPNSettings, train_g
 from simi_mailbox_bench.calibration import versions
 from simi_mailbox_bench.datasets import Split, load, make_split
 from simi_mailbox_bench.methods import Method
+from simi_mailbox_bench.runner import Durations, Unit
 from simi_mailbox_bench.store import Row
 from simi_mailbox_bench.tables.base import SEEDS_ARE_UNITS, Cell, Selection, Table, selected
-from simi_mailbox_bench.unit import Durations, Unit
 
 KINDS = ("feature", "structure", "label")
 # GNNSafe's thresholds t: classes above t are known, t itself is used for exposure, those below

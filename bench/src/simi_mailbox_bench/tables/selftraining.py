@@ -20,6 +20,7 @@ from simi_mailbox_bench.backbones.training import train
 from simi_mailbox_bench.calibration import versions
 from simi_mailbox_bench.datasets import NodeDataset, Split, load, make_split
 from simi_mailbox_bench.methods import Method
+from simi_mailbox_bench.runner import Durations, Unit
 from simi_mailbox_bench.self_training import Stage, self_train
 from simi_mailbox_bench.store import ResultStore, Row
 from simi_mailbox_bench.tables.base import (
@@ -30,7 +31,6 @@ from simi_mailbox_bench.tables.base import (
     counted,
     selected,
 )
-from simi_mailbox_bench.unit import Durations, Unit
 
 # (stages, threshold) by backbone, labels per class and graph: those of BUPT-GAMMA/CaGCN @6c42db0,
 # which its authors tuned for CaGCN. They are not tuned again for any other method.

@@ -14,9 +14,9 @@ from simi_mailbox_bench.backbones.cached_runs import digest
 from simi_mailbox_bench.calibration import versions
 from simi_mailbox_bench.methods import Method, describe, find
 from simi_mailbox_bench.paper_tables import Printed
+from simi_mailbox_bench.runner import Durations, Unit
 from simi_mailbox_bench.store import Row
 from simi_mailbox_bench.tables.base import Cell, Selection, Table, selected
-from simi_mailbox_bench.unit import Durations, Unit
 
 # Methods that stop after 100 epochs without progress cannot stop before epoch 101, and so many
 # are timed: the least that a fit can take.

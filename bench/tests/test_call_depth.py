@@ -1,0 +1,45 @@
+"""How many files one cell of a table passes through: training, calibration, metrics, the store."""
+
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import simi_mailbox
+import simi_mailbox_bench
+from simi_mailbox_bench import runner
+from simi_mailbox_bench.backbones.cached_runs import RunKey
+from simi_mailbox_bench.calibration import CalibrationUnit
+from simi_mailbox_bench.methods import Method
+from simi_mailbox_bench.store import ResultStore
+
+SOURCES = tuple(str(Path(part.__file__).parent) for part in (simi_mailbox, simi_mailbox_bench))
+MOST_FILES = 35
+
+
+def measure(folder: Path, init: int) -> runner.Report:
+    unit = CalibrationUnit(
+        RunKey("Digits", "gcn", "sparse", init=init), (Method.of("simi-mailbox"),)
+    )
+    store = ResultStore(folder / f"{init}.jsonl")
+    return runner.run(runner.plan([unit], store), store)
+
+
+def test_a_cell_is_short_to_follow(cache: Path, tmp_path: Path) -> None:
+    measure(tmp_path, 0)  # what is only done once, such as imports, is no part of a cell
+    files: set[str] = set()
+
+    def watch(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(SOURCES) and code.co_name[0] != "<":
+            files.add(code.co_filename)
+
+    previous = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        report = measure(tmp_path, 1)
+    finally:
+        sys.setprofile(previous)
+    assert report.written == 1
+    assert len(files) <= MOST_FILES, sorted(files)
+    assert {Path(file).name for file in files} >= {"training.py", "evidence.py", "store.py"}
