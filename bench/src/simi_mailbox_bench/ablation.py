@@ -38,14 +38,6 @@ class SimiMailboxAblated(SimiMailbox):
         One of `PARTS`; "" for none.
     keep_classes, n_groups, prior, scaling, seed
         See `SimiMailbox`.
-
-    Examples
-    --------
-    >>> from simi_mailbox.synthetic import calibration_problem
-    >>> p = calibration_problem(500, 3, seed=0)
-    >>> cal = SimiMailboxAblated(without="neighbours")
-    >>> cal.fit(p.logits, p.y, graph=p.graph, mask=range(200)).coefficients_["neighbours"]
-    0.0
     """
 
     name: ClassVar[str] = ABLATED

@@ -257,18 +257,7 @@ def train_classifier(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> TrainedClassifier:
-    """Train the classifier on the training nodes; the validation loss chooses the epoch.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from simi_mailbox.graph import Graph
-    >>> x, y = np.repeat(np.eye(2), 5, axis=0), np.repeat([0, 1], 5)
-    >>> split = Split([0, 1, 5, 6], [2, 7], [3, 8])
-    >>> trained = train_classifier(x, Graph.empty(10), y, split)
-    >>> trained.logits(x, Graph.empty(10)).argmax(dim=1).tolist()
-    [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
-    """
+    """Train the classifier on the training nodes; the validation loss chooses the epoch."""
     settings = settings or ClassifierSettings()
     features, adjacency = read_graph(x, graph, row_normalise=settings.row_normalise)
     n, in_dim = features.shape

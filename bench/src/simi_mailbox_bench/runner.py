@@ -244,21 +244,7 @@ def run(
     scheduler: str | None = None,
     advance: Advance | None = None,
 ) -> Report:
-    """Do the planned work and append every row to the store as soon as it is there.
-
-    Parameters
-    ----------
-    planned
-        What `plan` returned.
-    store
-        Where rows go. Other processes may work on the same store at the same time.
-    jobs
-        Number of processes, each with one torch thread.
-    scheduler
-        Address of a Dask scheduler; the work is then done by its workers.
-    advance
-        Called after every unit.
-    """
+    """Do the planned work and append every row to the store as soon as it is there."""
     report = Report(already=planned.already)
     if planned.units:
         store.prepare()  # here and not in a worker, so that the caller's store tells of it

@@ -108,34 +108,9 @@ def self_train(
     validation nodes, and each node whose calibrated confidence exceeds ``threshold`` enters the
     training nodes under its predicted class, for good. Nodes of the split's parts are never given
     a pseudo-label. A stage that adds nothing is the last. Labels of other nodes than training and
-    validation nodes serve for nothing but the record.
-
-    Parameters
-    ----------
-    dataset, split
-        Nodes in no part of the split are the ones to be labelled.
-    backbone
-        Name of a backbone, or a function ``train(y, split, seed) -> logits`` for another GNN;
-        ``y`` is -1 wherever a label may not be used.
-    calibrator
-        Name of a calibrator, an unfitted calibrator, or None for plain softmax confidence.
-    stages, threshold
-        At most so many stages; confidence above which a node is labelled, in (0, 1).
-    keep
-        Whose outputs to return: of the last stage (the published protocol), or of the first stage
-        with the highest accuracy on the validation nodes.
-    settings, seed
-        Of the backbone.
-
-    Examples
-    --------
-    >>> from simi_mailbox_bench.datasets import load
-    >>> digits = load("Digits")
-    >>> split = Split(range(200), range(200, 500), range(500, 900))
-    >>> quick = Settings(lr=0.05, epochs=20)
-    >>> result = self_train(digits, split, calibrator="temperature", stages=2, settings=quick)
-    >>> result.stages[0].train_nodes, result.stages[1].train_nodes > 200
-    (200, True)
+    validation nodes serve for nothing but the record. ``backbone`` may be a function
+    ``train(y, split, seed) -> logits``, whose ``y`` is −1 wherever a label may not be used;
+    ``keep="best"`` returns the stage with the highest accuracy on the validation nodes.
     """
     if stages < 1 or not 0.0 < threshold < 1.0:
         raise ValueError(

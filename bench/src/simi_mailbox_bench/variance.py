@@ -23,13 +23,6 @@ class CalibrationErrorVariance:
         The same inside cells of equal confidence and equal neighbourhood similarity.
     confidence_cells, similarity_cells : int
         How many intervals and cells hold at least two nodes and were averaged over.
-
-    Examples
-    --------
-    >>> probs = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]]
-    >>> found = variance_of_calibration_error(probs, [0, 1, 0], [1.0, 1.0, 1.0], bins=1)
-    >>> round(found.confidence, 4), found.confidence_cells
-    (0.007, 1)
     """
 
     node_wise: float
@@ -50,14 +43,6 @@ def variance_of_calibration_error(
     the mean; nodes without neighbours are in no cell.
 
     Parameters are those of `analysis.similarity_confidence`; labels are needed.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> p = np.array([[0.90, 0.10], [0.92, 0.08], [0.96, 0.04], [0.98, 0.02]])
-    >>> table = variance_of_calibration_error(p, np.zeros(4, dtype=int), [1, 1, 0, 0])
-    >>> f"{table.confidence:.6f} {table.similarity:.6f}"
-    '0.001333 0.000200'
     """
     if y is None:
         raise ValueError("the variance of calibration errors needs labels")

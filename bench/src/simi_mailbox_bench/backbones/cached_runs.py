@@ -38,16 +38,7 @@ from simi_mailbox_bench.store import row_key
 
 @dataclass(frozen=True)
 class RunKey:
-    """Which training is meant: the logits that all methods of a table are applied to.
-
-    Examples
-    --------
-    >>> key = RunKey("Cora", "gcn", split=1)
-    >>> str(key)
-    'cora/gcn/folds/s1-f0-i0'
-    >>> key.seed == RunKey("cora", "gcn", split=1).seed, key.seed == RunKey("Cora", "gat").seed
-    (True, False)
-    """
+    """Which training is meant: the logits that all methods of a table are applied to."""
 
     dataset: str
     backbone: str
@@ -168,17 +159,7 @@ class CachedRun:
 
 
 class RunCache:
-    """Folder of trained backbones; what is missing is trained when asked for.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     bank = RunCache(folder)
-    ...     key = RunKey("Digits", "mlp", "sparse")
-    ...     key in bank, bank.get(key, Settings(epochs=2)).logits.shape
-    (False, torch.Size([1797, 10]))
-    """
+    """Folder of trained backbones; what is missing is trained when asked for."""
 
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
         self.root = Path(root) if root is not None else cache_folder("logits")

@@ -397,37 +397,7 @@ def train_gpn(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> TrainedGPN:
-    """Train a graph posterior network on the training nodes of a split.
-
-    Parameters
-    ----------
-    features : array or sparse matrix [n, d]
-        Node features.
-    graph
-        A `Graph`, or anything `as_graph` reads.
-    y : array [n]
-        Labels; only those of ``split.train`` and ``split.val`` are read.
-    split
-        Training nodes, and the validation nodes that choose when to stop.
-    num_classes
-        Needed only if the highest class has no training node.
-    settings
-        Shape and training; `GPNSettings` has the authors' two.
-    seed
-        Of the initial weights and of dropout.
-    progress
-        Called after every epoch with its number and the validation cross-entropy.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from simi_mailbox.graph import Graph
-    >>> x, y = np.repeat(np.eye(2, dtype=np.float32), 5, axis=0), np.repeat([0, 1], 5)
-    >>> split = Split(train=[0, 1, 5, 6], val=[2, 7], test=[3, 8])
-    >>> trained = train_gpn(x, Graph.empty(10), y, split, settings=GPNSettings(max_epochs=30))
-    >>> trained.predict(x, Graph.empty(10)).probs.argmax(dim=1).tolist()
-    [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
-    """
+    """Train a graph posterior network on the training nodes of a split."""
     settings = settings or GPNSettings()
     x, adjacency = read_graph(features, graph, row_normalise=settings.row_normalise)
     train, val, classes = read_labels(y, split, x.shape[0], num_classes)

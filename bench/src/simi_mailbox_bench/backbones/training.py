@@ -221,18 +221,6 @@ def train(
     """Train a backbone on the training nodes, watched on the validation nodes.
 
     Test labels are never read.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> from simi_mailbox.graph import Graph
-    >>> toy = SimpleNamespace(name="toy", graph=Graph.from_edges([[0, 2], [1, 3]], 4),
-    ...                       x=np.eye(4, dtype=np.float32), y=np.array([0, 0, 1, 1]),
-    ...                       num_classes=2)
-    >>> halves = SimpleNamespace(train=np.array([0, 2]), val=np.array([1, 3]), test=np.array([]))
-    >>> run = train(toy, halves, "gcn", seed=0, settings=Settings(epochs=30))
-    >>> run.logits.argmax(1).tolist()
-    [0, 0, 1, 1]
     """
     settings = settings or settings_for(dataset.name)
     train_nodes, val_nodes = (_nodes(split, part, dataset) for part in ("train", "val"))

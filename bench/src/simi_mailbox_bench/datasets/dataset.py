@@ -24,16 +24,7 @@ SHIFT_PARTS = ("train", "valid_in", "test_in", "valid_out", "test_out")
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Three disjoint, non-empty sets of node numbers, each stored sorted and read-only.
-
-    Examples
-    --------
-    >>> split = Split(train=[2, 0], val=[1], test=[3, 4])
-    >>> split.train.tolist()
-    [0, 2]
-    >>> split
-    Split(train=2, val=1, test=2)
-    """
+    """Three disjoint, non-empty sets of node numbers, each stored sorted and read-only."""
 
     train: Ints
     val: Ints
@@ -168,13 +159,6 @@ class NodeDataset:
         Structural-shift splits: by the name of the shift the nodes of each of `SHIFT_PARTS`.
     source : str
         Where the data came from, for reports.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> graph = Graph.from_edges([[0, 1], [1, 2]])
-    >>> NodeDataset("path", graph, np.eye(3), np.array([0, 0, 1]), num_classes=2)
-    NodeDataset('path', nodes=3, entries=4, classes=2, features=3)
     """
 
     name: str

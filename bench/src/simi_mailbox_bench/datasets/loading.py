@@ -46,21 +46,7 @@ def load(name: str, *, directed: bool = False, download: bool = True) -> NodeDat
     Looked for in this order: the file ``<name>.npz`` in the folder that the environment variable
     ``SIMI_MAILBOX_DATA`` names, then in the cache folder (``~/.cache/simi-mailbox/data``); then,
     if ``download`` is true, through PyG's loader, keeping a converted copy in the cache folder.
-
-    Parameters
-    ----------
-    name
-        Any of `names`, whatever its case.
-    directed
-        Keep the edges' directions where PyG's loader keeps them (Chameleon, Squirrel, Actor,
-        Texas, Wisconsin, Cornell; also Arxiv's citations). By default edges are undirected.
-    download
-        Whether to ask the network for what is not here.
-
-    Examples
-    --------
-    >>> load("digits").x.shape
-    (1797, 64)
+    ``directed`` keeps the edges' directions where PyG's loader keeps them.
     """
     entry = catalogue.find(name)
     if entry.origin == "scikit-learn":
@@ -373,11 +359,6 @@ def digits() -> NodeDataset:
     """The digits graph with ten official splits, drawn from fixed seeds.
 
     20 training nodes per class, 500 calibration nodes, all others test.
-
-    Examples
-    --------
-    >>> digits()
-    NodeDataset('Digits', nodes=1797, entries=19858, classes=10, features=64)
     """
     graph, x, y = digits_graph()
     official = tuple(_split(y, number) for number in range(SPLITS))

@@ -30,26 +30,7 @@ class Protocol:
 
 
 def make_split(dataset: NodeDataset, protocol: str, split: int = 0, fold: int = 0) -> Split:
-    """Make one split of a dataset.
-
-    Parameters
-    ----------
-    dataset
-        What `load` returned, or any `NodeDataset`.
-    protocol
-        One of `PROTOCOLS`; docs/data.md says how each is made.
-    split
-        Which of the protocol's splits.
-    fold
-        Validation fold; only protocol "folds" has more than one.
-
-    Examples
-    --------
-    >>> from simi_mailbox_bench import datasets
-    >>> digits = datasets.load("Digits")
-    >>> datasets.make_split(digits, "sparse", split=3)
-    Split(train=200, val=500, test=1000)
-    """
+    """Make one split of a dataset."""
     chosen = PROTOCOLS.get(protocol)
     if chosen is None:
         raise ValueError(unknown("protocol", protocol, PROTOCOLS))
