@@ -7,11 +7,11 @@ from simi_mailbox.testing import interface_checks, label_checks, result_checks
 from simi_mailbox.testing.cases import PROBLEM as PROBLEM
 from simi_mailbox.testing.cases import Case
 from simi_mailbox.testing.cases import CheckProblem as CheckProblem
-from simi_mailbox.testing.checks import Check
+from simi_mailbox.testing.checks import ContractCheck
 
 __all__ = ["check_calibrator"]
 
-CHECKS: dict[str, Check] = {
+CHECKS: dict[str, ContractCheck] = {
     **result_checks.CHECKS,
     **label_checks.CHECKS,
     **interface_checks.CHECKS,

@@ -10,7 +10,7 @@ from simi_mailbox.testing.cases import Case, CheckProblem
 
 
 @dataclass(frozen=True)
-class Check:
+class ContractCheck:
     """What must hold whatever a method does, and what to do where it does not."""
 
     name: str
@@ -18,7 +18,7 @@ class Check:
     holds: Callable[[Case], None]
 
 
-class Checks(dict[str, Check]):
+class Checks(dict[str, ContractCheck]):
     """Checks by name, in the order in which a method is held to them."""
 
     def check(
@@ -27,7 +27,7 @@ class Checks(dict[str, Check]):
         """Make a function, which raises `AssertionError` where a method breaks it, a check."""
 
         def decorate(holds: Callable[[Case], None]) -> Callable[[Case], None]:
-            self[name] = Check(name, remedy, holds)
+            self[name] = ContractCheck(name, remedy, holds)
             return holds
 
         return decorate
