@@ -4,6 +4,7 @@ What each guarantees, and how well it held where it was measured: ``docs/decide.
 """
 
 from simi_mailbox.decide.accept import Accept
+from simi_mailbox.decide.alert import Alert, Workload
 from simi_mailbox.decide.base import load_rule
 from simi_mailbox.decide.costs import Costs
 from simi_mailbox.decide.scores import APS, DAPS, LAC, RAPS, SNAPS, Score
@@ -16,8 +17,10 @@ __all__ = [
     "RAPS",
     "SNAPS",
     "Accept",
+    "Alert",
     "Costs",
     "PredictionSets",
     "Score",
+    "Workload",
     "load_rule",
 ]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.stats import binom
+from scipy.stats import binom, hypergeom
 
 from simi_mailbox._arrays import Bools, Floats, Ints
 from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED
@@ -33,8 +33,10 @@ MOST_STARTS = 3
 class Accept(Rule):
     """Accept the surest predictions, as many as possible with at most ``max_error`` wrong.
 
-    With probability ``confidence`` over the draw of the calibration nodes, at most the share
-    ``max_error`` of the accepted predictions is wrong. Thresholds on the largest probability are
+    With probability ``confidence`` over the draw of the calibration nodes, the *rate* of errors
+    among accepted predictions is at most ``max_error``. The observed share among finitely many
+    nodes scatters around the rate and may exceed it; ``finite=True`` bounds that share instead, for
+    the nodes outside the mask. Thresholds on the largest probability are
     tried from strict to loose; each is tested by the exact binomial distribution of errors among
     the calibration nodes it accepts. The tests share what may go wrong by the fallback procedure
     (Wiens, 2003; Learn then Test, Angelopoulos et al., 2021): a part of 1 − confidence waits at a
@@ -49,18 +51,27 @@ class Accept(Rule):
         Largest share of wrong predictions among the accepted.
     confidence : float
         How sure that shall be.
+    per_class : bool
+        Bound the errors among the accepted of each predicted class, all together with
+        ``confidence``: a rare class cannot hide among the others. A threshold for each class.
+    finite : bool
+        Bound the share of errors among the accepted nodes outside the mask, not the rate behind
+        it (hypergeometric instead of binomial distribution; `fit` must see these nodes).
     prior : "learned", None or path
         Where the selection bias of calibration nodes that chose the model is looked up; as
         `PredictionSets` has it.
 
     Attributes
     ----------
-    threshold_ : float
-        Accepted are probabilities of the predicted class from here on; infinite: none.
+    threshold_, thresholds_ : float, array [K]
+        Accepted are probabilities of the predicted class from here on; infinite: none. With
+        ``per_class`` the lowest, and that of each predicted class.
     expected_share_ : float
         Share of nodes accepted, among those outside the mask (all, if there are none).
     accepted_labels_, errors_ : int
         Calibration nodes at or above the threshold, and how many of them are wrong.
+    missed_ : array [K]
+        Calibration nodes of each class that are accepted as another class.
     labels_needed_ : int
         Calibration nodes that must be accepted without an error for the guarantee to be possible.
     error_weight_ : float
@@ -83,6 +94,8 @@ class Accept(Rule):
 
     max_error: Level = 0.05
     confidence: Level = 0.9
+    per_class: bool = False
+    finite: bool = False
     prior: str | os.PathLike[str] | None = LEARNED
 
     def fit(
@@ -93,6 +106,7 @@ class Accept(Rule):
         mask: Any,
         used_for_selection: bool = True,
         cross_fitted: Iterable[tuple[Any, Any]] | None = None,
+        sample_weight: Any = None,
     ) -> Self:
         """Find the threshold on the labels of the calibration nodes.
 
@@ -103,59 +117,98 @@ class Accept(Rule):
         used_for_selection : bool
             Whether these nodes had a part in choosing the model. If they had, an error among them
             stands for more than one elsewhere, and so much fewer are allowed.
+        sample_weight : array [n] or [m], optional
+            1 / P(the label was collected), for labels collected by a known policy. Labels are
+            thinned to a random sample by them, which costs labels and keeps the guarantee.
         """
         check_parameters(self)
         self._forget()
         nodes = read_nodes(probs, None, None)
         p = nodes.probs
-        calibration = read_calibration(y, mask, p)
+        calibration = read_calibration(y, mask, p, sample_weight)
         del y  # from here on, no other label exists
         index, labels = calibration.index.numpy(), calibration.y.numpy()
-        top = p.max(axis=1).astype(np.float64)
-        sure, wrong = np.empty(len(index)), np.empty(len(index), dtype=np.bool_)
+        sure, predicted = np.empty(len(index)), np.empty(len(index), dtype=np.int64)
         for places, seen in read_cross_fitted(cross_fitted, nodes, index):
             shown = seen.probs[index[places]]
-            sure[places] = shown.max(axis=1)
-            wrong[places] = shown.argmax(axis=1) != labels[places]
-        others = np.delete(top, index)
-        pool = others if others.size else top
-        limits = candidate_thresholds(pool)
-        accepted, errors = count_errors(sure, wrong, limits)
-        risk = 1.0 - self.confidence
+            sure[places], predicted[places] = shown.max(axis=1), shown.argmax(axis=1)
+        top, winner = p.max(axis=1).astype(np.float64), p.argmax(axis=1)
+        other = np.ones(len(p), dtype=np.bool_)
+        other[index] = False
+        if self.finite and not other.any():
+            raise ValueError("finite=True is about nodes outside the mask, and there are none")
+        pool = other if other.any() else ~other
         self.error_weight_ = error_weight(self.prior, used_for_selection, len(index))
-        allowed = self.max_error / self.error_weight_
+        allowed, wrong = self.max_error / self.error_weight_, predicted != labels
+        k = int(p.shape[1])
+        groups = [[c] for c in range(k)] if self.per_class else [list(range(k))]
+        risk = (1.0 - self.confidence) / len(groups)
         self.labels_needed_ = labels_without_error(allowed, risk)
-        best, starts = lowest_threshold(accepted, errors, allowed, risk)
-        self.threshold_ = math.inf if best is None else float(limits[best])
-        self.accepted_labels_ = 0 if best is None else int(accepted[best])
-        self.errors_ = 0 if best is None else int(errors[best])
-        self.expected_share_ = float((pool >= self.threshold_).mean())
-        self.num_classes_ = int(p.shape[1])
-        if best is None:
-            self._warn_of_nothing(len(index), accepted[starts], errors[starts])
+        self.thresholds_ = np.full(k, math.inf)
+        tried: list[tuple[int, int]] = []
+        for group in groups:
+            mine, theirs = np.isin(predicted, group), np.isin(winner, group) & pool
+            if not (mine.any() and theirs.any()):
+                continue
+            # Of the finite rest, thresholds must not depend on which nodes have labels.
+            limits = candidate_thresholds(top[np.isin(winner, group) if self.finite else theirs])
+            accepted, errors = count_errors(sure[mine], wrong[mine], limits)
+            rest = count_errors(top[theirs], np.zeros(theirs.sum(), bool), limits)[0]
+            best, starts = lowest_threshold(
+                accepted, errors, allowed, risk, rest=rest if self.finite else None
+            )
+            if best is not None:
+                self.thresholds_[group] = float(limits[best])
+            tried += [(int(errors[at]), int(accepted[at])) for at in starts]
+        self.threshold_ = float(self.thresholds_.min())
+        taken = sure >= self.thresholds_[predicted]
+        self.accepted_labels_, self.errors_ = int(taken.sum()), int(wrong[taken].sum())
+        self.expected_share_ = float((top >= self.thresholds_[winner])[pool].mean())
+        self.num_classes_ = k
+        self.missed_ = np.bincount(labels[taken & wrong], minlength=k)
+        if not math.isfinite(self.threshold_):
+            self._warn_of_nothing(len(index), tried)
+        elif not self.per_class:
+            self._warn_of_rare(np.bincount(labels, minlength=k))
         return self
 
     def accepts(self, probs: Any) -> Any:
         """Whether each node's prediction is accepted [n]; NumPy or torch as given."""
         p = self._read_again(probs)
-        return like(probs, p.max(axis=1).astype(np.float64) >= self.threshold_)
+        limit = self.thresholds_[p.argmax(axis=1)]
+        return like(probs, p.max(axis=1).astype(np.float64) >= limit)
 
     def _told(self) -> list[str]:
         labels = f"{self.errors_} of {self.accepted_labels_} accepted calibration nodes are wrong"
         accepts = f"accepts {self.expected_share_:.1%}, from {self.threshold_:.4f} on"
         return [accepts, labels] if self.accepted_labels_ else ["accepts nothing"]
 
-    def _warn_of_nothing(self, labels: int, accepted: Ints, errors: Ints) -> None:
+    def _warn_of_nothing(self, labels: int, tried: list[tuple[int, int]]) -> None:
         promise = f"at most {self.max_error:.2%} errors with {self.confidence:.0%} confidence"
-        if not accepted.size:
+        if not tried:
             reason = (
                 f"{labels} calibration labels are too few to guarantee {promise}; "
                 f"at least {self.labels_needed_} are needed, more if any of them is wrong"
             )
         else:
-            tried = ", ".join(f"{e} of {a}" for e, a in zip(errors, accepted, strict=True))
-            reason = f"of the most confident nodes {tried} are wrong: too many for {promise}"
+            shown = ", ".join(f"{e} of {a}" for e, a in tried)
+            reason = f"of the most confident nodes {shown} are wrong: too many for {promise}"
         warnings.warn(f"nothing is accepted: {reason}", CalibrationWarning, stacklevel=3)
+
+    def _warn_of_rare(self, counts: Ints) -> None:
+        """Who calls a rare class by another name errs less often than is allowed."""
+        rare = np.flatnonzero((counts > 0) & (counts < self.max_error * counts.sum()))
+        if not rare.size:
+            return
+        worst = rare[np.argsort(-self.missed_[rare] / counts[rare], kind="stable")][:3]
+        told = ", ".join(f"{self.missed_[c]} of {counts[c]} of class {c}" for c in worst)
+        warnings.warn(
+            f"max_error {self.max_error:.1%} is above the share of {len(rare)} of "
+            f"{len(counts)} classes, which may all be missed: of the calibration nodes {told} are "
+            "accepted as another class; bound each class with per_class=True, or use Alert",
+            CalibrationWarning,
+            stacklevel=3,
+        )
 
 
 def candidate_thresholds(confidence: Floats, steps: int = STEPS) -> Floats:
@@ -193,24 +246,43 @@ def start_positions(accepted: Ints, max_error: float, risk: float) -> Ints:
 
 
 def lowest_threshold(
-    accepted: Ints, errors: Ints, allowed: float, risk: float
+    accepted: Ints,
+    errors: Ints,
+    allowed: float,
+    risk: float,
+    *,
+    expected: Floats | None = None,
+    rest: Ints | None = None,
 ) -> tuple[int | None, Ints]:
-    """Position of the lowest threshold that keeps ``allowed`` (or None), and the starts."""
+    """Position of the lowest threshold that keeps ``allowed`` (or None), and the starts.
+
+    With ``rest``, the other nodes that each threshold accepts, it is kept among these: the labelled
+    ones are a random part of all, and one error more than allowed would be in the rest.
+
+    ``expected`` errors, from probabilities alone, name one more start: where they are most clearly
+    below what is allowed. It has half of the risk; where probabilities are wrong the others help.
+    """
     starts = start_positions(accepted, allowed, risk)
-    return fallback(binom.cdf(errors, accepted, allowed), starts, risk), starts
+    own = np.zeros(len(accepted))
+    own[starts] = risk / max(len(starts), 1)
+    if expected is not None and len(accepted):
+        likely = int(np.argmax((allowed * accepted - expected) / np.sqrt(accepted + 1.0)))
+        own = own / 2 if len(starts) else own
+        own[likely] += risk / 2 if len(starts) else risk
+        starts = np.union1d(starts, [likely])
+    if rest is None:
+        return fallback(binom.cdf(errors, accepted, allowed), own), starts
+    most = np.floor(allowed * rest + 1e-9).astype(np.int64)
+    p_values = hypergeom.cdf(errors, accepted + rest, errors + most + 1, accepted)
+    return fallback(np.where(rest > most, p_values, 0.0), own), starts
 
 
-def fallback(p_values: Floats, starts: Ints, risk: float) -> int | None:
+def fallback(p_values: Floats, own: Floats) -> int | None:
     """The last hypothesis rejected by the fallback procedure, or None.
 
-    Every start has an equal part of the risk; a hypothesis is tested at its own part and what the
-    one before hands on, which it does if it was rejected.
+    ``own`` are parts of the risk; a hypothesis is tested at its own part and what the one before
+    hands on, which it does if it was rejected.
     """
-    if not starts.size:
-        return None
-    part = risk / len(starts)
-    own = np.zeros(len(p_values))
-    own[starts] = part
     best, handed_on = None, 0.0
     for position, p in enumerate(p_values):
         level = own[position] + handed_on

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from simi_mailbox._arrays import Ints
 from simi_mailbox.calibrators.simi_mailbox.prior import resolve
 from simi_mailbox.decide.scores import Score, ScoredNodes, from_dict
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.files import DAMAGE
+from simi_mailbox.files import DAMAGE, whole_file
 from simi_mailbox.graph import as_graph
 from simi_mailbox.parameters import Fitted, Kind, check_parameters
 from simi_mailbox.validation import (
@@ -49,6 +51,22 @@ class Rule(Fitted):
             name: {"$score": value.to_dict()} if isinstance(value, Score) else value
             for name, value in super()._saved_params().items()
         }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted rule to one file: JSON if it is called so, else safetensors."""
+        if Path(path).suffix.lower() != ".json":
+            super().save(path)
+            return
+        self._check_fitted()
+        content = {
+            "format": self.kind.format,
+            "version": self.kind.version,
+            "rule": self.name,
+            "parameters": self._saved_params(),
+            "fitted": self._state(),
+        }
+        with whole_file(path) as unfinished:
+            unfinished.write_text(json.dumps(_plain(content), indent=2) + "\n", "utf-8")
 
     def summary(self) -> str:
         """What was fitted, in one line: parameters, labels, and the weight of an error."""
@@ -96,7 +114,8 @@ def load_rule(path: str | os.PathLike[str]) -> Rule:
     ...     load_rule(f"{folder}/rule.safetensors").threshold_ == rule.threshold_
     True
     """
-    name, params, state = parameters.load(path, Rule.kind)
+    json_file = Path(path).suffix.lower() == ".json"
+    name, params, state = _load_json(path) if json_file else parameters.load(path, Rule.kind)
     try:
         for key, value in params.items():
             if isinstance(value, dict) and set(value) == {"$score"}:
@@ -109,6 +128,40 @@ def load_rule(path: str | os.PathLike[str]) -> Rule:
     for attribute, value in state.items():
         setattr(rule, attribute, value)
     return rule
+
+
+def _plain(value: Any) -> Any:
+    """As JSON holds it: arrays are named, and numbers without end are text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, np.ndarray):
+        return {"$array": _plain(value.tolist())}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    value = value.item() if isinstance(value, np.generic) else value
+    return str(value) if isinstance(value, float) and not np.isfinite(value) else value
+
+
+def _from_plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        if set(value) == {"$array"}:
+            return np.array(_from_plain(value["$array"]))
+        return {key: _from_plain(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_from_plain(part) for part in value]
+    return float(value) if value in ("inf", "-inf") else value
+
+
+def _load_json(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    try:
+        content = _from_plain(json.loads(Path(path).read_text("utf-8")))
+        if content["format"] != Rule.kind.format:
+            raise ValueError(f"its format is {content['format']!r}, not {Rule.kind.format!r}")
+        if content["version"] > Rule.kind.version:
+            raise ValueError("it was written by a newer version: update simi-mailbox")
+        return content["rule"], dict(content["parameters"]), dict(content["fitted"])
+    except DAMAGE as error:
+        raise FileFormatError(f"{path} does not describe a rule: {error}") from error
 
 
 def read_nodes(probs: Any, graph: Any, features: Any, seed: int = 0) -> ScoredNodes:
@@ -124,9 +177,20 @@ def read_nodes(probs: Any, graph: Any, features: Any, seed: int = 0) -> ScoredNo
     )
 
 
-def read_calibration(y: Any, mask: Any, probs: npt.NDArray[Any]) -> Labelled:
-    """Labels of the calibration nodes; no other label is looked at."""
-    return read_labels(y, mask, probs.shape[0], probs.shape[1], "mask")
+def read_calibration(
+    y: Any, mask: Any, probs: npt.NDArray[Any], sample_weight: Any = None
+) -> Labelled:
+    """Labels of the calibration nodes; no other label is looked at.
+
+    With weights, each node is kept with a probability proportional to its weight: what is left is a
+    random sample again, and every guarantee holds as it is.
+    """
+    found = read_labels(y, mask, probs.shape[0], probs.shape[1], "mask", sample_weight)
+    if found.weight is None:
+        return found
+    weight = found.weight.numpy()
+    kept = np.random.default_rng(0).random(len(weight)) * weight.max() < weight
+    return Labelled(found.index[kept], found.y[kept])
 
 
 def read_cross_fitted(

@@ -481,6 +481,36 @@ def read_probabilities(probs: Any, nodes: Ints | None = None) -> npt.NDArray[np.
     return array
 
 
+def read_positive(positive: Any, num_classes: int, classes: Any = None) -> int:
+    """The number of a class that was given by its number, or by its name among ``classes``.
+
+    Examples
+    --------
+    >>> read_positive("fraud", 2, ["legit", "fraud"]), read_positive(1, 2)
+    (1, 1)
+    """
+    names = None if classes is None else [str(name) for name in classes]
+    if names is not None and (len(names) != num_classes or len(set(names)) != len(names)):
+        raise ValueError(
+            f"classes must be {num_classes} different names, one for each class; got {names}"
+        )
+    if isinstance(positive, str):
+        if names is None:
+            raise ValueError(
+                f"positive is {positive!r}, but the classes have no names: pass its "
+                f"number, 0..{num_classes - 1}, or classes="
+            )
+        if positive not in names:
+            raise ValueError(f"positive is {positive!r}; the classes are {', '.join(names)}")
+        return names.index(positive)
+    if isinstance(positive, bool) or not hasattr(positive, "__index__"):
+        raise TypeError(f"positive must be the number or the name of a class, got {positive!r}")
+    number = int(positive.__index__())
+    if not 0 <= number < num_classes:
+        raise ValueError(f"positive is {number}; the classes are 0..{num_classes - 1}")
+    return number
+
+
 def _bad_value(array: npt.NDArray[np.floating[Any]], nodes: Ints | None) -> str:
     bad = ~((array >= -RANGE_TOLERANCE) & (array <= 1 + RANGE_TOLERANCE))
     row, column = (int(i) for i in np.unravel_index(int(bad.argmax()), array.shape))

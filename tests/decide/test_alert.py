@@ -1,0 +1,188 @@
+"""Alerts: the guarantee on drawn data, references, thresholds by hand, files, mistakes."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from simi_mailbox.decide import Accept, Alert, load_rule
+from simi_mailbox.decide.alert import predicted_count, recall_threshold
+from simi_mailbox.exceptions import CalibrationWarning, FileFormatError
+
+NAMES = ("legit", "fraud")
+
+
+def scores(n=2000, share=0.1, seed=0):
+    rng = np.random.default_rng(seed)
+    p = rng.beta(0.1, 0.1 * (1 - share) / share, n)
+    return p, (rng.random(n) < p).astype(int)
+
+
+def fitted(p=None, y=None, mask=range(1000), **params):
+    given_p, given_y = scores()
+    rule = Alert(**({"min_precision": 0.5} | params))
+    p, y = given_p if p is None else p, given_y if y is None else y
+    return rule.fit(p, y, mask=mask, used_for_selection=False)
+
+
+@pytest.mark.parametrize("goal", ["min_precision", "min_recall"])
+@pytest.mark.parametrize("kind", ["calibrated", "ties", "non-monotone", "class weights"])
+def test_guarantee(goal, kind):
+    """A small version of bench/speed/bench_alert.py."""
+    broken, draws = 0, 60
+    for seed in range(draws):
+        rng = np.random.default_rng(seed)
+        truth = rng.beta(0.1, 0.9, 2500)
+        p = {"ties": truth.round(1), "class weights": 9 * truth / (8 * truth + 1)}.get(kind, truth)
+        if kind == "non-monotone":
+            truth = np.where(p > 0.8, 0.3, p)
+        y = (rng.random(2500) < truth).astype(int)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CalibrationWarning)
+            rule = fitted(p, y, **{"min_precision": None, goal: 0.5})
+        above = p >= rule.threshold_
+        if goal == "min_precision":
+            broken += bool(above.any() and truth[above].mean() < 0.5)
+        else:
+            broken += bool(truth[above].sum() < 0.5 * truth.sum())
+    assert broken <= binom.ppf(0.999, draws, 0.1)
+
+
+@pytest.mark.parametrize("goal", ["precision", "recall"])
+def test_at_least_as_many_or_as_few_alerts_as_mapie(goal):
+    mapie = pytest.importorskip("mapie.risk_control")
+    ours, theirs = [], []
+    for seed in range(12):
+        p, y = scores(3000, seed=seed)
+
+        def predict(x):
+            return np.stack([1 - x[:, 0], x[:, 0]], axis=1)
+
+        control = mapie.BinaryClassificationController(predict, goal, 0.6, 0.9)
+        control.calibrate(p[:1000, None], y[:1000])
+        best = control.best_predict_param
+        theirs.append(int((p[1000:] >= best).sum()) if best is not None else 0)
+        rule = fitted(p, y, **{"min_precision": None, f"min_{goal}": 0.6})
+        ours.append(int(rule.alerts(p)[1000:].sum()))
+    better = np.mean(ours) >= np.mean(theirs) if goal == "precision" else None
+    assert better if goal == "precision" else np.mean(ours) <= np.mean(theirs)
+
+
+@given(st.lists(st.sampled_from([0.1, 0.3, 0.5, 0.9]), min_size=5, max_size=60))
+def test_recall_threshold_is_the_highest_that_passes(found):
+    score, limits = np.array(found), np.array([0.9, 0.5, 0.3, 0.1])
+    best = recall_threshold(score, limits, 0.4, 0.2)
+    passes = [binom.cdf((score < t).sum(), len(score), 0.4) <= 0.2 for t in limits]
+    expected = next((t for t, ok in zip(limits, passes, strict=True) if ok), None)
+    assert best == expected  # p-values rise with the threshold: none passes above one that fails
+
+
+def test_most_alerts_are_the_highest_and_ties_are_left():
+    rule = fitted(max_alerts=3, min_precision=None)
+    p = np.array([0.9, 0.8, 0.7, 0.7, 0.1])
+    assert rule.alerts(p).tolist() == [True, True, False, False, False]
+    assert fitted(max_alerts=9, min_precision=None).alerts(p).all()
+    assert rule.workload_["alerts"] <= 3
+
+
+def test_kinds_of_arrays_and_positions_of_the_class():
+    p, y = scores()
+    one = fitted()
+    for q, labels, positive in (
+        (np.stack([1 - p, p], axis=1), y, 1),
+        (np.stack([p, 1 - p], axis=1), 1 - y, 0),
+        (np.stack([(1 - p) / 2, p, (1 - p) / 2], axis=1), y, 1),
+    ):
+        rule = fitted(q, labels, positive=positive)
+        assert rule.threshold_ == pytest.approx(one.threshold_)
+        assert (rule.alerts(q) == one.alerts(p)).all()
+    assert torch.is_tensor(one.alerts(torch.from_numpy(p)))
+    named = fitted(np.stack([1 - p, p], axis=1), positive="fraud", classes=NAMES)
+    assert named.threshold_ == one.threshold_
+    assert "nodes of class fraud" in named.summary()
+
+
+def test_summary_says_what_to_review_and_what_is_missed():
+    rule, (p, y) = fitted(), scores()
+    assert rule.summary().startswith("review ")
+    expected = rule.expected(p[1000:])
+    assert expected.alerts == rule.alerts(p)[1000:].sum()
+    above = p[1000:] >= rule.threshold_
+    assert expected.hits[1] <= y[1000:][above].sum() <= expected.hits[2]
+    assert expected.missed[1] <= y[1000:][~above].sum() <= expected.missed[2]
+
+
+def test_intervals_of_counts_hold_what_they_say():
+    rng = np.random.default_rng(0)
+    held = 0
+    for _ in range(400):
+        rate = rng.uniform(0.02, 0.3)
+        _, low, high = predicted_count(rng.binomial(150, rate), 150, 400, 0.9)
+        held += low <= rng.binomial(400, rate) <= high
+    assert held / 400 >= 0.86
+
+
+def test_too_few_labels_say_how_many_are_needed():
+    p, y = scores()
+    with pytest.warns(CalibrationWarning, match="no alert: a precision of 99% cannot be shown"):
+        rule = fitted(p, y, min_precision=0.99)
+    assert not rule.alerts(p).any()
+    with pytest.warns(CalibrationWarning, match=r"every node is an alert: .* 22 are needed"):
+        rule = fitted(p, y, range(30), min_precision=None, min_recall=0.9)
+    assert rule.alerts(p).all()
+
+
+def test_weights_undo_a_policy():
+    """Positives were labelled ten times as often: without weights the precision looks better."""
+    rng = np.random.default_rng(1)
+    p, y = scores(40_000, seed=1)
+    chance = np.where(y == 1, 0.5, 0.05)
+    seen = np.flatnonzero(rng.random(40_000) < chance)
+    plain = Alert(min_precision=0.7).fit(p, y, mask=seen, used_for_selection=False)
+    weighted = Alert(min_precision=0.7).fit(
+        p, y, mask=seen, used_for_selection=False, sample_weight=1 / chance
+    )
+    found = [p[p >= rule.threshold_].mean() for rule in (plain, weighted)]
+    assert found[0] < 0.6 < 0.7 <= found[1]
+
+
+@pytest.mark.parametrize("ending", ["json", "safetensors"])
+def test_files(ending, tmp_path):
+    path, (p, _) = tmp_path / f"rule.{ending}", scores()
+    q = np.stack([1 - p, p], axis=1)
+    for rule in (
+        fitted(q, positive="fraud", classes=list(NAMES)),
+        Accept(max_error=0.2).fit(q, scores()[1], mask=range(1000)),
+    ):
+        rule.save(path)
+        again = load_rule(path)
+        assert repr(again) == repr(rule)
+        assert again.summary() == rule.summary()
+        assert again.threshold_ == rule.threshold_
+        act = "alerts" if isinstance(rule, Alert) else "accepts"
+        assert (getattr(again, act)(q) == getattr(rule, act)(q)).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda c: c | {"format": "other"}, "its format is 'other'"),
+        (lambda c: c | {"version": 9}, "newer version"),
+        (lambda c: c | {"rule": "nobody"}, "nobody"),
+        (lambda c: c | {"parameters": {"confidence": 7}}, "confidence must be"),
+        (lambda c: [], "does not describe a rule"),
+    ],
+)
+def test_damaged_files_are_refused(change, told, tmp_path):
+    path = tmp_path / "rule.json"
+    fitted().save(path)
+    path.write_text(json.dumps(change(json.loads(path.read_text()))))
+    with pytest.raises(FileFormatError, match=told):
+        load_rule(path)
