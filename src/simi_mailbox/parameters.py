@@ -30,7 +30,7 @@ from typing import (
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as safetensors_bytes
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
@@ -184,7 +184,15 @@ def save(
     text = json.dumps(header)
     metadata = {"simi_mailbox": text, CHECKSUM: _checksum(text, tensors)}
     with whole_file(path) as unfinished:
-        save_file(tensors, unfinished, metadata=metadata)
+        unfinished.write_bytes(_in_order(safetensors_bytes(tensors, metadata)))
+
+
+def _in_order(content: bytes) -> bytes:
+    """The same file with its header in order: safetensors writes metadata in a random one."""
+    size = int.from_bytes(content[:8], "little")
+    header = json.dumps(json.loads(content[8 : 8 + size]), sort_keys=True).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + content[8 + size :]
 
 
 def load(path: str | os.PathLike[str], kind: Kind) -> tuple[str, dict[str, Any], dict[str, Any]]:

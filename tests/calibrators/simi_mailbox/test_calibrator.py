@@ -49,7 +49,8 @@ class Homophilous:
 
 
 def fitted(problem, mask=LABELS, **parameters):
-    given = {name: parameters.pop(name) for name in ("node_ids",) if name in parameters}
+    names = ("node_ids", "used_for_selection")
+    given = {name: parameters.pop(name) for name in names if name in parameters}
     cal = SimiMailbox(**parameters)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrationWarning)
@@ -311,6 +312,44 @@ def test_the_newer_label_counts(problem):
     unknown = np.arange(1200) + 10**9
     alone = cal.predict_proba(problem.logits, known=(LABELS, changed), node_ids=unknown, **given)
     np.testing.assert_allclose(newer, alone, atol=1e-12)
+
+
+@MODES
+def test_labels_of_fit_and_newer_ones_meet_on_a_part_of_the_graph(problem, keep):
+    """A part that holds all that its inner nodes depend on gives what the whole graph gives."""
+    cal = fitted(problem, keep_classes=keep)
+    inner = np.arange(250, 260)
+    reached = np.isin(np.arange(1200), inner)
+    pairs = problem.graph.edge_index().numpy()
+    for _ in range(3):
+        reached[pairs[1][reached[pairs[0]]]] = True
+    part, place = np.flatnonzero(reached), np.cumsum(reached) - 1
+    assert len(part) < 1200
+    graph = Graph.from_edges(place[pairs[:, reached[pairs].all(axis=0)]], len(part))
+    nodes = np.concatenate([part[part < 300][::2], part[part >= 300][::3]])  # some anew
+    labels = (problem.y[nodes] + (nodes < 300)) % 4
+    whole = cal.predict_proba(problem.logits, graph=problem.graph, known=(nodes, labels))
+    found = quiet(
+        cal.predict_proba, problem.logits[part], graph=graph, node_ids=part,
+        known=(place[nodes], labels),
+    )  # fmt: skip
+    np.testing.assert_allclose(found[place[inner]], whole[inner], atol=1e-6)
+    before = cal.predict_proba(problem.logits, graph=problem.graph)
+    assert np.abs(whole[inner] - before[inner]).max() > 0.01
+
+
+@MODES
+@pytest.mark.parametrize("groups", [1, 20])
+def test_selection_bias_is_corrected_whatever_the_number_of_groups(problem, keep, groups):
+    both = {"keep_classes": keep, "n_groups": groups}
+    used = fitted(problem, **both)
+    unused = fitted(problem, **both, used_for_selection=False)
+    assert used.coefficients_["level"] < unused.coefficients_["level"]
+    shown = [
+        cal.predict_proba(problem.logits, graph=problem.graph)[300:].max(axis=1).mean()
+        for cal in (used, unused)
+    ]
+    assert shown[0] < shown[1] - 0.001
 
 
 # --- files ----------------------------------------------------------------------------------------
