@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint unit docs release bench benchmarks clean
+.PHONY: help setup demo test lint unit docs release bench benchmarks mutants clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ bench: $(READY) ## Measure the paper's main table (hours; continues where it sto
 
 benchmarks: $(READY) ## Measure speed, memory and intervals, as ratios in one run (wants an idle machine)
 	for file in bench/speed/bench_*.py; do echo "== $$file" && $(BIN)/python $$file || exit 1; done
+
+mutants: $(READY) ## Change the core at random 200 times: how often do tests see it? (half an hour)
+	OMP_NUM_THREADS=1 $(BIN)/python bench/speed/mutants.py --count 200
 
 clean: ## Remove the environment and what tools left behind
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis demo dist build bench/dist docs/_build docs/api docs/gallery/made

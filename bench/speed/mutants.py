@@ -41,7 +41,7 @@ TESTS = (
     *("tests/golden", "tests/calibrators/test_base.py", "tests/test_crossfit.py"),
     *("tests/calibrators/test_files_of_calibrators.py", "tests/pyg/test_identity.py"),
 )
-SECONDS, LONGEST = 8.0, 3.0
+SECONDS, LONGEST = 5.0, 1.0
 """Processor time that the tests of one mutant, and any one of them, may take without it."""
 TRACED = ROOT / ".mutants-traced.json"
 """Who runs which line: found once for as long as the sources are the same."""
@@ -306,9 +306,10 @@ class Session:
         for number, item in enumerate(self.items):
             seconds, passed, lines = known[item.nodeid]
             self.seconds.append(seconds)
-            if not passed:
-                print(f"fails by itself, left out: {item.nodeid}")
-            elif seconds <= LONGEST:
+            if not passed or seconds > LONGEST:
+                why = "takes too long" if seconds > LONGEST else "fails by itself"
+                print(f"left out, it {why}: {item.nodeid}")
+            else:
                 for path, line in lines:
                     self.lines[path, line].add(number)
         print(f"{len(self.items)} tests take {sum(self.seconds):.0f} s", flush=True)
@@ -412,16 +413,22 @@ def _traced(item: Any, following: Any) -> tuple[float, bool, list[tuple[str, int
         seen.add((path, frame.f_lineno))
         return step
 
-    started = time.process_time()
+    def too_long(*_: Any) -> None:
+        raise TimeoutError
+
+    started, passed = time.process_time(), False
+    signal.signal(signal.SIGVTALRM, too_long)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 3 * LONGEST)  # tracing takes time as well
     threading.settrace(start)
     sys.settrace(start)
     try:
         reports = runtestprotocol(item, log=False, nextitem=following)
+        passed = not any(report.failed for report in reports)
     finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         sys.settrace(None)
         threading.settrace(None)  # type: ignore[arg-type]
-    passed = not any(report.failed for report in reports)
-    return time.process_time() - started, passed, sorted(seen)
+    return (time.process_time() - started) / 1.5, passed, sorted(seen)
 
 
 def main() -> None:

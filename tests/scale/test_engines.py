@@ -5,18 +5,21 @@ import json
 import multiprocessing
 import os
 import signal
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import simi_mailbox
 from simi_mailbox import fast, grouping
 from simi_mailbox.calibrators import SimiMailboxFree
 from simi_mailbox.calibrators.simi_mailbox import evidence
-from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.exceptions import CalibrationWarning, FileFormatError
 from simi_mailbox.scale import apply, calibrate, engines
 from simi_mailbox.scale.engines import Tree
 from tests.scale.conftest import NODES, Known, add_hidden, groups, probabilities
@@ -72,6 +75,53 @@ def test_edges_of_one_direction_and_nodes_without_any(
     with pytest.warns(CalibrationWarning, match="not those of fit"):
         again = apply(expected, shards, tmp_path / "again", engine="disk")
     assert np.abs(probabilities(again) - probs).max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", ["integers", "strings", "table"])
+@pytest.mark.parametrize("engine", ["memory", "disk"])
+def test_ids_find_the_labels_of_fit_in_other_shards(
+    engine: Any, kind: str, shards: Path, tmp_path: Path, known: Known
+) -> None:
+    """The shards of another day hold the same nodes in another order."""
+    ids: Any = 5 * np.arange(NODES) + 3
+    ids = ids if kind == "integers" else np.char.add("n", ids.astype(str))
+    order = np.random.default_rng(0).permutation(NODES)
+    place = np.argsort(order)
+
+    def write(folder: Path, ids: Any) -> None:
+        if kind == "table":
+            pq.write_table(pa.table({"node_id": ids, "colour": ids}), folder / "node_ids.parquet")
+        else:
+            np.save(folder / "node_ids.npy", ids)
+
+    write(shards, ids)
+    fitted = calibrate(shards, tmp_path / "out", engine=engine)
+    later = tmp_path / "later"
+    for part in ("logits", "edges"):
+        (later / part).mkdir(parents=True)
+    np.save(later / "logits" / "0.npy", known.logits[order])
+    np.save(later / "edges" / "0.npy", place[known.graph.edge_index().numpy()])
+    with pytest.warns(CalibrationWarning, match="not those of fit"):
+        nobody = apply(fitted.calibrator, later, tmp_path / "nobody", engine=engine)
+    write(later, ids[order])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cal = simi_mailbox.load(fitted.out / "calibrator.safetensors")
+        found = apply(cal, later, tmp_path / "found", engine=engine)
+    np.testing.assert_allclose(probabilities(found)[place], known.probs, atol=1e-5)
+    assert np.abs(probabilities(nobody)[place] - known.probs).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [(np.arange(7), "7 node_ids for 2000"), (np.zeros(NODES, int), "must differ: .*several nodes")],
+)
+def test_ids_that_name_no_node_are_refused(
+    ids: np.ndarray, message: str, shards: Path, tmp_path: Path
+) -> None:
+    np.save(shards / "node_ids.npy", ids)
+    with pytest.raises(FileFormatError, match=message):
+        calibrate(shards, tmp_path / "out")
 
 
 @pytest.mark.parametrize("constant", ["PSEUDO_NEIGHBOURS", "PSEUDO_MASS"])

@@ -14,9 +14,16 @@ from simi_mailbox._arrays import Array, Floats, Ints
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import DAMAGE, is_archive
 from simi_mailbox.grouping import added, stacked
-from simi_mailbox.node_files.columns import Contents
+from simi_mailbox.node_files.columns import Columns, Contents
 from simi_mailbox.node_files.formats import read_file
-from simi_mailbox.node_files.nodes import NodeNames, Reader, labelled_rows, node_set, refuse_twice
+from simi_mailbox.node_files.nodes import (
+    NodeNames,
+    Reader,
+    labelled_rows,
+    node_set,
+    one,
+    refuse_twice,
+)
 from simi_mailbox.scale.engines import Engine
 from simi_mailbox.scale.shards import Shards
 from simi_mailbox.scale.store import Store, Written
@@ -28,6 +35,7 @@ from simi_mailbox.validation import (
     InputType,
     are_probabilities,
     read_logits,
+    read_node_ids,
 )
 
 
@@ -77,6 +85,24 @@ class Folder:
         nodes = np.flatnonzero(labels.y >= 0)
         nodes = nodes if labels.nodes is None else labels.nodes[nodes]
         return nodes, labels.of(nodes)
+
+    def node_ids(self) -> Array | None:
+        """The ids of ``node_ids.*``, one for every node, by which it is known on other graphs."""
+        path = file_of(self.path, "node_ids")
+        if path is None:
+            return None
+        contents = _contents(path)
+        if isinstance(contents, Columns):
+            column = 0 if len(contents.names) == 1 else contents.id_column()
+            if column is None:
+                raise FileFormatError(f"{path}: it has several columns, and none is called node_id")
+            ids = np.asarray(contents.values[column].to_numpy(zero_copy_only=False))
+        else:
+            ids = np.asarray(one(contents, path, ("node_ids",)))
+        try:
+            return read_node_ids(ids, self.logits.rows)
+        except (TypeError, ValueError) as error:
+            raise FileFormatError(f"{path}: {error}") from error
 
     def _labels_in(self, path: Path) -> Labels:
         return Labels.open(path, self.logits.rows, self.logits.columns)

@@ -102,7 +102,8 @@ def calibrate(
         Holds ``logits/`` (shards of rows, ``.npy`` or Parquet), ``edges/`` (shards of pairs of
         nodes in any order, one way or both), ``labels.*`` (one per node, or rows of node and
         label), ``calibration.*`` (nodes, or a boolean for each) and perhaps ``train.*`` (nodes
-        that the GNN was trained on) and ``hidden/`` (shards of what enters its last layer).
+        that the GNN was trained on), ``hidden/`` (shards of what enters its last layer) and
+        ``node_ids.*`` (one id per node, by which `apply` finds the labels of these nodes again).
     out : path
         Folder for the results.
     engine : {"auto", "memory", "disk", "dask"}
@@ -148,14 +149,18 @@ def calibrate(
     """
     source, chosen = Folder.open(Path(folder)), _unfitted(calibrator)
     nodes, y, train = _labelled(source)
+    ids = source.node_ids()
     more = {"calibration_nodes": len(nodes)}
     job = _Job.of(source, Path(out), engine, memory, scheduler, input_type)
     with job.alone():
         if job.engine == "memory":
             logits, inputs = _read(job, progress or quiet)
-            given = {**inputs, "train_mask": train, "used_for_selection": used_for_selection}
-            chosen.fit(logits, y, mask=nodes, **given, input_type=input_type)
-            probs = chosen.predict_proba(logits, **inputs, train_mask=train)
+            inputs |= {"train_mask": train, "node_ids": ids}
+            chosen.fit(
+                logits, y, mask=nodes, used_for_selection=used_for_selection,
+                input_type=input_type, **inputs,
+            )  # fmt: skip
+            probs = chosen.predict_proba(logits, **inputs)
             return job.finish(
                 job.write(probs, chosen.groups_), chosen, inputs["graph"].num_entries, more
             )
@@ -168,6 +173,8 @@ def calibrate(
                 used_for_selection=used_for_selection,
             )  # fmt: skip
             chosen.input_type_ = input_type
+            if ids is not None:
+                chosen._name_labels(ids[nodes])
             return _finish(job, runner, view, chosen, more)
 
 
@@ -219,7 +226,7 @@ def apply(
             "log(deployed / trained) to their logits, and fit on these"
         )
     hidden = source.hidden if _needs_hidden(fitted, source) else None
-    given, train = _known(source, known), source.nodes("train")
+    given, train, ids = _known(source, known), source.nodes("train"), source.node_ids()
     more = {} if given is None else {"known_labels": len(given[0])}
     kind = fitted.input_type_ if input_type is None else input_type
     job = _Job.of(replace(source, hidden=hidden), Path(out), engine, memory, scheduler, kind)
@@ -227,16 +234,17 @@ def apply(
         if job.engine == "memory":
             logits, inputs = _read(job, progress or quiet)
             probs = fitted.predict_proba(
-                logits, **inputs, known=given, train_mask=train, input_type=kind
+                logits, **inputs, known=given, train_mask=train, node_ids=ids, input_type=kind
             )
             groups = fitted._groups(
                 fitted._read_fitted(logits, graph=inputs["graph"], input_type=kind)
             )
             return job.finish(job.write(probs, groups), fitted, inputs["graph"].num_entries, more)
         named = NodeInputs(
-            torch.empty(0, len(fitted.classes_)),
+            torch.empty(1, len(fitted.classes_)).expand(source.logits.rows, -1),
             known=None if given is None else fitted._read_known(given, source.logits.rows),
             training=None if train is None else torch.from_numpy(train),
+            node_ids=ids,
         )
         with _blocks(job, scheduler, work, progress or quiet) as (runner, plan):
             view = default.look_again(runner, plan, fitted, named, hidden)

@@ -164,7 +164,7 @@ class SimiMailbox(Calibrator):
         self._keep_labels(data.calibration, *_identity(data))
         if data.node_ids is not None:
             ids = data.node_ids[data.calibration.index.numpy()]
-            self.labels_["ids"] = _storable(ids)
+            self._name_labels(ids)
         self._latest: NodeInputs = data
 
     def _points_at(self, data: CalibrationData, nodes: Tensor) -> Floats:
@@ -179,6 +179,10 @@ class SimiMailbox(Calibrator):
             "degree": degree.numpy().astype(np.int64),
             "accuracy": float((nodes.gaps.argmax(dim=1) == y).double().mean()),
         }
+
+    def _name_labels(self, ids: Any) -> None:
+        """The ids of the nodes of `_keep_labels`."""
+        self.labels_["ids"] = _storable(ids)
 
     def _keep_labels(self, labelled: Labelled, graph: str, logits: Floats) -> None:
         """The labels of ``fit``, and what tells whether nodes are the same."""
