@@ -267,3 +267,10 @@ def test_softmax_survives_huge_logits():
     z = torch.tensor([[1e4, -1e4, 0.0], [3e38, -3e38, 0.0]])
     probs = scaled_softmax(z, torch.tensor([1e-3, 1.0]))
     assert probs.tolist() == [[1, 0, 0], [1, 0, 0]]
+
+
+@pytest.mark.parametrize("unit", [1.0, 100.0])
+def test_bounds_are_a_hundred_times_hotter_and_a_thousand_times_colder_than_the_gap(unit):
+    z = unit * torch.tensor([[3.0, 0.0, 0.0], [0.0, 6.0, 0.0]])  # mean gaps 2 and 4
+    low, high = theta_bounds(z)
+    np.testing.assert_allclose(np.exp([-low, -high]), [100 * 3 * unit, 3 * unit / 1000])

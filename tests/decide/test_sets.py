@@ -25,6 +25,7 @@ from simi_mailbox import (
 )
 from simi_mailbox.calibrators.simi_mailbox.evidence import term_names
 from simi_mailbox.decide import APS, DAPS, LAC, RAPS, SNAPS, Accept, PredictionSets, load_rule
+from simi_mailbox.decide.sets import node_weights
 from simi_mailbox.metrics import coverage, coverage_by_group
 from tests.decide import references as by_hand
 
@@ -509,3 +510,19 @@ def test_a_summary_tells_labels_and_luck():
     assert f"{gate.errors_} of {gate.accepted_labels_} accepted" in gate.summary()
     with pytest.raises(NotFittedError):
         Accept().summary()
+
+
+@pytest.mark.parametrize("wrong", [0, 5, 20, 60, 100])
+@pytest.mark.parametrize("weight", [1.0, 1.4, 3.0, 1e3])
+def test_weights_of_nodes_are_one_on_average_and_never_negative(wrong: int, weight: float) -> None:
+    """An error counts for ``weight``, but no more than halfway to where right nodes count for 0."""
+    errors = np.arange(100) < wrong
+    found = node_weights(errors, weight)
+    assert found.mean() == pytest.approx(1.0)
+    assert found.min() >= 0
+    if wrong in (0, 100):
+        np.testing.assert_array_equal(found, 1.0)
+        return
+    cap = (1 + 100 / wrong) / 2
+    np.testing.assert_allclose(found[errors], min(weight, cap))
+    assert (found[~errors] > 0).all()

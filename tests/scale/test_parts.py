@@ -1,6 +1,7 @@
 """Plans, tiles and medians against their plain counterparts."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import scipy.sparse
 
 from simi_mailbox import fast
 from simi_mailbox.scale import inputs, tiles
-from simi_mailbox.scale.engines import Here
+from simi_mailbox.scale.engines import Here, Journal
 from simi_mailbox.scale.store import Store
 from simi_mailbox.scale.tiles import Plan, read_size
 
@@ -67,3 +68,33 @@ def test_the_median_of_blocks_is_the_median(
     for block in plan.blocks:
         store.put(tiles.name("x", block), numbers[slice(*plan.span(block))])
     assert inputs.median(Here(store), plan, "x") == np.median(numbers)
+
+
+@pytest.mark.parametrize("damage", ["a bit", "the end", "gone", None])
+def test_a_journal_believes_only_files_that_are_as_they_were_written(
+    damage: str | None, tmp_path: Path
+) -> None:
+    store, path = Store(tmp_path), tmp_path / "journal"
+    files = [store.put(f"part/{k}", np.arange(5.0) + k) for k in range(2)]
+    Journal(path).add("step", 3, files)
+    content = store.path("part/1").read_bytes()
+    if damage == "a bit":
+        store.path("part/1").write_bytes(content[:-20] + bytes([content[-20] ^ 1]) + content[-19:])
+    elif damage == "the end":
+        store.path("part/1").write_bytes(content[:-8])
+    elif damage == "gone":
+        store.path("part/1").unlink()
+    with path.open("a") as file:
+        file.write('{"step": "cut by a ki')
+    assert Journal(path).done == ({} if damage else {("step", 3): files})
+
+
+@pytest.mark.parametrize("edge", [(0, 9), (9, 0), (0, 10), (10, 3), (-1, 0), (4, -1)])
+def test_edges_join_nodes_that_are_there(edge: tuple[int, int]) -> None:
+    edges, shard = np.array([(1, 2), edge]), SimpleNamespace(path="edges/0.npy")
+    if min(edge) >= 0 and max(edge) < 10:
+        tiles.check_ids(edges, 10, shard, 100)  # type: ignore[arg-type]
+        return
+    message = rf"row 101: the edge joins nodes {edge[0]} and {edge[1]}, but .* nodes 0\.\.9"
+    with pytest.raises(ValueError, match=message):
+        tiles.check_ids(edges, 10, shard, 100)  # type: ignore[arg-type]

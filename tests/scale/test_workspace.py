@@ -217,3 +217,19 @@ def test_the_work_folder_has_one_name(shards: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"\.work holds other files \(notes\.txt\)"):
         calibrate(shards, tmp_path / "out", engine="disk")
     assert (tmp_path / "out" / ".work" / "notes.txt").read_text() == "mine"
+
+
+def test_work_of_another_type_of_input_is_not_used_again(shards: Path, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"engine": "disk", "work": tmp_path / "work"}
+    calibrate(shards, tmp_path / "out", **given)
+    kind = "log-probabilities"
+    for path in (shards / "logits").iterdir():
+        z = np.load(path).astype(np.float64)
+        stamp = path.stat()
+        np.save(path, (z - np.logaddexp.reduce(z, axis=1, keepdims=True)).astype(np.float32))
+        os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    again = calibrate(shards, tmp_path / "out", input_type=kind, **given)
+    expected = calibrate(shards, tmp_path / "fresh", engine="disk", input_type=kind)
+    np.testing.assert_array_equal(probabilities(again), probabilities(expected))
+    facts = json.loads((tmp_path / "work" / "work.json").read_text())
+    assert facts["input_type"] == kind

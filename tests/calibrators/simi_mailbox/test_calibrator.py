@@ -314,6 +314,15 @@ def test_the_newer_label_counts(problem):
     np.testing.assert_allclose(newer, alone, atol=1e-12)
 
 
+def test_known_labels_that_the_gnn_was_trained_on_tell_nothing_new(problem):
+    cal = fitted(problem)
+    given = {"graph": problem.graph, "known": (np.arange(300, 600), problem.y[300:600])}
+    some = cal.predict_proba(problem.logits, **given, train_mask=np.arange(400, 700))
+    left = given | {"known": (np.arange(300, 400), problem.y[300:400])}
+    np.testing.assert_array_equal(some, cal.predict_proba(problem.logits, **left))
+    assert np.abs(some - cal.predict_proba(problem.logits, **given)).max() > 0.01
+
+
 @MODES
 def test_labels_of_fit_and_newer_ones_meet_on_a_part_of_the_graph(problem, keep):
     """A part that holds all that its inner nodes depend on gives what the whole graph gives."""
