@@ -216,7 +216,17 @@ def _one_class(probs: Floats, index: Ints, source: Any) -> Row:
     return row
 
 
-_QUANTITIES = {"metrics": _metrics, "variance": _variance, "one-class": _one_class}
+def _shift(probs: Floats, index: Ints, source: Any) -> Row:
+    """Metrics of the nodes outside, and, with the suffix _in, of those inside."""
+    inside = source.dataset.shift_part(source.key.protocol, "test_in")
+    found, within = (_metrics(probs, nodes, source) for nodes in (index, inside))
+    within_named = {f"{name}_in": value for name, value in within["metrics"].items()}
+    return {**found, "metrics": found["metrics"] | within_named}
+
+
+_QUANTITIES = {
+    "metrics": _metrics, "variance": _variance, "one-class": _one_class, "shift": _shift,
+}  # fmt: skip
 
 
 @functools.cache

@@ -20,7 +20,7 @@ GRIDS = [table for table in map(get, names()) if isinstance(table, CalibrationTa
 
 @pytest.mark.parametrize("table", GRIDS, ids=lambda table: table.name)
 def test_every_name_is_known(table: CalibrationTable) -> None:
-    assert set(table.datasets) <= set(datasets.names())
+    assert set(table.needs()) <= set(datasets.names())
     assert {column.method.name for column in table.columns} <= set(methods.names())
     assert len(set(table.methods)) == len(table.methods)
     assert table.baseline in table.methods
@@ -44,7 +44,7 @@ def test_every_printed_number_has_its_cell(table: CalibrationTable) -> None:
 def test_every_setting_can_be_built(table: CalibrationTable) -> None:
     for column in table.columns:
         backbone = (column.backbones or table.backbones)[0]
-        for dataset in table.datasets:
+        for dataset in table.needs():
             run = RunKey(dataset, backbone, table.protocol, 1, 0, 1)
             built = column.method.build(run).get_params()
             assert column.method.identity(run)["settings"].keys() == built.keys()

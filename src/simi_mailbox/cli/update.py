@@ -18,7 +18,7 @@ from simi_mailbox.cli.outputs import check_file
 @click.argument("logits", type=options.ExistingFile())
 @options.file_options("known", "edges", "hidden", "ids", "classes")
 @options.input_option(default=None)
-@options.out_option("calibrator.safetensors", "File of the updated calibrator.")
+@options.out_option("updated.safetensors", "File of the updated calibrator.")
 @options.json_option
 def update(
     calibrator: Path, logits: Path, kind: str | None, out: Path, as_json: bool, **files: Any

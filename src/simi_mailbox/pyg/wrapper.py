@@ -8,7 +8,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import torch
 from sklearn.base import clone
@@ -22,6 +22,9 @@ from simi_mailbox.pyg.calls import as_logits, call, evaluating, features_of, gra
 from simi_mailbox.pyg.hetero import MetaPath, graph_among, is_hetero, part_of
 from simi_mailbox.pyg.hidden import layer_named, plain, run_and_find, run_and_see
 from simi_mailbox.pyg.identity import fingerprints, places
+
+if TYPE_CHECKING:
+    from simi_mailbox.monitor import Check
 
 Call: TypeAlias = Callable[[nn.Module, Any], Any]
 NO_EXPORT = (
@@ -217,6 +220,42 @@ class CalibratedModel(nn.Module):
             check_batch(batch, index, self.num_hops)
         log_probs = self.on(batch, known=known)
         return log_probs[index.to(log_probs.device)]
+
+    # --- late labels and drift ----------------------------------------------------------------
+
+    def update(self, node_ids: Any, labels: Any, data: Any = None) -> Self:
+        """Take labels that have become known, as `SimiMailbox.update` does.
+
+        ``data`` holds the nodes as they are now; by default those of the last prediction.
+        """
+        cal = self._watched("update")
+        given: dict[str, Any] = {}
+        if data is not None:
+            seen = self.inputs_on(data)
+            given = {name: seen[name] for name in ("logits", "hidden")}
+            given |= {"graph": self._graph(seen["graph"], len(seen["logits"]))}
+            given |= {"all_ids": seen["node_ids"]}
+        cal.update(node_ids, labels, **given)
+        return self
+
+    def monitor(self, data: Any, **more: Any) -> Check:
+        """Whether to trust the probabilities of the nodes of a ``Data``: `monitor.Monitor.check`.
+
+        ``more`` are its other arguments, such as ``nodes``, ``features`` and ``known``.
+        """
+        from simi_mailbox.monitor import Monitor
+
+        given = {**self.inputs_on(data), **more}
+        given["graph"] = self._graph(given["graph"], len(given["logits"]))
+        if "features" not in more:
+            given.pop("features")
+        return Monitor(self._watched("monitor")).check(given.pop("logits"), **given)
+
+    def _watched(self, what: str) -> SimiMailbox:
+        if not isinstance(self.calibrator, SimiMailbox):
+            name = type(self.calibrator).__name__
+            raise TypeError(f"{what} is for a SimiMailbox, and this model has a {name}")
+        return self.calibrator
 
     @property
     def num_hops(self) -> int:

@@ -21,6 +21,7 @@ HOMES = (
     ("ood", "ood ood-aupr ood-fpr95"),
     ("selftraining", "self-training-gcn self-training-gat"),
     ("decide", "decide"),
+    ("shift", "shift monitor update twitch"),
 )
 """Modules here and the tables that each has (in its ``TABLES``), in the order of the list.
 
