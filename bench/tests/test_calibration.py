@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from simi_mailbox import calibrators, metrics
+from simi_mailbox import calibrators, metrics, pyg
 from simi_mailbox.calibrators import Uncalibrated
 from simi_mailbox_bench.backbones.cached_runs import CachedRun, RunKey, digest, load_logits
 from simi_mailbox_bench.backbones.settings import Settings
 from simi_mailbox_bench.calibration import CalibrationUnit, features, probabilities
-from simi_mailbox_bench.methods import Method
+from simi_mailbox_bench.methods import WITH_HIDDEN, Method
 from simi_mailbox_bench.runner import Failure
 
 RUN = RunKey("Digits", "gcn", "sparse")
@@ -48,6 +49,30 @@ def test_probabilities_are_those_that_the_rows_measure(source: CachedRun, name: 
     expected = metrics.evaluate(probs[test], source.dataset.y[test])
     assert row["metrics"] == pytest.approx(expected, rel=1e-6)
     assert (probabilities(RUN, Method.of(name), source) == probs).all()
+
+
+def test_the_pyg_wrapper_gives_the_row_with_the_hidden_layer(source: CachedRun) -> None:
+    """A plain GCN of PyG with the weights of the run, calibrated without further arguments."""
+    pytest.importorskip("torch_geometric")
+    from torch_geometric.data import Data
+    from torch_geometric.nn import GCN
+    from torch_geometric.utils import index_to_mask
+
+    weights, x = source.weights, torch.tensor(np.asarray(features(source, "nodes")))
+    width, classes = weights["weight1"].shape
+    model = GCN(x.shape[1], width, num_layers=2, out_channels=classes, dropout=0.5)
+    for k, layer in enumerate(model.convs):
+        layer.lin.weight.data = weights[f"weight{k}"].T.clone()
+        layer.bias.data = weights[f"bias{k}"].clone()
+    dataset, split = source.dataset, source.split
+    data = Data(x.float(), dataset.graph.edge_index(), y=torch.tensor(dataset.y))
+    data.val_mask = index_to_mask(torch.tensor(split.val), len(dataset.y))
+    shown = pyg.calibrate(model, data, mask=data.val_mask).on(data).exp()[split.test]
+    method = Method.of(f"simi-mailbox{WITH_HIDDEN}")
+    (row,) = rows(CalibrationUnit(RUN, (method,)))
+    expected = metrics.evaluate(shown.double().numpy(), dataset.y[split.test])
+    for name in ("nll", "brier", "accuracy"):
+        assert row["metrics"][name] == pytest.approx(expected[name], rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["cagcn", "dcgc", "gats", "gets", "simcalib", "wats"])
