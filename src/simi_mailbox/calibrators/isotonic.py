@@ -8,7 +8,7 @@ from torch import Tensor
 
 from simi_mailbox.calibrators.base import Calibrator
 from simi_mailbox.calibrators.parts.fitted_values import Shapes, check_within
-from simi_mailbox.calibrators.parts.top_label import confidence_and_correct, with_confidence
+from simi_mailbox.calibrators.parts.likelihood import confidence_and_correct, with_confidence
 from simi_mailbox.parameters import NonNegative, hyperparameters
 from simi_mailbox.softmax import confidence
 from simi_mailbox.validation import CalibrationData, NodeInputs

@@ -14,7 +14,7 @@ import click
 from simi_mailbox.cli import console, options
 from simi_mailbox.cli import user_files as user
 from simi_mailbox.cli.fit import PARTS
-from simi_mailbox.cli.plugins import plugin_option
+from simi_mailbox.cli.options import plugin_option
 from simi_mailbox.exceptions import CalibrationWarning
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import click
 
 from simi_mailbox.cli import console, options
 from simi_mailbox.cli import user_files as user
-from simi_mailbox.cli.plugins import plugin_option
+from simi_mailbox.cli.options import plugin_option
 
 _OPTIONS = {"graph": "--edges", "features": "--features", "forward": "the model (Python only)"}
 

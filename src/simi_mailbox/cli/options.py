@@ -1,14 +1,14 @@
 """Options that the commands on users' own files share: files, methods, what is said of nodes."""
 
 import difflib
+import os
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
-
-from simi_mailbox.cli.plugins import plugin_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 INPUTS = ("logits", "log-probabilities", "probabilities")
@@ -178,3 +178,32 @@ selection_option = click.option(
     help="The calibration nodes had no part in choosing the model (its checkpoint).",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+
+
+def plugin_option(command: F) -> F:
+    """Decorator: the option ``--plugin``, done before any other option is read."""
+    return click.option(
+        "--plugin",
+        multiple=True,
+        metavar="MODULE:CLASS",
+        is_eager=True,
+        expose_value=False,
+        callback=_plug_in,
+        help="A calibrator of your own, installed or in this folder; may be repeated.",
+    )(command)
+
+
+def _plug_in(_ctx: click.Context, _option: click.Parameter, targets: tuple[str, ...]) -> None:
+    if not targets:
+        return
+    from simi_mailbox.calibrators import plug_in
+
+    # As `python -m` would find it, but behind all that is installed.
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.append(here)
+    for target in targets:
+        try:
+            plug_in(target)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None

@@ -9,8 +9,8 @@ import click
 
 from simi_mailbox.cli import console, options
 from simi_mailbox.cli import user_files as user
+from simi_mailbox.cli.options import plugin_option
 from simi_mailbox.cli.outputs import check_file
-from simi_mailbox.cli.plugins import plugin_option
 
 if TYPE_CHECKING:
     from simi_mailbox.node_files import Problem

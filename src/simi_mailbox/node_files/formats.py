@@ -7,8 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.node_files.array_files import read_numpy, read_safetensors, read_torch
-from simi_mailbox.node_files.arrow_files import read_arrow
+from simi_mailbox.node_files.binary_files import (
+    read_arrow,
+    read_numpy,
+    read_safetensors,
+    read_torch,
+)
 from simi_mailbox.node_files.columns import Columns, Contents
 from simi_mailbox.node_files.text_tables import IsData, read_text
 

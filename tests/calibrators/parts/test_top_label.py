@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simi_mailbox.calibrators.parts.top_label import with_confidence
+from simi_mailbox.calibrators.parts.likelihood import with_confidence
 
 
 @settings(max_examples=60, deadline=None)

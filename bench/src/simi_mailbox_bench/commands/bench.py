@@ -9,9 +9,8 @@ from typing import Any
 import click
 
 from simi_mailbox.calibrators import registry
-from simi_mailbox.cli.options import completions
+from simi_mailbox.cli.options import completions, plugin_option
 from simi_mailbox.cli.outputs import check_file, check_folder
-from simi_mailbox.cli.plugins import plugin_option
 from simi_mailbox.files import whole_file
 from simi_mailbox_bench import runner, tables
 from simi_mailbox_bench.commands.figure import figure

@@ -1,7 +1,7 @@
-"""What a network's output says of the labels: negative log-likelihoods (NLL) for `training.train`.
+"""What outputs say of labels: NLLs for `training.train`, and confidence calibrated alone.
 
-Both functions make, for some labelled nodes, the function from the network's output on these nodes
-to their mean NLL.
+`softmax_nll` and `scaled_nll` make, for some labelled nodes, the function from a network's output
+on these nodes to their mean NLL.
 """
 
 from collections.abc import Callable
@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import Function
 
-from simi_mailbox.softmax import row_blocks
-from simi_mailbox.validation import Labelled
+from simi_mailbox.softmax import confidence, row_blocks, top_gaps
+from simi_mailbox.validation import CalibrationData, Labelled
 
 Loss = Callable[[Tensor], Tensor]
 Likelihood = Callable[[Labelled], Loss]
@@ -66,3 +66,27 @@ class _ScaledNll(Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (slope,) = ctx.saved_tensors
         return slope * (gradients[0] / slope.numel()), None, None
+
+
+def with_confidence(logits: Tensor, confidences: Tensor) -> Tensor:
+    """Probabilities whose predicted class has the given confidence; the others are rescaled.
+
+    The other classes keep their ratios and share what is left. A confidence below r / (1 + r),
+    where r is the runner-up's share of the rest, would make the runner-up win: it is raised to
+    that point (never above 1/2), so that the predicted class stays.
+    """
+    winner = logits.argmax(dim=1, keepdim=True)
+    rest = top_gaps(logits).scatter_(1, winner, -torch.inf)
+    # Softmax over the other classes alone: well defined even where the winner has all the mass.
+    rest = torch.softmax(rest, dim=1)
+    runner_up = rest.amax(dim=1)
+    kept = torch.maximum(confidences.to(rest.dtype), runner_up / (1 + runner_up))
+    rest *= (1 - kept).unsqueeze(1)
+    return rest.scatter_(1, winner, kept.unsqueeze(1))
+
+
+def confidence_and_correct(data: CalibrationData) -> tuple[Tensor, Tensor]:
+    """Confidence, and whether the predicted class is right, of the calibration nodes (float64)."""
+    z = data.calibration_logits
+    correct = (z.argmax(dim=1) == data.calibration.y).to(torch.float64)
+    return confidence(z), correct
