@@ -172,8 +172,8 @@ def _scaled(
 
 def _corners(points: Floats, *how: Any) -> Floats:
     """Smallest and largest coordinates, [2, 2]."""
-    x = _scaled(points, *how)
-    return np.stack([x.min(axis=0), x.max(axis=0)])
+    columns = _scaled(points, *how).T  # one after the other: much faster than along axis 0
+    return np.array([[column.min() for column in columns], [column.max() for column in columns]])
 
 
 def _outermost(parts: list[Floats]) -> Floats:

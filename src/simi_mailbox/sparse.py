@@ -158,6 +158,16 @@ class Csr:
         indices = (used.cumsum(0) - 1)[self.indices]
         return Csr(self.indptr, indices, (self.shape[0], columns.numel()), self._given), columns
 
+    def renumbered(self, number: Tensor, columns: int) -> Csr:
+        """Only the entries whose column has a new number that is not negative, with that one."""
+        given = number[self.indices]
+        kept = given >= 0
+        before = torch.zeros(self.num_entries + 1, dtype=self.indptr.dtype)
+        torch.cumsum(kept, 0, dtype=self.indptr.dtype, out=before[1:])
+        shape = (self.shape[0], columns)
+        values = None if self._given is None else self._given[kept]
+        return Csr(before[self.indptr], given[kept].to(self.indices.dtype), shape, values)
+
     def stacked(self, count: int) -> Csr:
         """Block-diagonal matrix of ``count`` copies (kept for the next call)."""
         if count == 1:

@@ -90,7 +90,7 @@ def test_the_maximum_a_posteriori_is_that_of_scipy(seed):
         away = at - mean
         return -log_likelihood(at, nodes, y, objective.frequencies) + 0.5 * away @ (away / variance)
 
-    found = module._minimum(objective, mean, variance, None)[0]
+    found = module._minimum(objective, mean, variance, (mean, *objective(mean)))[0]
     best = minimize(cost, mean, method="L-BFGS-B", options={"maxiter": 400, "ftol": 1e-13})
     assert cost(found) <= best.fun + 1e-6
     np.testing.assert_allclose(found, best.x, atol=5e-3)

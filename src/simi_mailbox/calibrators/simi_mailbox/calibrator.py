@@ -629,10 +629,13 @@ def sketch(parts: Iterable[Tensor]) -> Floats:
     """
     sums, size, count = torch.zeros(1, dtype=torch.float64), 0.0, 0
     for part in parts:
-        gaps = (part - part.amax(dim=1, keepdim=True)).double()
         nodes = torch.arange(count + 1, count + len(part) + 1, dtype=torch.float64)
-        sums = sums + torch.sin(nodes * 12.9898) @ gaps
-        size, count = size - float(gaps.mean(dim=1).sum()), count + len(part)
+        weights = torch.sin(nodes * 12.9898).to(part.dtype)
+        for rows in row_blocks(*part.shape):
+            gaps = part[rows] - part[rows].amax(dim=1, keepdim=True)
+            sums = sums + (weights[rows] @ gaps).double()
+            size -= float(gaps.sum()) / part.shape[1]
+        count += len(part)
     return np.append(sums.numpy(), [size, count])
 
 

@@ -195,14 +195,14 @@ class InMemory:
 
     def take_labels(self, labelled: Labelled) -> None:
         """Let these labels inform about the nodes around theirs."""
-        n, k = self.probs.shape
-        residuals = label_residuals(self.probs[labelled.index], labelled.y)
-        every = self.probs.new_zeros(n, k + 1)
-        every[labelled.index] = residuals
-        self._near = neighbour_sums(self.csr, every) if len(labelled) else every
-        self._own = residuals * self._chance_back(labelled.index)[:, None]
-        self._place = torch.full((n,), -1, dtype=torch.int64)
+        self._residuals = label_residuals(self.probs[labelled.index], labelled.y)
+        self._own = self._residuals * self._chance_back(labelled.index)[:, None]
+        self._place = torch.full((len(self.probs),), -1, dtype=torch.int64)
         self._place[labelled.index] = torch.arange(len(labelled))
+
+    def _labels_near(self, part: Csr) -> Tensor:
+        """Sums of residuals over the entries of ``part`` that are labelled."""
+        return neighbour_sums(part.renumbered(self._place, len(self._residuals)), self._residuals)
 
     def _chance_back(self, nodes: Tensor) -> Tensor:
         """That two random steps end where they began."""
@@ -221,27 +221,32 @@ class InMemory:
 
     def sums(self, nodes: Tensor) -> Sums:
         """Of some nodes."""
-        part, used = self.csr.take(nodes)[0].compact()
-        around = neighbour_sums(part, self.probs[used])
-        second = neighbour_sums(part, self._near[used] * self.steps[used][:, None])
-        return self._sums(nodes, around, second)
+        rows = self.csr.take(nodes)[0]
+        part, used = rows.compact()
+        near = self._labels_near(self.csr.take(used)[0])
+        return self._sums(nodes, part, self.probs[used], self._labels_near(rows), near, used)
 
     def all_sums(self) -> Sums:
         """Of all nodes."""
-        around = neighbour_sums(self.csr, self.probs)
-        second = torch.zeros_like(self._near)
-        if len(self._own):
-            second = neighbour_sums(self.csr, self._near * self.steps[:, None])
-        return self._sums(slice(None), around, second)
+        near, every = self._labels_near(self.csr), slice(None)
+        return self._sums(every, self.csr, self.probs, near, near, every)
 
-    def _sums(self, rows: Tensor | slice, around: Tensor, second: Tensor) -> Sums:
-        second *= self.steps[rows][:, None]
-        place = self._place[rows]
-        known = (place >= 0).nonzero().flatten()
-        second[known] -= self._own[place[known]]
+    def _sums(
+        self, rows: Tensor | slice, part: Csr, probs: Tensor, near: Tensor, far: Tensor,
+        used: Tensor | slice,
+    ) -> Sums:  # fmt: skip
+        """``part``, ``probs`` and ``far`` have the columns ``used``; ``far`` is ``near`` of these."""
+        second = torch.zeros_like(near)
+        if len(self._residuals):
+            second = neighbour_sums(part, far * self.steps[used][:, None])
+            second *= self.steps[rows][:, None]
+            place = self._place[rows]
+            known = (place >= 0).nonzero().flatten()
+            second[known] -= self._own[place[known]]
         return Sums(
-            self.logits[rows], self.probs[rows], self.graph.degree[rows], around,
-            self._near[rows], second, None if self.closeness is None else self.closeness[rows],
+            self.logits[rows], self.probs[rows], self.graph.degree[rows],
+            neighbour_sums(part, probs), near, second,
+            None if self.closeness is None else self.closeness[rows],
         )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from itertools import product
 
 import numpy as np
 import torch
+from scipy.optimize import brentq
 from scipy.special import expit, log_softmax, logsumexp, softmax
 from torch import Tensor
 
@@ -44,6 +45,8 @@ NO_WEIGHT, EXACT = -7.0, 1e-4
 PASSES, HALVINGS, WIDTH_PASSES = 60, 30, 4
 SETTLED, ROUGHLY, WIDTHS_SETTLED = 1e-3, 0.03, 0.2
 """A Newton step below these leaves an error of about its square."""
+LOWEST_LEVEL = 0.25
+"""The lowest factor by which selection bias may lower all scores."""
 TEMPERATURE_WIDTH = 0.5
 """Of the Cauchy prior of log T around 0: a few labels, all right, say nothing about T."""
 
@@ -224,7 +227,10 @@ def fit(
     none = _fit_case(objective, names, nothing)
     objective.frequencies = objective.expected(none[1])
     cases = {"alike": belief, "unlike": vague} if names else {"alike": belief}
-    found = [(ODDS[case], *_fit_case(objective, names, told)) for case, told in cases.items()]
+    found, start = [], none[1]
+    for case, told in cases.items():
+        found.append((ODDS[case], *_fit_case(objective, names, told, start)))
+        start = found[-1][2]
     found.append((ODDS["none"], *none))
     weight = softmax([math.log(odds) + evidence for odds, evidence, _ in found])
     at = sum(part * one for part, (*_, one) in zip(weight, found, strict=True))
@@ -244,7 +250,8 @@ def estimate(nodes: Nodes, y: Ints, names: tuple[str, ...]) -> dict[str, float]:
     objective = _Likelihood(replace(nodes, groups=nodes.groups[:, :0]), y)
     layout = objective.layout
     mean, variance = layout.prior(names, Coefficients.vague(names), objective.unit)
-    at = _minimum(objective, mean, layout.with_widths(variance, 1.0, 1.0), None)[0]
+    start = (mean, *objective(mean))
+    at = _minimum(objective, mean, layout.with_widths(variance, 1.0, 1.0), start)[0]
     found = [*at[1 : layout.eta], *at[layout.eta : layout.eta + layout.classes]]
     return {
         **{name: float(value) for name, value in zip(names, found, strict=True)},
@@ -291,30 +298,32 @@ def level_for(model: Model, nodes: Nodes, drop: float) -> float:
     # A quarter of the way to the class frequencies is the most that selection bias may take.
     start, base = mean(1.0), float(model.frequencies.max())
     target = start - min(drop / (1.0 - model.uniform), max(start - base, 0.0) / 4.0)
-    low, high = 0.25, 1.0
-    for _ in range(30):
-        middle = (low + high) / 2.0
-        low, high = (low, middle) if mean(middle) > target else (middle, high)
-    return high if drop > 0 else 1.0
+    if drop <= 0 or mean(LOWEST_LEVEL) >= target:
+        return 1.0 if drop <= 0 else LOWEST_LEVEL
+    return float(brentq(lambda factor: mean(factor) - target, LOWEST_LEVEL, 1.0, xtol=1e-9))
 
 
 def _fit_case(
-    objective: _Likelihood, names: tuple[str, ...], belief: Coefficients
+    objective: _Likelihood,
+    names: tuple[str, ...],
+    belief: Coefficients,
+    start: Floats | None = None,
 ) -> tuple[float, Floats]:
     """Log evidence and parameters with one belief; widths of intercepts and groups by evidence."""
     layout = objective.layout
     mean, variance = layout.prior(names, belief, objective.unit)
-    groups, at = GROUP_WIDTHS if layout.groups else (1.0,), None
+    at = mean if start is None else np.append(start[:-1], mean[-1])
+    where = (at, *objective(at))
+    groups = GROUP_WIDTHS if layout.groups else (1.0,)
     widths = np.array([GROUPS_TYPICAL, INTERCEPTS_TYPICAL])
     for _ in range(WIDTH_PASSES):
-        at, value, slope, hessian = _minimum(
-            objective, mean, layout.with_widths(variance, *widths), at, ROUGHLY
-        )
-        hessian = _positive(hessian)
+        variances = layout.with_widths(variance, *widths)
+        where = _minimum(objective, mean, variances, where, ROUGHLY)
+        curved = (*where[:3], _positive(where[3]))
         grid = np.array(list(product(groups, INTERCEPT_WIDTHS)))
         evidence = np.array(
             [
-                _log_evidence(at, value, slope, hessian, mean, layout.with_widths(variance, *pair))
+                _log_evidence(*curved, mean, layout.with_widths(variance, *pair))
                 + (_log_half_cauchy(pair[0], GROUPS_TYPICAL) if layout.groups else 0.0)
                 + _log_half_cauchy(pair[1], INTERCEPTS_TYPICAL)
                 for pair in grid
@@ -323,8 +332,8 @@ def _fit_case(
         before, widths = widths, np.exp(softmax(evidence) @ np.log(grid))
         if np.abs(np.log(widths / before)).max() < WIDTHS_SETTLED:
             break
-    at, *_ = _minimum(objective, mean, layout.with_widths(variance, *widths), at)
-    return float(logsumexp(evidence)), at
+    where = _minimum(objective, mean, layout.with_widths(variance, *widths), where)
+    return float(logsumexp(evidence)), where[0]
 
 
 def _log_half_cauchy(width: float, typical: float) -> float:
@@ -461,16 +470,15 @@ def _minimum(
     objective: _Likelihood,
     mean: Floats,
     variance: Floats,
-    start: Floats | None,
+    start: tuple[Floats, float, Floats, Floats],
     settled: float = SETTLED,
 ) -> tuple[Floats, float, Floats, Floats]:
-    """Newton's method, damped until the posterior rises; the likelihood where it ends.
+    """Newton's method, damped until the posterior rises; where it ends, with the likelihood there.
 
     By hand, because value, slope and Hessian come from one pass over the nodes, while SciPy's
     minimisers ask for each in turn.
     """
-    at = mean if start is None else start
-    now = objective(at)
+    at, now = start[0], start[1:]
     for _ in range(PASSES):
         away = at - mean
         value = now[0] + 0.5 * float(away @ (away / variance))
