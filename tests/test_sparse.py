@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from simi_mailbox import sparse
@@ -228,14 +230,24 @@ def test_the_notice_that_sparse_tensors_are_new_reaches_nobody() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_neighbour_sums_are_products_with_the_pattern(compiled: bool, monkeypatch) -> None:
-    if compiled:
-        pytest.importorskip("numba")
-        monkeypatch.setattr("simi_mailbox.fast.WORTH_ENTRIES", 0)
-    rng = np.random.default_rng(0)
-    matrix = sp.random_array((90, 200), density=0.1, rng=rng, dtype=np.float32).tocsr()
+@given(seed=st.integers(0, 10_000), start=st.integers(0, 89), length=st.integers(1, 90))
+@settings(max_examples=25, deadline=None)
+def test_neighbour_sums_are_products_with_the_pattern(seed: int, start: int, length: int) -> None:
+    rng = np.random.default_rng(seed)
+    matrix = sp.random_array((90, 200), density=0.1, rng=rng, dtype=np.float64).tocsr()
     matrix.data[:] = 1.0
-    right = rng.normal(size=(200, 19)).astype(np.float32)
-    found = sparse.neighbour_sums(sparse.Csr.from_scipy(matrix), torch.from_numpy(right))
-    np.testing.assert_allclose(found.numpy(), matrix @ right, rtol=0, atol=2e-5)
+    pattern = sparse.Csr.from_scipy(matrix)
+    right, weights = torch.from_numpy(rng.normal(size=(200, 7))), torch.from_numpy(rng.random(200))
+    found = sparse.neighbour_sums(pattern, right, weights)
+    expected = matrix @ (right * weights[:, None]).numpy()
+    np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=1e-12)
+    rows = slice(start, min(90, start + length))
+    some = sparse.neighbour_sums(pattern.run(rows), right)
+    np.testing.assert_allclose(some.numpy(), (matrix @ right.numpy())[rows], rtol=0, atol=1e-12)
+    # Only columns that have a number: the others count as zero.
+    number = torch.full((200,), -1)
+    kept = torch.from_numpy(rng.permutation(200)[: seed % 50])
+    number[kept] = torch.arange(len(kept))
+    only = sparse.neighbour_sums(pattern.renumbered(number, len(kept)), right[kept])
+    expected = matrix[:, kept.numpy()] @ right[kept].numpy()
+    np.testing.assert_allclose(only.numpy(), expected, rtol=0, atol=1e-12)

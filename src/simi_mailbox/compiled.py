@@ -253,29 +253,3 @@ def some_sums(
             i = entries[e, 0]
             for c in range(right.shape[1]):
                 onto[i, c] += np.float64(right[row, c])
-
-
-@_compile(fastmath=LOOSE)
-def neighbour_sums(
-    rows: tuple[int, int],
-    indptr: npt.NDArray[np.int32],
-    indices: npt.NDArray[np.int32],
-    matrix: npt.NDArray[Any],
-    out: npt.NDArray[Any],
-) -> None:
-    """Rows of the sums of matrix_j over the entries j of a row, added up in float64."""
-    columns = matrix.shape[1]
-    line = 64 // matrix.itemsize
-    last = indices.shape[0] - 1
-    total = np.empty(columns)
-    for i in range(rows[0], rows[1]):
-        total[:] = 0.0
-        for e in range(indptr[i], indptr[i + 1]):
-            ahead = indices[min(e + AHEAD, last)]
-            for c in range(0, columns, line):
-                _fetch(matrix[ahead, c:].ctypes.data)
-            j = indices[e]
-            for c in range(columns):
-                total[c] += np.float64(matrix[j, c])
-        for c in range(columns):
-            out[i, c] = total[c]

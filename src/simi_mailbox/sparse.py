@@ -11,7 +11,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import cached_property, partial
-from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -21,8 +20,6 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
-from simi_mailbox import fast
-from simi_mailbox._arrays import Ints
 from simi_mailbox.graph import Graph
 
 csr_tensor = partial(torch.sparse_csr_tensor, check_invariants=False)
@@ -147,6 +144,14 @@ class Csr:
         values = None if self._given is None else self._given.index_select(0, entries)
         shape = (int(rows.numel()), self.shape[1])
         return Csr(indptr, self.indices.index_select(0, entries), shape, values), entries
+
+    def run(self, rows: slice) -> Csr:
+        """Rows that follow each other (no copy)."""
+        ends = self.indptr[rows.start : rows.stop + 1]
+        entries = slice(int(ends[0]), int(ends[-1]))
+        values = None if self._given is None else self._given[entries]
+        shape = (rows.stop - rows.start, self.shape[1])
+        return Csr(ends - ends[0], self.indices[entries], shape, values)
 
     def compact(self, keep: Tensor | None = None) -> tuple[Csr, Tensor]:
         """Only the columns with an entry, and those in ``keep``; also which columns these are."""
@@ -411,24 +416,20 @@ def _steep(weights: Tensor, positive: Tensor | None, slope: float) -> Tensor:
     return above_one.mul_(1.0 - slope).add_(weights, alpha=slope)
 
 
-def neighbour_sums(pattern: Csr, matrix: Tensor) -> Tensor:
-    """Σ of matrix_j over the entries j of every row; compiled where it is worth starting Numba."""
-    kernels = None
-    if pattern.num_entries * matrix.shape[1] >= fast.WORTH_ENTRIES:
-        kernels = fast.kernels()
+def neighbour_sums(pattern: Csr, matrix: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Σ of matrix_j, times weights_j, over the entries j of every row.
+
+    Examples
+    --------
+    >>> path = Csr.of(Graph.from_edges([[0, 1], [1, 2]]))
+    >>> neighbour_sums(path, torch.tensor([[1.0], [10.0], [100.0]])).tolist()
+    [[10.0], [101.0], [10.0]]
+    """
     result = matrix.new_zeros(pattern.shape[0], matrix.shape[1])
-    if kernels is None:
-        # In place: `mm` would fill a matrix with zeros and copy it, half as dear as the product.
-        ones = torch.ones(pattern.num_entries, dtype=matrix.dtype)
-        return result.addmm_(pattern.filled(ones), matrix) if len(ones) else result
-    given = pattern.indptr.numpy(), pattern.indices.numpy(), matrix.contiguous().numpy()
-    runs = list(pairwise(shares(given[0])))
-    fast.each(lambda rows: kernels.neighbour_sums(rows, *given, result.numpy()), runs)
-    return result
-
-
-def shares(indptr: Ints) -> list[int]:
-    """Ends of runs of rows with about as many entries each, a few for every thread."""
-    n, parts = len(indptr) - 1, 4 * torch.get_num_threads()
-    cuts = np.linspace(indptr[0], indptr[-1], parts + 1)[1:-1]
-    return [0, *np.unique(np.searchsorted(indptr, cuts).clip(max=n)).tolist(), n]
+    if not pattern.num_entries:
+        return result
+    values = matrix.new_ones(pattern.num_entries)
+    if weights is not None:
+        values = weights.index_select(0, pattern.indices)
+    # In place: `mm` would fill a matrix with zeros and copy it, half as dear as the product.
+    return result.addmm_(pattern.filled(values), matrix)

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from simi_mailbox import Graph, fast
+from simi_mailbox import Graph
+from simi_mailbox.calibrators.simi_mailbox import evidence
 from simi_mailbox.calibrators.simi_mailbox.evidence import (
     PSEUDO_MASS,
     PSEUDO_NEIGHBOURS,
@@ -15,7 +16,6 @@ from simi_mailbox.calibrators.simi_mailbox.evidence import (
     terms,
     unit_totals,
 )
-from simi_mailbox.sparse import Csr, neighbour_sums
 from simi_mailbox.validation import Labelled
 
 NOT_GROUPED = np.empty((0, 0))
@@ -41,7 +41,10 @@ def supplied(z, graph, y, mine, temperature=1.5):
 
 def class_terms(supplied, nodes=None):
     there, temperature = supplied
-    sums = there.all_sums() if nodes is None else there.sums(torch.as_tensor(nodes))
+    if nodes is None:
+        ((_, sums),) = there.all_sums()
+    else:
+        sums = there.sums(torch.as_tensor(nodes))
     totals = unit_totals(there.probs, there.graph.degree, there.similarity())
     units = Units.of(temperature, totals)
     return [part.numpy() for part in terms(sums, units, NOT_GROUPED).classes]
@@ -125,10 +128,25 @@ def test_overlap_is_the_chance_to_agree():
         for i in walks
     ]
     there = InMemory(z, graph, 1.0)
-    sums = there.all_sums()
+    ((_, sums),) = there.all_sums()
     found = overlap(sums.probs, sums.predictions, sums.degree)
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
     np.testing.assert_allclose(there.similarity().numpy(), expected, atol=1e-12)
+
+
+def test_nodes_are_looked_at_in_runs_of_any_length(monkeypatch):
+    z, graph, y, mine = case(7)
+    there, _ = supplied(z, graph, y, mine)
+    ((_, whole),) = there.all_sums()
+    similarity = there.similarity()
+    monkeypatch.setattr(evidence, "BLOCK", 3 * z.shape[1])
+    parts = list(there.all_sums())
+    assert len(parts) == -(-len(z) // 3)
+    for name, expected in vars(whole).items():
+        if expected is not None:
+            found = torch.cat([getattr(sums, name) for _, sums in parts])
+            torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(there.similarity(), similarity, rtol=0, atol=1e-12)
 
 
 def test_the_offset_and_the_unit_of_logits_do_not_enter():
@@ -137,21 +155,3 @@ def test_the_offset_and_the_unit_of_logits_do_not_enter():
     one, other = supplied(z, graph, y, mine), supplied(10 * z + offset, graph, y, mine, 15.0)
     for a, b in zip(class_terms(one), class_terms(other), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-9)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("columns", [1, 16, 41])
-def test_compiled_sums_over_neighbours_are_those_of_torch(monkeypatch, dtype, columns):
-    if fast.kernels() is None:
-        pytest.skip("Numba is not installed")
-    rng = np.random.default_rng(0)
-    n = 700
-    graph = Graph.from_edges(rng.integers(0, n - 3, size=(2, 4000)), n, directed=True)
-    pattern = Csr.of(graph)
-    matrix = torch.from_numpy(rng.normal(size=(n, columns))).to(dtype)
-    monkeypatch.setattr(fast, "WORTH_ENTRIES", 0)
-    dense = torch.zeros(n, n, dtype=torch.float64)
-    dense[graph.rows(), graph.indices.long()] = 1.0
-    found, expected = neighbour_sums(pattern, matrix), (dense @ matrix.double()).to(dtype)
-    digits = 1e-12 if dtype == torch.float64 else 1e-7
-    torch.testing.assert_close(found, expected, rtol=digits, atol=1e-13)

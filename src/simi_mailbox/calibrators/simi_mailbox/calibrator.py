@@ -403,7 +403,10 @@ class SimiMailbox(Calibrator):
         there = self._in_memory(data)
         there.take_labels(self._known(data, lambda: _identity(data)))
         self._latest = data
-        return self._probabilities(there.all_sums())
+        probs = torch.empty_like(data.logits)
+        for rows, sums in there.all_sums():
+            probs[rows] = self._probabilities(sums)
+        return probs
 
     def _probabilities(self, sums: Sums) -> Tensor:
         """Of some nodes."""

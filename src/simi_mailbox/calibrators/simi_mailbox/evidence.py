@@ -8,7 +8,7 @@ does not enter.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,9 @@ CLASSES = ("neighbours", "labels", "labels_2_steps", "hidden")
 """Terms of every class of a node; the last one only where a hidden layer is given."""
 PSEUDO_NEIGHBOURS, PSEUDO_MASS = 2.0, 0.1
 """Added to neighbours and to mass two steps away: a single neighbour is not believed in full."""
+
+BLOCK = 1 << 19
+"""Numbers of a run of nodes that are looked at together."""
 
 NOBODY = Labelled(torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64))
 
@@ -216,30 +219,34 @@ class InMemory:
 
     def similarity(self) -> Tensor:
         """Of all nodes, without what `Sums` hold besides."""
-        around = neighbour_sums(self.csr, self.probs)
-        return overlap(self.probs, around, self.graph.degree)
+        found = torch.empty(len(self.probs), dtype=torch.float64)
+        for rows in row_blocks(*self.probs.shape, BLOCK):
+            around = neighbour_sums(self.csr.run(rows), self.probs)
+            found[rows] = overlap(self.probs[rows], around, self.graph.degree[rows])
+        return found
 
     def sums(self, nodes: Tensor) -> Sums:
         """Of some nodes."""
-        rows = self.csr.take(nodes)[0]
-        part, used = rows.compact()
-        near = self._labels_near(self.csr.take(used)[0])
-        return self._sums(nodes, part, self.probs[used], self._labels_near(rows), near, used)
+        entries = self.csr.take(nodes)[0]
+        part, used = entries.compact()
+        near, far = self._labels_near(entries), self._labels_near(self.csr.take(used)[0])
+        return self._sums(nodes, part, self.probs[used], near, far, self.steps[used])
 
-    def all_sums(self) -> Sums:
-        """Of all nodes."""
-        near, every = self._labels_near(self.csr), slice(None)
-        return self._sums(every, self.csr, self.probs, near, near, every)
+    def all_sums(self) -> Iterator[tuple[slice, Sums]]:
+        """Of all nodes, run by run: what lies between the runs is never held at once."""
+        near = self._labels_near(self.csr)
+        for rows in row_blocks(*self.probs.shape, BLOCK):
+            part = self.csr.run(rows)
+            yield rows, self._sums(rows, part, self.probs, near[rows], near, self.steps)
 
     def _sums(
         self, rows: Tensor | slice, part: Csr, probs: Tensor, near: Tensor, far: Tensor,
-        used: Tensor | slice,
+        steps: Tensor,
     ) -> Sums:  # fmt: skip
-        """``part``, ``probs`` and ``far`` have the columns ``used``; ``far`` is ``near`` of these."""
+        """``near`` of the rows of ``part``; ``far`` is that of its columns."""
         second = torch.zeros_like(near)
         if len(self._residuals):
-            second = neighbour_sums(part, far * self.steps[used][:, None])
-            second *= self.steps[rows][:, None]
+            second = neighbour_sums(part, far, steps).mul_(self.steps[rows][:, None])
             place = self._place[rows]
             known = (place >= 0).nonzero().flatten()
             second[known] -= self._own[place[known]]
