@@ -159,7 +159,7 @@ def test_a_histogram_is_merged_and_points_are_scaled_as_if_they_were_never_cut(
     scaled = simi_mailbox.SimiMailbox(scaling=scaling)
     done = calibrate(shards, tmp_path / "out", engine=engine, calibrator=scaled)
     assert np.array_equal(groups(done), expected.groups_)
-    np.testing.assert_allclose(done.calibrator.scale_, expected.scale_, rtol=1e-12)
+    np.testing.assert_allclose(done.calibrator.scale_, expected.scale_, rtol=1e-7)  # float32 sums
     np.testing.assert_allclose(done.calibrator.temperatures_, expected.temperatures_, rtol=1e-6)
 
 

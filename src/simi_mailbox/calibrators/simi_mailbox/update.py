@@ -64,7 +64,8 @@ def correction(model: Model, nodes: Nodes, y: Ints) -> dict[str, Any]:
     evidence, found = [], []
     for width in INTERCEPT_WIDTHS:
         wide = layout.with_widths(variance, 1.0, width)
-        at, value, slope, hessian = _minimum(likelihood, mean, wide, None)
+        start = (mean, *likelihood(mean))
+        at, value, slope, hessian = _minimum(likelihood, mean, wide, start)
         told = _log_evidence(at, value, slope, _positive(hessian), mean, wide)
         evidence.append(told + _log_half_cauchy(width, INTERCEPTS_TYPICAL))
         found.append(at)
