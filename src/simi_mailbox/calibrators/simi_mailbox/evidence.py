@@ -193,6 +193,7 @@ class InMemory:
         self.logits, self.graph, self.closeness = logits, graph, closeness
         self.probs = scaled_softmax(logits, temperature)
         self.csr = Csr.of(graph)
+        self._size: tuple[int, int] = (logits.shape[0], logits.shape[1])
         self.steps = graph.degree.clamp(min=1).to(logits.dtype).reciprocal()
         self.take_labels(NOBODY)
 
@@ -220,7 +221,7 @@ class InMemory:
     def similarity(self) -> Tensor:
         """Of all nodes, without what `Sums` hold besides."""
         found = torch.empty(len(self.probs), dtype=torch.float64)
-        for rows in row_blocks(*self.probs.shape, BLOCK):
+        for rows in row_blocks(*self._size, BLOCK):
             around = neighbour_sums(self.csr.run(rows), self.probs)
             found[rows] = overlap(self.probs[rows], around, self.graph.degree[rows])
         return found
@@ -235,7 +236,7 @@ class InMemory:
     def all_sums(self) -> Iterator[tuple[slice, Sums]]:
         """Of all nodes, run by run: what lies between the runs is never held at once."""
         near = self._labels_near(self.csr)
-        for rows in row_blocks(*self.probs.shape, BLOCK):
+        for rows in row_blocks(*self._size, BLOCK):
             part = self.csr.run(rows)
             yield rows, self._sums(rows, part, self.probs, near[rows], near, self.steps)
 
