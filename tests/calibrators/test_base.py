@@ -50,7 +50,7 @@ def overfitted(problem, trained):
 def test_nodes_that_look_trained_on_are_warned_of(problem):
     trained = np.arange(100)
     logits = overfitted(problem, trained)
-    with pytest.warns(CalibrationWarning, match="the 100 calibration nodes look as if the model"):
+    with pytest.warns(CalibrationWarning, match="the 100 calibration nodes are unlike the others"):
         TemperatureScaling().fit(logits, problem.y, mask=trained)
     for quiet in ({"train_mask": np.arange(500, N)}, {"allow_training_nodes": True}):
         with warnings.catch_warnings():

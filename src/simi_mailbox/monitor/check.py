@@ -206,6 +206,8 @@ class Monitor:
             guess = Estimate(guess.accuracy, math.inf, "", None)
         told, right = _labels(known, chosen, predicted, probs.shape)
         z = _z(confidence[told], right) if len(told) else None
+        if z is not None and abs(z) > 1.96:  # what labels contradict is no estimate
+            guess = replace(guess, error=math.inf)
         found = accuracies.with_labels(guess, confidence, told, right) if len(told) else guess
         verdict, why, advice = _verdict(same, drifted, far, found, confidence, told, right, z)
         wanted = 0 if verdict == OK or len(told) >= MOST_LABELS else _labels_wanted(confidence)

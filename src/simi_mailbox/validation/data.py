@@ -247,11 +247,12 @@ def _check_training_nodes(nodes: NodeInputs, calibration: Labelled) -> None:
 
 
 def looks_trained_on(logits: Tensor, calibration: Labelled) -> str:
-    """Why the calibration nodes look like nodes that the model was trained on; "" if they do not.
+    """How the calibration nodes differ from the others, as training nodes do; "" if they do not.
 
-    Of nodes chosen at random a model is as sure as of the others; of nodes it was trained on it is
-    surer, and it is right more often than it expects of others. How often that is seen, and how
-    often for validation nodes: ``bench/speed/bench_trained_on.py``.
+    On nodes chosen at random a model is as confident as on the others; on nodes it was trained on
+    it is more confident, and more often right than it expects of others. A structural shift (hubs,
+    older nodes) looks the same without labels of the others, so the text names both. How often that
+    is seen, and how often for validation nodes: ``bench/speed/bench_trained_on.py``.
     """
     from simi_mailbox.softmax import confidence
 
@@ -269,9 +270,10 @@ def looks_trained_on(logits: Tensor, calibration: Labelled) -> str:
     if surplus < max(_STANDARD_ERRORS * error, 0.01) or accuracy < rest.mean():
         return ""
     return (
-        f"the {m} calibration nodes look as if the model was trained on them: it is "
-        f"{100 * surplus:.1f} points surer of them than of the others, and {accuracy:.1%} are "
-        "right; calibrate with nodes it has not seen, or name those it has in train_mask"
+        f"the {m} calibration nodes are unlike the others: the model is {100 * surplus:.1f} points "
+        f"more confident on them, and {accuracy:.1%} are right; if it was trained on them, "
+        "calibrate with nodes it has not seen; if they differ in kind (hubs, older nodes), watch "
+        "the others with a monitor; train_mask settles which"
     )
 
 
