@@ -13,11 +13,11 @@ import simi_mailbox
 
 ROOT = "simi_mailbox."
 FEW_NAMES = {"audit": ("reads_only", "Audit")}
-"""Rooms of one file, which offer these of their names."""
+"""Packages of one file, which offer these of their names."""
 
 
 def packages() -> list[str]:
-    """Rooms that users import from, the root first."""
+    """Packages that users import from, the root first."""
     return ["", *sorted(simi_mailbox._PACKAGES)]
 
 

@@ -5,7 +5,7 @@
 One process per core does nothing but count. A fit that needs one core then gets about half of
 one; a fit whose threads wait for each other gets far less. Ratios of wall times in one run; at most
 4 is asked for.
-Wants an otherwise idle machine, and a banked GCN on Cora (or trains one).
+Wants an otherwise idle machine, and a cached GCN on Cora (or trains one).
 """
 
 from __future__ import annotations

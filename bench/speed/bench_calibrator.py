@@ -38,7 +38,7 @@ Method = SimiMailbox | SimiMailboxPaper | TemperatureScaling
 
 
 def make_problem(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Random logits on a graph with a heavy-tailed degree law, labels at temperature two."""
+    """Random logits on a graph with heavy-tailed degrees, labels at temperature two."""
     rng = np.random.default_rng(seed)
     weight = rng.pareto(1.5, NODES) + 1
     ends = rng.choice(NODES, EDGES, p=weight / weight.sum()), rng.integers(0, NODES, EDGES)

@@ -1,13 +1,13 @@
 """Promises of decision rules on exchangeable data, sets at scale, and sets beside TorchCP's.
 
-    python bench/speed/bench_decide.py                        # promises and scale
+    python bench/speed/bench_decide.py                        # guarantees and scale
     python bench/speed/bench_decide.py --torchcp FOLDER       # and the comparison
 
 For the comparison put TorchCP into a folder of its own, without what it would drag in:
 ``pip install --no-deps --target FOLDER torchcp==1.2.1``. What it imports and graphs do not need
 (torchvision, transformers, …) is replaced by empty modules.
 
-Promises: labels are drawn from known probabilities, the model shown to the rules is too sure.
+Guarantees: labels are drawn from known probabilities; the model that rules see is overconfident.
 Coverage is compared with the interval in which the mean over all draws lies with 99 %.
 Scale: each line is a process of its own; memory is the peak beyond what it held with the
 probabilities loaded (Linux), time is that of the processor, on one thread.
@@ -36,11 +36,11 @@ LEVELS = (0.9, 0.95)
 NODES, CLASSES, EDGES = 1_000_000, 40, 5_000_000
 
 
-# --- promises ---------------------------------------------------------------------------------
+# --- guarantees -------------------------------------------------------------------------------
 
 
 def draw(rng: np.random.Generator, n: int, classes: int = 5) -> tuple[Any, Any, Any]:
-    """Nodes in a graph of like with like, labels from the truth, a model that is too sure."""
+    """Nodes in a graph of like with like, labels from the truth, a model that is overconfident."""
     from simi_mailbox import Graph
 
     block = rng.integers(0, classes, n)
@@ -59,7 +59,7 @@ def promised_coverage(draws: int) -> None:
 
     labels, tested = 99, 100
     print(f"Coverage over {draws} draws of {labels} calibration and {tested} new nodes\n")
-    print("| score | promised | mean coverage | 99 % interval if exact | within | mean size |")
+    print("| score | target | mean coverage | 99 % interval if exact | within | mean size |")
     print("|---|--:|--:|--:|---|--:|")
     for seed, score in enumerate(("lac", "aps", "raps", "daps", "snaps")):
         rng = np.random.default_rng(seed)
@@ -74,7 +74,7 @@ def promised_coverage(draws: int) -> None:
                 hits[place, d] = sets[np.arange(tested), y[labels:]].mean()
                 sizes[place, d] = sets.sum(axis=1).mean()
         for place, level in enumerate(LEVELS):
-            # With 99 labels the promise is met exactly; a draw's coverage is beta-binomial.
+            # With 99 labels the target is met exactly; a draw's coverage is beta-binomial.
             spread = level * (1 - level) / tested * (labels + 1 + tested) / (labels + 2)
             half, mean = 2.576 * math.sqrt(spread / draws), hits[place].mean()
             print(
@@ -85,7 +85,7 @@ def promised_coverage(draws: int) -> None:
 
 
 def promised_errors(draws: int) -> None:
-    """How often `Accept` breaks its promise, where the true error rate is known."""
+    """How often `Accept` breaks its guarantee, where the true error rate is known."""
     from simi_mailbox import CalibrationWarning
     from simi_mailbox.decide import Accept
 
@@ -96,7 +96,7 @@ def promised_errors(draws: int) -> None:
     best_share = {}
     risk = np.cumsum(wrong[order]) / np.arange(1, len(order) + 1)
     print(f"\nAccept over {draws} draws; {wrong.mean():.1%} of all predictions are wrong\n")
-    print("| labels | errors allowed | confidence | promise broken | accepted | could be |")
+    print("| labels | errors allowed | confidence | guarantee broken | accepted | could be |")
     print("|--:|--:|--:|--:|--:|--:|")
     for labels in (150, 500, 2000):
         for allowed in (0.05, 0.10):

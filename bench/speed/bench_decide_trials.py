@@ -1,4 +1,4 @@
-"""Two trials on banked runs behind docs/decide.md: labels used twice, and whom to label next.
+"""Two trials on cached runs behind docs/decide.md: labels used twice, and whom to label next.
 
     python bench/speed/bench_decide_trials.py [--twice] [--next] [--runs N]
 
@@ -29,10 +29,15 @@ COVERAGE = 0.9
 MAX_ERROR = 0.05
 DRAWS = 10
 FRESH_DRAWS = 6
-RANKINGS = ("random", "nearest to the threshold", "least sure", "surest three quarters only")
+RANKINGS = (
+    "random",
+    "nearest to the threshold",
+    "least confident",
+    "most confident three quarters only",
+)
 
 
-def banked(dataset: str, backbone: str, most: int) -> Iterator[tuple[RunKey, Any]]:
+def cached_runs(dataset: str, backbone: str, most: int) -> Iterator[tuple[RunKey, Any]]:
     """Runs of a setting that are in the bank."""
     bank = RunCache()
     for key in [key for key in runs(dataset, backbone, "folds", 15) if key in bank][:most]:
@@ -40,10 +45,12 @@ def banked(dataset: str, backbone: str, most: int) -> Iterator[tuple[RunKey, Any
 
 
 def used_twice(most: int) -> None:
-    """Calibrator and threshold on the same fresh labels, as they are and with own labels left out.
+    """Calibrator and threshold on the same labels, as they are and with own labels left out.
+
+    The labels had no part in the selection of the checkpoint.
 
     *Own probabilities*: those of a calibration node come from a fit without its label. *All*: those
-    of every node come from it, so that neighbours have not heard the label either.
+    of every node come from it, so that neighbours do not know the label either.
     """
     print("| method | score | as they are | own probabilities | all | all − as they are |")
     print("|---|---|--:|--:|--:|--:|")
@@ -51,7 +58,7 @@ def used_twice(most: int) -> None:
         settings: dict[str, list[Any]] = {score: [] for score in SCORES}
         for dataset, backbone in TWICE:
             found: dict[str, list[Any]] = {score: [] for score in SCORES}
-            for key, run in banked(dataset, backbone, most):
+            for key, run in cached_runs(dataset, backbone, most):
                 for draw in range(FRESH_DRAWS):
                     for score, values in coverages(key, run, name, draw).items():
                         found[score].append(values)
@@ -106,12 +113,12 @@ def coverages(key: RunKey, run: Any, name: str, draw: int) -> dict[str, tuple[fl
 
 
 def whom_next(most: int) -> None:
-    """Half of the labels at random, the others by a ranking: share accepted, promises broken."""
+    """Half of the labels at random, the others by a ranking: share accepted, guarantees broken."""
     total: dict[str, list[list[float]]] = {name: [] for name in RANKINGS}
     for dataset in GRAPHS:
         for backbone in ("gcn", "gat"):
             found: dict[str, list[tuple[float, float]]] = {name: [] for name in RANKINGS}
-            for key, run in banked(dataset, backbone, most):
+            for key, run in cached_runs(dataset, backbone, most):
                 test = run.split.test
                 probs = probabilities(key, Method.of("simi-mailbox"), run)[test]
                 for draw in range(DRAWS):
@@ -120,7 +127,7 @@ def whom_next(most: int) -> None:
                 if values:
                     total[name].append(np.mean(values, axis=0).tolist())
     print(f"{len(total['random'])} settings")
-    print("| other half of the labels | accepted | promise broken |")
+    print("| other half of the labels | accepted | guarantee broken |")
     print("|---|--:|--:|")
     for name, values in total.items():
         share, broken = np.mean(values, axis=0)
@@ -131,19 +138,21 @@ def trial(
     found: dict[str, list[tuple[float, float]]], probs: Any, y: Any, count: int, draw: int
 ) -> None:
     """One draw of labels for every ranking."""
-    sure, wrong = probs.max(axis=1), probs.argmax(axis=1) != y
+    confidence, wrong = probs.max(axis=1), probs.argmax(axis=1) != y
     rng = np.random.default_rng(draw)
     order = rng.permutation(len(y))
     first, rest = order[: count // 2], order[count // 2 :]
     gate = decide.Accept(max_error=MAX_ERROR).fit(probs, y, mask=first, used_for_selection=False)
-    near = gate.threshold_ if np.isfinite(gate.threshold_) else np.median(sure)
+    near = gate.threshold_ if np.isfinite(gate.threshold_) else np.median(confidence)
     more = count - count // 2
-    upper = np.flatnonzero(sure >= np.quantile(sure, 0.25))
+    upper = np.flatnonzero(confidence >= np.quantile(confidence, 0.25))
     chosen = {
         "random": order[:count],
-        "nearest to the threshold": np.r_[first, rest[np.argsort(abs(sure[rest] - near))[:more]]],
-        "least sure": np.r_[first, rest[np.argsort(sure[rest])[:more]]],
-        "surest three quarters only": rng.permutation(upper)[:count],
+        "nearest to the threshold": np.r_[
+            first, rest[np.argsort(abs(confidence[rest] - near))[:more]]
+        ],
+        "least confident": np.r_[first, rest[np.argsort(confidence[rest])[:more]]],
+        "most confident three quarters only": rng.permutation(upper)[:count],
     }
     for name, nodes in chosen.items():
         rule = decide.Accept(max_error=MAX_ERROR).fit(

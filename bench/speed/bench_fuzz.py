@@ -70,8 +70,8 @@ def forward_of(logits: Any, graph: Graph) -> Any:
     z, rows = torch.from_numpy(np.array(logits)), graph.rows()
 
     def forward(edge_weight: Any) -> Any:
-        heard = z[graph.indices] * edge_weight.to(z.dtype).reshape(-1, 1)
-        return z + 0.1 * torch.zeros_like(z).index_add(0, rows, heard)
+        received = z[graph.indices] * edge_weight.to(z.dtype).reshape(-1, 1)
+        return z + 0.1 * torch.zeros_like(z).index_add(0, rows, received)
 
     return forward
 

@@ -60,14 +60,14 @@ class GatherGATS(nn.Module):
         weights = (scores - largest[i]).exp()
         weights = weights / torch.zeros(n).index_add(0, i, weights)[i]
         sent = (tau * gamma[:, None])[j] * weights[:, None]
-        heard = torch.zeros(n, tau.shape[1]).index_add(0, i, sent)
-        sure = z.softmax(dim=1).amax(dim=1)
-        gap = torch.zeros(n).index_add(0, i, sure[i] - sure[j]) / self.degree
-        return self.base + F.softplus(heard + self.omega * gap[:, None]).mean(dim=1)
+        received = torch.zeros(n, tau.shape[1]).index_add(0, i, sent)
+        confidence = z.softmax(dim=1).amax(dim=1)
+        gap = torch.zeros(n).index_add(0, i, confidence[i] - confidence[j]) / self.degree
+        return self.base + F.softplus(received + self.omega * gap[:, None]).mean(dim=1)
 
 
 def make_problem(nodes: int, edges: int, classes: int) -> tuple[Tensor, Tensor, Graph]:
-    """Random logits and labels on a graph with a heavy-tailed degree law."""
+    """Random logits and labels on a graph with a heavy-tailed degree distribution."""
     rng = np.random.default_rng(0)
     weight = rng.pareto(1.5, nodes) + 1
     ends = rng.choice(nodes, edges, p=weight / weight.sum()), rng.integers(0, nodes, edges)

@@ -138,7 +138,7 @@ def pyg_gat_layer(dataset: NodeDataset, repeats: int) -> float:
 
 
 def peak_memory(name: str, backbone: str) -> int:
-    """Most resident bytes of a fresh process that loads a dataset and trains a few epochs."""
+    """Most resident bytes of a new process that loads a dataset and trains a few epochs."""
     code = (
         "from dataclasses import replace\n"
         "import torch; torch.set_num_threads(1)\n"

@@ -3,7 +3,7 @@
     python bench/speed/bench_rows.py --store results/rows.jsonl --rows 30 --datasets Digits,Cora
 
 A trained network is not the same to the last bit on every processor, so a row is re-run only if it
-was measured on the very logits that are banked here; rows that do not tell their logits (older
+was measured on the very logits that are cached here; rows that do not tell their logits (older
 ones) are counted. Methods take turns. Ends with 1 if a metric differs by more than 1e-9.
 """
 
@@ -27,7 +27,7 @@ PLACE = ("dataset", "backbone", "protocol", "split", "fold", "init")
 
 
 @functools.cache
-def banked(run: RunKey) -> str:
+def cached_digest(run: RunKey) -> str:
     found = RunCache().find(run) if run in RunCache() else None
     return "" if found is None else digest(found.logits)
 
@@ -73,8 +73,8 @@ def main() -> int:
     for row in rows:
         if "logits" not in row:
             count["that do not tell their logits"] += 1
-        elif banked(run_of(row)) != row["logits"]:
-            count["on logits that are not banked here"] += 1
+        elif cached_digest(run_of(row)) != row["logits"]:
+            count["on logits that are not cached here"] += 1
         else:
             by_method[row["method"]].append(row)
     turns = chain.from_iterable(zip_longest(*by_method.values()))

@@ -5,7 +5,7 @@
     python bench/speed/bench_scale.py --growth --memory 1.25GB          # 1, 2, 4, 8, 16 × 10⁵ nodes
     python bench/speed/bench_scale.py --nodes 3_000_000 --all           # all inputs, classes move
 
-The graph is drawn in blocks and written as shards (float32 logits, int32 edges); then a fresh
+The graph is drawn in blocks and written as shards (float32 logits, int32 edges); then a new
 process whose address space is limited (RLIMIT_AS) calibrates it with ``engine="disk"``. Ten edges
 leave every node on average, seven of them to nodes of its own class. Printed are what it took, the
 processor time of every pass, from these the costs of an edge, an entry and a number, and from
@@ -35,7 +35,7 @@ CALIBRATION, WIDTH = 100_000, 64
 
 
 def make(folder: Path, nodes: int, width: int = 0, seed: int = 0) -> None:
-    """Shards of a graph: class of node i is i mod K; logits are too sure by a factor of two.
+    """Shards of a graph: class of node i is i mod K; logits are overconfident by a factor of two.
 
     ``width`` is that of a hidden layer, which then comes with training labels.
     """
@@ -149,13 +149,13 @@ def show_plan(each: dict[str, float]) -> None:
     """What papers100M would take by these costs: computed, not measured."""
     nodes, classes, edges = 111_059_956, 172, 1_615_685_872
     entries = 2 * edges
-    sort, merge, mark, look, hear, rest = each.values()
+    sort, merge, mark, look, second, rest = each.values()
     hours = {
         "sorting": sort * edges,
         "merging": merge * entries,
         "fingerprint (one process)": mark * entries,
         "neighbours": look * entries * (classes + 1),
-        "second neighbours": hear * entries,
+        "second neighbours": second * entries,
         "everything else": rest * nodes * classes,
     }
     print(f"papers100M: {nodes:,} nodes, {classes} classes, {entries:,} entries")

@@ -1,4 +1,4 @@
-"""Do blocks give what memory gives? On graphs of the main table, with banked logits.
+"""Do blocks give what memory gives? On graphs of the main table, with cached logits.
 
     python bench/speed/bench_scale_equal.py Cora Citeseer Pubmed Computers Photo CS Physics
 
@@ -69,11 +69,11 @@ def compare(graph: str, backbone: str, method: type[SimiMailbox], scheduler: str
                 np.abs(_read(one, "probabilities") - probs).max()
                 for one, probs in zip((done, again), expected, strict=True)
             ]
-            strangers = (_read(done, "groups") != cal.groups_).sum()
-            found.append([np.abs(ratio - 1).max(), *differences, strangers])
-    *sizes, strangers = np.max(found, axis=0)
+            different = (_read(done, "groups") != cal.groups_).sum()
+            found.append([np.abs(ratio - 1).max(), *differences, different])
+    *sizes, different = np.max(found, axis=0)
     shown = " | ".join(f"{size:.1e}" for size in sizes)
-    print(f"| {graph} | {backbone} | {method.name} | {shown} | {strangers:.0f} |", flush=True)
+    print(f"| {graph} | {backbone} | {method.name} | {shown} | {different:.0f} |", flush=True)
 
 
 def _read(done: Calibrated, part: str) -> Any:

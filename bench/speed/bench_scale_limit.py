@@ -44,7 +44,7 @@ def spent(work: Callable[[], object], repeats: int = 2) -> float:
 
 
 def make_problem(nodes: int, pairs: int, labelled: int) -> tuple[np.ndarray, ...]:
-    """Edges with a heavy-tailed degree law, logits, labels at temperature two, labelled nodes."""
+    """Edges with heavy-tailed degrees, logits, labels at temperature two, labelled nodes."""
     rng = np.random.default_rng(0)
     weight = np.cumsum(rng.pareto(1.5, nodes) + 1)
     ends = np.searchsorted(weight, rng.random(pairs) * weight[-1]), rng.integers(0, nodes, pairs)

@@ -1,11 +1,11 @@
-"""Does choosing pay? `select` against always taking the default, on banked runs of the main table.
+"""Does choosing pay? `select` against always taking the default, on cached runs of the main table.
 
     python bench/speed/bench_select.py [splits]
 
 Two lists of rivals: the one that `select` takes when nothing is said, and all methods that fit in
 well under a second. Of each, what `select` takes, and what has the lowest NLL when cross-fitted,
 whether or not chance can tell it from the default. The default's prior never saw the graph's
-family; labels of test nodes are read by the metrics only. Runs that are not banked are told.
+family; labels of test nodes are read by the metrics only. Runs that are not cached are named.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def main(splits: int) -> None:
                 setting = f"{name} {backbone}"
                 run = bank.find(RunKey(name, backbone, split=split), settings_for(name))
                 if run is None:
-                    print(f"{setting:14} {split:5}  not banked")
+                    print(f"{setting:14} {split:5}  not cached")
                     continue
                 given = {"graph": graph.graph, "mask": run.split.val, "train_mask": run.split.train}
                 default = SimiMailbox(prior=prior.leave_out(name)).fit(run.logits, graph.y, **given)

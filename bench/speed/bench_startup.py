@@ -1,4 +1,4 @@
-"""CPU seconds until the command and the package answer: medians of ten fresh processes.
+"""CPU seconds until the command and the package answer: medians of ten new processes.
 
 Run ``python bench/speed/bench_startup.py``. CPU time, not wall time: other processes on the machine
 change it little. Exits with 1 if a limit is passed or a heavy library was imported.
@@ -33,7 +33,7 @@ RUNS = 10
 
 
 def seconds(code: str, arguments: list[str], environment: dict[str, str]) -> float:
-    """User and system time of one fresh process."""
+    """User and system time of one new process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
         [sys.executable, "-c", code, *arguments],

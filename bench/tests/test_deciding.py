@@ -1,4 +1,4 @@
-"""Rows of decisions are what a user would measure, and their tables say whether promises held."""
+"""Rows of decisions are what a user would measure, and their tables say whether guarantees held."""
 
 from pathlib import Path
 from typing import Any

@@ -17,7 +17,7 @@ from simi_mailbox_bench.datasets import available, load, make_split
 
 NAMES = calibrators.names()
 LISTENING = {"simi-mailbox", "simi-mailbox-free"}
-"""They ask a node's neighbours, of whom one is sure of something else now."""
+"""They ask a node's neighbours, of which one is now confident of another class."""
 UNSTEADY = {name for name in NAMES if "epochs" in calibrators.get(name)().get_params()} | {
     *LISTENING,
     "simi-mailbox-paper",
@@ -43,10 +43,10 @@ def fitted(name: str, logits: np.ndarray) -> tuple[float, float, list[str]]:
     extra = logits[:, run.logits.shape[1] :]
 
     def forward(edge_weight: torch.Tensor) -> torch.Tensor:
-        """The logits, mixed with what is heard over weighted edges."""
+        """The logits, mixed with what arrives over weighted edges."""
         graph = dataset.graph
-        heard = run.logits[graph.indices] * edge_weight.reshape(-1, 1)
-        z = run.logits + 0.1 * torch.zeros_like(run.logits).index_add(0, graph.rows(), heard)
+        received = run.logits[graph.indices] * edge_weight.reshape(-1, 1)
+        z = run.logits + 0.1 * torch.zeros_like(run.logits).index_add(0, graph.rows(), received)
         return torch.cat([z, torch.from_numpy(extra)], dim=1)
 
     method = calibrators.get(name)

@@ -187,7 +187,7 @@ PAGE = """Text by hand, 55 of 56.
 old
 <!-- end -->
 
-* An item, in the middle of which `<!-- begin: no marker -->` stands:
+* An item, inside which `<!-- begin: no marker -->` stands:
 
   <!-- begin: misses main methods=temperature -->
   <!-- end -->

@@ -54,9 +54,9 @@ def test_reads_no_label_but_those_of_training_and_validation() -> None:
         spoiled[part] = dataset.y[part]
     arguments = {"settings": QUICK, "stages": 2, "threshold": 0.7}
     clean = self_train(dataset, split, **arguments)
-    blind = self_train(replace(dataset, y=spoiled), split, **arguments)
-    np.testing.assert_array_equal(clean.logits, blind.logits)
-    np.testing.assert_array_equal(clean.pseudo_labels, blind.pseudo_labels)
+    spoilt = self_train(replace(dataset, y=spoiled), split, **arguments)
+    np.testing.assert_array_equal(clean.logits, spoilt.logits)
+    np.testing.assert_array_equal(clean.pseudo_labels, spoilt.pseudo_labels)
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_without_a_calibrator_plain_softmax_decides() -> None:
     )
     exponentials = np.exp(result.logits)
     confidence = (exponentials / exponentials.sum(axis=1, keepdims=True)).max(axis=1)
-    sure = set(np.flatnonzero(confidence > 0.8)) - {*split.train, *split.val, *split.test}
-    assert set(result.stages[0].added) == sure
+    confident = set(np.flatnonzero(confidence > 0.8)) - {*split.train, *split.val, *split.test}
+    assert set(result.stages[0].added) == confident
 
 
 def test_a_stage_that_adds_nothing_is_the_last() -> None:
@@ -174,13 +174,15 @@ def test_prints_one_line_per_stage(result) -> None:
 
 
 def rise_and_fall(y: np.ndarray) -> object:
-    """A stand-in for a GNN, right at 80, 95 and 60 % of nodes, sure of more in every stage."""
+    """A stand-in for a GNN, right at 80, 95 and 60 % of nodes, confident of more in every stage."""
     stages = iter([(1, 16), (2, 19), (3, 12)])
 
     def train(labels: np.ndarray, nodes: Split, seed: int) -> np.ndarray:
-        sure, right = next(stages)
+        confident, right = next(stages)
         predicted = np.where(np.arange(N) % 20 < right, y, (y + 1) % CLASSES)
-        return np.eye(CLASSES)[predicted] * np.where(np.arange(N) % 4 < sure, 9.0, 1.0)[:, None]
+        return (
+            np.eye(CLASSES)[predicted] * np.where(np.arange(N) % 4 < confident, 9.0, 1.0)[:, None]
+        )
 
     return train
 

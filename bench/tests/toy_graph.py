@@ -23,9 +23,9 @@ def toy(seed: int = 0) -> tuple[NodeDataset, Split]:
     return NodeDataset("toy", graph, x, y, CLASSES), split
 
 
-def oracle_trainer(y: np.ndarray, sure: float = 3.0) -> object:
+def oracle_trainer(y: np.ndarray, confident: float = 3.0) -> object:
     """A stand-in for a GNN: right everywhere, surer the smaller a node's number."""
-    scale = sure * np.linspace(2.0, 0.0, y.size)[:, None]
+    scale = confident * np.linspace(2.0, 0.0, y.size)[:, None]
     return lambda labels, split, seed: np.eye(CLASSES)[y] * scale
 
 

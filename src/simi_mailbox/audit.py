@@ -200,12 +200,12 @@ def _passed_in(calibrator: Any, inputs: dict[str, Any]) -> Iterator[tuple[str, A
 def _probabilities(
     calibrator: Any, logits: Any, y: Any, masks: Any, inputs: Any, later: Any
 ) -> Any:
-    fresh = copy.deepcopy(calibrator)
+    copied = copy.deepcopy(calibrator)
     output = next(name for name in OUTPUTS if hasattr(calibrator, name))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fresh.fit(logits, y, **masks, **inputs)
-        return torch.as_tensor(getattr(fresh, output)(logits, **inputs, **later))
+        copied.fit(logits, y, **masks, **inputs)
+        return torch.as_tensor(getattr(copied, output)(logits, **inputs, **later))
 
 
 def _in_new_process(job: tuple[Any, ...]) -> Any:

@@ -246,7 +246,7 @@ def some_sums(
     place: npt.NDArray[np.int32],
     onto: npt.NDArray[np.float64],
 ) -> None:
-    """The same of a matrix whose row j is right[place_j], or nought if that is negative."""
+    """The same of a matrix whose row j is right[place_j], or zero if that is negative."""
     for e in range(entries.shape[0]):
         row = place[entries[e, 1]]
         if row >= 0:

@@ -209,9 +209,9 @@ def copied_pages(
     Pages of a ring have nearly the same features and link to each other: twelve copies of one
     witness are one, and the class is drawn from softmax(log prior + s_i).
 
-    A model that adds up neighbours is too sure of rings and too unsure of the others, and no single
-    temperature helps both. Labels are independent given everything, so that the error of any
-    probabilities can be measured without the noise of labels.
+    A model that adds up neighbours is overconfident on rings and underconfident on the others, and
+    no single temperature helps both. Labels are independent given everything, so that the error of
+    any probabilities can be measured without the noise of labels.
 
     Parameters
     ----------

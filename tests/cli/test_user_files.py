@@ -264,7 +264,9 @@ def test_a_method_to_which_fresh_means_nothing_says_so(folder, command):
     command, option = command.split()
     given = ("--not-used-for-selection", "--json", option, "temperature")
     result = run(command, "logits.csv", *FILES, *given)
-    line = "--not-used-for-selection changes nothing: no allowance for luck is made by temperature"
+    line = (
+        "--not-used-for-selection changes nothing: selection bias is not corrected by temperature"
+    )
     assert json.loads(result.stdout)["warnings"] == [line]
 
 
@@ -350,7 +352,7 @@ def test_nodes_that_look_trained_on_are_warned_of_in_words_of_options(folder, pr
     np.savez("b.npz", logits=logits, y=problem.y, val=np.arange(100))
     result = run("calibrate", "b.npz", "--method", "temperature", "--out", "p.npy")
     assert "are unlike the others" in result.stderr
-    assert "or name those it has in --train" in result.stderr
+    assert "--train settles which" in result.stderr
 
 
 def test_a_report_of_probabilities(folder):

@@ -136,7 +136,7 @@ class Prepared:
     def left_out(self, method: Method) -> list[tuple[Ints, Floats]] | None:
         """Parts of the validation nodes, and probabilities without their labels, where it matters.
 
-        It does where labels speak for other nodes than their own.
+        It does where labels inform about other nodes than their own.
         """
         if "known" not in find(method.name).optional_inputs:
             return None

@@ -25,7 +25,7 @@ HIDDEN = tuple(f"{name}{WITH_HIDDEN}" for name in ("simi-mailbox", "simi-mailbox
 
 NOTES = {
     ORACLE: "reads test labels",
-    "simcalib": "our reading",
+    "simcalib": "reimplementation",
     **dict.fromkeys(HIDDEN, "with hidden"),
     **dict.fromkeys(RIVALS, "probmetrics"),
 }

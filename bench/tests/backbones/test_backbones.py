@@ -169,8 +169,8 @@ def test_what_a_frozen_model_remembers_is_of_the_right_graph(backbone: str, grap
         dataset = NodeDataset("any", given, x, np.zeros(given.num_nodes, dtype=int), CLASSES)
         weight = torch.rand(given.num_entries, generator=random)
         known = Features(x, row_normalise=model.settings.row_normalise)
-        fresh = build(backbone, WIDE, CLASSES, seed=3)(known, given, weight)
-        cases.append((model.on(dataset), weight, fresh))
+        new = build(backbone, WIDE, CLASSES, seed=3)(known, given, weight)
+        cases.append((model.on(dataset), weight, new))
     for forward, weight, expected in cases * 2:
         torch.testing.assert_close(forward(weight), expected, rtol=0, atol=1e-6)
 

@@ -147,7 +147,7 @@ def test_every_part_of_the_key_and_every_setting_has_its_own_file(tmp_path: Path
 
 
 def test_digests_of_published_settings_do_not_move() -> None:
-    # Banked logits are found by these: a change orphans every file, so it must be meant.
+    # Cached logits are found by these: a change orphans every file, so it must be meant.
     assert Settings().digest() == "4dc4ec6fc226"
     assert Settings(weight_decay=0.0).digest() == "d7d94d4b11d9"
 

@@ -23,7 +23,7 @@ class Counter(nn.Module):
 
 
 def run(losses: list[float], patience: int | None = None) -> tuple[Counter, Best, list[int]]:
-    model, heard = Counter(), []
+    model, told = Counter(), []
 
     def validate() -> tuple[float]:
         return (losses[round(-model().item()) - 1],)
@@ -35,23 +35,23 @@ def run(losses: list[float], patience: int | None = None) -> tuple[Counter, Best
         validate,
         LowestLoss(patience),
         epochs=len(losses),
-        progress=lambda epoch, loss: heard.append(epoch),
+        progress=lambda epoch, loss: told.append(epoch),
     )
-    return model, best, heard
+    return model, best, told
 
 
 def test_the_weights_of_the_first_lowest_loss_are_kept() -> None:
-    model, best, heard = run([3.0, 1.0, 2.0, 1.0, 5.0])
+    model, best, told = run([3.0, 1.0, 2.0, 1.0, 5.0])
     assert (best.epochs, best.epoch, best.scores, model.weight.item()) == (5, 2, (1.0,), -2.0)
-    assert heard == [1, 2, 3, 4, 5]
+    assert told == [1, 2, 3, 4, 5]
     assert not model.training
     assert not model.weight.requires_grad
 
 
 @pytest.mark.parametrize(("patience", "epochs", "kept"), [(1, 2, 1), (2, 6, 4), (3, 7, 4)])
 def test_patience_counts_epochs_since_the_best(patience: int, epochs: int, kept: int) -> None:
-    _, best, heard = run([3.0, 4.0, 2.0, 1.0, 2.0, 2.0, 2.0, 0.0], patience)
-    assert (best.epochs, best.epoch, len(heard)) == (epochs, kept, epochs)
+    _, best, told = run([3.0, 4.0, 2.0, 1.0, 2.0, 2.0, 2.0, 0.0], patience)
+    assert (best.epochs, best.epoch, len(told)) == (epochs, kept, epochs)
 
 
 def test_training_and_validation_alternate_in_their_own_mode() -> None:

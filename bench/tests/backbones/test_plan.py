@@ -31,7 +31,7 @@ def test_a_plan_computes_exactly_the_rows_of_the_whole_product(layers: int, dire
 
 
 def test_matrices_are_rounded_once_from_double_precision() -> None:
-    # Banked logits hang on the last bit of these.
+    # Cached logits hang on the last bit of these.
     graph = Graph.from_edges(np.random.default_rng(0).integers(0, 80, (2, 300)), 80)
     source, target = graph.edge_index().numpy()
     adjacency = np.zeros((80, 80))

@@ -61,7 +61,7 @@ def test_an_uninterrupted_run_has_every_cell(whole: tuple[Path, str]) -> None:
 def test_two_runners_and_a_kill_make_the_same_table(
     whole: tuple[Path, str], environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """One of two runners on one store is killed in the middle; a third then finishes."""
+    """One of two runners on one store is killed half-way; a third then finishes."""
     store = tmp_path / "rows.jsonl"
     victim, other = start(store, environment), start(store, environment)
     while not store.exists() or store.stat().st_size == 0:

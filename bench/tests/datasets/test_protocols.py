@@ -82,7 +82,7 @@ def test_the_three_folds_take_turns() -> None:
         assert np.array_equal(split.test, splits[0].test)
 
 
-# --- laws of all random protocols ------------------------------------------------------------
+# --- properties of all random protocols ---------------------------------------------------------
 
 
 @settings(max_examples=25, deadline=None)

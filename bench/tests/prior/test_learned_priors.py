@@ -18,12 +18,12 @@ def calibrated(run, chosen):
 
 
 def test_a_right_prior_helps_where_labels_are_few(tmp_path):
-    train = [past_run(seed, blind=0.15, name=str(seed)) for seed in range(5)]
+    train = [past_run(seed, uniform=0.15, name=str(seed)) for seed in range(5)]
     path = tmp_path / "own.json"
     prior.write(gather(train), path)
     gains = []
     for seed in range(10, 20):
-        run = past_run(seed, blind=0.15, labels=100)
+        run = past_run(seed, uniform=0.15, labels=100)
         rest = np.arange(100, 3000)
         scores = [nll(calibrated(run, p)[rest], run.y[rest]) for p in (path, None)]
         gains.append(scores[1] - scores[0])

@@ -17,7 +17,7 @@ VAGUE = Coefficients.vague(("log_degree", "inverse_degree", *CLASSES[:-1]))
 
 
 def test_known_numbers_are_recovered_from_graphs():
-    runs = [past_run(seed, blind=0.1, inverse_degree=-4.0, name=str(seed)) for seed in range(5)]
+    runs = [past_run(seed, uniform=0.1, inverse_degree=-4.0, name=str(seed)) for seed in range(5)]
     mixed = prior.prior_of(gather(runs)).plain.location
     plain = gather(past_run(seed, name=str(seed)) for seed in range(5))
     none = prior.prior_of(plain).plain.location
@@ -76,9 +76,9 @@ def test_a_setting_is_not_judged_by_its_own_family():
     one, two = past_run(0, name="a"), past_run(1, inverse_degree=-4.0, name="b")
     alone = gather([replace(one, family="x")])[0]
     kin = gather([replace(one, family="x"), replace(two, family="x")])[0]
-    strangers = gather([replace(one, family="x"), replace(two, family="y")])[0]
+    unrelated = gather([replace(one, family="x"), replace(two, family="y")])[0]
     assert kin.bias == alone.bias
-    assert strangers.bias != alone.bias
+    assert unrelated.bias != alone.bias
 
 
 def test_unselected_nodes_are_drawn_from_those_that_nobody_had():

@@ -61,7 +61,7 @@ class Dirichlet(Calibrator):
     --------
     >>> rng = np.random.default_rng(0)
     >>> z = rng.normal(size=(2000, 3)) * 2
-    >>> p = torch.softmax(torch.from_numpy(z / 2), dim=1)  # twice too sure
+    >>> p = torch.softmax(torch.from_numpy(z / 2), dim=1)  # overconfident by a factor of two
     >>> y = (p.cumsum(1) < torch.from_numpy(rng.random((2000, 1)))).sum(1)
     >>> cal = Dirichlet().fit(z, y, mask=np.arange(2000))
     >>> cal.weights_.diagonal().round(1)

@@ -80,7 +80,7 @@ class GroupCalibration(Calibrator):
     >>> rng = np.random.default_rng(0)
     >>> group = rng.integers(2, size=600)
     >>> logits = rng.normal(size=(600, 3)) * 3
-    >>> truth = logits / np.where(group, 4.0, 1.0)[:, None]  # one group is four times too sure
+    >>> truth = logits / np.where(group, 4.0, 1.0)[:, None]  # one group is overconfident
     >>> y = (truth + rng.gumbel(size=truth.shape)).argmax(1)
     >>> features = np.eye(2)[group]
     >>> cal = GroupCalibration(partitions=2).fit(logits, y, features=features, mask=np.arange(300))

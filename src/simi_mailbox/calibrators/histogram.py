@@ -50,7 +50,7 @@ class HistogramBinning(Calibrator):
 
     Examples
     --------
-    >>> logits = np.array([[4.0, 0.0]] * 10)  # 98 % sure, 7 of 10 right
+    >>> logits = np.array([[4.0, 0.0]] * 10)  # confidence 98 %, 7 of 10 right
     >>> y = np.array([0] * 7 + [1] * 3)
     >>> cal = HistogramBinning(prior_strength=0).fit(logits, y, mask=np.arange(10))
     >>> cal.predict_proba(logits)[0].round(6).tolist()
@@ -69,11 +69,13 @@ class HistogramBinning(Calibrator):
         self.edges_ = equal_mass_edges(conf, self.bins)
         member = np.searchsorted(self.edges_, conf, side="right")
         bins = self.edges_.size + 1
-        count, right, sure = (
+        count, right, confident = (
             np.bincount(member, weights=part, minlength=bins)
             for part in (np.ones_like(conf), correct, conf)
         )
-        self.values_ = (right + self.prior_strength * sure / count) / (count + self.prior_strength)
+        self.values_ = (right + self.prior_strength * confident / count) / (
+            count + self.prior_strength
+        )
 
     def _check_state(self) -> None:
         check_within("values_", self.values_, 0.0, 1.0)
@@ -93,5 +95,5 @@ def equal_mass_edges(values: Floats, bins: int) -> Floats:
     edges = np.unique((ordered[cuts - 1] + ordered[cuts]) / 2)
     # Ties can leave nothing below an edge: that edge separates nothing.
     below = np.searchsorted(ordered, edges, side="left")
-    fresh: Bools = np.diff(below, prepend=0) > 0
-    return edges[fresh]
+    new: Bools = np.diff(below, prepend=0) > 0
+    return edges[new]

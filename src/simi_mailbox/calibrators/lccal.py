@@ -31,7 +31,7 @@ class LCCal(TemperatureCalibrator):
     as NeurIPS-2023-LCCal; an earlier work of the authors of Simi-Mailbox).
 
     T_i is made of confidences, not fitted to the logits: the result depends on their size, and a
-    model that is far too sure, or not sure at all, is beyond what the constants can mend (Cora's
+    model that is far over- or underconfident is beyond what the constants can mend (Cora's
     test ECE of 2 to 5 % becomes 7 to 31 with logits × 0.1, and 13 to 17 with × 100). A constant
     added to a node's logits changes nothing, so log-probabilities are as good.
 

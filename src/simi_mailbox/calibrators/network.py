@@ -42,7 +42,7 @@ class NetworkCalibrator(Calibrator):
 
     @abstractmethod
     def _network(self, data: NodeInputs) -> nn.Module:
-        """The network for these nodes, with fresh weights."""
+        """The network for these nodes, with new weights."""
 
     def _train(
         self,

@@ -7,7 +7,7 @@ COMMANDS = {
     "apply": ("simi_mailbox.cli.apply", "Calibrate logits with a saved calibrator."),
     "update": ("simi_mailbox.cli.update", "Add late labels to a saved calibrator."),
     "monitor": ("simi_mailbox.cli.monitor", "Can probabilities of new nodes be trusted?"),
-    "evaluate": ("simi_mailbox.cli.evaluate", "Do probabilities mean what they say?"),
+    "evaluate": ("simi_mailbox.cli.evaluate", "Are probabilities calibrated??"),
     "compare": ("simi_mailbox.cli.compare", "Which method is best on your nodes?"),
     "decide": ("simi_mailbox.cli.decide", "Which predictions to act on; sets of classes."),
     "methods": ("simi_mailbox.cli.methods", "Which calibrators there are, and what each needs."),

@@ -29,7 +29,7 @@ def working(what: str) -> Iterator[None]:
 
 @contextmanager
 def complaints() -> Iterator[list[str]]:
-    """Warnings of calibrators, each told in one line; they and errors speak of options."""
+    """Warnings of calibrators, each told in one line; they and errors name options."""
     told: list[str] = []
     with captured_warnings() as caught:
         try:

@@ -34,7 +34,7 @@ def demo(out: Path, example: str, seed: int) -> None:
 
     copies: 6,000 pages in three classes, made. Some quote independent sources; some are copies of
     each other, and a model that adds up neighbours takes twelve copies for twelve witnesses. It is
-    too sure of copies and too unsure of the rest, which no single temperature can mend.
+    overconfident on copies and underconfident on the rest, which no single temperature can mend.
 
     digits: 1,797 handwritten digits joined to their nearest neighbours, real. There one temperature
     is nearly all that is needed.

@@ -1,4 +1,4 @@
-"""`simi-mailbox evaluate`: do probabilities mean what they say?"""
+"""`simi-mailbox evaluate`: are probabilities calibrated?"""
 
 from pathlib import Path
 from typing import Any

@@ -159,7 +159,7 @@ def debug_option() -> click.Option:
 )
 @click.version_option(__version__, prog_name="simi-mailbox")
 def cli() -> None:
-    """Make the probabilities of graph neural networks mean what they say.
+    """Calibrate the probabilities of graph neural networks.
 
     Folders that --out names are made; what cannot be written is told before the work begins.
     """

@@ -151,7 +151,7 @@ def method_options(function: F) -> F:
         "--allow-training-nodes",
         "insist",
         is_flag=True,
-        help="Calibrate with nodes of --train, too, which makes the result too sure.",
+        help="Calibrate with nodes of --train, too, which makes the result overconfident.",
     )(function)
     function = selection_option(function)
     function = click.option(

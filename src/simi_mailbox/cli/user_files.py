@@ -162,11 +162,13 @@ def fitted(
 
 
 def tell_if_unused(used_for_selection: bool, chosen: Sequence[Calibrator]) -> None:
-    """Warn that ``--not-used-for-selection`` changes nothing, where no method allows for luck."""
+    """Warn that ``--not-used-for-selection`` changes nothing, as no method corrects for it."""
     asked = any("used_for_selection" in calibrator.optional_inputs for calibrator in chosen)
     if not (used_for_selection or asked):
         names = ", ".join(calibrator.name for calibrator in chosen)
-        text = f"--not-used-for-selection changes nothing: no allowance for luck is made by {names}"
+        text = (
+            f"--not-used-for-selection changes nothing: selection bias is not corrected by {names}"
+        )
         warnings.warn(text, CalibrationWarning, stacklevel=2)
 
 

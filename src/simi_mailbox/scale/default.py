@@ -271,7 +271,7 @@ def pass_labels(engine: Engine, view: View) -> None:
     if not view.labels:
         return
     plan, columns = view.plan, view.classes + 1
-    engine.write("labels nearby", near_block, plan.blocks, view)
+    engine.write("neighbouring labels", near_block, plan.blocks, view)
     bands = plan.bands(columns, 3 * _item(engine) * columns)
     engine.write("labels two steps away", far_band, range(len(bands)), view, bands)
 

@@ -330,14 +330,14 @@ def spread_of(store: Store, block: int, kept: Ints) -> list[Written]:
 def median(engine: Engine, plan: Plan, kind: str, step: str = "looking at logits") -> float:
     """The median of a number per node, exactly: histograms zoom in until few are left."""
     low, high, below = -np.inf, np.inf, 0
-    middle = (plan.nodes - 1) // 2, plan.nodes // 2
+    places = (plan.nodes - 1) // 2, plan.nodes // 2
     ends = engine.total(step, extent, _wider, plan.blocks, kind)
     low, high = float(ends[0]), float(ends[1])
     while True:
         edges = np.linspace(low, high, CELLS + 1)
         counts = engine.total(step, histogram, added, plan.blocks, kind, edges)
         reached = below + np.cumsum(counts)
-        first, last = (int(np.searchsorted(reached, at, side="right")) for at in middle)
+        first, last = (int(np.searchsorted(reached, at, side="right")) for at in places)
         inside = int(reached[last] - (reached[first - 1] if first else below))
         if inside <= FEW or high - low <= 1e-12 * max(1.0, abs(high)):
             break
@@ -346,7 +346,7 @@ def median(engine: Engine, plan: Plan, kind: str, step: str = "looking at logits
     below = int(reached[first - 1]) if first else below
     bounds = (edges[first], edges[last + 1], last + 1 == CELLS)
     found = np.sort(engine.total(step, between, stacked, plan.blocks, kind, *bounds))
-    return float((found[middle[0] - below] + found[middle[1] - below]) / 2)
+    return float((found[places[0] - below] + found[places[1] - below]) / 2)
 
 
 def extent(store: Store, block: int, kind: str) -> Floats:

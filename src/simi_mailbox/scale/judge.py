@@ -1,4 +1,4 @@
-"""Do the probabilities of a folder mean what they say? One look at them, in bounded memory."""
+"""Are the probabilities of a folder calibrated?? One look at them, in bounded memory."""
 
 import json
 from dataclasses import dataclass

@@ -220,9 +220,9 @@ def _ranges(store: Store, low: int, high: int, runs: int, plan: Plan) -> Iterato
     places = [_place(store, run, low, high) for run in range(runs)]
     count = sum(stop - start for start, stop in places)
     if count > 3 * plan.chunk and high - low > 1 << plan.bits:
-        middle = (low + high) >> (plan.bits + 1) << plan.bits
-        yield from _ranges(store, low, middle, runs, plan)
-        yield from _ranges(store, middle, high, runs, plan)
+        half = (low + high) >> (plan.bits + 1) << plan.bits
+        yield from _ranges(store, low, half, runs, plan)
+        yield from _ranges(store, half, high, runs, plan)
     elif count:
         keys, at = np.empty(count, dtype=np.uint64), 0
         for run, (start, stop) in enumerate(places):
@@ -318,7 +318,7 @@ def add_sums(
 ) -> None:
     """onto_i += Σ_j right_j over the entries (i, j): the product of the adjacency with a matrix.
 
-    If most of its rows are nought, ``right`` holds the others, and ``place`` says where, or −1.
+    If most of its rows are zero, ``right`` holds the others, and ``place`` says where, or −1.
     """
     if kernels is not None and place is not None:
         fast.each(lambda e: kernels.some_sums(entries[e], right, place, onto), _runs(entries))

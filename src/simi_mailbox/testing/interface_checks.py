@@ -91,9 +91,9 @@ def _failed(case: Case) -> None:
 def _parameters(case: Case) -> None:
     cal, params = case.fit(PROBLEM), case.make().get_params()
     require(cal.get_params() == params, "fit changed a parameter")
-    fresh = clone(cal)
-    require(fresh.get_params() == params, "clone changed a parameter")
-    require(not hasattr(fresh, "num_classes_"), "clone is fitted")
+    copied = clone(cal)
+    require(copied.get_params() == params, "clone changed a parameter")
+    require(not hasattr(copied, "num_classes_"), "clone is fitted")
     plain = case.cls()
     require(repr(plain) == f"{case.cls.__name__}()", f"repr is {plain!r} without arguments")
     for key, value in params.items():

@@ -1,7 +1,7 @@
 """Whether labels that tell nothing are believed: a check for leaks of a node's own label.
 
 Balanced labels, permuted among the calibration nodes, say nothing about which node has which. With
-ℓ = log q of the fitted probabilities, Σ ℓ_i(y_i) − Σ mean of ℓ_i over all labels is nought in the
+ℓ = log q of the fitted probabilities, Σ ℓ_i(y_i) − Σ mean of ℓ_i over all labels is zero in the
 mean for probabilities made without these labels, and the number of parameters for a maximum of
 their likelihood. A statistic that holds a node's own label, or lacks it in a total that is shared,
 gives many times that.

@@ -161,7 +161,7 @@ def random_choice(
     Rate one half, which every backbone of the protocol uses, takes one bit each: random 64-bit
     words are cut into bytes and a table turns each byte into eight values. That is about thirty
     times faster than drawing from a Bernoulli distribution. ``reuse`` keeps the memory of the
-    result for the next call with it: fresh pages for megabytes cost more than filling them.
+    result for the next call with it: new pages for megabytes cost more than filling them.
     """
     if rate == 0.5:
         words = torch.empty((size + 63) // 64, dtype=torch.int64)

@@ -303,7 +303,7 @@ class GPN(nn.Module):
 
     def feature_evidence(self, latent: Tensor) -> Tensor:
         """Evidence [n, K] for every class from the features alone."""
-        # A flow that has drifted may overflow far from the data; no density is the honest answer.
+        # A flow that has drifted may overflow far from the data; no density is returned.
         log_density = self.flows.log_prob(latent).nan_to_num(nan=-math.inf)
         budget = 0.5 * self.settings.latent_dim * math.log(4 * math.pi)
         if self.settings.class_budget:

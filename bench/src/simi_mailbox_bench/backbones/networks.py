@@ -289,10 +289,10 @@ class GIN(Backbone):
     name = "gin"
 
     def _initial(self, depth: int, wide: int, narrow: int, random: Generator) -> Weights:
-        middle = self.settings.hidden
+        inner = self.settings.hidden
         return {
             f"{name}{depth}{part}": fan_in_uniform(shape, fan, random)
-            for part, (fan, out) in enumerate(((wide, middle), (middle, narrow)))
+            for part, (fan, out) in enumerate(((wide, inner), (inner, narrow)))
             for name, shape in (("weight", (fan, out)), ("bias", (out,)))
         }
 
@@ -301,10 +301,10 @@ class GIN(Backbone):
 
     def _layer(self, depth: int, x: Input, layer: Layer, noise: Noise = None) -> Tensor:
         # The sum and the MLP's first matrix commute; multiplying first keeps the features sparse.
-        middle = propagate(layer, x, self.get_parameter(f"weight{depth}0"))
-        middle = F.relu(middle + self.get_parameter(f"bias{depth}0"))
+        inner = propagate(layer, x, self.get_parameter(f"weight{depth}0"))
+        inner = F.relu(inner + self.get_parameter(f"bias{depth}0"))
         return torch.addmm(
-            self.get_parameter(f"bias{depth}1"), middle, self.get_parameter(f"weight{depth}1")
+            self.get_parameter(f"bias{depth}1"), inner, self.get_parameter(f"weight{depth}1")
         )
 
 

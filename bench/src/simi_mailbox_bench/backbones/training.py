@@ -193,7 +193,7 @@ class EarlyStopping:
 def build(
     backbone: str, in_dim: int, num_classes: int, settings: Settings | None = None, *, seed: int = 0
 ) -> Backbone:
-    """Make a backbone with fresh weights."""
+    """Make a backbone with new weights."""
     if backbone not in BACKBONES:
         raise ValueError(f"unknown backbone {backbone!r}; choose one of {', '.join(BACKBONES)}")
     generator = torch.Generator().manual_seed(seed)

@@ -1,4 +1,4 @@
-"""Datasets from elsewhere as the arrays of our own files: PyG's loaders, and OGB's ogbn-arxiv.
+"""Downloaded datasets as the arrays of our own files: PyG's loaders, and OGB's ogbn-arxiv.
 
 Arxiv is read from OGB's text files, without the ogb package and without pickle.
 """

@@ -74,7 +74,7 @@ def problem(name: str, kind: str) -> DetectionProblem:
 
 
 class Models:
-    """What the models of one run say about each kind of foreign nodes; made when asked for.
+    """What the models of one run say about each kind of OOD nodes; made when asked for.
 
     Perturbed features or edges do not change what is trained on, so those two kinds share one
     classifier and one GPN.
@@ -264,13 +264,13 @@ def _of_logits(
 
 
 class OODTable(Table):
-    """One metric of detection, by graph and kind of foreign nodes."""
+    """One metric of detection, by graph and kind of OOD nodes."""
 
     baseline = "max-probability"
     datasets = DATASETS
     backbones = ("gcn",)
     caption = (
-        "Positives are the test nodes of the training graph, negatives the foreign nodes. "
+        "Positives are the test nodes of the training graph, negatives the OOD nodes. "
         "feature: mixtures of two nodes' features; structure: edges of a block model; label: "
         "classes that training did not see (GNNSafe has no such task on Physics: here classes 3 "
         "and 4 are known, 0 and 1 foreign).",
@@ -278,7 +278,7 @@ class OODTable(Table):
         "gpn-probability, gpn-evidence: largest probability and evidence of a GPN; the paper does "
         "not say which of them its GPN column is.",
         "temperature, simi-mailbox: largest calibrated probability; the calibrator is fitted on "
-        "the validation nodes of the training graph and applied to the foreign nodes.",
+        "the validation nodes of the training graph and applied to the OOD nodes.",
     )
     notes = (SEEDS_ARE_UNITS,)
 
@@ -318,7 +318,7 @@ class OODTable(Table):
 
 
 TABLES = (
-    OODTable("ood", "auroc", "detection of foreign nodes: AUROC", compare=True),
+    OODTable("ood", "auroc", "detection of OOD nodes: AUROC", compare=True),
     OODTable("ood-aupr", "aupr", "AUPR, on the rows of ood (higher is better)"),
     OODTable("ood-fpr95", "fpr95", "false positives at 95 % recall, on the rows of ood (lower)"),
 )

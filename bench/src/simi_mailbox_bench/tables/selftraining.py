@@ -178,8 +178,8 @@ def _train(
     identity = {**asdict(run), "settings": settings.digest(), "seed": seed, "labels": seen}
 
     def make() -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        blind = replace(dataset, y=labels)
-        made = train(blind, split, run.backbone, seed=seed, settings=settings)
+        without = replace(dataset, y=labels)
+        made = train(without, split, run.backbone, seed=seed, settings=settings)
         return {"logits": made.logits}, {"seconds": made.seconds, "epochs": made.epochs}
 
     tensors, _ = kept("self-training", identity, make)

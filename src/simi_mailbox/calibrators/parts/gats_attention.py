@@ -94,13 +94,15 @@ class TemperatureAttention(nn.Module):
 def whole_field(data: NodeInputs, distances: Tensor | None) -> Field:
     """All nodes, receiving and sending."""
     z, pattern = data.logits, Csr.closed(data.neighbourhoods)
-    sure = confidence(z).to(z.dtype)
+    confident = confidence(z).to(z.dtype)
     share = pattern.indptr.diff().to(z.dtype).reciprocal()
-    mean = matmul(pattern, share[pattern.rows], sure[:, None]).flatten()
+    mean = matmul(pattern, share[pattern.rows], confident[:, None]).flatten()
     pairs = None
     if distances is not None:
         pairs = 3 * distances[pattern.rows] + distances[pattern.indices]
-    return Field(pattern, products(pattern, z, z), sorted_unit(z), sure - mean, distances, pairs)
+    return Field(
+        pattern, products(pattern, z, z), sorted_unit(z), confident - mean, distances, pairs
+    )
 
 
 def training_distances(index: Tensor | None, graph: Graph) -> Tensor:

@@ -92,7 +92,7 @@ class SimiMailbox(Calibrator):
     temperature_ : float
         Of temperature scaling.
     temperatures_ : array [groups]
-        Of a node of average degree in the middle of each group, before other evidence.
+        Of a node of average degree at the centroid of each group, before other evidence.
     groups_, similarity_ : array [n]
         Of the nodes of ``fit``: nearest group, and mailbox similarity of p = softmax(z / T).
     coefficients_ : dict

@@ -210,7 +210,7 @@ def coefficients_of(fits: Sequence[Mapping[str, float]], *, hidden: bool) -> Coe
 
 
 def interquartile_mean(values: Floats, weights: Floats) -> float:
-    """Mean over the middle half of the weight: a quarter at either end may be anything.
+    """Mean over the inner half of the weight: a quarter at either end may be anything.
 
     Examples
     --------
