@@ -127,3 +127,11 @@ def test_weights_mean_the_same_in_the_linear_programme(seed):
     nobody = np.zeros((70, 1), bool)
     found = overlapping_quantile(scores, nobody, np.array([False]), 0.9, weights)
     assert found == pytest.approx(conformal_quantile(scores, 0.9, weights), abs=1e-9)
+
+
+@pytest.mark.parametrize("level", [0.05, 0.31, 0.5, 0.83, 0.9])
+def test_the_threshold_of_many_scores_is_the_ranked_one(level):
+    """So many that finding one by partition does not sort all others by the way."""
+    scores = np.random.default_rng(0).random(20_011)
+    expected = np.sort(scores)[rank(len(scores), level) - 1]
+    assert conformal_quantile(scores, level) == expected

@@ -277,3 +277,15 @@ def test_a_class_masked_by_infinity_is_what_it_is_in_memory(
     np.save(shards / "logits" / "0.npy", wide)
     with pytest.raises(ValueError, match="masked by −inf on every node or on none"):
         calibrate(shards, tmp_path / "out", engine=engine)
+
+
+def test_logits_that_hardly_differ_have_the_range_that_they_have_in_memory(
+    shards: Path, tmp_path: Path, known: Known
+) -> None:
+    for path in (shards / "logits").iterdir():
+        np.save(path, np.load(path) / 100)
+    wide = [
+        calibrate(shards, tmp_path / engine, engine=engine).calibrator.widest_  # type: ignore[arg-type]
+        for engine in ("memory", "disk")
+    ]
+    assert wide[1] == pytest.approx(wide[0], rel=1e-6)

@@ -98,3 +98,12 @@ def test_mistakes_of_a_judge_are_told(shards: Path, tmp_path: Path, known: Known
         evaluate(done.out)
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         evaluate(tmp_path / "nowhere")
+
+
+@pytest.mark.usefixtures("few_together")
+def test_progress_of_a_judge_counts_its_runs(shards: Path) -> None:
+    seen: list[tuple[str, int, int]] = []
+    evaluate(shards, input_type="logits", progress=lambda *step: seen.append(step))
+    runs = seen[0][2]
+    assert runs > 1
+    assert seen == [("judging", done, runs) for done in range(runs + 1)]

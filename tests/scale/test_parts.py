@@ -1,5 +1,6 @@
 """Plans, tiles and medians against their plain counterparts."""
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -98,3 +99,28 @@ def test_edges_join_nodes_that_are_there(edge: tuple[int, int]) -> None:
     message = rf"row 101: the edge joins nodes {edge[0]} and {edge[1]}, but .* nodes 0\.\.9"
     with pytest.raises(ValueError, match=message):
         tiles.check_ids(edges, 10, shard, 100)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (7, 7), ("7", 7), ("12B", 12), ("1.5kb", 1500), ("2 MB", 2 * 10**6), ("3GB", 3 * 10**9),
+        ("4T", 4 * 10**12), ("1KiB", 1024), ("1.5 GiB", 3 << 29), ("2tib", 2 << 40),
+    ],
+)  # fmt: skip
+def test_sizes_are_read_in_all_units(size: str | int, expected: int) -> None:
+    assert read_size(size) == expected
+
+
+@pytest.mark.parametrize(("tasks", "slots"), [(1, 1), (4, 1), (1, 8), (3, 5)])
+def test_a_plan_follows_from_the_memory(tasks: int, slots: int) -> None:
+    """The formula a second time: rows of a block, edges of a chunk, the room of a pass."""
+    nodes, classes, memory = 3_000_000, 10, 2_100_000_000
+    plan = Plan.of(nodes, classes, memory, item=4, tasks=tasks, slots=slots)
+    space = 0.9 * (memory - 1_100_000_000) / tasks
+    most = space / (12 * classes * 4 + 128)
+    most = most if slots == 1 else min(most, nodes / (2 * slots))
+    assert plan.space == int(space)
+    assert len(plan.blocks) == math.ceil(nodes / math.floor(most) if slots == 1 else nodes / most)
+    assert plan.rows == math.ceil(nodes / len(plan.blocks))
+    assert plan.chunk == min(int(space / 96), 1 << 22)

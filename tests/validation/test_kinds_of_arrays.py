@@ -12,6 +12,7 @@ import torch
 
 from simi_mailbox import CalibrationWarning, SimiMailbox, TemperatureScaling, select
 from simi_mailbox.crossfit import cross_fitted
+from simi_mailbox.validation import RANGE_TOLERANCE, read_logits, read_probabilities
 from tests.strategies import make_problem
 
 CASE = make_problem(0)
@@ -134,3 +135,20 @@ def test_labels_of_one_class_only_are_warned_of() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fit()
+
+
+def test_probabilities_may_miss_their_bounds_by_rounding_and_no_more() -> None:
+    fine = np.array([[-RANGE_TOLERANCE, 1 + RANGE_TOLERANCE], [0.5, 0.5]])
+    np.testing.assert_array_equal(read_probabilities(fine), fine)
+    for wrong in ([[-2e-6, 1 + 2e-6]], [[-1.5e-6, 1.0]], [[0.0, 1 + 1.5e-6]]):
+        with pytest.raises(ValueError, match="probs"):
+            read_probabilities(np.array(wrong))
+
+
+@pytest.mark.parametrize("kind", ["binary-logits", "binary-probabilities"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64"])
+def test_binary_scores_keep_their_precision_and_small_types_are_widened(kind, dtype) -> None:
+    score = np.array([0, 1, 1, 0] if kind == "binary-probabilities" else [-2, 3, 0, 1], dtype=dtype)
+    found = read_logits(score, kind)
+    assert str(found.dtype) == ("torch.float64" if dtype == "float64" else "torch.float32")
+    assert found.shape == (4, 2)

@@ -38,7 +38,6 @@ EDGE_BYTES = 96
 LARGEST_BLOCK = LARGEST_BAND = 1 << 28
 LARGEST_CHUNK = 1 << 22
 
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _SIZE = re.compile(r"\s*([0-9.]+)\s*([KMGT]?)(I?)B?\s*", re.IGNORECASE)
 
 

@@ -61,6 +61,18 @@ def test_updates_add_up_and_the_newer_label_counts() -> None:
     assert np.abs(one - other).max() < 1e-6
 
 
+@pytest.mark.parametrize("cut", [310, 325])
+def test_labels_of_other_nodes_are_added_to_those_of_earlier_updates(cut: int) -> None:
+    p = problem()
+    at_once = fitted(p).update(np.arange(300, 340), p.y[300:340])
+    daily = fitted(p).update(np.arange(300, cut), p.y[300:cut])
+    daily.update(np.arange(cut, 340), p.y[cut:340])
+    np.testing.assert_array_equal(daily.late_["ids"], np.arange(300, 340))
+    np.testing.assert_array_equal(daily.late_["labels"], p.y[300:340])
+    one, other = (c.predict_proba(p.logits, graph=p.graph) for c in (at_once, daily))
+    assert np.abs(one - other).max() < 1e-6
+
+
 def test_late_labels_are_evidence_on_neighbours_wherever_the_nodes_stand() -> None:
     p = problem()
     cal = fitted(p, node_ids=IDS)
