@@ -33,6 +33,12 @@ def arrays() -> dict[str, object]:
     return given | later | {"train_mask": np.arange(200, 250)}
 
 
+@pytest.fixture(autouse=True)
+def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages write files where they run."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.mark.parametrize(("page", "line"), command_lines())
 def test_commands_of_the_pages_exist_and_take_their_options(page: str, line: str) -> None:
     parse(cli, shlex.split(line)[1:])
@@ -47,7 +53,6 @@ def test_a_command_that_is_not_there_is_found_out() -> None:
 def test_shards_of_the_page_are_calibrated_and_so_are_those_of_next_week(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     for folder in ("shards", "next-week"):
         write_shards(Path(folder))
     run_line("calibrate shards --memory")
@@ -59,7 +64,6 @@ def test_shards_of_the_page_are_calibrated_and_so_are_those_of_next_week(
 def test_the_readmes_command_calibrates_the_files_of_the_shells_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     run_page("shell.md")
     assert "wrote probs.csv" in run_line("calibrate logits.csv")
     assert Path("probs.csv").read_text("utf-8").startswith("paper,predicted,confidence,p_biology")
@@ -92,7 +96,6 @@ BY_ITSELF = [p.name for p in PAGES if blocks(p, "python") and p.stem not in (*OW
 def test_python_of_the_page_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     if name == "scale.md":
         write_shards(Path("shards"))
     found = PROVED.get(name, lambda names: True)(run_page(name, **arrays()))
@@ -144,6 +147,7 @@ PROVED = {
     "report.md": lambda names: Path("report.html").read_text("utf-8").count("forty groups") > 0,
     "metrics.md": metrics_show,
     "pictures.md": lambda names: names["ax"].get_figure() is not None,
+    "monitor.md": lambda names: len(names["cal"].late_["labels"]) > 0,  # it alarmed, and was told
 }
 """What holds after a page, if it is true."""
 
@@ -155,7 +159,6 @@ def test_every_page_proves_something() -> None:
 
 
 def test_report_of_the_page_is_written_by_the_command(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
     given = arrays()
     np.save("logits.npy", given["logits"])
     np.save("edges.npy", given["edge_index"].numpy())
