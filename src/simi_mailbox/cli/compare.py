@@ -30,6 +30,7 @@ _MARKS = {"best": " *", "tied": " =", "": "  "}
 @click.argument("logits", type=options.ExistingFile())
 @options.file_options(*PARTS, "test")
 @options.input_option()
+@options.positive_option
 @plugin_option
 @click.option(
     "--methods",
@@ -106,6 +107,7 @@ def compare(
             }
             for row in table
         ],
+        **_of_class(problem, probs, judged, files["positive"]),
         "left_out": missing,
         "warnings": told,
     }
@@ -113,6 +115,29 @@ def compare(
         console.show_json(facts)
     else:
         _show(facts)
+
+
+def _of_class(problem: Problem, probs: dict[str, Any], rows: Any, named: Any) -> dict[str, Any]:
+    """ECE and average precision of P(class) by method, and whether Platt scaling does as well."""
+    from simi_mailbox import metrics
+
+    positive = user.positive_class(problem, named)
+    if positive is None:
+        return {}
+    assert problem.labels is not None
+    is_class = problem.labels[rows] == positive
+    return {
+        "positive": named,
+        "of_class": {
+            name: {
+                "class_ece": metrics.class_ece(p[:, positive], is_class),
+                "average_precision": metrics.average_precision(p[:, positive], is_class),
+                "expected": float(p[:, positive].sum()),
+                "observed": int(is_class.sum()),
+            }
+            for name, p in probs.items()
+        },
+    }
 
 
 def _advance(show: Callable[[str, int, int], None], steps: Iterator[int], total: int) -> None:
@@ -181,14 +206,28 @@ def _show(facts: dict[str, Any]) -> None:
     table.add_column("method")
     for heading in (*_HEADINGS.values(), "noise floor of ECE"):
         table.add_column(heading, justify="right")
+    of_class = facts.get("of_class", {})
+    for heading in ("ECE of P", "AUPRC", "expected") if of_class else ():
+        table.add_column(heading, justify="right")
     for row in facts["methods"]:
         cells = [
             (f"{row[m]:.2%}" if m in ("accuracy", "ece") else f"{row[m]:.4f}")
             + _MARKS[row["marks"][m]]
             for m in _HEADINGS
         ]
-        table.add_row(row["name"], *cells, f"{row['noise_floor']:.2%}")
+        cells.append(f"{row['noise_floor']:.2%}")
+        if of_class:
+            mine = of_class[row["name"]]
+            cells += [f"{mine['class_ece']:.2%}", f"{mine['average_precision']:.2%}"]
+            cells.append(f"{mine['expected']:.0f} of {mine['observed']}")
+        table.add_row(row["name"], *cells)
     console.show_table(table)
     click.echo("* best   = tied with the best (95 % interval of the paired difference holds zero)")
+    marks = {row["name"]: row["marks"]["nll"] for row in facts["methods"]}
+    plain = [name for name in ("platt", "temperature") if marks.get(name)]
+    if plain and any(marks.get(name) for name in ("simi-mailbox", "simi-mailbox-free")):
+        click.echo(f"{plain[0]} is as good here by log-loss: it needs no graph")
+    elif plain:
+        click.echo(f"{plain[0]} is better here by log-loss than simi-mailbox: use it")
     for line in facts["left_out"]:
         click.echo(line)

@@ -7,13 +7,14 @@ from typing import Any
 
 import click
 
-from simi_mailbox.cli import console, options
+from simi_mailbox.cli import alerts, console, options
 from simi_mailbox.cli import user_files as user
 from simi_mailbox.cli.outputs import check_file
 
 _SCORES = ("lac", "aps", "raps", "daps", "snaps")
 _GROUPS = ("class", "degree", "mailbox")
 _SHARE = click.FloatRange(0.0, 1.0, min_open=True, max_open=True)
+_COST = click.FloatRange(0.0, min_open=True)
 _PARTS = ("edges", "labels", "calibration", "test", "train", "features", "ids", "classes")
 
 
@@ -36,6 +37,14 @@ _PARTS = ("edges", "labels", "calibration", "test", "train", "features", "ids", 
 @click.option(
     "--confidence", type=_SHARE, default=0.9, show_default=True, help="How sure that shall be."
 )
+@options.positive_option
+@click.option("--min-precision", type=_SHARE, help="Alerts: at least this share is of the class.")
+@click.option("--min-recall", type=_SHARE, help="Alerts: at least this share of the class.")
+@click.option("--max-alerts", type=click.IntRange(1), help="Alerts: so many nodes at most.")
+@click.option("--miss-cost", type=_COST, help="Cost of a node of the class that is no alert.")
+@click.option("--review-cost", type=_COST, help="Cost of an alert; with --miss-cost.")
+@click.option("--save", type=click.Path(path_type=Path), help="Keep the rule in a .json file.")
+@click.option("--rule", type=options.ExistingFile(), help="Use a rule that --save kept.")
 @options.selection_option
 @click.option("--seed", default=0, show_default=True, help="Seed of randomised scores.")
 @options.out_option("decisions.csv", "File of decisions: .csv, .tsv, .npz or .parquet.")
@@ -48,13 +57,20 @@ def decide(
     condition_on: str | None,
     max_error: float,
     confidence: float,
+    positive: str | None,
+    save: Path | None,
+    rule: Path | None,
     used_for_selection: bool,
     seed: int,
     out: Path,
     as_json: bool,
-    **files: Any,
+    **more: Any,
 ) -> None:
     """Decide on PROBABILITIES (all nodes): a set of classes for each, and accept or defer.
+
+    With --positive, which nodes to review for one class: alerts with a guaranteed precision or
+    recall, the highest --max-alerts, or the cheapest by costs; the file then has the nodes with the
+    highest probability first. --save keeps the rule, --rule uses it on other nodes, without labels.
 
     The labels of the calibration nodes are read, no others; those of --test, if it is given, to
     tell how well the promises were kept. With too few labels a set is all classes and nothing is
@@ -65,6 +81,13 @@ def decide(
 
     check_writable(out, table=True)
     check_file(out)
+    goals = {name: more.pop(name) for name in alerts.GOALS}
+    files = {**more, "positive": positive}
+    if rule is not None or positive is not None:
+        said = {"confidence": confidence, "used_for_selection": used_for_selection}
+        alerts.run(probabilities, kind, goals, files, said, save, rule, out, as_json)
+        return
+    alerts.refuse_without_class({**goals, "save": save})
     with console.complaints() as told:
         problem = user.read(probabilities, files, kind)
         rows = user.calibration_nodes(problem)
@@ -80,10 +103,10 @@ def decide(
         given = {name: value for name, value in _inputs(problem).items() if name in needs}
         fitted = {"mask": rows, "used_for_selection": used_for_selection}
         with console.working(f"deciding on {problem.nodes.count:,} nodes"):
-            rule = PredictionSets(
+            of_sets = PredictionSets(
                 coverage=coverage, score=score, condition_on=condition_on, seed=seed
             ).fit(probs, problem.labels, **fitted, **given)
-            sets = rule.predict_sets(probs, **given)
+            sets = of_sets.predict_sets(probs, **given)
             gate = Accept(max_error=max_error, confidence=confidence)
             accepted = gate.fit(probs, problem.labels, **fitted).accepts(probs)
         write_decisions(out, probs, problem.nodes, sets, accepted)

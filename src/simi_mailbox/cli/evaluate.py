@@ -25,11 +25,21 @@ _WITH_INTERVAL = ("accuracy", "ece", "debiased_ece", "nll", "brier")
 @click.argument("probabilities", type=options.ExistingFile(folders=True))
 @options.file_options("labels", "test", "calibration", "train", "ids", "classes")
 @options.input_option("probabilities")
+@options.positive_option
+@click.option("--top", type=click.IntRange(1), help="With --positive: judge so many alerts.")
+@click.option("--threshold", type=float, help="With --positive: judge alerts from here on.")
 @click.option("--bins", default=15, show_default=True, help="Bins of the calibration error.")
 @click.option("--seed", default=0, show_default=True, help="Seed of intervals and noise floor.")
 @options.json_option
 def evaluate(
-    probabilities: Path, kind: str, bins: int, seed: int, as_json: bool, **files: Any
+    probabilities: Path,
+    kind: str,
+    bins: int,
+    seed: int,
+    top: int | None,
+    threshold: float | None,
+    as_json: bool,
+    **files: Any,
 ) -> None:
     """Judge PROBABILITIES (all nodes) by labels: metrics with intervals and the noise floor.
 
@@ -39,7 +49,11 @@ def evaluate(
     """
     import numpy as np
 
+    if files["positive"] is None and (top, threshold) != (None, None):
+        raise click.ClickException("--top and --threshold are about one class: say --positive")
     if probabilities.is_dir():
+        if files["positive"] is not None:
+            raise click.UsageError("--positive is for files")
         _report(folders.judge(probabilities, files, kind, bins, seed, _WITH_INTERVAL), as_json)
         return
     problem = user.read(probabilities, files, kind)
@@ -59,7 +73,12 @@ def evaluate(
     probs = user.probabilities_of(problem, kind)
     assert problem.labels is not None
     with console.working(f"judging {rows.size:,} nodes"):
-        facts = _judge(probs[rows], problem.labels[rows], bins, seed)
+        y = problem.labels[rows]
+        facts = _judge(probs[rows], y, bins, seed)
+        positive = user.positive_class(problem, files["positive"])
+        if positive is not None:
+            facts["positive"] = files["positive"]
+            facts["of_class"] = _judge_class(probs[rows, positive], y == positive, top, threshold)
     _report({"nodes": int(rows.size), "left_out": left_out, **facts}, as_json)
 
 
@@ -93,9 +112,49 @@ def _judge(probs: Any, y: Any, bins: int, seed: int) -> dict[str, Any]:
     }
 
 
+def _judge_class(p: Any, is_class: Any, top: int | None, threshold: float | None) -> dict[str, Any]:
+    """Calibration, ranking and counts of P(class); alerts are as many as are expected to be it."""
+    from simi_mailbox import metrics
+
+    expected = metrics.positives(p, is_class)
+    if top is None and threshold is None:
+        top = min(max(round(expected.expected), 1), len(p))
+    found = metrics.alerts(p, is_class, top=top, threshold=threshold)
+    facts: dict[str, Any] = {"expected": expected.expected, "observed": expected.observed}
+    facts["alerts"], facts["missed"] = found.alerts, found.positives - found.hits
+    for name in ("precision", "recall", "lift"):
+        facts[name] = {"value": getattr(found, name)}
+        if found.alerts and found.positives:
+            interval = found.interval(name)
+            facts[name] |= {"low": interval.low, "high": interval.high}
+    for metric in (metrics.class_ece, metrics.smooth_ece, metrics.average_precision, metrics.auroc):
+        facts[metric.__name__] = {"value": metric(p, is_class)}
+        if 0 < expected.observed < len(p):
+            interval = metrics.class_interval(metric, p, is_class, draws=200)
+            facts[metric.__name__] |= {"low": interval.low, "high": interval.high}
+    return facts
+
+
+def _show_class(name: str, facts: dict[str, Any]) -> None:
+    click.echo(
+        f"class {name}: {facts['expected']:,.0f} expected, {facts['observed']:,} observed; the "
+        f"{facts['alerts']:,} nodes of highest probability hold "
+        f"{facts['observed'] - facts['missed']:,.0f} of them and miss {facts['missed']:,.0f}"
+    )
+    shown = {}
+    for key, row in facts.items():
+        if isinstance(row, dict):
+            form = "{:.2f}".format if key == "lift" else "{:.2%}".format
+            ends = f" ({form(row['low'])} – {form(row['high'])})" if "low" in row else ""
+            shown[key] = f"{form(row['value'])}{ends}"
+    console.show_facts(shown)
+
+
 def _show(facts: dict[str, Any]) -> None:
     from rich.table import Table
 
+    if "of_class" in facts:
+        _show_class(facts["positive"], facts["of_class"])
     left_out = facts["left_out"]
     note = f" ({left_out:,} of calibration or training left out)" if left_out else ""
     click.echo(f"{facts['nodes']:,} nodes{note}")

@@ -18,6 +18,7 @@ APPLIED = ("edges", "features", "hidden", "ids", "classes")
 @click.argument("logits", type=options.ExistingFile())
 @options.file_options(*PARTS)
 @options.input_option()
+@options.positive_option
 @options.method_options
 @options.out_option("calibrator.safetensors", "File of the fitted calibrator.")
 @options.json_option

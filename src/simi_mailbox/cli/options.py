@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 F = TypeVar("F", bound=Callable[..., Any])
-INPUTS = ("logits", "log-probabilities", "probabilities")
+INPUTS = ("logits", "log-probabilities", "probabilities", "binary-logits", "binary-probabilities")
 FILES_EPILOG = """\b
 Files: .csv .tsv .txt (.gz) .parquet .feather .npy .npz .safetensors .pt, or SciPy's .npz for
 edges; - is a table from standard input.
@@ -113,12 +113,22 @@ def file_options(*parts: str) -> Callable[[F], F]:
         options += [
             click.option("--id-column", metavar="NAME", help="Column that names the nodes."),
             click.option("--encoding", metavar="NAME", help="Of text files, such as latin-1."),
+            click.option(
+                "--unknown",
+                type=click.Choice(["refuse", "drop"]),
+                help="What to do with names of nodes that the first file has not; refuse them.",
+            ),
         ]
         for option in reversed(options):
             function = option(function)
         return function
 
     return decorate
+
+
+positive_option = click.option(
+    "--positive", metavar="CLASS", help="The class that is acted on: its name, or its number."
+)
 
 
 def input_option(default: str | None = "logits") -> Callable[[F], F]:

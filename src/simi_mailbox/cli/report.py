@@ -62,7 +62,7 @@ def report(
 
             written = write_report(
                 out,
-                logits=read_logits(problem.values, kind),
+                logits=read_logits(problem.values, user.per_class(kind)),
                 graph=problem.graph,
                 y=problem.labels,
                 **sets,

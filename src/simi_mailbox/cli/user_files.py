@@ -33,11 +33,31 @@ def read(source: Path, options: Mapping[str, Any], kind: str = "logits") -> Prob
     with working(f"reading {source}"):
         return read_problem(
             source,
-            values="probabilities" if kind == "probabilities" else "logits",
+            values="probabilities" if per_class(kind) == "probabilities" else "logits",
             files={part: options.get(part) for part in _PARTS},
             id_column=options.get("id_column"),
             encoding=options.get("encoding"),
+            binary=kind.startswith("binary-"),
+            positive=options.get("positive"),
+            drop_unknown=options.get("unknown") == "drop",
         )
+
+
+def per_class(kind: str) -> Any:
+    """What the columns of a problem hold: one score per node was made two when it was read."""
+    return kind.removeprefix("binary-")
+
+
+def positive_class(problem: Problem, positive: str | None) -> int | None:
+    """The number of the class that ``--positive`` names; None if nothing was named."""
+    from simi_mailbox.validation import read_positive
+
+    if positive is None:
+        return None
+    names = problem.nodes.classes
+    if positive.isdecimal() and positive not in (names or ()):
+        return read_positive(int(positive), problem.values.shape[1])
+    return read_positive(positive, problem.values.shape[1], names)
 
 
 def probabilities_of(problem: Problem, kind: Any) -> Any:
@@ -45,9 +65,9 @@ def probabilities_of(problem: Problem, kind: Any) -> Any:
     from simi_mailbox.softmax import scaled_softmax
     from simi_mailbox.validation import read_logits
 
-    if kind == "probabilities":
+    if per_class(kind) == "probabilities":
         return problem.values
-    return scaled_softmax(read_logits(problem.values, kind)).numpy()
+    return scaled_softmax(read_logits(problem.values, per_class(kind))).numpy()
 
 
 def calibrator_of(method: str, settings: Sequence[str]) -> Calibrator:
@@ -158,6 +178,7 @@ def fitted(
             used_for_selection=used_for_selection,
             **given,
         )
+    calibrator.input_type_ = kind  # type: ignore[assignment]  # of the file, for apply
     return rows
 
 
@@ -180,7 +201,7 @@ def inputs(calibrator: Calibrator, problem: Problem, kind: str) -> dict[str, Any
         "hidden": problem.hidden if "hidden" in calibrator.optional_inputs else None,
         "train_mask": problem.sets.get("train"),
         "node_ids": problem.nodes.texts if "known" in calibrator.optional_inputs else None,
-        "input_type": kind,
+        "input_type": per_class(kind),
     }
 
 
@@ -244,7 +265,7 @@ def changes(problem: Problem, probs: Any, calibrator: Calibrator, kind: Any) -> 
     from simi_mailbox.softmax import confidence
     from simi_mailbox.validation import read_logits
 
-    before = confidence(read_logits(problem.values, kind))
+    before = confidence(read_logits(problem.values, per_class(kind)))
     return {
         "method": calibrator.name,
         "nodes": problem.nodes.count,

@@ -7,6 +7,7 @@ from simi_mailbox.node_files.problem import Problem, read_problem
 from simi_mailbox.node_files.writing import (
     WRITES,
     check_writable,
+    write_alerts,
     write_decisions,
     write_probabilities,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "check_writable",
     "read_file",
     "read_problem",
+    "write_alerts",
     "write_decisions",
     "write_probabilities",
 ]

@@ -1,7 +1,7 @@
 """What nodes are called, and their labels, sets, edges and features: from files to one order."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,8 @@ class NodeNames:
     """The nodes of a problem in the order of their rows, and what they and the classes are called.
 
     ``ids`` [n] of NumPy or Arrow are as they were given, or None if nodes are their row numbers,
-    which they always are if ``rows_only``. ``classes`` is None if these are numbers.
+    which they always are if ``rows_only``. ``classes`` is None if these are numbers. ``dropped``
+    counts names of other nodes by file, where these are dropped; else they are refused.
     """
 
     count: int
@@ -40,6 +41,7 @@ class NodeNames:
     id_name: str = "id"
     classes: tuple[str, ...] | None = None
     rows_only: bool = False
+    dropped: dict[str, int] | None = None
 
     def __post_init__(self) -> None:
         if self.ids is None:
@@ -90,11 +92,13 @@ class NodeNames:
         return bool(pc.index(self._text, cells[0]).as_py() >= 0)
 
     def find(self, given: Any, where: object) -> Ints:
-        """Rows of the nodes that are named; unknown names are refused."""
+        """Rows of the nodes that are named; unknown names are refused, or −1 and counted."""
         if self.ids is None:
             counted = isinstance(given, np.ndarray) and given.dtype.kind in "iu"
             rows = given.astype(np.int64) if counted else whole(as_text(given), where)
             outside = rows[(rows < 0) | (rows >= self.count)]
+            if outside.size and self.dropped is not None:
+                return self._without(np.where((rows < 0) | (rows >= self.count), -1, rows), where)
             if outside.size:
                 raise ValueError(
                     f"{where}: there is no node {quoted(pa.array(outside))}; nodes are rows, "
@@ -103,6 +107,9 @@ class NodeNames:
             return rows
         text = as_text(given)
         place = pc.index_in(text, value_set=self._text)
+        if place.null_count and self.dropped is not None:
+            found = np.asarray(pc.fill_null(place, -1).to_numpy(zero_copy_only=False))
+            return self._without(found.astype(np.int64), where)
         if place.null_count:
             unknown = pc.unique(text.filter(pc.is_null(place)))
             raise ValueError(
@@ -110,6 +117,11 @@ class NodeNames:
                 f"the logits (the first is {self._text[0].as_py()!r})"
             )
         return np.asarray(place.to_numpy(), dtype=np.int64)
+
+    def _without(self, rows: Ints, where: object) -> Ints:
+        assert self.dropped is not None
+        self.dropped[str(where)] = self.dropped.get(str(where), 0) + int((rows < 0).sum())
+        return rows
 
 
 class Reader:
@@ -215,6 +227,31 @@ def labelled_rows(
     contents: Contents, path: Path, nodes: NodeNames, read: Reader
 ) -> tuple[Ints, Ints]:
     """Nodes that a file of labels names, each once, and their classes; −1 is unknown."""
+    rows, text = _label_texts(contents, path, nodes, read)
+    return rows, _class_numbers(text, path, nodes, rows)
+
+
+def binary_names(
+    contents: Contents, path: Path, nodes: NodeNames, read: Reader, positive: str | None
+) -> tuple[str, str] | None:
+    """Names of the two classes of one score, by the labels; None if these are 0 and 1."""
+    quiet = replace(nodes, dropped={})  # what is unknown is told where labels are read
+    text = _label_texts(contents, path, quiet, read)[1]
+    known = text.filter(pc.invert(pc.is_in(pc.utf8_lower(text), value_set=_UNKNOWN)))
+    names = pc.unique(known).to_pylist()
+    if set(names) <= {"0", "1"}:
+        return None
+    if positive is None or positive not in names or len(names) > 2:
+        raise ValueError(
+            f"{path}: of the labels {quoted(pa.array(names))} one must be the class of the score, "
+            "and one the other: say --positive NAME, or give --classes FILE with both names"
+        )
+    return next((name for name in names if name != positive), f"not {positive}"), positive
+
+
+def _label_texts(
+    contents: Contents, path: Path, nodes: NodeNames, read: Reader
+) -> tuple[Ints, Any]:
     if isinstance(contents, Columns):
         rows, given = _label_columns(contents, nodes, read)
     else:
@@ -227,7 +264,7 @@ def labelled_rows(
                 f"[{nodes.count}], −1 where a label is not known{hint}"
             )
         rows = np.arange(nodes.count)
-    return rows, _class_numbers(as_text(given), path, nodes, rows)
+    return rows, as_text(given)
 
 
 def _labels(contents: Contents, path: Path, nodes: NodeNames, read: Reader, _part: str) -> Ints:
@@ -251,9 +288,16 @@ def _label_columns(table: Columns, nodes: NodeNames, read: Reader) -> tuple[Ints
         column = others[0]
     if position is None:
         return _in_order(table, nodes), table.values[column]
-    rows = nodes.find(table.values[position], table.path)
+    rows, values = _known(nodes.find(table.values[position], table.path), table.values[column])
     refuse_twice(rows, nodes, table.path)
-    return rows, table.values[column]
+    return rows, values
+
+
+def _known(rows: Ints, values: Any) -> tuple[Ints, Any]:
+    """Without those of unknown nodes, which are −1."""
+    if (rows >= 0).all():
+        return rows, values
+    return rows[rows >= 0], as_text(values).filter(pa.array(rows >= 0))
 
 
 def _class_numbers(text: Any, path: Path, nodes: NodeNames, rows: Ints) -> Ints:
@@ -310,11 +354,12 @@ def _named_rows(table: Columns, nodes: NodeNames, read: Reader, part: str) -> In
         values = as_text(table.values[flag])
         if len(values) == nodes.count and _is_mask(values):
             return np.flatnonzero(_truth(values, table.path))
-        return nodes.find(values, table.path)
+        rows = nodes.find(values, table.path)
+        return rows[rows >= 0]
     rows = nodes.find(table.values[position], table.path)
-    if flag is None or flag == position:
-        return rows
-    return rows[_truth(as_text(table.values[flag]), table.path)]
+    if flag is not None and flag != position:
+        rows = rows[_truth(as_text(table.values[flag]), table.path)]
+    return rows[rows >= 0]
 
 
 def _array_rows(array: Array, path: Path, nodes: NodeNames, part: str) -> Ints:
@@ -332,7 +377,8 @@ def _array_rows(array: Array, path: Path, nodes: NodeNames, part: str) -> Ints:
         return np.flatnonzero(_truth(as_text(array), path))
     if array.dtype.kind == "f" and (array % 1 != 0).any():
         raise ValueError(f"{path}: {part} must be boolean or integer, got {array.dtype}")
-    return _place(array, path, nodes)
+    rows = _place(array, path, nodes)
+    return rows[rows >= 0]
 
 
 def _place(array: Array, path: Path, nodes: NodeNames) -> Ints:
@@ -361,7 +407,7 @@ def _truth(text: Any, path: Path) -> Bools:
 def _edges(contents: Contents, path: Path, nodes: NodeNames, _read: Reader, _part: str) -> Any:
     if isinstance(contents, Columns):
         ends = _edge_ends(contents)
-        return np.stack([nodes.find(end, path) for end in ends])
+        return _both_known(np.stack([nodes.find(end, path) for end in ends]))
     found = one(contents, path, (*NAMES["edges"], "adj_t"))
     if hasattr(found, "tocoo"):
         return found
@@ -371,7 +417,11 @@ def _edges(contents: Contents, path: Path, nodes: NodeNames, _read: Reader, _par
         if array.shape == (nodes.count, nodes.count):
             turned = "; save a matrix of edges by scipy.sparse.save_npz"
         raise ValueError(f"{path}: an edge index has shape [2, E], got {list(array.shape)}{turned}")
-    return np.stack([_place(array[0], path, nodes), _place(array[1], path, nodes)])
+    return _both_known(np.stack([_place(end, path, nodes) for end in array]))
+
+
+def _both_known(edges: Ints) -> Ints:
+    return edges[:, (edges >= 0).all(axis=0)]
 
 
 def _edge_ends(table: Columns) -> tuple[Any, Any]:
@@ -399,6 +449,7 @@ def _features(contents: Contents, path: Path, nodes: NodeNames, read: Reader, pa
         if position is None
         else nodes.find(contents.values[position], path)
     )
+    table, rows = table[rows >= 0], rows[rows >= 0]
     refuse_twice(rows, nodes, path)
     if len(rows) != nodes.count:
         raise ValueError(f"{path}: {part} of {len(rows):,} of {nodes.count:,} nodes")

@@ -1,14 +1,15 @@
 """From files to arrays in one order of nodes: ids and text labels are mapped, and remembered."""
 
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from simi_mailbox._arrays import Array, Ints
-from simi_mailbox.exceptions import FileFormatError
+from simi_mailbox.exceptions import CalibrationWarning, FileFormatError
 from simi_mailbox.node_files.columns import (
     ID_NAMES,
     NAMES,
@@ -18,7 +19,15 @@ from simi_mailbox.node_files.columns import (
     as_text,
     is_number,
 )
-from simi_mailbox.node_files.nodes import PARTS, SETS, NodeNames, Reader, holds, one
+from simi_mailbox.node_files.nodes import (
+    PARTS,
+    SETS,
+    NodeNames,
+    Reader,
+    binary_names,
+    holds,
+    one,
+)
 from simi_mailbox.node_files.scores import (
     NOT_SCORES,
     WRITTEN,
@@ -26,6 +35,7 @@ from simi_mailbox.node_files.scores import (
     impossible_values,
     score_columns,
 )
+from simi_mailbox.validation import both_classes
 
 Values = Literal["logits", "probabilities"]
 _CLASS_HEADERS = ("name", *NAMES["classes"], "class", "label", "labels")
@@ -71,14 +81,27 @@ def read_problem(
     id_column: str | None = None,
     classes: Sequence[str] | None = None,
     encoding: str | None = None,
+    binary: bool = False,
+    positive: str | None = None,
+    drop_unknown: bool = False,
 ) -> Problem:
-    """Read a problem from one file, or from several that agree about what nodes are called."""
+    """Read a problem from one file, or from several that agree about what nodes are called.
+
+    ``binary``: the first file holds one score per node, of the second of two classes, which
+    ``positive`` names where labels are text. ``drop_unknown`` leaves out rows of other files that
+    name nodes which the first has not, with a warning that counts them.
+    """
     given = {part: path for part, path in (files or {}).items() if path is not None}
     read = Reader(id_column, encoding)
     contents = read(source)
     if classes is None and "classes" in given:
         classes = _class_names(read(given["classes"], _CLASS_HEADERS), given["classes"])
-    array, nodes = _values(contents, source, values, read, given, classes)
+    array, nodes = _values(contents, source, values, read, given, classes, binary=binary)
+    if drop_unknown:
+        nodes = replace(nodes, dropped={})
+    if binary and nodes.classes is None and ("labels" in given or holds(contents, "labels")):
+        labels = given.get("labels", source)
+        nodes = replace(nodes, classes=binary_names(read(labels), labels, nodes, read, positive))
     read.nodes = nodes
     parts: dict[str, Any] = {}
     wrong = impossible_values(array, nodes, source, values)
@@ -94,6 +117,12 @@ def read_problem(
             wrong.append(str(error))
     if wrong:
         raise ValueError("; ".join(wrong))
+    for where, count in (nodes.dropped or {}).items():
+        warnings.warn(
+            f"{where}: {count:,} names of nodes that are not in {source} were dropped",
+            CalibrationWarning,
+            stacklevel=2,
+        )
     return Problem(
         array,
         nodes,
@@ -113,6 +142,8 @@ def _values(
     read: Reader,
     files: Mapping[str, Path],
     classes: Sequence[str] | None,
+    *,
+    binary: bool,
 ) -> tuple[Array, NodeNames]:
     ids: Any = None
     id_name = ID_NAMES[0]
@@ -124,13 +155,15 @@ def _values(
         if position is not None:
             ids, id_name = contents.values[position], contents.names[position] or id_name
             read.learned = contents.names[position] or None
-        classes = names if classes is None else classes
+        classes = names if classes is None and not binary else classes
     else:
         array = _value_array(contents, path, kind)
         if "ids" in contents:
             ids = np.asarray(contents["ids"])
         if classes is None and holds(contents, "classes"):
             classes = _class_names(contents, path)
+    if binary:
+        array = _both(array, path, kind)
     if array.ndim != 2:
         raise ValueError(
             f"{path}: {kind} must have shape [nodes, classes], got {list(array.shape)}"
@@ -138,7 +171,7 @@ def _values(
     if array.shape[1] < 2:
         raise ValueError(
             f"{path}: it has one column of {kind}, and calibration needs at least two classes; for "
-            "a model with one output s write the two columns 0 and s"
+            f"a model with one score per node say --input-type binary-{kind}"
         )
     ids_file = files.get("ids")
     if ids_file is not None:
@@ -156,6 +189,19 @@ def _values(
         return array, NodeNames(len(array), ids, id_name, names_)
     except ValueError as error:
         raise ValueError(f"{ids_file or path}: {error}") from None
+
+
+def _both(array: Array, path: Path, kind: Values) -> Array:
+    """Both columns of one score per node."""
+    import torch
+
+    try:
+        score = torch.as_tensor(np.ascontiguousarray(array))
+        if kind == "logits":
+            return both_classes(score, "binary-logits").numpy()
+        return both_classes(score, "binary-probabilities").numpy()
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _is_shared(table: Columns, read: Reader, files: Mapping[str, Path]) -> bool:

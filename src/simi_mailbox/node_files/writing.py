@@ -5,6 +5,7 @@ import gzip
 import io
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -72,6 +73,35 @@ def write_decisions(
         f"in_{name}": column for name, column in zip(names, sets.T.astype(np.int8), strict=True)
     }
     _write(path, probs, nodes, columns, {"accepted": accepted, "sets": sets})
+
+
+def write_alerts(path: Path, probs: Array, nodes: NodeNames, positive: int, alerts: Array) -> None:
+    """Write all nodes, those with the highest P(class) first: rank, id, P(class), alert or not.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "alerts.csv")
+    ...     probs = np.array([[0.75, 0.25], [0.25, 0.75]])
+    ...     nodes = NodeNames(2, np.array(["a", "b"]), classes=("legit", "fraud"))
+    ...     write_alerts(file, probs, nodes, 1, np.array([False, True]))
+    ...     print(file.read_text())
+    id,predicted,confidence,rank,p_fraud,alert
+    b,fraud,0.75,1,0.75,1
+    a,legit,0.75,2,0.25,0
+    <BLANKLINE>
+    """
+    check_writable(path, table=True)
+    order = np.argsort(-probs[:, positive], kind="stable")
+    ids = None if nodes.ids is None else nodes.shown()[order]
+    ranked = replace(nodes, ids=order if ids is None else ids)
+    columns = {
+        "rank": np.arange(1, len(order) + 1),
+        f"p_{_names(probs, nodes)[positive]}": probs[order, positive],
+        "alert": alerts[order].astype(np.int8),
+    }
+    _write(path, probs[order], ranked, columns, columns)
 
 
 def _write(

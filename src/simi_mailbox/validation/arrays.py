@@ -287,7 +287,7 @@ def read_logits(logits: Any, kind: InputType = "logits") -> Tensor:
     if z.is_complex() or z.dtype == torch.bool:
         raise TypeError(f"{kind} must be real numbers, got a tensor of {z.dtype}")
     if kind in ("binary-logits", "binary-probabilities"):
-        z, kind = _both_classes(z, kind), "logits" if kind == "binary-logits" else "probabilities"
+        z, kind = both_classes(z, kind), "logits" if kind == "binary-logits" else "probabilities"
     if z.ndim != 2:
         raise ValueError(
             f"{kind} must have shape [nodes, classes], got {list(z.shape)}; {_served(z, kind)}"
@@ -331,7 +331,7 @@ def _two_columns(kind: InputType) -> str:
     return f'for a binary model with one output per node say input_type="binary-{kind}"'
 
 
-def _both_classes(z: Tensor, kind: InputType) -> Tensor:
+def both_classes(z: Tensor, kind: InputType) -> Tensor:
     """Logits [0, s] or probabilities [1 − p, p] of one score per node, [n] or [n, 1]."""
     import torch
 
