@@ -22,13 +22,15 @@ _PARTS = ("edges", "labels", "calibration", "test", "train", "ids", "classes")
 @click.argument("source", metavar="LOGITS", type=options.ExistingFile())
 @options.file_options(*_PARTS)
 @options.input_option()
+@options.positive_option
+@click.option("--miss-cost", type=float, help="With --positive: cost of a missed node of it.")
+@click.option("--review-cost", type=float, help="With --positive: cost of an alert.")
 @plugin_option
 @click.option(
     "--methods",
     type=options.MethodName(several=True),
-    default="temperature,simi-mailbox",
-    show_default=True,
-    help="Calibrators to compare, separated by commas.",
+    help="Calibrators to compare, separated by commas.  [default: temperature, simi-mailbox; "
+    "with --positive platt, simi-mailbox-free]",
 )
 @options.selection_option
 @click.option("--title", default=None, help="Title of the report; the file's name if not given.")
@@ -37,7 +39,9 @@ _PARTS = ("edges", "labels", "calibration", "test", "train", "ids", "classes")
 def report(
     source: Path,
     kind: Any,
-    methods: list[str],
+    methods: list[str] | None,
+    miss_cost: float | None,
+    review_cost: float | None,
     used_for_selection: bool,
     title: str | None,
     out: Path,
@@ -53,6 +57,16 @@ def report(
     from simi_mailbox.exceptions import SolverError
 
     check_file(out)
+    class_named = files["positive"] is not None
+    if methods is None:
+        methods = ["platt", "simi-mailbox-free"] if class_named else ["temperature", "simi-mailbox"]
+    costs = None
+    if (miss_cost, review_cost) != (None, None):
+        if miss_cost is None or review_cost is None or not class_named:
+            raise click.ClickException(
+                "costs are two numbers of one class: --positive, --miss-cost and --review-cost"
+            )
+        costs = miss_cost, review_cost
     try:
         with console.complaints():
             problem = user.read(source, files, kind)
@@ -71,6 +85,9 @@ def report(
                 class_names=problem.nodes.classes,
                 used_for_selection=used_for_selection,
                 seed=seed,
+                positive=user.positive_class(problem, files["positive"]),
+                costs=costs,
+                node_names=problem.nodes.shown(),
             )
     except (OSError, SolverError) as error:
         raise click.ClickException(console.in_options(str(error))) from error

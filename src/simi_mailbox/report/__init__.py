@@ -31,6 +31,9 @@ def write_report(
     class_names: Sequence[str] | None = None,
     used_for_selection: bool = True,
     seed: int = 0,
+    positive: int | str | None = None,
+    costs: tuple[float, float] | None = None,
+    node_names: Any = None,
 ) -> Path:
     """Write a report of a model before and after calibration.
 
@@ -67,6 +70,13 @@ def write_report(
         that are fitted here, and to the rules of `simi_mailbox.decide`.
     seed : int
         Seed of intervals and of the noise floor.
+    positive : int or str, optional
+        The class that is acted on, by its number or name: the report then begins with what is
+        caught and missed of it.
+    costs : (float, float), optional
+        Of a missed node of that class, and of a review.
+    node_names : sequence, optional
+        What the nodes are called, for the table of the nodes with the highest probability.
 
     Returns
     -------
@@ -89,8 +99,17 @@ def write_report(
     from simi_mailbox.report.render import render
 
     inputs = read_inputs(logits, graph, y, calibration, test, train, class_names)
+    if costs is not None and not (len(costs) == 2 and min(costs) > 0):
+        raise ValueError(f"costs are of a miss and of a review, two positive numbers; got {costs}")
     content = gather(
-        inputs, methods, title=plain(str(title)), seed=seed, used_for_selection=used_for_selection
+        inputs,
+        methods,
+        title=plain(str(title)),
+        seed=seed,
+        used_for_selection=used_for_selection,
+        positive=positive,
+        costs=costs,
+        node_names=node_names,
     )
     page = render(content)
     with whole_file(path) as unfinished:

@@ -19,6 +19,8 @@ from simi_mailbox.report.methods import (
     node_temperatures,
     run_methods,
 )
+from simi_mailbox.report.one_class import OneClass, one_class
+from simi_mailbox.validation import read_positive
 
 BINS = 15
 FEW_NODES = 20_000
@@ -87,6 +89,8 @@ class Content:
     inputs: ReportInputs
     views: tuple[MethodView, ...]
     missing: tuple[str, ...]
+    positive: str = ""
+    of_class: tuple[OneClass, ...] = ()
 
     @property
     def has_labels(self) -> bool:
@@ -118,6 +122,9 @@ def gather(
     title: str,
     seed: int = 0,
     used_for_selection: bool = True,
+    positive: int | str | None = None,
+    costs: tuple[float, float] | None = None,
+    node_names: Any = None,
 ) -> Content:
     """Run the methods and compute every number of the report.
 
@@ -131,7 +138,20 @@ def gather(
     outcomes, missing = run_methods(inputs, methods, used_for_selection=used_for_selection)
     gatherer = _Gatherer(inputs, outcomes[0].probs, seed, used_for_selection)
     views = tuple(gatherer.view(f"v{k}", outcome) for k, outcome in enumerate(outcomes))
-    return Content(title, inputs, views, tuple([*_missing(inputs), *missing]))
+    missing = [*_missing(inputs), *missing]
+    if positive is None:
+        return Content(title, inputs, views, tuple(missing))
+    column = read_positive(positive, inputs.num_classes, inputs.class_names)
+    name = f"class {column}" if inputs.class_names is None else str(inputs.class_names[column])
+    y, nodes = inputs.test_labels, inputs.shown
+    if y is None:
+        return Content(title, inputs, views, tuple(missing), name)
+    names = nodes if node_names is None else np.asarray(node_names)[nodes]
+    found = [
+        one_class(outcome.name, outcome.probs[nodes, column], y == column, names, costs)
+        for outcome in outcomes
+    ]
+    return Content(title, inputs, views, tuple(missing), name, tuple(found))
 
 
 class _Gatherer:

@@ -45,6 +45,8 @@ class Acceptance:
     """What an error rate of at most ``allowed`` lets accept, of the nodes shown.
 
     ``threshold`` is infinite where nothing is guaranteed; ``wrong`` is None without labels.
+    ``hidden`` are classes rarer than the allowed errors: name, how many of the calibration nodes of
+    each are accepted as another class, and how many there are.
     """
 
     allowed: float
@@ -52,6 +54,7 @@ class Acceptance:
     accepted: int
     shown: int
     wrong: Share | None
+    hidden: tuple[tuple[str, int, int], ...] = ()
 
     @property
     def share(self) -> float:
@@ -116,8 +119,20 @@ def _acceptances(probs: Any, inputs: ReportInputs, weight: float) -> tuple[Accep
         limit = np.inf if best is None else float(limits[best])
         taken = top[nodes] >= limit
         found = None if wrong is None else Share.of(wrong[taken])
-        made.append(Acceptance(allowed, limit, int(taken.sum()), len(nodes), found))
+        hidden = _hidden(inputs, allowed, missed & (top[calibration] >= limit))
+        made.append(Acceptance(allowed, limit, int(taken.sum()), len(nodes), found, hidden))
     return tuple(made)
+
+
+def _hidden(inputs: ReportInputs, allowed: float, lost: Any) -> tuple[tuple[str, int, int], ...]:
+    """Classes that could all be missed at an error rate: the two of which most are."""
+    assert inputs.labels is not None
+    y, k, names = inputs.labels[inputs.calibration], inputs.num_classes, inputs.class_names
+    of, missed = np.bincount(y, minlength=k), np.bincount(y[lost], minlength=k)
+    rare = np.flatnonzero((of > 0) & (of < allowed * len(y)) & (missed > 0))
+    worst = rare[np.argsort(-missed[rare] / of[rare], kind="stable")][:2]
+    told = [f"class {c}" if names is None else str(names[c]) for c in worst]
+    return tuple(zip(told, missed[worst].tolist(), of[worst].tolist(), strict=True))
 
 
 def opening_step(steps: tuple[Acceptance, ...]) -> int:

@@ -18,6 +18,7 @@ from simi_mailbox.plots.svg import Svg, legend, svg, tag
 from simi_mailbox.report import sentences
 from simi_mailbox.report.content import Content, MethodView, versions
 from simi_mailbox.report.deciding import opening_step
+from simi_mailbox.report.one_class import platt_is_as_good, precision_recall
 
 
 def score_strip(value: float, low: float, high: float, floor: float, top: float) -> Svg:
@@ -94,6 +95,7 @@ def render(content: Content) -> str:
         version=__version__,
         style=Svg(style),
         script=Svg(script),
+        of_class=_of_class(content),
         style_hash=_hash(style),
         script_hash=_hash(script),
     )
@@ -227,7 +229,16 @@ def _figures(content: Content) -> list[SimpleNamespace]:
     same = alone or after.changed == 0
     interval = f"{percent(ece.low)} to {percent(ece.high)}, {percent(ece.level, 0)} interval"
     kept = "no predicted class changes" if same else "of predicted classes"
-    rows = [
+    rows = []
+    if content.of_class:
+        was, now = content.of_class[0], content.of_class[-1]
+        rows += [
+            (f"Caught, {content.positive}", f"{was.at.hits:,.0f}", f"{now.at.hits:,.0f}",
+             f"of {count(now.at.positives)}, by {count(now.at.alerts)} alerts"),
+            (f"Missed, {content.positive}", count(was.missed), count(now.missed), ""),
+            ("ECE of P(class)", percent(was.ece), percent(now.ece), ""),
+        ]  # fmt: skip
+    rows += [
         ("Calibration error (ECE)", percent(old["ece"]), percent(new["ece"]), interval),
         ("Noise floor", "", percent(after.scores.floor.mean), "ECE of a calibrated model"),
         ("Log-loss", number(old["nll"]), number(new["nll"]), "lower is better"),
@@ -242,6 +253,20 @@ def _figures(content: Content) -> list[SimpleNamespace]:
         SimpleNamespace(name=name, old="" if alone else was, new=now, note=note)
         for name, was, now, note in rows
     ]
+
+
+def _of_class(content: Content) -> SimpleNamespace | None:
+    """The section of the class that is acted on."""
+    if not content.of_class:
+        return None
+    return SimpleNamespace(
+        name=content.positive,
+        rows=content.of_class,
+        chart=precision_recall(content.of_class[-1], content.positive),
+        highest=content.of_class[-1].highest,
+        platt=platt_is_as_good(content.of_class),
+        cost=content.of_class[-1].cost,
+    )
 
 
 def _best(content: Content) -> dict[str, list[str]]:

@@ -10,6 +10,7 @@ from simi_mailbox.analysis import CoverageBreakdown, Judged
 from simi_mailbox.plots.picture import count, nodes, percent
 from simi_mailbox.report.content import Content, MethodView
 from simi_mailbox.report.deciding import Acceptance, Decisions, Sets
+from simi_mailbox.report.one_class import first_sentence
 
 BINS = ((0.55, 0.65), (0.65, 0.75), (0.75, 0.85), (0.85, 0.95))
 """Confidence bins that sentences are about."""
@@ -66,6 +67,9 @@ class Piece:
 def verdict(content: Content) -> list[Piece]:
     """The first sentence: what a confidence of this model is worth."""
     before, after = content.before, content.after
+    if content.of_class:
+        told = first_sentence(content.positive, content.of_class[0], content.of_class[-1])
+        return [Piece(told)]
     mean = percent(before.confidence, 0)
     if not content.has_labels:
         return [Piece(f"The mean confidence is {mean}. The accuracy is not known here.")]
@@ -215,6 +219,8 @@ def accepted(step: Acceptance) -> str:
             f" Of the accepted {percent(w.value)} were wrong "
             f"({percent(w.low)} to {percent(w.high)}, 95\u202f% interval)."
         )
+    for name, missed, of in step.hidden:
+        told += f" Of {nodes(of)} of {name}, {count(missed)} are accepted as another class."
     return told
 
 
