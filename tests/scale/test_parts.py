@@ -1,16 +1,21 @@
 """Plans, tiles and medians against their plain counterparts."""
 
 import math
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
 
 from simi_mailbox import fast
+from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.scale import inputs, tiles
 from simi_mailbox.scale.engines import Here, Journal
+from simi_mailbox.scale.shards import Shards
 from simi_mailbox.scale.store import Store
 from simi_mailbox.scale.tiles import Plan, read_size
 
@@ -124,3 +129,33 @@ def test_a_plan_follows_from_the_memory(tasks: int, slots: int) -> None:
     assert len(plan.blocks) == math.ceil(nodes / math.floor(most) if slots == 1 else nodes / most)
     assert plan.rows == math.ceil(nodes / len(plan.blocks))
     assert plan.chunk == min(int(space / 96), 1 << 22)
+
+
+@pytest.mark.parametrize("look", ["get", "view"])
+def test_damage_of_a_work_file_is_noticed_also_after_it_was_looked_at(
+    look: str, tmp_path: Path
+) -> None:
+    store = Store(tmp_path)
+    store.put("part/0", np.arange(50.0))
+    read = getattr(store, look)
+    for _ in range(2):
+        np.testing.assert_array_equal(read("part/0"), np.arange(50.0))
+    content = bytearray(store.path("part/0").read_bytes())
+    content[-30] ^= 1
+    store.path("part/0").write_bytes(content)
+    os.utime(store.path("part/0"), ns=(1, 1))
+    with pytest.raises(FileFormatError, match="damaged"):
+        read("part/0")
+    store.put("part/1", np.arange(3.0))
+    path = store.path("part/1")
+    path.write_bytes(path.read_bytes()[:-12] + bytes(12))  # never looked at before
+    with pytest.raises(FileFormatError, match="damaged"):
+        read("part/1")
+
+
+def test_a_parquet_shard_of_lists_may_have_one_row(tmp_path: Path) -> None:
+    lists = pa.array([[1.0, 2.5, 3.0]], pa.list_(pa.float32()))
+    pq.write_table(pa.table({"logits": lists}), tmp_path / "0.parquet")
+    found = Shards.open(tmp_path)
+    assert (found.rows, found.columns) == (1, 3)
+    np.testing.assert_array_equal(found.read(0, 1), [[1.0, 2.5, 3.0]])

@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from simi_mailbox import SimiMailbox, load, metrics
+from simi_mailbox.calibrators.simi_mailbox.model import Model, Nodes
+from simi_mailbox.calibrators.simi_mailbox.update import correction
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.synthetic import calibration_problem
 
@@ -149,3 +152,18 @@ def test_a_fit_forgets_what_was_updated() -> None:
         cal.fit(p.logits, p.y, graph=p.graph, mask=range(300))
     assert not hasattr(cal, "late_")
     assert not hasattr(cal, "correction_")
+
+
+def test_a_correction_keeps_the_uniform_weight_of_the_model() -> None:
+    """Labels of a model with a uniform part, as it is: nothing has drifted."""
+    rng = np.random.default_rng(0)
+    z, none = 4 * rng.normal(size=(3000, 3)), np.empty((3000, 0))
+    y = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
+    y = np.where(rng.random(3000) < 0.3, rng.integers(0, 3, 3000), y)
+    one = none[0]
+    model = Model((), 0.0, one, one, np.zeros(3), one, np.full(3, 1 / 3), 0.3)
+    found = correction(model, Nodes(torch.from_numpy(z), torch.from_numpy(none), [], none), y)
+    assert found["drifted"] < 0.1
+    assert abs(found["scale"]) < 0.01
+    assert np.abs(found["intercepts"]).max() < 0.02
+    assert found["intercepts"].shape == (3,)
