@@ -218,3 +218,13 @@ def test_the_temperatures_shown_make_the_probabilities(given):
         made = softmax(given["logits"] / temperatures[:, None], axis=1)
         np.testing.assert_allclose(outcome.probs, made, atol=1e-6)
         assert view.temperatures.median == np.median(temperatures)
+
+
+def test_the_monitor_looks_at_the_test_nodes_without_their_labels(model):
+    given = {**vars(model), "graph": model.graph}
+    names = ("logits", "graph", "y", "calibration", "test")
+    check = gather(read_inputs(*(given[n] for n in names)), ["simi-mailbox"], title="t").check
+    assert (check.nodes, check.labels) == (len(model.test), 0)
+    assert check.verdict in ("ok", "watch", "unknown")
+    without = read_inputs(*(given[n] for n in names))
+    assert gather(without, ["temperature"], title="t").check is None

@@ -9,8 +9,10 @@ import torch
 
 from simi_mailbox import __version__, analysis, metrics
 from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox.calibrators import SimiMailbox
 from simi_mailbox.mailbox import mailbox
 from simi_mailbox.metrics.calibration_error import width_index
+from simi_mailbox.monitor import Check, Monitor
 from simi_mailbox.report.deciding import Decisions, decisions
 from simi_mailbox.report.methods import (
     Methods,
@@ -91,6 +93,8 @@ class Content:
     missing: tuple[str, ...]
     positive: str = ""
     of_class: tuple[OneClass, ...] = ()
+    check: Check | None = None
+    """Whether the test nodes look like the calibration nodes, if a `SimiMailbox` was fitted."""
 
     @property
     def has_labels(self) -> bool:
@@ -138,20 +142,30 @@ def gather(
     outcomes, missing = run_methods(inputs, methods, used_for_selection=used_for_selection)
     gatherer = _Gatherer(inputs, outcomes[0].probs, seed, used_for_selection)
     views = tuple(gatherer.view(f"v{k}", outcome) for k, outcome in enumerate(outcomes))
-    missing = [*_missing(inputs), *missing]
+    missing, check = [*_missing(inputs), *missing], _check(inputs, outcomes, seed)
     if positive is None:
-        return Content(title, inputs, views, tuple(missing))
+        return Content(title, inputs, views, tuple(missing), check=check)
     column = read_positive(positive, inputs.num_classes, inputs.class_names)
     name = f"class {column}" if inputs.class_names is None else str(inputs.class_names[column])
     y, nodes = inputs.test_labels, inputs.shown
     if y is None:
-        return Content(title, inputs, views, tuple(missing), name)
+        return Content(title, inputs, views, tuple(missing), name, check=check)
     names = nodes if node_names is None else np.asarray(node_names)[nodes]
     found = [
         one_class(outcome.name, outcome.probs[nodes, column], y == column, names, costs)
         for outcome in outcomes
     ]
-    return Content(title, inputs, views, tuple(missing), name, tuple(found))
+    return Content(title, inputs, views, tuple(missing), name, tuple(found), check)
+
+
+def _check(inputs: ReportInputs, outcomes: list[Outcome], seed: int) -> Check | None:
+    """The monitor's, of the last `SimiMailbox`; no label of a test node is read for it."""
+    fitted = [one.calibrator for one in outcomes if isinstance(one.calibrator, SimiMailbox)]
+    if not fitted or inputs.test is None or hasattr(fitted[-1], "hidden_"):
+        return None
+    return Monitor(fitted[-1], seed=seed).check(
+        inputs.logits, graph=inputs.graph, nodes=inputs.test, input_type="logits"
+    )
 
 
 class _Gatherer:
