@@ -14,7 +14,7 @@ import scipy.sparse
 from simi_mailbox import fast
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.scale import inputs, tiles
-from simi_mailbox.scale.engines import Here, Journal
+from simi_mailbox.scale.engines import Engine, Journal
 from simi_mailbox.scale.shards import Shards
 from simi_mailbox.scale.store import Store
 from simi_mailbox.scale.tiles import Plan, read_size
@@ -73,7 +73,7 @@ def test_the_median_of_blocks_is_the_median(
     numbers = np.random.default_rng(nodes).lognormal(sigma=3, size=nodes).round(2)
     for block in plan.blocks:
         store.put(tiles.name("x", block), numbers[slice(*plan.span(block))])
-    assert inputs.median(Here(store), plan, "x") == np.median(numbers)
+    assert inputs.median(Engine(store), plan, "x") == np.median(numbers)
 
 
 @pytest.mark.parametrize("damage", ["a bit", "the end", "gone", None])

@@ -44,7 +44,7 @@ class SimiMailboxAblated(SimiMailbox):
 
     without: str = ""
 
-    def _fit_model(self, nodes: Nodes, y: Ints, prior: Prior, **said: Any) -> None:
+    def _fit_model(self, nodes: Nodes, y: Ints, prior: Prior, **options: Any) -> None:
         if self.without not in ("", *PARTS):
             raise ValueError(f"without must be one of {', '.join(PARTS)}, got {self.without!r}")
         if self.without == "selection bias":
@@ -63,7 +63,7 @@ class SimiMailboxAblated(SimiMailbox):
         )
         narrow = patch.multiple(model, INTERCEPT_WIDTHS=(1e-4,), INTERCEPTS_TYPICAL=1e-4)
         with narrow if self.without == "intercepts" else nullcontext():
-            super()._fit_model(nodes, y, prior, **said)
+            super()._fit_model(nodes, y, prior, **options)
         self.coefficients_ |= dict.fromkeys(terms, 0.0)
 
 

@@ -8,10 +8,10 @@ added in the same order whoever calls.
 import hashlib
 import json
 import pickle
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from simi_mailbox._extras import require
 from simi_mailbox.grouping import Combine
@@ -62,28 +62,6 @@ class Journal:
                 file.write(json.dumps(entry) + "\n")
 
 
-class Engine(Protocol):
-    """What a calibration asks of its engine."""
-
-    @property
-    def store(self) -> Store: ...
-
-    def write(
-        self, step: str, function: Callable[..., list[Written]], blocks: Sequence[int], *args: Any
-    ) -> list[Written]: ...
-
-    def total(
-        self,
-        step: str,
-        function: Callable[..., Any],
-        combine: Combine,
-        blocks: Sequence[int],
-        *args: Any,
-    ) -> Any: ...
-
-    def close(self) -> None: ...
-
-
 class Tree:
     """Combines what comes in eights, as it comes, and the results in eights again."""
 
@@ -106,7 +84,7 @@ class Tree:
         return carried[0]
 
 
-class Here:
+class Engine:
     """One block after the other in this process; threads work within a block."""
 
     def __init__(
@@ -119,16 +97,15 @@ class Here:
         self, step: str, function: Callable[..., list[Written]], blocks: Sequence[int], *args: Any
     ) -> list[Written]:
         """Everything that ``function(store, block, *args)`` wrote; finished blocks are left."""
-        result, key = [], self.journal.enter(step, args)
-        for count, block in enumerate(blocks):
-            self.progress(step, count, len(blocks))
-            files = self.journal.done.get((key, block))
-            if files is None:
-                files = function(self.store, block, *args)
-                self.journal.add(key, block, files)
-            result += files
-        self.progress(step, len(blocks), len(blocks))
-        return result
+        key = self.journal.enter(step, args)
+        missing = [block for block in blocks if (key, block) not in self.journal.done]
+        done = len(blocks) - len(missing)
+        self.progress(step, done, len(blocks))
+        for block, files in self._each(function, missing, args):
+            self.journal.add(key, block, files)
+            done += 1
+            self.progress(step, done, len(blocks))
+        return [file for block in blocks for file in self.journal.done[key, block]]
 
     def total(
         self,
@@ -140,25 +117,32 @@ class Here:
     ) -> Any:
         """``combine`` of what ``function(store, block, *args)`` returned for every block."""
         tree = Tree(combine)
-        for count, block in enumerate(blocks):
+        for count, (_, part) in enumerate(self._each(function, blocks, args)):
             self.progress(step, count, len(blocks))
-            tree.add(function(self.store, block, *args))
+            tree.add(part)
         self.progress(step, len(blocks), len(blocks))
         return tree.result()
+
+    def _each(
+        self, function: Callable[..., Any], blocks: Sequence[int], args: tuple[Any, ...]
+    ) -> Iterator[tuple[int, Any]]:
+        """Blocks as they are finished, and what the function returned."""
+        for block in blocks:
+            yield block, function(self.store, block, *args)
 
     def close(self) -> None:
         """Nothing to let go of."""
 
 
-class Dask:
+class Dask(Engine):
     """Every block is a task of a Dask cluster, whose workers see the same folders."""
 
     def __init__(
         self, store: Store, journal: Path, scheduler: str, progress: Progress = quiet
     ) -> None:
+        super().__init__(store, journal, progress)
         distributed = require("distributed", extra="scale")
-        self.store, self.progress, self.scheduler = store, progress, scheduler
-        self.journal = Journal(journal)
+        self.scheduler = scheduler
         try:
             self.client = distributed.Client(scheduler, timeout=PATIENCE, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
@@ -180,19 +164,13 @@ class Dask:
     def _threads(self) -> list[int]:
         return [int(count) for count in self.client.nthreads().values()]
 
-    def write(
-        self, step: str, function: Callable[..., list[Written]], blocks: Sequence[int], *args: Any
-    ) -> list[Written]:
-        """As of `Here`."""
-        key = self.journal.enter(step, args)
-        missing = [block for block in blocks if (key, block) not in self.journal.done]
-        futures = self._submit(function, missing, args)
-        place = {future.key: block for future, block in zip(futures, missing, strict=True)}
-        for future, files in self._finished(futures):
-            self.journal.add(key, place[future.key], files)
-            count = sum((key, block) in self.journal.done for block in blocks)
-            self.progress(step, count, len(blocks))
-        return [file for block in blocks for file in self.journal.done[key, block]]
+    def _each(
+        self, function: Callable[..., Any], blocks: Sequence[int], args: tuple[Any, ...]
+    ) -> Iterator[tuple[int, Any]]:
+        futures = self._submit(function, blocks, args)
+        place = {future.key: block for future, block in zip(futures, blocks, strict=True)}
+        for future, result in self._finished(futures):
+            yield place[future.key], result
 
     def total(
         self,
@@ -202,7 +180,7 @@ class Dask:
         blocks: Sequence[int],
         *args: Any,
     ) -> Any:
-        """As of `Here`; the tree is made of tasks, and its root comes here."""
+        """As of `Engine`; the tree is made of tasks, and its root comes here."""
         level = self._submit(function, blocks, args)
         self.progress(step, 0, len(blocks))
         while len(level) > 1:

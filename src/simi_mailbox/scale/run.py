@@ -23,7 +23,7 @@ from simi_mailbox.grouping import added, stacked
 from simi_mailbox.parameters import check_parameters
 from simi_mailbox.scale import default, tiles
 from simi_mailbox.scale.default import View, hidden_rows
-from simi_mailbox.scale.engines import Dask, Engine, Here, Progress, quiet
+from simi_mailbox.scale.engines import Dask, Engine, Progress, quiet
 from simi_mailbox.scale.inputs import Folder, check_numbers, find_limits, gather, read_block
 from simi_mailbox.scale.store import (
     CALIBRATOR,
@@ -422,16 +422,16 @@ def _blocks(
     """An engine whose store holds blocks of logits and tiles of the graph."""
     inside = job.output.folder / WORK
     place = (Path(work) if work is not None else inside).resolve()
-    runner: Here | Dask
+    runner: Engine
     try:
         with alone_in(place):
             if scheduler is None:
                 plan = job.plan()
                 claim(place, job.facts(plan), ours=work is None)
-                runner = Here(Store(place), place / JOURNAL, progress)
+                runner = Engine(Store(place), place / JOURNAL, progress)
             else:
-                runner = Dask(Store(place), place / JOURNAL, scheduler, progress)
-                plan = job.plan(tasks=runner.tasks, slots=runner.slots)
+                runner = cluster = Dask(Store(place), place / JOURNAL, scheduler, progress)
+                plan = job.plan(tasks=cluster.tasks, slots=cluster.slots)
                 if claim(place, job.facts(plan), ours=work is None):
                     runner.journal.done.clear()
             job.output.prepare()

@@ -32,7 +32,7 @@ class JudgedUnit(CalibrationUnit):
     Parameters
     ----------
     path, content
-        File of a past run, and the digest of what it holds; "" for a run of the logit bank.
+        File of a past run, and the digest of what it holds; "" for a run of the run cache.
     """
 
     path: str = ""
@@ -102,10 +102,10 @@ def judged_methods(
 
 
 def cached_units(
-    bank: RunCache, graphs: Sequence[str], backbones: Sequence[str], others: Sequence[str] = ()
+    cache: RunCache, graphs: Sequence[str], backbones: Sequence[str], others: Sequence[str] = ()
 ) -> Iterator[JudgedUnit]:
     """Cached runs, each graph judged by the shipped prior learned without its family."""
-    for keys in cached_keys(bank, graphs, backbones):
+    for keys in cached_keys(cache, graphs, backbones):
         methods = judged_methods(leave_out(keys[0].dataset), others, hidden=True)
         yield from (JudgedUnit(key, methods) for key in keys)
 

@@ -169,7 +169,7 @@ def _means(tables: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def cached_settings(
-    bank: RunCache,
+    cache: RunCache,
     graphs: Sequence[str],
     backbones: Sequence[str],
     runs: int | None = None,
@@ -180,26 +180,26 @@ def cached_settings(
     None is trained. Looks are kept in the user's cache: who learns again looks at new runs only.
     """
     found: dict[Name, Callable[[], Iterator[Looks]]] = {}
-    for keys in cached_keys(bank, graphs, backbones, FEWEST_NODES):
+    for keys in cached_keys(cache, graphs, backbones, FEWEST_NODES):
         name = find(keys[0].dataset).name, family_of(keys[0].dataset), keys[0].backbone
-        some = [key for key in keys[:runs] if cached_look(bank, key) is not None]
+        some = [key for key in keys[:runs] if cached_look(cache, key) is not None]
         tell(f"{name[0]} {name[2]}: {len(some)} runs looked at")
         if len(some) >= FEWEST_RUNS:
             found[name] = lambda some=some: (  # type: ignore[misc]
-                look for key in some if (look := cached_look(bank, key)) is not None
+                look for key in some if (look := cached_look(cache, key)) is not None
             )
     return settings_of(found, tell)
 
 
-def cached_look(bank: RunCache, key: RunKey) -> Looks | None:
+def cached_look(cache: RunCache, key: RunKey) -> Looks | None:
     """What was looked at in a cached run, now or before; None if there is no such run."""
-    source = bank.path(key)
-    folder = cache_folder("looks") / version() / source.relative_to(bank.root).with_suffix("")
+    source = cache.path(key)
+    folder = cache_folder("looks") / version() / source.relative_to(cache.root).with_suffix("")
     paths = [folder / f"{part}.npz" for part in ("own", "redrawn")]
     made = source.stat().st_mtime if source.is_file() else np.inf
     if all(path.is_file() and path.stat().st_mtime > made for path in paths):
         return Look.load(paths[0]), Look.load(paths[1])
-    cached = bank.find(key)
+    cached = cache.find(key)
     if cached is None:
         return None
     run = past_run(cached)
@@ -210,7 +210,7 @@ def cached_look(bank: RunCache, key: RunKey) -> Looks | None:
 
 
 def cached_keys(
-    bank: RunCache, graphs: Sequence[str], backbones: Sequence[str], least_nodes: int = 0
+    cache: RunCache, graphs: Sequence[str], backbones: Sequence[str], least_nodes: int = 0
 ) -> Iterator[list[RunKey]]:
     """Cached runs of every setting: published training settings, first initialisation.
 
@@ -223,7 +223,7 @@ def cached_keys(
         for protocol in PROTOCOLS:
             places = product(range(3), range(10))
             keys = [RunKey(graph, backbone, protocol, s, f) for f, s in places]
-            here = [key for key in keys if key in bank]
+            here = [key for key in keys if key in cache]
             if len(here) >= FEWEST_RUNS:
                 yield here
                 break
