@@ -120,9 +120,9 @@ def main() -> None:
     build = spent(lambda: Graph.from_edges(edges, NODES), 1)
     graph = Graph.from_edges(edges, NODES)
     kernels, totals = fast.kernels(), np.zeros(NODES)
-    given = (0, NODES), graph.indptr.numpy(), graph.indices.numpy(), z, z, totals, totals
-    kernels.add_similarities(*given, True, True)
-    limit = spent(lambda: kernels.add_similarities(*given, True, True), 5)
+    given = (0, NODES), graph.indptr.numpy(), graph.indices.numpy(), z, totals, True
+    kernels.add_similarities(*given)
+    limit = spent(lambda: kernels.add_similarities(*given), 5)
     print(f"{graph}, {CLASSES} classes; seconds of one processor")
     print(f"limit, one look at each pair    {limit:7.2f}")
     print(f"Graph.from_edges                {build:7.2f}  {build / limit:6.1f} × the limit")

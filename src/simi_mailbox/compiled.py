@@ -98,24 +98,21 @@ def add_similarities(
     rows: tuple[int, int],
     indptr: npt.NDArray[Any],
     indices: npt.NDArray[Any],
-    left: npt.NDArray[Any],
-    right: npt.NDArray[Any],
-    onto_rows: npt.NDArray[np.float64],
-    onto_columns: npt.NDArray[np.float64],
-    upper: bool,
+    z: npt.NDArray[Any],
+    totals: npt.NDArray[np.float64],
     both: bool,
 ) -> None:
-    """Add sigmoid(left_i · right_j) of the entries (i, j) of some rows to the sums of i and j.
+    """Add sigmoid(z_i · z_j) of the entries (i, j) of some rows to the totals of i.
 
-    With ``upper`` only entries with j > i count; without ``both`` only rows are added to.
+    With ``both`` only entries with j > i are looked at, and the totals of j are added to as well.
     """
-    classes = left.shape[1]
-    line = 64 // right.itemsize
+    classes = z.shape[1]
+    line = 64 // z.itemsize
     last = indices.shape[0] - 1
     values = np.empty(BUFFER)
     for i in range(rows[0], rows[1]):
         first, stop = indptr[i], indptr[i + 1]
-        if upper:
+        if both:
             first += np.searchsorted(indices[first:stop], i, side="right")
         total = 0.0
         for start in range(first, stop, BUFFER):
@@ -123,11 +120,11 @@ def add_similarities(
             for q in range(count):
                 ahead = indices[min(start + q + AHEAD, last)]
                 for c in range(0, classes, line):
-                    _fetch(right[ahead, c:].ctypes.data)
+                    _fetch(z[ahead, c:].ctypes.data)
                 j = indices[start + q]
                 product = 0.0
                 for c in range(classes):
-                    product += np.float64(left[i, c]) * np.float64(right[j, c])
+                    product += np.float64(z[i, c]) * np.float64(z[j, c])
                 values[q] = product
             for q in range(count):
                 values[q] = 1.0 / (1.0 + _exp(min(max(-values[q], LOWEST), -LOWEST)))
@@ -135,8 +132,8 @@ def add_similarities(
                 total += values[q]
             if both:
                 for q in range(count):
-                    onto_columns[indices[start + q]] += values[q]
-        onto_rows[i] += total
+                    totals[indices[start + q]] += values[q]
+        totals[i] += total
 
 
 @_compile(fastmath=LOOSE)

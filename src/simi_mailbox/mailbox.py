@@ -76,7 +76,7 @@ def _compiled_totals(logits: Tensor, graph: Graph, kernels: Any) -> Tensor:
 
     def part(rows: tuple[int, int]) -> Floats:
         totals = np.zeros(n)  # memory is taken where something is added: beyond the first row
-        kernels.add_similarities(rows, indptr, indices, z, z, totals, totals, both, both)
+        kernels.add_similarities(rows, indptr, indices, z, totals, both)
         return totals
 
     parts = fast.each(part, [(int(a), int(b)) for a, b in pairwise(edges)])
