@@ -127,8 +127,7 @@ class Engine:
         self, function: Callable[..., Any], blocks: Sequence[int], args: tuple[Any, ...]
     ) -> Iterator[tuple[int, Any]]:
         """Blocks as they are finished, and what the function returned."""
-        for block in blocks:
-            yield block, function(self.store, block, *args)
+        return ((block, function(self.store, block, *args)) for block in blocks)
 
     def close(self) -> None:
         """Nothing to let go of."""
