@@ -289,3 +289,21 @@ def test_logits_that_hardly_differ_have_the_range_that_they_have_in_memory(
         for engine in ("memory", "disk")
     ]
     assert wide[1] == pytest.approx(wide[0], rel=1e-6)
+
+
+@pytest.mark.parametrize("classes", [3, 4])
+def test_a_masked_class_among_few_is_left_out_as_in_memory(
+    classes: int, shards: Path, tmp_path: Path, known: Known
+) -> None:
+    for path in (shards / "logits").iterdir():
+        z = np.load(path)[:, :classes]
+        z[:, -1] = -1e9
+        np.save(path, z)
+    np.save(shards / "labels.npy", np.where(known.y < 0, known.y, known.y % (classes - 1)))
+    done = [
+        calibrate(shards, tmp_path / engine, engine=engine)  # type: ignore[arg-type]
+        for engine in ("memory", "disk")
+    ]
+    for one in done:
+        assert one.calibrator.classes_.tolist() == list(range(classes - 1))
+    np.testing.assert_allclose(*map(probabilities, done), atol=1e-5)

@@ -16,7 +16,7 @@ from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.scale import inputs, tiles
 from simi_mailbox.scale.engines import Engine, Journal
 from simi_mailbox.scale.shards import Shards
-from simi_mailbox.scale.store import Store
+from simi_mailbox.scale.store import Store, alone_in
 from simi_mailbox.scale.tiles import Plan, read_size
 
 
@@ -159,3 +159,15 @@ def test_a_parquet_shard_of_lists_may_have_one_row(tmp_path: Path) -> None:
     found = Shards.open(tmp_path)
     assert (found.rows, found.columns) == (1, 3)
     np.testing.assert_array_equal(found.read(0, 1), [[1.0, 2.5, 3.0]])
+
+
+def test_a_folder_is_held_by_one_and_let_go(tmp_path: Path) -> None:
+    place = tmp_path / "new" / "folder"
+    with alone_in(place):
+        assert (place / ".lock").exists()
+        with pytest.raises(BlockingIOError, match="another run works in"), alone_in(place):
+            pass
+        assert (place / ".lock").exists()
+    assert not (place / ".lock").exists()
+    with alone_in(place):
+        pass

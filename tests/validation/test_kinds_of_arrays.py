@@ -12,7 +12,13 @@ import torch
 
 from simi_mailbox import CalibrationWarning, SimiMailbox, TemperatureScaling, select
 from simi_mailbox.crossfit import cross_fitted
-from simi_mailbox.validation import RANGE_TOLERANCE, read_logits, read_probabilities
+from simi_mailbox.validation import (
+    RANGE_TOLERANCE,
+    Labelled,
+    looks_trained_on,
+    read_logits,
+    read_probabilities,
+)
 from tests.strategies import make_problem
 
 CASE = make_problem(0)
@@ -152,3 +158,18 @@ def test_binary_scores_keep_their_precision_and_small_types_are_widened(kind, dt
     found = read_logits(score, kind)
     assert str(found.dtype) == ("torch.float64" if dtype == "float64" else "torch.float32")
     assert found.shape == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("factor", "right", "suspicious"), [(6.0, 1.0, True), (6.0, 0.2, False), (1.0, 1.0, False)]
+)
+def test_nodes_look_trained_on_if_the_model_is_surer_of_them_and_right(
+    factor: float, right: float, suspicious: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(400, 3))
+    logits[:100] *= factor
+    y = np.where(rng.random(100) < right, logits[:100].argmax(1), logits[:100].argmin(1))
+    labelled = Labelled(torch.arange(100), torch.tensor(y))
+    found = looks_trained_on(torch.tensor(logits), labelled)
+    assert bool(found) == suspicious

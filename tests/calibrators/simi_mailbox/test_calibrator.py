@@ -376,3 +376,20 @@ def test_saved_calibrators_give_the_same_bits(problem, kind, tmp_path):
         quiet(again.predict_proba, problem.logits, graph=problem.graph, **more),
         cal.predict_proba(problem.logits, graph=problem.graph, **more),
     )
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("name", ["intercepts_", "deviations_", "coefficients_"])
+def test_values_that_no_fit_leaves_are_refused_at_the_bound(problem, name, sign, tmp_path):
+    for size, fine in ((999.0, True), (1001.0, False)):
+        cal = fitted(problem, n_groups=3)
+        if name == "coefficients_":
+            cal.coefficients_ = cal.coefficients_ | {"scale": sign * size}
+        else:
+            setattr(cal, name, np.full_like(getattr(cal, name), sign * size))
+        cal.save(tmp_path / "cal")
+        if fine or not np.size(getattr(cal, name)):
+            simi_mailbox.load(tmp_path / "cal")
+        else:
+            with pytest.raises(simi_mailbox.FileFormatError, match=name):
+                simi_mailbox.load(tmp_path / "cal")
