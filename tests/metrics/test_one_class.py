@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, precision_score, recall_score, roc_auc_score
 
+from simi_mailbox import metrics
 from simi_mailbox.metrics import (
     alerts,
     auroc,
@@ -172,3 +173,23 @@ def test_alerts_need_a_threshold_or_a_number_of_nodes():
             alerts(np.array([0.1, 0.2]), np.array([0, 1]), **given_)
     with pytest.raises(ValueError, match="between 1 and 2"):
         alerts(np.array([0.1, 0.2]), np.array([0, 1]), top=3)
+
+
+def test_a_class_by_its_name():
+    p = np.array([0.9, 0.2, 0.7])
+    y = np.array(["fraud", "legit", "legit"])
+    assert metrics.class_ece(p, y, positive="fraud") == metrics.class_ece(p, y == "fraud")
+    assert metrics.alerts(p, y, positive="fraud", top=1).hits == 1
+
+
+@pytest.mark.parametrize(
+    ("probs", "y", "told"),
+    [
+        (np.array([0.9, 0.2]), np.array([1, 0]), "a name: pass P"),
+        (np.array([[0.9, 0.1]]), np.array(["fraud"]), "a name: pass P"),
+        (np.array([0.9, 0.2]), np.array(["a", "b"]), "which no label is; labels: a, b"),
+    ],
+)
+def test_names_that_do_not_fit(probs, y, told):
+    with pytest.raises(ValueError, match=told):
+        metrics.auroc(probs, y, positive="fraud")

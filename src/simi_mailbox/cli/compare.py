@@ -224,10 +224,9 @@ def _show(facts: dict[str, Any]) -> None:
     console.show_table(table)
     click.echo("* best   = tied with the best (95 % interval of the paired difference holds zero)")
     marks = {row["name"]: row["marks"]["nll"] for row in facts["methods"]}
-    plain = [name for name in ("platt", "temperature") if marks.get(name)]
-    if plain and any(marks.get(name) for name in ("simi-mailbox", "simi-mailbox-free")):
-        click.echo(f"{plain[0]} is as good here by log-loss: it needs no graph")
-    elif plain:
-        click.echo(f"{plain[0]} is better here by log-loss than simi-mailbox: use it")
+    ours = [marks[name] for name in ("simi-mailbox", "simi-mailbox-free") if name in marks]
+    if marks.get("platt") and ours:
+        tied = "as good here as simi-mailbox" if any(ours) else "better here than simi-mailbox"
+        click.echo(f"platt is {tied} by log-loss, and needs no graph")
     for line in facts["left_out"]:
         click.echo(line)

@@ -61,9 +61,20 @@ def check_labels(y: Array, num_nodes: int, num_classes: int) -> Ints:
     return array.astype(np.int64, copy=False)
 
 
-def check_class(probs: Array, y: Array, positive: int | None) -> tuple[Floats, Floats]:
+def check_class(probs: Array, y: Array, positive: int | str | None) -> tuple[Floats, Floats]:
     """P(class) and 1.0 for nodes of the class, of either form of input."""
     array = to_numpy(probs, "probs")
+    if isinstance(positive, str):
+        labels = np.asarray(y)
+        if array.ndim != 1 or labels.dtype.kind not in "UO":
+            raise ValueError(
+                f"positive is {positive!r}, a name: pass P(class) [n] and y as names of classes, "
+                "or probabilities [n, K] and the number of the class."
+            )
+        if not (labels == positive).any():
+            known = ", ".join(map(str, np.unique(labels.astype(str))[:5]))
+            raise ValueError(f"positive is {positive!r}, which no label is; labels: {known}.")
+        y, positive = labels == positive, None
     if array.ndim == 2:
         if positive is None or not 0 <= positive < array.shape[1]:
             raise ValueError(

@@ -31,7 +31,7 @@ def class_reliability(
     probs: Array,
     y: Array,
     *,
-    positive: int | None = None,
+    positive: int | str | None = None,
     bins: int = 15,
     binning: Binning = "width",
     band: float = 0.95,
@@ -44,8 +44,9 @@ def class_reliability(
         P(class), or probabilities of all classes.
     y : ndarray or Tensor [n]
         Whether a node is of the class (boolean or 0/1), or labels.
-    positive : int, optional
-        Number of the class; needed with probabilities of all classes, and only then.
+    positive : int or str, optional
+        Number of the class, with probabilities of all classes; or its name, with P(class) and
+        names of classes as ``y``.
     bins, binning, band
         As in :func:`reliability`; the share of the class stands for ``accuracy``.
 
@@ -63,7 +64,7 @@ def class_ece(
     probs: Array,
     y: Array,
     *,
-    positive: int | None = None,
+    positive: int | str | None = None,
     bins: int = 15,
     binning: Binning = "width",
 ) -> float:
@@ -80,7 +81,7 @@ def class_ece(
     return bin_outcomes(*check_class(probs, y, positive), bins, binning).ece
 
 
-def average_precision(probs: Array, y: Array, *, positive: int | None = None) -> float:
+def average_precision(probs: Array, y: Array, *, positive: int | str | None = None) -> float:
     """Area under the precision–recall curve (AUPRC), as a sum of steps: Σ (R_k − R_{k−1}) P_k.
 
     Nodes of equal P(class) make one step. NaN if no node is of the class.
@@ -101,7 +102,7 @@ def average_precision(probs: Array, y: Array, *, positive: int | None = None) ->
     return float(np.diff(hits, prepend=0.0) @ (hits / (last + 1)) / hits[-1])
 
 
-def auroc(probs: Array, y: Array, *, positive: int | None = None) -> float:
+def auroc(probs: Array, y: Array, *, positive: int | str | None = None) -> float:
     """Area under the ROC curve: how often a node of the class has the higher P(class).
 
     Ties count one half. NaN if all nodes or none are of the class.
@@ -175,7 +176,7 @@ def alerts(
     *,
     threshold: float | None = None,
     top: int | None = None,
-    positive: int | None = None,
+    positive: int | str | None = None,
 ) -> Alerts:
     """Precision, recall and lift of nodes with P(class) ≥ ``threshold``, or of the ``top`` nodes.
 
@@ -225,7 +226,7 @@ class Positives:
 
 
 def positives(
-    probs: Array, y: Array, *, positive: int | None = None, level: float = 0.95
+    probs: Array, y: Array, *, positive: int | str | None = None, level: float = 0.95
 ) -> Positives:
     """Expected and observed number of nodes of the class.
 
@@ -257,7 +258,7 @@ def class_interval(
     probs: Array,
     y: Array,
     *,
-    positive: int | None = None,
+    positive: int | str | None = None,
     **options: Any,
 ) -> Interval:
     """Bootstrap interval of `average_precision`, `auroc`, `class_ece` or `smooth_ece`.

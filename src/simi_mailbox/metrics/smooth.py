@@ -131,7 +131,7 @@ GRID = 4096
 
 
 def smooth_ece(
-    probs: Array, y: Array, *, positive: int | None = None, sigma: float | None = None
+    probs: Array, y: Array, *, positive: int | str | None = None, sigma: float | None = None
 ) -> float:
     """Smooth calibration error (Błasiok and Nakkiran, ICLR 2024).
 
