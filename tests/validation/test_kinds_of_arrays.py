@@ -173,3 +173,10 @@ def test_nodes_look_trained_on_if_the_model_is_surer_of_them_and_right(
     labelled = Labelled(torch.arange(100), torch.tensor(y))
     found = looks_trained_on(torch.tensor(logits), labelled)
     assert bool(found) == suspicious
+
+
+@pytest.mark.parametrize(("most", "dtype"), [(1 << 24, "float32"), ((1 << 24) + 1, "float64")])
+def test_whole_numbers_that_float32_does_not_tell_apart_are_wider(most: int, dtype: str) -> None:
+    found = read_logits(np.array([[most, 0, -3], [5, 1, 2]]))
+    assert str(found.dtype) == f"torch.{dtype}"
+    assert int(found[0, 0]) == most

@@ -209,7 +209,7 @@ def test_other_files_are_refused(tmp_path, content):
         ("runs", 0), ("labels", -5), ("bias_weight", 0.0), ("bias_weight", float("nan")),
         ("fewer_errors", None), ("fewer_errors", "x"), ("fewer_errors_weight", 0.0),
         ("bias", {"kept": 0.0}), ("bias", dict.fromkeys(MODES, float("inf"))),
-        ("plain", {}), ("plain", {"moon": 1.0}), ("plain", dict.fromkeys(PLAIN, 1e6)),
+        ("plain", {}), ("plain", {"moon": 1.0}), ("plain", dict.fromkeys(PLAIN, 51.0)),
         ("plain", dict.fromkeys(PLAIN, float("nan"))), ("hidden", [1]), ("hidden", {"hidden": 1.0}),
         ("fewer_errors_weight", float("nan")), ("runs", "many"),
     ],
