@@ -290,9 +290,9 @@ class Session:
         if self.options.again:
             last = json.loads(Path(self.options.again).read_text("utf-8"))
             wanted = {
-                (r["path"], r["where"], r["change"]) for r in last if r["status"] == "survived"
+                (r["path"], r["line"], r["change"]) for r in last if r["status"] == "survived"
             }
-            return [m for m in every if (m.path, m.where, m.change) in wanted]
+            return [m for m in every if (m.path, m.line, m.change) in wanted]
         print(f"{len(every)} mutants can be made of {len(files)} files", flush=True)
         every = [m for m in every if self.options.only in m.path]
         count = min(self.options.count, len(every))
