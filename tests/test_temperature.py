@@ -1,3 +1,5 @@
+from itertools import islice
+
 import numpy as np
 import pytest
 import torch
@@ -7,18 +9,18 @@ from scipy.optimize import minimize_scalar
 from sklearn.metrics import log_loss
 
 from simi_mailbox import SolverError, fast, temperature
-from simi_mailbox.adam import fit_adam
+from simi_mailbox.adam import Tabulated, adam_path
 from simi_mailbox.softmax import confidence, scaled_softmax
 from simi_mailbox.temperature import (
     ConfidenceCurve,
     CrossEntropy,
+    PaperLoss,
     _root,
     fit_confidence,
     fit_cross_entropy,
     fit_paper_loss,
     theta_bounds,
 )
-from simi_mailbox.validation import Labelled
 
 GROUPS = 4
 
@@ -45,6 +47,7 @@ class Setting:
         self.ce = CrossEntropy(
             self.logits[self.cal], self.y[self.cal], self.groups[self.cal], GROUPS
         )
+        self.paper_loss = PaperLoss(self.curve, self.ce, self.accuracy, self.penalty)
 
     def loss(self, temperatures: np.ndarray) -> np.ndarray:
         """Loss of every group, by the definition."""
@@ -64,7 +67,7 @@ class Setting:
 @given(st.integers(0, 10_000))
 def test_paper_loss_is_minimal_in_every_group(seed):
     case = Setting(seed)
-    solution = fit_paper_loss(case.curve, case.ce, case.accuracy, case.penalty, case.bounds)
+    solution = fit_paper_loss(case.paper_loss, case.bounds)
     grid = np.exp(-np.linspace(*case.bounds, 200))
     lowest = np.min([case.loss(np.full(GROUPS, t)) for t in grid], axis=0)
     assert (case.loss(solution.temperatures) <= lowest + 1e-9).all()
@@ -73,7 +76,7 @@ def test_paper_loss_is_minimal_in_every_group(seed):
 @given(st.integers(0, 10_000))
 def test_paper_loss_has_zero_derivative_or_a_reported_bound(seed):
     case = Setting(seed)
-    solution = fit_paper_loss(case.curve, case.ce, case.accuracy, case.penalty, case.bounds)
+    solution = fit_paper_loss(case.paper_loss, case.bounds)
     value, d1, _ = case.curve(solution.theta)
     _, ce_d1, _ = case.ce(solution.theta)
     gap = np.where(np.isnan(case.accuracy), 0.0, value - np.nan_to_num(case.accuracy))
@@ -100,26 +103,31 @@ def test_paper_loss_with_two_minima_is_solved_by_the_lower_one(seed):
     grid = np.linspace(*theta_bounds(z), 1000)[:, None]
     values = np.array([loss(theta) for theta in grid])
     assert ((values[1:-1] < values[:-2]) & (values[1:-1] < values[2:])).sum() == 2
-    solution = fit_paper_loss(curve, ce, accuracy, 10.0, theta_bounds(z))
+    solution = fit_paper_loss(PaperLoss(curve, ce, accuracy, 10.0), theta_bounds(z))
     assert loss(solution.theta) <= values.min() + 1e-9
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_exact_loss_is_never_above_adams(seed):
     case = Setting(seed)
-    exact = fit_paper_loss(case.curve, case.ce, case.accuracy, case.penalty, case.bounds)
-    adam = fit_adam(
-        case.logits,
-        case.groups,
-        Labelled(case.cal, case.y[case.cal]),
-        case.accuracy,
-        case.penalty,
-    )
+    exact = fit_paper_loss(case.paper_loss, case.bounds)
+    adam = next(islice(adam_path(case.paper_loss), 1999, None))[0]
     inside = np.log(1 / adam)
     comparable = (inside >= case.bounds[0]) & (inside <= case.bounds[1])
     difference = case.loss(exact.temperatures) - case.loss(adam)
     assert comparable.any()
     assert (difference[comparable] <= 1e-6).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_table_gives_what_the_curve_gives(seed):
+    case = Setting(seed)
+    theta = np.random.default_rng(seed).uniform(-2, 3, (5, GROUPS))
+    for curve in (case.curve, case.ce):
+        value, slope, _ = Tabulated(curve)(theta)
+        expected = [curve(row) for row in theta]
+        np.testing.assert_allclose(value, [found[0] for found in expected], atol=2e-6)
+        np.testing.assert_allclose(slope, [found[1] for found in expected], atol=2e-6)
 
 
 @given(st.integers(0, 10_000))

@@ -22,15 +22,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from simi_mailbox import Graph, SimiMailbox, SimiMailboxPaper, TemperatureScaling
-from simi_mailbox.adam import fit_adam
+from simi_mailbox.adam import adam_path
 from simi_mailbox.mailbox import mailbox
-from simi_mailbox.validation import Labelled
+from simi_mailbox.temperature import ConfidenceCurve, CrossEntropy, PaperLoss
 
 NODES, EDGES, CLASSES, LABELLED, GROUPS = 169_343, 1_157_799, 40, 29_799, 15
 EPOCHS = 2000
@@ -169,13 +170,14 @@ def main() -> None:
         f"{least[0] / least[1]:.2f} by minima   (bar: 1.10)"
     )
 
-    fitted = SimiMailboxPaper(n_groups=GROUPS).fit(logits, y, graph=graph, mask=mask)
+    fitted = SimiMailboxPaper(n_groups=GROUPS, solver="exact", selection="none")
+    groups = torch.from_numpy(fitted.fit(logits, y, graph=graph, mask=mask).groups_)
     index = torch.from_numpy(mask)
-    calibration = Labelled(index, torch.from_numpy(y)[index])
+    curve = ConfidenceCurve(z, groups, GROUPS)
+    ce = CrossEntropy(z[index], torch.from_numpy(y)[index], groups[index], GROUPS)
+    loss = PaperLoss(curve, ce, np.full(GROUPS, 0.5), 50.0)
     start = time.perf_counter()
-    fit_adam(
-        z, torch.from_numpy(fitted.groups_), calibration, np.full(GROUPS, 0.5), 50.0, epochs=epochs
-    )
+    next(islice(adam_path(loss), epochs - 1, None))
     adam = (time.perf_counter() - start) * EPOCHS / epochs
     how = "measured" if epochs == EPOCHS else f"{epochs} epochs, scaled up"
     print(f"Adam, {EPOCHS} epochs ({how})  {adam:8.1f} s")

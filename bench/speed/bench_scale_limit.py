@@ -19,16 +19,17 @@ import importlib
 import sys
 import time
 from collections.abc import Callable
+from itertools import islice
 from types import SimpleNamespace
 
 import numpy as np
 import torch
 
 from simi_mailbox import Graph, SimiMailbox, fast
-from simi_mailbox.adam import fit_adam
+from simi_mailbox.adam import adam_path
 from simi_mailbox.calibrators import GATS
 from simi_mailbox.calibrators.parts.gats_attention import training_distances
-from simi_mailbox.validation import Labelled
+from simi_mailbox.temperature import ConfidenceCurve, CrossEntropy, PaperLoss
 
 NODES, PAIRS, CLASSES, LABELLED, EPOCHS = 232_965, 11_600_000, 41, 23_699, 2000
 
@@ -130,10 +131,11 @@ def main() -> None:
     fit_and_predict(z, y, graph, mask)
     took = spent(lambda: fit_and_predict(z, y, graph, mask), 5)
     print(f"SimiMailbox, fit + predict      {took:7.2f}  {took / limit:6.1f} × the limit  (bar: 4)")
-    calibration = Labelled(torch.from_numpy(mask), torch.from_numpy(y)[torch.from_numpy(mask)])
+    index, all_logits = torch.from_numpy(mask), torch.from_numpy(z)
     groups = torch.from_numpy(np.random.default_rng(1).integers(0, 15, NODES))
-    half = np.full(15, 0.5)
-    epoch = spent(lambda: fit_adam(torch.from_numpy(z), groups, calibration, half, 50.0, epochs=10))
+    ce = CrossEntropy(all_logits[index], torch.from_numpy(y)[index], groups[index], 15)
+    loss = PaperLoss(ConfidenceCurve(all_logits, groups, 15), ce, np.full(15, 0.5), 50.0)
+    epoch = spent(lambda: next(islice(adam_path(loss), 9, None)))
     adam = epoch / 10 * EPOCHS
     print(f"Adam, {EPOCHS} epochs                {adam:7.0f}  {adam / took:6.0f} × SimiMailbox")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -15,9 +17,10 @@ MASK = np.arange(100)
 REST = np.arange(100, 1200)
 
 
-def fitted(y: np.ndarray, **settings: float) -> SimiMailboxOracle:
+def fitted(y: np.ndarray, **settings: Any) -> SimiMailboxOracle:
     oracle = SimiMailboxOracle(n_groups=4, **settings)
-    return oracle.fit(PROBLEM.logits, y, graph=PROBLEM.graph, mask=MASK, early_stopping_mask=REST)
+    given = {"graph": PROBLEM.graph, "mask": MASK, "early_stopping_mask": REST}
+    return oracle.fit(PROBLEM.logits, y, **given, train_mask=REST[:200])
 
 
 def test_it_is_not_in_the_registry_nor_in_the_package() -> None:
@@ -37,7 +40,7 @@ def test_it_reads_labels_outside_the_mask() -> None:
 
 def test_with_a_large_weight_every_group_is_as_confident_as_it_is_accurate() -> None:
     y = np.asarray(PROBLEM.y)
-    oracle = fitted(y, penalty=1e6)
+    oracle = fitted(y, penalty=1e6, solver="exact")
     probs = np.asarray(oracle.predict_proba(PROBLEM.logits, graph=PROBLEM.graph))
     right = probs.argmax(axis=1) == y
     for group in range(4):

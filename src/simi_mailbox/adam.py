@@ -1,69 +1,78 @@
-"""The released optimiser of the paper's loss: Adam, kept for measuring the exact solver against."""
+"""Adam on the paper's loss, all groups at once: what the paper optimises with."""
 
 from __future__ import annotations
 
-import numpy as np
-import torch
-from torch import Tensor
+from collections.abc import Iterator
+from itertools import count
 
-from simi_mailbox._arrays import Floats
-from simi_mailbox.validation import Labelled
+import numpy as np
+
+from simi_mailbox._arrays import Bools, Floats, Ints
+from simi_mailbox.temperature import Curve, PaperLoss
 
 LEARNING_RATE = 0.01
-PATIENCE = 100
+DECAY, SQUARE_DECAY, SMALLEST = 0.9, 0.999, 1e-8
+STEP, LOWEST, HIGHEST = 0.05, -12.0, 20.0
+"""A table's spacing and range in θ = log(1/T); beyond it probabilities are uniform, or 0 and 1."""
 
 
-def fit_adam(
-    logits: Tensor,
-    groups: Tensor,
-    calibration: Labelled,
-    accuracy: Floats,
-    penalty: float,
-    *,
-    holdout: Labelled | None = None,
-    epochs: int = 2000,
-) -> Floats:
-    """Minimise CE + λ Σ_n (a_n − mean confidence of group n)² as the released code does.
+def adam_path(loss: PaperLoss, lr: float = LEARNING_RATE) -> Iterator[Floats]:
+    """Temperatures [weights, groups] after every step of Adam from T = 1, without end.
 
-    Temperatures are ReLU(T) + 1e-8 from T = 1, full batch, at most ``epochs`` steps. With a
-    hold-out, the temperatures of lowest hold-out ECE are kept and the search stops after
-    `PATIENCE` epochs without an equal or better one. Where ``accuracy`` is NaN the gap term is
-    left out.
+    All weights λ of the loss go side by side. A temperature that has come down to 1e-8 stays there,
+    as in the released code.
     """
-    n_groups = len(accuracy)
-    known = torch.from_numpy(~np.isnan(accuracy))
-    goal = torch.from_numpy(np.nan_to_num(accuracy)).to(logits.dtype)
-    sizes = torch.bincount(groups, minlength=n_groups).clamp(min=1)
-    parameter = torch.ones(n_groups, dtype=logits.dtype, requires_grad=True)
-    optimiser = torch.optim.Adam([parameter], lr=LEARNING_RATE)
-    best, best_ece, waited = parameter.detach().clone(), np.inf, 0
-    for _ in range(epochs):
-        temperature = parameter.relu() + 1e-8
-        log_probs = torch.log_softmax(logits / temperature[groups, None], dim=1)
-        top = log_probs.amax(dim=1).exp()
-        mean = torch.zeros(n_groups, dtype=logits.dtype).index_add(0, groups, top) / sizes
-        ce = torch.nn.functional.nll_loss(log_probs[calibration.index], calibration.y)
-        loss = ce + penalty * ((goal - mean)[known] ** 2).sum()
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-        if holdout is None:
-            best = parameter.detach().clone()
-            continue
-        ece = _ece(log_probs.detach()[holdout.index], holdout.y)
-        waited += 1
-        if ece <= best_ece:
-            best, best_ece, waited = parameter.detach().clone(), ece, 0
-        elif waited >= PATIENCE:
-            break
-    result: Floats = (best.relu() + 1e-8).double().numpy()
-    return result
+    parameter = np.ones((len(loss.penalty), loss.curve.n_groups))
+    mean, square = np.zeros_like(parameter), np.zeros_like(parameter)
+    temperature = parameter
+    for step in count(1):
+        slope = -loss(-np.log(temperature))[1] / temperature  # dθ/dT = −1/T
+        slope[parameter <= SMALLEST] = 0.0
+        mean = DECAY * mean + (1 - DECAY) * slope
+        square = SQUARE_DECAY * square + (1 - SQUARE_DECAY) * slope**2
+        scale = np.sqrt(square / (1 - SQUARE_DECAY**step)) + SMALLEST
+        parameter = parameter - lr * mean / (1 - DECAY**step) / scale
+        temperature = np.maximum(parameter, SMALLEST)
+        yield temperature
 
 
-def _ece(log_probs: Tensor, y: Tensor, bins: int = 10) -> float:
-    top, predicted = log_probs.max(dim=1)
-    conf = top.exp().double()
-    gap = conf - (predicted == y).double()
-    cell = (conf * bins).long().clamp(max=bins - 1)
-    sums = torch.zeros(bins, dtype=torch.float64).index_add(0, cell, gap)
-    return float(sums.abs().sum() / len(y))
+class Tabulated:
+    """A curve looked up in a table, which is filled where it is asked.
+
+    Adam asks thousands of times for what changes little: a pass over all nodes is made once for
+    every `STEP` of θ. Values and slopes are cubic in between, right to about 1e-8; the second
+    derivative is not given (zero). θ may have several rows.
+    """
+
+    def __init__(self, curve: Curve) -> None:
+        self.curve, self.n_groups = curve, curve.n_groups
+        self._table = np.full((3, self.n_groups, round((HIGHEST - LOWEST) / STEP) + 1), np.nan)
+
+    def __call__(self, theta: Floats, wanted: Bools | None = None) -> tuple[Floats, Floats, Floats]:
+        place = (np.clip(theta, LOWEST, HIGHEST) - LOWEST) / STEP
+        left = np.minimum(place.astype(np.int64), self._table.shape[2] - 2)
+        v0, d0, s0 = self._known(left)
+        v1, d1, s1 = self._known(left + 1)
+        t = place - left
+        return _cubic(t, v0, v1, d0, d1), _cubic(t, d0, d1, s0, s1), np.zeros_like(t)
+
+    def _known(self, column: Ints) -> Floats:
+        every = np.arange(self.n_groups)
+        found = self._table[:, every, column]
+        if not np.isnan(found[0]).any():
+            return found
+        for row in np.atleast_2d(column):
+            missing = np.isnan(self._table[0, every, row])
+            if missing.any():
+                theta: Floats = LOWEST + STEP * row.astype(np.float64)
+                looked = np.stack(self.curve(theta, missing))
+                self._table[:, every[missing], row[missing]] = looked[:, missing]
+        return self._table[:, every, column]
+
+
+def _cubic(t: Floats, v0: Floats, v1: Floats, slope0: Floats, slope1: Floats) -> Floats:
+    """Hermite's cubic between two columns of a table."""
+    u = 1 - t
+    ends = u * u * (1 + 2 * t) * v0 + t * t * (3 - 2 * t) * v1
+    value: Floats = ends + STEP * t * u * (u * slope0 - t * slope1)
+    return value

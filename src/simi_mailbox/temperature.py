@@ -8,7 +8,7 @@ rate and nothing can diverge. One pass over the nodes serves all groups.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -36,6 +36,7 @@ NEAR_TOLERANCE = 1e-5
 __all__ = [
     "ConfidenceCurve",
     "CrossEntropy",
+    "PaperLoss",
     "Solution",
     "confidence",
     "confidence_sums",
@@ -77,14 +78,10 @@ def theta_bounds(logits: Tensor) -> tuple[float, float]:
 
 
 class Curve(Protocol):
-    """What `fit_confidence` asks: θ per group -> mean confidence and its first two derivatives."""
+    """What the solvers ask: θ per group -> a value per group and its first two derivatives."""
 
     @property
     def n_groups(self) -> int: ...
-
-    @property
-    def counts(self) -> Floats:
-        """Nodes of every group."""
 
     def __call__(
         self, theta: Floats, wanted: Bools | None = None
@@ -256,38 +253,52 @@ def fit_confidence(
     return Solution(np.exp(-np.where(found, near, theta)), at_bound)
 
 
-def fit_paper_loss(
-    curve: ConfidenceCurve,
-    ce: CrossEntropy,
-    accuracy: Floats,
-    penalty: float,
-    bounds: tuple[float, float],
-) -> Solution:
-    """Minimise CE + λ Σ_n (a_n − mean confidence of group n)², globally in every group.
+class PaperLoss:
+    """CE + λ Σ_n (a_n − mean confidence of group n)² as a function of θ, one value per group.
+
+    Where ``accuracy`` is NaN (no labelled node) the gap term is left out. ``penalty`` is λ, or
+    several of them for as many rows of θ.
+    """
+
+    def __init__(
+        self, curve: Curve, ce: Curve, accuracy: Floats, penalty: float | Sequence[float]
+    ) -> None:
+        self.curve, self.ce = curve, ce
+        self.penalty: Floats = np.reshape(np.asarray(penalty, dtype=np.float64), (-1, 1))
+        self.accuracy, self.known = accuracy, ~np.isnan(accuracy)
+        self.goal = np.where(self.known, accuracy, 0.0)
+
+    def by_weight(self) -> list[PaperLoss]:
+        """One loss for every λ."""
+        weights = self.penalty[:, 0].tolist()
+        return [PaperLoss(self.curve, self.ce, self.accuracy, weight) for weight in weights]
+
+    def __call__(self, theta: Floats, wanted: Bools | None = None) -> tuple[Floats, Floats, Floats]:
+        """Value, first and second derivative by θ."""
+        value, d1, d2 = self.curve(theta, wanted)
+        ce_value, ce_d1, ce_d2 = self.ce(theta, wanted)
+        gap = value - self.goal
+        weight = (self.penalty if np.ndim(theta) > 1 else self.penalty[0]) * self.known
+        return (
+            ce_value + weight * gap**2,
+            ce_d1 + 2 * weight * gap * d1,
+            ce_d2 + 2 * weight * (d1**2 + gap * d2),
+        )
+
+
+def fit_paper_loss(loss: PaperLoss, bounds: tuple[float, float]) -> Solution:
+    """Minimise the paper's loss, globally in every group.
 
     Both terms fall and then rise in θ, so the minimum lies between their two minimisers. Between
     them the sum may have several minima: a grid finds the cells in which the derivative turns from
-    falling to rising, Newton solves each of them, and the best is taken. Where ``accuracy`` is NaN
-    (no labelled node) the gap term is left out.
+    falling to rising, Newton solves each of them, and the best is taken.
     """
-    known = ~np.isnan(accuracy)
-    goal = np.where(known, accuracy, 0.0)
-
-    def loss(theta: Floats, wanted: Bools | None = None) -> tuple[Floats, Floats, Floats]:
-        value, d1, d2 = curve(theta, wanted)
-        ce_value, ce_d1, ce_d2 = ce(theta, wanted)
-        gap = value - goal
-        return (
-            ce_value + penalty * gap**2,
-            ce_d1 + 2 * penalty * gap * d1,
-            ce_d2 + 2 * penalty * (d1**2 + gap * d2),
-        )
-
+    curve, ce, known = loss.curve, loss.ce, loss.known
     n = curve.n_groups
     ends = np.stack(
         [
             _root(lambda *at: ce(*at)[1:], bounds, n)[0],
-            _root(_excess(curve, goal), bounds, n)[0],
+            _root(_excess(curve, loss.goal), bounds, n)[0],
         ]
     )
     ends = np.where(known, ends, ends[0])  # one point: nowhere for the gap term to lead to

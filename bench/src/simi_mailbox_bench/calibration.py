@@ -108,7 +108,8 @@ class CalibrationUnit(CachedRunUnit):
             part, rest = np.sort(order[:cut]), np.sort(order[cut:])
         cls = methods.find(method)
         if getattr(cls, "reads_test_labels", False):
-            return np.setdiff1d(np.flatnonzero(source.dataset.labelled), split.val), rest
+            # As PyG delivers Citeseer: nodes without a label count as class 0.
+            return np.setdiff1d(np.arange(len(source.dataset.y)), split.val), rest
         return {"training": split.train, "separate": part, None: None}[cls.holdout], rest
 
 
@@ -169,6 +170,8 @@ def inputs_of(method: str, calibrator: Any, source: Any) -> dict[str, Any]:
         given["features"] = features(source, FEATURES.get(method, "nodes"))
     if "forward" in needs:
         given["forward"] = source.forward()
+    if getattr(calibrator, "reads_test_labels", False):
+        given["train_mask"] = source.split.train
     return given
 
 

@@ -1,39 +1,65 @@
-"""The released code's reading of Simi-Mailbox, which reads test labels.
+"""Simi-Mailbox as its authors released it, which reads test labels.
 
-The paper says that a group's target is the accuracy of its *validation* nodes. The authors' code
-averages over *all* nodes of the group, test nodes included. This class does what the code does, to
-show where the printed numbers come from. It is not in the registry, it cannot be had through
-`calibrators.get`, and every table marks it: it is no method that anybody could use.
+The paper says that a group's target is the accuracy of its *validation* nodes. The released code
+averages over *all* nodes of the group, test nodes included. This class computes what that code
+computes, to show where the printed numbers come from. It is not in the registry, it cannot be had
+through `calibrators.get`, and every table marks it: it is no method that anybody could use.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
+from sklearn.cluster import KMeans
+from torch import Tensor
 
-from simi_mailbox.calibrators.simi_mailbox.paper import SimiMailboxPaper
-from simi_mailbox.grouping import Scaling
-from simi_mailbox.validation import CalibrationData
+from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox.adam import adam_path
+from simi_mailbox.calibrators.simi_mailbox.paper import (
+    RELEASED_BINS,
+    GroupedTemperatures,
+    node_points,
+)
+from simi_mailbox.calibrators.simi_mailbox.paper_selection import (
+    Judge,
+    Trial,
+    group_accuracy,
+    lowest,
+)
+from simi_mailbox.grouping import Grouping, Scaling, find_groups
+from simi_mailbox.temperature import PaperLoss, fit_paper_loss, theta_bounds
+from simi_mailbox.validation import CalibrationData, Labelled, NodeInputs
 
 ORACLE = "simi-mailbox-oracle"
+SOURCE = (
+    "hyunjin72/Simi_Mailbox, commit 1a5b78d (19 November 2023), "
+    "src/calibrator/simi_calibrator.py: group accuracies over all nodes in line 148, "
+    "groups in lines 115–119, Adam and its stop in lines 33–62"
+)
+EPOCHS, PATIENCE = 2000, 100
 
 
-class SimiMailboxOracle(SimiMailboxPaper):
-    """Simi-Mailbox with each group's accuracy taken over all its nodes: reads test labels.
+class SimiMailboxOracle(GroupedTemperatures):
+    """Simi-Mailbox as released: each group's accuracy is taken over all its nodes.
 
-    The loss is the paper's, CE(validation) + λ Σ_n (a_n − mean confidence of group n)², with a_n
-    over every labelled node of the group. It is solved exactly instead of by Adam.
+    With ``solver="adam"`` all is as in the released code (`SOURCE`): scikit-learn's k-means on the
+    nodes in their order, in single precision; a target accuracy of 0 for groups without validation
+    node; Adam on CE(validation) + λ Σ_n (a_n − mean confidence of group n)²; the epoch of lowest
+    ECE (10 bins) on the training nodes is kept. N and λ are the caller's: the released defaults,
+    N = 1 and λ = 50, are one temperature for all nodes.
 
-    Where a group has no validation node the released code sets a_n to 0, which pushes that group's
-    temperature up for as long as Adam runs; solved exactly that would be the uniform distribution.
-    Here such a group has the accuracy of all its nodes as its target, like the others.
+    With ``solver="exact"`` the same loss is minimised exactly, in the groups of
+    `SimiMailboxPaper`; a group without validation node has the accuracy of all its nodes as its
+    target, because the exact solution for 0 would be the uniform distribution.
     """
 
     name: ClassVar[str] = ORACLE
     reads_test_labels: ClassVar[bool] = True
+    shift_invariant: ClassVar[bool] = False
+    version: ClassVar[int] = 2
 
     def __init__(
         self,
@@ -41,25 +67,66 @@ class SimiMailboxOracle(SimiMailboxPaper):
         n_groups: int = 15,
         penalty: float = 50.0,
         scaling: Scaling = "min-max",
+        solver: Literal["adam", "exact"] = "adam",
         seed: int = 0,
     ) -> None:
         self.n_groups = n_groups
         self.penalty = penalty
         self.scaling = scaling
+        self.solver = solver
         self.seed = seed
-        self.solver: Literal["exact", "adam"] = "exact"
 
-    def _target_accuracy(self, data: CalibrationData) -> npt.NDArray[np.float64]:
-        """Accuracy of all labelled nodes of every group: this is the leak."""
-        if data.holdout is None:
+    def _fit(self, data: CalibrationData) -> None:
+        if data.holdout is None or data.training is None:
             raise ValueError(
-                "the oracle reads all labels: pass all other nodes as early_stopping_mask"
+                "the oracle reads all labels: pass all other labelled nodes as "
+                "early_stopping_mask, and those that the GNN was trained on as train_mask"
             )
-        n = len(self.centroids_)
-        index = torch.cat([data.calibration.index, data.holdout.index])
-        y = torch.cat([data.calibration.y, data.holdout.y])
-        right = (data.logits[index].argmax(dim=1) == y).numpy()
-        group = self.groups_[index.numpy()]
-        counts = np.bincount(group, minlength=n)
-        hits = np.bincount(group, right, minlength=n)
-        return np.where(counts > 0, hits / np.maximum(counts, 1), np.nan)
+        everybody = Labelled(
+            torch.cat([data.calibration.index, data.holdout.index]),
+            torch.cat([data.calibration.y, data.holdout.y]),
+        )
+        points, adam = node_points(data), self.solver == "adam"
+        if adam:
+            grouping, labels = _released_groups(points, self.n_groups, self.scaling, self.seed)
+        else:
+            grouping = find_groups(points, self.n_groups, scaling=self.scaling, seed=self.seed)
+            labels = grouping.assign(points)
+        trial = Trial(data.logits, grouping, torch.from_numpy(labels), tabulated=adam)
+        accuracy = group_accuracy(data.logits, everybody, trial.groups, trial.n_groups)
+        loss = trial.loss_on(data.calibration, [self.penalty])
+        if adam:
+            accuracy = np.where(loss.known, accuracy, 0.0)
+        loss = PaperLoss(loss.curve, loss.ce, accuracy, self.penalty)
+        self.shift_, self.scale_ = grouping.shift, grouping.scale
+        self.centroids_, self.groups_ = grouping.centroids, labels
+        self.penalty_, self.epochs_ = self.penalty, 0
+        self.at_bound_ = np.zeros(trial.n_groups, dtype=bool)
+        if not adam:
+            solution = fit_paper_loss(loss, theta_bounds(data.logits))
+            self.temperatures_, self.at_bound_ = solution.temperatures, solution.at_bound
+            return
+        trained = torch.isin(data.holdout.index, data.training)
+        judged = Labelled(data.holdout.index[trained], data.holdout.y[trained])
+        ece = Judge([(everybody, judged)], RELEASED_BINS).on(trial)
+        path = ((found,) for found in islice(adam_path(loss), EPOCHS))
+        self.epochs_ = int(lowest(path, ece, PATIENCE)[1][0])
+        self.temperatures_ = next(islice(adam_path(loss), self.epochs_ - 1, None))[0]
+
+    def _temperatures(self, data: NodeInputs) -> Tensor:
+        """Of the nodes that it was fitted on: the released code knows no others."""
+        return torch.from_numpy(self.temperatures_[self.groups_])
+
+
+def _released_groups(
+    points: Floats, n_groups: int, scaling: Scaling, seed: int
+) -> tuple[Grouping, Ints]:
+    x = points.astype(np.float32)
+    if scaling == "min-max":
+        shift, scale = x.min(axis=0), np.ptp(x, axis=0)
+    else:
+        shift, scale = x.mean(axis=0), x.std(axis=0)
+    found = KMeans(n_groups, n_init="auto", random_state=seed).fit((x - shift) / scale)
+    centroids = found.cluster_centers_.astype(np.float64)
+    grouping = Grouping(shift.astype(np.float64), scale.astype(np.float64), centroids)
+    return grouping, found.labels_.astype(np.int64)

@@ -1,5 +1,6 @@
 """The paper's own method, and what it has in common with the default."""
 
+import functools
 import warnings
 
 import numpy as np
@@ -9,9 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simi_mailbox import CalibrationWarning, SimiMailbox, SimiMailboxPaper
+from simi_mailbox.calibrators.simi_mailbox import paper
+from simi_mailbox.crossfit import cross_fitted
+from simi_mailbox.metrics import ece
+from tests.paper_by_the_text import fit, groups_of
 from tests.strategies import make_problem, problems
 
+EXACT = {"solver": "exact", "selection": "none"}
 BOTH = pytest.mark.parametrize("cls", [SimiMailbox, SimiMailboxPaper])
+QUICK = pytest.mark.parametrize(
+    "cls", [SimiMailbox, functools.partial(SimiMailboxPaper, **EXACT)], ids=["default", "paper"]
+)
 pytestmark = pytest.mark.filterwarnings("ignore::simi_mailbox.CalibrationWarning")
 
 
@@ -19,7 +28,7 @@ def fitted(cls, case, **parameters):
     return cls(**parameters).fit(case.logits, case.y, graph=case.graph, mask=case.mask)
 
 
-@BOTH
+@QUICK
 @given(case=problems)
 def test_laws(cls, case):
     calibrator = fitted(cls, case, n_groups=4)
@@ -29,7 +38,7 @@ def test_laws(cls, case):
     np.testing.assert_array_equal(probs.argmax(1), case.logits.argmax(1))
 
 
-@BOTH
+@QUICK
 @given(case=problems, seed=st.integers(0, 1000))
 def test_order_of_nodes_and_edges_does_not_matter(cls, case, seed):
     rng = np.random.default_rng(seed)
@@ -45,6 +54,18 @@ def test_order_of_nodes_and_edges_does_not_matter(cls, case, seed):
         rtol=1e-6,
         atol=1e-9,
     )
+
+
+def test_adam_does_not_depend_on_the_order_of_nodes():
+    case = make_problem(5, labelled=60)
+    order = np.random.default_rng(0).permutation(len(case.y))
+    edges = np.argsort(order)[case.edges]
+    one = fitted(SimiMailboxPaper, case, n_groups=4)
+    two = SimiMailboxPaper(n_groups=4).fit(
+        case.logits[order], case.y[order], graph=edges, mask=np.isin(order, case.mask)
+    )
+    assert one.epochs_ == two.epochs_
+    np.testing.assert_allclose(one.temperatures_, two.temperatures_, rtol=1e-6)
 
 
 @BOTH
@@ -103,19 +124,101 @@ def test_groups_without_label_keep_temperature_one():
     assert (calibrator.temperatures_[empty] == 1).all()
 
 
-def test_adam_comes_near_the_exact_solution_and_not_below():
+def test_adam_comes_near_the_exact_solution():
     case = make_problem(0, labelled=100)
-    exact = fitted(SimiMailboxPaper, case, n_groups=3, penalty=10)
-    adam = fitted(SimiMailboxPaper, case, n_groups=3, penalty=10, solver="adam")
+    exact = fitted(SimiMailboxPaper, case, n_groups=3, penalty=10, **EXACT)
+    adam = fitted(SimiMailboxPaper, case, n_groups=3, penalty=10, selection="none")
     np.testing.assert_allclose(adam.temperatures_, exact.temperatures_, rtol=0.02)
+    assert (adam.epochs_, exact.epochs_) == (2000, 0)
 
 
-def test_adam_stops_on_the_holdout():
+@pytest.mark.parametrize("seed", range(3))
+def test_it_is_what_the_text_says(seed):
+    """Against a second implementation, written from the paper: the last epoch and the selected."""
+    case = make_problem(seed, n=400, edges=1500, labelled=80)
+    logits, y = torch.from_numpy(case.logits), torch.from_numpy(case.y)
+    given = logits, y, torch.as_tensor(case.mask)
+    edges = torch.from_numpy(case.edges)
+    row, column = torch.unique(torch.cat([edges, edges.flip(0)], dim=1), dim=1)
+    groups = groups_of(logits, torch.stack([row, column])[:, row != column], 5)
+    selected, _ = fit(*given[:2], groups, given[2], n_groups=5)
+    _, last = fit(*given[:2], groups, given[2], n_groups=5, epochs=300, patience=300)
+    ours = fitted(SimiMailboxPaper, case, n_groups=5)
+    np.testing.assert_allclose(ours.temperatures_[ours.groups_], selected[groups], atol=1e-4)
+    ours = fitted(SimiMailboxPaper, case, n_groups=5, selection="none", epochs=300)
+    np.testing.assert_allclose(ours.temperatures_[ours.groups_], last[groups], atol=1e-4)
+
+
+def validation_ece(calibrator, case, bins=15, nodes=None):
+    nodes = case.mask if nodes is None else nodes
+    probs = calibrator.predict_proba(case.logits, graph=case.graph)
+    return ece(probs[nodes], case.y[nodes], bins=bins)
+
+
+def test_the_kept_temperatures_are_those_of_lowest_ece():
+    case = make_problem(1, labelled=100)
+    chosen = fitted(SimiMailboxPaper, case, n_groups=3)
+    errors = {}
+    for epochs in (chosen.epochs_ + shift for shift in (-9, -1, 0, 1, 9)):
+        other = fitted(SimiMailboxPaper, case, n_groups=3, selection="none", epochs=epochs)
+        errors[epochs] = validation_ece(other, case)
+        if epochs == chosen.epochs_:
+            np.testing.assert_array_equal(chosen.temperatures_, other.temperatures_)
+    assert min(errors, key=errors.__getitem__) == chosen.epochs_
+
+
+def test_the_released_rule_stops_on_other_nodes_with_ten_bins():
     case = make_problem(0)
     rest = np.setdiff1d(np.arange(120), case.mask)
-    cal = SimiMailboxPaper(n_groups=3, solver="adam")
-    stopped = cal.fit(
-        case.logits, case.y, graph=case.graph, mask=case.mask, early_stopping_mask=rest
-    )
-    full = fitted(SimiMailboxPaper, case, n_groups=3, solver="adam")
-    assert not np.array_equal(stopped.temperatures_, full.temperatures_)
+    given = {"graph": case.graph, "mask": case.mask, "early_stopping_mask": rest}
+    cal = SimiMailboxPaper(n_groups=3, selection="training-ece").fit(case.logits, case.y, **given)
+    for epochs in (max(cal.epochs_ - 5, 1), cal.epochs_ + 5):
+        other = fitted(SimiMailboxPaper, case, n_groups=3, selection="none", epochs=epochs)
+        assert validation_ece(cal, case, 10, rest) <= validation_ece(other, case, 10, rest)
+    with pytest.raises(ValueError, match="pass early_stopping_mask=train_mask"):
+        fitted(SimiMailboxPaper, case, selection="training-ece")
+
+
+@pytest.mark.parametrize("how", [{}, EXACT | {"selection": "validation-ece"}])
+def test_a_search_finds_the_lowest_ece_of_its_grid(how, monkeypatch):
+    monkeypatch.setattr(paper, "GROUPS", (2, 4))
+    monkeypatch.setattr(paper, "PENALTIES", (1.0, 20.0))
+    case = make_problem(2, labelled=60)
+    found = fitted(SimiMailboxPaper, case, search=True, **how)
+    grid = [
+        fitted(SimiMailboxPaper, case, n_groups=n, penalty=weight, **how)
+        for n in (2, 4)
+        for weight in (1.0, 20.0)
+    ]
+    errors = [validation_ece(one, case) for one in grid]
+    assert validation_ece(found, case) == pytest.approx(min(errors), abs=1e-9)
+    best = grid[int(np.argmin(errors))]
+    assert (len(found.temperatures_), found.penalty_) == (len(best.temperatures_), best.penalty)
+    np.testing.assert_allclose(found.temperatures_, best.temperatures_)
+
+
+def test_cross_fitting_chooses_the_epoch_on_labels_that_a_fit_did_not_see():
+    case = make_problem(3, labelled=80)
+    given = {"graph": case.graph, "mask": case.mask}
+    chosen = fitted(SimiMailboxPaper, case, n_groups=3, folds=2).epochs_
+    errors = {}
+    for epochs in (chosen + shift for shift in (-9, -1, 0, 1, 9)):
+        cal = SimiMailboxPaper(n_groups=3, selection="none", epochs=epochs)
+        probs = cross_fitted(cal, case.logits, case.y, **given, folds=2, seed=0)
+        errors[epochs] = ece(probs, case.y[case.mask])
+    assert min(errors, key=errors.__getitem__) == chosen
+    assert chosen != fitted(SimiMailboxPaper, case, n_groups=3).epochs_
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"selection": "none", "search": True}, 'selection is "none"'),
+        ({"selection": "none", "folds": 5}, 'selection is "none"'),
+        ({"folds": 1}, "folds is 1; expected 0"),
+        ({"folds": 50}, "too few for 50 folds"),
+    ],
+)
+def test_choices_that_contradict_each_other(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        fitted(SimiMailboxPaper, make_problem(0), n_groups=2, **wrong)

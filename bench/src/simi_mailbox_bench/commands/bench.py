@@ -156,7 +156,7 @@ _COMMANDS = {"list": list_tables, "write": write_tables, "page": fill_pages, "fi
 
 def _table_command(table: Table) -> click.Command:
     @click.command(table.name, help=f"Make the table: {table.shows}.")
-    @click.option("--datasets", callback=listed, help="Graphs, separated by commas.")
+    @click.option("--datasets", "--graph", callback=listed, help="Graphs, separated by commas.")
     @click.option("--backbones", callback=listed, help="Backbones, separated by commas.")
     @click.option(
         "--methods",

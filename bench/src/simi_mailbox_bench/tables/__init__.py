@@ -10,7 +10,7 @@ from simi_mailbox_bench.tables.base import Cell, Line, Selection, Table, TableRe
 __all__ = ["Cell", "Line", "Selection", "Table", "TableResult", "get", "names"]
 
 HOMES = (
-    ("paper", "table1 table1-5 obs t2a gc recent scaling sensitivity het1 het2 sparse"),
+    ("paper", "table1 table1-5 released obs t2a gc recent scaling sensitivity het1 het2 sparse"),
     ("paper", "mlp sage gin kde class nll brier"),
     ("own", "registry registry-debiased registry-kde registry-nll registry-brier"),
     ("own", "registry-accuracy ablation ablation-ece"),

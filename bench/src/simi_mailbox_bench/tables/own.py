@@ -7,7 +7,7 @@ from simi_mailbox_bench.ablation import ABLATED, PARTS
 from simi_mailbox_bench.methods import HIDDEN, WITH_HIDDEN, Method
 from simi_mailbox_bench.rivals import RIVALS
 from simi_mailbox_bench.tables.calibration import Column
-from simi_mailbox_bench.tables.paper import BASE, HOMOPHILOUS, INPUTS, PLAIN, THREE_READINGS
+from simi_mailbox_bench.tables.paper import BASE, HOMOPHILOUS, INPUTS, PLAIN, READINGS
 
 SAME_LABELS = (
     "Every method fits the same validation labels; those that stop early do so on the training "
@@ -118,7 +118,7 @@ TABLES = (
         backbones=("gcn", "mlp"),
         columns=(
             *PLAIN,
-            *(c for c in THREE_READINGS if c.label not in ("simi-mailbox-free", *HIDDEN)),
+            *(c for c in READINGS if c.label not in ("simi-mailbox-free", *HIDDEN)),
         ),
         protocol="sparse",
         default_runs=None,

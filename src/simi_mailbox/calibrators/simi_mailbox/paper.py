@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from itertools import islice
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -10,16 +12,21 @@ import torch
 from torch import Tensor
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.adam import fit_adam
+from simi_mailbox.adam import LEARNING_RATE, adam_path
 from simi_mailbox.calibrators.base import TemperatureCalibrator
 from simi_mailbox.calibrators.parts.fitted_values import Shapes
+from simi_mailbox.calibrators.simi_mailbox.paper_selection import Judge, Trial, lowest
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.grouping import Grouping, Scaling, find_groups
 from simi_mailbox.mailbox import mailbox
-from simi_mailbox.parameters import Count, NonNegative, Whole, hyperparameters
+from simi_mailbox.parameters import Count, NonNegative, Positive, Whole, hyperparameters
 from simi_mailbox.softmax import confidence
-from simi_mailbox.temperature import ConfidenceCurve, CrossEntropy, fit_paper_loss, theta_bounds
-from simi_mailbox.validation import CalibrationData, NodeInputs
+from simi_mailbox.temperature import PaperLoss, fit_paper_loss, theta_bounds
+from simi_mailbox.validation import CalibrationData, Labelled, NodeInputs
+
+GROUPS = (5, 10, 15, 20, 25, 30)
+PENALTIES = (1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0)
+BINS, RELEASED_BINS = 15, 10
 
 
 def node_points(data: NodeInputs) -> Floats:
@@ -29,16 +36,7 @@ def node_points(data: NodeInputs) -> Floats:
 
 
 class GroupedTemperatures(TemperatureCalibrator):
-    """Nodes are grouped by (confidence, mailbox); T_i is the temperature of the node's group.
-
-    Attributes
-    ----------
-    temperatures_ : array [groups]
-    groups_ : array [n]
-        Group of every node that ``fit`` saw.
-    centroids_, shift_, scale_ : arrays
-        What assigns unseen nodes: see `simi_mailbox.grouping.Grouping`.
-    """
+    """Nodes are grouped by (confidence, mailbox); T_i is the temperature of the node's group."""
 
     required_inputs: ClassVar[frozenset[str]] = frozenset({"graph"})
     fitted: ClassVar[Shapes] = {
@@ -48,47 +46,17 @@ class GroupedTemperatures(TemperatureCalibrator):
         "scale_": (2,),
     }
 
-    n_groups: int
-    scaling: Scaling
-    seed: int
-
     temperatures_: Floats
     groups_: Ints
     centroids_: Floats
     shift_: Floats
     scale_: Floats
-
-    @property
-    def grouping_(self) -> Grouping:
-        """The fitted scaling and centroids."""
-        return Grouping(self.shift_, self.scale_, self.centroids_)
-
-    def _make_groups(self, data: CalibrationData, points: Floats) -> None:
-        """Group all nodes by their points (no label is read)."""
-        wanted = self._supported_groups(len(data.calibration))
-        grouping = find_groups(points, wanted, scaling=self.scaling, seed=self.seed)
-        self.shift_, self.scale_ = grouping.shift, grouping.scale
-        self.centroids_ = grouping.centroids
-        self.groups_ = grouping.assign(points)
-
-    def _supported_groups(self, labelled: int) -> int:
-        """As many groups as are wanted, or one if there are fewer labels than that."""
-        if labelled >= self.n_groups:
-            return self.n_groups
-        warnings.warn(
-            f"{labelled} calibration nodes cannot support {self.n_groups} groups: "
-            "falling back to one temperature for all nodes",
-            CalibrationWarning,
-            stacklevel=5,
-        )
-        return 1
+    penalty_: float
+    epochs_: int
 
     def _temperatures(self, data: NodeInputs) -> Tensor:
-        return torch.from_numpy(self.temperatures_[self.grouping_.assign(self._points(data))])
-
-    def _points(self, data: NodeInputs) -> Floats:
-        """What nodes are grouped by, before scaling: (confidence, mailbox)."""
-        return node_points(data)
+        grouping = Grouping(self.shift_, self.scale_, self.centroids_)
+        return torch.from_numpy(self.temperatures_[grouping.assign(node_points(data))])
 
 
 @hyperparameters
@@ -96,81 +64,162 @@ class SimiMailboxPaper(GroupedTemperatures):
     """As described in the paper: group accuracies from calibration labels, no shrinkage.
 
     Seo et al., "Towards Precise Prediction Uncertainty in GNNs: Refining GNNs with
-    Topology-grouping Strategy", AAAI 2025. Temperatures minimise
+    Topology-grouping Strategy", AAAI 2025. Nodes are grouped by k-means on (confidence, mailbox),
+    the mailbox of a node being the mean of σ(z_i · z_j) over its neighbours j. Temperatures
+    minimise
 
         CE(calibration nodes) + λ Σ_n (a_n − mean confidence of group n)²
 
-    where a_n is the accuracy of the *calibration* nodes of group n and the mean runs over all nodes
-    of the group. The released code averages a_n over all nodes, test nodes included; this class
-    cannot. Groups without calibration node: their gap term is left out and T stays at 1, where
-    gradient descent would leave it. With few labels per group a_n is mostly noise and this method
-    loses to one global temperature: use `SimiMailbox`.
+    where a_n is "the accuracy of validation nodes" of group n, and the mean runs over all nodes of
+    the group. The released code averages a_n over all nodes, test nodes included; this class
+    cannot. Groups without calibration node: their gap term is left out and T stays at 1.
 
-    Groups are made by the mean of σ(z_i · z_j) over neighbours j, as in the paper. It depends on
-    the size of the logits and on a constant added to a node's: the same model whose output went
-    through a log-softmax, or was scaled, has other groups and other probabilities. Pass the raw
-    outputs of the model. Where every row sums to one after exp, ``fit`` warns.
+    With few labels in a group a_n is mostly noise. ``search=True, folds=5`` gives the method its
+    best chance; `SimiMailbox` is the one for use.
+
+    The mailbox depends on the size of the logits and on a constant added to a node's: the same
+    model whose output went through a log-softmax, or was scaled, has other groups and other
+    probabilities. Pass the raw outputs of the model. Where every row sums to one after exp,
+    ``fit`` warns.
 
     Parameters
     ----------
     n_groups, penalty
-        N and λ: the paper searches 5..30 and 1..50 and publishes no choice.
-    solver : {"exact", "adam"}
-        ``"adam"`` runs the released optimiser and its settings (learning rate 0.01, up to 2,000
-        epochs, hold-out ECE with 10 bins for stopping when ``early_stopping_mask`` is given).
+        N and λ. "The number of clusters N is selected from the range [5, 30]. The regularization
+        coefficient λ is explored in the range of [1, 50]": no choice is published.
+    solver : {"adam", "exact"}
+        "We select the Adam optimizer with an initial learning rate of 0.01", "a maximum of 2000
+        epochs with early stopping based on a patience of 100 epochs"; or the exact minimiser.
+    selection : {"validation-ece", "training-ece", "none"}
+        "The optimal calibration models are chosen based on the lowest validation ECE on training
+        set": the epoch, and with ``search`` also N and λ, of lowest ECE (15 bins) on the
+        calibration nodes; on the nodes of ``early_stopping_mask`` (10 bins), the released rule;
+        or the last epoch.
+    search : bool
+        Choose N among 5, 10, …, 30 and λ among 1, 5, 10, 20, …, 50 by ``selection``.
+    folds : int
+        If 2 or more, the ECE of every calibration node is taken under a fit without its label
+        (cross-fitting inside the calibration nodes); 0 selects and fits on the same nodes.
+    lr, epochs, patience
+        Of Adam.
     scaling, seed
         See `SimiMailbox`.
+
+    Attributes
+    ----------
+    temperatures_ : array [groups]
+    groups_ : array [n]
+        Group of every node that ``fit`` saw.
+    centroids_, shift_, scale_ : arrays
+        What assigns unseen nodes: see `simi_mailbox.grouping.Grouping`.
+    penalty_ : float
+        λ that was used.
+    epochs_ : int
+        Steps of Adam that were kept; 0 for the exact solver.
 
     Examples
     --------
     >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(500, 3, temperature=2.0, seed=0)
-    >>> cal = SimiMailboxPaper(n_groups=2)
+    >>> cal = SimiMailboxPaper(search=True)
     >>> cal = cal.fit(problem.logits, problem.y, graph=problem.graph, mask=range(200))
-    >>> cal.temperatures_.shape
-    (2,)
+    >>> len(cal.temperatures_), cal.penalty_
+    (30, 40.0)
     """
 
     name: ClassVar[str] = "simi-mailbox-paper"
     shift_invariant: ClassVar[bool] = False
+    version: ClassVar[int] = 2
 
     n_groups: Count = 15
     penalty: NonNegative = 50.0
+    solver: Literal["adam", "exact"] = "adam"
+    selection: Literal["validation-ece", "training-ece", "none"] = "validation-ece"
+    search: bool = False
+    folds: Whole = 0
+    lr: Positive = LEARNING_RATE
+    epochs: Count = 2000
+    patience: Count = 100
     scaling: Scaling = "min-max"
-    solver: Literal["exact", "adam"] = "exact"
     seed: Whole = 0
 
-    def _fit(self, data: CalibrationData) -> None:
-        self._make_groups(data, node_points(data))
-        groups = torch.from_numpy(self.groups_)
-        accuracy = self._target_accuracy(data)
-        if self.solver == "adam":
-            self.temperatures_ = fit_adam(
-                data.logits, groups, data.calibration, accuracy, self.penalty, holdout=data.holdout
+    def _check_params(self) -> None:
+        if self.selection == "none" and (self.search or self.folds):
+            raise ValueError(
+                'search and folds choose by an ECE, but selection is "none": give '
+                'selection="validation-ece", or neither of them'
             )
-            self.at_bound_ = np.zeros(len(accuracy), dtype=bool)
-            return
-        solution = fit_paper_loss(
-            ConfidenceCurve(data.logits, groups, len(accuracy)),
-            CrossEntropy(
-                data.calibration_logits,
-                data.calibration.y,
-                groups[data.calibration.index],
-                len(accuracy),
-            ),
-            accuracy,
-            self.penalty,
-            theta_bounds(data.logits),
-        )
-        unlabelled = np.isnan(accuracy)
-        self.temperatures_ = np.where(unlabelled, 1.0, solution.temperatures)
-        self.at_bound_ = solution.at_bound & ~unlabelled
+        if self.folds == 1:
+            raise ValueError("folds is 1; expected 0 (no cross-fitting) or at least 2")
 
-    def _target_accuracy(self, data: CalibrationData) -> Floats:
-        """Accuracy of the calibration nodes of every group; NaN where there is none."""
-        n = len(self.centroids_)
-        right = data.calibration_logits.argmax(dim=1) == data.calibration.y
-        group = self.groups_[data.calibration.index.numpy()]
-        counts = np.bincount(group, minlength=n)
-        hits = np.bincount(group, right.numpy(), minlength=n)
-        return np.where(counts > 0, hits / np.maximum(counts, 1), np.nan)
+    def _fit(self, data: CalibrationData) -> None:
+        points, judge = node_points(data), self._judge(data)
+        penalties = PENALTIES if self.search else (self.penalty,)
+        best, least = None, np.inf
+        for n_groups in self._numbers_of_groups(len(data.calibration)):
+            grouping = find_groups(points, n_groups, scaling=self.scaling, seed=self.seed)
+            groups = torch.from_numpy(grouping.assign(points))
+            trial = Trial(data.logits, grouping, groups, tabulated=self.solver == "adam")
+            losses = [trial.loss_on(some, penalties) for some in judge.fitted]
+            paths = [self._path(loss, data.logits) for loss in losses]
+            eces, epochs = lowest(zip(*paths, strict=True), judge.on(trial), self.patience)
+            first = int(eces.argmin())
+            if best is None or eces[first] < least:
+                best, least = (trial, penalties[first], int(epochs[first])), eces[first]
+        assert best is not None
+        trial, self.penalty_, epoch = best
+        self.epochs_ = epoch if self.solver == "adam" else 0
+        self.groups_, self.centroids_ = trial.groups.numpy(), trial.grouping.centroids
+        self.shift_, self.scale_ = trial.grouping.shift, trial.grouping.scale
+        path = self._path(trial.loss_on(data.calibration, [self.penalty_]), data.logits)
+        self.temperatures_ = next(islice(path, epoch - 1, None))[0]
+
+    def _numbers_of_groups(self, labelled: int) -> tuple[int, ...]:
+        """The numbers of groups to try that have labels enough; one group if none has."""
+        wanted = GROUPS if self.search else (self.n_groups,)
+        if enough := tuple(n for n in wanted if n <= labelled):
+            return enough
+        warnings.warn(
+            f"{labelled} calibration nodes cannot support {wanted[0]} groups: "
+            "falling back to one temperature for all nodes",
+            CalibrationWarning,
+            stacklevel=5,
+        )
+        return (1,)
+
+    def _judge(self, data: CalibrationData) -> Judge:
+        """On which nodes is fitted, and on which the ECE is taken."""
+        given = data.calibration
+        if self.selection == "none":
+            return Judge([(given, given)], bins=0)
+        if self.selection == "training-ece":
+            if data.holdout is None:
+                raise ValueError(
+                    'selection="training-ece" stops on the nodes that the GNN was trained on: '
+                    "pass early_stopping_mask=train_mask"
+                )
+            return Judge([(given, data.holdout)], RELEASED_BINS)
+        if not self.folds:
+            return Judge([(given, given)], BINS)
+        if len(given) < 2 * self.folds:
+            raise ValueError(
+                f"{len(given)} calibration nodes are too few for {self.folds} folds: give at "
+                f"least {2 * self.folds}, or folds=0"
+            )
+        part = np.random.default_rng(self.seed).permutation(len(given)) % self.folds
+        out = [torch.from_numpy(part == k) for k in range(self.folds)]
+        return Judge([(_some(given, ~mask), _some(given, mask)) for mask in out], BINS)
+
+    def _path(self, loss: PaperLoss, logits: Tensor) -> Iterator[Floats]:
+        """Temperatures [weights, groups] after every epoch; of the exact solver, the solutions."""
+        self.at_bound_ = np.zeros(len(loss.known), dtype=bool)
+        if self.solver == "adam":
+            yield from islice(adam_path(loss, self.lr), self.epochs)
+            return
+        found = [fit_paper_loss(one, theta_bounds(logits)) for one in loss.by_weight()]
+        self.at_bound_ = found[0].at_bound & loss.known
+        yield np.stack([np.where(loss.known, one.temperatures, 1.0) for one in found])
+
+
+def _some(labelled: Labelled, mask: Tensor) -> Labelled:
+    return Labelled(labelled.index[mask], labelled.y[mask])
