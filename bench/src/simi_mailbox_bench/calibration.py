@@ -24,6 +24,7 @@ from simi_mailbox_bench.backbones.cached_runs import (
 )
 from simi_mailbox_bench.backbones.features import row_normalised
 from simi_mailbox_bench.backbones.settings import settings_for
+from simi_mailbox_bench.label_rivals import retrained_logits
 from simi_mailbox_bench.methods import FEATURES, Method
 from simi_mailbox_bench.runner import Durations, Unit
 from simi_mailbox_bench.store import Row
@@ -176,9 +177,11 @@ def inputs_of(method: str, calibrator: Any, source: Any) -> dict[str, Any]:
 
 
 def features(source: Any, kind: str) -> Any:
-    """Node features as the backbone saw them ("nodes"), or its hidden representation."""
+    """Node features as the backbone saw them, its hidden layer, or logits of another training."""
     if kind == "hidden":
         return source.hidden
+    if kind == "retrained":
+        return retrained_logits(source)
     x = source.dataset.x
     return row_normalised(x) if source.settings.row_normalise else x
 

@@ -13,9 +13,7 @@ from simi_mailbox.analysis import SimilarityConfidence
 from simi_mailbox.metrics import Reliability
 from simi_mailbox.plots.draw import COLORS, legend_handles
 
-INK, MUTED, ACCENT = COLORS["ink"], COLORS["ghost"], COLORS["accent"]
-SERIES = (ACCENT, COLORS["over"], COLORS["under"], "#7a4f9a", "#9a7b14", COLORS["muted"])
-"""Colours of methods drawn together, dark enough on white and apart for colour-blind readers."""
+INK = COLORS["ink"]
 Palette = Literal["blue-orange", "red-green"]
 PALETTES = {"blue-orange": {}, "red-green": {"over": "#00682f", "under": "#a50f15"}}
 """The second is the paper's: red is under-confident. Colour-blind readers need the first."""
@@ -40,19 +38,17 @@ class FigureColumn:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """A metric over values of one hyper-parameter: mean and standard deviation over runs.
+    """Mean ECE in percent over numbers of groups (rows) and weights λ (columns); NaN: no result.
 
-    ``reference`` is the metric of a method without this parameter; NaN if there is none.
+    ``reference`` is that of temperature scaling on the same runs.
     """
 
-    parameter: str
-    metric: str
-    values: Floats
+    name: str
+    groups: Sequence[int]
+    weights: Sequence[int]
     mean: Floats
-    std: Floats
     runs: int
     reference: float
-    reference_name: str
 
 
 def observation_figure(
@@ -92,57 +88,41 @@ def observation_figure(
     return figure
 
 
-def sensitivity_figure(
-    panels: Mapping[str, Mapping[str, Sequence[tuple[str, Sensitivity]]]], *, title: str = ""
-) -> Any:
-    """Curves over hyper-parameters: one column for each dataset, one row for each parameter.
-
-    ``panels`` is dataset → parameter → named curves.
-    """
+def sensitivity_figure(panels: Mapping[str, Sequence[Sensitivity]], *, title: str = "") -> Any:
+    """Heat maps over N and λ: one row for each dataset, one column for each kind of label."""
     if not panels:
         raise ValueError("no dataset to draw")
     figures = require("matplotlib.figure", extra="plot")
-    parameters = list(dict.fromkeys(name for curves in panels.values() for name in curves))
-    size = (max(3.4 * len(panels) + 0.6, 5.0), 2.7 * len(parameters) + 1.0)
+    across = max(map(len, panels.values()))
+    size = (4.6 * across, 3.0 * len(panels) + 0.6)
     figure = figures.Figure(figsize=size, layout="constrained")
-    grid = figure.subplots(len(parameters), len(panels), squeeze=False)
-    names = dict.fromkeys(
-        name for rows in panels.values() for curves in rows.values() for name, _ in curves
-    )
-    colours = {name: SERIES[k % len(SERIES)] for k, name in enumerate(names)}
-    handles: dict[str, Any] = {}
-    for across, (dataset, by_parameter) in enumerate(panels.items()):
-        grid[0, across].set_title(dataset, fontsize=11, color=INK)
-        for down, parameter in enumerate(parameters):
-            ax = grid[down, across]
-            named = by_parameter.get(parameter, ())
-            if not named:
-                ax.set_axis_off()
-            for name, curve in named:
-                handles[name] = _draw_curve(curve, ax, colours[name], handles)
-            if across:
-                ax.set_ylabel("")
-    _legend(figure, handles, 2 if len(panels) == 1 else len(handles))
+    for axes, (dataset, grids) in zip(
+        figure.subplots(len(panels), across, squeeze=False), panels.items(), strict=True
+    ):
+        for ax in axes[len(grids) :]:
+            ax.set_axis_off()
+        for ax, grid in zip(axes, grids, strict=False):
+            _draw_grid(grid, ax)
+            told = f"{grid.name}\ntemperature {grid.reference:.2f}, {grid.runs} runs"
+            ax.set_title(f"{dataset}: {told}", fontsize=9, color=INK)
     if title:
         figure.suptitle(title, fontsize=12, color=INK)
     return figure
 
 
-def _draw_curve(curve: Sensitivity, ax: Any, color: str, handles: dict[str, Any]) -> Any:
-    """Mean over the values with its spread; the line of the reference joins the handles."""
-    if curve.runs > 1:
-        ends = curve.mean - curve.std, curve.mean + curve.std
-        ax.fill_between(curve.values, *ends, color=color, alpha=0.14, linewidth=0)
-    line = ax.plot(curve.values, curve.mean, "o-", color=color, markersize=4.5)[0]
-    if not np.isnan(curve.reference):
-        style = {"color": MUTED, "linestyle": (0, (4, 4)), "linewidth": 1.2}
-        handles[curve.reference_name or "reference"] = ax.axhline(curve.reference, **style)
-    ax.set_xticks(curve.values)
-    ax.set(xlabel=curve.parameter, ylabel=curve.metric)
-    ax.grid(axis="y", color=COLORS["rule"], linewidth=0.6)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
-    return line
+def _draw_grid(grid: Sensitivity, ax: Any) -> None:
+    """Cells in the colours of lower (blue) and higher (orange) than temperature scaling."""
+    change = np.log2(grid.mean / grid.reference)
+    ax.imshow(change, cmap=diverging("blue-orange").reversed(), vmin=-2, vmax=2, aspect="auto")
+    for row, column in np.ndindex(*grid.mean.shape):
+        if np.isfinite(grid.mean[row, column]):
+            text = f"{grid.mean[row, column]:.2f}"
+            dark = abs(change[row, column]) > 1
+            style = {"ha": "center", "va": "center", "fontsize": 8}
+            ax.text(column, row, text, color="white" if dark else INK, **style)
+    ax.set_xticks(range(len(grid.weights)), labels=map(str, grid.weights))
+    ax.set_yticks(range(len(grid.groups)), labels=map(str, grid.groups))
+    ax.set(xlabel="weight λ", ylabel="number of groups N")
 
 
 def _legend(figure: Any, handles: dict[str, Any], columns: int) -> None:

@@ -13,6 +13,7 @@ from simi_mailbox.calibrators.simi_mailbox.prior import leave_out
 from simi_mailbox.suggestions import unknown
 from simi_mailbox_bench.ablation import ABLATED, SimiMailboxAblated
 from simi_mailbox_bench.backbones.cached_runs import RunKey
+from simi_mailbox_bench.label_rivals import LABEL_RIVALS
 from simi_mailbox_bench.oracle import ORACLE, SimiMailboxOracle
 from simi_mailbox_bench.rivals import RIVALS
 
@@ -28,6 +29,7 @@ NOTES = {
     "simcalib": "reimplementation",
     **dict.fromkeys(HIDDEN, "with hidden"),
     **dict.fromkeys(RIVALS, "probmetrics"),
+    **dict.fromkeys(LABEL_RIVALS, "also training labels"),
 }
 
 
@@ -91,7 +93,7 @@ def seed_of(run: RunKey) -> int:
 
 def names() -> list[str]:
     """Every method of a table: the registry's, probmetrics', the oracle and ablations."""
-    return [*calibrators.names(), *HIDDEN, *RIVALS, ABLATED, ORACLE]
+    return [*calibrators.names(), *HIDDEN, *RIVALS, *LABEL_RIVALS, ABLATED, ORACLE]
 
 
 def find(name: str) -> Any:
@@ -101,8 +103,8 @@ def find(name: str) -> Any:
         return SimiMailboxOracle
     if name == ABLATED:
         return SimiMailboxAblated
-    if name in RIVALS:
-        return RIVALS[name]
+    if name in RIVALS or name in LABEL_RIVALS:
+        return (RIVALS | LABEL_RIVALS)[name]
     try:
         return calibrators.get(name)
     except ValueError:
@@ -157,7 +159,12 @@ _GETS_BALANCE = {"Photo": 0.1}
 
 # What a method that needs features is given: the graph's node features, as the backbone saw them,
 # or the backbone's hidden representation (the output of its first layer).
-FEATURES = {"gets": "nodes", "group-calibration": "hidden", "simcalib": "hidden"}
+FEATURES = {
+    "gets": "nodes",
+    "retrained": "retrained",
+    "group-calibration": "hidden",
+    "simcalib": "hidden",
+}
 
 # How often what a method is given has changed; part of a row's identity.
 # gets: once, from raw features to those the backbone saw.

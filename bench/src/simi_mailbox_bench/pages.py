@@ -27,6 +27,9 @@ from simi_mailbox_bench.render import INDEX, NOTHING, READS_TEST_LABELS, grid
 
 Row = dict[str, str]
 OPTIONS = ("methods", "datasets", "backbones")
+DISTANCES = "deviation", "deviation_error"
+SIGNIFICANT = 2
+"""Standard errors beyond which a cell differs from print."""
 SLACK = 0.7
 """By so much a mean over runs may miss a target by chance, in points."""
 _BLOCK = re.compile(
@@ -161,7 +164,7 @@ def _known(what: str, asked: dict[str, str], there: object) -> dict[str, str]:
     """What is asked for; methods that were not measured in their present version are left out."""
     choices = list(dict.fromkeys(there))  # type: ignore[call-overload]
     for name in asked:
-        measurable = what == "method" and name.partition("/")[0] in methods.names()
+        measurable = what == "method" and re.split("[ /]", name)[0] in methods.names()
         if name not in choices and not measurable:
             raise ValueError(unknown(what, name, choices))
     return {name: called for name, called in asked.items() if name in choices}
@@ -253,21 +256,21 @@ def _by_method(parts: list[Part], cell: Callable[[Part, str], str]) -> list[str]
 
 
 def agreement(parts: list[Part]) -> list[str]:
-    """Methods × tables: how many cells lie within one printed std, and the largest distance."""
+    """Methods × tables: cells within one printed σ of runs (largest distance); within two s.e."""
     names = parts[0].methods
     groups = {title: [name] for name, title in names.items()}
     if len(names) > 1:
         groups["together"] = list(names)
 
     def cell(part: Part, methods: list[str]) -> str:
-        found = [
-            abs(float(row["deviation"]))
-            for row in part.shown()
-            if row["method"] in methods and row["deviation"]
-        ]
-        if not found:
+        rows = [row for row in part.shown() if row["method"] in methods and row["deviation"]]
+        if not rows:
             return NOTHING
-        return f"{sum(far <= 1 for far in found)} of {len(found)} ({max(found):.1f}σ)"
+        far, errors = ([abs(float(row[name])) for row in rows] for name in DISTANCES)
+        return (
+            f"{sum(x <= 1 for x in far)} of {len(far)} ({max(far):.1f}σ); "
+            f"{sum(x <= SIGNIFICANT for x in errors)} within {SIGNIFICANT} s.e."
+        )
 
     rows = [["", *(part.title for part in parts)]]
     rows += [[title, *(cell(part, group) for part in parts)] for title, group in groups.items()]
@@ -275,32 +278,38 @@ def agreement(parts: list[Part]) -> list[str]:
 
 
 def misses(parts: list[Part]) -> list[str]:
-    """The cells that are further than one printed std from print."""
-    rows = [["", "graph", "method", "measured", "runs", "printed", "Δ"]]
+    """The cells that are further than one printed σ, or than two standard errors, from print."""
+    rows = [["", "graph", "method", "measured", "runs", "printed", "Δ / σ", "Δ / s.e."]]
     for part in parts:
         for row in part.shown():
-            if row["deviation"] and abs(float(row["deviation"])) > 1:
+            if not row["deviation"]:
+                continue
+            far, errors = (float(row[name]) for name in DISTANCES)
+            if abs(far) > 1 or abs(errors) > SIGNIFICANT:
                 where = f"{row['dataset']} {row['backbone'].upper()}"
-                numbers = part.spread(row, ""), row["runs"], part.spread(row, "printed_")
-                far = f"{float(row['deviation']):+.1f}σ"
-                rows.append([part.title, where, part.methods[row["method"]], *numbers, far])
+                runs = f"{row['runs']} of {row['printed_runs']}"
+                numbers = part.spread(row, ""), runs, part.spread(row, "printed_")
+                told = f"{far:+.1f}", f"{errors:+.1f}"
+                rows.append([part.title, where, part.methods[row["method"]], *numbers, *told])
     return grid(rows) if len(rows) > 1 else ["None."]
 
 
-def _pairs(part: Part, method: str) -> list[tuple[Row, Row]]:
-    """The method's and the baseline's rows, where they have equal runs: means of equal logits."""
+def _pairs(part: Part, method: str) -> list[tuple[Row, float]]:
+    """The method's rows, each with the baseline's mean over the same runs."""
     found = []
     for row in part.shown(method):
         base = part.row((row["dataset"], row["backbone"]), part.about["baseline"])
-        if base and base["mean"] and row["difference"] and row["runs"] == base["runs"]:
-            found.append((row, base))
+        if base and base["mean"] and row["difference"]:
+            same = row["runs"] == base["runs"]
+            mean = base["mean"] if same else float(row["mean"]) - float(row["difference"])
+            found.append((row, float(mean)))
     return found
 
 
 def verdict(parts: list[Part]) -> list[str]:
-    """Each method against the table's baseline, over the settings where both have equal runs."""
+    """Each method against the table's baseline, over the settings and runs that both have."""
     baselines = " / ".join(dict.fromkeys(part.about["baseline"] for part in parts))
-    head = ["", "method", "settings", "lower", "clearly lower", "clearly higher"]
+    head = ["", "method", "settings", "lower", "significantly lower", "significantly higher"]
     rows = [[*head, "mean", baselines, "change of the mean", "mean change"]]
     for part in parts:
         against = {m: name for m, name in part.methods.items() if m != part.about["baseline"]}
@@ -312,7 +321,7 @@ def _verdict(part: Part, method: str) -> list[str]:
     pairs = _pairs(part, method)
     if not pairs:  # not measured with its present version
         return ["0", *["–"] * 7]
-    ours, theirs = ([float(pair[side]["mean"]) for pair in pairs] for side in (0, 1))
+    ours, theirs = [float(row["mean"]) for row, _ in pairs], [base for _, base in pairs]
     mean, base = pooled(ours), pooled(theirs)
     each = pooled(a / b - 1 for a, b in zip(ours, theirs, strict=True))
     return [
@@ -328,7 +337,7 @@ def _verdict(part: Part, method: str) -> list[str]:
 
 
 def losses(parts: list[Part]) -> list[str]:
-    """Settings where a method is clearly above the baseline: by itself, and among all (Holm)."""
+    """Settings where a method is significantly above the baseline; p also after Holm."""
     rows = [["", "graph", "method", "measured", "baseline", "difference", "p", "p among all"]]
     for method in dict.fromkeys(name for part in parts for name in part.methods):
         cells = [(part, *pair) for part in parts for pair in _pairs(part, method)]
@@ -339,7 +348,7 @@ def losses(parts: list[Part]) -> list[str]:
                 difference = "{:+.{d}f} ± {:.{d}f}".format(*parted, d=part.digits)
                 where = f"{row['dataset']} {row['backbone'].upper()}"
                 tests = f"{float(row['p_value']):.2g}", f"{p:.2g}"
-                both = part.mean(row), part.mean(base)
+                both = part.mean(row), f"{base:.{part.digits}f}"
                 name = part.methods[method]
                 rows.append([part.title, where, name, *both, difference, *tests])
     return grid(rows) if len(rows) > 1 else ["None."]

@@ -16,7 +16,9 @@ INDEX = "index.csv"
 WIDTH = 132
 SPREAD = "mean ± population std over runs."
 DEVIATION = (
-    "Δ: (measured − printed) in printed standard deviations; within ±1 the difference is noise."
+    "Δ: (measured − printed) in printed standard deviations of runs (σ), and in standard errors "
+    "of the difference of the two means (s.e.; runs taken as independent, so that it is too "
+    "small). runs: measured of those that the paper makes."
 )
 FLOOR = "floor: the ECE that perfectly calibrated probabilities would show by chance."
 STANDING = ("graph", "backbone", "lowest mean", "best rival", "difference to it", "verdict")
@@ -37,7 +39,8 @@ _LATEX = {
 }
 CSV_HEADER = (
     "metric", "dataset", "backbone", "method", "unit", "mean", "std", "runs", "splits",
-    "runs_wanted", "printed_mean", "printed_std", "deviation", "noise_floor", "difference",
+    "runs_wanted", "printed_mean", "printed_std", "printed_runs", "deviation",
+    "deviation_error", "noise_floor", "difference",
     "difference_low", "difference_high", "difference_error", "p_value", "splits_lower", "verdict",
     "best_rival", "note",
 )  # fmt: skip
@@ -130,7 +133,7 @@ def csv_text(*results: TableResult) -> str:
                 (line.summary, ("mean", "std", "runs", "splits")),
                 (line, ("wanted",)),
                 (line.printed, ("mean", "std")),
-                (line, ("deviation", "floor")),
+                (line, ("printed_runs", "deviation", "deviation_error", "floor")),
                 (line.paired, ("difference", "low", "high", "error", "p_value", "lower")),
             )
             numbers = [getattr(part, name, None) for part, names in parts for name in names]
@@ -242,12 +245,15 @@ def _header(result: TableResult) -> list[str]:
 
 def _cells(line: Line, result: TableResult) -> list[str]:
     method = f"{line.method} ({line.note})" if line.note else line.method
-    cells = [method, measured_text(line, result), str(line.summary.runs if line.summary else 0)]
+    made = str(line.summary.runs if line.summary else 0)
+    if line.printed and line.summary and line.printed_runs != line.summary.runs:
+        made += f" of {line.printed_runs}"
+    cells = [method, measured_text(line, result), made]
     header = _header(result)
     if "printed" in header:
-        far = line.deviation
-        noise = " noise" if far is not None and abs(far) <= 1 else ""
-        cells += [printed_text(line, result), NOTHING if far is None else f"{far:+.1f}σ{noise}"]
+        far, errors = line.deviation, line.deviation_error
+        told = "" if errors is None else f", {errors:+.1f} s.e."
+        cells += [printed_text(line, result), NOTHING if far is None else f"{far:+.1f}σ{told}"]
     if "floor" in header:
         cells.append(NOTHING if line.floor is None else f"{line.floor:.{result.digits}f}")
     if header[-1].startswith("against"):

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from simi_mailbox.cli.group import cli
 from simi_mailbox.synthetic import calibration_problem
 from simi_mailbox_bench import figures, methods
-from simi_mailbox_bench.commands.figure import FIGURES
+from simi_mailbox_bench.commands.figure import FIGURES, SHOWS
 from simi_mailbox_bench.datasets import Split
 
 
@@ -126,8 +126,9 @@ def test_sensitivity_draws_the_stored_means(tmp_path, monkeypatch):
     units = get("sensitivity").units(Selection(("Cora",), ("gcn",), runs=2))
     for number, unit in enumerate(units):
         for method in unit.items:
-            groups = dict(method.overrides).get("n_groups", 1)
-            row = {"key": unit.key(method), "metrics": {"ece": 0.01 * groups + 0.001 * number}}
+            chosen = dict(method.overrides)
+            error = 0.01 * chosen.get("n_groups", 1) + 0.001 * chosen.get("penalty", 0)
+            row = {"key": unit.key(method), "metrics": {"ece": error + 0.001 * number}}
             store.append(row)
     out = tmp_path / "x.png"
     drawn = {}
@@ -141,17 +142,17 @@ def test_sensitivity_draws_the_stored_means(tmp_path, monkeypatch):
     result = run("sensitivity", "--datasets", "Cora", "--store", str(store.path), "--out", str(out))
     assert result.exit_code == 0, result.output
     assert out.exists()
-    named = dict(drawn["Cora"]["N"])
-    assert set(named) == {
-        "simi-mailbox",
-        "simi-mailbox-paper",
-        "simi-mailbox-oracle (reads test labels)",
-    }
-    curve = named["simi-mailbox"]
-    assert curve.values.tolist() == [5, 10, 15, 20, 25, 30]
-    np.testing.assert_allclose(curve.mean, curve.values + 0.05)
-    np.testing.assert_allclose(curve.std, 0.05)
-    assert curve.runs == 2
+    paper, oracle = drawn["Cora"]
+    assert paper.name == "simi-mailbox-paper exact"
+    assert oracle.name == "simi-mailbox-oracle exact (reads test labels)"
+    groups, weights = np.array([5, 10, 15, 20, 25, 30]), np.array([1, 5, 10, 20, 30, 40, 50])
+    assert (list(paper.groups), list(paper.weights)) == (groups.tolist(), weights.tolist())
+    np.testing.assert_allclose(paper.mean, groups[:, None] + 0.1 * weights + 0.05)
+    assert (paper.runs, paper.reference) == (2, pytest.approx(1.05))
+
+
+def test_every_figure_says_what_it_shows():
+    assert list(SHOWS) == list(FIGURES)
 
 
 def test_methods_of_the_figures_are_known():

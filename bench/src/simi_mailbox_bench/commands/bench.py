@@ -13,7 +13,7 @@ from simi_mailbox.cli.options import completions, plugin_option
 from simi_mailbox.cli.outputs import check_file, check_folder
 from simi_mailbox.files import whole_file
 from simi_mailbox_bench import runner, tables
-from simi_mailbox_bench.commands.figure import figure
+from simi_mailbox_bench.commands.figure import SHOWS, figure
 from simi_mailbox_bench.commands.running import listed, open_store, run_planned, tell
 from simi_mailbox_bench.prior.judged_table import judged_tables
 from simi_mailbox_bench.runner import in_words
@@ -51,7 +51,7 @@ def bench() -> None:
 @click.command("list")
 @click.option("--store", type=click.Path(path_type=Path), help="Result store to look into.")
 def list_tables(store: Path | None) -> None:
-    """List the tables: what each shows, how much of it is done, what it needs and costs."""
+    """List tables and figures: what each shows; of tables, how much is done, needs and costs."""
     from rich.console import Console
     from rich.table import Table as RichTable
 
@@ -71,7 +71,12 @@ def list_tables(store: Path | None) -> None:
             f"{planned.rows} rows" if planned.rows else "nothing",
             in_words(planned.total_seconds) if planned.rows else "–",
         )
-    Console(width=None if sys.stdout.isatty() else 150).print(shown)
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    console.print(shown)
+    drawn = RichTable("figure", "shows", box=None)
+    for name, what in SHOWS.items():
+        drawn.add_row(name, f"{what}: simi-mailbox bench figure {name}")
+    console.print(drawn)
     click.echo(
         "Cells: done with all their runs, of those whose graph is here. "
         "Times are for one core; `--jobs` divides them. `--runs N` makes N runs per cell."

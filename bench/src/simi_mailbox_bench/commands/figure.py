@@ -16,16 +16,20 @@ if TYPE_CHECKING:
     from simi_mailbox_bench.figures import FigureColumn, Sensitivity
     from simi_mailbox_bench.tables import TableResult
 
-# Name -> (rows of pictures, methods of the paper's figure).
+# Name -> (rows of pictures, methods of the paper's figure); what each shows.
 FIGURES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "observation": (("curve", "heat"), ("uncalibrated", "cagcn", "gats")),
     "qualitative": (("heat",), ("cagcn", "gats", "simi-mailbox-paper", "simi-mailbox")),
     "reliability": (("curve",), ("uncalibrated", "temperature", "gats", "simi-mailbox")),
-    "sensitivity": ((), ("simi-mailbox", "simi-mailbox-paper", "simi-mailbox-oracle")),
+    "sensitivity": ((), ("simi-mailbox-paper", "simi-mailbox-oracle")),
+}
+SHOWS = {
+    "observation": "reliability diagram and heat map of the model and of earlier methods",
+    "qualitative": "heat maps of calibrated predictions",
+    "reliability": "reliability diagrams",
+    "sensitivity": "ECE over the number of groups N and the weight λ, from stored results",
 }
 SUFFIXES = (".pdf", ".png", ".svg")
-# Parameter of a method -> (symbol, words) in the figure.
-PARAMETERS = {"n_groups": ("N", "number of groups N"), "penalty": ("λ", "weight λ")}
 FEWEST = 5
 """Cells of fewer nodes, over all runs, stay blank."""
 
@@ -79,17 +83,12 @@ def figure(
     store: Path | None,
     out: Path | None,
 ) -> None:
-    """Draw a figure of the paper.
-
-    observation: reliability diagram and heat map of the model and of earlier methods.
-    qualitative: heat maps of calibrated predictions. reliability: reliability diagrams.
-    sensitivity: ECE over the number of groups N and the weight λ, from stored results.
-    """
+    """Draw a figure of the paper; `simi-mailbox bench list` says what each shows."""
     target = out or Path(f"{name}-{'-'.join(datasets).lower()}-{backbone}.pdf")
     _check(name, datasets, target)
     rows, chosen = FIGURES[name][0], methods or FIGURES[name][1]
     if name == "sensitivity":
-        made = _sensitivity(datasets, backbone, chosen, store)
+        made = _sensitivity(datasets, backbone, store)
     else:
         from simi_mailbox_bench.figures import observation_figure
 
@@ -172,64 +171,40 @@ def _pooled(method: str, runs: Sequence[Any]) -> tuple[Any, Any, Any]:
     return probs, y, similarity
 
 
-def _sensitivity(
-    datasets: Sequence[str], backbone: str, methods: Sequence[str], store: Path | None
-) -> Any:
+def _sensitivity(datasets: Sequence[str], backbone: str, store: Path | None) -> Any:
     from simi_mailbox_bench.figures import sensitivity_figure
     from simi_mailbox_bench.tables import Selection
-    from simi_mailbox_bench.tables.paper import SENSITIVITY
+    from simi_mailbox_bench.tables.paper import GRIDS, SENSITIVITY
 
     selection = SENSITIVITY.check(Selection(tuple(datasets), (backbone,)))
     result = SENSITIVITY.result(open_store(store), selection)
     panels = {}
-    for dataset in datasets:
-        curves = {
-            symbol: [
-                (_title(method), curve)
-                for method in methods
-                if (curve := _curve(result, dataset, backbone, method, parameter)) is not None
-            ]
-            for parameter, (symbol, _) in PARAMETERS.items()
-        }
-        if not any(curves.values()):
+    for dataset in selection.datasets or ():
+        found = [_grid(result, dataset, backbone, name) for name in GRIDS]
+        if not (there := [grid for grid in found if grid is not None]):
             raise FileNotFoundError(
-                f"no results over N or λ are stored for {dataset} with {backbone}; make them with: "
-                f"simi-mailbox bench sensitivity --datasets {dataset} --backbones {backbone}"
+                f"no results over N and λ are stored for {dataset} with {backbone}; make them "
+                f"with: simi-mailbox bench sensitivity --datasets {dataset} --backbones {backbone}"
             )
-        panels[dataset] = curves
-    return sensitivity_figure(panels, title=f"Test ECE over hyper-parameters, {backbone.upper()}")
+        panels[dataset] = there
+    return sensitivity_figure(panels, title=f"Test ECE in % over N and λ, {backbone.upper()}")
 
 
-def _curve(
-    result: TableResult, dataset: str, backbone: str, method: str, parameter: str
-) -> Sensitivity | None:
-    """Mean ECE over the values of one parameter that are stored."""
+def _grid(result: TableResult, dataset: str, backbone: str, name: str) -> Sensitivity | None:
+    """Mean ECE over N and λ, as far as it is stored."""
     from simi_mailbox_bench.figures import Sensitivity
-    from simi_mailbox_bench.tables.paper import SENSITIVITY
+    from simi_mailbox_bench.tables.paper import GROUPS, WEIGHTS, grid_label
 
-    means = {
+    found = {
         line.method: line.summary
         for line in result.lines
-        if (line.dataset, line.backbone) == (dataset, backbone)
+        if (line.dataset, line.backbone) == (dataset, backbone) and line.summary
     }
-    points = {
-        float(value): summary
-        for column in SENSITIVITY.columns
-        if column.method.name == method and (summary := means.get(column.label))
-        for name, value in column.method.overrides
-        if name == parameter
-    }
-    if len(points) < 2:
+    cells = [[found.get(grid_label(name, n, weight)) for weight in WEIGHTS] for n in GROUPS]
+    runs = [cell.runs for row in cells for cell in row if cell]
+    if not runs:
         return None
-    base = means.get("temperature")
-    values = sorted(points)
-    return Sensitivity(
-        parameter=PARAMETERS[parameter][1],
-        metric="ECE, %",
-        values=np.array(values),
-        mean=np.array([points[value].mean for value in values]),
-        std=np.array([points[value].std for value in values]),
-        runs=min(summary.runs for summary in points.values()),
-        reference=base.mean if base else float("nan"),
-        reference_name="temperature",
-    )
+    mean = np.array([[cell.mean if cell else np.nan for cell in row] for row in cells])
+    base = found.get("temperature")
+    title = _title(name.split()[0]).replace(name.split()[0], name)
+    return Sensitivity(title, GROUPS, WEIGHTS, mean, min(runs), base.mean if base else np.nan)

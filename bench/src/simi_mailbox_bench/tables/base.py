@@ -56,6 +56,22 @@ class Line:
     paired: Paired | None = None
     note: str = ""
     wanted: int = 0
+    printed_runs: int = 0
+
+    @property
+    def deviation_error(self) -> float | None:
+        """(measured − printed) in standard errors of that difference, runs taken as independent.
+
+        Runs of one split share their test nodes, so that the true error is larger.
+        """
+        if self.deviation is None or not self.printed_runs:
+            return None
+        assert self.summary is not None
+        assert self.printed is not None
+        assert self.printed.std
+        measured = self.summary.std**2 / self.summary.runs
+        error = math.sqrt(measured + self.printed.std**2 / self.printed_runs)
+        return (self.summary.mean - self.printed.mean) / error
 
     @property
     def deviation(self) -> float | None:
@@ -110,7 +126,8 @@ class TableResult:
 class Cell:
     """One line of a table and the rows it is the mean of.
 
-    ``metric`` says which number of a row, where it is not the table's.
+    ``metric`` says which number of a row, where it is not the table's; ``printed_runs`` of how
+    many runs the printed number is the mean, if not of as many.
     """
 
     dataset: str
@@ -120,6 +137,7 @@ class Cell:
     printed: Printed | None = None
     note: str = ""
     metric: str | None = None
+    printed_runs: int = 0
 
     @classmethod
     def of(
@@ -297,6 +315,7 @@ class Table(ABC):
                 else paired(sample.values, base.values, apart.get(name, ())),
                 sample.cell.note,
                 len(sample.cell.keys),
+                sample.cell.printed_runs or len(sample.cell.keys),
             )
             for name, sample in samples.items()
         ]

@@ -98,6 +98,10 @@ class CalibrationTable(Table):
             limit = chosen.get(dataset, chosen.get("")) if isinstance(chosen, Mapping) else chosen
         return runs(dataset, backbone, self.protocol, limit, self.sizes.get(dataset))
 
+    def paper_runs_of(self, dataset: str) -> int:
+        """How many runs the paper makes on a dataset."""
+        return self.paper_runs or self.sizes.get(dataset, size_of(self.protocol)).runs
+
     def units(self, selection: Selection) -> list[Unit]:
         work: list[Unit] = []
         for dataset in selected(selection.datasets, self.datasets):
@@ -128,6 +132,7 @@ class CalibrationTable(Table):
                     printed=numbers.get((dataset, backbone, column.printed or "")),
                     note=methods.NOTES.get(column.method.name, ""),
                     metric=column.metric,
+                    printed_runs=self.paper_runs_of(dataset),
                 )
                 for column in self.columns_of(backbone, selection)
             ]
@@ -136,8 +141,7 @@ class CalibrationTable(Table):
     def captions(self, lines: Sequence[Line]) -> tuple[str, ...]:
         """With how many runs the numbers stand on, beside those of the paper if any."""
         made = runs_per_cell(lines)
-        whole = {self.sizes.get(name, size_of(self.protocol)).runs for name in self.datasets}
-        paper_runs = self.paper_runs or max(whole)
+        paper_runs = max(map(self.paper_runs_of, self.datasets))
         paper = f"; the paper makes {paper_runs}" if paper_tables.cells(self.name) else ""
         sentences = [f"{made}{paper}."] if made else []
         measured = {line.dataset for line in lines if line.summary}
