@@ -30,6 +30,7 @@ LINES = (
     Line("Photo", "gat", "gats", Summary(9.0, 0.2, 3, 3), Printed(9.0, 1.0), None, pair(7, 1)),
     Line("CS", "gcn", "gats", None, Printed(9.0, 1.0)),
 )
+LINES = tuple(replace(line, printed_runs=75) for line in LINES)
 STANDINGS = {
     ("Cora", "gcn"): Standing("gats", 3.0, 15, "temperature", 4.0, None, "best"),
     ("Photo", "gcn"): Standing("gats", 1.5, 15, "temperature", 1.0, None, "behind"),
@@ -116,9 +117,9 @@ def test_agreement_counts_cells_with_a_printed_spread(folder: Path) -> None:
     assert pages.make('agreement "main as ECE, plain" methods="temperature, gats"', folder) == [
         "|  | ECE | `plain` |",
         "|---|---|---|",
-        "| temperature | 2 of 2 (0.5σ) | 1 of 1 (0.4σ) |",
-        "| gats | 2 of 3 (2.5σ) | 0 of 1 (2.5σ) |",
-        "| together | 4 of 5 (2.5σ) | 1 of 2 (2.5σ) |",
+        "| temperature | 2 of 2 (0.5σ); 2 within 2 s.e. | 1 of 1 (0.4σ); 1 within 2 s.e. |",
+        "| gats | 2 of 3 (2.5σ); 2 within 2 s.e. | 0 of 1 (2.5σ); 0 within 2 s.e. |",
+        "| together | 4 of 5 (2.5σ); 4 within 2 s.e. | 1 of 2 (2.5σ); 1 within 2 s.e. |",
     ]
     assert pages.make("agreement main methods=oracle", folder)[2:] == [
         "| oracle (reads test labels) | – |"
@@ -127,23 +128,24 @@ def test_agreement_counts_cells_with_a_printed_spread(folder: Path) -> None:
 
 def test_misses_are_the_cells_that_agreement_leaves_out(folder: Path) -> None:
     assert pages.make('misses "main as ECE"', folder)[2:] == [
-        "| ECE | Cora GCN | gats | 3.00 ± 1.00 | 15 | 4.00 ± 0.40 | -2.5σ |"
+        # −1 is −2.5 times 0.4, and −3.8 times sqrt(1² / 15 + 0.4² / 75)
+        "| ECE | Cora GCN | gats | 3.00 ± 1.00 | 15 of 75 | 4.00 ± 0.40 | -2.5 | -3.8 |"
     ]
     assert pages.make("misses main methods=temperature", folder) == ["None."]
 
 
-def test_a_verdict_is_over_settings_with_equal_runs(folder: Path) -> None:
-    """Photo with a GAT has three runs of one and fifteen of the other: it is left out."""
+def test_a_verdict_is_over_the_runs_that_both_have(folder: Path) -> None:
+    """Photo with a GAT has three runs of one: the other counts with its mean over these."""
     head, _, gats, oracle = pages.make("verdict main", folder)
     assert "| temperature | change of the mean | mean change |" in head
-    # Means 2.25 and 2.5; relative changes −25 % and +50 %.
-    assert gats == "| `main` | gats | 2 | 1 | 1 | 0 | 2.25 | 2.50 | -10.0 % | +12.5 % |"
+    # Means 4.5 and 7/3; relative changes −25 %, +50 % and +350 %.
+    assert gats == "| `main` | gats | 3 | 1 | 1 | 1 | 4.50 | 2.33 | +92.9 % | +125.0 % |"
     assert oracle.split(" | ")[1:6] == ["oracle (reads test labels)", "1", "1", "1", "0"]
 
 
 def test_losses_are_told_with_their_p_among_all_settings(folder: Path, tmp_path: Path) -> None:
     """Of two settings the second is a clear loss: twice its p among both."""
-    assert pages.make("losses main methods=gats", folder) == ["None."]
+    assert pages.make("losses plain methods=gats", folder) == ["None."]
     gats = replace(LINES[0], method="gats", note="")
     told = [replace(pair(d, h), p_value=p) for d, h, p in ((-1, 2, 0.4), (0.5, 0.2, 0.02))]
     lines = [

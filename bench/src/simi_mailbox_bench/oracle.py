@@ -34,11 +34,8 @@ from simi_mailbox.temperature import PaperLoss, fit_paper_loss, theta_bounds
 from simi_mailbox.validation import CalibrationData, Labelled, NodeInputs
 
 ORACLE = "simi-mailbox-oracle"
-SOURCE = (
-    "hyunjin72/Simi_Mailbox, commit 1a5b78d (19 November 2023), "
-    "src/calibrator/simi_calibrator.py: group accuracies over all nodes in line 148, "
-    "groups in lines 115–119, Adam and its stop in lines 33–62"
-)
+SOURCE = "hyunjin72/Simi_Mailbox @1a5b78d, src/calibrator/simi_calibrator.py, line 148"
+"""Of November 2023: group accuracies in line 148, groups in 115 to 119, Adam's stop in 51 to 62."""
 EPOCHS, PATIENCE = 2000, 100
 
 

@@ -246,7 +246,7 @@ def _header(result: TableResult) -> list[str]:
 def _cells(line: Line, result: TableResult) -> list[str]:
     method = f"{line.method} ({line.note})" if line.note else line.method
     made = str(line.summary.runs if line.summary else 0)
-    if line.printed and line.summary and line.printed_runs != line.summary.runs:
+    if line.printed and line.summary and line.printed_runs not in (0, line.summary.runs):
         made += f" of {line.printed_runs}"
     cells = [method, measured_text(line, result), made]
     header = _header(result)

@@ -34,11 +34,9 @@ READINGS = (
 PLAIN = (Column.of("uncalibrated", "UnCal."), Column.of("temperature", "TS"))
 GATS = Column.of("gats", "GATS")
 FIXED = (
-    f"{PAPER}: as described, N = 15, λ = 50 (chosen before looking at any test label), the epoch "
-    "of lowest validation ECE; searched: N and λ by validation ECE as well; cross-fitted: the "
-    "same by five-fold cross-fitting inside the validation nodes; exact: the loss minimised "
-    f"exactly, without selection. {ORACLE}: as released, N = 15, λ = 50, reads test labels "
-    f"({SOURCE}); exact: its loss minimised exactly."
+    f"{PAPER}: as described, N = 15, λ = 50 (fixed beforehand), the epoch of lowest validation "
+    "ECE; searched: N and λ by validation ECE, too; cross-fitted: the same, five-fold inside the "
+    f"validation nodes; exact: the exact minimiser, no selection. {ORACLE}: as released ({SOURCE})."
 )
 INPUTS = (
     "simi-mailbox and simi-mailbox-free are given logits, validation labels and the graph, as in "
