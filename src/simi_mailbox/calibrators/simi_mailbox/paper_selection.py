@@ -11,7 +11,7 @@ from torch import Tensor
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.adam import Tabulated
 from simi_mailbox.grouping import Grouping
-from simi_mailbox.metrics.binning import bin_outcomes
+from simi_mailbox.metrics.calibration_error import bin_outcomes
 from simi_mailbox.softmax import top_gaps
 from simi_mailbox.temperature import ConfidenceCurve, CrossEntropy, Curve, PaperLoss
 from simi_mailbox.validation import Labelled
