@@ -26,7 +26,8 @@ def adam_path(loss: PaperLoss, lr: float = LEARNING_RATE) -> Iterator[Floats]:
     mean, square = np.zeros_like(parameter), np.zeros_like(parameter)
     temperature = parameter
     for step in count(1):
-        slope = -loss(-np.log(temperature))[1] / temperature  # dθ/dT = −1/T
+        theta = -np.log(temperature)  # a curve that is no table takes one row
+        slope = (loss(theta[0])[1][None] if len(theta) == 1 else loss(theta)[1]) / -temperature
         slope[parameter <= SMALLEST] = 0.0
         mean = DECAY * mean + (1 - DECAY) * slope
         square = SQUARE_DECAY * square + (1 - SQUARE_DECAY) * slope**2
