@@ -154,7 +154,7 @@ def test_ordinary_logits_pass_untouched() -> None:
 
 def test_groups_on_a_bound_are_reported() -> None:
     dataset, split, run, _ = trained()
-    cal = simi_mailbox.SimiMailboxPaper()
+    cal = simi_mailbox.SimiMailboxPaper(solver="exact", selection="none")
     with pytest.warns(CalibrationWarning, match=r"\d+ of 15 groups, with \d+ of \d+ nodes"):
         cal.fit(run.logits, dataset.y, graph=dataset.graph, mask=split.val)
     assert cal.at_bound_.any()

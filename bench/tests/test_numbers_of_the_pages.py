@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^<!-- begin:(.*?)-->\n(.*?)^<!-- end -->", re.MULTILINE | re.DOTALL)
 # Two-sided 95 % quantiles of Student's t by the number of splits.
-STUDENT = {2: 12.7062, 3: 4.3027, 4: 3.1824, 5: 2.7764, 10: 2.2622, 15: 2.1448}
+STUDENT = {2: 12.7062, 3: 4.3027, 4: 3.1824, 5: 2.7764, 6: 2.5706, 10: 2.2622, 15: 2.1448}
 
 MAIN = ("Cora", "Citeseer", "Pubmed", "Computers", "Photo", "CS", "Physics")
 GEOM = ("Chameleon", "Squirrel", "Actor", "Texas", "Wisconsin", "Cornell")
@@ -68,6 +68,7 @@ FORMS = {
     "simi-mailbox-oracle": {"solver": "adam"},
     "simi-mailbox-oracle exact": {"solver": "exact"},
 }
+DEFAULT_GROUPS = 20
 PUBLISHED = {"n_groups": 15, "penalty": 50.0, "scaling": "min-max"}
 
 
@@ -78,7 +79,7 @@ def rows():
     lines += (ROOT / "results/rows.jsonl").read_text("utf-8").splitlines()
     made = [json.loads(line) for line in lines]
     made = [r for r in made if (r.get("measure"), r.get("evaluation")) == ("metrics", "test")]
-    newest, defaults = {}, {}
+    newest = {}
     for row in made:
         name = row["method"]
         newest[name] = max(newest.get(name, 0), row["revision"])
@@ -93,9 +94,8 @@ def rows():
             labels = [k for k in given if (FORMS[k] | PUBLISHED).items() <= chosen.items()]
         elif chosen.get("scaling", "min-max") != "min-max":
             continue
-        else:  # a table turns the number of groups; the first row has the default
-            default = defaults.setdefault(name, chosen.get("n_groups"))
-            labels *= default == chosen.get("n_groups")
+        else:  # other tables turn the number of groups
+            labels *= chosen.get("n_groups", DEFAULT_GROUPS) == DEFAULT_GROUPS
         for label in labels:
             place = label, row["dataset"], row["backbone"], row["protocol"]
             found.setdefault(place, {})[row["split"], row["fold"], row["init"]] = row

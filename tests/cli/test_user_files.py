@@ -3,6 +3,7 @@
 import csv
 import json
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -337,7 +338,15 @@ def test_a_method_of_ones_own_is_taken_by_every_command(folder, expected):
     assert "unknown method 'halved'" in unknown.stderr
 
 
-def test_compare_tells_a_methods_warnings_once_and_by_its_name(folder):
+def test_compare_tells_a_methods_warnings_once_and_by_its_name(folder, monkeypatch):
+    fit = simi_mailbox.SimiMailboxPaper._fit
+
+    def warned(self, data):
+        text = "2 of 15 groups have their temperature on a bound"
+        warnings.warn(text, simi_mailbox.CalibrationWarning, stacklevel=2)
+        fit(self, data)
+
+    monkeypatch.setattr(simi_mailbox.SimiMailboxPaper, "_fit", warned)
     arguments = ("compare", "logits.csv", *FILES, "--methods", "temperature,simi-mailbox-paper")
     result = run(*arguments, "--json")
     (line,) = result.stderr.splitlines()

@@ -21,6 +21,7 @@ KINDS += ("coverage", "slices", "acceptance")
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_plot_draws_on_the_axes_given_and_opens_no_other_figure(pictures, kind):
+    plt.close("all")  # those of other tests
     picture = pictures[kind]
     figure, (left, right) = plt.subplots(1, 2)
     assert picture.plot(left) is left

@@ -30,7 +30,7 @@ def test_list_shows_every_dataset_and_what_is_missing(folder: Path) -> None:
     assert "yes" in lines["Digits"]
     assert "5,278" in lines["Cora"]
     assert str(folder) in result.output
-    assert "29 missing" in result.output
+    assert "34 missing" in result.output
 
 
 def test_list_here_shows_only_what_needs_no_download(

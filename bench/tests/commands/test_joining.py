@@ -26,7 +26,8 @@ def test_the_shell_completes_methods_of_a_table() -> None:
     }
     output = CliRunner().invoke(cli, env=environment).output
     found = {line.split(",", 1)[1] for line in output.splitlines()}
-    assert found == {"gats,simi-mailbox-paper"}
+    forms = ("", " searched", " cross-fitted", " exact")
+    assert found == {f"gats,simi-mailbox-paper{form}" for form in forms}
 
 
 def test_a_file_that_is_no_prior_is_told(tmp_path: Path) -> None:
