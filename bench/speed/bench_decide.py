@@ -1,4 +1,4 @@
-"""Promises of decision rules on exchangeable data, sets at scale, and sets beside TorchCP's.
+"""Guarantees of decision rules on exchangeable data, sets at scale, and sets beside TorchCP's.
 
     python bench/speed/bench_decide.py                        # guarantees and scale
     python bench/speed/bench_decide.py --torchcp FOLDER       # and the comparison

@@ -36,7 +36,7 @@ def rows(source: CachedRun) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("score", list(SCORES))
-@pytest.mark.parametrize("prior", [None, leave_out("Digits")], ids=["plain", "luck"])
+@pytest.mark.parametrize("prior", [None, leave_out("Digits")], ids=["plain", "corrected"])
 def test_sets_are_those_of_the_rule(
     source: CachedRun, rows: dict[str, Any], score: str, prior: str | None
 ) -> None:
@@ -46,17 +46,17 @@ def test_sets_are_those_of_the_rule(
     rule = decide.PredictionSets(score=score, prior=prior)
     rule.fit(probs, dataset.y, mask=split.val, **given)
     sets, y = rule.predict_sets(probs, **given)[split.test], dataset.y[split.test]
-    kind = "plain" if prior is None else "luck"
+    kind = "plain" if prior is None else "corrected"
     found = rows[score]["metrics"]
     assert found[f"coverage_{kind}_90"] == pytest.approx(metrics.coverage(sets, y), rel=1e-4)
     assert found[f"size_{kind}_90"] == pytest.approx(metrics.mean_set_size(sets), rel=1e-4)
     assert found[f"worst_{kind}_90"] <= found[f"coverage_{kind}_90"]
-    if kind == "luck":
+    if kind == "corrected":
         rule = decide.PredictionSets(coverage=0.95, score=score, prior=prior, condition_on="degree")
         rule.fit(probs, dataset.y, mask=split.val, **given)
         sets = rule.predict_sets(probs, **given)[split.test]
         covered = metrics.coverage(sets, y)
-        assert found["coverage_luck_95_by_degree"] == pytest.approx(covered, rel=1e-4)
+        assert found["coverage_corrected_95_by_degree"] == pytest.approx(covered, rel=1e-4)
 
 
 def test_a_method_that_tells_labels_is_also_measured_without_a_nodes_own(
@@ -64,7 +64,7 @@ def test_a_method_that_tells_labels_is_also_measured_without_a_nodes_own(
 ) -> None:
     dataset, split, ours = source.dataset, source.split, Method.of("simi-mailbox")
     prepared = Prepared(RUN, source)
-    probs, parts = prepared.probabilities(ours), prepared.left_out(ours)
+    probs, parts = prepared.probabilities(ours), prepared.cross_fitted(ours)
     assert parts is not None
     assert sum(len(nodes) for nodes, _ in parts) == len(split.val)
     asked = [Question(ours, rule) for rule in ("daps", ACCEPT)]
@@ -74,11 +74,11 @@ def test_a_method_that_tells_labels_is_also_measured_without_a_nodes_own(
     rule.fit(probs, dataset.y, graph=dataset.graph, **given)
     made = rule.predict_sets(probs, graph=dataset.graph)[split.test]
     covered = metrics.coverage(made, dataset.y[split.test])
-    assert sets["coverage_apart_90"] == pytest.approx(covered, rel=1e-4)
+    assert sets["coverage_crossfit_90"] == pytest.approx(covered, rel=1e-4)
     gate = decide.Accept(prior=prepared.prior).fit(probs, dataset.y, **given)
     share = gate.accepts(probs)[split.test].mean()
-    assert accepted["accepted_apart"] == pytest.approx(share, rel=1e-4)
-    assert "coverage_apart_90" not in rows["daps"]["metrics"]
+    assert accepted["accepted_crossfit"] == pytest.approx(share, rel=1e-4)
+    assert "coverage_crossfit_90" not in rows["daps"]["metrics"]
 
 
 def test_acceptance_is_that_of_the_rule(source: CachedRun, rows: dict[str, Any]) -> None:
@@ -90,8 +90,8 @@ def test_acceptance_is_that_of_the_rule(source: CachedRun, rows: dict[str, Any])
     assert found["accepted_plain"] == pytest.approx(gate.accepts(probs)[test].mean(), rel=1e-4)
 
 
-def test_fresh_nodes_are_test_nodes_and_judge_nothing(source: CachedRun) -> None:
-    drawn = [s for s in Prepared(RUN, source).samples(PLAIN) if s[0] == "fresh"]
+def test_unselected_nodes_are_test_nodes_and_judge_nothing(source: CachedRun) -> None:
+    drawn = [s for s in Prepared(RUN, source).samples(PLAIN) if s[0] == "unselected"]
     assert len(drawn) == deciding.DRAWS
     for _, nodes, judged in drawn:
         assert len(nodes) == len(source.split.val)
@@ -114,16 +114,16 @@ def test_the_table_shows_each_metric_of_the_rows(tmp_path: Path) -> None:
             for method, more in (("uncalibrated", 0.0), ("temperature", 0.1)):
                 unit, item = DecideUnit(run, ()), Question(Method.of(method), score)
                 grown = size + more + 0.01 * run.split * more
-                row = fake(unit, item, coverage_luck_90=covered, size_fresh_90=grown)
+                row = fake(unit, item, coverage_corrected_90=covered, size_unselected_90=grown)
                 assert store.append(row)
     part = Selection(datasets=("Cora",), backbones=("gcn",), runs=2)
     coverage = get("decide").result(store, part)
-    assert (coverage.name, coverage.target) == ("decide/coverage_luck_90", 90.0)
+    assert (coverage.name, coverage.target) == ("decide/coverage_corrected_90", 90.0)
     line = coverage.line("Cora", "gcn", "temperature/aps")
     assert line is not None
     assert line.summary is not None
     assert line.summary.mean == pytest.approx(90.0)
-    (larger,) = get("decide").with_metric("size_fresh_90").result(store, part).remarks
+    (larger,) = get("decide").with_metric("size_unselected_90").result(store, part).remarks
     assert "temperature/aps 1 of 1" in larger
     assert "uncalibrated/raps" not in larger
 
@@ -133,9 +133,11 @@ def test_a_gap_of_the_worst_group_and_what_is_done_about_it(tmp_path: Path) -> N
     found = {("Cora", "gcn"): (0.85, 0.90), ("Cora", "gat"): (0.89, 0.90)}
     for (dataset, backbone), (one, each) in found.items():
         unit, item = DecideUnit(RunKey(dataset, backbone, "folds"), ()), Question(PLAIN, "lac")
-        assert store.append(fake(unit, item, worst_fresh_90=one, worst_fresh_90_by_degree=each))
+        assert store.append(
+            fake(unit, item, worst_unselected_90=one, worst_unselected_90_by_degree=each)
+        )
     part = Selection(datasets=("Cora",), runs=1)
-    (told,) = get("decide").with_metric("worst_fresh_90").result(store, part).remarks
+    (told,) = get("decide").with_metric("worst_unselected_90").result(store, part).remarks
     assert told.endswith("uncalibrated/lac 1 of 2, by 5.0 to 5.0 points.")
 
 

@@ -52,7 +52,7 @@ def reads_only(
 ) -> Audit:
     """Change every label outside the masks and require bit-identical probabilities.
 
-    Fresh copies of ``calibrator`` are fitted with the labels outside the masks permuted, drawn
+    New copies of ``calibrator`` are fitted with the labels outside the masks permuted, drawn
     anew, and replaced by −1, and last with the labels as they are. Any difference in the output of
     ``predict_proba``, however small, fails the audit. ``inputs`` are passed on (``graph=…``); the
     ``y`` of a PyG ``Data`` is changed along, and attributes of a graph that hold labels are taken

@@ -38,7 +38,7 @@ REVISION = 2
 """Raised when what a row holds is computed in another way."""
 LEVELS = (0.9, 0.95)
 DRAWS = 20
-"""Samples of fresh calibration nodes; one of 134 nodes moves the coverage by 2.6 points."""
+"""Samples of unselected calibration nodes; one of 134 moves the coverage by 2.6 points."""
 FOLDS = 5
 """Parts of the validation nodes, each looked at where its labels are not known."""
 DEGREE_GROUPS = 4
@@ -63,11 +63,12 @@ class Question:
 class DecideUnit(CachedRunUnit):
     """Decide on the probabilities of one run in several ways, and judge on its test nodes.
 
-    *Plain*: thresholds from the validation nodes, which have also chosen the checkpoint. *Luck*:
-    the same, an error counting for as much as graphs of other families have shown. *Apart*: luck,
-    and each of these nodes as a fit without its label sees the graph; of methods that tell
-    neighbours the labels they know. *Fresh*: as many test nodes, drawn at random, `DRAWS` times;
-    judged are the others. Probabilities are those of one fit on all validation nodes.
+    *Plain*: thresholds from the validation nodes, which have also chosen the checkpoint.
+    *Corrected*: the same, an error counting for as much as graphs of other families have shown.
+    *Crossfit*: corrected, and each of these nodes as a fit without its label sees the graph; of
+    methods that use labels of neighbouring nodes. *Unselected*: as many test nodes, drawn at
+    random, `DRAWS` times; judged are the others. Probabilities are those of one fit on all
+    validation nodes.
     """
 
     items: tuple[Question, ...]
@@ -133,7 +134,7 @@ class Prepared:
             self.made[method] = probabilities(self.run, method, self.source)
         return self.made[method]
 
-    def left_out(self, method: Method) -> list[tuple[Ints, Floats]] | None:
+    def cross_fitted(self, method: Method) -> list[tuple[Ints, Floats]] | None:
         """Parts of the validation nodes, and probabilities without their labels, where it matters.
 
         It does where labels inform about other nodes than their own.
@@ -149,15 +150,15 @@ class Prepared:
         """Kind of calibration nodes, these nodes, and the nodes to judge on."""
         split = self.source.split
         yield "plain", split.val, split.test
-        yield "luck", split.val, split.test
-        if self.left_out(method) is not None:
-            yield "apart", split.val, split.test
+        yield "corrected", split.val, split.test
+        if self.cross_fitted(method) is not None:
+            yield "crossfit", split.val, split.test
         if not self.redrawn:
             rng = np.random.default_rng([16, self.run.split, self.run.fold])
             for _ in range(DRAWS):
                 drawn = rng.permutation(split.test)
                 count = len(split.val)
-                self.redrawn.append(("fresh", np.sort(drawn[:count]), np.sort(drawn[count:])))
+                self.redrawn.append(("unselected", np.sort(drawn[:count]), np.sort(drawn[count:])))
         yield from self.redrawn
 
 
@@ -168,22 +169,22 @@ def _sets(item: Question, probs: Floats, prepared: Prepared) -> Row:
     own = scores[np.arange(len(y)), y.clip(min=0)]
     group = degree_groups(graph, quantile_edges(graph.degree.numpy(), DEGREE_GROUPS))
     wrong = probs.argmax(axis=1) != y
-    own_apart, wrong_apart = own.copy(), wrong.copy()
-    for nodes, seen in prepared.left_out(item.method) or ():
-        own_apart[nodes] = _scores(item.rule, seen, prepared)[nodes, y[nodes]]
-        wrong_apart[nodes] = seen[nodes].argmax(axis=1) != y[nodes]
+    own_crossfit, wrong_crossfit = own.copy(), wrong.copy()
+    for nodes, seen in prepared.cross_fitted(item.method) or ():
+        own_crossfit[nodes] = _scores(item.rule, seen, prepared)[nodes, y[nodes]]
+        wrong_crossfit[nodes] = seen[nodes].argmax(axis=1) != y[nodes]
     prior = resolve(prepared.prior)
     counts = _Counts(scores, own, group, prepared.source.split.test)
     hits: dict[str, list[Floats]] = {}
     numbers: dict[str, list[float]] = {}
     for (kind, nodes, judged), level in product(prepared.samples(item.method), LEVELS):
         weights = None
-        apart = kind == "apart"
-        shown = own_apart if apart else own
-        if apart or kind == "luck":
-            errors = (wrong_apart if apart else wrong)[nodes]
+        crossfit = kind == "crossfit"
+        shown = own_crossfit if crossfit else own
+        if crossfit or kind == "corrected":
+            errors = (wrong_crossfit if crossfit else wrong)[nodes]
             weights = node_weights(errors, prior.error_weight(len(nodes)))
-        drawn = nodes if kind == "fresh" else nodes[:0]
+        drawn = nodes if kind == "unselected" else nodes[:0]
         for by_degree in (False,) if kind == "plain" else (False, True):
             part = group[nodes] if by_degree else np.zeros(len(nodes), dtype=np.int64)
             parts = DEGREE_GROUPS if by_degree else 1
@@ -243,10 +244,10 @@ def _acceptance(item: Question, probs: Floats, prepared: Prepared) -> Row:
         rule = decide.Accept(
             max_error=MAX_ERROR,
             confidence=CONFIDENCE,
-            prior=prepared.prior if kind in ("luck", "apart") else None,
+            prior=prepared.prior if kind in ("corrected", "crossfit") else None,
         )
-        parts = prepared.left_out(item.method) if kind == "apart" else None
-        rule.fit(probs, y, mask=nodes, used_for_selection=kind != "fresh", cross_fitted=parts)
+        parts = prepared.cross_fitted(item.method) if kind == "crossfit" else None
+        rule.fit(probs, y, mask=nodes, used_for_selection=kind != "unselected", cross_fitted=parts)
         taken = rule.accepts(probs)[judged]
         wrong = (probs[judged].argmax(axis=1) != y[judged])[taken]
         error = float(wrong.mean()) if wrong.size else 0.0

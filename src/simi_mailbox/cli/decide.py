@@ -35,7 +35,11 @@ _PARTS = ("edges", "labels", "calibration", "test", "train", "features", "ids", 
     "--max-error", type=_SHARE, default=0.05, show_default=True, help="Errors among the accepted."
 )
 @click.option(
-    "--confidence", type=_SHARE, default=0.9, show_default=True, help="How sure that shall be."
+    "--confidence",
+    type=_SHARE,
+    default=0.9,
+    show_default=True,
+    help="Confidence of that guarantee.",
 )
 @options.positive_option
 @click.option("--min-precision", type=_SHARE, help="Alerts: at least this share is of the class.")
@@ -73,7 +77,7 @@ def decide(
     highest probability first. --save keeps the rule, --rule uses it on other nodes, without labels.
 
     The labels of the calibration nodes are read, no others; those of --test, if it is given, to
-    tell how well the promises were kept. With too few labels a set is all classes and nothing is
+    tell whether the guarantees held. With too few labels a set is all classes and nothing is
     accepted.
     """
     from simi_mailbox.decide import Accept, PredictionSets
@@ -116,10 +120,10 @@ def decide(
         "error_counts_for": gate.error_weight_,
         **_judged(problem, probs, sets, accepted),
     }
-    promise = f"{coverage:.1%} coverage", f"at most {max_error:.1%} errors at {confidence:.0%}"
+    targets = f"{coverage:.1%} coverage", f"at most {max_error:.1%} errors at {confidence:.0%}"
     if not as_json:
         aside = str(out) == "-"
-        click.echo(f"promised: {promise[0]}; {promise[1]} confidence", err=aside)
+        click.echo(f"guaranteed: {targets[0]}; {targets[1]} confidence", err=aside)
     console.finish(facts, out, as_json, told, _in_words(facts))
 
 
@@ -143,7 +147,7 @@ def _facts(problem: Any, rows: Any, sets: Any, accepted: Any) -> dict[str, Any]:
 
 
 def _judged(problem: Any, probs: Any, sets: Any, accepted: Any) -> dict[str, Any]:
-    """How the promises were kept on the test nodes, with exact 95 % intervals."""
+    """Whether the guarantees held on the test nodes, with exact 95 % intervals."""
     import numpy as np
 
     from simi_mailbox.metrics.sets import binomial_interval, covered

@@ -50,7 +50,7 @@ class Accept(Rule):
     max_error : float
         Largest share of wrong predictions among the accepted.
     confidence : float
-        How sure that shall be.
+        Confidence of that guarantee.
     per_class : bool
         Bound the errors among the accepted of each predicted class, all together with
         ``confidence``: a rare class cannot hide among the others. A threshold for each class.
@@ -80,9 +80,9 @@ class Accept(Rule):
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> sure = rng.uniform(0.5, 1.0, 4000)
-    >>> probs = np.stack([sure, 1 - sure], axis=1)
-    >>> y = (rng.random(4000) > sure).astype(int)
+    >>> confidences = rng.uniform(0.5, 1.0, 4000)
+    >>> probs = np.stack([confidences, 1 - confidences], axis=1)
+    >>> y = (rng.random(4000) > confidences).astype(int)
     >>> rule = Accept(max_error=0.1, confidence=0.9)
     >>> rule = rule.fit(probs, y, mask=range(1000), used_for_selection=False)
     >>> accepted = rule.accepts(probs)[1000:]
@@ -128,10 +128,10 @@ class Accept(Rule):
         calibration = read_calibration(y, mask, p, sample_weight)
         del y  # from here on, no other label exists
         index, labels = calibration.index.numpy(), calibration.y.numpy()
-        sure, predicted = np.empty(len(index)), np.empty(len(index), dtype=np.int64)
+        confidences, predicted = np.empty(len(index)), np.empty(len(index), dtype=np.int64)
         for places, seen in read_cross_fitted(cross_fitted, nodes, index):
             shown = seen.probs[index[places]]
-            sure[places], predicted[places] = shown.max(axis=1), shown.argmax(axis=1)
+            confidences[places], predicted[places] = shown.max(axis=1), shown.argmax(axis=1)
         top, winner = p.max(axis=1).astype(np.float64), p.argmax(axis=1)
         other = np.ones(len(p), dtype=np.bool_)
         other[index] = False
@@ -152,7 +152,7 @@ class Accept(Rule):
                 continue
             # Of the finite rest, thresholds must not depend on which nodes have labels.
             limits = candidate_thresholds(top[np.isin(winner, group) if self.finite else theirs])
-            accepted, errors = count_errors(sure[mine], wrong[mine], limits)
+            accepted, errors = count_errors(confidences[mine], wrong[mine], limits)
             rest = count_errors(top[theirs], np.zeros(theirs.sum(), bool), limits)[0]
             best, starts = lowest_threshold(
                 accepted, errors, allowed, risk, rest=rest if self.finite else None
@@ -161,7 +161,7 @@ class Accept(Rule):
                 self.thresholds_[group] = float(limits[best])
             tried += [(int(errors[at]), int(accepted[at])) for at in starts]
         self.threshold_ = float(self.thresholds_.min())
-        taken = sure >= self.thresholds_[predicted]
+        taken = confidences >= self.thresholds_[predicted]
         self.accepted_labels_, self.errors_ = int(taken.sum()), int(wrong[taken].sum())
         self.expected_share_ = float((top >= self.thresholds_[winner])[pool].mean())
         self.num_classes_ = k
@@ -184,15 +184,15 @@ class Accept(Rule):
         return [accepts, labels] if self.accepted_labels_ else ["accepts nothing"]
 
     def _warn_of_nothing(self, labels: int, tried: list[tuple[int, int]]) -> None:
-        promise = f"at most {self.max_error:.2%} errors with {self.confidence:.0%} confidence"
+        guarantee = f"at most {self.max_error:.2%} errors with {self.confidence:.0%} confidence"
         if not tried:
             reason = (
-                f"{labels} calibration labels are too few to guarantee {promise}; "
+                f"{labels} calibration labels are too few to guarantee {guarantee}; "
                 f"at least {self.labels_needed_} are needed, more if any of them is wrong"
             )
         else:
             shown = ", ".join(f"{e} of {a}" for e, a in tried)
-            reason = f"of the most confident nodes {shown} are wrong: too many for {promise}"
+            reason = f"of the most confident nodes {shown} are wrong: too many for {guarantee}"
         warnings.warn(f"nothing is accepted: {reason}", CalibrationWarning, stacklevel=3)
 
     def _warn_of_rare(self, counts: Ints) -> None:
@@ -235,7 +235,7 @@ def start_positions(accepted: Ints, max_error: float, risk: float) -> Ints:
     """Thresholds at which testing may begin anew: where labels suffice, twice as many, ….
 
     Looks at how many labelled nodes each threshold accepts, never at their labels. The starts
-    share the risk, and labels suffice if they do at a start's part of it. The last one leaves room
+    share the risk, and labels suffice if they do at a start's part of it. The last one leaves space
     for looser thresholds, unless it is the only one.
     """
     for starts in range(MOST_STARTS, 0, -1):

@@ -91,7 +91,7 @@ class Alert(Rule):
     max_alerts : int, optional
         One of the three.
     confidence : float
-        How sure the guarantee shall be, and the level of the intervals of `expected`.
+        Confidence of the guarantee, and the level of the intervals of `expected`.
     classes : sequence of str, optional
         Names of the classes, for ``positive``, for summaries, and to know them again.
     prior : "learned", None or path
@@ -214,25 +214,25 @@ class Alert(Rule):
         assert target is not None
         allowed = (1.0 - target) / self.error_weight_
         needed = labels_without_error(allowed, risk)
-        promise = f"with {self.confidence:.0%} confidence"
+        certainty = f"with {self.confidence:.0%} confidence"
         if self.min_recall is None:
             labels, wrong = count_errors(score, ~is_class, limits)
-            sure_wrong = np.concatenate([[0.0], np.cumsum(1.0 - np.sort(score)[::-1])])
+            confident_wrong = np.concatenate([[0.0], np.cumsum(1.0 - np.sort(score)[::-1])])
             best, starts = lowest_threshold(
-                labels, wrong, allowed, risk, expected=sure_wrong[labels]
+                labels, wrong, allowed, risk, expected=confident_wrong[labels]
             )
             if best is None:
                 tried = _shown(labels[starts] - wrong[starts], labels[starts])
                 why = f"of the highest calibration nodes {tried}" if tried else f"{needed} labels"
                 why += " are of the class" if tried else " at or above a threshold are needed"
-                _warn(f"no alert: a precision of {target:.0%} cannot be shown {promise}: {why}")
+                _warn(f"no alert: a precision of {target:.0%} cannot be shown {certainty}: {why}")
                 return math.inf, needed
             return float(limits[best]), needed
         best_recall = recall_threshold(score[is_class], limits, allowed, risk)
         if best_recall is None:
             _warn(
-                f"every node is an alert: a recall of {target:.0%} cannot be shown {promise} with "
-                f"{int(is_class.sum())} calibration nodes of the class; {needed} are needed"
+                f"every node is an alert: a recall of {target:.0%} cannot be shown {certainty} "
+                f"with {int(is_class.sum())} calibration nodes of the class; {needed} are needed"
             )
             return 0.0, needed
         return best_recall, needed

@@ -37,28 +37,28 @@ def mailbox_coordinates(nodes: ScoredNodes) -> tuple[Floats, Floats]:
     assert nodes.graph is not None
     n = len(nodes.probs)
     means = neighbour_means(nodes.graph, nodes.probs)
-    sure, alike = np.empty(n), np.empty(n)
+    confidence, alike = np.empty(n), np.empty(n)
     for rows in nodes.row_blocks():
         p = nodes.probs[rows].astype(np.float64)
-        sure[rows] = p.max(axis=1)
+        confidence[rows] = p.max(axis=1)
         alike[rows] = np.einsum("nk,nk->n", p, means(rows))
     alike[nodes.graph.degree.numpy() == 0] = 0.0
-    return sure, alike
+    return confidence, alike
 
 
 def mailbox_edges(nodes: ScoredNodes) -> Floats:
     """Median confidence, and the median agreement of the nodes below and above it."""
-    sure, alike = mailbox_coordinates(nodes)
-    middle = np.median(sure)
-    above = sure >= middle
+    confidence, alike = mailbox_coordinates(nodes)
+    median = np.median(confidence)
+    above = confidence >= median
     halves = [np.median(alike[part]) if part.any() else 0.0 for part in (~above, above)]
-    return np.array([middle, *halves])
+    return np.array([median, *halves])
 
 
 def mailbox_groups(nodes: ScoredNodes, edges: Floats) -> Ints:
-    """0, 1: unsure nodes with low, high neighbour agreement; 2, 3: sure ones."""
-    sure, alike = mailbox_coordinates(nodes)
-    above = (sure >= edges[0]).astype(np.int64)
+    """0, 1: unconfident nodes with low, high neighbour agreement; 2, 3: confident ones."""
+    confidence, alike = mailbox_coordinates(nodes)
+    above = (confidence >= edges[0]).astype(np.int64)
     return np.asarray(2 * above + (alike >= edges[1:][above]))
 
 

@@ -59,8 +59,8 @@ class PredictionSets(Rule):
         ``"snaps"`` needs ``graph`` and ``features``.
     condition_on : {"class", "degree", "mailbox"} or array, optional
         Keep the guarantee within every group of nodes, not only on average: nodes of one class; of
-        similar degree; sure and unsure nodes, each with low and high neighbour agreement; or groups
-        of your own, one whole number per node [n] or memberships [n, G] that may overlap.
+        similar degree; of low or high confidence, each with low and high neighbour agreement; or
+        groups of your own, one whole number per node [n] or memberships [n, G] that may overlap.
     groups : int
         Into how many parts the degrees are cut.
     prior : "learned", None or path

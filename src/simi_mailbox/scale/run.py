@@ -93,8 +93,8 @@ def calibrate(
 ) -> Calibrated:
     """Calibrate a graph of any size, from shards to shards.
 
-    The method is `SimiMailbox`, with the results that it has in memory. If it is stopped, however
-    rudely, and called again, it goes on where it was.
+    The method is `SimiMailbox`, with the results that it has in memory. If it is stopped, also
+    by kill -9, and called again, it goes on where it was.
 
     Parameters
     ----------

@@ -26,8 +26,8 @@ from simi_mailbox_bench.tables.paper import FEW_RUNS, HOMOPHILOUS
 METHODS = ("uncalibrated", "temperature", "gats", "simi-mailbox")
 BEST_OF = ("lac", "aps", "daps", "snaps")
 """What users have today, on uncalibrated probabilities."""
-TELLS_LABELS = "simi-mailbox"
-"""The method that tells neighbours the labels it knows."""
+USES_NEIGHBOURING_LABELS = "simi-mailbox"
+"""The method that uses labels of neighbouring nodes."""
 BY_DEGREE = " by degree"
 GAP = 2.0
 """Points of coverage that the worst group lacks, if there is a gap."""
@@ -36,18 +36,18 @@ Values = Mapping[str, Mapping[tuple[str, str], Mapping[Place, float]]]
 """By column, by (graph, backbone), by run."""
 
 HOW = (
-    "probabilities/score. Calibrators are fitted on the validation nodes. Fresh: thresholds from "
-    f"as many test nodes, drawn at random ({DRAWS} times), and judged on the others."
+    "probabilities/score. Calibrators are fitted on the validation nodes. Unselected: thresholds "
+    f"from as many test nodes, drawn at random ({DRAWS} times), and judged on the others."
 )
-APART = (
+CROSSFIT = (
     "probabilities/score. Each calibration node is looked at where its own label was not known: "
     f"probabilities of all nodes from {FOLDS} fits, each without a part of the labels."
 )
 KINDS = {
-    "luck": "thresholds from the nodes that chose the checkpoint, selection bias counted",
-    "apart": "the same, no node's own label known",
+    "corrected": "thresholds from the nodes that chose the checkpoint, selection bias counted",
+    "crossfit": "the same, no node's own label known",
     "plain": "thresholds from the nodes that chose the checkpoint, selection bias forgotten",
-    "fresh": "thresholds from other nodes",
+    "unselected": "thresholds from other nodes",
 }
 """Which nodes the thresholds come from; part of a metric's name."""
 MEASURES = {
@@ -60,8 +60,8 @@ MEASURES = {
 }
 METRICS = (
     *(f"coverage_{kind}_{level}" for level in (90, 95) for kind in KINDS),
-    *(f"{measure}_fresh_{level}" for level in (90, 95) for measure in ("size", "worst")),
-    *("aurc", "accepted_fresh", *(f"broken_{kind}" for kind in KINDS)),
+    *(f"{measure}_unselected_{level}" for level in (90, 95) for measure in ("size", "worst")),
+    *("aurc", "accepted_unselected", *(f"broken_{kind}" for kind in KINDS)),
 )
 """Metrics of a row that the table can show: measure, nodes, level."""
 
@@ -78,8 +78,8 @@ class DecideTable(Table):
         measure, kind, level, *_ = (*metric.split("_"), "", "")
         self.metric = metric
         self.shows = MEASURES[measure].format(level=level) + (f", {KINDS[kind]}" if kind else "")
-        self.probabilities = (TELLS_LABELS,) if kind == "apart" else METHODS
-        self.caption = (APART,) if kind == "apart" else (HOW,) if kind else ()
+        self.probabilities = (USES_NEIGHBOURING_LABELS,) if kind == "crossfit" else METHODS
+        self.caption = (CROSSFIT,) if kind == "crossfit" else (HOW,) if kind else ()
         self.target = float(level) if measure == "coverage" else None
         self.conditioned = measure == "worst"
         self.digits = {"size": 3, "aurc": 2}.get(measure, 1)
