@@ -16,7 +16,7 @@ setup: $(READY) ## Install everything into .venv, at the tested versions
 $(READY): pyproject.toml bench/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]' -e ./bench
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]' -e './bench[speed]'
 	@touch $(READY)
 
 demo: $(READY) ## Train a GNN on a built-in graph, calibrate it, draw a picture and a report

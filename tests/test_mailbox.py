@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simi_mailbox import Graph, fast
+from simi_mailbox import Graph
 from simi_mailbox.mailbox import agreement, mailbox
 from tests.strategies import make_problem
 
@@ -44,28 +44,6 @@ def test_threads_do_not_change_a_bit():
     finally:
         torch.set_num_threads(before)
     assert torch.equal(*results)
-
-
-@pytest.mark.parametrize("directed", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_compiled_loops_give_the_same(monkeypatch, directed, dtype):
-    pytest.importorskip("numba", reason="the extra `fast` is not installed")
-    rng = np.random.default_rng(0)
-    graph = Graph.from_edges(rng.integers(0, 900, (2, 5000)), 1000, directed=directed)
-    logits = torch.from_numpy(rng.normal(size=(1000, 19)) * 3).to(dtype)
-    logits[7] = 1e4  # saturates
-    reference = mailbox(logits.double(), graph)
-    monkeypatch.setattr(fast, "WORTH_ENTRIES", 0)
-    before = torch.get_num_threads()
-    try:
-        for threads in (1, 2):
-            torch.set_num_threads(threads)
-            found = mailbox(logits, graph)
-            assert found.dtype == dtype
-            tolerance = 1e-14 if dtype == torch.float64 else 6e-8
-            np.testing.assert_allclose(found, reference, rtol=0, atol=tolerance)
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_isolated_nodes_get_zero_and_huge_logits_saturate():

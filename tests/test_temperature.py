@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from sklearn.metrics import log_loss
 
-from simi_mailbox import SolverError, fast, temperature
+from simi_mailbox import SolverError, temperature
 from simi_mailbox.adam import Tabulated, adam_path
 from simi_mailbox.softmax import confidence, scaled_softmax
 from simi_mailbox.temperature import (
@@ -212,28 +212,6 @@ def test_groups_that_are_not_wanted_are_passed_over():
         for whole, part in zip(function(theta), function(theta, wanted), strict=True):
             np.testing.assert_allclose(part[wanted], whole[wanted], rtol=1e-12)
             assert (part[~wanted] == 0).all()
-
-
-def test_compiled_loops_agree(monkeypatch):
-    pytest.importorskip("numba", reason="the extra `fast` is not installed")
-    rng = np.random.default_rng(0)
-    z = torch.from_numpy(rng.normal(size=(3000, 11)) * 5).float()
-    z[5] *= 1e4
-    groups = torch.from_numpy(rng.integers(0, 3, 3000))
-    scale = torch.from_numpy(rng.uniform(0.5, 2, 3000))
-    each = torch.from_numpy(rng.uniform(0.1, 9, 3000))
-    theta, curve = np.array([-1.0, 0.0, 1.5]), ConfidenceCurve(z, groups, 3, scale)
-
-    def everything():
-        curves = curve(theta), curve(theta, np.array([True, False, True]))
-        softmaxes = scaled_softmax(z, each), scaled_softmax(z, 2.0), scaled_softmax(z.double(), 1)
-        return *curves, confidence(z, each), confidence(z, 0.5), *softmaxes
-
-    reference = everything()
-    monkeypatch.setattr(fast, "WORTH_NODES", 0)
-    for found, expected in zip(everything(), reference, strict=True):
-        single = isinstance(expected, torch.Tensor) and expected.dtype == torch.float32
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 if single else 1e-12)
 
 
 def test_unreachable_targets_stop_at_the_bound_and_say_so():

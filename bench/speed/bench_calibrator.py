@@ -79,18 +79,18 @@ def _status(field: str) -> int:
 
 
 def beside(other: Path, rounds: int = 4) -> None:
-    """Compare with another version, both by PyTorch alone, in processes that take turns."""
+    """Compare with another version in processes that take turns."""
     ours = Path(__file__).resolve().parents[2] / "src"
     found: dict[Path, list[float]] = {other.resolve(): [], ours: []}
     for _ in range(rounds):
         for source, times in found.items():
-            env = {**os.environ, "PYTHONPATH": str(source), "SIMI_MAILBOX_COMPILED": "0"}
+            env = {**os.environ, "PYTHONPATH": str(source)}
             command = [sys.executable, __file__, "--once"]
             done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
             times.append(float(done.stdout))
     theirs, mine = (min(times) for times in found.values())
-    print(f"SimiMailbox without Numba, there  {theirs:8.3f} s")
-    print(f"SimiMailbox without Numba, here   {mine:8.3f} s   {mine / theirs:.2f} ×")
+    print(f"SimiMailbox, there  {theirs:8.3f} s")
+    print(f"SimiMailbox, here   {mine:8.3f} s   {mine / theirs:.2f} ×")
 
 
 def main() -> None:

@@ -4,8 +4,8 @@
     python bench/speed/bench_scale_limit.py --reference FOLDER    # also GATS as its authors have it
 
 Processor time of one process, all in one run: what counts are the ratios. The limit is a compiled
-loop that multiplies the logits of each pair of neighbours once (`compiled.add_similarities`); it
-needs the extra ``fast``. Adam is the paper's solver, 2,000 epochs scaled up from ten. GATS is
+loop that multiplies the logits of each pair of neighbours once (`pair_loop.py`, which
+needs Numba). Adam is the paper's solver, 2,000 epochs scaled up from ten. GATS is
 scaled up, too: an epoch is measured at full size, and how many it takes until it stops by itself,
 on held-out nodes, on a problem of the same kind with a fortieth of the nodes. The authors' own GATS
 (``FOLDER``: github.com/hans66hsu/GATS, run by PyG) gathers the logits of both ends of every edge,
@@ -25,7 +25,8 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
-from simi_mailbox import Graph, SimiMailbox, fast
+from pair_loop import add_similarities
+from simi_mailbox import Graph, SimiMailbox
 from simi_mailbox.adam import adam_path
 from simi_mailbox.calibrators import GATS
 from simi_mailbox.calibrators.parts.gats_attention import training_distances
@@ -120,10 +121,10 @@ def main() -> None:
     edges, z, y, mask = make_problem(NODES, PAIRS, LABELLED)
     build = spent(lambda: Graph.from_edges(edges, NODES), 1)
     graph = Graph.from_edges(edges, NODES)
-    kernels, totals = fast.kernels(), np.zeros(NODES)
+    totals = np.zeros(NODES)
     given = (0, NODES), graph.indptr.numpy(), graph.indices.numpy(), z, totals, True
-    kernels.add_similarities(*given)
-    limit = spent(lambda: kernels.add_similarities(*given), 5)
+    add_similarities(*given)
+    limit = spent(lambda: add_similarities(*given), 5)
     print(f"{graph}, {CLASSES} classes; seconds of one processor")
     print(f"limit, one look at each pair    {limit:7.2f}")
     print(f"Graph.from_edges                {build:7.2f}  {build / limit:6.1f} × the limit")

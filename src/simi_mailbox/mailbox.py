@@ -1,22 +1,14 @@
 """How much a node's logits agree with those of its neighbours."""
 
-from itertools import pairwise
-from typing import Any
-
-import numpy as np
 import torch
 from torch import Tensor
 
-from simi_mailbox import fast
-from simi_mailbox._arrays import Floats
 from simi_mailbox.graph import Graph
 from simi_mailbox.softmax import entry_blocks
 from simi_mailbox.sparse import Csr, csr_tensor, products
 
 BLOCK_ENTRIES = 1 << 18
 """Neighbour entries looked at together; a few numbers of memory each."""
-PARTS = 8
-"""Runs of rows that threads share among themselves, each with sums of its own."""
 
 
 def mailbox(logits: Tensor, graph: Graph, *, block_entries: int = BLOCK_ENTRIES) -> Tensor:
@@ -27,17 +19,6 @@ def mailbox(logits: Tensor, graph: Graph, *, block_entries: int = BLOCK_ENTRIES)
     and each pair of neighbours is multiplied once. The result does not depend on the block size or
     on the number of threads.
     """
-    kernels = None
-    if graph.num_entries * logits.shape[1] >= fast.WORTH_ENTRIES:
-        kernels = fast.kernels()
-    if kernels is None:
-        totals = _sampled_totals(logits, graph, block_entries)
-    else:
-        totals = _compiled_totals(logits, graph, kernels)
-    return totals.div_(graph.degree.clamp(min=1)).to(logits.dtype)
-
-
-def _sampled_totals(logits: Tensor, graph: Graph, block_entries: int) -> Tensor:
     n = graph.num_nodes
     totals = torch.zeros(n, dtype=torch.float64)
     columns = logits.t()
@@ -64,23 +45,7 @@ def _sampled_totals(logits: Tensor, graph: Graph, block_entries: int) -> Tensor:
         if not graph.is_directed:
             totals.index_add_(0, column, values)
         totals.index_add_(0, row, values)
-    return totals
-
-
-def _compiled_totals(logits: Tensor, graph: Graph, kernels: Any) -> Tensor:
-    """Each part of the rows has sums of its own, added up in order: threads change nothing."""
-    z, indptr, indices = logits.numpy(), graph.indptr.numpy(), graph.indices.numpy()
-    n, both = graph.num_nodes, not graph.is_directed
-    cuts = np.searchsorted(indptr, np.linspace(0, graph.num_entries, PARTS + 1)[1:-1])
-    edges = np.concatenate([[0], cuts, [n]])
-
-    def part(rows: tuple[int, int]) -> Floats:
-        totals = np.zeros(n)  # memory is taken where something is added: beyond the first row
-        kernels.add_similarities(rows, indptr, indices, z, totals, both)
-        return totals
-
-    parts = fast.each(part, [(int(a), int(b)) for a, b in pairwise(edges)])
-    return torch.from_numpy(sum(parts[1:], start=parts[0]))
+    return totals.div_(graph.degree.clamp(min=1)).to(logits.dtype)
 
 
 def agreement(predictions: Tensor, graph: Graph) -> Tensor:

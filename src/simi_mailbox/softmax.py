@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from simi_mailbox import fast
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.graph import Graph
@@ -25,8 +23,6 @@ least `VANISHING`, is one that no node can have."""
 VANISHING = 20.0
 HUGE = 1e15
 """Beyond this, squares and sums of logits mean nothing any more."""
-
-Found = TypeVar("Found")
 
 APART = 2e-6
 """Relative distance of pooled probabilities from their mean."""
@@ -53,28 +49,11 @@ def entry_blocks(indptr: Tensor, entries: int) -> Iterator[tuple[int, int]]:
         start = stop
 
 
-def blockwise(function: Callable[[slice, Any], Found], rows: int, columns: int) -> Iterator[Found]:
-    """``function(block, kernels)`` of every block of rows, in order.
-
-    Where there is much to do and Numba is at hand, ``kernels`` are `simi_mailbox.compiled` and the
-    blocks are shared between threads; otherwise ``kernels`` is None.
-    """
-    kernels = fast.kernels() if rows * columns >= fast.WORTH_NODES else None
-    if kernels is None:
-        return (function(block, None) for block in row_blocks(rows, columns))
-    return iter(fast.each(lambda block: function(block, kernels), row_blocks(rows, columns)))
-
-
-def moments(logits: Tensor, factor: Tensor, kernels: Any = None) -> tuple[Tensor, Tensor, Tensor]:
+def moments(logits: Tensor, factor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Σ_k exp(x_k), and the means of x and x² under softmax(x), where x = factor (z − max z).
 
     Everything that temperatures are found by is made of these three numbers of every node.
     """
-    if kernels is not None:
-        found = np.empty((3, len(logits)))
-        kernels.moments(logits.numpy(), factor.double().numpy(), found)
-        s0, m1, m2 = torch.from_numpy(found)
-        return s0, m1, m2
     x = top_gaps(logits).mul_(factor[:, None])
     e = x.exp()
     s0 = e.sum(dim=1)
@@ -91,18 +70,11 @@ def scaled_softmax(logits: Tensor, temperature: Tensor | float = 1.0) -> Tensor:
     n, k = logits.shape
     each = torch.as_tensor(temperature, dtype=torch.float64).reshape(-1).expand(n)
     result = torch.empty_like(logits)
-
-    def fill(rows: slice, kernels: Any) -> None:
-        if kernels is not None:
-            kernels.softmax_into(logits[rows].numpy(), each[rows].numpy(), result[rows].numpy())
-            return
+    for rows in row_blocks(n, k):
         probs = torch.sub(logits[rows], logits[rows].amax(dim=1, keepdim=True), out=result[rows])
         probs /= each[rows].to(probs.dtype)[:, None]
         probs.exp_()
         probs /= probs.sum(dim=1, keepdim=True)
-
-    for _ in blockwise(fill, n, k):
-        pass
     return result
 
 
@@ -110,19 +82,10 @@ def confidence(logits: Tensor, temperature: Tensor | float = 1.0) -> Tensor:
     """Largest probability of every node, max_k softmax(z_i / T_i)_k, in float64."""
     n, k = logits.shape
     result = torch.empty(n, dtype=torch.float64)
-
-    def fill(rows: slice, kernels: Any) -> None:
-        each = temperature[rows] if isinstance(temperature, Tensor) else temperature
-        if kernels is not None:
-            factor = torch.as_tensor(1.0 / each, dtype=torch.float64)
-            result[rows] = moments(logits[rows], factor.expand(len(result[rows])), kernels)[0]
-        else:
-            gaps = top_gaps(logits[rows])
-            gaps /= each[:, None] if isinstance(each, Tensor) else each
-            result[rows] = gaps.exp_().sum(dim=1)
-
-    for _ in blockwise(fill, n, k):
-        pass
+    for rows in row_blocks(n, k):
+        gaps = top_gaps(logits[rows])
+        gaps /= temperature[rows, None] if isinstance(temperature, Tensor) else temperature
+        result[rows] = gaps.exp_().sum(dim=1)
     return result.reciprocal_()
 
 
@@ -138,21 +101,11 @@ def keep_argmax(probs: Tensor, logits: Tensor) -> None:
     Dividing by a temperature keeps the order of the logits exactly, but two logits one rounding
     step apart may become equal; the smallest possible step up restores the winner.
     """
-
-    def mend(block: slice, kernels: Any) -> None:
-        z, p = logits[block], probs[block]
-        doubtful = torch.ones(len(z), dtype=torch.bool)
-        if kernels is not None:
-            kernels.doubtful_tops(z.numpy(), p.numpy(), doubtful.numpy())
-        rows = doubtful.nonzero().flatten()
-        winner, best = z[rows].argmax(dim=1), p[rows].argmax(dim=1)
-        lost = winner != best
-        rows, winner = rows[lost], winner[lost]
-        top = p[rows].amax(dim=1)
-        p[rows, winner] = torch.nextafter(top, torch.full_like(top, torch.inf))
-
-    for _ in blockwise(mend, *logits.shape):
-        pass
+    for block in row_blocks(*logits.shape):
+        p, winner = probs[block], logits[block].argmax(dim=1)
+        lost = (winner != p.argmax(dim=1)).nonzero().flatten()
+        top = p[lost].amax(dim=1)
+        p[lost, winner[lost]] = torch.nextafter(top, torch.full_like(top, torch.inf))
 
 
 def preserve_predictions(probs: Tensor, predicted: Tensor) -> float:
@@ -292,19 +245,10 @@ def _gaps(logits: Tensor) -> tuple[Floats, Floats, Floats]:
     n, k = logits.shape
     best = torch.full((k,), -torch.inf, dtype=torch.float64)
     mean, largest = torch.empty(n, dtype=torch.float64), torch.empty(n, dtype=torch.float64)
-
-    def look(rows: slice, kernels: Any) -> Tensor:
-        if kernels is not None:
-            nearest = np.full(k, -np.inf)
-            out = mean[rows].numpy(), largest[rows].numpy()
-            kernels.gaps(logits[rows].numpy(), nearest, *out)
-            return torch.from_numpy(nearest)
+    for rows in row_blocks(n, k):
         gaps = top_gaps(logits[rows])
         mean[rows], largest[rows] = -gaps.mean(dim=1), -gaps.amin(dim=1)
-        return gaps.amax(dim=0)
-
-    for nearest in blockwise(look, n, k):
-        best = torch.maximum(best, nearest)
+        best = torch.maximum(best, gaps.amax(dim=0))
     return best.numpy(), mean.numpy(), largest.numpy()
 
 

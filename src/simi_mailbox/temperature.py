@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from simi_mailbox._arrays import Bools, Floats
 from simi_mailbox.exceptions import SolverError
-from simi_mailbox.softmax import blockwise, confidence, moments, row_blocks, scaled_softmax
+from simi_mailbox.softmax import confidence, moments, row_blocks, scaled_softmax
 
 Function = Callable[[Floats, Bools], tuple[Floats, Floats]]
 """θ per group, and which groups matter -> (value, slope) per group."""
@@ -113,22 +113,17 @@ class ConfidenceCurve:
         """The same before it is divided by the number of nodes, [3, groups]."""
         beta = torch.from_numpy(np.exp(theta))
         rows = _members(self.groups, wanted)
-
-        def look(block: slice, kernels: Any) -> Tensor:
-            some = block if rows is None else rows[block]
-            scale = None if self.scale is None else self.scale[some]
-            group = self.groups[some]
-            return confidence_sums(self.logits[some], group, beta, scale, kernels=kernels)
-
         sums = torch.zeros(3, self.n_groups, dtype=torch.float64)
         count = len(self.groups) if rows is None else len(rows)
-        for part in blockwise(look, count, self.logits.shape[1]):
-            sums += part
+        for block in row_blocks(count, self.logits.shape[1]):
+            some = block if rows is None else rows[block]
+            scale = None if self.scale is None else self.scale[some]
+            sums += confidence_sums(self.logits[some], self.groups[some], beta, scale)
         return sums.numpy()
 
 
 def confidence_sums(
-    logits: Tensor, groups: Tensor, beta: Tensor, scale: Tensor | None = None, kernels: Any = None
+    logits: Tensor, groups: Tensor, beta: Tensor, scale: Tensor | None = None
 ) -> Tensor:
     """Sums of confidence and its first two derivatives by θ over the nodes of every group, [3, n].
 
@@ -136,7 +131,7 @@ def confidence_sums(
     """
     factor = beta[groups] if scale is None else beta[groups] * scale
     # c = 1/s0 with s0 = Σ_k exp(x_k) and x = β (z − max z); d x / d θ = x
-    s0, m1, m2 = moments(logits, factor, kernels)
+    s0, m1, m2 = moments(logits, factor)
     top = s0.reciprocal_()
     parts = torch.stack([top, -m1 * top, (2 * m1 * m1 - m1 - m2) * top])
     return torch.zeros(3, len(beta), dtype=torch.float64).index_add_(1, groups, parts)
@@ -162,11 +157,10 @@ class CrossEntropy:
         y: Tensor,
         groups: Tensor,
         n_groups: int,
-        kernels: Any = None,
         weight: Tensor | None = None,
     ) -> None:
         self.logits, self.y, self.groups, self.n_groups = logits, y, groups, n_groups
-        self.kernels, self.weight = kernels, weight
+        self.weight = weight
         self.own = logits.gather(1, y[:, None]).squeeze(1).double() - logits.amax(dim=1)
 
     def __call__(self, theta: Floats, wanted: Bools | None = None) -> tuple[Floats, Floats, Floats]:
@@ -177,7 +171,7 @@ class CrossEntropy:
         for block in row_blocks(len(self.y) if rows is None else len(rows), self.logits.shape[1]):
             some = block if rows is None else rows[block]
             group, z = self.groups[some], self.logits[some]
-            s0, m1, m2 = moments(z, beta[group], self.kernels)
+            s0, m1, m2 = moments(z, beta[group])
             target = self.own[some] * beta[group]
             first = m1 - target
             parts = torch.stack([s0.log() - target, first, first + m2 - m1 * m1])
@@ -194,28 +188,24 @@ def fit_cross_entropy(
     groups: Tensor,
     n_groups: int,
     bounds: tuple[float, float],
-    kernels: Any = None,
     weight: Tensor | None = None,
 ) -> Solution:
     """Minimise the cross-entropy of the labelled nodes in every group (convex in 1/T).
 
     Groups without labelled node, or whose labelled nodes have constant logits, get T = 1.
     """
-    ce = CrossEntropy(logits, y, groups, n_groups, kernels, weight)
+    ce = CrossEntropy(logits, y, groups, n_groups, weight)
 
     theta, at_bound = _root(lambda *at: ce(*at)[1:], bounds, n_groups)
     return Solution(np.exp(-theta), at_bound)
 
 
 def global_temperature(
-    logits: Tensor, y: Tensor, kernels: Any = None, weight: Tensor | None = None
+    logits: Tensor, y: Tensor, weight: Tensor | None = None
 ) -> tuple[float, bool]:
-    """The one temperature of least cross-entropy on labelled nodes, and whether it is on its bound.
-
-    Labelled nodes alone are not worth starting Numba for; who has ``kernels`` anyway passes them.
-    """
+    """The one temperature of least cross-entropy, and whether it lies on its bound."""
     one = torch.zeros(len(y), dtype=torch.int64)
-    solution = fit_cross_entropy(logits, y, one, 1, theta_bounds(logits), kernels, weight)
+    solution = fit_cross_entropy(logits, y, one, 1, theta_bounds(logits), weight)
     return float(solution.temperatures[0]), bool(solution.at_bound[0])
 
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import simi_mailbox
-from simi_mailbox import fast, grouping
+from simi_mailbox import grouping
 from simi_mailbox.calibrators import SimiMailboxFree
 from simi_mailbox.calibrators.simi_mailbox import evidence
 from simi_mailbox.exceptions import CalibrationWarning, FileFormatError
@@ -121,7 +121,7 @@ def test_ids_that_name_no_node_are_refused(
 def test_the_formula_is_written_once(
     constant: str, shards: Path, tmp_path: Path, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One constant changed changes memory, disk, Dask and compiled loops alike."""
+    """One constant changed changes memory, disk and Dask alike."""
     monkeypatch.setattr(evidence, constant, 20.0)
     out, found = tmp_path / "out", {}
     for engine in ("memory", "disk"):
@@ -131,10 +131,6 @@ def test_the_formula_is_written_once(
     with distributed.LocalCluster(2, processes=False, dashboard_address=None) as cluster:
         done = calibrate(shards, out, scheduler=cluster.scheduler_address)
         found["dask"] = probabilities(done)
-    if fast.kernels() is not None:
-        for part in ("WORTH_NODES", "WORTH_ENTRIES"):
-            monkeypatch.setattr(fast, part, 0)
-        found["compiled"] = probabilities(calibrate(shards, out, engine="memory"))
     for probs in found.values():
         np.testing.assert_allclose(probs, found["memory"], atol=1e-6)
 

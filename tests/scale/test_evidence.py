@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from simi_mailbox import SimiMailbox, fast
+from simi_mailbox import SimiMailbox
 from simi_mailbox.calibrators import SimiMailboxFree, TemperatureScaling
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.scale import apply, calibrate
@@ -164,20 +164,3 @@ def test_shards_are_calibrated_by_a_simi_mailbox(shards: Path, tmp_path: Path) -
         calibrate(shards, tmp_path / "out", calibrator=wrong)
     with pytest.raises(ValueError, match="n_groups"):
         calibrate(shards, tmp_path / "out", calibrator=SimiMailbox(n_groups=0))
-
-
-@pytest.mark.parametrize("method", [SimiMailbox, SimiMailboxFree])
-def test_blocks_agree_with_the_compiled_loops_of_large_graphs(
-    method: Any, shards: Path, tmp_path: Path, known: Known, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("numba")
-    hidden = add_hidden(shards, known, 7)
-    done = calibrate(shards, tmp_path / "out", engine="disk", calibrator=method())
-    monkeypatch.setattr(fast, "WORTH_NODES", 0)
-    monkeypatch.setattr(fast, "WORTH_ENTRIES", 0)
-    given = {"graph": known.graph, "train_mask": known.train, "hidden": hidden}
-    expected = method().fit(known.logits, known.y, mask=known.mask, **given)
-    np.testing.assert_allclose(done.calibrator.temperatures_, expected.temperatures_, rtol=1e-6)
-    assert np.array_equal(groups(done), expected.groups_)
-    probs = expected.predict_proba(known.logits, **given)
-    np.testing.assert_allclose(probabilities(done), probs, atol=1e-6)

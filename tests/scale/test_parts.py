@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
 
-from simi_mailbox import fast
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.scale import inputs, tiles
 from simi_mailbox.scale.engines import Engine, Journal
@@ -33,9 +32,7 @@ def test_blocks_cover_all_nodes_and_fit_into_the_memory() -> None:
         read_size("two")
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_sums_over_tiles_are_a_sparse_product(compiled: bool) -> None:
-    kernels = fast.kernels() if compiled else None
+def test_sums_over_tiles_are_a_sparse_product() -> None:
     rng = np.random.default_rng(0)
     matrix = scipy.sparse.random_array((50, 60), density=0.2, rng=rng).tocsr()
     matrix.data[:] = 1
@@ -43,12 +40,12 @@ def test_sums_over_tiles_are_a_sparse_product(compiled: bool) -> None:
     entries = np.stack([coo.row, coo.col], axis=1).astype(np.uint32)
     right = rng.normal(size=(60, 3)).astype(np.float32)
     onto = np.ones((50, 3))
-    tiles.add_sums(entries, right, None, onto, kernels)
+    tiles.add_sums(entries, right, None, onto)
     np.testing.assert_allclose(onto, 1 + matrix @ right.astype(np.float64), rtol=1e-12)
     few = rng.choice(60, 7, replace=False)
     onto, place = np.ones((50, 3)), np.full(60, -1, dtype=np.int32)
     place[few] = np.arange(7)
-    tiles.add_sums(entries, right[few], place, onto, kernels)
+    tiles.add_sums(entries, right[few], place, onto)
     some = np.where(place[:, None] >= 0, right, 0.0)
     np.testing.assert_allclose(onto, 1 + matrix @ some, rtol=1e-12)
 

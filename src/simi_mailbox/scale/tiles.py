@@ -13,13 +13,11 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
-from simi_mailbox import fast
 from simi_mailbox._arrays import Array, Floats, Ints
 from simi_mailbox.scale.shards import Shard
 from simi_mailbox.scale.store import Store, Written
@@ -134,8 +132,6 @@ class Plan:
 Keys = Array
 PART = 1 << 20
 """Entries of a tile that lie in one file, at most."""
-PIECE = 1 << 16
-"""Entries from which on threads share the work."""
 
 
 def name(kind: str, *numbers: int) -> str:
@@ -299,7 +295,6 @@ def neighbour_sums(
     """
     sums = {block: np.zeros((plan.size(block), width)) for block in blocks}
     parts = {block: store.get(name("parts", block)).tolist() for block in blocks}
-    kernels = fast.kernels() if plan.nodes * plan.classes >= fast.WORTH_NODES else None
     for column in plan.blocks:
         looking = [block for block in blocks if parts[block][column]]
         numbers = right(column) if looking else None
@@ -307,41 +302,23 @@ def neighbour_sums(
             for part in range(parts[block][column]):
                 entries = store.get(name("tile", block, column, part))
                 assert numbers is not None
-                add_sums(entries, *numbers, sums[block], kernels)
+                add_sums(entries, *numbers, sums[block])
         del numbers  # before the next are read
     return sums
 
 
-def add_sums(
-    entries: Array, right: Array, place: Array | None, onto: Floats, kernels: Any = None
-) -> None:
+def add_sums(entries: Array, right: Array, place: Array | None, onto: Floats) -> None:
     """onto_i += Σ_j right_j over the entries (i, j): the product of the adjacency with a matrix.
 
-    If most of its rows are zero, ``right`` holds the others, and ``place`` says where, or −1.
+    Entries are in the order of their rows. If most rows of the matrix are zero, ``right`` holds
+    the others, and ``place`` says where, or −1.
     """
-    if kernels is not None and place is not None:
-        fast.each(lambda e: kernels.some_sums(entries[e], right, place, onto), _runs(entries))
-    elif kernels is not None:
-        fast.each(lambda e: kernels.tile_sums(entries[e], right, onto), _runs(entries))
-    else:
-        row, column = entries.T
-        if place is not None:
-            some = place[column] >= 0
-            row, column = row[some], place[column[some]]
-        matrix = scipy.sparse.csr_array(
-            (np.ones(len(row)), (row, column)), shape=(len(onto), len(right))
-        )
-        onto += matrix @ right
-
-
-def _runs(entries: Array) -> list[slice]:
-    """Slices of the entries that share no row: threads write to places of their own."""
-    import torch
-
-    threads = torch.get_num_threads()
-    if threads < 2 or len(entries) < PIECE:
-        return [slice(0, len(entries))]
-    row: Any = entries[:, 0]
-    cuts = row[np.linspace(0, len(entries) - 1, 4 * threads + 1).astype(np.int64)[1:-1]]
-    ends = [0, *np.unique(np.searchsorted(row, cuts)).tolist(), len(entries)]
-    return [slice(a, b) for a, b in pairwise(ends) if b > a]
+    row, column = entries.T
+    if place is not None:
+        some = place[column] >= 0
+        row, column = row[some], place[column[some]]
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(onto)))])
+    matrix = scipy.sparse.csr_array(
+        (np.ones(len(row)), column, indptr), shape=(len(onto), len(right))
+    )
+    onto += matrix @ right
