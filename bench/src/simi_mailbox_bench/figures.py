@@ -40,15 +40,17 @@ class FigureColumn:
 class Sensitivity:
     """Mean ECE in percent over numbers of groups (rows) and weights λ (columns); NaN: no result.
 
-    ``reference`` is that of temperature scaling on the same runs.
+    ``runs`` says of how many; ``reference`` is temperature scaling, ``beside`` the same on the
+    runs of every cell, if some cells have fewer.
     """
 
     name: str
     groups: Sequence[int]
     weights: Sequence[int]
     mean: Floats
-    runs: int
+    runs: int | str
     reference: float
+    beside: Floats | None = None
 
 
 def observation_figure(
@@ -88,7 +90,9 @@ def observation_figure(
     return figure
 
 
-def sensitivity_figure(panels: Mapping[str, Sequence[Sensitivity]], *, title: str = "") -> Any:
+def sensitivity_figure(
+    panels: Mapping[str, Sequence[Sensitivity]], *, title: str = "", ink: str = INK
+) -> Any:
     """Heat maps over N and λ: one row for each dataset, one column for each kind of label."""
     if not panels:
         raise ValueError("no dataset to draw")
@@ -102,17 +106,18 @@ def sensitivity_figure(panels: Mapping[str, Sequence[Sensitivity]], *, title: st
         for ax in axes[len(grids) :]:
             ax.set_axis_off()
         for ax, grid in zip(axes, grids, strict=False):
-            _draw_grid(grid, ax)
+            _draw_grid(grid, ax, ink)
             told = f"{grid.name}\ntemperature {grid.reference:.2f}, {grid.runs} runs"
-            ax.set_title(f"{dataset}: {told}", fontsize=9, color=INK)
+            ax.set_title(f"{dataset}: {told}", fontsize=9, color=ink)
     if title:
-        figure.suptitle(title, fontsize=12, color=INK)
+        figure.suptitle(title, fontsize=12, color=ink)
     return figure
 
 
-def _draw_grid(grid: Sensitivity, ax: Any) -> None:
+def _draw_grid(grid: Sensitivity, ax: Any, ink: str) -> None:
     """Cells in the colours of lower (blue) and higher (orange) than temperature scaling."""
-    change = np.log2(grid.mean / grid.reference)
+    beside = grid.reference if grid.beside is None else grid.beside
+    change = np.log2(grid.mean / beside)
     ax.imshow(change, cmap=diverging("blue-orange").reversed(), vmin=-2, vmax=2, aspect="auto")
     for row, column in np.ndindex(*grid.mean.shape):
         if np.isfinite(grid.mean[row, column]):
@@ -122,7 +127,9 @@ def _draw_grid(grid: Sensitivity, ax: Any) -> None:
             ax.text(column, row, text, color="white" if dark else INK, **style)
     ax.set_xticks(range(len(grid.weights)), labels=map(str, grid.weights))
     ax.set_yticks(range(len(grid.groups)), labels=map(str, grid.groups))
-    ax.set(xlabel="weight λ", ylabel="number of groups N")
+    ax.set_xlabel("weight λ", color=ink)
+    ax.set_ylabel("number of groups N", color=ink)
+    ax.tick_params(colors=ink)
 
 
 def _legend(figure: Any, handles: dict[str, Any], columns: int) -> None:

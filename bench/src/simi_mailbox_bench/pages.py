@@ -8,7 +8,11 @@ A block is what stands between two comments that begin a line::
 
 First comes the kind (one of `KINDS`), then the tables, then what is shown of them: ``methods``,
 ``datasets``, ``backbones``. ``x as y`` shows a table or a method x under the name y; ``x/m`` is
-metric m of a table with several.
+metric m of a table with several. ``chart`` and one of `charts.CHARTS` makes a picture instead, in
+the file ``images/bench/NAME.svg`` beside the page::
+
+    <!-- begin: chart dots table1-5 backbones=gcn name=main title="What the picture shows" -->
+    <!-- end -->
 """
 
 import csv
@@ -21,12 +25,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simi_mailbox.suggestions import unknown
-from simi_mailbox_bench import methods
+from simi_mailbox_bench import charts, methods
 from simi_mailbox_bench.compare import holm, pooled
 from simi_mailbox_bench.render import INDEX, NOTHING, READS_TEST_LABELS, grid
 
 Row = dict[str, str]
 OPTIONS = ("methods", "datasets", "backbones")
+PICTURE = ("name", "title")
+"""Options of charts alone."""
 DISTANCES = "deviation", "deviation_error"
 SIGNIFICANT = 2
 """Standard errors beyond which a cell differs from print."""
@@ -80,7 +86,41 @@ class Part:
         return " ± ".join(f"{float(x):.{self.digits}f}" for x in (mean, std) if x)
 
 
-def fill(text: str, folder: Path) -> tuple[str, list[tuple[int, str]], int]:
+@dataclass(frozen=True)
+class Block:
+    """What a page asks for, and on which line."""
+
+    line: int
+    kind: str
+    parts: list[Part]
+    options: dict[str, str]
+    asks: str
+
+    @property
+    def chart(self) -> Path | None:
+        """File of a chart, seen from the page."""
+        return Path(f"images/bench/{self.options['name']}.svg") if "name" in self.options else None
+
+    def text(self) -> list[str]:
+        """The lines of Markdown."""
+        if self.chart is not None:
+            return [f"![{self.options['title']}]({self.chart})"]
+        return KINDS[self.kind](self.parts)
+
+    def drawing(self) -> str:
+        """The chart."""
+        return charts.svg(self.kind, self.parts, self.options["title"])
+
+    def is_drawn(self, page: Path) -> bool:
+        """Whether the file of a chart shows these numbers; a block of text needs no file."""
+        if self.chart is None:
+            return True
+        file = page.parent / self.chart
+        seen = charts.drawn(file.read_text("utf-8")) if file.is_file() else ""
+        return seen == charts.digest(self.kind, self.parts)
+
+
+def fill(text: str, folder: Path) -> tuple[str, list[tuple[int, str]], list[Block]]:
     """The page with all blocks made; line and request of those that were stale; all blocks."""
     stale: list[tuple[int, str]] = []
     fences = [fence.span() for fence in _FENCE.finditer(text)]  # a page can show a marker there
@@ -89,37 +129,55 @@ def fill(text: str, folder: Path) -> tuple[str, list[tuple[int, str]], int]:
         found = pattern.finditer(text)
         return [m for m in found if not any(a < m.start() < b for a, b in fences)]
 
-    blocks = outside(_BLOCK)
-    if len(outside(_MARKER)) != 2 * len(blocks):
+    matches = outside(_BLOCK)
+    if len(outside(_MARKER)) != 2 * len(matches):
         raise ValueError("a '<!-- begin: … -->' without its '<!-- end -->', or the reverse")
-    parts, done = [], 0
-    for block in blocks:
-        line, asks = text.count("\n", 0, block.start()) + 1, " ".join(block[2].split())
+    parts, done, blocks = [], 0, []
+    for match in matches:
+        line, asks = text.count("\n", 0, match.start()) + 1, " ".join(match[2].split())
         try:
-            made = textwrap.indent("\n".join(make(asks, folder)), block[1])
+            block = read(asks, folder, line)
+            made = textwrap.indent("\n".join(block.text()), match[1])
         except ValueError as error:
             raise ValueError(f"line {line}: {error}") from None
         body = f"\n{made}\n\n"
-        if block[3] != body:
+        if match[3] != body:
             stale.append((line, asks))
-        parts += [text[done : block.start(3)], body]
-        done = block.end(3)
-    return "".join([*parts, text[done:]]), stale, len(blocks)
+        blocks.append(block)
+        parts += [text[done : match.start(3)], body]
+        done = match.end(3)
+    return "".join([*parts, text[done:]]), stale, blocks
 
 
 def make(asks: str, folder: Path) -> list[str]:
     """The lines of Markdown that a block asks for."""
+    return read(asks, folder).text()
+
+
+def read(asks: str, folder: Path, line: int = 0) -> Block:
+    """What a block asks for, with its parts of tables."""
     kind, *words = shlex.split(asks) or [""]
-    if kind not in KINDS:
+    known: tuple[str, ...] = OPTIONS
+    one = ("matrix", "overview")
+    if kind == "chart":
+        kind, *words = words or [""]
+        if kind not in charts.CHARTS:
+            raise ValueError(unknown("chart", kind, charts.CHARTS))
+        known, one = (*OPTIONS, *PICTURE), ("times", "grids")
+    elif kind not in KINDS:
         raise ValueError(unknown("kind of block", kind, KINDS))
     options = dict(word.split("=", 1) for word in words if "=" in word)
     for name in options:
-        if name not in OPTIONS:
-            raise ValueError(unknown(f"option of {kind}", name, OPTIONS))
+        if name not in known:
+            raise ValueError(unknown(f"option of {kind}", name, known))
+    for name in known[len(OPTIONS) :]:
+        if not options.get(name):
+            raise ValueError(f"a chart needs {name}=")
     tables = _named(",".join(word for word in words if "=" not in word))
-    if not tables or (kind in ("matrix", "overview") and len(tables) > 1):
+    if not tables or (kind in one and len(tables) > 1):
         raise ValueError(f"{kind} shows another number of tables, got {', '.join(tables) or 0}")
-    return KINDS[kind]([_part(name, title, options, folder) for name, title in tables.items()])
+    parts = [_part(name, title, options, folder) for name, title in tables.items()]
+    return Block(line, kind, parts, options, asks)
 
 
 def _part(name: str, title: str, options: dict[str, str], folder: Path) -> Part:

@@ -133,7 +133,7 @@ def _results(table: Table, rows: ResultStore) -> list[TableResult]:
 )
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a block is stale.")
 def fill_pages(pages: tuple[Path, ...], folder: Path, check: bool) -> None:
-    """Make the marked blocks of Markdown pages from written tables; other text is left alone."""
+    """Make the marked blocks and charts of Markdown pages from written tables."""
     from simi_mailbox_bench.pages import fill
 
     made = {}
@@ -143,14 +143,23 @@ def fill_pages(pages: tuple[Path, ...], folder: Path, check: bool) -> None:
         except ValueError as error:
             raise click.UsageError(f"{path}: {error}") from None
     word = "stale" if check else "made"
-    for path, (text, stale, _) in made.items():
-        for line, asks in stale:
+    count = total = 0
+    for path, (text, stale, blocks) in made.items():
+        undrawn = [block for block in blocks if not block.is_drawn(path)]
+        found = sorted({*stale, *((block.line, block.asks) for block in undrawn)})
+        for line, asks in found:
             click.echo(f"{path}:{line}: {word}: {asks}")
-        if stale and not check:
+        count, total = count + len(found), total + len(blocks)
+        if check:
+            continue
+        for block in undrawn:
+            assert block.chart is not None
+            target = path.parent / block.chart
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(block.drawing(), "utf-8")
+        if stale:
             with whole_file(path) as unfinished:
                 unfinished.write_text(text, "utf-8")
-    count = sum(len(stale) for _, stale, _ in made.values())
-    total = sum(blocks for *_, blocks in made.values())
     click.echo(f"{count} of {total} blocks {word}, {total - count} up to date")
     if check and count:
         raise SystemExit(1)

@@ -1,0 +1,355 @@
+"""Charts of measured tables, for the pages: SVG that follows a light or a dark screen.
+
+Each function of `CHARTS` draws some parts of written tables. Colours are those of Okabe and Ito,
+which stay apart under every common kind of colour blindness, and every method has a marker of its
+own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simi_mailbox._extras import require
+from simi_mailbox_bench.figures import Sensitivity, sensitivity_figure
+from simi_mailbox_bench.tables.paper import GRIDS, GROUPS, WEIGHTS, grid_label
+
+if TYPE_CHECKING:
+    from simi_mailbox_bench.pages import Part
+
+# What is drawn in these becomes a variable of the SVG's style, one value for each kind of screen.
+INK, PAPER, RULE, FAINT = "#010101", "#fefefe", "#010102", "#010103"
+BLUE, SKY = "#010104", "#010105"
+NAMES = {
+    INK: "--ink",
+    PAPER: "--paper",
+    RULE: "--rule",
+    FAINT: "--faint",
+    BLUE: "--blue",
+    SKY: "--sky",
+}
+SCREENS = {
+    "light": ("#1c2126", "#ffffff", "#d9dde2", "#6a737d", "#0072b2", "#56b4e9"),
+    "dark": ("#e6e9ec", "#15181b", "#3a4148", "#9aa3ab", "#3d9be0", "#a6dcff"),
+}
+
+LOOKS = {
+    "uncalibrated": (FAINT, "x"),
+    "temperature": (FAINT, "o"),
+    "ensemble-temperature": (FAINT, "^"),
+    "gats": ("#e69f00", "s"),
+    "cagcn": ("#cc79a7", "P"),
+    "simcalib": ("#009e73", "v"),
+    "sms": ("#009e73", "^"),
+    "platt": ("#009e73", "v"),
+    "beta": ("#cc79a7", "P"),
+    "simi-mailbox": (BLUE, "D"),
+    "learned prior": (BLUE, "D"),
+    "simi-mailbox-free": (SKY, "d"),
+    "classes free": (SKY, "d"),
+    "simi-mailbox-paper": ("#d55e00", "p"),
+    "simi-mailbox-oracle": (INK, "*"),
+}
+OTHER = ("#cc79a7", "h")
+BETTER = ("#0072b2", "#8ec5e8", "#f3c9a3", "#d55e00")
+"""Significantly lower, lower, higher, significantly higher."""
+LOOK = 1
+"""Raised when charts look different, so that all are drawn anew."""
+INCH = 100
+WIDTH = 7.2
+SMALL, TEXT = 8.5, 9.5
+
+
+def dots(parts: Sequence[Part]) -> Any:
+    """Means by setting on a logarithmic axis, ± one standard error; a tick is the noise floor."""
+    places = list(dict.fromkeys(place for part in parts for place in part.places()))
+    crowd = max(len(part.methods) for part in parts)
+    figure, axes = _axes(len(parts), (0.09 * crowd + 0.06) * len(places) + 1.3)
+    for ax, part in zip(axes, parts, strict=True):
+        for row, place in enumerate(places):
+            for at, method in _spread(part.methods, row):
+                found = part.row(place, method)
+                if not found or not found["mean"]:
+                    continue
+                mean, std, runs = (float(found[name]) for name in ("mean", "std", "runs"))
+                error = std / np.sqrt(max(runs - 1, 1))
+                ends = [max(mean - error, mean / 3), mean + error]
+                color, marker = look(method)
+                ax.plot(ends, [at, at], color=color, linewidth=1.2)
+                ax.plot([mean], [at], marker, color=color, markersize=5.5)
+            base = part.row(place, part.about["baseline"])
+            if base and base["noise_floor"]:
+                floor = float(base["noise_floor"])
+                ax.plot([floor] * 2, [row - 0.42, row + 0.42], color=RULE, linewidth=2.5, zorder=0)
+            if row % 2:
+                ax.axhspan(row - 0.5, row + 0.5, color=RULE, alpha=0.25, linewidth=0, zorder=-1)
+        _logarithmic(ax)
+        _settings(ax, places, f"{part.title}{_unit(part)}, lower is better")
+    _legend(figure, parts)
+    return figure
+
+
+def changes(parts: Sequence[Part]) -> Any:
+    """Change against the baseline on the same runs, with its 95 % interval, by setting."""
+    places = list(dict.fromkeys(place for part in parts for place in part.places()))
+    figure, axes = _axes(len(parts), 0.36 * len(places) + 1.3)
+    for ax, part in zip(axes, parts, strict=True):
+        shown = [method for method in part.methods if method != part.about["baseline"]]
+        reach = 10.0
+        for row, place in enumerate(places):
+            for at, method in _spread(shown, row):
+                found = part.row(place, method)
+                if not found or not found["difference"]:
+                    continue
+                base = float(found["mean"]) - float(found["difference"])
+                names = ("difference", "difference_low", "difference_high")
+                middle, low, high = (100 * float(found[name]) / base for name in names)
+                color, marker = look(method)
+                ax.plot([low, high], [at, at], color=color, linewidth=1.2)
+                ax.plot([middle], [at], marker, color=color, markersize=4.5)
+                reach = max(reach, abs(middle) + 5)
+        ax.axvline(0, color=FAINT, linewidth=1)
+        ax.set_xlim(-1.25 * reach, 1.25 * reach)
+        _settings(ax, places, f"{part.title}: change against {part.about['baseline']} in %")
+    _legend(figure, parts, without=[part.about["baseline"] for part in parts])
+    return figure
+
+
+def counts(parts: Sequence[Part]) -> Any:
+    """Settings in which a method is lower or higher than the baseline, significantly or not."""
+    bars = []
+    for part in parts:
+        for method, name in part.methods.items():
+            rows = [row for row in part.shown(method) if row["difference"]]
+            if method == part.about["baseline"] or not rows:
+                continue
+            low, high, middle = (
+                np.array([float(row[name]) for row in rows])
+                for name in ("difference_low", "difference_high", "difference")
+            )
+            kinds = [
+                int((high < 0).sum()),
+                int(((middle < 0) & (high >= 0)).sum()),
+                int(((middle >= 0) & (low <= 0)).sum()),
+                int((low > 0).sum()),
+            ]
+            bars.append((part.title, name, kinds))
+    titles = [title for title, _, _ in bars]
+    gaps = np.cumsum([0, *(0.5 * (a != b) for a, b in zip(titles, titles[1:], strict=False))])
+    places = np.arange(len(bars)) + gaps
+    figure, (ax,) = _axes(1, 0.27 * (places[-1] + 1) + 1.1)
+    for place, (_, _, kinds) in zip(places, bars, strict=True):
+        left = 0
+        for kind, color in zip(kinds, BETTER, strict=True):
+            ax.barh(place, kind, left=left, color=color, height=0.82, linewidth=0)
+            if kind:
+                dark = color in (BETTER[0], BETTER[3])
+                shade = "#ffffff" if dark else "#1c2126"
+                style = {"ha": "center", "va": "center", "fontsize": SMALL}
+                ax.text(left + kind / 2, place, str(kind), color=shade, **style)
+            left += kind
+    _bare(ax)
+    names = [f"{title.strip('`')}: {name}" for title, name, _ in bars]
+    ax.set_yticks(places, labels=names, fontsize=SMALL)
+    ax.set_ylim(places[-1] + 0.6, -0.6)
+    baseline = " / ".join(dict.fromkeys(part.about["baseline"] for part in parts))
+    ax.set_xlabel(f"settings, against {baseline} on the same runs", fontsize=TEXT, color=INK)
+    patches = require("matplotlib.patches", extra="plot")
+    told = ("significantly lower", "lower", "higher", "significantly higher")
+    handles = [patches.Patch(color=color) for color in BETTER]
+    _below(figure, handles, told)
+    return figure
+
+
+def coverage(parts: Sequence[Part]) -> Any:
+    """A dot for every setting: its mean coverage; a short bar is their mean, a line the target."""
+    methods = {name: title for part in parts for name, title in part.methods.items()}
+    figure, axes = _axes(len(methods), 0.42 * len(parts) + 0.9)
+    means = [float(row["mean"]) for part in parts for row in part.shown()]
+    for ax, (method, title) in zip(axes, methods.items(), strict=True):
+        for row, part in enumerate(parts):
+            found = np.array([float(one["mean"]) for one in part.shown(method)])
+            if not found.size:
+                continue
+            shaken = row + 0.22 * np.sin(2.4 * np.arange(found.size))
+            color = look(method.split("/")[0])[0]
+            ax.plot(found, shaken, "o", color=color, markersize=4, alpha=0.75)
+            ax.plot([found.mean()] * 2, [row - 0.38, row + 0.38], color=INK, linewidth=2)
+        for target in {part.about["target"] for part in parts if part.about["target"]}:
+            ax.axvline(float(target), color=FAINT, linewidth=1, linestyle="dashed", zorder=0)
+        ax.set_yticks(range(len(parts)), labels=[part.title for part in parts], fontsize=SMALL)
+        ax.set_ylim(len(parts) - 0.5, -0.5)
+        ax.set_xlim(min(means) - 0.5, max(means) + 0.5)
+        ax.set_title(title, fontsize=TEXT, color=INK)
+        ax.set_xlabel("coverage in %", fontsize=TEXT, color=INK)
+        _bare(ax)
+    return figure
+
+
+def times(parts: Sequence[Part]) -> Any:
+    """Mean seconds of every method, on a logarithmic axis."""
+    (part,) = parts
+    bars = [(place[0], m, part.row(place, m)) for place in part.places() for m in part.methods]
+    bars = [bar for bar in bars if bar[2] and bar[2]["mean"]]
+    figure, (ax,) = _axes(1, 0.3 * len(bars) + 0.8)
+    for at, (_, method, row) in enumerate(bars):
+        seconds = float(row["mean"])
+        ax.barh(at, seconds, color=look(method)[0], height=0.7, linewidth=0)
+        style = {"va": "center", "fontsize": SMALL, "color": INK}
+        ax.text(seconds * 1.05, at, f"{seconds:.{part.digits}f}", **style)
+    _logarithmic(ax)
+    ax.set_xlim(right=2 * max(float(row["mean"]) for _, _, row in bars))
+    names = [f"{place}: {part.methods[method]}" for place, method, _ in bars]
+    ax.set_yticks(range(len(bars)), labels=names, fontsize=SMALL)
+    ax.set_ylim(len(bars) - 0.5, -0.5)
+    ax.set_xlabel(f"{part.title}{_unit(part)}", fontsize=TEXT, color=INK)
+    _bare(ax)
+    return figure
+
+
+def grids(parts: Sequence[Part]) -> Any:
+    """Heat maps over N and λ: one row for each setting, one column for each kind of label."""
+    (part,) = parts
+    panels: dict[str, list[Sensitivity]] = {}
+    for place in part.places():
+        base = part.row(place, part.about["baseline"])
+        for name in GRIDS:
+            found = [[part.row(place, grid_label(name, n, w)) for w in WEIGHTS] for n in GROUPS]
+            there = [row for line in found for row in line if row and row["mean"]]
+            if base is None or len(there) < len(GROUPS) * len(WEIGHTS) // 2:
+                continue
+            mean, difference = (
+                np.array([[_number(row, key) for row in line] for line in found])
+                for key in ("mean", "difference")
+            )
+            runs = sorted({int(row["runs"]) for row in there})
+            note = f" ({there[0]['note']})" if there[0]["note"] else ""
+            told = f"{runs[0]} to {runs[-1]}" if len(runs) > 1 else f"{runs[0]}"
+            grid = (GROUPS, WEIGHTS, mean, told, float(base["mean"]), mean - difference)
+            panels.setdefault(f"{place[0]} {place[1].upper()}", []).append(
+                Sensitivity(f"{name}{note}", *grid)
+            )
+    return sensitivity_figure(panels, ink=INK)
+
+
+CHARTS: dict[str, Callable[[Sequence[Part]], Any]] = {
+    chart.__name__: chart for chart in (dots, changes, counts, coverage, times, grids)
+}
+
+
+def look(method: str) -> tuple[str, str]:
+    """Colour and marker of a method; forms of one method share them."""
+    return LOOKS.get(method) or LOOKS.get(method.split()[0].split("+")[0], OTHER)
+
+
+def digest(kind: str, parts: Sequence[Part]) -> str:
+    """Name of what a chart shows: the same for the same numbers."""
+    shown = [[p.title, p.about, p.methods, p.shown()] for p in parts]
+    bases = [[p.row(place, p.about["baseline"]) for place in p.places()] for p in parts]
+    text = json.dumps([LOOK, kind, shown, bases], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def svg(kind: str, parts: Sequence[Part], title: str) -> str:
+    """The chart as text, with its title and the digest of its numbers."""
+    matplotlib = require("matplotlib", extra="plot")
+    figure = CHARTS[kind](parts)
+    out = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": title}):
+        figure.savefig(out, format="svg", facecolor=PAPER, metadata={"Date": None})
+    text = out.getvalue()
+    text = text[text.index("<svg") :]
+    for color, name in NAMES.items():
+        text = text.replace(color, f"var({name})")
+    rules = {
+        screen: ";".join(map(":".join, zip(NAMES.values(), colors, strict=True)))
+        for screen, colors in SCREENS.items()
+    }
+    style = (
+        f"<style>svg{{{rules['light']};font-family:system-ui,sans-serif}}"
+        f"@media(prefers-color-scheme:dark){{svg{{{rules['dark']}}}}}</style>"
+    )
+    told = title.replace("&", "&amp;").replace("<", "&lt;")
+    head = f"<title>{told}</title><desc>{digest(kind, parts)}</desc>{style}"
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r"font: ([0-9.]+px) [^;\"]*", r"font-size: \1", text)
+    return re.sub(r"(<svg[^>]*>)", lambda m: m[1] + head, text, count=1)
+
+
+def drawn(text: str) -> str:
+    """Digest of the numbers that a chart was drawn from; "" if it tells none."""
+    found = re.search(r"<desc>([0-9a-f]{16})</desc>", text)
+    return found[1] if found else ""
+
+
+def _axes(count: int, height: float) -> tuple[Any, list[Any]]:
+    figures = require("matplotlib.figure", extra="plot")
+    figure = figures.Figure(figsize=(WIDTH, height), dpi=INCH, layout="constrained")
+    return figure, list(figure.subplots(1, count, squeeze=False, sharey=count > 1)[0])
+
+
+def _logarithmic(ax: Any) -> None:
+    ticks = require("matplotlib.ticker", extra="plot")
+    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(ticks.LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_major_formatter(ticks.FormatStrFormatter("%g"))
+    ax.xaxis.set_minor_formatter(ticks.NullFormatter())
+
+
+def _bare(ax: Any) -> None:
+    for side in ("top", "right", "left"):
+        ax.spines[side].set_visible(False)
+    ax.spines["bottom"].set_color(RULE)
+    ax.tick_params(which="both", colors=INK, labelsize=SMALL, left=False)
+    ax.set_facecolor(PAPER)
+    ax.grid(axis="x", color=RULE, linewidth=0.5)
+    ax.set_axisbelow(True)
+
+
+def _settings(ax: Any, places: Sequence[tuple[str, str]], title: str) -> None:
+    several = len({backbone for _, backbone in places}) > 1
+    names = [f"{a} {b.upper()}" if several else a for a, b in places]
+    ax.set_yticks(range(len(places)), labels=names, fontsize=SMALL)
+    ax.set_ylim(len(places) - 0.5, -0.5)
+    ax.set_xlabel(title, fontsize=TEXT, color=INK)
+    _bare(ax)
+
+
+def _spread(methods: Any, row: int) -> list[tuple[float, str]]:
+    """Places of several methods around the middle of a row."""
+    names = list(methods)
+    step = min(0.2, 0.8 / max(len(names), 1))
+    return [(row + step * (k - (len(names) - 1) / 2), name) for k, name in enumerate(names)]
+
+
+def _number(row: Any, key: str) -> float:
+    return float(row[key]) if row and row[key] else np.nan
+
+
+def _unit(part: Part) -> str:
+    return {"percent": " in %", "nats": " in nats", "seconds": " in seconds"}.get(
+        part.about["unit"], ""
+    )
+
+
+def _legend(figure: Any, parts: Sequence[Part], without: Sequence[str] = ()) -> None:
+    lines = require("matplotlib.lines", extra="plot")
+    names = {m: t for part in parts for m, t in part.methods.items() if m not in without}
+    handles = []
+    for method in names:
+        color, marker = look(method)
+        handles.append(lines.Line2D([], [], color=color, marker=marker, linewidth=1.2))
+    _below(figure, handles, [title.replace("*", "").replace("`", "") for title in names.values()])
+
+
+def _below(figure: Any, handles: Sequence[Any], names: Sequence[str]) -> None:
+    widest = max(map(len, names), default=1)
+    columns = max(1, min(len(names), 96 // (widest + 7)))
+    place = {"loc": "outside lower center", "ncols": columns, "frameon": False}
+    figure.legend(handles, names, fontsize=SMALL, labelcolor=INK, **place)
