@@ -149,6 +149,17 @@ def against_temperature(name, method):
     ]
 
 
+def runs_told(name, method):
+    """Fewest and most runs of the settings that are compared."""
+    found = []
+    for place in product(*TABLES[name][1:3]):
+        ours, base = (runs_of(name, m, *place) for m in (method, "temperature"))
+        same = [p for p in ours if p in base and ours[p]["logits"] == base[p]["logits"]]
+        if len({split for split, _, _ in same}) > 1:
+            found.append(len(ours))
+    return "–".join(map(str, dict.fromkeys([min(found), max(found)]))) if found else "–"
+
+
 def named(text):
     """``"a as b, c"`` -> {"b": "a", "c": "c"}."""
     parts = [part.strip().partition(" as ") for part in text.split(",") if part.strip()]
@@ -177,9 +188,11 @@ def method_of(title, options):
 def test_every_number_is_that_of_the_rows(kind, tables, options, grid):
     head, *lines = grid
     if kind == "verdict":
-        for title, method, *numbers in lines:
+        for title, method, settings, runs, *numbers in lines:
             name = tables.get(title) or title.strip("`")
-            assert numbers == against_temperature(name, method_of(method, options)), (title, method)
+            told = against_temperature(name, method_of(method, options))
+            assert [settings, *numbers] == told, (title, method)
+            assert runs.split(" of ")[0] == runs_told(name, method_of(method, options)), title
         return
     (name,) = tables.values()
     if kind == "overview":

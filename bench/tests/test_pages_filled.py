@@ -1,5 +1,6 @@
 """Pages whose figures are made from written tables: what blocks hold, and how pages change."""
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from simi_mailbox_bench import pages, render
+from simi_mailbox_bench import charts, pages, render
 from simi_mailbox_bench.commands.bench import bench
 from simi_mailbox_bench.compare import Paired, Standing, Summary
 from simi_mailbox_bench.paper_tables import Printed
@@ -61,9 +62,9 @@ def test_a_matrix_has_measured_and_printed_means_and_runs(folder: Path) -> None:
     assert pages.make('matrix main methods="temperature as TS, gats"', folder) == [
         "| graph | backbone | runs | TS | gats |",
         "|---|---|---|---|---|",
-        "| Cora | GCN | 15 | 4.00 (3.80) | 3.00 (4.00) |",
-        "| Photo | GCN | 15 | 1.00 (1.10) | 1.50 (1.60) |",
-        "| Photo | GAT | 3–15 | 2.00 (2.10) | 9.00 (9.00) |",
+        "| Cora | GCN | 15 of 75 | 4.00 (3.80) | 3.00 (4.00) |",
+        "| Photo | GCN | 15 of 75 | 1.00 (1.10) | 1.50 (1.60) |",
+        "| Photo | GAT | 3–15 of 75 | 2.00 (2.10) | 9.00 (9.00) |",
     ]
 
 
@@ -71,7 +72,7 @@ def test_one_backbone_needs_no_column_and_notes_stay(folder: Path) -> None:
     assert pages.make("matrix main backbones=gcn datasets=Cora", folder) == [
         "| graph | runs | temperature | gats | oracle (reads test labels) |",
         "|---|---|---|---|---|",
-        "| Cora | 15 | 4.00 (3.80) | 3.00 (4.00) | 1.00 |",
+        "| Cora | 15 of 75 | 4.00 (3.80) | 3.00 (4.00) | 1.00 |",
     ]
 
 
@@ -90,9 +91,9 @@ def test_one_method_of_several_tables_side_by_side(folder: Path) -> None:
     assert pages.make('beside "main as ECE, plain" methods=gats', folder) == [
         "| graph | backbone | runs | ECE | `plain` |",
         "|---|---|---|---|---|",
-        "| Cora | GCN | 15 | 3.00 | 3.00 |",
-        "| Photo | GCN | 15 | 1.50 | – |",
-        "| Photo | GAT | 3 | 9.00 | – |",
+        "| Cora | GCN | 15 of 75 | 3.00 | 3.00 |",
+        "| Photo | GCN | 15 of 75 | 1.50 | – |",
+        "| Photo | GAT | 3 of 75 | 9.00 | – |",
     ]
 
 
@@ -119,12 +120,14 @@ def test_agreement_counts_cells_with_a_printed_spread(folder: Path) -> None:
     assert pages.make('agreement "main as ECE, plain" methods="temperature, gats"', folder) == [
         "|  | ECE | `plain` |",
         "|---|---|---|",
-        "| temperature | 2 of 2 (0.5σ); 2 within 2 s.e. | 1 of 1 (0.4σ); 1 within 2 s.e. |",
-        "| gats | 2 of 3 (2.5σ); 2 within 2 s.e. | 0 of 1 (2.5σ); 0 within 2 s.e. |",
-        "| together | 4 of 5 (2.5σ); 4 within 2 s.e. | 1 of 2 (2.5σ); 1 within 2 s.e. |",
+        "| temperature | 2 / 2 of 2 (0.5σ) | 1 / 1 of 1 (0.4σ) |",
+        "| gats | 2 / 2 of 3 (2.5σ) | 0 / 0 of 1 (2.5σ) |",
+        "| together | 4 / 4 of 5 (2.5σ) | 1 / 1 of 2 (2.5σ) |",
+        "| runs | 3–15 of 75 | 15 of 75 |",
     ]
     assert pages.make("agreement main methods=oracle", folder)[2:] == [
-        "| oracle (reads test labels) | – |"
+        "| oracle (reads test labels) | – |",
+        "| runs | 15 |",
     ]
 
 
@@ -141,8 +144,9 @@ def test_a_verdict_is_over_the_runs_that_both_have(folder: Path) -> None:
     head, _, gats, oracle = pages.make("verdict main", folder)
     assert "| temperature | change of the mean | mean change |" in head
     # Means 4.5 and 7/3; relative changes −25 %, +50 % and +350 %.
-    assert gats == "| `main` | gats | 3 | 1 | 1 | 1 | 4.50 | 2.33 | +92.9 % | +125.0 % |"
-    assert oracle.split(" | ")[1:6] == ["oracle (reads test labels)", "1", "1", "1", "0"]
+    numbers = "3 | 3–15 of 75 | 1 | 1 | 1 | 4.50 | 2.33 | +92.9 % | +125.0 %"
+    assert gats == f"| `main` | gats | {numbers} |"
+    assert oracle.split(" | ")[1:7] == ["oracle (reads test labels)", "1", "15", "1", "1", "0"]
 
 
 def test_losses_are_told_with_their_p_among_all_settings(folder: Path, tmp_path: Path) -> None:
@@ -205,10 +209,11 @@ old
 def test_only_blocks_change_and_a_second_time_nothing(folder: Path) -> None:
     text, stale, blocks = pages.fill(PAGE, folder)
     asks = "misses main methods=temperature"
-    assert (stale, blocks) == ([(4, asks), (11, asks)], 2)
+    assert (stale, len(blocks)) == ([(4, asks), (11, asks)], 2)
     filled = PAGE.replace("-->\nold\n", "-->\n\nNone.\n\n")
     assert text == filled.replace("-->\n  <!-- end", "-->\n\n  None.\n\n  <!-- end")
-    assert pages.fill(text, folder) == (text, [], 2)
+    again, stale, blocks = pages.fill(text, folder)
+    assert (again, stale, len(blocks)) == (text, [], 2)
 
 
 @pytest.mark.parametrize(
@@ -225,6 +230,9 @@ def test_only_blocks_change_and_a_second_time_nothing(folder: Path) -> None:
         ("<!-- begin: matrix main methods=gatz -->\n<!-- end -->", "unknown method 'gatz'"),
         ("<!-- begin: reached main -->\n<!-- end -->", "'main' has no target"),
         ("<!-- begin: standings plain -->\n<!-- end -->", "'plain' judges no method"),
+        ("<!-- begin: chart dot main -->\n<!-- end -->", "unknown chart 'dot'"),
+        ("<!-- begin: chart dots main name=x -->\n<!-- end -->", "a chart needs title="),
+        ("<!-- begin: matrix main name=x -->\n<!-- end -->", "unknown option of matrix"),
     ],
 )
 def test_what_cannot_be_made_is_told(folder: Path, text: str, message: str) -> None:
@@ -249,6 +257,47 @@ def test_the_command_rewrites_pages_and_check_writes_nothing(folder: Path, tmp_p
     assert "1 of 1 blocks made, 0 up to date" in call(folder, path).output
     assert path.read_text("utf-8") == BLOCK.format("\nNone.\n\n")
     assert call(folder, path, "--check").exit_code == 0
+
+
+CHART = """<!-- begin: chart {} main name=one title="A < B" -->
+<!-- end -->
+"""
+
+
+@pytest.mark.parametrize("kind", ["dots", "changes", "counts", "coverage"])
+def test_a_chart_is_drawn_beside_its_page_and_again_when_its_numbers_change(
+    folder: Path, tmp_path: Path, kind: str
+) -> None:
+    path, picture = tmp_path / "page.md", tmp_path / "images/bench/one.svg"
+    path.write_text(CHART.format(kind), "utf-8")
+    assert "1 of 1 blocks made" in call(folder, path).output
+    assert "![A < B](images/bench/one.svg)" in path.read_text("utf-8")
+    first = picture.read_text("utf-8")
+    assert "<title>A &lt; B</title>" in first
+    assert "prefers-color-scheme:dark" in first
+    assert "#0101" not in first  # every colour that stands for another has been replaced
+    assert call(folder, path, "--check").exit_code == 0
+    other = tmp_path / "tables"
+    other.mkdir()
+    changed = replace(LINES[1], summary=Summary(3.5, 1.0, 15, 5))
+    write(other, replace(MAIN, lines=(LINES[0], changed, *LINES[2:])))
+    result = call(other, path, "--check")
+    assert (result.exit_code, picture.read_text("utf-8")) == (1, first)
+    assert f"{path}:1: stale: chart {kind}" in result.output
+    call(other, path)
+    assert picture.read_text("utf-8") != first
+
+
+def test_counts_of_a_chart_are_those_of_the_verdict(folder: Path) -> None:
+    """gats: one significantly lower, one higher, one significantly higher; the oracle one."""
+    text = charts.svg("counts", pages.read("verdict main", folder).parts, "title")
+    shown = re.findall(r">([^<>]+)</text>", text)
+    assert [word for word in shown if word.startswith("main: ")] == [
+        "main: gats",
+        "main: oracle (reads test labels)",
+    ]
+    bars = [int(word) for word in shown if re.fullmatch(r"[1-9]", word)]
+    assert bars[-4:] == [1, 1, 1, 1]
 
 
 def test_an_error_in_one_page_leaves_all_as_they_were(folder: Path, tmp_path: Path) -> None:

@@ -97,3 +97,18 @@ def test_bad_input_is_refused(change, message):
     given = {"probs": PROBS, "y": Y, "similarity": SIMILARITY, "bins": 2, **change}
     with pytest.raises(ValueError, match=message):
         similarity_confidence(**given)
+
+
+def test_intervals_closed_above_hold_their_upper_edge() -> None:
+    """As in the paper: a half belongs to (0.4, 0.5], 1 to the last, and 0 to the first."""
+    probs = np.array([[0.5, 0.5], [0.6, 0.4], [1.0, 0.0], [0.7, 0.3]])
+    similarity = np.array([0.5, 0.0, 1.0, 0.1])
+    table = similarity_confidence(probs, np.zeros(4, int), similarity, closed="above")
+    found = [tuple(map(int, cell)) for cell in np.argwhere(table.counts)]
+    assert found == [(4, 4), (5, 0), (6, 0), (9, 9)]
+    below = similarity_confidence(probs, np.zeros(4, int), similarity)
+    assert [tuple(map(int, cell)) for cell in np.argwhere(below.counts)] == [
+        (5, 5), (6, 0), (7, 1), (9, 9),
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="closed must be 'below' or 'above', got 'left'"):
+        similarity_confidence(probs, np.zeros(4, int), similarity, closed="left")

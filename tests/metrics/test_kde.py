@@ -10,11 +10,11 @@ from simi_mailbox.metrics import ece, kde_ece
 from .samples import binary, dirichlet, overconfident, predictions
 
 
-def recipe(confidence, correct):
-    """The published recipe on top of KDEpy."""
+def recipe(confidence, correct, bandwidth=None):
+    """The published recipe on top of KDEpy, whose bandwidth is a third of the half-width."""
     n, right = len(confidence), confidence[correct]
     grid = np.linspace(-0.6, 1.6, 2**14)
-    bandwidth = right.std() * (2 * n) ** -0.2
+    bandwidth = bandwidth or right.std() * (2 * n) ** -0.2
 
     def density(values):
         mirrored = np.concatenate([-values[values < 0.5], 2 - values[values >= 0.5]])
@@ -42,6 +42,18 @@ def test_equals_the_recipe_on_kdepy(make, n, classes):
     probs, y = make(n, classes, seed=n)
     expected = recipe(probs.max(axis=1), probs.argmax(axis=1) == y)
     assert kde_ece(probs, y) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(("n", "classes"), [(200, 2), (2000, 7)])
+def test_the_bandwidth_of_the_papers_text(n, classes):
+    probs, y = overconfident(n, classes, seed=n)
+    confidence, correct = probs.max(axis=1), probs.argmax(axis=1) == y
+    half_width = 1.06 * confidence.std() * n**-0.2
+    expected = recipe(confidence, correct, half_width / 3)
+    assert kde_ece(probs, y, bandwidth="text") == pytest.approx(expected, abs=1e-5)
+    assert kde_ece(probs, y, bandwidth="text") != pytest.approx(kde_ece(probs, y), abs=1e-5)
+    with pytest.raises(ValueError, match="bandwidth must be 'released' or 'text', got 'wide'"):
+        kde_ece(probs, y, bandwidth="wide")
 
 
 def test_equals_the_recipe_with_sure_and_with_separated_nodes():

@@ -12,6 +12,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -141,7 +142,7 @@ def counts(parts: Sequence[Part]) -> Any:
             ]
             bars.append((part.title, name, kinds))
     titles = [title for title, _, _ in bars]
-    gaps = np.cumsum([0, *(0.5 * (a != b) for a, b in zip(titles, titles[1:], strict=False))])
+    gaps = np.cumsum([0, *(0.5 * (a != b) for a, b in pairwise(titles))])
     places = np.arange(len(bars)) + gaps
     figure, (ax,) = _axes(1, 0.27 * (places[-1] + 1) + 1.1)
     for place, (_, _, kinds) in zip(places, bars, strict=True):
@@ -195,8 +196,9 @@ def coverage(parts: Sequence[Part]) -> Any:
 def times(parts: Sequence[Part]) -> Any:
     """Mean seconds of every method, on a logarithmic axis."""
     (part,) = parts
-    bars = [(place[0], m, part.row(place, m)) for place in part.places() for m in part.methods]
-    bars = [bar for bar in bars if bar[2] and bar[2]["mean"]]
+    asked = [(place, m) for place in part.places() for m in part.methods]
+    found = ((place[0], m, part.row(place, m)) for place, m in asked)
+    bars = [(name, m, row) for name, m, row in found if row and row["mean"]]
     figure, (ax,) = _axes(1, 0.3 * len(bars) + 0.8)
     for at, (_, method, row) in enumerate(bars):
         seconds = float(row["mean"])

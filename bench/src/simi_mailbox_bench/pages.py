@@ -20,7 +20,7 @@ import functools
 import re
 import shlex
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -228,9 +228,13 @@ def _known(what: str, asked: dict[str, str], there: object) -> dict[str, str]:
     return {name: called for name, called in asked.items() if name in choices}
 
 
-def _runs(rows: list[Row | None]) -> str:
-    found = sorted({int(row["runs"]) for row in rows if row and row["mean"]})
-    return str(found[0]) if len(found) == 1 else f"{found[0]}–{found[-1]}"
+def _runs(rows: Sequence[Row | None]) -> str:
+    """How many runs, and of how many where the paper makes more for what is shown beside it."""
+    there = [row for row in rows if row and row["mean"]]
+    found = sorted({int(row["runs"]) for row in there})
+    printed = [int(row["printed_runs"] or 0) for row in there if row["printed_mean"]]
+    made = str(found[0]) if len(found) == 1 else f"{found[0]}–{found[-1]}"
+    return f"{made} of {max(printed)}" if printed and max(printed) > found[0] else made
 
 
 def matrix(parts: list[Part]) -> list[str]:
@@ -314,25 +318,24 @@ def _by_method(parts: list[Part], cell: Callable[[Part, str], str]) -> list[str]
 
 
 def agreement(parts: list[Part]) -> list[str]:
-    """Methods × tables: cells within one printed σ of runs (largest distance); within two s.e."""
+    """Methods × tables: cells within one printed σ of runs / within two s.e. (largest σ)."""
     names = parts[0].methods
     groups = {title: [name] for name, title in names.items()}
-    if len(names) > 1:
-        groups["together"] = list(names)
+    if len(names) > 1 and not any(name.startswith("simi-mailbox") for name in names):
+        groups["together"] = list(names)  # forms of one method are no sample of methods
 
     def cell(part: Part, methods: list[str]) -> str:
         rows = [row for row in part.shown() if row["method"] in methods and row["deviation"]]
         if not rows:
             return NOTHING
         far, errors = ([abs(float(row[name])) for row in rows] for name in DISTANCES)
-        return (
-            f"{sum(x <= 1 for x in far)} of {len(far)} ({max(far):.1f}σ); "
-            f"{sum(x <= SIGNIFICANT for x in errors)} within {SIGNIFICANT} s.e."
-        )
+        near = sum(x <= 1 for x in far), sum(x <= SIGNIFICANT for x in errors)
+        return f"{near[0]} / {near[1]} of {len(far)} ({max(far):.1f}σ)"
 
     rows = [["", *(part.title for part in parts)]]
     rows += [[title, *(cell(part, group) for part in parts)] for title, group in groups.items()]
-    return grid(rows)
+    told = [[row for row in part.shown() if row["deviation"]] or part.shown() for part in parts]
+    return grid([*rows, ["runs", *map(_runs, told)]])
 
 
 def misses(parts: list[Part]) -> list[str]:
@@ -367,11 +370,22 @@ def _pairs(part: Part, method: str) -> list[tuple[Row, float]]:
 def verdict(parts: list[Part]) -> list[str]:
     """Each method against the table's baseline, over the settings and runs that both have."""
     baselines = " / ".join(dict.fromkeys(part.about["baseline"] for part in parts))
-    head = ["", "method", "settings", "lower", "significantly lower", "significantly higher"]
+    head = [
+        "",
+        "method",
+        "settings",
+        "runs",
+        "lower",
+        "significantly lower",
+        "significantly higher",
+    ]
     rows = [[*head, "mean", baselines, "change of the mean", "mean change"]]
     for part in parts:
         against = {m: name for m, name in part.methods.items() if m != part.about["baseline"]}
-        rows += [[part.title, name, *_verdict(part, method)] for method, name in against.items()]
+        for method, name in against.items():
+            settings, *numbers = _verdict(part, method)
+            pairs = [row for row, _ in _pairs(part, method)]
+            rows.append([part.title, name, settings, _runs(pairs) if pairs else NOTHING, *numbers])
     return grid(rows)
 
 
@@ -416,7 +430,7 @@ def standings(parts: list[Part]) -> list[str]:
     """How often each judged method is best, tied or behind, and behind whom."""
     rows = [["", "method", "best", "tied", "behind", "not judged", "behind whom"]]
     for part in parts:
-        judged = [row for row in part.rows if row["verdict"]]
+        judged = [row for row in part.rows if row["verdict"] and row["method"] in part.methods]
         if not judged:
             raise ValueError(f"table {part.name!r} judges no method")
         for method in dict.fromkeys(row["method"] for row in judged):

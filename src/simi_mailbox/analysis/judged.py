@@ -13,7 +13,7 @@ from simi_mailbox._arrays import Array, Bools, Floats, Ints
 from simi_mailbox.graph import Graph, as_graph
 from simi_mailbox.mailbox import agreement
 from simi_mailbox.metrics import Reliability, reliability
-from simi_mailbox.metrics.calibration_error import check_binning, width_index
+from simi_mailbox.metrics.calibration_error import check_binning, width_edges, width_index
 from simi_mailbox.validation import as_numpy, read_classes, read_index, read_probabilities
 
 
@@ -141,9 +141,17 @@ def judged_similarity(
     return judged, s, ~np.isnan(s)
 
 
-def unit_bins(values: Floats, bins: int) -> Ints:
-    """Interval of each value of [0, 1]: bin k is [k/M, (k+1)/M) and 1.0 falls into the last."""
+Closed = Literal["below", "above"]
+
+
+def unit_bins(values: Floats, bins: int, closed: Closed = "below") -> Ints:
+    """Interval of each value of [0, 1]: bin k is [k/M, (k+1)/M) and 1.0 falls into the last.
+
+    Closed above, it is (k/M, (k+1)/M] and 0.0 falls into the first.
+    """
     check_binning(bins)
+    if closed == "above":
+        return np.maximum(np.searchsorted(width_edges(bins), values, side="left") - 1, 0)
     return width_index(values, bins)
 
 
@@ -321,7 +329,8 @@ class SimilarityConfidence:
     Attributes
     ----------
     confidence_edges, similarity_edges : float64 [M + 1], [L + 1]
-        Edges of the intervals; each is closed below and open above, the last closed.
+        Edges of the intervals. Each is closed below, the last on both sides, unless
+        ``closed="above"`` was asked for.
     counts : int64 [M, L]
         Nodes in each cell.
     confidence : float64 [M, L]
@@ -366,6 +375,7 @@ def similarity_confidence(
     nodes: Any = None,
     bins: int = 10,
     cell: Cell = "paper",
+    closed: Closed = "below",
 ) -> SimilarityConfidence:
     """Hold confidence against accuracy in cells of equal confidence and similarity.
 
@@ -382,6 +392,9 @@ def similarity_confidence(
         Which accuracy a cell is held against; see `SimilarityConfidence`. The paper's definition
         shows how far confidence scatters inside an interval of equal accuracy; the cell's own
         accuracy shows whether the nodes of this cell can be trusted.
+    closed : {"below", "above"}
+        Which end belongs to an interval; the paper's are closed above. Shares of neighbours are
+        often on an edge.
 
     Examples
     --------
@@ -394,9 +407,11 @@ def similarity_confidence(
     """
     if cell not in get_args(Cell):
         raise ValueError(f"cell must be 'paper' or 'own', got {cell!r}")
+    if closed not in get_args(Closed):
+        raise ValueError(f"closed must be 'below' or 'above', got {closed!r}")
     judged, s, known = judged_similarity(probs, y, similarity, nodes)
-    row = unit_bins(judged.confidence, bins)
-    inside = row[known] * bins + unit_bins(s[known], bins)
+    row = unit_bins(judged.confidence, bins, closed)
+    inside = row[known] * bins + unit_bins(s[known], bins, closed)
     shape = (bins, bins)
     counts = counts_of(inside, bins * bins).reshape(shape)
     confidence = mean_of(inside, judged.confidence[known], bins * bins).reshape(shape)

@@ -96,7 +96,7 @@ def figure(
         nodes = "test nodes" if pooled == 1 else f"test nodes of {pooled} runs together"
         title = f"{datasets[0]}, {backbone.upper()}, {nodes}"
         made = observation_figure(columns, title=title, palette=palette, fewest=FEWEST, rows=rows)
-    made.savefig(target, dpi=200)
+    made.savefig(target, dpi=130)
     click.echo(f"wrote {target}")
 
 
@@ -140,7 +140,7 @@ def _columns(
             FigureColumn(
                 _title(method),
                 analysis.reliability_curve(probs, y),
-                analysis.similarity_confidence(probs, y, similarity, cell=cell),
+                analysis.similarity_confidence(probs, y, similarity, cell=cell, closed="above"),
             )
         )
     return columns, len(runs)

@@ -13,6 +13,7 @@ HOMES = (
     ("paper", "table1 table1-5 released obs t2a gc recent scaling sensitivity het1 het2 sparse"),
     ("paper", "mlp sage gin kde class nll brier"),
     ("own", "registry registry-debiased registry-kde registry-nll registry-brier"),
+    ("own", "versus versus-kde versus-nll versus-brier"),
     ("own", "registry-accuracy moving moving-accuracy moving-nll ablation ablation-ece"),
     ("binary", "binary binary-ece binary-brier binary-auprc"),
     ("timing", "t2b t2b-wall t2b-epochs t2b-per-epoch"),

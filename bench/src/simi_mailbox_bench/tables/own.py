@@ -92,6 +92,23 @@ MOVING = replace(
     ),
 )
 
+VERSUS = replace(
+    BASE,
+    name="versus",
+    shows="against GATS on the same runs, test ECE",
+    default_runs=5,
+    datasets=REGISTRY.datasets,
+    columns=tuple(
+        Column.of(name) for name in ("gats", "temperature", "simi-mailbox", "simi-mailbox-free")
+    ),
+    baseline="gats",
+    caption=(
+        INPUTS,
+        "GATS is given logits, validation labels and the graph, and stops early on the labels of "
+        "the training nodes.",
+    ),
+)
+
 ABLATION = replace(
     BASE,
     name="ablation",
@@ -136,6 +153,19 @@ TABLES = (
         shows="test accuracy, on the rows of registry: who changes predicted classes (higher)",
         metric="accuracy",
         judged=(),
+    ),
+    VERSUS,
+    *(
+        replace(
+            VERSUS,
+            name=f"versus-{suffix}",
+            shows=f"{what}, on the rows of versus",
+            metric=metric,
+            unit=unit,
+            digits=digits,
+        )
+        for suffix, metric, what, unit, digits in _OTHERS
+        if suffix != "debiased"
     ),
     MOVING,
     *(
