@@ -8,7 +8,9 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 import gallery  # noqa: E402
+import latex2mathml.converter  # noqa: E402
 import reference  # noqa: E402
+from docutils import nodes  # noqa: E402
 
 import simi_mailbox  # noqa: E402
 
@@ -18,6 +20,7 @@ copyright = "the simi-mailbox developers"
 version = release = simi_mailbox.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+html_math_renderer = "mathml"  # by browsers themselves: no script, no network
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"simi-mailbox {version}"
@@ -26,11 +29,11 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 
 myst_heading_anchors = 3
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
 napoleon_google_docstring = False
-napoleon_use_ivar = True  # attributes as a list: their types stand beside them
 napoleon_use_rtype = False
-autodoc_typehints = "none"  # the docstrings tell them in words
+autodoc_typehints = "signature"
+python_maximum_signature_line_length = 88
 autodoc_member_order = "bysource"
 # What scikit-learn's metadata routing adds to every class of its kind.
 autodoc_default_options = {
@@ -60,6 +63,26 @@ def files_beside(app, docname, source):
     source[0] = re.sub(r"\]\((\.\./(?:results|src|CONTRIBUTING)[^)#]*)\)", r"](path:\1)", source[0])
 
 
+def prepare(app, what, name, obj, options, lines):
+    """Before napoleon: attributes with their underscores, and links to pages."""
+    lines[:] = [reference.linked(line) for line in reference.with_attributes(lines)]
+
+
+def shorten(app, what, name, obj, options, signature, returned):
+    """Names of array types as the code has them, not spelled out."""
+    return shortened(signature), shortened(returned)
+
+
+def shortened(text):
+    """`numpy.ndarray[…]` and the like without their parameters and paths."""
+    if text is None:
+        return None
+    while (found := re.sub(r"\bndarray\[(?:[^\[\]]|\[[^\[\]]*\])*\]", "ndarray", text)) != text:
+        text = found
+    text = re.sub(r"Annotated\[(\w+), Constraint\([^\]]*?\)\]", r"\1", text)
+    return re.sub(r"\b(?:numpy|torch|os|collections\.abc|simi_mailbox[\w.]*)\.(?=\w)", "", text)
+
+
 def bars(app, what, name, obj, options, lines):
     """In our formulas |x| is an absolute value; to Sphinx it would be the name of a text."""
     for number, line in enumerate(lines):
@@ -69,9 +92,25 @@ def bars(app, what, name, obj, options, lines):
             lines[number] = "".join(parts)
 
 
+def inline_math(translator, node):
+    """A formula in a sentence, as MathML."""
+    translator.body.append(latex2mathml.converter.convert(node.astext()))
+    raise nodes.SkipNode
+
+
+def display_math(translator, node):
+    """A formula on lines of its own, as MathML."""
+    made = latex2mathml.converter.convert(node.astext(), display="block")
+    translator.body.append(f'<div class="math">{made}</div>')
+    raise nodes.SkipNode
+
+
 def setup(app):
     """Hang these into the build."""
+    app.add_html_math_renderer("mathml", (inline_math, None), (display_math, None))
     app.connect("builder-inited", write_reference)
     app.connect("builder-inited", write_gallery)
     app.connect("source-read", files_beside)
+    app.connect("autodoc-process-docstring", prepare, priority=400)
     app.connect("autodoc-process-docstring", bars)
+    app.connect("autodoc-process-signature", shorten)

@@ -1,4 +1,4 @@
-"""The API reference: one page for each package, made from the names that it offers."""
+"""The API reference: a page for each package, and one for each class that it offers."""
 
 from __future__ import annotations
 
@@ -6,43 +6,80 @@ import ast
 import importlib
 import inspect
 import itertools
+import re
 import sys
 from types import ModuleType
 
 import simi_mailbox
 
 ROOT = "simi_mailbox."
-FEW_NAMES = {"audit": ("reads_only", "Audit")}
-"""Packages of one file, which offer these of their names."""
+FEW_NAMES = {
+    "audit": ("reads_only", "Audit"),
+    "crossfit": ("cross_fitted", "cross_fitted_folds"),
+    "demo": ("run_demo", "digits_graph", "Demonstration", "DemoResult"),
+    "parameters": (
+        *("hyperparameters", "Count", "Whole", "Positive", "NonNegative", "Share", "Level"),
+    ),
+}
+"""Modules of one file, which offer these of their names."""
+BENCH = {
+    "simi_mailbox_bench.datasets": (
+        *("load", "make_split", "names", "available", "NodeDataset", "Split"),
+    ),
+    "simi_mailbox_bench.backbones": ("train", "Settings", "RunKey", "RunCache", "CachedRun"),
+    "simi_mailbox_bench.backbones.cached_runs": ("load_logits",),
+    "simi_mailbox_bench.backbones.gpn": ("GPNSettings", "train_gpn"),
+    "simi_mailbox_bench.prior": ("PastRun", "read_run", "write_run"),
+    "simi_mailbox_bench.self_training": ("self_train",),
+    "simi_mailbox_bench.ood": (
+        *("leave_out_classes", "interpolated_features", "random_blocks", "train_classifier"),
+        *("calibrated_confidence", "propagated_energy", "evaluate"),
+    ),
+}
+"""What the pages use of the bench."""
 
 
 def packages() -> list[str]:
-    """Packages that users import from, the root first."""
-    return ["", *sorted(simi_mailbox._PACKAGES)]
+    """Packages and modules that users import from, the root first."""
+    return ["", *sorted({*simi_mailbox._PACKAGES, *FEW_NAMES})]
 
 
 def names(package: str) -> list[str]:
     """What a package offers and no other package is the home of."""
     module = _module(package)
-    offered = FEW_NAMES.get(package) or module.__all__
+    offered = BENCH.get(package) or FEW_NAMES.get(package) or module.__all__
     # The root lends names from the packages, for short imports; they are told of at home.
     homes = simi_mailbox._HOMES
     lent = {name for name in offered if package == "" and homes.get(name) in simi_mailbox._PACKAGES}
     return sorted(name for name in offered if name not in lent and not name.startswith("__"))
 
 
-def page(package: str) -> str:
-    """The page of a package, in Markdown."""
+def page(package: str) -> dict[str, str]:
+    """The pages of a package, in Markdown: its own, and one for each class."""
     module = _module(package)
-    lines = [f"# `{module.__name__}`", "", inspect.getdoc(module) or "", ""]
+    found = {name: getattr(module, name) for name in names(package)}
+    classes = {name: value for name, value in found.items() if inspect.isclass(value)}
+    text = [f"# `{module.__name__}`", "", "```{eval-rst}"]
+    text += [*linked(inspect.getdoc(module) or "").splitlines(), "```", ""]
     lent = [name for name, home in simi_mailbox._HOMES.items() if home and package == ""]
     if lent:
         listed = ", ".join(f"`{name}`" for name in sorted(lent))
-        lines += [f"Of the packages below, these can be imported from here: {listed}.", ""]
-    for name in names(package):
-        lines += ["```{eval-rst}", *_entry(f"{module.__name__}.{name}", getattr(module, name))]
-        lines += ["```", ""]
-    return "\n".join(lines)
+        text += [f"Of the packages below, these can be imported from here: {listed}.", ""]
+    pages = {}
+    if classes:
+        text += ["| class | |", "|---|---|"]
+        for name, value in classes.items():
+            first = (inspect.getdoc(value) or "").splitlines()[0].replace("|", r"\|")
+            text.append(f"| [`{name}`]({module.__name__}.{name}.md) | {first} |")
+            lines = [f"# `{name}`", "", "```{eval-rst}"]
+            lines += [*_entry(f"{module.__name__}.{name}", value), "```", ""]
+            pages[f"{module.__name__}.{name}.md"] = "\n".join(lines)
+        listed = "\n".join(f"{module.__name__}.{name}" for name in classes)
+        text += ["", "```{toctree}", ":hidden:", "", listed, "```", ""]
+    for name, value in found.items():
+        if name not in classes:
+            text += ["```{eval-rst}", *_entry(f"{module.__name__}.{name}", value), "```", ""]
+    return {f"{module.__name__}.md": "\n".join(text), **pages}
 
 
 def told(module: ModuleType, name: str) -> str:
@@ -58,11 +95,15 @@ def told(module: ModuleType, name: str) -> str:
 
 def _entry(path: str, value: object) -> list[str]:
     """What asks Sphinx for one name."""
+    from simi_mailbox.calibrators import Calibrator
+
     if isinstance(value, ModuleType):
         return [f".. automodule:: {path}", "   :members:"]
     if inspect.isclass(value):
-        # What it inherits is told where it is defined: `Calibrator.fit` once, not per method.
-        return [f".. autoclass:: {path}", "   :members:", "   :show-inheritance:"]
+        lines = [f".. autoclass:: {path}", "   :members:", "   :show-inheritance:"]
+        if issubclass(value, Calibrator):  # with `fit` and `predict_proba`, where they are asked
+            lines.append("   :inherited-members: BaseEstimator")
+        return lines
     if inspect.isroutine(value):
         return [f".. autofunction:: {path}"]
     package, _, name = path.rpartition(".")
@@ -70,18 +111,65 @@ def _entry(path: str, value: object) -> list[str]:
     return [f".. py:data:: {path}", "", *(f"   {line}" for line in text.splitlines())]
 
 
+def linked(text: str) -> str:
+    """``docs/page.md`` of a docstring as a link to that page."""
+    return re.sub(r"``docs/([\w-]+)\.md``", r":doc:`/\1`", text)
+
+
+def with_attributes(lines: list[str]) -> list[str]:
+    """A numpydoc docstring whose attributes are a plain list.
+
+    Their names end in an underscore, which reStructuredText takes for a link unless they are
+    written as code; and one line may name several.
+    """
+    made, at = [], 0
+    while at < len(lines):
+        if lines[at].strip() == "Attributes" and set(lines[at + 1 : at + 2]) <= {"-" * 10}:
+            made += [".. rubric:: Attributes", ""]
+            at += 2
+            while at < len(lines) and not _heading(lines, at):
+                line = lines[at]
+                if line and not line.startswith(" "):
+                    shown, _, kind = line.partition(" : ")
+                    names = ", ".join(f"``{name.strip()}``" for name in shown.split(","))
+                    line = f"{names} : {kind}" if kind else names
+                    described = at + 1 < len(lines) and lines[at + 1].startswith(" ")
+                    made += ["", f"* {line}", ""] if described else ["", f"* {line}"]
+                elif line:
+                    made.append(f"  {line.strip()}")
+                else:
+                    made.append("")
+                at += 1
+            made.append("")
+        else:
+            made.append(lines[at])
+            at += 1
+    return made
+
+
+def _heading(lines: list[str], at: int) -> bool:
+    """Whether a section begins here: a line with dashes under it."""
+    under = lines[at + 1] if at + 1 < len(lines) else ""
+    return bool(lines[at]) and len(under) >= 3 and set(under) == {"-"}
+
+
 def index() -> str:
     """The page that leads to all packages."""
-    files = "\n".join(_module(package).__name__ for package in packages())
-    lines = ["# API reference", "", "Generated from the names that each package offers.", ""]
-    return "\n".join([*lines, "```{toctree}", files, "```", ""])
+    library = "\n".join(_module(package).__name__ for package in packages())
+    lines = ["# API reference", "", "A page for each package, and one for each class.", ""]
+    lines += ["```{toctree}", ":maxdepth: 1", "", library, "```", "", "## Experiments", ""]
+    lines += ["What these pages use of the second distribution, `simi-mailbox-bench`:", ""]
+    return "\n".join([*lines, "```{toctree}", ":maxdepth: 1", "", *BENCH, "```", ""])
 
 
-def pages() -> dict[str, str]:
+def pages(bench: bool = True) -> dict[str, str]:
     """File name -> text, of the whole reference."""
-    made = {f"{_module(package).__name__}.md": page(package) for package in packages()}
-    return {"index.md": index(), **made}
+    made = {"index.md": index()}
+    for package in [*packages(), *(BENCH if bench else ())]:
+        made |= page(package)
+    return made
 
 
 def _module(package: str) -> ModuleType:
-    return importlib.import_module(f"simi_mailbox.{package}".rstrip("."))
+    full = package if package in BENCH else f"simi_mailbox.{package}".rstrip(".")
+    return importlib.import_module(full)

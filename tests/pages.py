@@ -1,11 +1,14 @@
 """What the pages hold: their snippets, and the commands that they show."""
 
+import contextlib
+import io
 import re
 import shlex
 import warnings
 from pathlib import Path
 
 import click
+import numpy as np
 from click.testing import CliRunner
 
 from simi_mailbox.cli import COMMANDS
@@ -15,7 +18,8 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGES = [*sorted(DOCS.glob("*.md")), DOCS.parent / "README.md"]
 # Pages about the bench: its own tests run them.
 BENCH_PAGES = ("self-training", "ood", "gpn", "data", "backbones", "prior")
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```python\n(.*?)^```(\n*```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
+"""A snippet, and the output that stands right below it."""
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -24,17 +28,39 @@ def blocks(page: Path, language: str) -> list[str]:
     )
 
 
-def run_page(name: str, blocks: int | None = None, **given: object) -> dict[str, object]:
+def run_page(
+    name: str, blocks: int | None = None, atol: float = 2e-3, **given: object
+) -> dict[str, object]:
+    """Run the Python of a page, in one place; what a block prints is what stands below it."""
     text = (DOCS / name).read_text(encoding="utf-8")
     found = BLOCK.findall(text)
     assert found, f"{name} shows no code"
     names: dict[str, object] = dict(given)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for number, block in enumerate(found[:blocks], start=1):
+        for number, (block, _, shown) in enumerate(found[:blocks], start=1):
             code = compile(block, f"{name}, block {number}", "exec", dont_inherit=True)
-            exec(code, names)  # our own page
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(code, names)  # our own page
+            print(printed.getvalue(), end="")
+            if shown:
+                compare(printed.getvalue(), shown, f"{name}, block {number}", atol)
     return names
+
+
+def compare(printed: str, shown: str, where: str, atol: float = 2e-3) -> None:
+    """What is printed is what a page shows, up to the last digits of numbers."""
+    (words, numbers), (shown_words, shown_numbers) = apart(printed), apart(shown)
+    assert words == shown_words, where
+    np.testing.assert_allclose(numbers, shown_numbers, rtol=1e-3, atol=atol, err_msg=where)
+
+
+def apart(text: str) -> tuple[list[str], list[float]]:
+    """Words and numbers: the last digit of a number may differ between machines."""
+    number = r"-?\d[\d,]*(?:\.\d+)?"
+    found = [float(value.replace(",", "")) for value in re.findall(number, text)]
+    return re.sub(number, "#", text).split(), found
 
 
 def command_lines(bench: bool = False) -> list[tuple[str, str]]:

@@ -1,12 +1,18 @@
 """The API reference tells of every public name once, and each shows how it is used."""
 
+import ast
 import functools
 import importlib.util
 import inspect
 import re
 from pathlib import Path
 
+import docutils.core
+import pytest
+
 import simi_mailbox
+from simi_mailbox.calibrators import Calibrator
+from tests.pages import PAGES, blocks
 
 FILE = Path(__file__).parent.parent / "docs" / "reference.py"
 spec = importlib.util.spec_from_file_location("reference", FILE)
@@ -18,7 +24,7 @@ spec.loader.exec_module(reference)
 def entries():
     return [
         path
-        for text in reference.pages().values()
+        for text in reference.pages(bench=False).values()
         for path in re.findall(r"^\.\. (?:auto\w+|py:data):: (\S+)$", text, flags=re.MULTILINE)
     ]
 
@@ -42,8 +48,9 @@ def test_every_public_name_appears_once():
 
 
 def test_every_package_is_led_to():
-    pages = reference.pages()
-    assert {f"{line}.md" for line in pages["index.md"].splitlines()} >= set(pages) - {"index.md"}
+    pages = reference.pages(bench=False)
+    led = {f"{line}.md" for text in pages.values() for line in text.splitlines()}
+    assert led >= set(pages) - {"index.md"}
 
 
 def test_each_name_says_what_it_is_and_shows_how_it_is_used():
@@ -57,3 +64,75 @@ def test_each_name_says_what_it_is_and_shows_how_it_is_used():
             shown = inspect.ismodule(found) or reference.told(module, name)
         missing += [] if shown else [path]
     assert not missing
+
+
+def classes():
+    return [path for path in entries() if inspect.isclass(value(path))]
+
+
+def test_each_class_has_a_page_of_its_own():
+    pages = reference.pages(bench=False)
+    for path in classes():
+        assert pages[f"{path}.md"].count(".. autoclass::") == 1
+
+
+def test_calibrators_show_what_they_inherit():
+    pages = reference.pages(bench=False)
+    found = [path for path in classes() if issubclass(value(path), Calibrator)]
+    assert len(found) > 15
+    assert all(":inherited-members: BaseEstimator" in pages[f"{path}.md"] for path in found)
+
+
+@pytest.mark.parametrize("path", classes())
+def test_attributes_keep_their_underscore(path):
+    """As reStructuredText, every name of the list is code, and nothing else is a link."""
+    lines = inspect.getdoc(value(path)).splitlines()
+    text = "\n".join(reference.with_attributes(lines))
+    if "Attributes" not in lines:
+        assert text == "\n".join(lines)
+        return
+    start = lines.index("Attributes") + 2
+    stop = next((k - 1 for k in range(start, len(lines)) if set(lines[k]) == {"-"}), len(lines))
+    named = [line.partition(" : ")[0] for line in lines[start:stop] if line[:1].strip()]
+    assert named
+    _, _, listed = text.partition(".. rubric:: Attributes")
+    listed = listed.partition("\nNotes\n")[0].partition("\nExamples\n")[0]
+    quiet = {"report_level": 5, "halt_level": 6}
+    tree = docutils.core.publish_doctree(listed, settings_overrides=quiet)
+    code = [node.astext() for node in tree.findall() if node.tagname == "literal"]
+    for name in (name.strip() for names in named for name in names.split(",")):
+        assert name in code
+    assert not [node for node in tree.findall() if node.tagname in ("problematic", "reference")]
+
+
+def used():
+    """Names of the library that the pages use, as modules and names in them."""
+    for page in PAGES:
+        modules = {}
+        for node in ast.walk(ast.parse("\n".join(blocks(page, "python")))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("simi_mailbox"):
+                for alias in node.names:
+                    home = importlib.import_module(node.module)
+                    if not hasattr(home, alias.name):  # a module that is not imported yet
+                        importlib.import_module(f"{node.module}.{alias.name}")
+                    found = getattr(home, alias.name)
+                    if inspect.ismodule(found):
+                        modules[alias.asname or alias.name] = found
+                    else:
+                        yield page.name, alias.name, found
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                home = modules.get(node.value.id)
+                if home is not None:
+                    yield page.name, f"{node.value.id}.{node.attr}", getattr(home, node.attr)
+
+
+def test_every_name_that_the_pages_use_is_there():
+    pytest.importorskip("simi_mailbox_bench")
+    pages = reference.pages().values()
+    listed = [
+        path
+        for text in pages
+        for path in re.findall(r"^\.\. (?:auto\w+|py:data):: (\S+)$", text, flags=re.MULTILINE)
+    ]
+    objects = {id(value(path)) for path in listed}
+    assert {name for _, name, found in used() if id(found) not in objects} == set()

@@ -28,13 +28,15 @@ def test_the_truth_is_chosen_and_fitted_on_all_labels(problem):
     assert best.difference < -2 * best.error < 0
     assert (base.difference, base.error) == (0.0, 0.0)
     assert best.nll - base.nll == pytest.approx(best.difference)
-    assert choice.verdict.startswith("temperature: NLL lower than that of uncalibrated by 0.")
+    assert choice.verdict.startswith(
+        "temperature: NLL significantly lower than that of uncalibrated, by 0."
+    )
     assert len(str(choice).splitlines()) == 3
 
 
 def test_a_default_that_is_best_stays_and_is_called_so(problem):
     choice = select(problem.logits, problem.y, mask=range(400), methods=PAIR, default="temperature")
-    assert choice.verdict == "temperature: NLL lower than that of every other"
+    assert choice.verdict == "temperature: NLL significantly lower than that of every other"
 
 
 def test_alike_methods_leave_the_default():
@@ -42,14 +44,18 @@ def test_alike_methods_leave_the_default():
     logits = given.logits
     choice = select(logits, given.y, mask=range(200), methods=PAIR, default="uncalibrated")
     assert choice.name == "uncalibrated"
-    assert choice.verdict == "too few labels to tell: uncalibrated"
+    assert choice.verdict == "uncalibrated (default kept: no other method is significantly better)"
 
 
 @pytest.mark.parametrize("labels", [1, 9])
 def test_fewer_labels_than_folds_need_give_the_default_without_evidence(problem, labels):
     choice = select(problem.logits, problem.y, mask=range(labels), graph=problem.graph)
     assert (choice.name, choice.evidence) == ("simi-mailbox", ())
-    assert str(choice) == choice.verdict == "too few labels to tell: simi-mailbox"
+    assert (
+        str(choice)
+        == choice.verdict
+        == "simi-mailbox (default kept: no other method is significantly better)"
+    )
     assert choice.calibrator.predict_proba(problem.logits, graph=problem.graph).shape == (800, 3)
 
 

@@ -1,7 +1,7 @@
 """Numbers of README and docs, computed a second time from the rows: json and NumPy alone.
 
-Every block of kind overview, matrix or verdict of the tables below is read back from the page, and
-each of its numbers recomputed. No code of the bench is used.
+Every block of kind overview, matrix, verdict or summary of the tables below is read back from the
+page, and each of its numbers recomputed. No code of the bench is used.
 """
 
 from __future__ import annotations
@@ -172,11 +172,13 @@ def blocks():
             kind, *words = shlex.split(asks)
             options = dict(word.split("=", 1) for word in words if "=" in word)
             tables = named(",".join(word for word in words if "=" not in word))
+            where = f"{page.name}: {kind} {' '.join(tables.values())}"
+            if kind == "summary":
+                yield pytest.param(kind, tables, options, body.split("\n- ")[1:], id=where)
             if kind in ("overview", "matrix", "verdict") and set(tables.values()) <= set(TABLES):
                 lines = [line.strip("|").split("|") for line in body.splitlines() if "|" in line]
                 grid = [[cell.strip() for cell in line] for line in lines]
                 if grid:
-                    where = f"{page.name}: {kind} {' '.join(tables.values())}"
                     yield pytest.param(kind, tables, options, [grid[0], *grid[2:]], id=where)
 
 
@@ -184,8 +186,47 @@ def method_of(title, options):
     return named(options.get("methods", "")).get(title) or re.sub(r" \([^()]*\)$", "", title)
 
 
+def check_sentence(line, name, methods):
+    """A line of a summary: counts, means, the rivals' means, and where the method is behind."""
+    (_, ours), *rivals = methods.items()
+    settings, lower, less, more, mean, base, change, _ = against_temperature(name, ours)
+    if settings == "0":
+        assert "not measured" in line
+        return
+    assert f"in {lower} of {settings} settings, significantly in {less}; " in line
+    assert f"mean {mean} against {base} ({change}" in line
+    for title, rival in rivals:
+        numbers = against_temperature(name, rival)
+        assert numbers[0] != settings or f"; {title} {numbers[4]}, {numbers[6]}" in line
+    places = product(*TABLES[name][1:3])
+    gaps = {f"{g} {b.upper()}": difference(name, ours, g, b) for g, b in places}
+    above = {place: gap for place, gap in gaps.items() if gap > 0}
+    listed = re.findall(r"[A-Z]\w+ (?:GCN|GAT)\b", line)
+    assert listed == list(above)
+    if above:
+        assert f"at most {shown(max(above.values()), name)}, " in line
+        assert line.strip().endswith(f"significantly in {int(more) or 'none'}.")
+    else:
+        assert line.strip().endswith("Nowhere higher.")
+
+
+def difference(name, method, graph, backbone):
+    """Mean over splits of the paired difference from temperature scaling."""
+    ours, base = (runs_of(name, m, graph, backbone) for m in (method, "temperature"))
+    same = [p for p in ours if p in base and ours[p]["logits"] == base[p]["logits"]]
+    if len({place[0] for place in same}) < 2:
+        return 0.0
+    gaps = values(name, {p: ours[p] for p in same}) - values(name, {p: base[p] for p in same})
+    splits = np.array([place[0] for place in same])
+    return np.mean([gaps[splits == s].mean() for s in np.unique(splits)])
+
+
 @pytest.mark.parametrize(("kind", "tables", "options", "grid"), list(blocks()))
 def test_every_number_is_that_of_the_rows(kind, tables, options, grid):
+    if kind == "summary":
+        for line, name in zip(grid, tables.values(), strict=True):
+            check_sentence(line, name, named(options["methods"]))
+        return
     head, *lines = grid
     if kind == "verdict":
         for title, method, settings, runs, *numbers in lines:
@@ -202,6 +243,11 @@ def test_every_number_is_that_of_the_rows(kind, tables, options, grid):
             for line in lines
             for graph, cell in zip(head[1:], line[1:], strict=True)
         }
+        if "spread" in options:
+            for (method, graph, _), cell in cells.items():
+                spread = values(name, runs_of(name, method, graph, backbone)).std()
+                assert cell.split(" ± ")[1] == shown(spread, name), (method, graph)
+            cells = {place: cell.split(" ± ")[0].strip("*") for place, cell in cells.items()}
     else:
         at = head.index("runs") + 1
         only = TABLES[name][2][0] if "backbone" not in head else None

@@ -87,6 +87,28 @@ def test_an_overview_marks_the_lowest_mean_without_test_labels(folder: Path) -> 
     ]
 
 
+def test_an_overview_shows_the_spread_over_runs_where_it_is_asked_for(folder: Path) -> None:
+    asks = "overview main backbones=gcn datasets=Cora spread=std"
+    assert pages.make(asks, folder)[2:] == [
+        "| temperature | 4.00 ± 1.00 |",
+        "| gats | **3.00** ± 1.00 |",
+        "| oracle (reads test labels) | 1.00 ± 0.10 |",
+    ]
+    with pytest.raises(ValueError, match="unknown spread 'error'"):
+        pages.make("overview main spread=error", folder)
+
+
+def test_a_summary_tells_gains_and_where_it_is_behind(folder: Path) -> None:
+    asks = 'summary "main as ECE" methods="gats, oracle as O"'
+    assert pages.make(asks, folder) == [
+        "- **ECE**: lower than with temperature scaling in 1 of 3 settings, significantly in 1; "
+        "mean 4.50 against 2.33 (+92.9 %). Higher on Photo GCN and Photo GAT, by at most 7.00, "
+        "significantly in 1."
+    ]
+    (plain,) = pages.make("summary plain methods=gats", folder)
+    assert plain.endswith("mean 3.00 against 4.00 (-25.0 %). Nowhere higher.")
+
+
 def test_one_method_of_several_tables_side_by_side(folder: Path) -> None:
     assert pages.make('beside "main as ECE, plain" methods=gats', folder) == [
         "| graph | backbone | runs | ECE | `plain` |",

@@ -62,7 +62,7 @@ label = figure.axes[0].set_ylabel("share of fraud")
 # %% [markdown]
 # ## Whom to review
 #
-# "At most 5 % errors" is no goal here: who calls every company honest is right about 90 %. A desk
+# "At most 5 % errors" is no goal here: who calls no company a fraud is right about 90 %. A desk
 # asks for precision, for recall, or says how many it can review. The guarantee holds with 90 %
 # probability over the draw of the companies with labels; where it cannot be given, the rule says
 # so instead of alerting.

@@ -38,6 +38,15 @@ def cross_fitted(calibrator: Any, logits: Any, y: Any, *, mask: Any, **given: An
     """Probabilities [m, K] of the nodes of ``mask``, each from a fit that did not see its label.
 
     ``given`` is what else `cross_fitted_folds` takes.
+
+    Examples
+    --------
+    >>> from simi_mailbox import TemperatureScaling
+    >>> from simi_mailbox.synthetic import calibration_problem
+    >>> problem = calibration_problem(200, 3, temperature=2.0, seed=0)
+    >>> cal = TemperatureScaling()
+    >>> cross_fitted(cal, problem.logits, problem.y, mask=range(50)).shape
+    (50, 3)
     """
     nodes = read_index(mask, len(logits), "mask")
     folds = cross_fitted_folds(calibrator, logits, y, mask=nodes, **given)
@@ -66,6 +75,16 @@ def cross_fitted_folds(
     The nodes are cut into ``folds`` parts by ``seed``; for each part a copy of the calibrator is
     fitted on the others. Methods compared with one seed are fitted on the same nodes. More folds
     are more fits, each nearer to the one on all labels. ``advance`` is called after every fit.
+
+    Examples
+    --------
+    >>> from simi_mailbox import TemperatureScaling
+    >>> from simi_mailbox.synthetic import calibration_problem
+    >>> problem = calibration_problem(200, 3, temperature=2.0, seed=0)
+    >>> given = {"mask": range(50), "folds": 2}
+    >>> found = cross_fitted_folds(TemperatureScaling(), problem.logits, problem.y, **given)
+    >>> [(len(nodes), probs.shape) for nodes, probs in found]
+    [(25, (200, 3)), (25, (200, 3))]
     """
     nodes = read_index(mask, len(logits), "mask")
     labels = full_length(y, nodes, len(logits))

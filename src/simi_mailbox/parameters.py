@@ -49,11 +49,17 @@ class Constraint:
 
 
 Count = Annotated[int, Constraint("≥ 1", lambda x: x >= 1)]
+"""A whole number, at least 1."""
 Whole = Annotated[int, Constraint("≥ 0", lambda x: x >= 0)]
+"""A whole number, at least 0."""
 Positive = Annotated[float, Constraint("> 0", lambda x: x > 0)]
+"""A finite number above 0."""
 NonNegative = Annotated[float, Constraint("≥ 0", lambda x: x >= 0)]
+"""A finite number, at least 0."""
 Share = Annotated[float, Constraint("in [0, 1)", lambda x: 0 <= x < 1)]
+"""A number from 0 to 1, without 1."""
 Level = Annotated[float, Constraint("in (0, 1)", lambda x: 0 < x < 1)]
+"""A number between 0 and 1, without both."""
 
 _KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
     bool: ("True or False", lambda x: isinstance(x, bool)),
@@ -69,7 +75,19 @@ _KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
 def hyperparameters(cls: type[C]) -> type[C]:
-    """Class decorator: annotated attributes become keyword-only arguments, stored untouched."""
+    """Class decorator: annotated attributes become keyword-only arguments, stored untouched.
+
+    They are checked at ``fit``: what an attribute may be is its annotation.
+
+    Examples
+    --------
+    >>> from simi_mailbox.calibrators import TemperatureScaling
+    >>> @hyperparameters
+    ... class Halved(TemperatureScaling):
+    ...     share: Share = 0.5
+    >>> Halved(share=0.25).share
+    0.25
+    """
     return dataclass(kw_only=True, eq=False, repr=False)(cls)
 
 

@@ -98,7 +98,7 @@ def select(
 
     Every method is cross-fitted ``repeats`` times on the same folds. The default is left only for
     one whose NLL is lower by more than chance allows, so many methods tried counted in; else the
-    default is fitted, and ``verdict`` says that there are too few labels to tell.
+    default is fitted, and ``verdict`` says that no other method is significantly better.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def select(
     >>> select(problem.logits, problem.y, **given).name
     'temperature'
     >>> select(problem.logits, problem.y, **given | {"mask": range(6)}).verdict
-    'too few labels to tell: uncalibrated'
+    'uncalibrated (default kept: no other method is significantly better)'
     """
     for name in inputs:
         if name not in INPUTS:
@@ -219,7 +219,7 @@ def _evidence(losses: Mapping[str, Floats], default: str, folds: int) -> tuple[C
 
 def _judge(evidence: tuple[CandidateScore, ...], default: str, fits: int) -> tuple[str, str]:
     """Name of the winner, and why."""
-    undecided = default, f"too few labels to tell: {default}"
+    undecided = default, f"{default} (default kept: no other method is significantly better)"
     others = [row for row in evidence if row.name != default]
     if not others:
         return undecided
@@ -227,7 +227,7 @@ def _judge(evidence: tuple[CandidateScore, ...], default: str, fits: int) -> tup
     best = min(others, key=lambda row: row.difference)
     if best.difference + bound * best.error < 0:
         gain = f"{-best.difference:.4f} ± {best.error:.4f}"
-        return best.name, f"{best.name}: NLL lower than that of {default} by {gain}"
+        return best.name, f"{best.name}: NLL significantly lower than that of {default}, by {gain}"
     if all(row.difference - bound * row.error > 0 for row in others):
-        return default, f"{default}: NLL lower than that of every other"
+        return default, f"{default}: NLL significantly lower than that of every other"
     return undecided

@@ -7,9 +7,10 @@ A block is what stands between two comments that begin a line::
     <!-- end -->
 
 First comes the kind (one of `KINDS`), then the tables, then what is shown of them: ``methods``,
-``datasets``, ``backbones``. ``x as y`` shows a table or a method x under the name y; ``x/m`` is
-metric m of a table with several. ``chart`` and one of `charts.CHARTS` makes a picture instead, in
-the file ``images/bench/NAME.svg`` beside the page::
+``datasets``, ``backbones``; ``spread=std`` adds the standard deviation over runs to an overview.
+``x as y`` shows a table or a method x under the name y; ``x/m`` is metric m of a table with
+several. ``chart`` and one of `charts.CHARTS` makes a picture instead, in the file
+``images/bench/NAME.svg`` beside the page::
 
     <!-- begin: chart dots table1-5 backbones=gcn name=main title="What the picture shows" -->
     <!-- end -->
@@ -30,7 +31,7 @@ from simi_mailbox_bench.compare import holm, pooled
 from simi_mailbox_bench.render import INDEX, NOTHING, READS_TEST_LABELS, grid
 
 Row = dict[str, str]
-OPTIONS = ("methods", "datasets", "backbones")
+OPTIONS = ("methods", "datasets", "backbones", "spread")
 PICTURE = ("name", "title")
 """Options of charts alone."""
 DISTANCES = "deviation", "deviation_error"
@@ -38,6 +39,8 @@ SIGNIFICANT = 2
 """Standard errors beyond which a cell differs from print."""
 SLACK = 0.7
 """By so much a mean over runs may miss a target by chance, in points."""
+BASELINES = {"temperature": "temperature scaling"}
+"""What baselines are called in sentences."""
 _BLOCK = re.compile(
     r"^([ \t]*)<!-- begin:((?:(?!<!--).)*?)-->\n((?:(?!<!-- begin:).)*?)^[ \t]*<!-- end -->",
     re.MULTILINE | re.DOTALL,
@@ -55,6 +58,7 @@ class Part:
     about: Row
     rows: list[Row]
     methods: dict[str, str]
+    spreads: bool = False
 
     @property
     def digits(self) -> int:
@@ -198,7 +202,9 @@ def _part(name: str, title: str, options: dict[str, str], folder: Path) -> Part:
     if "methods" in options:
         asked = _known("method", _named(options["methods"]), titles)
         titles = {method: called or titles[method] for method, called in asked.items()}
-    return Part(name, title or f"`{name}`", about, rows, titles)
+    if options.get("spread", "std") != "std":
+        raise ValueError(unknown("spread", options["spread"], ["std"]))
+    return Part(name, title or f"`{name}`", about, rows, titles, "spread" in options)
 
 
 @functools.cache
@@ -266,12 +272,13 @@ def overview(parts: list[Part]) -> list[str]:
         ]
         lowest = f"{min(fair):.{part.digits}f}" if fair else ""
         head = " ".join([place[0], *part.if_several(place[1].upper())])
-        cells = [
-            f"**{part.mean(row)}**"
-            if row and row["note"] != READS_TEST_LABELS and part.mean(row) == lowest
-            else part.mean(row)
-            for row in found
-        ]
+        cells = []
+        for row in found:
+            fair_row = row and row["note"] != READS_TEST_LABELS
+            mean = part.mean(row)
+            _, _, spread = part.spread(row, "").partition(" ± ") if row else ("", "", "")
+            shown = f"**{mean}**" if fair_row and mean == lowest else mean
+            cells.append(f"{shown} ± {spread}" if part.spreads and spread else shown)
         columns.append([head, *cells])
     return grid([list(row) for row in zip(*columns, strict=True)], others="--:")
 
@@ -408,6 +415,45 @@ def _verdict(part: Part, method: str) -> list[str]:
     ]
 
 
+def summary(parts: list[Part]) -> list[str]:
+    """A sentence for each table: the first method against the baseline, the others' means."""
+    lines = []
+    for part in parts:
+        (method, _), *others = part.methods.items()
+        pairs = _pairs(part, method)
+        if not pairs:
+            lines.append(f"- **{part.title}**: not measured in the present version.")
+            continue
+        settings, lower, significant, worse, mean, base, change, _ = _verdict(part, method)
+        rivals = [
+            f"{name} {found[4]}, {found[6]}"
+            for other, name in others
+            if (found := _verdict(part, other))[0] == settings
+        ]
+        baseline = BASELINES.get(part.about["baseline"], part.about["baseline"])
+        told = "; ".join([change, *rivals])
+        text = (
+            f"- **{part.title}**: lower than with {baseline} in {lower} of {settings} settings, "
+            f"significantly in {significant}; mean {mean} against {base} ({told})."
+        )
+        lines.append(f"{text} {_higher(part, pairs, int(worse))}")
+    return lines
+
+
+def _higher(part: Part, pairs: list[tuple[Row, float]], significant: int) -> str:
+    """Where the method is above the baseline, and by how much at most."""
+    above = [row for row, _ in pairs if float(row["difference"]) > 0]
+    if not above:
+        return "Nowhere higher."
+    names = [f"{row['dataset']} {row['backbone'].upper()}" for row in above]
+    listed = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+    most = max(float(row["difference"]) for row in above)
+    return (
+        f"Higher on {listed}, by at most {most:.{part.digits}f}, "
+        f"significantly in {significant or 'none'}."
+    )
+
+
 def losses(parts: list[Part]) -> list[str]:
     """Settings where a method is significantly above the baseline; p also after Holm."""
     rows = [["", "graph", "method", "measured", "baseline", "difference", "p", "p among all"]]
@@ -469,6 +515,6 @@ KINDS: dict[str, Callable[[list[Part]], list[str]]] = {
     kind.__name__: kind
     for kind in (
         *(matrix, overview, beside, means, reached, agreement),
-        *(misses, verdict, losses, standings, progress),
+        *(misses, verdict, summary, losses, standings, progress),
     )
 }

@@ -46,8 +46,10 @@ _MARKS = {"best": " *", "tied": " =", "": "  "}
     show_default=True,
     help="What the table is sorted by.",
 )
-@click.option("--folds", default=5, show_default=True, help="Parts that labels are cut into.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the cut and of intervals.")
+@click.option(
+    "--folds", default=5, show_default=True, help="Folds of cross-fitting; without --test."
+)
+@click.option("--seed", default=0, show_default=True, help="Seed of folds and intervals.")
 @options.json_option
 def compare(
     logits: Path,

@@ -23,16 +23,28 @@ _PARTS = ("edges", "labels", "calibration", "test", "train", "features", "ids", 
 @options.file_options(*_PARTS)
 @options.input_option("probabilities")
 @click.option(
-    "--coverage", type=_SHARE, default=0.9, show_default=True, help="Sets hold the label so often."
+    "--coverage",
+    type=_SHARE,
+    default=0.9,
+    show_default=True,
+    help="Share of sets that hold the label.",
 )
 @click.option(
-    "--score", type=click.Choice(_SCORES), default="aps", show_default=True, help="Of the sets."
+    "--score",
+    type=click.Choice(_SCORES),
+    default="aps",
+    show_default=True,
+    help="Score that ranks classes for the sets.",
 )
 @click.option(
-    "--condition-on", type=click.Choice(_GROUPS), help="Keep the coverage within these groups."
+    "--condition-on", type=click.Choice(_GROUPS), help="Guarantee the coverage within each group."
 )
 @click.option(
-    "--max-error", type=_SHARE, default=0.05, show_default=True, help="Errors among the accepted."
+    "--max-error",
+    type=_SHARE,
+    default=0.05,
+    show_default=True,
+    help="Largest share of errors among accepted predictions.",
 )
 @click.option(
     "--confidence",
@@ -42,9 +54,13 @@ _PARTS = ("edges", "labels", "calibration", "test", "train", "features", "ids", 
     help="Confidence of that guarantee.",
 )
 @options.positive_option
-@click.option("--min-precision", type=_SHARE, help="Alerts: at least this share is of the class.")
-@click.option("--min-recall", type=_SHARE, help="Alerts: at least this share of the class.")
-@click.option("--max-alerts", type=click.IntRange(1), help="Alerts: so many nodes at most.")
+@click.option(
+    "--min-precision", type=_SHARE, help="Alerts: at least this share of them is of the class."
+)
+@click.option(
+    "--min-recall", type=_SHARE, help="Alerts: at least this share of the class is among them."
+)
+@click.option("--max-alerts", type=click.IntRange(1), help="Alerts: at most this many nodes.")
 @click.option("--miss-cost", type=_COST, help="Cost of a node of the class that is no alert.")
 @click.option("--review-cost", type=_COST, help="Cost of an alert; with --miss-cost.")
 @click.option("--save", type=click.Path(path_type=Path), help="Keep the rule in a .json file.")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     type=click.Choice(["copies", "digits"]),
     default="copies",
     show_default=True,
-    help="Made pages, some of them copies of others; or real images of digits.",
+    help="Synthetic pages, some copied from others; or real images of digits.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the pages, or of the GNN.")
 def demo(out: Path, example: str, seed: int) -> None:

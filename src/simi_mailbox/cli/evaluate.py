@@ -23,11 +23,24 @@ _WITH_INTERVAL = ("accuracy", "ece", "debiased_ece", "nll", "brier")
 
 @click.command(epilog=options.FILES_EPILOG)
 @click.argument("probabilities", type=options.ExistingFile(folders=True))
-@options.file_options("labels", "test", "calibration", "train", "ids", "classes")
+@options.file_options(
+    *("labels", "test", "calibration", "train", "ids", "classes"),
+    test="Nodes to judge on: ids, or a mask. If not given: all labelled nodes but the next two.",
+    calibration="Nodes that a calibrator was fitted on; they are not judged.",
+    train="Nodes that the model was trained on; they are not judged.",
+)
 @options.input_option("probabilities")
 @options.positive_option
-@click.option("--top", type=click.IntRange(1), help="With --positive: judge so many alerts.")
-@click.option("--threshold", type=float, help="With --positive: judge alerts from here on.")
+@click.option(
+    "--top",
+    type=click.IntRange(1),
+    help="With --positive: this many nodes of highest probability are alerts.",
+)
+@click.option(
+    "--threshold",
+    type=float,
+    help="With --positive: nodes of at least this probability are alerts.",
+)
 @click.option("--bins", default=15, show_default=True, help="Bins of the calibration error.")
 @click.option("--seed", default=0, show_default=True, help="Seed of intervals and noise floor.")
 @options.json_option

@@ -21,14 +21,18 @@ def folder_options(function: F) -> F:
         click.option(
             "--work",
             metavar="DIR",
-            help="Folders only: where blocks and tiles are kept, and used again.",
+            help="Folders only: folder for intermediate files; kept, to go on after a stop.",
         ),
-        click.option("--scheduler", metavar="ADDRESS", help="Folders only: tcp://… of Dask."),
-        click.option("--memory", metavar="SIZE", help="Folders only: of a process; 2GB."),
+        click.option(
+            "--scheduler", metavar="ADDRESS", help="Folders only: Dask scheduler, tcp://host:port."
+        ),
+        click.option(
+            "--memory", metavar="SIZE", help="Folders only: memory of one process, such as 2GB."
+        ),
         click.option(
             "--engine",
             type=click.Choice(("auto", "memory", "disk", "dask")),
-            help="Folders only: who does the work.",
+            help="Folders only: compute in memory, from disk, or on Dask.  [default: auto]",
         ),
     ):
         function = option(function)

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 @click.command(epilog=options.FILES_EPILOG)
 @click.argument("calibrator", type=options.ExistingFile())
 @click.argument("logits", type=options.ExistingFile())
-@options.file_options("edges", "features", "hidden", "known", "test", "ids", "classes")
+@options.file_options(
+    *("edges", "features", "hidden", "known", "test", "ids", "classes"),
+    test="Nodes to check: ids, or a mask. If not given: all but the calibration nodes.",
+)
 @options.input_option(default=None)
 @click.option(
     "--stream",

@@ -95,28 +95,32 @@ _HELP = {
     "edges": "Two columns of nodes, or an edge index [2, E].",
     "labels": "Labels by node; empty or -1 where unknown.",
     "calibration": "Nodes to calibrate with: ids, or a mask. All labelled nodes if not given.",
-    "test": "Nodes to judge on: ids, or a mask.",
+    "test": "Nodes to judge on (no calibration or training nodes): ids, or a mask.",
     "train": "Nodes the model was trained on: ids, or a mask.",
     "features": "Features of the nodes, for methods that need them.",
     "hidden": "What enters the GNN's last layer, by node, for methods that can use it.",
-    "known": "Labels that are known by now: evidence on other nodes, for methods that take it.",
+    "known": "Labels that came in after fit: evidence on neighbouring nodes, for some methods.",
     "ids": "Names of the nodes in the order of the logits, if they have no column 'id'.",
     "classes": "Names of the classes in the order of the columns, one per line.",
 }
 
 
-def file_options(*parts: str) -> Callable[[F], F]:
-    """Options for the parts of a problem that a command takes, and how they are to be read."""
+def file_options(*parts: str, **other: str) -> Callable[[F], F]:
+    """Options for the parts of a problem that a command takes, and how they are to be read.
+
+    ``other`` are help texts of parts that mean something else to this command.
+    """
 
     def decorate(function: F) -> F:
-        options = [click.option(f"--{part}", type=_FILE, help=_HELP[part]) for part in parts]
+        told = {**_HELP, **other}
+        options = [click.option(f"--{part}", type=_FILE, help=told[part]) for part in parts]
         options += [
             click.option("--id-column", metavar="NAME", help="Column that names the nodes."),
             click.option("--encoding", metavar="NAME", help="Of text files, such as latin-1."),
             click.option(
                 "--unknown",
                 type=click.Choice(["refuse", "drop"]),
-                help="What to do with names of nodes that the first file has not; refuse them.",
+                help="Rows about nodes that the first file does not have.  [default: refuse]",
             ),
         ]
         for option in reversed(options):
@@ -127,7 +131,7 @@ def file_options(*parts: str) -> Callable[[F], F]:
 
 
 positive_option = click.option(
-    "--positive", metavar="CLASS", help="The class that is acted on: its name, or its number."
+    "--positive", metavar="CLASS", help="Judge or act on this one class: its name, or its number."
 )
 
 

@@ -20,7 +20,11 @@ _PARTS = ("edges", "labels", "calibration", "test", "train", "ids", "classes")
 
 @click.command(epilog=options.FILES_EPILOG)
 @click.argument("source", metavar="LOGITS", type=options.ExistingFile())
-@options.file_options(*_PARTS)
+@options.file_options(
+    *_PARTS,
+    calibration="Nodes to calibrate with: ids, or a mask. Without them only the model is shown.",
+    test="Nodes to judge on: ids, or a mask. Without them no accuracy is shown.",
+)
 @options.input_option()
 @options.positive_option
 @click.option("--miss-cost", type=float, help="With --positive: cost of a missed node of it.")

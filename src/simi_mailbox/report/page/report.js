@@ -70,7 +70,7 @@
     tip.style.left = `${left}px`;
     tip.style.top = `${top}px`;
   };
-  const middle = (mark) => {
+  const centre = (mark) => {
     const box = mark.getBoundingClientRect();
     return [box.left + box.width / 2, Math.max(box.top, 60)];
   };
@@ -93,7 +93,7 @@
       if (!step || !marks.length) return;
       event.preventDefault();
       at = at < 0 ? (step > 0 ? 0 : marks.length - 1) : (at + step + marks.length) % marks.length;
-      tell(marks[at], ...middle(marks[at]));
+      tell(marks[at], ...centre(marks[at]));
     });
   }
   // --- what can be decided: the slider tells the words of one line of its table ---
