@@ -32,13 +32,12 @@ myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 napoleon_google_docstring = False
 napoleon_use_rtype = False
+napoleon_custom_sections = [reference.FITTED, reference.FIELDS]
 autodoc_typehints = "signature"
 python_maximum_signature_line_length = 88
 autodoc_member_order = "bysource"
 # What scikit-learn's metadata routing adds to every class of its kind.
-autodoc_default_options = {
-    "exclude-members": "set_fit_request, set_predict_proba_request, set_score_request"
-}
+autodoc_default_options = {"exclude-members": ", ".join(reference.HIDDEN[:4])}
 default_role = "code"  # `name` in our docstrings is code, not a cross-reference
 
 
@@ -66,6 +65,8 @@ def files_beside(app, docname, source):
 def prepare(app, what, name, obj, options, lines):
     """Before napoleon: attributes with their underscores, and links to pages."""
     lines[:] = [reference.linked(line) for line in reference.with_attributes(lines)]
+    if what == "attribute":  # else napoleon takes what stands before a colon for a type
+        lines.insert(0, "")
 
 
 def shorten(app, what, name, obj, options, signature, returned):
@@ -79,7 +80,7 @@ def shortened(text):
         return None
     while (found := re.sub(r"\bndarray\[(?:[^\[\]]|\[[^\[\]]*\])*\]", "ndarray", text)) != text:
         text = found
-    text = re.sub(r"Annotated\[(\w+), Constraint\([^\]]*?\)\]", r"\1", text)
+    text = re.sub(r"Annotated\[(\w+), ~?[\w.]*Constraint\(.*?<lambda>\)\]", r"\1", text)
     return re.sub(r"\b(?:numpy|torch|os|collections\.abc|simi_mailbox[\w.]*)\.(?=\w)", "", text)
 
 

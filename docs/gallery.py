@@ -71,7 +71,7 @@ def write(script: Path, folder: Path) -> Path:
                 lines += ["```text", printed, "```", ""] if printed else []
                 for k, figure in enumerate(figures):
                     picture = f"{script.stem}-{number}-{k}.png"
-                    figure.savefig(folder / picture, dpi=110)
+                    figure.savefig(folder / picture, dpi=200)
                     lines += [f"![]({picture})", ""]
         finally:
             os.chdir(here)

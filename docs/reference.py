@@ -22,6 +22,14 @@ FEW_NAMES = {
     ),
 }
 """Modules of one file, which offer these of their names."""
+FITTED, FIELDS = "Fitted attributes", "Fields"
+"""Headings of lists of attributes: of estimators, and of results."""
+HIDDEN = (
+    *("set_fit_request", "set_predict_proba_request", "set_score_request"),
+    *("get_metadata_routing", "fitted", "name", "version"),
+    *("required_inputs", "optional_inputs", "shift_invariant"),
+)
+"""What a calibrator inherits and no user calls; `Calibrator` tells of the last ones."""
 BENCH = {
     "simi_mailbox_bench.datasets": (
         *("load", "make_split", "names", "available", "NodeDataset", "Split"),
@@ -103,6 +111,8 @@ def _entry(path: str, value: object) -> list[str]:
         lines = [f".. autoclass:: {path}", "   :members:", "   :show-inheritance:"]
         if issubclass(value, Calibrator):  # with `fit` and `predict_proba`, where they are asked
             lines.append("   :inherited-members: BaseEstimator")
+            hidden = HIDDEN if value is not Calibrator else HIDDEN[:4]
+            lines.append(f"   :exclude-members: {', '.join(hidden)}")
         return lines
     if inspect.isroutine(value):
         return [f".. autofunction:: {path}"]
@@ -125,26 +135,35 @@ def with_attributes(lines: list[str]) -> list[str]:
     made, at = [], 0
     while at < len(lines):
         if lines[at].strip() == "Attributes" and set(lines[at + 1 : at + 2]) <= {"-" * 10}:
-            made += [".. rubric:: Attributes", ""]
-            at += 2
-            while at < len(lines) and not _heading(lines, at):
-                line = lines[at]
-                if line and not line.startswith(" "):
-                    shown, _, kind = line.partition(" : ")
-                    names = ", ".join(f"``{name.strip()}``" for name in shown.split(","))
-                    line = f"{names} : {kind}" if kind else names
-                    described = at + 1 < len(lines) and lines[at + 1].startswith(" ")
-                    made += ["", f"* {line}", ""] if described else ["", f"* {line}"]
-                elif line:
-                    made.append(f"  {line.strip()}")
-                else:
-                    made.append("")
-                at += 1
-            made.append("")
+            start = at + 2
+            at = stop = next(
+                (k for k in range(start, len(lines)) if _heading(lines, k)), len(lines)
+            )
+            named = [line for line in lines[start:stop] if line[:1].strip()]
+            title = (
+                FITTED
+                if any(line.split()[0].strip(",").endswith("_") for line in named)
+                else FIELDS
+            )
+            made += [title, "-" * len(title), *_listed(lines[start:stop])]
         else:
             made.append(lines[at])
             at += 1
     return made
+
+
+def _listed(lines: list[str]) -> list[str]:
+    """Items of an attributes section as a list: names as code, types and texts beside them."""
+    made = []
+    for line, below in itertools.zip_longest(lines, lines[1:], fillvalue=""):
+        if line and not line.startswith(" "):
+            shown, _, kind = line.partition(" : ")
+            names = ", ".join(f"``{name.strip()}``" for name in shown.split(","))
+            text = f"{names} : {kind}" if kind else names
+            made += ["", f"* {text}", ""] if below.startswith(" ") else ["", f"* {text}"]
+        else:
+            made.append(f"  {line.strip()}" if line else "")
+    return [*made, ""]
 
 
 def _heading(lines: list[str], at: int) -> bool:

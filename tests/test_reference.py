@@ -95,7 +95,8 @@ def test_attributes_keep_their_underscore(path):
     stop = next((k - 1 for k in range(start, len(lines)) if set(lines[k]) == {"-"}), len(lines))
     named = [line.partition(" : ")[0] for line in lines[start:stop] if line[:1].strip()]
     assert named
-    _, _, listed = text.partition(".. rubric:: Attributes")
+    title = next(title for title in (reference.FITTED, reference.FIELDS) if f"\n{title}\n" in text)
+    _, _, listed = text.partition(f"\n{title}\n{'-' * len(title)}\n")
     listed = listed.partition("\nNotes\n")[0].partition("\nExamples\n")[0]
     quiet = {"report_level": 5, "halt_level": 6}
     tree = docutils.core.publish_doctree(listed, settings_overrides=quiet)
