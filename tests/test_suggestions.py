@@ -1,6 +1,6 @@
 """What is said to a name that nobody knows."""
 
-from simi_mailbox.suggestions import unknown
+from simi_mailbox.plain_text import unknown
 
 
 def test_case_and_blanks_do_not_hide_the_nearest_name():

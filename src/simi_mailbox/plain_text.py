@@ -1,6 +1,8 @@
-"""Names that users give, fit to be shown."""
+"""Names that users give, fit to be shown; and what to say to one that nobody knows."""
 
+import difflib
 import unicodedata
+from collections.abc import Iterable, Mapping
 
 UNSHOWN = "\ufffd"
 """What stands where a character is not shown: the replacement character."""
@@ -25,3 +27,14 @@ def plain(text: str) -> str:
         else character
         for character in text
     )
+
+
+def unknown(
+    what: str, given: object, choices: Iterable[str], aliases: Mapping[str, str] | None = None
+) -> str:
+    """The message for an unknown name: the nearest that there is, and all choices."""
+    names = list(choices)
+    by_lower = {name.lower(): name for name in names} | dict(aliases or {})
+    close = difflib.get_close_matches(str(given).strip().lower(), by_lower, n=1)
+    hint = f"did you mean {by_lower[close[0]]!r}? " if close else ""
+    return f"unknown {what} {given!r}; {hint}choices: {', '.join(names)}"

@@ -15,7 +15,7 @@ from simi_mailbox.calibrators import Calibrator
 from simi_mailbox.crossfit import cross_fitted, full_length, parts
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.metrics import nll
-from simi_mailbox.suggestions import unknown
+from simi_mailbox.plain_text import unknown
 from simi_mailbox.validation import read_classes, read_index
 
 METHODS = ("simi-mailbox", "temperature", "ensemble-temperature", "isotonic", "uncalibrated")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -159,26 +159,39 @@ class LogitRange:
     @classmethod
     def of(cls, logits: Tensor, labels: Tensor | None = None) -> LogitRange:
         """LogitRange of these logits; a class that one of the ``labels`` names is possible."""
-        k = int(logits.shape[1])
-        best, spread, _ = _gaps(logits)
-        every = np.arange(k)
-        named = every[:0] if labels is None else np.unique(labels.numpy())
+        best, spread, _ = logit_gaps(logits)
+        named = np.empty(0, dtype=np.int64) if labels is None else np.unique(labels.numpy())
+
+        def usual(classes: Ints | None) -> float:
+            some = spread if classes is None else logit_gaps(logits[:, classes])[1]
+            return float(np.median(some))
+
+        return cls.from_gaps(best, named, usual)
+
+    @classmethod
+    def from_gaps(
+        cls, best: Floats, named: Ints, usual_spread: Callable[[Ints | None], float]
+    ) -> LogitRange:
+        """LogitRange by how near each class comes to the top; those ``named`` are possible.
+
+        ``usual_spread`` gives the median over nodes of the mean distance to the top, of all classes
+        or of some.
+        """
+        every = np.arange(len(best))
         doubtful = np.setdiff1d(every[best <= -VANISHING], named)
-        kept = np.setdiff1d(every, doubtful)
-        if len(doubtful) and len(kept) >= 2:
-            _, spread, _ = _gaps(logits[:, kept])
-            impossible = best[doubtful] <= -IMPOSSIBLE * float(np.median(spread))
-            kept = np.setdiff1d(every, doubtful[impossible])
+        kept = every
+        if len(doubtful) and len(every) - len(doubtful) >= 2:
+            usual = usual_spread(np.setdiff1d(every, doubtful))
+            kept = np.setdiff1d(every, doubtful[best[doubtful] <= -IMPOSSIBLE * usual])
         else:
-            kept = every
+            usual = usual_spread(None)
         if not np.isfinite(best[kept]).all():
             lost = kept[~np.isfinite(best[kept])][0]
             raise ValueError(
                 f"the logits of class {lost} are −inf on every node, but a label names this class "
                 "or no two others are left: give it finite logits"
             )
-        usual = float(np.median(spread))
-        return cls(k, kept, WIDEST * usual if usual > 0 else np.inf)
+        return cls(len(best), kept, WIDEST * usual if usual > 0 else np.inf)
 
     def cut(self, logits: Tensor) -> Tensor:
         """Logits [n, possible classes] within these limits; the same tensor if nothing is cut."""
@@ -208,7 +221,7 @@ class LogitRange:
 
     def _narrow(self, z: Tensor) -> Tensor:
         """Cut down the nodes that spread too far; the top class stays on top."""
-        _, _, reach = _gaps(z)
+        _, _, reach = logit_gaps(z)
         far = np.flatnonzero(reach > self.widest)
         if len(far):
             warnings.warn(
@@ -240,7 +253,7 @@ class LogitRange:
         return torch.from_numpy(place)[y]
 
 
-def _gaps(logits: Tensor) -> tuple[Floats, Floats, Floats]:
+def logit_gaps(logits: Tensor) -> tuple[Floats, Floats, Floats]:
     """Per class the least distance to the top; per node the mean and the largest distance."""
     n, k = logits.shape
     best = torch.full((k,), -torch.inf, dtype=torch.float64)

@@ -10,7 +10,7 @@ from typing import Any
 
 from simi_mailbox import calibrators
 from simi_mailbox.calibrators.simi_mailbox.prior import leave_out
-from simi_mailbox.suggestions import unknown
+from simi_mailbox.plain_text import unknown
 from simi_mailbox_bench.ablation import ABLATED, SimiMailboxAblated
 from simi_mailbox_bench.backbones.cached_runs import RunKey
 from simi_mailbox_bench.label_rivals import LABEL_RIVALS

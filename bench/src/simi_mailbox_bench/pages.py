@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from simi_mailbox.suggestions import unknown
+from simi_mailbox.plain_text import unknown
 from simi_mailbox_bench import charts, methods
 from simi_mailbox_bench.compare import holm, pooled
 from simi_mailbox_bench.render import INDEX, NOTHING, READS_TEST_LABELS, grid

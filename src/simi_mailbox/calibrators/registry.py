@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.suggestions import unknown
+from simi_mailbox.plain_text import unknown
 
 if TYPE_CHECKING:
     from simi_mailbox.calibrators.base import Calibrator

@@ -11,8 +11,7 @@ import click
 from simi_mailbox import __version__
 from simi_mailbox.cli import BENCH_COMMANDS, COMMANDS, ENTRY_POINTS
 from simi_mailbox.exceptions import SolverError
-from simi_mailbox.plain_text import plain
-from simi_mailbox.suggestions import unknown
+from simi_mailbox.plain_text import plain, unknown
 
 EXIT_CODES = """\b
 Exit codes:

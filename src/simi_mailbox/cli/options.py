@@ -60,7 +60,7 @@ class MethodName(click.ParamType):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         from simi_mailbox.calibrators import registry
-        from simi_mailbox.suggestions import unknown
+        from simi_mailbox.plain_text import unknown
 
         if not isinstance(value, str):
             return value

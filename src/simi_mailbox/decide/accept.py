@@ -5,24 +5,16 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Iterable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.stats import binom, hypergeom
 
-from simi_mailbox._arrays import Bools, Floats, Ints
+from simi_mailbox._arrays import Array, Bools, Floats, Ints
 from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED
-from simi_mailbox.decide.base import (
-    Rule,
-    error_weight,
-    like,
-    read_calibration,
-    read_cross_fitted,
-    read_nodes,
-)
+from simi_mailbox.decide.base import ThresholdRule, like
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.parameters import Level, check_parameters, hyperparameters
+from simi_mailbox.parameters import Level, hyperparameters
 
 STEPS = 200
 """Shares of nodes that are tried as the accepted part."""
@@ -30,7 +22,7 @@ MOST_STARTS = 3
 
 
 @hyperparameters
-class Accept(Rule):
+class Accept(ThresholdRule):
     """Accept the surest predictions, as many as possible with at most ``max_error`` wrong.
 
     With probability ``confidence`` over the draw of the calibration nodes, the *rate* of errors
@@ -98,49 +90,19 @@ class Accept(Rule):
     finite: bool = False
     prior: str | os.PathLike[str] | None = LEARNED
 
-    def fit(
-        self,
-        probs: Any,
-        y: Any,
-        *,
-        mask: Any,
-        used_for_selection: bool = True,
-        cross_fitted: Iterable[tuple[Any, Any]] | None = None,
-        sample_weight: Any = None,
-    ) -> Self:
-        """Find the threshold on the labels of the calibration nodes.
-
-        Parameters
-        ----------
-        probs, y, mask, cross_fitted
-            As `PredictionSets.fit` takes them.
-        used_for_selection : bool
-            Whether these nodes had a part in choosing the model. If they had, an error among them
-            stands for more than one elsewhere, and so much fewer are allowed.
-        sample_weight : array [n] or [m], optional
-            1 / P(the label was collected), for labels collected by a known policy. Labels are
-            thinned to a random sample by them, which costs labels and keeps the guarantee.
-        """
-        check_parameters(self)
-        self._forget()
-        nodes = read_nodes(probs, None, None)
-        p = nodes.probs
-        calibration = read_calibration(y, mask, p, sample_weight)
-        del y  # from here on, no other label exists
-        index, labels = calibration.index.numpy(), calibration.y.numpy()
-        confidences, predicted = np.empty(len(index)), np.empty(len(index), dtype=np.int64)
-        for places, seen in read_cross_fitted(cross_fitted, nodes, index):
-            shown = seen.probs[index[places]]
-            confidences[places], predicted[places] = shown.max(axis=1), shown.argmax(axis=1)
-        top, winner = p.max(axis=1).astype(np.float64), p.argmax(axis=1)
-        other = np.ones(len(p), dtype=np.bool_)
+    def _fit(self, probs: Array, index: Ints, labels: Ints, seen_probs: Array) -> None:
+        confidences, predicted = (
+            seen_probs.max(axis=1).astype(np.float64),
+            seen_probs.argmax(axis=1),
+        )
+        top, winner = probs.max(axis=1).astype(np.float64), probs.argmax(axis=1)
+        other = np.ones(len(probs), dtype=np.bool_)
         other[index] = False
         if self.finite and not other.any():
             raise ValueError("finite=True is about nodes outside the mask, and there are none")
         pool = other if other.any() else ~other
-        self.error_weight_ = error_weight(self.prior, used_for_selection, len(index))
         allowed, wrong = self.max_error / self.error_weight_, predicted != labels
-        k = int(p.shape[1])
+        k = self.num_classes_
         groups = [[c] for c in range(k)] if self.per_class else [list(range(k))]
         risk = (1.0 - self.confidence) / len(groups)
         self.labels_needed_ = labels_without_error(allowed, risk)
@@ -164,13 +126,11 @@ class Accept(Rule):
         taken = confidences >= self.thresholds_[predicted]
         self.accepted_labels_, self.errors_ = int(taken.sum()), int(wrong[taken].sum())
         self.expected_share_ = float((top >= self.thresholds_[winner])[pool].mean())
-        self.num_classes_ = k
         self.missed_ = np.bincount(labels[taken & wrong], minlength=k)
         if not math.isfinite(self.threshold_):
             self._warn_of_nothing(len(index), tried)
         elif not self.per_class:
             self._warn_of_rare(np.bincount(labels, minlength=k))
-        return self
 
     def accepts(self, probs: Any) -> Any:
         """Whether each node's prediction is accepted [n]; NumPy or torch as given."""
@@ -193,7 +153,7 @@ class Accept(Rule):
         else:
             shown = ", ".join(f"{e} of {a}" for e, a in tried)
             reason = f"of the most confident nodes {shown} are wrong: too many for {guarantee}"
-        warnings.warn(f"nothing is accepted: {reason}", CalibrationWarning, stacklevel=3)
+        warnings.warn(f"nothing is accepted: {reason}", CalibrationWarning, stacklevel=4)
 
     def _warn_of_rare(self, counts: Ints) -> None:
         """Who calls a rare class by another name errs less often than is allowed."""
@@ -207,7 +167,7 @@ class Accept(Rule):
             f"{len(counts)} classes, which may all be missed: of the calibration nodes {told} are "
             "accepted as another class; bound each class with per_class=True, or use Alert",
             CalibrationWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.stats import binom
 
-from simi_mailbox._arrays import Bools, Floats, Ints
+from simi_mailbox._arrays import Array, Bools, Floats, Ints
 from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED
 from simi_mailbox.decide.accept import (
     candidate_thresholds,
@@ -20,16 +19,10 @@ from simi_mailbox.decide.accept import (
     labels_without_error,
     lowest_threshold,
 )
-from simi_mailbox.decide.base import (
-    Rule,
-    error_weight,
-    like,
-    read_calibration,
-    read_cross_fitted,
-    read_nodes,
-)
+from simi_mailbox.decide.base import ThresholdRule, like
+from simi_mailbox.decide.scores import ScoredNodes
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.parameters import Count, Level, check_parameters, hyperparameters
+from simi_mailbox.parameters import Count, Level, hyperparameters
 from simi_mailbox.validation import as_numpy, read_positive
 
 GOALS = ("min_precision", "min_recall", "max_alerts")
@@ -69,7 +62,7 @@ class Workload:
 
 
 @hyperparameters
-class Alert(Rule):
+class Alert(ThresholdRule):
     """Alert to the nodes with the highest P(class): a threshold with a finite-sample guarantee.
 
     With probability ``confidence`` over the draw of the calibration nodes,
@@ -132,49 +125,25 @@ class Alert(Rule):
     classes: Any = None
     prior: str | os.PathLike[str] | None = LEARNED
 
-    def fit(
-        self,
-        probs: Any,
-        y: Any,
-        *,
-        mask: Any,
-        used_for_selection: bool = True,
-        cross_fitted: Iterable[tuple[Any, Any]] | None = None,
-        sample_weight: Any = None,
-    ) -> Self:
-        """Find the threshold on the labels of the calibration nodes.
-
-        Parameters
-        ----------
-        probs : array [n, K], or [n] of P(class)
-        y, mask, used_for_selection, cross_fitted, sample_weight
-            As `Accept.fit` takes them.
-        """
-        check_parameters(self)
+    def _read(self, probs: Any) -> ScoredNodes:
         goals = [name for name in GOALS if getattr(self, name) is not None]
         if len(goals) != 1:
             raise ValueError(
                 f"Alert takes one of {', '.join(GOALS)}; got {' and '.join(goals) or 'none'}"
             )
-        self._forget()
-        nodes = read_nodes(_two_columns(probs), None, None)
-        p = nodes.probs
-        column = read_positive(self.positive, p.shape[1], self.classes)
-        calibration = read_calibration(y, mask, p, sample_weight)
-        del y  # from here on, no other label exists
-        index, is_class = calibration.index.numpy(), calibration.y.numpy() == column
+        return super()._read(_two_columns(probs))
+
+    def _fit(self, probs: Array, index: Ints, labels: Ints, seen_probs: Array) -> None:
+        self.positive_ = column = read_positive(self.positive, self.num_classes_, self.classes)
+        is_class, score = labels == column, seen_probs[:, column].astype(np.float64)
         if not is_class.any():
             raise ValueError(
                 f"none of the {len(index)} calibration nodes is of {self._what(column)}: alerts "
                 "need labels of it; check positive=, or label more nodes"
             )
-        score: Floats = np.empty(len(index))
-        for places, seen in read_cross_fitted(cross_fitted, nodes, index):
-            score[places] = seen.probs[index[places], column]
-        others = np.delete(p[:, column].astype(np.float64), index)
-        pool = others if others.size else p[:, column].astype(np.float64)
-        self.error_weight_ = error_weight(self.prior, used_for_selection, len(index))
-        self.num_classes_, self.positive_ = int(p.shape[1]), column
+        everyone = probs[:, column].astype(np.float64)
+        others = np.delete(everyone, index)
+        pool = others if others.size else everyone
         self.threshold_, self.labels_needed_ = self._threshold(score, is_class, pool)
         above = score >= self.threshold_
         self.counts_ = {
@@ -184,7 +153,6 @@ class Alert(Rule):
             "missed": int(is_class[~above].sum()),
         }
         self.workload_ = vars(self._expected(pool >= self.threshold_))
-        return self
 
     def alerts(self, probs: Any) -> Any:
         """Whether each node is an alert [n]; NumPy or torch as given."""
@@ -325,4 +293,4 @@ def _shown(hits: Ints, labels: Ints) -> str:
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, CalibrationWarning, stacklevel=4)
+    warnings.warn(text, CalibrationWarning, stacklevel=5)

@@ -7,14 +7,14 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from simi_mailbox import parameters
-from simi_mailbox._arrays import Ints
+from simi_mailbox._arrays import Array, Ints
 from simi_mailbox.calibrators.simi_mailbox.prior import resolve
 from simi_mailbox.decide.scores import Score, ScoredNodes, from_dict
 from simi_mailbox.exceptions import FileFormatError
@@ -93,6 +93,58 @@ class Rule(Fitted):
                 f"but this {type(self).__name__} was fitted on {self.num_classes_}"
             )
         return p
+
+
+class ThresholdRule(Rule):
+    """A rule whose threshold is found on the labels of calibration nodes."""
+
+    def fit(
+        self,
+        probs: Any,
+        y: Any,
+        *,
+        mask: Any,
+        used_for_selection: bool = True,
+        cross_fitted: Iterable[tuple[Any, Any]] | None = None,
+        sample_weight: Any = None,
+    ) -> Self:
+        """Find the threshold on the labels of the calibration nodes.
+
+        Parameters
+        ----------
+        probs, y, mask, cross_fitted
+            As `PredictionSets.fit` takes them; `Alert` takes P(class) [n] as well.
+        used_for_selection : bool
+            Whether these nodes had a part in choosing the model. If they had, an error among them
+            stands for more than one elsewhere, and so much fewer are allowed.
+        sample_weight : array [n] or [m], optional
+            1 / P(the label was collected), for labels collected by a known policy. Labels are
+            thinned to a random sample by them, which costs labels and keeps the guarantee.
+        """
+        check_parameters(self)
+        self._forget()
+        nodes = self._read(probs)
+        calibration = read_calibration(y, mask, nodes.probs, sample_weight)
+        del y  # from here on, no other label exists
+        index = calibration.index.numpy()
+        seen_probs = nodes.probs[index]
+        for places, seen in read_cross_fitted(cross_fitted, nodes, index):
+            seen_probs[places] = seen.probs[index[places]]
+        try:
+            self.num_classes_ = int(nodes.probs.shape[1])
+            self.error_weight_ = error_weight(self.prior, used_for_selection, len(index))
+            self._fit(nodes.probs, index, calibration.y.numpy(), seen_probs)
+        except BaseException:
+            self._forget()  # a failed fit leaves an unfitted rule, not half of one
+            raise
+        return self
+
+    def _read(self, probs: Any) -> ScoredNodes:
+        return read_nodes(probs, None, None)
+
+    def _fit(self, probs: Array, index: Ints, labels: Ints, seen_probs: Array) -> None:
+        """Find the threshold; ``seen_probs`` are those of the calibration nodes, cross-fitted."""
+        raise NotImplementedError
 
 
 def load_rule(path: str | os.PathLike[str]) -> Rule:

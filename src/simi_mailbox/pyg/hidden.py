@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from simi_mailbox.suggestions import unknown
+from simi_mailbox.plain_text import unknown
 
 COMPILED = "_orig_mod"
 """The name under which ``torch.compile`` keeps a module."""

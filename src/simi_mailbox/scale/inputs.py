@@ -28,7 +28,7 @@ from simi_mailbox.scale.engines import Engine
 from simi_mailbox.scale.shards import Shards
 from simi_mailbox.scale.store import Store, Written
 from simi_mailbox.scale.tiles import Plan, name
-from simi_mailbox.softmax import IMPOSSIBLE, VANISHING, WIDEST, LogitRange, row_blocks, top_gaps
+from simi_mailbox.softmax import LogitRange, logit_gaps, row_blocks
 from simi_mailbox.validation import (
     RANGE_TOLERANCE,
     ROW_SUM_TOLERANCE,
@@ -216,18 +216,12 @@ def read_block(
     check_numbers(raw, kind, shards, start)
     z = as_logits(raw, kind)
     del raw
-    best = torch.full((z.shape[1],), -torch.inf, dtype=torch.float64)
-    spread, reach = torch.empty(len(z), dtype=torch.float64), 0.0
-    for rows in row_blocks(*z.shape):
-        gaps = top_gaps(z[rows])
-        best = torch.maximum(best, gaps.amax(dim=0))
-        spread[rows] = -gaps.mean(dim=1)
-        reach = max(reach, float(-gaps.amin()))
+    best, spread, reach = logit_gaps(z)
     alike = kind == "logits" and are_probabilities(z)
-    facts = np.array([*best.tolist(), reach, float(spread.sum()), float(alike)])
+    facts = np.array([*best, reach.max(), spread.sum(), float(alike)])
     return [
         store.put(name("logits", block), z.numpy()),
-        store.put(name("spread", block), spread.numpy()),
+        store.put(name("spread", block), spread),
         store.put(name("facts", block), facts),
     ]
 
@@ -285,37 +279,27 @@ def facts_of(store: Store, block: int) -> Array:
 def find_limits(engine: Engine, plan: Plan, named: Ints) -> LogitRange:
     """As `LogitRange.of` finds it; a class that is ``named`` by a label is possible."""
     rows = engine.total("looking at logits", facts_of, stacked, plan.blocks)
-    classes = plan.classes
     if rows[:, -1].all():
         raise ValueError(
             "every row of the logits lies in [0, 1] and sums to one: these are probabilities; "
             'say input_type="probabilities"'
         )
-    each = rows[:, :classes]
-    best, every = each.max(axis=0), np.arange(classes)
+    each = rows[:, : plan.classes]
+    best = each.max(axis=0)
     some = np.isneginf(each).any(axis=0) & ~np.isneginf(best)
     if some.any():
         raise ValueError(
             f"class {int(np.flatnonzero(some)[0])} has logits −inf in some blocks of nodes and not "
             "in others; a class is masked by −inf on every node or on none"
         )
-    doubtful = np.setdiff1d(every[best <= -VANISHING], named)
-    kept, kind = every, "spread"
-    if len(doubtful) and classes - len(doubtful) >= 2:
-        kept = np.setdiff1d(every, doubtful)
-        engine.write("looking at classes", spread_of, plan.blocks, kept)
-        kind = "spread-kept"
-        usual = median(engine, plan, kind)
-        kept = np.setdiff1d(every, doubtful[best[doubtful] <= -IMPOSSIBLE * usual])
-    else:
-        usual = median(engine, plan, kind)
-    if not np.isfinite(best[kept]).all():
-        lost = kept[~np.isfinite(best[kept])][0]
-        raise ValueError(
-            f"the logits of class {lost} are −inf on every node, but a label names this class or "
-            "no two others are left: give it finite logits"
-        )
-    return LogitRange(classes, kept, WIDEST * usual if usual > 0 else np.inf)
+
+    def usual(some: Ints | None) -> float:
+        if some is None:
+            return median(engine, plan, "spread")
+        engine.write("looking at classes", spread_of, plan.blocks, some)
+        return median(engine, plan, "spread-kept")
+
+    return LogitRange.from_gaps(best, named, usual)
 
 
 def spread_of(store: Store, block: int, kept: Ints) -> list[Written]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from simi_mailbox.suggestions import unknown
+from simi_mailbox.plain_text import unknown
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simi_mailbox._arrays import Bools, Ints
-from simi_mailbox.suggestions import unknown
+from simi_mailbox.plain_text import unknown
 from simi_mailbox_bench.datasets.dataset import SHIFTS, NodeDataset, Split
 
 TEST, NO_PART = 3, -1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from simi_mailbox.suggestions import unknown
+from simi_mailbox.plain_text import unknown
 from simi_mailbox_bench.tables.base import Cell, Line, Selection, Table, TableResult
 
 __all__ = ["Cell", "Line", "Selection", "Table", "TableResult", "get", "names"]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from simi_mailbox.suggestions import unknown
+from simi_mailbox.plain_text import unknown
 from simi_mailbox_bench.compare import (
     Paired,
     Place,

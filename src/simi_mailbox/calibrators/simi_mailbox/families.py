@@ -5,7 +5,7 @@ This table alone decides what a prior leaves out, and needs no dataset to do so.
 
 from __future__ import annotations
 
-from simi_mailbox.suggestions import unknown
+from simi_mailbox.plain_text import unknown
 
 FAMILIES = {
     "cora": ("Cora", "CoraFull", "CoraML"),
