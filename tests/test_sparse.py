@@ -11,14 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from simi_mailbox import sparse
 from simi_mailbox.graph import Graph
 from simi_mailbox.sparse import (
     Csr,
     PerIndex,
     attend,
-    attend_additively,
     matmul,
+    neighbour_sums,
     normalised_adjacency,
     products,
 )
@@ -160,42 +159,6 @@ def test_symmetric_product_gradient_uses_the_matrix_itself() -> None:
     assert torch.autograd.gradcheck(lambda d: matrix @ d, (leaf(6, 2),))
 
 
-# The scale of 60 sends exp() out of its safe range, so the shifted branch runs.
-@pytest.mark.parametrize("scale", [1.0, 60.0], ids=["plain", "shifted"])
-@pytest.mark.parametrize("dropout", [False, True])
-@pytest.mark.parametrize("heads", [1, 3])
-def test_additive_attention_value_and_gradient(scale: float, dropout: bool, heads: int) -> None:
-    pattern = random_matrix(4, 6)
-    stacked = pattern.stacked(heads)
-    hidden = leaf(6 * heads, 2)
-    source, target = leaf(6 * heads, seed=1, scale=scale), leaf(4 * heads, seed=2, scale=scale)
-    signs = None
-    if dropout:
-        generator = torch.Generator().manual_seed(0)
-        drawn = torch.randint(2, (stacked.num_entries,), generator=generator)
-        signs = 2 * drawn.double() - 1
-    assert sparse._needs_shift(source, target) == (scale > 1)
-
-    def ours(h: Tensor, s: Tensor, t: Tensor) -> Tensor:
-        return attend_additively(stacked, h, s, t, signs=signs, scale=1.0 if signs is None else 1.5)
-
-    kept = torch.ones(stacked.num_entries, dtype=torch.float64)
-    if signs is not None:
-        kept = 1.5 * (signs > 0).double()
-    scores = torch.nn.functional.leaky_relu(target.unsqueeze(1) + source.unsqueeze(0), 0.2)
-    present = stacked.filled(torch.ones_like(kept)).to_dense() > 0
-    alpha = torch.softmax(scores.masked_fill(~present, -torch.inf), dim=1)
-    expected = (alpha * stacked.filled(kept).to_dense()) @ hidden
-    torch.testing.assert_close(ours(hidden, source, target), expected)
-    assert torch.autograd.gradcheck(ours, (hidden, source, target), atol=1e-4)
-
-
-def test_stacked_copies_are_block_diagonal() -> None:
-    pattern = random_matrix(3, 5)
-    expected = torch.block_diag(*[pattern.tensor.to_dense()] * 4)
-    torch.testing.assert_close(pattern.stacked(4).tensor.to_dense(), expected)
-
-
 def test_a_product_follows_values_that_carry_a_gradient() -> None:
     values = normal(5).requires_grad_()
     pattern = Csr(torch.tensor([0, 2, 5]), torch.tensor([0, 2, 0, 1, 2]), (2, 3), values)
@@ -236,18 +199,18 @@ def test_neighbour_sums_are_products_with_the_pattern(seed: int, start: int, len
     rng = np.random.default_rng(seed)
     matrix = sp.random_array((90, 200), density=0.1, rng=rng, dtype=np.float64).tocsr()
     matrix.data[:] = 1.0
-    pattern = sparse.Csr.from_scipy(matrix)
+    pattern = Csr.from_scipy(matrix)
     right, weights = torch.from_numpy(rng.normal(size=(200, 7))), torch.from_numpy(rng.random(200))
-    found = sparse.neighbour_sums(pattern, right, weights)
+    found = neighbour_sums(pattern, right, weights)
     expected = matrix @ (right * weights[:, None]).numpy()
     np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=1e-12)
     rows = slice(start, min(90, start + length))
-    some = sparse.neighbour_sums(pattern.run(rows), right)
+    some = neighbour_sums(pattern.run(rows), right)
     np.testing.assert_allclose(some.numpy(), (matrix @ right.numpy())[rows], rtol=0, atol=1e-12)
     # Only columns that have a number: the others count as zero.
     number = torch.full((200,), -1)
     kept = torch.from_numpy(rng.permutation(200)[: seed % 50])
     number[kept] = torch.arange(len(kept))
-    only = sparse.neighbour_sums(pattern.renumbered(number, len(kept)), right[kept])
+    only = neighbour_sums(pattern.renumbered(number, len(kept)), right[kept])
     expected = matrix[:, kept.numpy()] @ right[kept].numpy()
     np.testing.assert_allclose(only.numpy(), expected, rtol=0, atol=1e-12)

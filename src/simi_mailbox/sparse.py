@@ -18,7 +18,6 @@ import scipy.sparse
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.nn import functional as F
 
 from simi_mailbox.graph import Graph
 
@@ -47,7 +46,6 @@ class Csr:
     ) -> None:
         self.indptr, self.indices = indptr.to(torch.int32), indices.to(torch.int32)
         self.shape, self.symmetric, self._given = shape, symmetric, values
-        self._stacks: dict[int, Csr] = {}
         self._alike: Csr | None = None
 
     @classmethod
@@ -173,21 +171,6 @@ class Csr:
         values = None if self._given is None else self._given[kept]
         return Csr(before[self.indptr], given[kept].to(self.indices.dtype), shape, values)
 
-    def stacked(self, count: int) -> Csr:
-        """Block-diagonal matrix of ``count`` copies (kept for the next call)."""
-        if count == 1:
-            return self
-        if count not in self._stacks:
-            copy = torch.arange(count, dtype=torch.int32).unsqueeze(1)
-            starts = (self.indptr[:-1] + copy * self.num_entries).flatten()
-            self._stacks[count] = Csr(
-                torch.cat([starts, starts.new_tensor([count * self.num_entries])]),
-                (self.indices + copy * self.shape[1]).flatten(),
-                (count * self.shape[0], count * self.shape[1]),
-                None if self._given is None else self._given.repeat(count),
-            )
-        return self._stacks[count]
-
     def row_sums(self, values: Tensor) -> Tensor:
         """Sum of ``values``, one for each entry, in every row."""
         return torch.mv(self.filled(values), values.new_ones(self.shape[1]))
@@ -250,23 +233,6 @@ def attend(pattern: Csr, scores: Tensor, x: Tensor) -> Tensor:
     return result
 
 
-def attend_additively(
-    pattern: Csr,
-    x: Tensor,
-    source: Tensor,
-    target: Tensor,
-    *,
-    slope: float = 0.2,
-    signs: Tensor | None = None,
-    scale: float = 1.0,
-) -> Tensor:
-    """Attention of a GAT, whose scores are leaky_relu(source_j + target_i)."""
-    result: Tensor = _AdditiveAttention.apply(  # type: ignore[no-untyped-call]
-        pattern, x, source, target, slope, signs, scale
-    )
-    return result
-
-
 class _Product(Function):
     @staticmethod
     def forward(ctx: Any, pattern: Csr, values: Tensor, x: Tensor) -> Tensor:
@@ -290,8 +256,8 @@ class _Product(Function):
 class _Attention(Function):
     @staticmethod
     def forward(ctx: Any, pattern: Csr, scores: Tensor, x: Tensor) -> Tensor:
-        weights = _shifted(pattern, scores).exp_()
-        result, total, padded = _weighted_mean(pattern, weights, x)
+        weights = shifted(pattern, scores).exp_()
+        result, total, padded = weighted_mean(pattern, weights, x)
         ctx.save_for_backward(weights, padded, total, result)
         ctx.pattern = pattern
         return result
@@ -309,85 +275,12 @@ class _Attention(Function):
         return None, to_scores, to_x
 
 
-# exp() of a score within ±40 and sums of 10^9 of them stay far inside float32: then the usual
-# shift by the row maximum changes nothing but the last bit, and is left out.
-_SAFE_SCORE = 40.0
-
-
-class _AdditiveAttention(Function):
-    """One product forward, four backward, and a single reordering of the entries.
-
-    Written out, node *i* gets, with m the dropout mask and e_ij = exp(leaky_relu(a_j + b_i)),
-
-        out_i = Σ_j m_ij e_ij x_j / Σ_j e_ij.
-
-    Both sums are products of a sparse matrix with a dense one. So is the whole backward pass: the
-    only entry-wise gradient, that of e_ij, is needed just summed over rows (for b) and over columns
-    (for a), and Σ_j λ_ij m_ij e_ij (g_i · x_j) = g_i · Σ_j (λ_ij m_ij e_ij) x_j is such a product.
-
-    Reordering into the transpose's entry order is a random gather, the dearest step of all. One
-    array serves for all that is needed there: the weight with the sign of the dropout mask
-    (negative: dropped). And since ``exp(s) > 1`` exactly where ``s > 0``, the slope of the leaky
-    ReLU can be read off it as well, unless the scores had to be shifted.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        pattern: Csr,
-        x: Tensor,
-        source: Tensor,
-        target: Tensor,
-        slope: float,
-        signs: Tensor | None,
-        scale: float,
-    ) -> Tensor:
-        scores = source.index_select(0, pattern.indices).add_(target.index_select(0, pattern.rows))
-        positive = None
-        if _needs_shift(source, target):
-            positive = scores > 0
-            scores = _shifted(pattern, F.leaky_relu_(scores, slope))
-        else:
-            F.leaky_relu_(scores, slope)
-        weights = scores.exp_()
-        if signs is None:
-            out, total, _ = _weighted_mean(pattern, weights, x)
-        else:
-            total = pattern.row_sums(weights).unsqueeze(1)
-            weights.mul_(signs)
-            out = torch.mm(pattern.filled(weights.relu()), x).mul_(scale / total)
-        ctx.pattern, ctx.slope, ctx.scale = pattern, slope, scale
-        ctx.save_for_backward(x, weights, positive, total, out)
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor, Tensor, None, None, None]:
-        x, weights, positive, total, out = ctx.saved_tensors
-        pattern: Csr = ctx.pattern
-        back, order = pattern.transposed
-        grad = grad / total
-        centre = (grad * out).sum(1)
-        grad = grad.mul_(ctx.scale)
-        steep = _steep(weights, positive, ctx.slope)
-        weights_t = weights.index_select(0, order)
-        if positive is None:
-            steep_t = _steep(weights_t, None, ctx.slope)
-        else:
-            steep_t = steep.index_select(0, order)
-        to_x = torch.mm(back.filled(weights_t.relu_()), grad)
-        to_target = (grad * torch.mm(pattern.filled(steep.relu()), x)).sum(1)
-        to_target -= centre * pattern.row_sums(steep.abs_())
-        to_source = (x * torch.mm(back.filled(steep_t.relu()), grad)).sum(1)
-        to_source -= torch.mv(back.filled(steep_t.abs_()), centre)
-        return None, to_x, to_source, to_target, None, None, None
-
-
 def _transpose(pattern: Csr, values: Tensor) -> Tensor:
     back, order = pattern.transposed
     return back.filled(values.index_select(0, order))
 
 
-def _shifted(pattern: Csr, scores: Tensor) -> Tensor:
+def shifted(pattern: Csr, scores: Tensor) -> Tensor:
     """Scores minus the largest of their row."""
     largest = torch.segment_reduce(
         scores, "max", offsets=pattern.indptr, unsafe=True, initial=float("-inf")
@@ -395,25 +288,12 @@ def _shifted(pattern: Csr, scores: Tensor) -> Tensor:
     return scores - largest.index_select(0, pattern.rows)
 
 
-def _weighted_mean(pattern: Csr, weights: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def weighted_mean(pattern: Csr, weights: Tensor, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Σ w x / Σ w of every row, Σ w, and x with the column of ones that makes it one product."""
     padded = torch.cat([x, x.new_ones(x.shape[0], 1)], dim=1)
     sums = torch.mm(pattern.filled(weights), padded)
     total = sums[:, -1:].masked_fill(sums[:, -1:] == 0, 1.0)  # a row that looks at nobody
     return sums[:, :-1] / total, total, padded
-
-
-def _needs_shift(source: Tensor, target: Tensor) -> bool:
-    if not source.numel() or not target.numel():
-        return False
-    bound = source.detach().abs().max() + target.detach().abs().max()
-    return bool(bound > _SAFE_SCORE)
-
-
-def _steep(weights: Tensor, positive: Tensor | None, slope: float) -> Tensor:
-    """Weights times the leaky ReLU's derivative, their signs kept."""
-    above_one = F.hardshrink(weights, 1.0) if positive is None else weights * positive
-    return above_one.mul_(1.0 - slope).add_(weights, alpha=slope)
 
 
 def neighbour_sums(pattern: Csr, matrix: Tensor, weights: Tensor | None = None) -> Tensor:

@@ -1,6 +1,6 @@
 """Synthetic problems whose true probabilities are known, for examples, tests and the demo."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,12 @@ Temperature = float | Callable[[Floats, Floats], Any]
 _CLASSES, _COUNTS, _EDGES, _LOGITS, _LABELS = 0, 4, 5, 100, 101
 # Edges drawn from one generator. Part of the definition of a graph: changing it changes graphs.
 _CHUNK = 1 << 18
-_COPY_NOISE = 0.1
+MEAN_DEGREE, HOMOPHILY = 8.0, 0.7
+"""Of the graph of a calibration problem; homophily refers to the favoured classes."""
+RING, DEGREE, CLASSES, FEATURES = 12, 8, 3, 4
+"""Of copied pages: copies of one page, about as many links of each, classes, features."""
+WEIGHT, COPY_NOISE = 0.6, 0.1
+"""How much features say, and how far those of copies lie apart."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +67,6 @@ def calibration_problem(
     classes: int = 5,
     *,
     temperature: Temperature = 1.0,
-    sharpness: float = 1.0,
-    mean_degree: float = 8.0,
-    homophily: float = 0.7,
     seed: int = 0,
 ) -> CalibrationProblem:
     """Draw a calibration problem with known truth.
@@ -80,10 +82,6 @@ def calibration_problem(
     temperature
         One number, or a function of (confidence [n], mailbox similarity [n]) that returns T [n].
         Above 1, the logits are overconfident.
-    sharpness
-        Factor on all logits.
-    mean_degree, homophily
-        Of the graph; homophily refers to the favoured classes.
     seed
         Same seed, same problem. The labels' randomness does not depend on ``temperature``.
 
@@ -96,14 +94,14 @@ def calibration_problem(
     thresholds = np.cumsum(np.full(classes, 1 / classes))[:-1]
     uniform = np.random.default_rng([seed, _CLASSES]).random(n)
     favoured = np.searchsorted(thresholds, uniform, side="right")
-    chunks = list(_block_model_edges(favoured, classes, mean_degree, homophily, seed))
+    chunks = list(_block_model_edges(favoured, classes, seed))
     edges = np.concatenate(chunks, axis=1) if chunks else np.empty((2, 0), dtype=np.int64)
     graph = Graph.from_edges(edges, n)
     rng = np.random.default_rng([seed, _LOGITS])
     values = rng.standard_normal((n, classes))
     values[np.arange(n), favoured] += 3 * rng.lognormal(0.0, 0.5, size=n)
     # Truth is computed from the rounded logits, the ones that a calibrator sees.
-    logits = (sharpness * values).astype(np.float32)
+    logits = values.astype(np.float32)
     exact = logits.astype(np.float64)
     confidence = softmax(exact, axis=1).max(axis=1)
     similarity = mailbox(torch.from_numpy(exact), graph).numpy()
@@ -116,17 +114,15 @@ def calibration_problem(
     return CalibrationProblem(logits, y, graph, probs, nodes, confidence, similarity)
 
 
-def _block_model_edges(
-    y: Ints, classes: int, mean_degree: float, homophily: float, seed: int
-) -> Iterator[Ints]:
+def _block_model_edges(y: Ints, classes: int, seed: int) -> Iterator[Ints]:
     """Edges [2, m] of a stochastic block model with equally likely classes.
 
     A Poisson number of edges for every pair of classes, with ends drawn independently within the
     classes, gives every pair of nodes an independent Poisson number of edges.
     """
     members = [np.flatnonzero(y == k) for k in range(classes)]
-    density, same = mean_degree / y.size, float((np.full(classes, 1 / classes) ** 2).sum())
-    within, between = homophily * density / same, (1 - homophily) * density / (1 - same)
+    density, same = MEAN_DEGREE / y.size, float((np.full(classes, 1 / classes) ** 2).sum())
+    within, between = HOMOPHILY * density / same, (1 - HOMOPHILY) * density / (1 - same)
     pairs = [(a, b) for a in range(classes) for b in range(a, classes)]
     expected = [
         float(members[a].size) * members[b].size * (within / 2 if a == b else between)
@@ -189,25 +185,14 @@ class CopiedPages:
     sums: Floats
 
 
-def copied_pages(
-    n: int = 6000,
-    classes: int = 3,
-    *,
-    share: float = 0.4,
-    ring: int = 12,
-    degree: int = 8,
-    features: int = 4,
-    weight: float = 0.6,
-    prior: Sequence[float] | None = None,
-    seed: int = 0,
-) -> CopiedPages:
+def copied_pages(n: int = 6000, *, share: float = 0.4, seed: int = 0) -> CopiedPages:
     """Draw pages of which some are witnesses of their own and some copies of each other.
 
     Features are Gaussian, and each page says something of its own class: evidence
-    s_i = weight · x_i · (class directions). An ordinary page links to ordinary pages, and every
-    neighbour is a witness: its class is drawn from softmax(log prior + s_i + Σ_neighbours s_j).
-    Pages of a ring have nearly the same features and link to each other: twelve copies of one
-    witness are one, and the class is drawn from softmax(log prior + s_i).
+    s_i = 0.6 x_i · (class directions). An ordinary page links to ordinary pages, and every
+    neighbour is a witness: its class is drawn from softmax(s_i + Σ_neighbours s_j). Pages of a ring
+    have nearly the same features and link to each other: twelve copies of one witness are one, and
+    the class is drawn from softmax(s_i).
 
     A model that adds up neighbours is overconfident on rings and underconfident on the others, and
     no single temperature helps both. Labels are independent given everything, so that the error of
@@ -215,16 +200,10 @@ def copied_pages(
 
     Parameters
     ----------
-    n, classes
-        Number of nodes and of classes.
-    share, ring
-        Share of rings among groups of ``ring`` consecutive nodes.
-    degree
-        Mean number of neighbours, about.
-    features, weight
-        Number of features, and how much they say.
-    prior
-        Of the classes; all alike without it.
+    n
+        Number of nodes.
+    share
+        Share of rings among groups of twelve consecutive nodes.
     seed
         Same seed, same graph.
 
@@ -235,31 +214,29 @@ def copied_pages(
     (100, 0.38)
     """
     rng = np.random.default_rng(seed)
-    circle = np.arange(n) // ring
+    circle = np.arange(n) // RING
     copied = (rng.random(circle[-1] + 1) < share)[circle]
     if copied.all() or not copied.any():
         raise ValueError(f"share={share} of {circle[-1] + 1} rings leaves pages of one kind only")
-    directions = rng.standard_normal((classes, features))
+    directions = rng.standard_normal((CLASSES, FEATURES))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    x = rng.standard_normal((n, features))
-    original = rng.standard_normal((circle[-1] + 1, features))[circle[copied]]
-    x[copied] = original + _COPY_NOISE * x[copied]
+    x = rng.standard_normal((n, FEATURES))
+    original = rng.standard_normal((circle[-1] + 1, FEATURES))[circle[copied]]
+    x[copied] = original + COPY_NOISE * x[copied]
     seen = x.astype(np.float32)
 
-    source = rng.integers(0, n, n * degree // 2)
-    inside = np.minimum(circle[source] * ring + rng.integers(0, ring, source.size), n - 1)
+    source = rng.integers(0, n, n * DEGREE // 2)
+    inside = np.minimum(circle[source] * RING + rng.integers(0, RING, source.size), n - 1)
     anyone = rng.choice(np.flatnonzero(~copied), source.size)
     graph = Graph.from_edges(np.stack([source, np.where(copied[source], inside, anyone)]), n)
 
     own = seen.astype(np.float64)
     links = (np.ones(graph.num_entries), graph.indices.numpy(), graph.indptr.numpy())
     sums = own + sp.csr_array(links, shape=(n, n)) @ own
-    told = np.where(copied[:, None], own, sums) @ (weight * directions.T)
-    probs = softmax(
-        told + np.log(np.full(classes, 1 / classes) if prior is None else prior), axis=1
-    )
+    told = np.where(copied[:, None], own, sums) @ (WEIGHT * directions.T)
+    probs = softmax(told + np.log(np.full(CLASSES, 1 / CLASSES)), axis=1)
     drawn = (rng.random((n, 1)) > np.cumsum(probs, axis=1)).sum(axis=1)
     order = rng.permutation(n)
     train, val, test = (np.sort(part) for part in np.split(order, [n // 6, n // 3]))
-    y = np.minimum(drawn, classes - 1)
+    y = np.minimum(drawn, CLASSES - 1)
     return CopiedPages(graph, seen, y, train, val, test, probs, copied, sums)

@@ -30,7 +30,7 @@ from torch_geometric.utils import k_hop_subgraph
 
 from simi_mailbox import TemperatureScaling, calibrators, pyg
 from simi_mailbox.pyg.batches import calibrator_hops, model_hops
-from simi_mailbox.pyg.wrapper import logits_on
+from simi_mailbox.pyg.calls import call, evaluating
 from tests.pyg.loaders import AllNeighbours
 
 N = 3000
@@ -92,10 +92,11 @@ def test_a_hop_less_is_refused_and_would_be_wrong(
     with pytest.raises(ValueError, match="lack neighbours"):
         calibrated.seeds(batch, mapping)
     # What is wrong are logits two steps away, whose labels speak for the seeds.
-    whole = logits_on(calibrated.model, data)
+    with evaluating(calibrated.model):
+        whole, cut_off = call(calibrated.model, data), call(calibrated.model, batch)
     near, _, _, _ = k_hop_subgraph(SEEDS, 2, data.edge_index)
     place = {int(node): k for k, node in enumerate(batch.number)}
-    found = logits_on(calibrated.model, batch)[[place[int(node)] for node in near]]
+    found = cut_off[[place[int(node)] for node in near]]
     assert float((found - whole[near]).abs().max()) > 0.01
 
 

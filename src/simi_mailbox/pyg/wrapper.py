@@ -481,12 +481,6 @@ def _first_run(calibrated: CalibratedModel, data: Any, hidden: Any) -> tuple[Ten
     return logits, hidden
 
 
-def logits_on(model: nn.Module, data: Any, how: Call | None = None) -> Tensor:
-    """Logits of the nodes of a ``Data``, in evaluation mode and without gradients."""
-    with evaluating(model):
-        return as_logits((call if how is None else how)(model, data), model)
-
-
 def _unfitted(calibrator: Calibrator | str | None) -> Calibrator:
     if calibrator is None:
         return SimiMailbox()

@@ -25,7 +25,8 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from simi_mailbox.graph import Graph
-from simi_mailbox.sparse import Csr, attend_additively, normalised_adjacency
+from simi_mailbox.sparse import Csr, normalised_adjacency
+from simi_mailbox_bench.backbones.attention import attend_additively, stacked
 from simi_mailbox_bench.backbones.features import Features, FrozenFeatures, drop, random_choice
 from simi_mailbox_bench.backbones.settings import Settings
 
@@ -383,7 +384,7 @@ class GAT(Backbone):
             target = target.index_select(1, layer.own)
         rate, signs, scale = self.settings.attention_dropout, None, 1.0
         together = _heads_together(heads, layer.matrix.num_entries)
-        pattern = layer.matrix.stacked(together)
+        pattern = stacked(layer.matrix, together)
         parts = []
         # chunk() and not slices: its backward pass is one concatenation.
         count = heads // together
