@@ -136,3 +136,9 @@ def test_acceptance_has_an_even_axis_and_a_dot():
     bars, dot = shapes_of(picture, "bar"), shapes_of(picture, "dot here")
     np.testing.assert_allclose(np.diff(np.asarray(bars.x)), 0.01)
     assert (dot.x, dot.y) == ([0.02], [0.4])
+
+
+def test_ticks_of_a_narrow_range_of_temperatures_differ():
+    found = analysis.temperature_histogram(np.linspace(1.25, 1.33, 50))
+    words = [word for _, word in plots.temperature_histogram(found).x.ticks]
+    assert len(set(words)) == len(words) == 5

@@ -215,11 +215,17 @@ def temperature_histogram(table: TemperatureHistogram, *, label: str = "") -> Pi
         shapes.append(Shapes("line", "diagonal", *line, label="T = 1: confidence unchanged"))
     shapes.append(Shapes("boxes", "column", logs[:-1], 0.0, logs[1:], float(most), tips=tips))
     values = np.exp(np.linspace(logs[0], logs[-1], 5))
-    ticks = [(float(np.log(value)), f"{value:.2g}") for value in values]
+    ticks = list(zip(np.log(values).tolist(), _apart(values), strict=True))
     x = Axis("temperature (above 1 lowers confidence)", (float(logs[0]), float(logs[-1])), ticks)
     y = Axis("nodes", (0.0, 1.05 * most), [(n, f"{n:,.0f}") for n in nice_ticks(0, most, 4)])
     name = f"Temperatures of nodes, {label}: median {number(table.median, 2)}"
     return Picture(name, x, y, shapes, (400.0, 140.0))
+
+
+def _apart(values: Floats) -> list[str]:
+    """Numbers with as many digits as tell them apart, two at least and five at most."""
+    words = [[f"{value:.{digits}g}" for value in values] for digits in (2, 3, 4, 5)]
+    return next((shown for shown in words if len(set(shown)) == len(shown)), words[-1])
 
 
 def _span(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, float]:
