@@ -80,7 +80,7 @@ def sentences(text):
 def test_sentences_have_at_most_twenty_words_on_average():
     pages = [ROOT / "README.md", *ROOT.glob("docs/*.md")]
     lengths = {p.name: [len(s) for s in sentences(p.read_text("utf-8"))] for p in pages}
-    every = sum(lengths.values(), [])
+    every = [length for page in lengths.values() for length in page]
     assert len(every) > 500
     assert np.mean(every) <= 20
     assert np.mean(lengths["README.md"]) <= 20
