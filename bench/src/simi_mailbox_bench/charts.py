@@ -110,11 +110,11 @@ def changes(parts: Sequence[Part]) -> Any:
                     continue
                 base = float(found["mean"]) - float(found["difference"])
                 names = ("difference", "difference_low", "difference_high")
-                middle, low, high = (100 * float(found[name]) / base for name in names)
+                centre, low, high = (100 * float(found[name]) / base for name in names)
                 color, marker = look(method)
                 ax.plot([low, high], [at, at], color=color, linewidth=1.2)
-                ax.plot([middle], [at], marker, color=color, markersize=4.5)
-                reach = max(reach, abs(middle) + 5)
+                ax.plot([centre], [at], marker, color=color, markersize=4.5)
+                reach = max(reach, abs(centre) + 5)
         ax.axvline(0, color=FAINT, linewidth=1)
         ax.set_xlim(-1.25 * reach, 1.25 * reach)
         _settings(ax, places, f"{part.title}: change against {part.about['baseline']} in %")
@@ -130,14 +130,14 @@ def counts(parts: Sequence[Part]) -> Any:
             rows = [row for row in part.shown(method) if row["difference"]]
             if method == part.about["baseline"] or not rows:
                 continue
-            low, high, middle = (
+            low, high, centre = (
                 np.array([float(row[name]) for row in rows])
                 for name in ("difference_low", "difference_high", "difference")
             )
             kinds = [
                 int((high < 0).sum()),
-                int(((middle < 0) & (high >= 0)).sum()),
-                int(((middle >= 0) & (low <= 0)).sum()),
+                int(((centre < 0) & (high >= 0)).sum()),
+                int(((centre >= 0) & (low <= 0)).sum()),
                 int((low > 0).sum()),
             ]
             bars.append((part.title, name, kinds))
@@ -324,7 +324,7 @@ def _settings(ax: Any, places: Sequence[tuple[str, str]], title: str) -> None:
 
 
 def _spread(methods: Any, row: int) -> list[tuple[float, str]]:
-    """Places of several methods around the middle of a row."""
+    """Places of several methods around the centre of a row."""
     names = list(methods)
     step = min(0.2, 0.8 / max(len(names), 1))
     return [(row + step * (k - (len(names) - 1) / 2), name) for k, name in enumerate(names)]
