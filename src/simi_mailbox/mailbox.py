@@ -1,10 +1,14 @@
 """How much a node's logits agree with those of its neighbours."""
 
+from collections.abc import Callable
+
+import numpy as np
 import torch
 from torch import Tensor
 
+from simi_mailbox._arrays import Array, Floats, Ints
 from simi_mailbox.graph import Graph
-from simi_mailbox.softmax import entry_blocks
+from simi_mailbox.softmax import entry_blocks, row_blocks
 from simi_mailbox.sparse import Csr, csr_tensor, products
 
 BLOCK_ENTRIES = 1 << 18
@@ -71,3 +75,49 @@ def support(probs: Tensor, predicted: Tensor, graph: Graph, *, cosine: bool = Fa
 def row_sums(values: Tensor, offsets: Tensor) -> Tensor:
     """Sum of ``values[offsets[i]:offsets[i + 1]]`` for every row ``i``; 0 for empty rows."""
     return torch.segment_reduce(values, "sum", offsets=offsets, axis=0, initial=0, unsafe=True)
+
+
+def neighbour_means(graph: Graph, values: Array) -> Callable[[slice | Ints], Floats]:
+    """A function from rows to the means of their neighbours' values; alone, a node's own."""
+    degree = graph.degree.numpy()
+    pattern, dense = Csr.of(graph), torch.from_numpy(values)
+
+    def means(rows: slice | Ints) -> Floats:
+        part, entries = pattern.take(torch.arange(len(degree))[rows])
+        ones = torch.ones(len(entries), dtype=dense.dtype)
+        result: Floats = (part.with_values(ones) @ dense).double().numpy()
+        few = degree[rows]
+        result /= np.maximum(few, 1)[:, None]
+        alone = np.flatnonzero(few == 0)
+        result[alone] = values[rows][alone]
+        return result
+
+    return means
+
+
+def expected_agreement(probs: Array, graph: Graph) -> Floats:
+    """Mean over neighbours j of Σ_k p_ik p_jk; 0 for nodes without neighbours.
+
+    That is the probability that two nodes drawn from their probabilities are of one class: the
+    mailbox of probabilities, which needs no logits and does not feel their arbitrary offset.
+    """
+    means, result = neighbour_means(graph, probs), np.empty(len(probs))
+    for rows in row_blocks(*probs.shape):
+        result[rows] = np.einsum("nk,nk->n", probs[rows].astype(np.float64), means(rows))
+    result[graph.degree.numpy() == 0] = 0.0
+    return result
+
+
+def mailbox_edges(probs: Array, graph: Graph) -> Floats:
+    """Median confidence, and the median agreement of the nodes below and above it."""
+    confidence, alike = probs.max(axis=1).astype(np.float64), expected_agreement(probs, graph)
+    median = np.median(confidence)
+    above = confidence >= median
+    halves = [np.median(alike[part]) if part.any() else 0.0 for part in (~above, above)]
+    return np.array([median, *halves])
+
+
+def mailbox_groups(probs: Array, graph: Graph, edges: Floats) -> Ints:
+    """0, 1: unconfident nodes with low, high neighbour agreement; 2, 3: confident ones."""
+    above = (probs.max(axis=1).astype(np.float64) >= edges[0]).astype(np.int64)
+    return np.asarray(2 * above + (expected_agreement(probs, graph) >= edges[1:][above]))

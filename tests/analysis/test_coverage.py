@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 
 from simi_mailbox import analysis, decide
-from simi_mailbox.decide.base import read_nodes
-from simi_mailbox.decide.groups import mailbox_edges, mailbox_groups
 from simi_mailbox.synthetic import calibration_problem
 
 N, K = 600, 4
@@ -41,8 +39,14 @@ def test_slices_are_what_a_loop_finds(case):
 
 def test_mailbox_slices_are_those_that_rules_condition_on(case):
     probs, y, graph, sets = case
-    given = read_nodes(probs, graph, None)
-    groups = mailbox_groups(given, mailbox_edges(given))
+    source, target = graph.edge_index().numpy()
+    alike = np.zeros(N)
+    for i in np.unique(target):
+        alike[i] = np.mean(probs[source[target == i]] @ probs[i])
+    above = probs.max(axis=1) >= np.median(probs.max(axis=1))
+    groups = 2 * above
+    for half in (above, ~above):
+        groups[half] += alike[half] >= np.median(alike[half])
     table = analysis.covered_by_mailbox(sets, y, probs, graph)
     assert table.found.counts.tolist() == np.bincount(groups, minlength=4).tolist()
     np.testing.assert_allclose(

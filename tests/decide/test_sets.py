@@ -25,9 +25,8 @@ from simi_mailbox import (
 )
 from simi_mailbox.calibrators.simi_mailbox.evidence import term_names
 from simi_mailbox.decide import APS, DAPS, LAC, RAPS, SNAPS, Accept, PredictionSets, load_rule
-from simi_mailbox.decide.groups import mailbox_coordinates, mailbox_edges, mailbox_groups
-from simi_mailbox.decide.scores import ScoredNodes
 from simi_mailbox.decide.sets import node_weights
+from simi_mailbox.mailbox import expected_agreement, mailbox_edges, mailbox_groups
 from simi_mailbox.metrics import coverage, coverage_by_group
 from tests.decide import references as by_hand
 
@@ -533,16 +532,14 @@ def test_weights_of_nodes_are_one_on_average_and_never_negative(wrong: int, weig
 def test_nodes_on_the_edge_of_mailbox_groups_are_above_it() -> None:
     """Five nodes in a ring: the median node, and the median agreement, are those of a node."""
     p = np.array([0.5, 0.6, 0.7, 0.8, 0.9])
-    nodes = ScoredNodes(
-        np.stack([p, 1 - p], axis=1), Graph.from_edges([range(5), [1, 2, 3, 4, 0]], 5)
-    )
-    sure, alike = mailbox_coordinates(nodes)
-    edges = mailbox_edges(nodes)
-    above = sure >= 0.7
+    probs, graph = np.stack([p, 1 - p], axis=1), Graph.from_edges([range(5), [1, 2, 3, 4, 0]], 5)
+    alike = expected_agreement(probs, graph)
+    edges = mailbox_edges(probs, graph)
+    above = probs.max(axis=1) >= 0.7
     expected = [0.7, np.median(alike[~above]), np.median(alike[above])]
     np.testing.assert_allclose(edges, expected)
     agree = [alike[i] >= expected[1 + int(above[i])] for i in range(5)]
-    found = mailbox_groups(nodes, edges)
+    found = mailbox_groups(probs, graph, edges)
     np.testing.assert_array_equal(found, 2 * above + np.array(agree))
     assert found[2] >= 2  # the median node
     assert set(found[above]) == {2, 3}

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import torch
 
 from simi_mailbox._arrays import Bools, Floats, Ints
 from simi_mailbox.analysis.judged import (
@@ -24,7 +23,7 @@ from simi_mailbox.analysis.judged import (
     unit_bins,
 )
 from simi_mailbox.graph import Graph, as_graph
-from simi_mailbox.mailbox import mailbox
+from simi_mailbox.mailbox import mailbox_edges, mailbox_groups
 from simi_mailbox.metrics import GroupCoverage, coverage_by_group
 from simi_mailbox.metrics.sets import check_sets
 from simi_mailbox.validation import as_numpy, read_classes, read_index, read_probabilities
@@ -343,13 +342,8 @@ def covered_by_mailbox(
     """
     judged = _Judged.of(sets, y, nodes)
     p = read_probabilities(probs)
-    confidence = p.max(axis=1)
     links = as_graph(graph, len(p))
-    alike = mailbox(torch.from_numpy(np.asarray(p, dtype=np.float64)), links).numpy().copy()
-    alike[links.degree.numpy() == 0] = 0.0
-    above = confidence >= np.median(confidence)
-    medians = [np.median(alike[part]) if part.any() else 0.0 for part in (~above, above)]
-    place = 2 * above + (alike >= np.array(medians)[above.astype(int)])
+    place = mailbox_groups(p, links, mailbox_edges(p, links))
     return judged.table("mailbox", MAILBOX_GROUPS, place[judged.nodes])
 
 

@@ -9,8 +9,6 @@ import numpy.typing as npt
 from torch import Tensor
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.decide.neighbours import neighbour_means
-from simi_mailbox.decide.scores import ScoredNodes
 from simi_mailbox.graph import Graph
 
 
@@ -25,41 +23,6 @@ def quantile_edges(values: npt.NDArray[Any], groups: int) -> Floats:
 def degree_groups(graph: Graph, edges: Floats) -> Ints:
     """Which part of the degrees a node's lies in."""
     return np.searchsorted(edges, graph.degree.numpy(), side="right")
-
-
-def mailbox_coordinates(nodes: ScoredNodes) -> tuple[Floats, Floats]:
-    """Confidence of every node, and the agreement to be expected with its neighbours.
-
-    The agreement is the mean over neighbours j of Σ_k p_ik p_jk, the probability that two nodes
-    drawn from their probabilities are of one class: the mailbox of probabilities, which needs no
-    logits and does not feel their arbitrary offset. A node without neighbours has none, 0.
-    """
-    assert nodes.graph is not None
-    n = len(nodes.probs)
-    means = neighbour_means(nodes.graph, nodes.probs)
-    confidence, alike = np.empty(n), np.empty(n)
-    for rows in nodes.row_blocks():
-        p = nodes.probs[rows].astype(np.float64)
-        confidence[rows] = p.max(axis=1)
-        alike[rows] = np.einsum("nk,nk->n", p, means(rows))
-    alike[nodes.graph.degree.numpy() == 0] = 0.0
-    return confidence, alike
-
-
-def mailbox_edges(nodes: ScoredNodes) -> Floats:
-    """Median confidence, and the median agreement of the nodes below and above it."""
-    confidence, alike = mailbox_coordinates(nodes)
-    median = np.median(confidence)
-    above = confidence >= median
-    halves = [np.median(alike[part]) if part.any() else 0.0 for part in (~above, above)]
-    return np.array([median, *halves])
-
-
-def mailbox_groups(nodes: ScoredNodes, edges: Floats) -> Ints:
-    """0, 1: unconfident nodes with low, high neighbour agreement; 2, 3: confident ones."""
-    confidence, alike = mailbox_coordinates(nodes)
-    above = (confidence >= edges[0]).astype(np.int64)
-    return np.asarray(2 * above + (alike >= edges[1:][above]))
 
 
 def read_groups(groups: Any, num_nodes: int) -> npt.NDArray[Any]:

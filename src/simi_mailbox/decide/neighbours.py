@@ -1,4 +1,4 @@
-"""Means over neighbours, and nodes with similar features, a block of rows at a time."""
+"""Nodes with similar features, a block of rows at a time."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.graph import Graph
-from simi_mailbox.sparse import Csr
 
 BLOCK_SIMILARITIES = 1 << 22
 """Cosines held together while similar nodes are looked for."""
@@ -22,24 +19,6 @@ TIE = 1e9
 PART = 64
 """Cosines whose maximum is looked at before any of them is."""
 SMALLEST = 1e-300
-
-
-def neighbour_means(graph: Graph, values: npt.NDArray[Any]) -> Callable[[slice | Ints], Floats]:
-    """A function from rows to the means of their neighbours' values; alone, a node's own."""
-    degree = graph.degree.numpy()
-    pattern, dense = Csr.of(graph), torch.from_numpy(values)
-
-    def means(rows: slice | Ints) -> Floats:
-        part, entries = pattern.take(torch.arange(len(degree))[rows])
-        ones = torch.ones(len(entries), dtype=dense.dtype)
-        result: Floats = (part.with_values(ones) @ dense).double().numpy()
-        few = degree[rows]
-        result /= np.maximum(few, 1)[:, None]
-        alone = np.flatnonzero(few == 0)
-        result[alone] = values[rows][alone]
-        return result
-
-    return means
 
 
 def similar_nodes(features: Tensor, k: int) -> Callable[[slice | Ints], Any]:

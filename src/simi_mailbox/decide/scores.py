@@ -12,8 +12,9 @@ import numpy.typing as npt
 import torch
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.decide.neighbours import neighbour_means, similar_nodes
+from simi_mailbox.decide.neighbours import similar_nodes
 from simi_mailbox.graph import Graph
+from simi_mailbox.mailbox import neighbour_means
 
 Rows: TypeAlias = "slice | Ints"
 Scored: TypeAlias = Callable[[Rows], Floats]

@@ -22,8 +22,6 @@ from simi_mailbox.decide.base import (
 )
 from simi_mailbox.decide.groups import (
     degree_groups,
-    mailbox_edges,
-    mailbox_groups,
     quantile_edges,
     read_groups,
 )
@@ -35,6 +33,7 @@ from simi_mailbox.decide.quantile import (
 )
 from simi_mailbox.decide.scores import ScoredNodes, resolve
 from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.mailbox import mailbox_edges, mailbox_groups
 from simi_mailbox.parameters import Constraint, Level, Whole, check_parameters, hyperparameters
 
 Named = Literal["class", "degree", "mailbox"]
@@ -149,7 +148,8 @@ class PredictionSets(Rule):
         try:
             by_mailbox = isinstance(self.condition_on, str) and self.condition_on == "mailbox"
             if by_mailbox:
-                self.edges_ = mailbox_edges(nodes)
+                assert nodes.graph is not None
+                self.edges_ = mailbox_edges(nodes.probs, nodes.graph)
             scores, wrong = np.empty(len(index)), np.empty(len(index), dtype=np.bool_)
             mailbox = np.zeros(len(index), dtype=np.int64)
             for places, seen in read_cross_fitted(cross_fitted, nodes, index):
@@ -158,7 +158,8 @@ class PredictionSets(Rule):
                 scores[places] = scored[np.arange(len(rows)), truth]
                 wrong[places] = seen.probs[rows].argmax(axis=1) != truth
                 if by_mailbox:
-                    mailbox[places] = mailbox_groups(seen, self.edges_)[rows]
+                    assert seen.graph is not None
+                    mailbox[places] = mailbox_groups(seen.probs, seen.graph, self.edges_)[rows]
             self.error_weight_ = error_weight(self.prior, used_for_selection, len(index))
             weights = None if self.error_weight_ == 1.0 else node_weights(wrong, self.error_weight_)
             self._condition(nodes, index, labels, mailbox, scores, weights)
@@ -263,10 +264,10 @@ class PredictionSets(Rule):
         if isinstance(self.condition_on, str):
             if self.condition_on == "class":
                 return self.thresholds_[None]
+            assert nodes.graph is not None
             if self.condition_on == "degree":
-                assert nodes.graph is not None
                 return self.thresholds_[degree_groups(nodes.graph, self.edges_)]
-            return self.thresholds_[mailbox_groups(nodes, self.edges_)]
+            return self.thresholds_[mailbox_groups(nodes.probs, nodes.graph, self.edges_)]
         return self._limits_of_given(groups, len(nodes.probs))
 
     def _limits_of_given(self, groups: Any, n: int) -> Floats:
