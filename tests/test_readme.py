@@ -37,6 +37,15 @@ def test_the_picture_shows_the_errors_of_the_table(theme):
     assert drawn == table, "python scripts/docs-figures draws them again"
 
 
+def test_temperature_scaling_is_below_one_percent_where_the_readme_says_so():
+    (head,) = re.findall(r"^\|  \| (Cora .*) \|$", README, re.MULTILINE)
+    (row,) = re.findall(r"^\| temperature scaling \| (.*) \|$", README, re.MULTILINE)
+    means = [float(cell.strip("* ").split()[0].strip("*")) for cell in row.split("|")]
+    found = dict(zip(head.split(" | "), means, strict=True))
+    (told,) = re.findall(r"leaves an ECE below 1 %, as a GCN on (.*?) and (.*?),", README)
+    assert {name for name, mean in found.items() if mean < 1} == set(told)
+
+
 def anchors(path):
     """What a link into a page may name: its headings, as GitHub and MyST write them."""
     text = re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
