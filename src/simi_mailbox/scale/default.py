@@ -6,6 +6,7 @@ What the passes leave in the store:
     around      [n, K]      Σ p_j over neighbours j
     similarity  [n]         mean overlap with the neighbours
     back        [n]         chance to be back after two random steps
+    beyond      [n, K]      means over two random steps of p, the own part taken out
     beside      [m]         nodes with a labelled neighbour: few, if few are labelled
     near        [m, K + 1]  of these, sums over neighbours of their label residuals
     far         [n, K + 1]  means over two random steps of the same, the own part taken out
@@ -31,8 +32,9 @@ from simi_mailbox.calibrators.simi_mailbox.evidence import (
     label_residuals,
     overlap,
     unit_totals,
+    without_own,
 )
-from simi_mailbox.calibrators.simi_mailbox.model import reference_temperature
+from simi_mailbox.calibrators.simi_mailbox.model import Base
 from simi_mailbox.calibrators.simi_mailbox.prior import resolve
 from simi_mailbox.grouping import Combine, Grouping, added, find_groups_in, nearest, stacked
 from simi_mailbox.scale import tiles
@@ -73,11 +75,13 @@ class View:
         return self.limits.cut(z) if len(z) else z[:, self.limits.classes]
 
 
-def put_labels(store: Store, view: View, labelled: Labelled, logits: Tensor) -> View:
+def put_labels(
+    store: Store, view: View, labelled: Labelled, logits: Tensor, base: Base
+) -> View:
     """The same view, with these labels in the store; nodes are sorted, ``logits`` are theirs."""
     if not len(labelled):
         return view
-    residuals = label_residuals(scaled_softmax(logits, view.temperature), labelled.y)
+    residuals = label_residuals(base.probabilities(logits), labelled.y)
     files = [
         store.put(LABELLED, labelled.index.numpy()),
         store.put(RESIDUALS, residuals.numpy()),
@@ -102,8 +106,9 @@ def sums_of(store: Store, block: int, view: View, rows: Ints | None = None) -> S
         whole[store.get(name("beside", block))] = store.get(name("near", block))
         near, far = torch.from_numpy(whole[some]), part("far")
     return Sums(
-        z, probs, degree, part("around"), near, far, part("closeness") if view.hidden else None
-    )
+        z, probs, degree, part("around"), part("beyond"), near, far,
+        part("closeness") if view.hidden else None,
+    )  # fmt: skip
 
 
 def sums_of_nodes(store: Store, block: int, view: View, nodes: Ints) -> Sums:
@@ -153,6 +158,25 @@ def around_band(store: Store, band: int, view: View, bands: list[range]) -> list
         similarity = overlap(torch.from_numpy(probs[:, :-1]), torch.from_numpy(around), degree)
         made = {"around": around, "back": back, "similarity": similarity.numpy()}
         written += [store.put(name(kind, block), part) for kind, part in made.items()]
+    return written
+
+
+def beyond_band(store: Store, band: int, view: View, bands: list[range]) -> list[Written]:
+    """The second look: predictions around neighbours."""
+
+    def right(column: int) -> tuple[Array, None]:
+        inverse = np.array(store.view(name("probs", column))[:, -1:])
+        return store.get(name("around", column)) * inverse, None  # as a random step
+
+    sums = tiles.neighbour_sums(store, bands[band], view.plan, view.classes, right)
+    written = []
+    for block in bands[band]:
+        probs, back = (
+            torch.from_numpy(store.get(name(kind, block))) for kind in ("probs", "back")
+        )
+        found = torch.from_numpy(sums.pop(block)).to(probs.dtype).mul_(probs[:, -1:])
+        second = without_own(found, probs[:, :-1], back)
+        written.append(store.put(name("beyond", block), second.numpy()))
     return written
 
 
@@ -264,6 +288,7 @@ def pass_predictions(engine: Engine, view: View) -> None:
     engine.write("probabilities", probs_block, plan.blocks, view)
     bands = plan.bands(columns, 3 * _item(engine) * columns)
     engine.write("neighbours", around_band, range(len(bands)), view, bands)
+    engine.write("two steps away", beyond_band, range(len(bands)), view, bands)
 
 
 def pass_labels(engine: Engine, view: View) -> None:
@@ -360,13 +385,13 @@ def fit(
     z = _logits_of(engine, View(plan, limits, 1.0), nodes)
     chosen = enough(labelled, z)
     few = z[torch.isin(nodes, chosen.index)].double().numpy()
-    calibrator.temperature_ = reference_temperature(few, chosen.y.numpy())
+    calibrator._take_base(few, chosen)
     view = View(plan, limits, calibrator.temperature_)
     pass_predictions(engine, view)
     totals = engine.total("units", totals_of, added, plan.blocks)
     calibrator._take_units(totals)
     _group(engine, view, calibrator)
-    view = put_labels(engine.store, view, labelled, z)
+    view = put_labels(engine.store, view, labelled, z, calibrator._base)
     pass_labels(engine, view)
     if hidden is not None:
         means, precision = find_prototypes(engine, view, hidden, totals[5:])
@@ -396,7 +421,8 @@ def look_again(
     known = calibrator._known(named, lambda: _identity(engine, view))
     order = known.index.argsort()
     known = Labelled(known.index[order], known.y[order])
-    view = put_labels(engine.store, view, known, _logits_of(engine, view, known.index))
+    logits = _logits_of(engine, view, known.index)
+    view = put_labels(engine.store, view, known, logits, calibrator._base)
     pass_labels(engine, view)
     if hidden is not None:
         kept = calibrator.hidden_

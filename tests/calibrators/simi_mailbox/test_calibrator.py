@@ -101,6 +101,29 @@ def test_the_intercepts_of_a_class_weighted_model_are_recovered():
     np.testing.assert_allclose(shown.mean(axis=0), shares, atol=0.02)
 
 
+def class_weighted(seed, n=3000, share=0.1, weight=2.0):
+    """Two classes, one rare and found among its like; logits of a model trained with weights."""
+    rng = np.random.default_rng(seed)
+    y = (rng.random(n) < share).astype(int)
+    ends = rng.integers(n, size=(2, 8 * n))
+    linked = rng.random(8 * n) < np.where(y[ends[0]] == y[ends[1]], 0.5, 0.25)
+    score = rng.normal(size=n) + 2 * y - 1 + np.log(share / (1 - share)) + weight
+    return np.stack([np.zeros(n), score], axis=1), y, ends[:, linked]
+
+
+def test_class_balance_is_the_same_where_no_label_is_near():
+    """Labels near a node must not carry the class balance: on a later graph there are none."""
+    (z, y, edges), later = class_weighted(0), class_weighted(1)
+    cal = SimiMailbox(keep_classes=False)
+    cal.fit(z, y, graph=edges, mask=range(600), used_for_selection=False)
+    here = cal.predict_proba(z, graph=edges)[600:, 1].mean() - y[600:].mean()
+    with pytest.warns(CalibrationWarning, match="node_ids"):
+        shown = cal.predict_proba(later[0], graph=later[2])
+    there = shown[:, 1].mean() - later[1].mean()
+    assert abs(there - here) < 0.01
+    assert abs(there) < 0.02
+
+
 def test_many_labels_find_what_one_temperature_cannot():
     def truth(conf, similarity):
         return np.where(similarity > np.median(similarity), 0.7, 2.5)

@@ -10,12 +10,14 @@ from simi_mailbox.calibrators.simi_mailbox import evidence
 from simi_mailbox.calibrators.simi_mailbox.evidence import (
     PSEUDO_MASS,
     PSEUDO_NEIGHBOURS,
+    PSEUDO_PREDICTIONS,
     InMemory,
     Units,
     overlap,
     terms,
     unit_totals,
 )
+from simi_mailbox.calibrators.simi_mailbox.model import Base
 from simi_mailbox.validation import Labelled
 
 NOT_GROUPED = np.empty((0, 0))
@@ -35,7 +37,7 @@ def labelled(nodes, y):
 
 def supplied(z, graph, y, mine, temperature=1.5):
     there = InMemory(z, graph, temperature)
-    there.take_labels(labelled(mine, y))
+    there.take_labels(labelled(mine, y), Base(temperature, np.zeros(z.shape[1])))
     return there, temperature
 
 
@@ -67,21 +69,24 @@ def test_terms_are_what_their_definitions_say(directed):
     p = torch.softmax(z / 1.5, dim=1).numpy()
     share = (p.sum(axis=0) + 1) / (n + k)
     known = {int(i): np.eye(k)[y[i]] - p[i] for i in mine}
-    neighbours, near, far = np.zeros((3, n, k))
+    neighbours, beyond, near, far = np.zeros((4, n, k))
     for i in walks:
         around = list(walks.successors(i))
         total = sum((p[j] for j in around), np.zeros(k))
         neighbours[i] = np.log((total / share + PSEUDO_NEIGHBOURS) / (len(around) + 2.0))
         found = [known[j] for j in around if j in known]
         near[i] = sum(found, np.zeros(k)) / (len(found) + PSEUDO_NEIGHBOURS)
-        mass, told = 0.0, np.zeros(k)
+        predicted, mass, told = np.zeros(k), 0.0, np.zeros(k)
         for j in around:
             for far_away in walks.successors(j):
+                chance = 1 / (len(around) * walks.out_degree(j))
+                if far_away != i:
+                    predicted += chance * p[far_away]
                 if far_away in known and far_away != i:
-                    chance = 1 / (len(around) * walks.out_degree(j))
                     mass, told = mass + chance, told + chance * known[far_away]
+        beyond[i] = np.log(1.0 + predicted / share / PSEUDO_PREDICTIONS)
         far[i] = told / (mass + PSEUDO_MASS)
-    for found, expected in zip(class_terms(there), (neighbours, near, far), strict=True):
+    for found, expected in zip(class_terms(there), (neighbours, beyond, near, far), strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
@@ -113,10 +118,10 @@ def test_a_graph_without_edges_or_labels_says_nothing():
     z, _, y, mine = case(4)
     for graph, known in ((Graph.empty(len(z)), mine), (case(4)[1], mine[:0])):
         there = supplied(z, graph, y, known)
-        neighbours, near, far = class_terms(there)
+        neighbours, beyond, near, far = class_terms(there)
         assert not near.any()
         assert not far.any()
-        assert neighbours.any() == (graph.num_entries > 0)
+        assert neighbours.any() == beyond.any() == (graph.num_entries > 0)
 
 
 def test_overlap_is_the_chance_to_agree():

@@ -23,6 +23,7 @@ TERMS = {
     "log_degree": "temperature: log(1 + degree)",
     "inverse_degree": "temperature: 1 / (1 + degree)",
     "neighbours": "classes: predictions of the neighbours",
+    "neighbours_2_steps": "classes: predictions two steps away",
     "labels": "classes: label residuals of the neighbours",
     "labels_2_steps": "classes: label residuals two steps away",
     "hidden": "classes: closeness in the hidden layer",

@@ -28,6 +28,7 @@ from simi_mailbox.calibrators.simi_mailbox.evidence import (
     units_from,
 )
 from simi_mailbox.calibrators.simi_mailbox.model import (
+    Base,
     Model,
     Nodes,
     bias_unit,
@@ -129,7 +130,7 @@ class SimiMailbox(Calibrator):
     """
 
     name: ClassVar[str] = "simi-mailbox"
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     required_inputs: ClassVar[frozenset[str]] = frozenset({"graph"})
     optional_inputs: ClassVar[frozenset[str]] = frozenset(
         {"hidden", "known", "sample_weight", "used_for_selection"}
@@ -194,11 +195,21 @@ class SimiMailbox(Calibrator):
     def _prepare(self, data: CalibrationData, chosen: Labelled) -> Callable[[Tensor], Nodes]:
         """Temperature, units and groups; what the model sees of any nodes."""
         z = data.logits[chosen.index].double().numpy()
-        self.temperature_ = reference_temperature(z, chosen.y.numpy(), _weights(chosen))
+        self._take_base(z, chosen)
         there = self._in_memory(data)
-        there.take_labels(data.calibration)
+        there.take_labels(data.calibration, self._base)
         self._group(data, there)
         return lambda nodes: self._nodes(there.sums(nodes))
+
+    def _take_base(self, logits: Floats, chosen: Labelled) -> None:
+        """The temperature of temperature scaling; then one with class intercepts."""
+        y, weight = chosen.y.numpy(), _weights(chosen)
+        self.temperature_ = reference_temperature(logits, y, weight)
+        self.base_: dict[str, Any] = asdict(Base.fit(logits, y, weight, self.temperature_))
+
+    @property
+    def _base(self) -> Base:
+        return Base(**self.base_)
 
     def _in_memory(self, data: NodeInputs) -> InMemory:
         there = InMemory(data.logits, data.neighbourhoods, self.temperature_)
@@ -363,7 +374,7 @@ class SimiMailbox(Calibrator):
             )
             return
         there = self._in_memory(data)
-        there.take_labels(known)
+        there.take_labels(known, self._base)
         nodes = self._nodes(there.sums(known.index[new]))
         self.correction_: dict[str, Any] = correction(
             self._fitted_model, nodes, known.y[new].numpy()
@@ -401,7 +412,7 @@ class SimiMailbox(Calibrator):
     def _predict(self, data: NodeInputs) -> Tensor:
         self._check_hidden(data)
         there = self._in_memory(data)
-        there.take_labels(self._known(data, lambda: _identity(data)))
+        there.take_labels(self._known(data, lambda: _identity(data)), self._base)
         self._latest = data
         probs = torch.empty_like(data.logits)
         for rows, sums in there.all_sums():
@@ -519,6 +530,10 @@ class SimiMailbox(Calibrator):
         check_within("labels_", y, 0, k - 1)
         check_within("nodes of labels_", nodes, 0, 2**62)
         check_within("temperature_", self.temperature_, 1e-300, 1e300)
+        if self._base.intercepts.shape != (k,):
+            raise ValueError(f"base_ must have an intercept for each of {k} classes")
+        check_within("temperature of base_", self._base.temperature, 1e-300, 1e300)
+        check_within("intercepts of base_", self._base.intercepts, -1e3, 1e3)
         check_within("shares of units_", units.class_share, 1e-300, 1.0)
         check_within("frequencies_", self.frequencies_, 1e-300, 1.0)
         check_within("bandwidth_", self.bandwidth_, 1e-300, 1e300)

@@ -18,16 +18,16 @@ from torch import Tensor
 
 from simi_mailbox._arrays import Floats
 from simi_mailbox.calibrators.parts.features import fit_prototypes, nearness
-from simi_mailbox.calibrators.simi_mailbox.model import EXPONENTS, Nodes
+from simi_mailbox.calibrators.simi_mailbox.model import EXPONENTS, Base, Nodes
 from simi_mailbox.graph import Graph
 from simi_mailbox.softmax import row_blocks, scaled_softmax
 from simi_mailbox.sparse import Csr, neighbour_sums
 from simi_mailbox.validation import Labelled
 
-CLASSES = ("neighbours", "labels", "labels_2_steps", "hidden")
+CLASSES = ("neighbours", "neighbours_2_steps", "labels", "labels_2_steps", "hidden")
 """Terms of every class of a node; the last one only where a hidden layer is given."""
-PSEUDO_NEIGHBOURS, PSEUDO_MASS = 2.0, 0.1
-"""Added to neighbours and to mass two steps away: a single neighbour is not believed in full."""
+PSEUDO_NEIGHBOURS, PSEUDO_PREDICTIONS, PSEUDO_MASS = 2.0, 0.3, 0.1
+"""Added to neighbours, and to predictions and labels two steps away: one is not believed in full."""
 
 BLOCK = 1 << 19
 """Numbers of a run of nodes that are looked at together."""
@@ -53,6 +53,8 @@ class Sums:
     degree : Tensor [m]
     predictions : Tensor [m, K]
         Σ p_j over neighbours j.
+    predictions_2_steps : Tensor [m, K]
+        Mean of p_j over two random steps, without what comes back to the node itself.
     labels : Tensor [m, K + 1]
         Σ over labelled neighbours of their `label_residuals`.
     labels_2_steps : Tensor [m, K + 1]
@@ -65,6 +67,7 @@ class Sums:
     probs: Tensor
     degree: Tensor
     predictions: Tensor
+    predictions_2_steps: Tensor
     labels: Tensor
     labels_2_steps: Tensor
     closeness: Tensor | None = None
@@ -144,24 +147,31 @@ def overlap(probs: Tensor, predictions: Tensor, degree: Tensor) -> Tensor:
     return found.div_(degree.clamp(min=1))
 
 
+def without_own(second: Tensor, probs: Tensor, back: Tensor) -> Tensor:
+    """Means over two random steps, less what came back to the node itself."""
+    return second.addcmul_(probs, back[:, None], value=-1.0).clamp_(min=0.0)
+
+
 def terms(sums: Sums, units: Units, groups: Floats) -> Nodes:
     """All terms of some nodes, as the model takes them; ``groups`` is their membership.
 
-    neighbours      log of the share of a class among the neighbours' predictions, relative to
-                    its share of all nodes, as if two average neighbours had been added
-    labels          mean label residual of the neighbours, as if two zeros had been added
-    labels_2_steps  the same two steps away
-    hidden          −log distance to the class's mean in the hidden layer
+    neighbours          log of the share of a class among the neighbours' predictions, relative to
+                        its share of all nodes, as if two average neighbours had been added
+    neighbours_2_steps  the same two steps away, but for a number that all classes share
+    labels              mean label residual of the neighbours, as if two zeros had been added
+    labels_2_steps      the same two steps away
+    hidden              −log distance to the class's mean in the hidden layer
     """
     z = sums.logits
     gaps = (z - z.amax(dim=1, keepdim=True)).div_(units.temperature)
     share = torch.from_numpy(units.class_share).to(z.dtype)
     around = (sums.predictions / share).add_(PSEUDO_NEIGHBOURS)
     around = around.div_(sums.degree.to(z.dtype)[:, None] + PSEUDO_NEIGHBOURS).log_()
+    beyond = (sums.predictions_2_steps / (share * PSEUDO_PREDICTIONS)).log1p_()
     near = sums.labels[:, :-1] / (sums.labels[:, -1:] + PSEUDO_NEIGHBOURS)
     second = sums.labels_2_steps
     far = second[:, :-1] / (second[:, -1:].clamp(min=0.0) + PSEUDO_MASS)
-    classes = [around, near, far, *([] if sums.closeness is None else [sums.closeness])]
+    classes = [around, beyond, near, far, *([] if sums.closeness is None else [sums.closeness])]
     exponents = degree_terms(sums.degree) - torch.from_numpy(units.centre)
     return Nodes(gaps, exponents, classes, groups)
 
@@ -195,11 +205,14 @@ class InMemory:
         self.csr = Csr.of(graph)
         self._size: tuple[int, int] = (logits.shape[0], logits.shape[1])
         self.steps = graph.degree.clamp(min=1).to(logits.dtype).reciprocal()
-        self.take_labels(NOBODY)
+        self._take(NOBODY, self.probs[:0])
 
-    def take_labels(self, labelled: Labelled) -> None:
+    def take_labels(self, labelled: Labelled, base: Base) -> None:
         """Let these labels inform about the nodes around theirs."""
-        self._residuals = label_residuals(self.probs[labelled.index], labelled.y)
+        self._take(labelled, base.probabilities(self.logits[labelled.index]))
+
+    def _take(self, labelled: Labelled, expected: Tensor) -> None:
+        self._residuals = label_residuals(expected, labelled.y)
         self._own = self._residuals * self._chance_back(labelled.index)[:, None]
         self._place = torch.full((len(self.probs),), -1, dtype=torch.int64)
         self._place[labelled.index] = torch.arange(len(labelled))
@@ -207,6 +220,9 @@ class InMemory:
     def _labels_near(self, part: Csr) -> Tensor:
         """Sums of residuals over the entries of ``part`` that are labelled."""
         return neighbour_sums(part.renumbered(self._place, len(self._residuals)), self._residuals)
+
+    def _numbers(self, rows: Tensor | slice) -> Tensor:
+        return torch.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
 
     def _chance_back(self, nodes: Tensor) -> Tensor:
         """That two random steps end where they began."""
@@ -230,21 +246,31 @@ class InMemory:
         """Of some nodes."""
         entries = self.csr.take(nodes)[0]
         part, used = entries.compact()
-        near, far = self._labels_near(entries), self._labels_near(self.csr.take(used)[0])
-        return self._sums(nodes, part, self.probs[used], near, far, self.steps[used])
+        beyond = self.csr.take(used)[0]
+        near, far = self._labels_near(entries), self._labels_near(beyond)
+        around = neighbour_sums(part, self.probs[used])
+        second, columns = beyond.compact()
+        beside = neighbour_sums(second, self.probs[columns])
+        return self._sums(nodes, part, around, beside, near, far, self.steps[used])
 
     def all_sums(self) -> Iterator[tuple[slice, Sums]]:
         """Of all nodes, run by run: what lies between the runs is never held at once."""
-        near = self._labels_near(self.csr)
+        near, around = self._labels_near(self.csr), neighbour_sums(self.csr, self.probs)
         for rows in row_blocks(*self._size, BLOCK):
             part = self.csr.run(rows)
-            yield rows, self._sums(rows, part, self.probs, near[rows], near, self.steps)
+            yield (
+                rows,
+                self._sums(rows, part, around[rows], around, near[rows], near, self.steps),
+            )
 
     def _sums(
-        self, rows: Tensor | slice, part: Csr, probs: Tensor, near: Tensor, far: Tensor,
-        steps: Tensor,
+        self, rows: Tensor | slice, part: Csr, around: Tensor, beside: Tensor, near: Tensor,
+        far: Tensor, steps: Tensor,
     ) -> Sums:  # fmt: skip
-        """``near`` of the rows of ``part``; ``far`` is that of its columns."""
+        """``around`` and ``near`` of the rows of ``part``; ``beside``, ``far`` of its columns."""
+        probs, degree = self.probs[rows], self.graph.degree[rows]
+        beyond = neighbour_sums(part, beside, steps).mul_(self.steps[rows][:, None])
+        beyond = without_own(beyond, probs, self._chance_back(self._numbers(rows)))
         second = torch.zeros_like(near)
         if len(self._residuals):
             second = neighbour_sums(part, far, steps).mul_(self.steps[rows][:, None])
@@ -252,8 +278,7 @@ class InMemory:
             known = (place >= 0).nonzero().flatten()
             second[known] -= self._own[place[known]]
         return Sums(
-            self.logits[rows], self.probs[rows], self.graph.degree[rows],
-            neighbour_sums(part, probs), near, second,
+            self.logits[rows], probs, degree, around, beyond, near, second,
             None if self.closeness is None else self.closeness[rows],
         )  # fmt: skip
 

@@ -192,6 +192,31 @@ def reference_temperature(logits: Floats, y: Ints, weight: Floats | None = None)
     return math.exp(-theta)
 
 
+@dataclass(frozen=True, eq=False)
+class Base:
+    """Temperature and class intercepts alone: what a label is compared with as evidence.
+
+    Were labels compared with softmax(z / T), the residuals of a model trained with class weights
+    would carry its class balance, and nodes without a label near them would miss it.
+    """
+
+    temperature: float
+    intercepts: Floats
+
+    @classmethod
+    def fit(cls, logits: Floats, y: Ints, weight: Floats | None, temperature: float) -> Base:
+        """Of labelled nodes; ``temperature`` is where to start."""
+        gaps, none = logits - logits.max(axis=1, keepdims=True), np.empty((len(y), 0))
+        nodes = Nodes(torch.from_numpy(gaps / temperature), torch.from_numpy(none), [], none)
+        at = _fit_case(_Likelihood(nodes, y, weight), (), _nothing(()))[1]
+        return cls(temperature * math.exp(-at[0]), at[1:-1])
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Of some nodes, [m, K]."""
+        gaps = (logits - logits.amax(dim=1, keepdim=True)).div_(self.temperature)
+        return gaps.add_(torch.from_numpy(self.intercepts).to(gaps.dtype)).softmax(dim=1)
+
+
 def fit(
     nodes: Nodes,
     y: Ints,
@@ -221,10 +246,7 @@ def fit(
     objective = _Likelihood(nodes, y, weight)
     vague = Coefficients.vague(names)
     vague = Coefficients({**vague.location, "uniform": belief.location["uniform"]}, vague.spread)
-    nothing = Coefficients(
-        {**dict.fromkeys(names, 0.0), "uniform": -np.inf}, dict.fromkeys((*names, "uniform"), EXACT)
-    )
-    none = _fit_case(objective, names, nothing)
+    none = _fit_case(objective, names, _nothing(names))
     objective.frequencies = objective.expected(none[1])
     cases = {"alike": belief, "unlike": vague} if names else {"alike": belief}
     found, start = [], none[1]
@@ -301,6 +323,12 @@ def level_for(model: Model, nodes: Nodes, drop: float) -> float:
     if drop <= 0 or mean(LOWEST_LEVEL) >= target:
         return 1.0 if drop <= 0 else LOWEST_LEVEL
     return float(brentq(lambda factor: mean(factor) - target, LOWEST_LEVEL, 1.0, xtol=1e-9))
+
+
+def _nothing(names: tuple[str, ...]) -> Coefficients:
+    """No evidence."""
+    location = {**dict.fromkeys(names, 0.0), "uniform": -np.inf}
+    return Coefficients(location, dict.fromkeys(location, EXACT))
 
 
 def _fit_case(

@@ -35,7 +35,7 @@ DEVIATION = 1.4826
 NARROWEST = {"log_degree": 0.025, "inverse_degree": 0.1, "uniform": 0.3}
 NARROWEST_COEFFICIENT = 0.1
 """Spreads over graphs: a few of them cannot tell these to be smaller."""
-EITHER_SIGN = frozenset({"neighbours"})
+EITHER_SIGN = frozenset({"neighbours", "neighbours_2_steps"})
 """Other graphs tell the size of these coefficients and not their sign: their location is zero."""
 LARGEST_EFFECT = 50.0
 MODES = ("kept", "free", "kept_unselected", "free_unselected")
