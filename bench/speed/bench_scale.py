@@ -133,14 +133,15 @@ def costs(found: dict[str, Any]) -> dict[str, float]:
     """Processor seconds of an edge as given, of an entry of the graph, and of a number."""
     steps = dict(found["steps"])
     sorting, merging, marking = (steps.pop(s) for s in ("sorting edges", "cutting tiles", "graph"))
-    looking, hearing = steps.pop("neighbours"), steps.pop("second neighbours")
+    looking = steps.pop("neighbours") + steps.pop("two steps away")
+    labels = steps.pop("labels two steps away")
     entries, numbers = found["entries"], found["nodes"] * found["classes"]
     return {
         "sorting, per edge as given": sorting / found["edges"],
         "merging into tiles, per entry": merging / entries,
         "fingerprint of the graph, per entry": marking / entries,
-        "neighbours, per entry and class": looking / entries / (found["classes"] + 1),
-        "second neighbours, per entry": hearing / entries,
+        "neighbours' predictions, per entry and class": looking / entries / (found["classes"] + 1),
+        "neighbours' labels, per entry": labels / entries,
         "everything else, per node and class": sum(steps.values()) / numbers,
     }
 
@@ -154,8 +155,8 @@ def show_plan(each: dict[str, float]) -> None:
         "sorting": sort * edges,
         "merging": merge * entries,
         "fingerprint (one process)": mark * entries,
-        "neighbours": look * entries * (classes + 1),
-        "second neighbours": second * entries,
+        "neighbours' predictions": look * entries * (classes + 1),
+        "neighbours' labels": second * entries,
         "everything else": rest * nodes * classes,
     }
     print(f"papers100M: {nodes:,} nodes, {classes} classes, {entries:,} entries")

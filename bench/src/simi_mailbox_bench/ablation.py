@@ -21,6 +21,8 @@ ABLATED = "simi-mailbox-ablated"
 TERMS = {
     "degree": EXPONENTS,
     "neighbours": ("neighbours",),
+    "neighbours_2_steps": ("neighbours_2_steps",),
+    "both neighbour terms": ("neighbours", "neighbours_2_steps"),
     "labels": ("labels",),
     "labels_2_steps": ("labels_2_steps",),
     "both label terms": ("labels", "labels_2_steps"),
