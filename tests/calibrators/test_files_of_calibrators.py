@@ -123,7 +123,15 @@ def changed(name: str, path: Path, **state: Any) -> Path:
 
 
 FIVE = {"num_classes_": 5, "classes_": np.arange(5)}
-TERMS = ("log_degree", "inverse_degree", "neighbours", "labels", "labels_2_steps", "hidden")
+TERMS = (
+    "log_degree",
+    "inverse_degree",
+    "neighbours",
+    "neighbours_2_steps",
+    "labels",
+    "labels_2_steps",
+    "hidden",
+)
 LABELS = {
     "nodes": np.array([1]), "labels": np.array([2]), "graph": "", "logits": np.zeros(6),
 }  # fmt: skip
