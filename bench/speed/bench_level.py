@@ -61,7 +61,9 @@ def judged(look: Look) -> Iterator[float]:
 def main() -> None:
     """Print a line for each setting."""
     cache = RunCache()
-    print("graph      backbone runs  temperature  oracle shape: level of calibration, of test labels")
+    print(
+        "graph      backbone runs  temperature  oracle shape: level of calibration, of test labels"
+    )
     for graph in GRAPHS:
         for backbone in ("gcn", "gat"):
             keys = [RunKey(graph, backbone, "folds", split) for split in range(SPLITS)]
@@ -70,8 +72,8 @@ def main() -> None:
             if rows:
                 means = np.mean(rows, axis=0)
                 print(
-                    f"{graph:10s} {backbone:8s} {len(rows):4d}  {means[0]:11.2f}  {means[1]:33.2f}  "
-                    f"{means[2]:14.2f}",
+                    f"{graph:10s} {backbone:8s} {len(rows):4d}  {means[0]:11.2f}  "
+                    f"{means[1]:31.2f}  {means[2]:10.2f}",
                     flush=True,
                 )
 

@@ -75,9 +75,7 @@ class View:
         return self.limits.cut(z) if len(z) else z[:, self.limits.classes]
 
 
-def put_labels(
-    store: Store, view: View, labelled: Labelled, logits: Tensor, base: Base
-) -> View:
+def put_labels(store: Store, view: View, labelled: Labelled, logits: Tensor, base: Base) -> View:
     """The same view, with these labels in the store; nodes are sorted, ``logits`` are theirs."""
     if not len(labelled):
         return view
@@ -171,9 +169,7 @@ def beyond_band(store: Store, band: int, view: View, bands: list[range]) -> list
     sums = tiles.neighbour_sums(store, bands[band], view.plan, view.classes, right)
     written = []
     for block in bands[band]:
-        probs, back = (
-            torch.from_numpy(store.get(name(kind, block))) for kind in ("probs", "back")
-        )
+        probs, back = (torch.from_numpy(store.get(name(kind, block))) for kind in ("probs", "back"))
         found = torch.from_numpy(sums.pop(block)).to(probs.dtype).mul_(probs[:, -1:])
         second = without_own(found, probs[:, :-1], back)
         written.append(store.put(name("beyond", block), second.numpy()))

@@ -27,7 +27,7 @@ from simi_mailbox.validation import Labelled
 CLASSES = ("neighbours", "neighbours_2_steps", "labels", "labels_2_steps", "hidden")
 """Terms of every class of a node; the last one only where a hidden layer is given."""
 PSEUDO_NEIGHBOURS, PSEUDO_PREDICTIONS, PSEUDO_MASS = 2.0, 0.3, 0.1
-"""Added to neighbours, and to predictions and labels two steps away: one is not believed in full."""
+"""Added to neighbours, and to predictions and labels two steps away: few are not believed."""
 
 BLOCK = 1 << 19
 """Numbers of a run of nodes that are looked at together."""
