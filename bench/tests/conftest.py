@@ -10,35 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from tests.conftest import environment_at_start, no_module_changes_the_next  # noqa: F401
 
 from simi_mailbox._arrays import Arrays
 from simi_mailbox_bench import datasets
 from simi_mailbox_bench.datasets import catalogue
 from simi_mailbox_bench.datasets.catalogue import Entry
 from tiny import TINY
-
-# Where a verdict is asked for, a property is tried on the same examples every time: a change is
-# judged by what it changed. Everyone else's runs look for new ones.
-settings.register_profile(
-    "shared", deadline=None, max_examples=40, print_blob=True, derandomize="CI" in os.environ
-)
-settings.load_profile("shared")
-
-
-@pytest.fixture(scope="session")
-def environment_at_start() -> dict[str, str]:
-    return settings_of_the_package()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_module_changes_the_next(environment_at_start: dict[str, str]) -> None:
-    """Nothing outlives a module, whichever process and order it has."""
-    assert settings_of_the_package() == environment_at_start
-
-
-def settings_of_the_package() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name.startswith("SIMI_MAILBOX_")}
 
 
 @cache

@@ -68,21 +68,8 @@ BINARY = BinaryTable(
 
 TABLES = (
     BINARY,
-    replace(
-        BINARY,
-        name="binary-ece",
-        shows="ECE of P(class 1), on the rows of binary",
-        metric="class_ece",
-        unit="percent",
-        digits=2,
-    ),
-    replace(
-        BINARY,
-        name="binary-brier",
-        shows="Brier score, on the rows of binary",
-        metric="brier",
-        unit="raw",
-    ),
+    BINARY.shown_as("binary-ece", "class_ece", "ECE of P(class 1)"),
+    BINARY.shown_as("binary-brier", "brier", "Brier score", "raw", BINARY.digits),
     replace(
         BINARY,
         name="binary-auprc",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
+from typing import Self
 
 from simi_mailbox_bench import methods, paper_tables
 from simi_mailbox_bench.backbones.cached_runs import RunKey, Size, runs, size_of
@@ -74,6 +75,13 @@ class CalibrationTable(Table):
     caption: tuple[str, ...] = ()
     open: bool = False
     besides: tuple[str, ...] = ()
+
+    def shown_as(
+        self, name: str, metric: str, what: str, unit: str = "percent", digits: int = 2
+    ) -> Self:
+        """The same rows in another metric, as a table of its own."""
+        shows = f"{what}, on the rows of {self.name}"
+        return replace(self, name=name, shows=shows, metric=metric, unit=unit, digits=digits)
 
     @property
     def methods(self) -> tuple[str, ...]:

@@ -136,17 +136,7 @@ _OTHERS = (
 
 TABLES = (
     REGISTRY,
-    *(
-        replace(
-            REGISTRY,
-            name=f"registry-{suffix}",
-            shows=f"{what}, on the rows of registry",
-            metric=metric,
-            unit=unit,
-            digits=digits,
-        )
-        for suffix, metric, what, unit, digits in _OTHERS
-    ),
+    *(REGISTRY.shown_as(f"registry-{row[0]}", *row[1:]) for row in _OTHERS),
     replace(
         REGISTRY,
         name="registry-accuracy",
@@ -155,42 +145,12 @@ TABLES = (
         judged=(),
     ),
     VERSUS,
-    *(
-        replace(
-            VERSUS,
-            name=f"versus-{suffix}",
-            shows=f"{what}, on the rows of versus",
-            metric=metric,
-            unit=unit,
-            digits=digits,
-        )
-        for suffix, metric, what, unit, digits in _OTHERS
-        if suffix != "debiased"
-    ),
+    *(VERSUS.shown_as(f"versus-{row[0]}", *row[1:]) for row in _OTHERS[1:]),
     MOVING,
-    *(
-        replace(
-            MOVING,
-            name=f"moving-{metric}",
-            shows=f"{what}, on the rows of moving",
-            metric=metric,
-            unit=unit,
-            digits=digits,
-        )
-        for metric, what, unit, digits in (
-            ("accuracy", "test accuracy", "percent", 2),
-            ("nll", "negative log-likelihood", "nats", 4),
-        )
-    ),
+    MOVING.shown_as("moving-accuracy", "accuracy", "test accuracy"),
+    MOVING.shown_as("moving-nll", "nll", "negative log-likelihood", "nats", 4),
     ABLATION,
-    replace(
-        ABLATION,
-        name="ablation-ece",
-        shows="test ECE, on the rows of ablation",
-        metric="ece",
-        unit="percent",
-        digits=2,
-    ),
+    ABLATION.shown_as("ablation-ece", "ece", "test ECE"),
     replace(
         BASE,
         name="digits",

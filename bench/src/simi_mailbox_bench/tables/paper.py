@@ -72,11 +72,6 @@ TABLE1 = replace(
 )
 
 
-def _other_metric(name: str, metric: str, what: str, unit: str, digits: int) -> CalibrationTable:
-    shows = f"{what}, on the rows of table1"
-    return replace(TABLE1, name=name, shows=shows, metric=metric, unit=unit, digits=digits)
-
-
 def _backbone(name: str, what: str) -> CalibrationTable:
     shows = f"test ECE with {what} as the backbone"
     return replace(BASE, name=name, shows=shows, backbones=(name,))
@@ -266,8 +261,8 @@ TABLES = (
     _backbone("mlp", "an MLP"),
     _backbone("sage", "GraphSAGE"),
     _backbone("gin", "GIN"),
-    _other_metric("kde", "kde_ece", "KDE-ECE", "percent", 2),
-    _other_metric("class", "classwise_ece", "class-wise ECE", "percent", 2),
-    _other_metric("nll", "nll", "negative log-likelihood", "nats", 4),
-    _other_metric("brier", "brier", "Brier score", "raw", 4),
+    TABLE1.shown_as("kde", "kde_ece", "KDE-ECE"),
+    TABLE1.shown_as("class", "classwise_ece", "class-wise ECE"),
+    TABLE1.shown_as("nll", "nll", "negative log-likelihood", "nats", 4),
+    TABLE1.shown_as("brier", "brier", "Brier score", "raw", 4),
 )
