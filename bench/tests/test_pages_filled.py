@@ -193,8 +193,8 @@ def test_progress_counts_cells_with_all_their_runs(tmp_path: Path) -> None:
     main = replace(MAIN, title="all", lines=(*asked, *part))
     write(tmp_path, main, replace(PLAIN, title="CS", lines=(asked[-1],)))
     assert pages.make('progress "main, plain"', tmp_path)[2:] == [
-        "| `main` | all | 6 of 8, 1 begun | CS |",  # Cora is there, and so could "Cora 20" be
-        "| `plain` | CS | 0 of 0 | CS |",
+        "| `main` | 6 of 8, 1 begun | CS |",  # Cora is there, and so could "Cora 20" be
+        "| `plain` | 0 of 0 | CS |",
     ]
 
 

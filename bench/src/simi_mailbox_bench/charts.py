@@ -60,7 +60,7 @@ LOOKS = {
 OTHER = ("#cc79a7", "h")
 BETTER = ("#0072b2", "#8ec5e8", "#f3c9a3", "#d55e00")
 """Significantly lower, lower, higher, significantly higher."""
-LOOK = 1
+LOOK = 2
 """Raised when charts look different, so that all are drawn anew."""
 INCH = 100
 WIDTH = 7.2
@@ -123,7 +123,7 @@ def changes(parts: Sequence[Part]) -> Any:
 
 
 def counts(parts: Sequence[Part]) -> Any:
-    """Settings in which a method is lower or higher than the baseline, significantly or not."""
+    """Settings in which a method is lower or higher than the baseline, and its mean change."""
     bars = []
     for part in parts:
         for method, name in part.methods.items():
@@ -140,12 +140,14 @@ def counts(parts: Sequence[Part]) -> Any:
                 int(((centre >= 0) & (low <= 0)).sum()),
                 int((low > 0).sum()),
             ]
-            bars.append((part.title, name, kinds))
-    titles = [title for title, _, _ in bars]
+            means = np.array([float(row["mean"]) for row in rows])
+            change = 100 * float((means / (means - middle) - 1).mean())
+            bars.append((part.title, name, kinds, change))
+    titles = [bar[0] for bar in bars]
     gaps = np.cumsum([0, *(0.5 * (a != b) for a, b in pairwise(titles))])
     places = np.arange(len(bars)) + gaps
     figure, (ax,) = _axes(1, 0.27 * (places[-1] + 1) + 1.1)
-    for place, (_, _, kinds) in zip(places, bars, strict=True):
+    for place, (_, _, kinds, change) in zip(places, bars, strict=True):
         left = 0
         for kind, color in zip(kinds, BETTER, strict=True):
             ax.barh(place, kind, left=left, color=color, height=0.82, linewidth=0)
@@ -155,16 +157,19 @@ def counts(parts: Sequence[Part]) -> Any:
                 style = {"ha": "center", "va": "center", "fontsize": SMALL}
                 ax.text(left + kind / 2, place, str(kind), color=shade, **style)
             left += kind
+        ax.text(left + 0.15, place, f"{change:+.0f} %", color=INK, va="center", fontsize=SMALL)
     _bare(ax)
-    names = [f"{title.strip('`')}: {name}" for title, name, _ in bars]
+    ax.set_xlim(right=max(sum(kinds) for _, _, kinds, _ in bars) * 1.12)
+    names = [f"{title.strip('`')}: {name}" for title, name, _, _ in bars]
     ax.set_yticks(places, labels=names, fontsize=SMALL)
     ax.set_ylim(places[-1] + 0.6, -0.6)
     baseline = " / ".join(dict.fromkeys(part.about["baseline"] for part in parts))
-    ax.set_xlabel(f"settings, against {baseline} on the same runs", fontsize=TEXT, color=INK)
+    told = f"settings, against {baseline} on the same runs; mean change"
+    ax.set_xlabel(told, fontsize=TEXT, color=INK)
     patches = require("matplotlib.patches", extra="plot")
-    told = ("significantly lower", "lower", "higher", "significantly higher")
     handles = [patches.Patch(color=color) for color in BETTER]
-    _below(figure, handles, told)
+    names = ["significantly lower", "lower", "higher", "significantly higher"]
+    _below(figure, handles, names)
     return figure
 
 

@@ -497,7 +497,7 @@ def standings(parts: list[Part]) -> list[str]:
 def progress(parts: list[Part]) -> list[str]:
     """Tables, how many of their cells have all their runs, and the graphs that no table has."""
     here = tuple({f"{row['dataset']} " for part in parts for row in part.shown()})
-    rows = [["table", "shows", "cells done", "no data for"]]
+    rows = [["table", "cells done", "no data for"]]
     for part in parts:
         graphs = list(dict.fromkeys(row["dataset"] for row in part.rows))
         absent = [graph for graph in graphs if not f"{graph} ".startswith(here)]
@@ -506,8 +506,7 @@ def progress(parts: list[Part]) -> list[str]:
         done = sum(made >= wanted for made, wanted in runs)
         begun = sum(0 < made < wanted for made, wanted in runs)
         cells = f"{done} of {len(runs)}" + (f", {begun} begun" if begun else "")
-        shows = part.about["shows"]
-        rows.append([f"`{part.name}`", shows, cells, ", ".join(absent) or NOTHING])
+        rows.append([f"`{part.name}`", cells, ", ".join(absent) or NOTHING])
     return grid(rows)
 
 

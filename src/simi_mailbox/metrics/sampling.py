@@ -101,7 +101,7 @@ def bootstrap_interval(
     Notes
     -----
     For an interval of the calibration error itself use :func:`debiased_ece`: its intervals cover
-    best (measured coverage in ``docs/metrics.md``).
+    best (measured by ``bench/speed/bench_intervals.py``).
 
     Examples
     --------
