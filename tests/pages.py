@@ -72,7 +72,7 @@ def command_lines(bench: bool = False) -> list[tuple[str, str]]:
     for page in PAGES:
         text = re.sub(r"\\\n\s*", " ", page.read_text("utf-8"))
         lines = re.findall(
-            r"^(?:    |\$ |)(simi-mailbox (?!says).*?)(?:  +#.*)?$", text, re.MULTILINE
+            r"^(?:    |\$ |)(simi-mailbox (?=[a-z])(?!says).*?)(?:  +#.*)?$", text, re.MULTILINE
         )
         found += [
             (page.name, line)
