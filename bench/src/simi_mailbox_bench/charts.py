@@ -141,7 +141,7 @@ def counts(parts: Sequence[Part]) -> Any:
                 int((low > 0).sum()),
             ]
             means = np.array([float(row["mean"]) for row in rows])
-            change = 100 * float((means / (means - middle) - 1).mean())
+            change = 100 * float((means / (means - centre) - 1).mean())
             bars.append((part.title, name, kinds, change))
     titles = [bar[0] for bar in bars]
     gaps = np.cumsum([0, *(0.5 * (a != b) for a, b in pairwise(titles))])
