@@ -19,7 +19,16 @@ from simi_mailbox import metrics
 from simi_mailbox.cli.group import cli
 from simi_mailbox.synthetic import calibration_problem
 from simi_mailbox.testing import CheckProblem
-from tests.pages import BENCH_PAGES, PAGES, blocks, command_lines, parse, run_line, run_page
+from tests.pages import (
+    BENCH_PAGES,
+    PAGES,
+    blocks,
+    command_lines,
+    parse,
+    run_line,
+    run_page,
+    stored_cora,
+)
 from tests.pyg.loaders import AllNeighbours
 
 
@@ -157,22 +166,14 @@ def test_report_of_the_page_is_written_by_the_command(tmp_path: Path, monkeypatc
 
 def test_start_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the graph that PyG would download, read from a file that is here."""
-    import torch_geometric.datasets
-    from torch_geometric.data import Data
-
-    path = Path(os.environ.get("SIMI_MAILBOX_DATA", "nowhere"), "Cora.npz")
-    if not path.exists():
+    cora = stored_cora()
+    if cora is None:
         pytest.skip("Cora is not here")
-    with np.load(path) as file:
-        edges, rows, x = file["edge_index"], file["x_indptr"], np.zeros(file["x_shape"], np.float32)
-        x[np.repeat(np.arange(len(x)), np.diff(rows)), file["x_indices"]] = file["x_data"]
-        parts = {key: torch.tensor(file[key]) for key in ("train_mask", "val_mask", "test_mask")}
-        y = torch.tensor(file["y"].astype(np.int64))
-    data = Data(torch.tensor(x), torch.tensor(edges.astype(np.int64)), y=y, **parts)
-    cora = type("Planetoid", (), {"__new__": lambda cls, *_, transform: [transform(data)]})
+    import torch_geometric.datasets
+
     monkeypatch.setattr(torch_geometric.datasets, "Planetoid", cora)
     names = run_page("start.md", atol=0.02)  # a network trained on another machine differs a little
-    before, test = names["before"], names["test"]
+    before, test, y = names["before"], names["test"], names["y"]
     assert torch.equal(names["probs"].argmax(dim=1), before.argmax(dim=1))
     gain = [metrics.nll(names[key][test], y[test]) for key in ("probs", "baseline", "before")]
     assert gain == sorted(gain)
