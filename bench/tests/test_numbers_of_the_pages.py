@@ -484,10 +484,10 @@ def check_verdict(tables, options, grid):
         ends = [
             [number(line, f"difference{e}") for line, _ in pairs] for e in ("", "_high", "_low")
         ]
-        middle, high, low = map(np.array, ends)
+        centre, high, low = map(np.array, ends)
         d = digits(name)
         assert numbers == [
-            str((middle < 0).sum()),
+            str((centre < 0).sum()),
             str((high < 0).sum()),
             str((low > 0).sum()),
             f"{ours.mean():.{d}f}",
