@@ -15,6 +15,8 @@ import simi_mailbox
 ROOT = "simi_mailbox."
 FEW_NAMES = {
     "audit": ("reads_only", "Audit"),
+    "calibrators.simi_mailbox.families": ("relatives",),
+    "calibrators.simi_mailbox.prior": ("leave_out",),
     "crossfit": ("cross_fitted", "cross_fitted_folds"),
     "demo": ("run_demo", "digits_graph", "Demonstration", "DemoResult"),
     "parameters": (
