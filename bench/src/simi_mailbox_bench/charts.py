@@ -60,7 +60,7 @@ LOOKS = {
 OTHER = ("#cc79a7", "h")
 BETTER = ("#0072b2", "#8ec5e8", "#f3c9a3", "#d55e00")
 """Significantly lower, lower, higher, significantly higher."""
-LOOK = 2
+LOOK = 3
 """Raised when charts look different, so that all are drawn anew."""
 INCH = 100
 WIDTH = 7.2
@@ -357,6 +357,6 @@ def _legend(figure: Any, parts: Sequence[Part], without: Sequence[str] = ()) -> 
 
 def _below(figure: Any, handles: Sequence[Any], names: Sequence[str]) -> None:
     widest = max(map(len, names), default=1)
-    columns = max(1, min(len(names), 96 // (widest + 7)))
+    columns = max(1, min(len(names), 110 // (widest + 7)))
     place = {"loc": "outside lower center", "ncols": columns, "frameon": False}
     figure.legend(handles, names, fontsize=SMALL, labelcolor=INK, **place)

@@ -383,8 +383,8 @@ def verdict(parts: list[Part]) -> list[str]:
         "settings",
         "runs",
         "lower",
-        "significantly lower",
-        "significantly higher",
+        "signif. lower",
+        "signif. higher",
     ]
     rows = [[*head, "mean", baselines, "change of the mean", "mean change"]]
     for part in parts:
