@@ -65,7 +65,7 @@ def files_beside(app, docname, source):
 def prepare(app, what, name, obj, options, lines):
     """Before napoleon: attributes with their underscores, and links to pages."""
     lines[:] = [reference.linked(line) for line in reference.with_attributes(lines)]
-    if what == "attribute":  # else napoleon takes what stands before a colon for a type
+    if what in ("attribute", "property"):  # else napoleon takes words before a colon for a type
         lines.insert(0, "")
 
 
