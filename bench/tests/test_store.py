@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,6 +50,28 @@ def test_a_row_is_never_written_twice(tmp_path: Path) -> None:
     assert not second.append({"key": "a", "metrics": {"value": 2}})
     assert first.path.read_text().count("\n") == 1
     assert second["a"]["metrics"]["value"] == 1
+
+
+def test_two_threads_that_read_at_once_do_not_skip_later_rows(tmp_path: Path) -> None:
+    """A second look begins while the first one takes in what it read."""
+    path = tmp_path / "rows.jsonl"
+    store, other = ResultStore(path), ResultStore(path)
+    other.append(row("a"))
+    second = threading.Thread(target=store.refresh)
+    take = store._take
+
+    def slowly(*text: Any) -> None:
+        if second.ident is None:
+            second.start()
+            second.join(timeout=0.3)
+        take(*text)
+
+    store._take = slowly  # type: ignore[method-assign]
+    store.refresh()
+    second.join()
+    other.append(row("b"))
+    assert not store.append(row("b"))
+    assert [row["key"] for row in store.rows()] == ["a", "b"]
 
 
 @pytest.mark.parametrize("torn", ['{"key": "b", "val', '{"key": "b"}', "\x00\x00", "é"])

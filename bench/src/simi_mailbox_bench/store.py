@@ -3,13 +3,14 @@
 Several processes may append to one file. Each append happens under an exclusive lock, after
 reading what others have added since, so that a row is never there twice; the whole line is handed
 to the system in one write, so that a killed process leaves at most one torn line, which the next
-append removes.
+append removes. Threads may share one store: each looks at the file alone.
 """
 
 import gzip
 import hashlib
 import json
 import os
+import threading
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -40,6 +41,7 @@ class ResultStore:
         self.repairs: list[str] = []
         self._rows: dict[str, Row] = {}
         self._offset = self._lines = 0
+        self._reading = threading.Lock()  # two threads would both move the offset past one text
         self._read_packed()
         self.refresh()
 
@@ -63,17 +65,18 @@ class ResultStore:
 
     def refresh(self) -> None:
         """Read what has been appended, by anyone, since the last look."""
-        try:
-            with self.path.open("rb") as file:
-                file.seek(self._offset)
-                text = file.read()
-        except _NOT_THERE:
-            return
-        complete = text.rfind(b"\n") + 1  # a line without its end may still be in the making
-        if complete:
-            self._take(text[:complete], self.path.name, self._lines)
-            self._offset += complete
-            self._lines += text.count(b"\n")
+        with self._reading:
+            try:
+                with self.path.open("rb") as file:
+                    file.seek(self._offset)
+                    text = file.read()
+            except _NOT_THERE:
+                return
+            complete = text.rfind(b"\n") + 1  # a line without its end may still be in the making
+            if complete:
+                self._take(text[:complete], self.path.name, self._lines)
+                self._offset += complete
+                self._lines += text.count(b"\n")
 
     def append(self, row: Row) -> bool:
         """Add one row, unless a row with its key is there already."""
