@@ -4,15 +4,17 @@
     python bench/speed/mutants.py --again mutants.json        # the survivors of last time only
 
 Each mutant changes one operator, number or condition, or leaves out one call. Tests are collected
-once, and traced once to know which of them runs which line; then a fork per mutant swaps the code
-of the one function and runs those tests, quick ones first. Tests that start other processes do not
-see the change there.
+once, and run once to know which of them runs which statement: modules of the core are loaded with a
+mark before every statement. Then a fork per mutant swaps the code of the one function and runs
+those tests, the ones named after its module first. Tests that start other processes do not see the
+change there. Stopped and started again with the same options, it goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import builtins
 import hashlib
 import json
 import os
@@ -20,12 +22,12 @@ import random
 import resource
 import signal
 import sys
-import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -47,7 +49,8 @@ TESTS = (
 SECONDS, LONGEST = 8.0, 3.0
 """Processor time that the tests of one mutant, and any one of them, may take without it."""
 TRACED = ROOT / ".mutants-traced.json"
-"""Who runs which line: found once for as long as the sources are the same."""
+"""Who runs which line: found once for as long as the files that a test runs are the same."""
+DEAD = ("killed", "timeout")
 EQUIVALENT = frozenset(
     {"BLOCK_NUMBERS", "BLOCK_SIMILARITIES", "PART", "PIECE", "CHUNK", "SAMPLE", "CELLS", "FEW"}
     | {"LARGEST_CHUNK", "LARGEST_BLOCK", "TOGETHER", "BATCH", "FAN_IN", "PATIENCE", "COPIES"}
@@ -70,6 +73,7 @@ class Mutant:
 
     path: str
     line: int
+    column: int
     end_line: int
     where: str
     change: str
@@ -78,6 +82,10 @@ class Mutant:
     @property
     def name(self) -> str:
         return f"{self.path}:{self.line} {self.where}: {self.change}"
+
+    @property
+    def place(self) -> tuple[str, int, int, str]:
+        return self.path, self.line, self.column, self.change
 
 
 # --- making ---------------------------------------------------------------------------------------
@@ -102,7 +110,8 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
                 source = raw[:begin] + new.encode() + raw[end:]
                 change = " ".join(f"{raw[begin:end].decode()[:40]} -> {new[:40]}".split())
                 file = str(path.relative_to(SOURCE))
-                yield Mutant(file, node.lineno, last, where, change, source.decode())
+                column = begin - starts[node.lineno - 1]
+                yield Mutant(file, node.lineno, column, last, where, change, source.decode())
 
 
 def _parts(tree: Any, inside: str) -> Iterator[tuple[str, ast.AST]]:
@@ -121,9 +130,7 @@ def _parts(tree: Any, inside: str) -> Iterator[tuple[str, ast.AST]]:
 def _nodes(node: ast.AST, last: int) -> Iterator[tuple[Any, int]]:
     """What may be changed in a statement, and the last line that runs with it."""
     if isinstance(node, ast.stmt):
-        last = node.end_lineno or 0
-        if hasattr(node, "body"):
-            last = max(node.lineno, node.body[0].lineno - 1)
+        last = _last_line(node)
     if hasattr(node, "lineno"):
         yield node, max(last, node.end_lineno if isinstance(node, ast.expr) else 0)
     for name, value in ast.iter_fields(node):
@@ -132,6 +139,11 @@ def _nodes(node: ast.AST, last: int) -> Iterator[tuple[Any, int]]:
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST) and not _is_text(child):
                 yield from _nodes(child, last)
+
+
+def _last_line(node: Any) -> int:
+    """Of a statement, without those inside it."""
+    return max(node.lineno, node.body[0].lineno - 1) if hasattr(node, "body") else node.end_lineno
 
 
 def _changes(node: Any, raw: bytes, span: Any) -> Iterator[tuple[tuple[int, int], str]]:
@@ -259,62 +271,86 @@ class Session:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self.items = session.items
+        self.digest = hashlib.sha256("".join(MARKS.digests.values()).encode()).hexdigest()
         self._trace()
-        mutants = self._chosen()
         started = time.time()
-        for number, mutant in enumerate(mutants, 1):
+        for mutant in self._chosen():
             status, tests = self._try(mutant)
+            if status == "not made":
+                continue
             self.results.append({**asdict(mutant), "status": status, "tests": tests})
-            score = self._score()
-            print(f"{number}/{len(mutants)} {score:5.1%} {status:9} {mutant.name}", flush=True)
+            done, score = len(self.results), self._score()
+            print(f"{done} {score:5.1%} {status:9} {mutant.name}", flush=True)
             self._write()
+            if done == self.options.count:
+                break
         counted = [r["status"] for r in self.results]
         print(
-            f"{len(counted)} mutants in {time.time() - started:.0f} s: "
+            f"{len(counted)} mutants, {time.time() - started:.0f} s: "
             + ", ".join(f"{counted.count(s)} {s}" for s in sorted(set(counted)))
             + f"; score {self._score():.1%}"
         )
+        for result in self.results:
+            if result["status"] == "survived":
+                names = ("path", "line", "where", "change", "tests")
+                print("survived: {}:{} {}: {} ({} tests)".format(*(result[n] for n in names)))
         return True
 
     def _score(self) -> float:
-        dead = sum(r["status"] in ("killed", "timeout") for r in self.results)
+        dead = sum(r["status"] in DEAD for r in self.results)
         return dead / max(1, len(self.results))
 
     def _write(self) -> None:
         kept = [{k: v for k, v in r.items() if k != "source"} for r in self.results]
-        Path(self.options.out).write_text(json.dumps(kept, indent=1), "utf-8")
+        settings = {"sources": self.digest, "seed": self.options.seed, "only": self.options.only}
+        Path(self.options.out).write_text(json.dumps({**settings, "results": kept}, indent=1))
 
-    def _chosen(self) -> list[Mutant]:
+    def _chosen(self) -> Iterator[Mutant]:
+        """Mutants that are still to be tried; what is known of others is in ``results``."""
         files = _files()
         every = [m for file in files for m in mutants_of(file) if m.where not in EQUIVALENT]
         if self.options.again:
             last = json.loads(Path(self.options.again).read_text("utf-8"))
-            wanted = {
-                (r["path"], r["line"], r["change"]) for r in last if r["status"] == "survived"
-            }
-            return [m for m in every if (m.path, m.line, m.change) in wanted]
+            self.options.seed, self.options.out = last["seed"], self.options.again
+            self.options.count = None
+            survivors = {_place(r) for r in last["results"] if r["status"] not in DEAD}
+            self.results = [r for r in last["results"] if r["status"] in DEAD]
+            yield from [m for m in every if m.place in survivors]
+            return
         print(f"{len(every)} mutants can be made of {len(files)} files", flush=True)
         every = [m for m in every if self.options.only in m.path]
-        count = min(self.options.count, len(every))
-        return random.Random(self.options.seed).sample(every, count)[self.options.skip :]
+        order = random.Random(self.options.seed).sample(every, len(every))
+        out = Path(self.options.out)
+        last = json.loads(out.read_text("utf-8")) if out.exists() else {}
+        if [last.get(n) for n in ("sources", "seed", "only")] == [
+            self.digest,
+            self.options.seed,
+            self.options.only,
+        ]:
+            self.results = last["results"]
+        known = {_place(r) for r in self.results}
+        yield from (
+            [m for m in order if m.place not in known]
+            if (len(self.results) < self.options.count)
+            else []
+        )
 
     def _trace(self) -> None:
         """Find out which test runs which line, and how long it takes."""
-        sources = hashlib.sha256(b"".join(file.read_bytes() for file in _files())).hexdigest()
-        known = json.loads(TRACED.read_text("utf-8")) if TRACED.exists() else {}
-        known = known if known.get("sources") == sources else {"sources": sources}
+        known = _read_traced()
         new = [item for item in self.items if item.nodeid not in known]
         if new:
-            known |= zip([item.nodeid for item in new], _all_traced(new), strict=True)
-            TRACED.write_text(json.dumps(known), "utf-8")
+            _trace_all(new)
+            known = _read_traced()
         for number, item in enumerate(self.items):
-            seconds, passed, lines = known[item.nodeid]
+            seconds, passed, places = known.get(item.nodeid, (0.0, False, {}))
             self.seconds.append(seconds)
             if not passed or seconds > self.options.longest:
-                why = "takes too long" if seconds > 1 else "fails by itself"
+                why = "takes too long" if seconds > self.options.longest else "fails by itself"
                 print(f"left out, it {why}: {item.nodeid}")
-            else:
-                for path, line in lines:
+                continue
+            for path, (_, lines) in places.items():
+                for line in lines:
                     self.lines[path, line].add(number)
         print(f"{len(self.items)} tests take {sum(self.seconds):.0f} s", flush=True)
 
@@ -329,14 +365,20 @@ class Session:
         by_file: dict[str, list[int]] = defaultdict(list)
         for number in sorted(numbers):
             by_file[self.items[number].nodeid.split("::")[0]].append(number)
-        groups = sorted(by_file.values(), key=lambda group: min(self.seconds[k] for k in group))
         chosen, left = [], self.options.seconds
-        for group in groups:
-            for number in group:
+        for file in sorted(by_file, key=lambda file: self._rank(file, by_file[file], mutant)):
+            for number in by_file[file]:
                 if self.seconds[number] <= left:
                     left -= self.seconds[number]
                     chosen.append(number)
         return chosen
+
+    def _rank(self, file: str, numbers: list[int], mutant: Mutant) -> tuple[bool, bool, float]:
+        """Tests named after the module come first, then those of its folder, then quick ones."""
+        module, test = Path(mutant.path), Path(file)
+        named = module.stem in test.stem or module.name == test.name
+        near = test.parent.name == module.parent.name
+        return not (named and near), not near, min(self.seconds[k] for k in numbers)
 
     def _try(self, mutant: Mutant) -> tuple[str, int]:
         numbers = self._tests(mutant)
@@ -351,7 +393,7 @@ class Session:
             os.dup2(null, 1)
             os.dup2(null, 2)
             os._exit(self._run(mutant, numbers))
-        limit = time.time() + 120 + 30 * sum(self.seconds[k] for k in numbers)
+        limit = time.time() + 300 + 60 * sum(self.seconds[k] for k in numbers)  # it waits for ever
         while time.time() < limit:
             done, status = os.waitpid(child, os.WNOHANG)
             if done:
@@ -376,73 +418,128 @@ class Session:
         return 0
 
 
-def _all_traced(items: list[Any]) -> list[Any]:
-    """In a fork, so that what tests leave behind is not inherited."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reader)
-        following = [*items[1:], None]
-        found = [_traced(*pair) for pair in zip(items, following, strict=True)]
-        with os.fdopen(writer, "w") as file:
-            json.dump(found, file)
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as file:
-        found = json.load(file)
-    os.waitpid(child, 0)
-    return found
+def _place(result: dict[str, Any]) -> tuple[str, int, int, str]:
+    return result["path"], result["line"], result["column"], result["change"]
 
 
 def _files() -> list[Path]:
     return sorted(f for t in TARGETS for f in (PACKAGE / t).rglob("*.py"))
 
 
-def _traced(item: Any, following: Any) -> tuple[float, bool, list[tuple[str, int]]]:
-    seen: set[tuple[str, int]] = set()
-    names: dict[str, str | None] = {}
-    targets = tuple(f"simi_mailbox/{target}/" for target in TARGETS)
+# --- which test runs which line -------------------------------------------------------------------
 
-    def start(frame: Any, event: str, argument: Any) -> Any:
-        file = frame.f_code.co_filename
-        if file not in names:
-            inside = file.startswith(str(SOURCE))
-            path = str(Path(file).relative_to(SOURCE)) if inside else ""
-            names[file] = path if path.startswith(targets) else None
-        path = names[file]
-        if path is None:
+SEEN = "_marks_of_mutants_"
+"""A name that every module sees: an array with a place for each mark."""
+
+
+class _Marks(ast.NodeTransformer):
+    """Puts a mark before every statement of every function of the core, numbered throughout."""
+
+    def __init__(self) -> None:
+        self.spans: list[tuple[str, int, int]] = []  # file, first and last line of each mark
+        self.path, self.code, self.digests = "", dict[str, CodeType](), dict[str, str]()
+        for file in _files():
+            self.path = str(file.relative_to(SOURCE))
+            self.digests[self.path] = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+            tree = self.visit(ast.parse(file.read_bytes()))
+            self.code[str(file)] = compile(tree, str(file), "exec", dont_inherit=True)
+        self.seen = bytearray(len(self.spans))
+        setattr(builtins, SEEN, self.seen)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        node.body = self._marked(node.body)
+        return node
+
+    def _marked(self, body: Sequence[ast.stmt]) -> list[Any]:
+        found: list[ast.stmt] = []
+        for statement in body:
+            if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
+                mark = ast.parse(f"{SEEN}[{len(self.spans)}] = 1").body[0]
+                for part in ast.walk(mark):
+                    ast.copy_location(part, statement)
+                self.spans.append((self.path, statement.lineno, _last_line(statement)))
+                found.append(mark)
+            for name in ("body", "orelse", "finalbody"):
+                if inner := getattr(statement, name, None):
+                    setattr(statement, name, self._marked(inner))
+            for branch in [*getattr(statement, "handlers", []), *getattr(statement, "cases", [])]:
+                branch.body = self._marked(branch.body)
+            found.append(statement)
+        return found
+
+
+class _Loader(SourceFileLoader):
+    """Loads a module of the core with marks."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return MARKS.code[self.get_filename(fullname)]
+
+
+class _Finder(PathFinder):
+    @classmethod
+    def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        packages = ["simi_mailbox." + name.replace("/", ".") for name in TARGETS]
+        if not any(f"{fullname}.".startswith(f"{name}.") for name in packages):
             return None
+        spec = super().find_spec(fullname, path, target)
+        if spec is not None and spec.origin is not None:
+            spec.loader = _Loader(fullname, spec.origin)
+        return spec
 
-        def step(frame: Any, event: str, argument: Any) -> Any:
-            seen.add((path, frame.f_lineno))
-            return step
 
-        seen.add((path, frame.f_lineno))
-        return step
+MARKS: _Marks
 
+
+def _trace_all(items: list[Any]) -> None:
+    """In a fork, so that what tests leave behind is not inherited; line by line into a file."""
+    child = os.fork()
+    if child == 0:
+        with TRACED.open("a", encoding="utf-8") as file:
+            for item, following in zip(items, [*items[1:], None], strict=True):
+                MARKS.seen[:] = bytes(len(MARKS.seen))
+                seconds, passed = _timed(item, following)
+                places: dict[str, tuple[str, set[int]]] = {}
+                for mark, (path, first, last) in zip(MARKS.seen, MARKS.spans, strict=True):
+                    if mark:
+                        lines = places.setdefault(path, (MARKS.digests[path], set()))[1]
+                        lines.update(range(first, last + 1))
+                found = {path: (digest, sorted(lines)) for path, (digest, lines) in places.items()}
+                file.write(json.dumps([item.nodeid, round(seconds, 3), passed, found]) + "\n")
+                file.flush()
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def _read_traced() -> dict[str, Any]:
+    """Of every test: seconds, whether it passed, and its lines, while no file of these changed."""
+    lines = TRACED.read_text("utf-8").splitlines() if TRACED.exists() else []
+    found = {name: rest for name, *rest in map(json.loads, lines)}
+    return {
+        name: (seconds, passed, places)
+        for name, (seconds, passed, places) in found.items()
+        if all(MARKS.digests.get(path) == digest for path, (digest, _) in places.items())
+    }
+
+
+def _timed(item: Any, following: Any) -> tuple[float, bool]:
     def too_long(*_: Any) -> None:
         raise TimeoutError
 
     started, passed = time.process_time(), False
     signal.signal(signal.SIGVTALRM, too_long)
-    signal.setitimer(signal.ITIMER_VIRTUAL, 8.0)  # tracing takes time as well
-    threading.settrace(start)
-    sys.settrace(start)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 8.0)
     try:
         reports = runtestprotocol(item, log=False, nextitem=following)
         passed = not any(report.failed for report in reports)
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        sys.settrace(None)
-        threading.settrace(None)  # type: ignore[arg-type]
-    return (time.process_time() - started) / 1.5, passed, sorted(seen)
+    return time.process_time() - started, passed
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--skip", type=int, default=0, help="so many of them, done before")
     parser.add_argument("--only", default="", help="files whose path contains this")
     parser.add_argument("--again", default="", help="survivors of an earlier report")
     parser.add_argument("--out", default="mutants.json")
@@ -451,12 +548,13 @@ def main() -> None:
     parser.add_argument("tests", nargs="*", help="tests instead of the usual ones")
     options = parser.parse_args()
     os.chdir(ROOT)
+    os.environ["CI"] = "1"  # the same examples for every mutant
+    global MARKS
+    MARKS = _Marks()
+    sys.meta_path.insert(0, _Finder)
     sys.path[:0] = [str(SOURCE), str(ROOT), str(ROOT / "bench" / "src")]
-    chosen = options.tests or [
-        *TESTS,
-        "--doctest-modules",
-        *(f"src/simi_mailbox/{t}" for t in TARGETS),
-    ]
+    chosen = [*(options.tests or TESTS), "--doctest-modules"]
+    chosen += [f"src/simi_mailbox/{target}" for target in TARGETS]
     arguments = ["-q", "-p", "no:randomly", "-p", "no:xdist", "-p", "no:cacheprovider"]
     arguments += ["-W", "ignore", "-s"]
     arguments += ["-k", "not cluster and not dask and not without_torch and not without_loading"]

@@ -185,7 +185,7 @@ def read_node_ids(node_ids: Any, num_nodes: int) -> Array:
     values, counts = np.unique(ids, return_counts=True)
     if len(values) < len(ids):
         raise ValueError(
-            f"node_ids must differ: {values[counts > 1][0]!r} stands for several nodes"
+            f"node_ids must differ: {values[counts > 1][0].item()!r} stands for several nodes"
         )
     return ids
 
