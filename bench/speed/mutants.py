@@ -54,7 +54,7 @@ DEAD = ("killed", "timeout")
 EQUIVALENT = frozenset(
     {"BLOCK_NUMBERS", "BLOCK_SIMILARITIES", "PART", "PIECE", "CHUNK", "SAMPLE", "CELLS", "FEW"}
     | {"LARGEST_CHUNK", "LARGEST_BLOCK", "TOGETHER", "BATCH", "FAN_IN", "PATIENCE", "COPIES"}
-    | {"PER_NODE", "EDGE_BYTES", "USED", "PROCESS"}
+    | {"PER_NODE", "EDGE_BYTES", "USED", "PROCESS", "_GLANCE", "BLOCK"}
 )
 """Sizes of blocks and the like, which change memory and time, and no result."""
 SWAPS: dict[type[ast.AST], tuple[str, str]] = {

@@ -1,22 +1,25 @@
 """Plans, tiles and medians against their plain counterparts."""
 
+import itertools
 import math
-import os
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
+import torch
 
+from simi_mailbox import Graph
 from simi_mailbox.exceptions import FileFormatError
+from simi_mailbox.grouping import stacked
 from simi_mailbox.scale import inputs, tiles
 from simi_mailbox.scale.engines import Engine, Journal
 from simi_mailbox.scale.shards import Shards
-from simi_mailbox.scale.store import Store, alone_in
+from simi_mailbox.scale.store import Store, Written, alone_in
 from simi_mailbox.scale.tiles import Plan, read_size
+from simi_mailbox.softmax import LogitRange
 
 
 def test_blocks_cover_all_nodes_and_fit_into_the_memory() -> None:
@@ -128,36 +131,6 @@ def test_a_plan_follows_from_the_memory(tasks: int, slots: int) -> None:
     assert plan.chunk == min(int(space / 96), 1 << 22)
 
 
-@pytest.mark.parametrize("look", ["get", "view"])
-def test_damage_of_a_work_file_is_noticed_also_after_it_was_looked_at(
-    look: str, tmp_path: Path
-) -> None:
-    store = Store(tmp_path)
-    store.put("part/0", np.arange(50.0))
-    read = getattr(store, look)
-    for _ in range(2):
-        np.testing.assert_array_equal(read("part/0"), np.arange(50.0))
-    content = bytearray(store.path("part/0").read_bytes())
-    content[-30] ^= 1
-    store.path("part/0").write_bytes(content)
-    os.utime(store.path("part/0"), ns=(1, 1))
-    with pytest.raises(FileFormatError, match="damaged"):
-        read("part/0")
-    store.put("part/1", np.arange(3.0))
-    path = store.path("part/1")
-    path.write_bytes(path.read_bytes()[:-12] + bytes(12))  # never looked at before
-    with pytest.raises(FileFormatError, match="damaged"):
-        read("part/1")
-
-
-def test_a_parquet_shard_of_lists_may_have_one_row(tmp_path: Path) -> None:
-    lists = pa.array([[1.0, 2.5, 3.0]], pa.list_(pa.float32()))
-    pq.write_table(pa.table({"logits": lists}), tmp_path / "0.parquet")
-    found = Shards.open(tmp_path)
-    assert (found.rows, found.columns) == (1, 3)
-    np.testing.assert_array_equal(found.read(0, 1), [[1.0, 2.5, 3.0]])
-
-
 def test_a_folder_is_held_by_one_and_let_go(tmp_path: Path) -> None:
     place = tmp_path / "new" / "folder"
     with alone_in(place):
@@ -168,3 +141,225 @@ def test_a_folder_is_held_by_one_and_let_go(tmp_path: Path) -> None:
     assert not (place / ".lock").exists()
     with alone_in(place):
         pass
+
+
+# --- blocks against arrays in memory --------------------------------------------------------------
+
+
+def cut_into_tiles(
+    folder: Path, edges: np.ndarray, plan: Plan, shape: str = "pairs"
+) -> tuple[Engine, Plan]:
+    """Edges in two shards, sorted and cut as a run does it."""
+    (folder / "edges").mkdir(parents=True)
+    for number, part in enumerate(np.array_split(edges, 2, axis=1)):
+        np.save(folder / "edges" / f"{number}.npy", part.T if shape == "pairs" else part)
+    pieces = Shards.open(folder / "edges", "edges").chunks(plan.chunk)
+    engine = Engine(Store(folder / "work"))
+    engine.write("sorting", tiles.sort_chunk, range(len(pieces)), plan, pieces)
+    engine.write("cutting", tiles.merge_row, plan.blocks, plan, len(pieces))
+    return engine, plan
+
+
+@pytest.mark.parametrize("chunk", [3, 40, 1000])
+@pytest.mark.parametrize("rows", [1, 7, 8, 30, 64])
+def test_tiles_are_the_graph(
+    rows: int, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the size of blocks and chunks: neighbours, degrees, sums and fingerprint."""
+    monkeypatch.setattr(tiles, "PART", 5)
+    rng = np.random.default_rng(rows * chunk)
+    nodes = 30
+    edges = rng.integers(0, 27, size=(2, 120))  # loops, duplicates, and three nodes without any
+    graph = Graph.from_edges(edges, nodes)
+    engine, plan = cut_into_tiles(tmp_path, edges, Plan(nodes, 2, rows, chunk))
+    store = engine.store
+    degree = np.concatenate([store.get(tiles.name("degree", b)) for b in plan.blocks])
+    np.testing.assert_array_equal(degree, graph.degree.numpy())
+    entries = []
+    for block in plan.blocks:
+        parts = store.get(tiles.name("parts", block))
+        for column, count in enumerate(parts.tolist()):
+            for part in range(count):
+                found = store.get(tiles.name("tile", block, column, part)).astype(int)
+                assert 0 < len(found) <= 5
+                entries += (found + np.array([block, column]) * rows).tolist()
+    assert sorted(entries) == sorted(graph.edge_index().numpy().T.tolist())
+    assert tiles.fingerprint(store, plan) == graph.fingerprint()
+    right = rng.normal(size=(nodes, 3))
+    for blocks in ([block] for block in plan.blocks):
+        sums = tiles.neighbour_sums(
+            store, blocks, plan, 3, lambda column: (right[slice(*plan.span(column))], None)
+        )
+        for block, found in sums.items():
+            expected = [
+                right[graph.neighbours(i).numpy()].sum(axis=0) for i in range(*plan.span(block))
+            ]
+            np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_a_graph_without_edges_has_no_tiles(tmp_path: Path) -> None:
+    engine, plan = cut_into_tiles(tmp_path, np.array([[3, 5], [3, 5]]), Plan(10, 2, 4, 4))
+    assert not any(engine.store.get(tiles.name("parts", block)).any() for block in plan.blocks)
+    assert tiles.fingerprint(engine.store, plan) == Graph.empty(10).fingerprint()
+
+
+def test_threads_share_entries_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "PIECE", 10)
+    monkeypatch.setattr("torch.get_num_threads", lambda: 3)
+    row = np.sort(np.random.default_rng(0).integers(0, 8, 60))
+    entries = np.stack([row, np.zeros(60, int)], axis=1)
+    runs = tiles._runs(entries)
+    assert np.concatenate([row[run] for run in runs]).tolist() == row.tolist()
+    assert len(runs) > 3
+    for one, other in itertools.combinations(runs, 2):
+        assert not set(row[one]) & set(row[other])
+    assert tiles._runs(entries[:9]) == [slice(0, 9)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_limits_of_blocks_are_those_of_memory(seed: int, tmp_path: Path) -> None:
+    """With classes that are masked, doubtful or named by a label."""
+    rng = np.random.default_rng(seed)
+    nodes, classes = 37, 5
+    z = rng.normal(size=(nodes, classes)) * [0.1, 1.0, 4.0][seed % 3]
+    z[:, 1] -= [0.0, 15.0, 19.0, 21.0, 60.0, 1e9][seed % 6]
+    if seed % 4 == 3:
+        z[:, 3] = -np.inf
+    named = np.array([0, 1, 2]) if seed in (5, 9) else np.array([0, 2])
+    np.save(tmp_path / "0.npy", z[:20])
+    np.save(tmp_path / "1.npy", z[20:])
+    engine, plan = Engine(Store(tmp_path / "work")), Plan(nodes, classes, 8, 8)
+    engine.write("reading", inputs.read_block, plan.blocks, plan, Shards.open(tmp_path), "logits")
+    found = inputs.find_limits(engine, plan, named)
+    expected = LogitRange.of(torch.from_numpy(z), torch.from_numpy(named))
+    assert found.classes.tolist() == expected.classes.tolist()
+    assert (found.num_classes, found.widest) == (classes, pytest.approx(expected.widest))
+    some = np.array([0, 7, 8, 20, 36])
+    gathered = engine.total("some", inputs.gather, stacked, plan.blocks, plan, "logits", some)
+    np.testing.assert_array_equal(gathered, z[some])
+
+
+@pytest.mark.parametrize("kind", ["probabilities", "log-probabilities"])
+@pytest.mark.parametrize(
+    ("row", "fine"),
+    [
+        ([0.5, 0.5009], True), ([0.5, 0.5015], False), ([0.5, 0.4985], False),
+        ([1 + 5e-7, 1e-9], True), ([1 + 2e-6, 1e-9], False), ([0.5, np.nan], False),
+    ],
+)  # fmt: skip
+def test_rows_that_are_no_probabilities_are_named(
+    kind: Any, row: list[float], fine: bool, tmp_path: Path
+) -> None:
+    probs = np.full((7, 2), 0.5)
+    probs[4] = row
+    raw = probs if kind == "probabilities" else np.log(probs)
+    np.save(tmp_path / "0.npy", raw[:2])
+    np.save(tmp_path / "1.npy", raw[2:])
+    shards = Shards.open(tmp_path)
+    if fine:
+        inputs.check_numbers(raw[3:], kind, shards, 3)
+    else:
+        with pytest.raises(ValueError, match=rf"1\.npy, row 2: these are no {kind}"):
+            inputs.check_numbers(raw[3:], kind, shards, 3)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_logits_that_are_no_numbers_are_named(value: float, tmp_path: Path) -> None:
+    z = np.zeros((7, 3))
+    z[:, 1] = -np.inf
+    np.save(tmp_path / "0.npy", z)
+    shards = Shards.open(tmp_path)
+    inputs.check_numbers(z, "logits", shards, 0)
+    inputs.check_numbers(np.full((3, 2), 1e308), "logits", shards, 0)  # whose sum is infinite
+    z[5, 2] = value
+    with pytest.raises(ValueError, match=r"0\.npy, row 5: a logit is NaN or infinite"):
+        inputs.check_numbers(z, "logits", shards, 0)
+
+
+@pytest.mark.parametrize("form", ["vector", "pairs", "table"])
+def test_labels_are_looked_up_by_node(form: str, tmp_path: Path) -> None:
+    y = np.array([2, -1, 0, 7, 1, 0])
+    some = [4, 0, 2]
+    if form == "vector":
+        np.save(tmp_path / "labels.npy", y)
+    elif form == "pairs":
+        np.save(tmp_path / "labels.npy", np.stack([some, y[some]], axis=1))
+    else:
+        (tmp_path / "labels.csv").write_text("id,label\n" + "".join(f"{n},{y[n]}\n" for n in some))
+    path = inputs.file_of(tmp_path, "labels")
+    assert path is not None
+    labels = inputs.Labels.open(path, 6, 3)
+    assert labels.of(np.array([0, 4])).tolist() == [2, 1]
+    assert labels.of(np.array([0, 1, 4]), unknown=True).tolist() == [2, -1, 1]
+    message = "node 1 has label -1" if form == "vector" else "node 1 has no label"
+    with pytest.raises(ValueError, match=message):
+        labels.of(np.array([0, 1]))
+    if form == "vector":
+        with pytest.raises(ValueError, match=r"node 3 has label 7, but the classes are 0\.\.2"):
+            labels.of(np.array([3]), unknown=True)
+        with pytest.raises(ValueError, match="6 labels for 7 nodes"):
+            inputs.Labels.open(path, 7, 3)
+    nobody = np.empty((0, 2), dtype=int)
+    np.save(tmp_path / "none.npy", nobody)
+    none = inputs.Labels.open(tmp_path / "none.npy", 6, 3)
+    assert none.of(np.array([0, 5]), unknown=True).tolist() == [-1, -1]
+    np.save(tmp_path / "none.npy", np.zeros((6, 3)))
+    with pytest.raises(FileFormatError, match=r"shape \[6, 3\]; expected one label per node, or"):
+        inputs.Labels.open(tmp_path / "none.npy", 6, 3)
+
+
+def test_one_file_of_a_part_is_enough(tmp_path: Path) -> None:
+    assert inputs.file_of(tmp_path, "labels") is None
+    (tmp_path / "labels.d").mkdir()
+    (tmp_path / "labels.npy").touch()
+    assert inputs.file_of(tmp_path, "labels") == tmp_path / "labels.npy"
+    (tmp_path / "labels.csv").touch()
+    with pytest.raises(ValueError, match=r"holds both labels\.csv and labels\.npy: keep one"):
+        inputs.file_of(tmp_path, "labels")
+
+
+# --- engines --------------------------------------------------------------------------------------
+
+
+def test_finished_blocks_are_not_made_again_unless_something_before_them_differs(
+    tmp_path: Path,
+) -> None:
+    made: list[int] = []
+    told: list[tuple[str, int, int]] = []
+
+    def make(store: Store, block: int, value: float) -> list[Written]:
+        made.append(block)
+        return [store.put(tiles.name("x", block), np.full(2, value + block))]
+
+    def run(*values: float) -> list[Written]:
+        made.clear()
+        told.clear()
+        engine = Engine(Store(tmp_path), tmp_path / "journal", lambda *step: told.append(step))
+        return [f for v in values for f in engine.write("making", make, range(3), v)]
+
+    first = run(1.0)
+    assert (made, told) == ([0, 1, 2], [("making", k, 3) for k in range(4)])
+    assert run(1.0) == first
+    assert (made, told) == ([], [("making", 3, 3)])
+    Store(tmp_path).path(tiles.name("x", 1)).unlink()
+    run(1.0)
+    assert (made, told) == ([1], [("making", 2, 3), ("making", 3, 3)])
+    run(2.0, 1.0)  # the second pass reads what the first has written anew
+    assert made == [0, 1, 2, 0, 1, 2]
+
+
+def test_totals_are_combined_in_eights_and_told(tmp_path: Path) -> None:
+    told: list[tuple[str, int, int]] = []
+    sizes: list[int] = []
+
+    def combine(parts: list[list[int]]) -> list[int]:
+        sizes.append(len(parts))
+        return [block for part in parts for block in part]
+
+    engine = Engine(Store(tmp_path), None, lambda *step: told.append(step))
+    found = engine.total(
+        "adding", lambda _store, block, more: [block + more], combine, range(19), 5
+    )
+    assert found == list(range(5, 24))
+    assert told == [("adding", k, 19) for k in range(20)]
+    assert sizes == [8, 8, 3, 3]

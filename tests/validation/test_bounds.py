@@ -121,6 +121,15 @@ def test_a_probability_of_zero_becomes_the_smallest_number_of_its_type(dtype):
     assert found.dtype == dtype
 
 
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [("probabilities", "probabilities"), ("log-probabilities", r"exp\(log-probabilities\)")],
+)
+def test_what_is_called_probabilities_and_is_none_is_said(kind, shown):
+    with pytest.raises(ValueError, match=rf'input_type="{kind}", but {shown} are none: probs'):
+        read_logits(np.array([[0.5, 0.9]]), kind)
+
+
 # --- logits ---------------------------------------------------------------------------------------
 
 

@@ -56,7 +56,7 @@ class Shard:
         if missing > 0:
             raise FileFormatError(
                 f"{path}: it is cut off: {missing:,} bytes are missing, from row "
-                f"{max(0, shape[0] - 1 - missing // max(1, dtype.itemsize * shape[1]))} on"
+                f"{max(0, shape[0] - -(-missing // max(1, dtype.itemsize * shape[1])))} on"
             )
         edges = part == "edges"
         if dtype.kind not in ("iu" if edges else "fiu"):

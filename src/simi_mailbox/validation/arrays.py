@@ -35,6 +35,8 @@ RANGE_TOLERANCE = 1e-6
 ROW_SUM_TOLERANCE = 1e-3
 _FEWEST_ROWS = 10
 """Fewer rows may look like probabilities by chance."""
+_GLANCE = 1000
+"""Rows that are enough to let logits pass at once."""
 
 
 @dataclass(frozen=True)
@@ -427,11 +429,10 @@ def are_probabilities(z: Tensor) -> bool:
     """
     if len(z) < _FEWEST_ROWS:
         return False
-    few = slice(0, 1000)  # enough to let logits pass at once
     return all(
         bool((rows.sum(dim=1) - 1).abs().max() <= ROW_SUM_TOLERANCE)
         and bool(rows.min() >= -RANGE_TOLERANCE)
-        for rows in (z[few], z)
+        for rows in (z[:_GLANCE], z)
     )
 
 
@@ -439,8 +440,9 @@ def are_log_probabilities(z: Tensor) -> bool:
     """Whether every row sums to one after exp: log-softmax took the offset of the model away."""
     if len(z) < _FEWEST_ROWS:
         return False
-    few = slice(0, 1000)  # enough to let logits pass at once
-    return all(bool(rows.logsumexp(dim=1).abs().max() <= ROW_SUM_TOLERANCE) for rows in (z[few], z))
+    return all(
+        bool(rows.logsumexp(dim=1).abs().max() <= ROW_SUM_TOLERANCE) for rows in (z[:_GLANCE], z)
+    )
 
 
 def read_probabilities(probs: Any, nodes: Ints | None = None) -> npt.NDArray[np.floating[Any]]:

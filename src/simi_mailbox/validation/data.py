@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 Forward: TypeAlias = "Callable[[Tensor], Tensor]"
 
 _FEWEST_NODES, _STANDARD_ERRORS = 30, 4.0
+SAMPLE = 20_000
+"""Others that calibration nodes are compared with."""
 _ONE_CLASS = 10
 """Fewer labels may all be of one class by chance."""
 
@@ -262,7 +264,7 @@ def looks_trained_on(logits: Tensor, calibration: Labelled) -> str:
     others = np.flatnonzero(other)
     if m < _FEWEST_NODES or others.size < _FEWEST_NODES:
         return ""
-    others = others[:: max(1, others.size // 20_000)]
+    others = others[:: max(1, others.size // SAMPLE)]
     own_logits = logits[calibration.index]
     own, rest = confidence(own_logits), confidence(logits[others])
     surplus, error = float(own.mean() - rest.mean()), float(rest.std()) / m**0.5

@@ -1,0 +1,264 @@
+"""Shards by themselves: any run of rows of any layout, and what is wrong with a file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from simi_mailbox.exceptions import FileFormatError
+from simi_mailbox.scale import shards as module
+from simi_mailbox.scale.shards import Shard, Shards
+
+RUNS = [(0, 23), (0, 1), (22, 23), (6, 9), (7, 14), (5, 20), (9, 9)]
+"""Rows of 23, across and along groups of 7."""
+
+
+def table(path: Path, **columns: Any) -> Path:
+    pq.write_table(pa.table(columns), path, row_group_size=7)
+    return path
+
+
+# --- .npy -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["<f4", ">f8", "<f2", "<i2", "|u1"])
+@pytest.mark.parametrize("layout", ["C", "F", "long header"])
+def test_any_rows_of_a_file_are_read(kind: str, layout: str, tmp_path: Path) -> None:
+    whole = np.arange(69).reshape(23, 3).astype(kind)
+    path = tmp_path / "0.npy"
+    with path.open("wb") as file:
+        version = (2, 0) if layout == "long header" else None
+        np.lib.format.write_array(
+            file, np.asarray(whole, order="F" if layout == "F" else "C"), version
+        )
+    shard = Shard.open(path, "logits")
+    assert (shard.rows, shard.columns, shard.turned) == (23, 3, False)
+    for start, stop in RUNS:
+        found = shard.read(start, stop)
+        np.testing.assert_array_equal(found, whole[start:stop])
+        assert found.dtype.isnative
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_edges_may_be_two_rows_or_two_columns(turned: bool, order: Any, tmp_path: Path) -> None:
+    pairs = np.arange(46).reshape(23, 2)
+    np.save(tmp_path / "0.npy", np.asarray(pairs.T if turned else pairs, order=order))
+    shard = Shard.open(tmp_path / "0.npy", "edges")
+    assert (shard.rows, shard.columns, shard.turned) == (23, 2, turned)
+    for start, stop in RUNS:
+        np.testing.assert_array_equal(shard.read(start, stop), pairs[start:stop])
+
+
+@pytest.mark.parametrize(
+    ("array", "part", "message"),
+    [
+        (np.zeros(5), "logits", r"shape \[5\]; expected two dimensions"),
+        (np.zeros((2, 2, 2)), "logits", r"shape \[2, 2, 2\]; expected two dimensions"),
+        (np.zeros((5, 2), bool), "logits", "it holds bool; expected numbers"),
+        (np.zeros((5, 2), complex), "hidden", "it holds complex128; expected numbers"),
+        (np.zeros((5, 2)), "edges", "it holds float64; expected integers"),
+        (np.zeros((5, 3), int), "edges", r"\[2, E\] or \[E, 2\], got \[5, 3\]"),
+    ],
+)
+def test_arrays_that_are_no_shard_are_refused(
+    array: Any, part: Any, message: str, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "0.npy", array)
+    with pytest.raises(FileFormatError, match=message):
+        Shard.open(tmp_path / "0.npy", part)
+
+
+@pytest.mark.parametrize(("bytes_", "row"), [(1, 9), (24, 9), (25, 8), (48, 8), (239, 0), (240, 0)])
+def test_a_file_that_is_cut_off_names_the_first_row_that_is_not_whole(
+    bytes_: int, row: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "0.npy"
+    np.save(path, np.zeros((10, 3)))
+    path.write_bytes(path.read_bytes()[:-bytes_])
+    with pytest.raises(FileFormatError, match=f"{bytes_} bytes are missing, from row {row} on"):
+        Shard.open(path, "logits")
+
+
+def test_other_files_are_named(tmp_path: Path) -> None:
+    np.savez(tmp_path / "0.npz", a=np.zeros(3))
+    (tmp_path / "0.npz").rename(tmp_path / "0.npy")
+    with pytest.raises(FileFormatError, match=r"a \.npz file of several arrays"):
+        Shard.open(tmp_path / "0.npy", "logits")
+    (tmp_path / "1.npy").write_bytes(b"no array at all")
+    with pytest.raises(FileFormatError, match=r"1\.npy: it is not a NumPy file"):
+        Shard.open(tmp_path / "1.npy", "logits")
+
+
+# --- Parquet --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BATCH", 4)
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("form", ["columns", "list", "fixed list", "beside ids", "float32"])
+def test_any_rows_of_a_parquet_file_are_read(form: str, tmp_path: Path) -> None:
+    whole = np.arange(69).reshape(23, 3) / 8
+    columns = {f"c{k}": whole[:, k] for k in range(3)}
+    given = {
+        "columns": columns,
+        "list": {"logits": pa.array(list(whole))},
+        "fixed list": {"x": pa.FixedSizeListArray.from_arrays(pa.array(whole.ravel()), 3)},
+        "beside ids": {
+            "c0": whole[:, 0],
+            "node_id": np.arange(23),
+            "c1": whole[:, 1],
+            "c2": whole[:, 2],
+        },
+        "float32": {name: column.astype(np.float32) for name, column in columns.items()},
+    }[form]
+    shard = Shard.open(table(tmp_path / "0.parquet", **given), "logits")
+    assert (shard.rows, shard.columns) == (23, 3)
+    assert shard.ids == ("node_id" if form == "beside ids" else None)
+    for start, stop in RUNS:
+        np.testing.assert_array_equal(shard.read(start, stop), whole[start:stop])
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_edges_of_a_parquet_file_are_named_columns(tmp_path: Path) -> None:
+    path = tmp_path / "0.parquet"
+    shard = Shard.open(
+        table(path, w=np.ones(23), dst=np.arange(23), src=np.arange(23)[::-1]), "edges"
+    )
+    assert (shard.rows, shard.columns) == (23, 2)
+    for start, stop in RUNS:
+        expected = np.stack([np.arange(23)[::-1], np.arange(23)], axis=1)[start:stop]
+        np.testing.assert_array_equal(shard.read(start, stop), expected)
+    for wrong in (np.arange(23) + 0.0, pa.array([None, *range(22)])):
+        shard = Shard.open(table(path, src=wrong, dst=np.arange(23)), "edges")
+        with pytest.raises(FileFormatError, match="src and dst must be whole numbers"):
+            shard.read(0, 3)
+    with pytest.raises(FileFormatError, match="call their columns 'src' and 'dst'; it has a, b, c"):
+        Shard.open(table(path, a=np.arange(3), b=np.arange(3), c=np.arange(3)), "edges")
+
+
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("row", [0, 3, 4, 6, 7, 22])
+def test_an_id_out_of_order_is_named_by_its_row(row: int, tmp_path: Path) -> None:
+    ids, scores = np.arange(23), np.arange(23) / 2
+    table(tmp_path / "0.parquet", id=ids, a=scores, b=-scores)
+    later = ids + 23
+    later[row] += 1
+    table(tmp_path / "1.parquet", id=later, a=scores, b=-scores)
+    both = Shards.open(tmp_path)
+    assert both.read(0, 23 + row).shape == (23 + row, 2)
+    told = rf"1\.parquet: row {row} is node '{24 + row}' by its column 'id', .* row {23 + row} of"
+    with pytest.raises(FileFormatError, match=told):
+        both.read(0, 46)
+
+
+def test_hidden_layers_are_all_columns_but_the_ids(tmp_path: Path) -> None:
+    whole = np.arange(46).reshape(23, 2) * 1000
+    given = {"age": whole[:, 0], "id": np.arange(23), "amount": whole[:, 1]}
+    shard = Shard.open(table(tmp_path / "0.parquet", **given), "hidden")
+    assert (shard.columns, shard.ids, shard.chosen) == (2, "id", ("age", "amount"))
+    np.testing.assert_array_equal(shard.read(3, 9), whole[3:9])
+
+
+@pytest.mark.parametrize(
+    ("columns", "part", "message"),
+    [
+        ({"a": ["x", "y"], "b": [0.5, 0.1]}, "logits", "column a is not numbers"),
+        ({"a": ["x"], "b": ["y"]}, "hidden", "column a, b is not numbers"),
+        ({"id": [0, 1]}, "logits", "it has no column of numbers"),
+        ({"a": pa.array([], pa.float64())}, "logits", "it has no rows"),
+        (
+            {"a": [0.5, 0.1], "account_id": [70, 99], "id": [0, 1]},
+            "logits",
+            "account_id' is called like an id",
+        ),
+    ],
+)
+def test_tables_without_scores_are_refused(
+    columns: Any, part: Any, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(FileFormatError, match=message):
+        Shard.open(table(tmp_path / "0.parquet", **columns), part)
+
+
+def test_a_table_of_one_row_is_a_shard(tmp_path: Path) -> None:
+    lists = pa.array([[1.0, 2.5, 3.0]], pa.list_(pa.float32()))
+    shard = Shard.open(table(tmp_path / "0.parquet", logits=lists), "logits")
+    assert (shard.rows, shard.columns) == (1, 3)
+    np.testing.assert_array_equal(shard.read(0, 1), [[1.0, 2.5, 3.0]])
+
+
+def test_lists_of_another_length_are_named_by_their_rows(tmp_path: Path) -> None:
+    lists = pa.array([[1.0, 2.0], [3.0, 4.0], [5.0], [6.0, 7.0]])
+    shard = Shard.open(table(tmp_path / "0.parquet", x=lists), "logits")
+    assert shard.columns == 2
+    with pytest.raises(FileFormatError, match=r"lists of rows 1\.\.3 do not all have 2 numbers"):
+        shard.read(1, 4)
+
+
+# --- folders --------------------------------------------------------------------------------------
+
+
+def test_files_of_a_folder_are_one_array(tmp_path: Path) -> None:
+    whole = np.random.default_rng(0).normal(size=(23, 3))
+    for number, rows in ((2, slice(0, 7)), (10, slice(7, 8)), (11, slice(8, 23))):
+        np.save(tmp_path / f"part-{number}.npy", whole[rows])
+    for ignored in ("_SUCCESS", ".part-2.npy.crc"):
+        (tmp_path / ignored).write_text("")
+    found = Shards.open(tmp_path)
+    assert (found.rows, found.columns, found.starts.tolist()) == (23, 3, [0, 7, 8, 23])
+    for start, stop in [run for run in RUNS if run[0] < run[1]]:
+        np.testing.assert_array_equal(found.read(start, stop), whole[start:stop])
+    names = [found.where(row).removeprefix(f"{tmp_path}/") for row in (0, 6, 7, 8, 22)]
+    assert names == [
+        "part-2.npy, row 0", "part-2.npy, row 6", "part-10.npy, row 0", "part-11.npy, row 0",
+        "part-11.npy, row 14",
+    ]  # fmt: skip
+    chunks = [(shard.path.stem, *span) for shard, *span in found.chunks(7)]
+    assert chunks == [
+        ("part-2", 0, 7),
+        ("part-10", 0, 1),
+        ("part-11", 0, 7),
+        ("part-11", 7, 14),
+        ("part-11", 14, 15),
+    ]
+    (tmp_path / "notes.txt").write_text("")
+    with pytest.raises(FileFormatError, match=r"notes\.txt: shards are \.npy or \.parquet files"):
+        Shards.open(tmp_path)
+
+
+def test_a_folder_without_shards_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="holds no shard"):
+        Shards.open(tmp_path)
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        Shards.open(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("change", ["content", "time", "size", "file"])
+def test_a_file_that_changes_is_another(change: str, tmp_path: Path) -> None:
+    path = tmp_path / "0.npy"
+    np.save(path, np.zeros((4, 2)))
+    found = Shards.open(tmp_path)
+    before = found.identity()
+    found.shards[0].check_unchanged()
+    assert Shards.open(tmp_path).identity() == before
+    status = path.stat()
+    if change == "file":
+        np.save(tmp_path / "other.npy", np.zeros((4, 2)))
+        (tmp_path / "other.npy").replace(path)
+    else:
+        np.save(path, np.ones((5 if change == "size" else 4, 2)))
+    if change != "content":
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + (change == "time")))
+    with pytest.raises(FileFormatError, match="it was changed during the run"):
+        found.read(0, 4)
+    assert Shards.open(tmp_path).identity() != before

@@ -1,0 +1,235 @@
+"""Work files and folders of results: whole or not at all, and nobody else's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from simi_mailbox.exceptions import FileFormatError
+from simi_mailbox.scale import store as module
+from simi_mailbox.scale.store import Output, Store, Written, claim, clear, write_npy
+
+ARRAYS = [
+    np.arange(7.0), np.zeros((0, 3)), np.zeros(0, np.int32), np.arange(12).reshape(3, 4)[:, ::2],
+    np.arange(40, dtype=np.uint16).reshape(2, 4, 5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("array", ARRAYS, ids=lambda array: str(array.shape))
+@pytest.mark.parametrize("chunk", [1, 16, 1 << 24])
+def test_arrays_come_back_and_their_files_are_known_again(
+    array: np.ndarray, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHUNK", chunk)
+    store = Store(tmp_path)
+    written = store.put("some/00000", array)
+    content = Path(written.path).read_bytes()
+    assert (written.bytes, written.digest) == (len(content), f"crc32:{zlib.crc32(content):08x}")
+    assert int.from_bytes(content[-4:], "little") == zlib.crc32(content[:-4])
+    assert written.is_there()
+    assert [file.name for file in (tmp_path / "some").iterdir()] == ["00000.npy"]
+    for found in (store.get("some/00000"), store.view("some/00000") if array.size else array):
+        np.testing.assert_array_equal(found, array)
+        assert (found.dtype, found.shape) == (array.dtype, array.shape)
+
+
+@pytest.mark.parametrize("look", ["get", "view"])
+def test_every_byte_of_a_work_file_counts(look: str, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    written = store.put("some/00000", np.arange(4.0))
+    path = store.path("some/00000")
+    whole = path.read_bytes()
+    for place in (*range(10, len(whole), 17), len(whole) - 1):
+        content = bytearray(whole)
+        content[place] ^= 1
+        path.write_bytes(content)
+        module._SEEN.clear()
+        with pytest.raises(FileFormatError, match=r"damaged .*: start again"):
+            getattr(store, look)("some/00000")
+        assert not written.is_there()
+    path.write_bytes(whole)
+    assert written.is_there()
+    path.write_bytes(whole + b"x")
+    assert not written.is_there()
+    path.unlink()
+    assert not written.is_there()
+    with pytest.raises(FileNotFoundError, match="is gone: start again"):
+        getattr(store, look)("some/00000")
+
+
+def test_a_file_that_was_looked_at_is_not_checked_again_until_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, looked = Store(tmp_path), list[Path]()
+    check = module._check_file
+    monkeypatch.setattr(module, "_check_file", lambda path: (looked.append(path), check(path)))
+    store.put("some/00000", np.arange(4.0))
+    for _ in range(3):
+        store.view("some/00000")
+    assert len(looked) == 1
+    store.put("some/00000", np.arange(5.0))
+    assert len(store.view("some/00000")) == 5
+    assert len(looked) == 2
+
+
+def test_a_failed_write_leaves_nothing_and_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(
+        OSError, match=r"No space left on device; it was to be written.*0\.npy"
+    ) as caught:
+        write_npy(tmp_path / "0.npy", np.zeros(3))
+    assert caught.value.errno == 28
+    assert not list(tmp_path.iterdir())
+
+
+# --- work folders ---------------------------------------------------------------------------------
+
+
+def files_below(place: Path) -> list[str]:
+    return sorted(str(file.relative_to(place)) for file in place.rglob("*") if file.is_file())
+
+
+def test_a_work_folder_is_kept_for_the_same_facts_and_emptied_for_others(tmp_path: Path) -> None:
+    assert claim(tmp_path, {"rows": 5}, ours=False)
+    Store(tmp_path).put("tile/00000-00001", np.zeros(3))
+    (tmp_path / "journal").write_text("{}")
+    (tmp_path / "tile" / ".00000-00001.npy.77-0a0b").write_text("cut off by a kill")
+    assert not claim(tmp_path, {"rows": 5}, ours=False)
+    assert len(files_below(tmp_path)) == 4
+    assert claim(tmp_path, {"rows": 6}, ours=False)
+    assert files_below(tmp_path) == ["work.json"]
+    assert not (tmp_path / "tile").exists()
+    assert json.loads((tmp_path / "work.json").read_text())["rows"] == 6
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "thesis.txt",
+        "tile/thesis.txt",
+        "tile/a.npy",
+        "tile/0/00000.npy",
+        "00000.npy",
+        "TILE/00000.npy",
+    ],
+)
+@pytest.mark.parametrize("ours", [False, True])
+def test_a_work_folder_with_other_files_is_left_alone(
+    name: str, ours: bool, tmp_path: Path
+) -> None:
+    claim(tmp_path, {"rows": 5}, ours=ours)
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("mine")
+    with pytest.raises(ValueError, match=rf"holds other files \({name}\): name a folder"):
+        claim(tmp_path, {"rows": 6}, ours=ours)
+    clear(tmp_path)
+    assert path.read_text() == "mine"
+
+
+def test_only_our_own_folder_may_be_without_its_mark(tmp_path: Path) -> None:
+    Store(tmp_path).put("tile/00000", np.zeros(3))
+    (tmp_path / ".lock").touch()
+    (tmp_path / ".work.unfinished-1").touch()
+    with pytest.raises(ValueError, match="holds other files"):
+        claim(tmp_path, {}, ours=False)
+    assert claim(tmp_path, {}, ours=True)
+    assert not (tmp_path / "tile").exists()
+
+
+def test_a_link_in_a_work_folder_is_not_followed(tmp_path: Path) -> None:
+    outside, place = tmp_path / "outside", tmp_path / "place"
+    Store(outside).put("x/00000", np.zeros(3))
+    place.mkdir()
+    claim(place, {}, ours=True)
+    (place / "x").symlink_to(outside / "x")
+    with pytest.raises(ValueError, match="holds other files"):
+        claim(place, {"rows": 1}, ours=True)
+    clear(place)
+    assert (outside / "x" / "00000.npy").exists()
+
+
+# --- folders of results ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", [".npy", ".parquet"])
+def test_results_are_shards_and_a_manifest_that_tells_them(ending: str, tmp_path: Path) -> None:
+    output = Output(tmp_path, ending)
+    output.check()
+    output.prepare()
+    assert (tmp_path / ".unfinished").exists()
+    probs, groups = np.random.default_rng(0).random((5, 3)), np.arange(5)
+    for stale in (f"probabilities/00007{ending}", "groups/00007.npy"):
+        (tmp_path / stale).write_text("of an earlier run")
+    (tmp_path / "groups" / "mine.txt").write_text("mine")
+    files = output.block(2, probs, groups)
+    output.finish(files, {"method": "m", "engine": "e"})
+    assert files_below(tmp_path) == [
+        "groups/00002.npy", "groups/mine.txt", "manifest.json", f"probabilities/00002{ending}",
+    ]  # fmt: skip
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["method"] == "m"
+    for entry in manifest["shards"]:
+        content = (tmp_path / entry["file"]).read_bytes()
+        assert (entry["bytes"], entry["sha256"]) == (
+            len(content),
+            hashlib.sha256(content).hexdigest(),
+        )
+    assert all(file.is_there() for file in files)
+    stored = np.load(tmp_path / "groups" / "00002.npy")
+    assert (stored.dtype, stored.tolist()) == (np.uint16, [0, 1, 2, 3, 4])
+    path = tmp_path / "probabilities" / f"00002{ending}"
+    found = np.load(path) if ending == ".npy" else np.stack(list(pq.read_table(path)), axis=1)
+    np.testing.assert_array_equal(found, probs)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize(
+    ("name", "a_result"),
+    [
+        ("groups/00000.npy", True), ("probabilities/00012.parquet", True),
+        ("groups/mine.csv", False), ("groups/0.npy", False),
+        ("manifest.json", True), ("calibrator.safetensors", True),
+    ],
+)  # fmt: skip
+def test_only_results_of_an_earlier_run_may_be_there(
+    name: str, a_result: bool, begun: bool, tmp_path: Path
+) -> None:
+    if begun:
+        (tmp_path / ".unfinished").touch()
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("{}")
+    output = Output(tmp_path, ".npy")
+    if begun and a_result:
+        output.check()
+    else:
+        with pytest.raises(ValueError, match=f"{name} is no result of an earlier run"):
+            output.check()
+    (tmp_path / ".unfinished").unlink(missing_ok=True)
+    (tmp_path / "manifest.json").write_text('{"method": 1, "engine": 2, "shards": []}')
+    if a_result:
+        output.check()
+        output.prepare()
+        assert not (tmp_path / "manifest.json").exists()
+
+
+def test_a_checksum_of_another_kind_is_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"abc")
+    sha = hashlib.sha256(b"abc").hexdigest()
+    assert Written(str(path), 3, f"sha256:{sha}").is_there()
+    assert not Written(str(path), 3, f"crc32:{zlib.crc32(b'abd'):08x}").is_there()
+    assert Written(str(path), 3, f"crc32:{zlib.crc32(b'abc'):08x}").is_there()
