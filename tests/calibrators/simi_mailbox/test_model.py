@@ -11,6 +11,7 @@ import torch
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, log_softmax, softmax
 
+from simi_mailbox import CalibrationWarning
 from simi_mailbox.calibrators.simi_mailbox import model as module
 from simi_mailbox.calibrators.simi_mailbox.model import (
     Coefficients,
@@ -44,7 +45,7 @@ def problem(seed=0, m=150, k=4, groups=3, names=NAMES):
     return nodes, y
 
 
-def log_likelihood(at, nodes, y, frequencies):
+def log_likelihood(at, nodes, y, frequencies, counts=None):
     """The formula of the module's docstring, parameter by parameter."""
     j, groups = nodes.exponents.shape[1], nodes.groups.shape[1]
     h, k = len(nodes.classes), nodes.gaps.shape[1]
@@ -55,21 +56,24 @@ def log_likelihood(at, nodes, y, frequencies):
         s = np.exp(eta) * nodes.gaps[i].numpy() + e
         s = s + sum((b[t] * nodes.classes[t][i].numpy() for t in range(h)), np.zeros(k))
         w = expit(odds[0])
-        total += np.log((1 - w) * softmax(s)[label] + w * frequencies[label])
+        one = np.log((1 - w) * softmax(s)[label] + w * frequencies[label])
+        total += one if counts is None else counts[i] * one
     return total
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("groups", [0, 3])
 @pytest.mark.parametrize("names", [(), NAMES])
-def test_derivatives_are_those_of_the_formula(groups, names):
+def test_derivatives_are_those_of_the_formula(groups, names, weighted):
     nodes, y = problem(1, m=40, groups=groups, names=names)
-    objective = module._Likelihood(nodes, y)
+    counts = np.random.default_rng(3).uniform(0.2, 3.0, 40) if weighted else None
+    objective = module._Likelihood(nodes, y, counts)
     objective.frequencies = np.array([0.4, 0.3, 0.2, 0.1])
     rng = np.random.default_rng(2)
     size = objective.layout.size
     at = rng.normal(size=size) * 0.4
     value, slope, hessian = objective(at)
-    assert value == pytest.approx(-log_likelihood(at, nodes, y, objective.frequencies))
+    assert value == pytest.approx(-log_likelihood(at, nodes, y, objective.frequencies, counts))
     step = 1e-5 * np.eye(size)
     slopes = [(objective(at + d)[0] - objective(at - d)[0]) / 2e-5 for d in step]
     np.testing.assert_allclose(slope, slopes, atol=1e-6)
@@ -109,17 +113,32 @@ def test_evidence_is_the_integral_of_the_posterior_where_that_is_normal():
     assert found == pytest.approx(top + np.log(np.exp(logs - top).mean()), abs=0.02)
 
 
-def test_temperature_has_a_cauchy_prior():
-    rng = np.random.default_rng(0)
-    z = rng.normal(size=(60, 3)) * 3
+@pytest.mark.parametrize(
+    ("labels", "sharpness", "right", "weighted"),
+    [
+        (60, 3.0, None, False), (60, 3.0, None, True), (60, 0.01, None, False),
+        (60, 60.0, None, False), (1, 3.0, True, False), (1, 3.0, False, False),
+        (40, 3.0, True, False), (40, 3.0, False, True), (2000, 8.0, None, False),
+    ],
+)  # fmt: skip
+def test_temperature_has_a_cauchy_prior(labels, sharpness, right, weighted):
+    """Also where all labels are right or wrong, and logits of any size."""
+    rng = np.random.default_rng(labels)
+    z = rng.normal(size=(labels, 3)) * sharpness
     y = (z / 2 + rng.gumbel(size=z.shape)).argmax(axis=1)
+    if right is not None:
+        y = z.argmax(axis=1) if right else z.argmin(axis=1)
+    weight = rng.uniform(0.1, 2.0, labels) if weighted else None
+    counts = np.ones(labels) if weight is None else weight
 
     def cost(theta):
-        prior = math.log1p((theta / module.TEMPERATURE_WIDTH) ** 2)
-        return prior - log_softmax(z * np.exp(theta), axis=1)[np.arange(60), y].sum()
+        prior = math.log1p((theta / 0.5) ** 2)
+        return prior - counts @ log_softmax(z * np.exp(theta), axis=1)[np.arange(labels), y]
 
-    best = minimize_scalar(cost, bounds=(-4, 4), method="bounded", options={"xatol": 1e-9})
-    assert reference_temperature(z, y) == pytest.approx(np.exp(-best.x), rel=1e-3)
+    tried = np.linspace(-9, 6, 3001)
+    start = tried[np.argmin([cost(theta) for theta in tried])]
+    best = minimize_scalar(cost, bounds=(start - 0.01, start + 0.01), method="bounded")
+    assert cost(-math.log(reference_temperature(z, y, weight))) <= best.fun + 1e-6
 
 
 def test_many_labels_recover_what_they_were_drawn_from():
@@ -193,14 +212,82 @@ def test_selection_bias_takes_at_most_a_quarter_of_the_way_to_the_class_frequenc
     assert means[0] - means[1] == pytest.approx((means[0] - base) / 4, rel=0.1)
 
 
-def test_the_unit_of_bias_falls_with_the_errors():
+def test_the_unit_of_bias_is_the_error_rate_times_what_the_model_adds_to_the_class_frequencies():
     nodes, _ = problem(11, m=600, groups=0)
-    units = []
+    frequencies = np.array([0.4, 0.3, 0.2, 0.1])
     for sharpness in (1.0, 3.0):
         some = replace(nodes, gaps=nodes.gaps * sharpness)
         plain = Model((), 0.0, np.zeros(2), np.zeros(2), np.zeros(4), np.empty(0),
-                      np.full(4, 0.25), 0.0)  # fmt: skip
-        units.append((bias_unit(plain, some), error_rate(some.gaps.numpy())))
-    (one, error), (other, fewer) = units
-    assert fewer < error
-    assert other < one
+                      frequencies, 0.0)  # fmt: skip
+        confidence = softmax(some.gaps.numpy(), axis=1).max(axis=1)
+        errors = ((1 - confidence).sum() + 1) / (600 + 2)
+        assert error_rate(some.gaps.numpy()) == pytest.approx(errors)
+        expected = errors * (confidence.mean() - 0.4) / (1 - 0.4)
+        assert bias_unit(plain, some) == pytest.approx(expected)
+    unsure = replace(nodes, gaps=nodes.gaps * 1e-3)  # less confident than the frequencies alone
+    assert bias_unit(plain, unsure) == 0.0
+
+
+def test_selection_bias_never_takes_more_than_three_quarters_of_the_scores():
+    sure, none = torch.tensor([[0.0, -1000.0]], dtype=torch.float64), np.empty((1, 0))
+    nodes = Nodes(sure, torch.from_numpy(none), [], none)
+    plain = Model((), 0.0, none[0], none[0], np.zeros(2), none[0], np.full(2, 0.5), 0.0)
+    assert level_for(plain, nodes, 0.1) == 0.25
+    assert level_for(plain, nodes, 0.0) == level_for(plain, nodes, -0.1) == 1.0
+
+
+def test_a_label_that_counts_twice_is_two_labels():
+    nodes, y = problem(12, m=80)
+    belief = Coefficients.vague(NAMES)
+    belief = Coefficients({**belief.location, "uniform": -99.0}, belief.spread)  # no mixture
+    weight = np.where(np.arange(80) < 30, 2.0, 1.0)
+    twice = np.concatenate([np.arange(80), np.arange(30)])
+    repeated = Nodes(
+        nodes.gaps[twice], nodes.exponents[twice], [part[twice] for part in nodes.classes],
+        nodes.groups[twice],
+    )  # fmt: skip
+    one, other = fit(nodes, y, NAMES, belief, weight), fit(repeated, y[twice], NAMES, belief)
+    for name in ("exponents", "classes", "intercepts", "groups", "frequencies"):
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=2e-3)
+    assert (one.scale, one.trust) == pytest.approx((other.scale, other.trust), abs=2e-3)
+
+
+def test_a_uniform_mixture_is_recovered_relative_to_the_squared_error_rate():
+    rng = np.random.default_rng(13)
+    nodes, _ = problem(13, m=8000, k=3, groups=0, names=())
+    sharp = replace(nodes, gaps=2 * nodes.gaps)
+    y = (sharp.gaps.numpy() + rng.gumbel(size=(8000, 3))).argmax(axis=1)
+    y = np.where(rng.random(8000) < 0.15, rng.integers(0, 3, 8000), y)
+    unit = 2 * math.log(error_rate(sharp.gaps.numpy()))
+    found = estimate(sharp, y, ())["uniform"]
+    assert expit(found + unit) == pytest.approx(0.15, abs=0.02)
+    belief = Coefficients.vague(())
+    assert fit(sharp, y, (), belief).uniform == pytest.approx(0.15, abs=0.02)
+
+
+def test_a_fit_that_does_not_settle_warns(monkeypatch):
+    nodes, y = problem(14)
+    monkeypatch.setattr(module, "PASSES", 1)
+    with pytest.warns(CalibrationWarning, match="the fit did not settle"):
+        fit(nodes, y, NAMES, Coefficients.vague(NAMES))
+
+
+@pytest.mark.parametrize("far", [-40.0, 40.0])
+def test_the_likelihood_is_a_number_wherever_a_step_leads(far):
+    nodes, y = problem(15, m=30)
+    objective = module._Likelihood(nodes, y)
+    at = np.zeros(objective.layout.size)
+    at[0] = far
+    at[-1] = -40.0  # no mixture that would catch a label of probability zero
+    value, slope, hessian = objective(at)
+    assert np.isfinite([value, *slope, *hessian.ravel()]).all()
+    at[0] = np.sign(far) * 12.0  # from here on, nothing changes any more
+    assert objective(at)[0] == value
+
+
+def test_the_nearest_matrix_without_negative_curvature():
+    rng = np.random.default_rng(16)
+    axes = np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    found = module._positive(axes @ np.diag([3.0, 0.5, -1.0, -1e-12]) @ axes.T)
+    np.testing.assert_allclose(found, axes @ np.diag([3.0, 0.5, 0.0, 0.0]) @ axes.T, atol=1e-7)
+    assert np.linalg.eigvalsh(found).min() > 0

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.special import expit, logsumexp
 
 from simi_mailbox import SimiMailbox, load, metrics
 from simi_mailbox.calibrators.simi_mailbox.model import Model, Nodes
-from simi_mailbox.calibrators.simi_mailbox.update import correction
+from simi_mailbox.calibrators.simi_mailbox.update import advice, corrected, correction
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.synthetic import calibration_problem
 
@@ -167,3 +168,72 @@ def test_a_correction_keeps_the_uniform_weight_of_the_model() -> None:
     assert abs(found["scale"]) < 0.01
     assert np.abs(found["intercepts"]).max() < 0.02
     assert found["intercepts"].shape == (3,)
+
+
+def two_classes(gap: Any, uniform: float = 0.0) -> tuple[Model, Nodes]:
+    """Nodes whose fitted score of class 1 relative to class 0 is ``gap``."""
+    scores = torch.from_numpy(np.stack([np.zeros(len(gap)), gap], axis=1))
+    none = np.empty((len(gap), 0))
+    frequencies = np.array([0.6, 0.4])
+    model = Model((), 0.0, none[0], none[0], np.zeros(2), none[0], frequencies, uniform)
+    return model, Nodes(scores, torch.from_numpy(none), [], none)
+
+
+@pytest.mark.parametrize("uniform", [0.0, 0.1])
+@pytest.mark.parametrize(
+    ("gap", "share"),
+    [
+        ([0.0], 1.0), ([1.0] * 12, 1.0), ([2.0] * 20, 0.2), ([1.0, -1.0] * 10, 0.5),
+        ([2.0, -2.0] * 40, 0.9), ([0.5, 1.5, -3.0] * 30, 0.3),
+    ],
+)  # fmt: skip
+def test_a_correction_is_that_of_the_formula_on_a_grid(
+    gap: list[float], share: float, uniform: float
+) -> None:
+    """Both integrals by sums over a and b₁ − b₀, which is all that two classes show."""
+    s, y = np.array(gap), (np.arange(len(gap)) < share * len(gap)).astype(np.int64)
+    model, nodes = two_classes(s, uniform)
+    found = correction(model, nodes, y)
+    a, d = np.linspace(-2.5, 2.5, 251), np.linspace(-8, 8, 401)
+
+    def log_likelihood(score: Any) -> Any:
+        p = expit(np.where(y == 1, score, -score))
+        rest = np.where(y == 1, 0.4, 0.6)
+        return np.log((1 - uniform) * p + uniform * rest).sum(axis=-1)
+
+    told = log_likelihood(np.exp(a)[:, None, None] * s + d[None, :, None])
+    of_a = -0.5 * (a / 0.3) ** 2
+    of_a = (of_a - logsumexp(of_a))[:, None]
+    evidence, best, weight = [], [], []
+    for width in (0.1, 0.3, 1.0, 2.0):
+        of_d = -0.25 * (d / width) ** 2  # the difference of two has twice the variance
+        of_d = of_d - logsumexp(of_d)
+        evidence.append(logsumexp(told + of_a + of_d))
+        best.append(np.unravel_index(np.argmax(told + of_a + of_d), told.shape))
+        weight.append(np.log(width) - np.log1p((width / 0.3) ** 2))
+    weight = np.array(weight) - logsumexp(weight)
+    gain = logsumexp(np.array(evidence) + weight) - log_likelihood(s)
+    drifted = 0.2 * np.exp(gain) / (1 + 0.2 * np.exp(gain))
+    assert found["drifted"] == pytest.approx(drifted, abs=0.04)
+    share_of = np.exp(np.array(evidence) + weight - logsumexp(np.array(evidence) + weight))
+    scale = drifted * sum(w * a[i] for w, (i, _) in zip(share_of, best, strict=True))
+    difference = drifted * sum(w * d[j] for w, (_, j) in zip(share_of, best, strict=True))
+    assert found["scale"] == pytest.approx(scale, abs=0.06)
+    assert found["intercepts"][1] - found["intercepts"][0] == pytest.approx(difference, abs=0.15)
+    assert found["labels"] == len(y)
+
+
+def test_a_corrected_model_has_its_scores_scaled_and_moved() -> None:
+    model, nodes = two_classes(np.linspace(-3, 3, 7))
+    moved = corrected(model, 0.4, np.array([0.3, -0.2])).scores(nodes)
+    expected = np.exp(0.4) * model.scores(nodes).numpy() + np.array([0.3, -0.2])
+    np.testing.assert_allclose(moved.numpy(), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("labels", "drifted", "told"), [(50, 0.5, True), (49, 0.9, False), (500, 0.49, False)]
+)
+def test_a_refit_is_advised_from_fifty_labels_and_even_odds_on(
+    labels: int, drifted: float, told: bool
+) -> None:
+    assert bool(advice({"labels": labels, "drifted": drifted})) == told
