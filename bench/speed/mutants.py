@@ -46,7 +46,7 @@ TESTS = (
     *("tests/calibrators/test_binary_methods.py", "tests/calibrators/test_weights_and_priors.py"),
     *("tests/metrics/test_inputs.py", "tests/monitor", "tests/test_audit.py", "tests/cli"),
 )
-SECONDS, LONGEST = 8.0, 3.0
+SECONDS, LONGEST = 20.0, 5.0
 """Processor time that the tests of one mutant, and any one of them, may take without it."""
 TRACED = ROOT / ".mutants-traced.json"
 """Who runs which line: found once for as long as the files that a test runs are the same."""

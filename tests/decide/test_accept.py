@@ -18,6 +18,7 @@ from simi_mailbox.decide.accept import (
     count_errors,
     fallback,
     labels_without_error,
+    lowest_threshold,
     start_positions,
 )
 
@@ -217,3 +218,54 @@ def test_starts_double_and_need_enough_labels():
     assert accepted[start_positions(accepted[:240], 0.05, 0.1)].tolist() == [59, 118]
     assert accepted[start_positions(accepted[:200], 0.05, 0.1)].tolist() == [45]
     assert start_positions(accepted[:44], 0.05, 0.1).size == 0
+
+
+@pytest.mark.parametrize(("accepted", "errors", "rest"), [(30, 0, 50), (30, 1, 50), (40, 2, 9)])
+def test_errors_among_finitely_many_others_are_tested_by_counting_draws(accepted, errors, rest):
+    """One error more than allowed in the rest: of all ways to draw the labelled nodes, how many
+    have as few errors as were seen?"""
+    allowed = 0.1
+    total = errors + int(allowed * rest) + 1
+    draws = math.comb(accepted + rest, accepted)
+    seen = sum(
+        math.comb(total, k) * math.comb(accepted + rest - total, accepted - k)
+        for k in range(errors + 1)
+    )
+    counts = [np.array([n]) for n in (accepted, errors)]
+    for risk, passes in ((1.001 * seen / draws, True), (0.999 * seen / draws, False)):
+        expected = np.zeros(1)  # the only threshold has all of the risk
+        best, _ = lowest_threshold(*counts, allowed, risk, rest=np.array([rest]), expected=expected)
+        assert (best == 0) == passes
+    few = lowest_threshold(*counts, 0.9, 0.1, rest=np.array([0]), expected=np.zeros(1))
+    assert few[0] == 0  # nobody is left to err on
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.2])
+def test_expected_errors_name_one_more_start_with_half_of_the_risk(scale):
+    accepted = np.arange(0, 400, 4)
+    expected = scale * 0.05 * accepted
+    starts = start_positions(accepted, 0.1, 0.1)
+    best, found = lowest_threshold(accepted, 0 * accepted, 0.1, 0.1, expected=expected)
+    surplus = [(0.1 * a - e) / math.sqrt(a + 1) for a, e in zip(accepted, expected, strict=True)]
+    assert set(found) == {*starts, int(np.argmax(surplus))}
+    assert best == len(accepted) - 1
+    # With errors everywhere but where they are expected to be fewest, that start alone passes.
+    likely = int(np.argmax(surplus))
+    errors = np.where(np.arange(100) < likely, accepted, 0)
+    level = binom.cdf(0, accepted[likely], 0.1)
+    for risk, passes in ((2.01 * level, True), (1.0 * level, False)):
+        own = lowest_threshold(accepted, errors, 0.1, risk, expected=expected)[0]
+        assert (own is not None) == passes
+
+
+def test_subclasses_without_a_name_of_their_own_do_not_take_the_place_of_a_rule(tmp_path):
+    class Quiet(Accept):
+        pass
+
+    class Named(Accept):
+        name = "accept-of-a-test"
+
+    probs, y, _ = problem(np.random.default_rng(0), 300)
+    for rule, cls in ((Accept(), Accept), (Named(), Named), (Quiet(), Accept)):
+        rule.fit(probs, y, mask=range(200)).save(tmp_path / "rule")
+        assert type(load_rule(tmp_path / "rule")) is cls

@@ -10,10 +10,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom
+from scipy.stats import betabinom, binom
 
 from simi_mailbox.decide import Accept, Alert, load_rule
-from simi_mailbox.decide.alert import predicted_count, recall_threshold
+from simi_mailbox.decide.alert import _highest, predicted_count, recall_threshold
 from simi_mailbox.exceptions import CalibrationWarning, FileFormatError
 
 NAMES = ("legit", "fraud")
@@ -186,3 +186,57 @@ def test_damaged_files_are_refused(change, told, tmp_path):
     path.write_text(json.dumps(change(json.loads(path.read_text()))))
     with pytest.raises(FileFormatError, match=told):
         load_rule(path)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.integers(1, 31))
+def test_the_so_many_highest_are_all_that_fit_without_parting_ties(values, count):
+    score = np.array(values) / 10
+    limit = _highest(score, count)
+    allowed = [0.0] if len(score) <= count else []
+    allowed += [t for t in score if (score >= t).sum() <= count]
+    assert (score >= limit).sum() == max([(score >= t).sum() for t in allowed], default=0)
+    assert (score >= limit).sum() <= count or len(score) <= count
+
+
+@pytest.mark.parametrize(("hits", "labels"), [(0, 0), (0, 40), (13, 100), (40, 40)])
+def test_expected_counts_have_jeffreys_prior(hits, labels):
+    """A beta-binomial number of nodes, of which mean and quantiles are known."""
+    mean, low, high = predicted_count(hits, labels, 300, 0.9)
+    exact = betabinom(300, hits + 0.5, labels - hits + 0.5)
+    assert mean == pytest.approx(exact.mean())
+    assert abs(low - exact.ppf(0.05)) <= 2 + 0.02 * 300 * (labels == 0)
+    assert abs(high - exact.ppf(0.95)) <= 2 + 0.02 * 300 * (labels == 0)
+    assert predicted_count(hits, labels, 0, 0.9) == (0.0, 0.0, 0.0)
+
+
+def test_a_precision_that_cannot_be_shown_tells_what_was_tried():
+    p = np.linspace(0.3, 0.9, 400)
+    y = (np.arange(400) % 2).astype(int)
+    with pytest.warns(CalibrationWarning, match=r"of the highest calibration nodes \d+ of \d+"):
+        rule = fitted(p, y, range(400), min_precision=0.9)
+    assert (rule.threshold_, rule.labels_needed_) == (np.inf, 22)
+    assert rule.counts_ == {"alerts": 0, "hits": 0, "others": 400, "missed": 200}
+    assert rule.workload_["alerts"] == 0
+    assert "P ≥" not in rule.summary()
+
+
+def test_labels_needed_are_those_without_a_failure():
+    rule = fitted(min_precision=None, min_recall=0.5)
+    assert (
+        binom.cdf(0, rule.labels_needed_, 0.5) <= 0.1 < binom.cdf(0, rule.labels_needed_ - 1, 0.5)
+    )
+    assert fitted(min_precision=None, max_alerts=5).labels_needed_ == 0
+
+
+@pytest.mark.parametrize("goals", [{}, {"min_precision": 0.5, "min_recall": 0.5}])
+def test_one_goal_must_be_named(goals):
+    with pytest.raises(
+        ValueError, match="Alert takes one of min_precision, min_recall, max_alerts"
+    ):
+        Alert(**goals).fit(*scores(), mask=range(9))
+
+
+def test_a_class_without_labels_is_refused():
+    p, _ = scores(200)
+    with pytest.raises(ValueError, match="none of the 50 calibration nodes is of class 1"):
+        fitted(p, np.zeros(200, int), range(50))

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import t as student
 
 from simi_mailbox.decide import Costs, load_rule
 from simi_mailbox.decide.costs import mean_interval
@@ -103,3 +104,55 @@ def test_torch_and_files(tmp_path):
 def test_bad_parameters(params, message):
     with pytest.raises(ValueError, match=message):
         Costs(**params).fit(PROBLEM.probs, PROBLEM.y, mask=PROBLEM.mask)
+
+
+@given(st.integers(0, 300), st.sampled_from([0.8, 0.95]))
+def test_ends_of_an_interval_are_students_after_halls_transformation(seed, level):
+    rng = np.random.default_rng(seed)
+    values = rng.exponential(size=rng.integers(5, 60)) * rng.choice([-1.0, 1.0])
+    n, mean = len(values), values.mean()
+    skew = ((values - mean) ** 3).mean() / values.std() ** 3 / np.sqrt(n)
+    for end, sign in zip(mean_interval(values, None, level), (1, -1), strict=True):
+        w = (mean - end) / (values.std(ddof=1) / np.sqrt(n))
+        transformed = w + skew * w**2 / 3 + skew**2 * w**3 / 27 + skew / 6
+        assert transformed == pytest.approx(sign * student.ppf((1 + level) / 2, n - 1))
+    even = mean_interval(np.array([-1.0, 1.0, -1.0, 1.0]))  # without skewness: Student's
+    assert even == pytest.approx((-student.ppf(0.975, 3) / 3**0.5, student.ppf(0.975, 3) / 3**0.5))
+
+
+@given(st.integers(1, 200), st.sampled_from([0.8, 0.95]))
+def test_what_nobody_has_shown_yet_may_be_as_frequent_as_luck_allows(n, level):
+    """With a share just above what the interval grants, so many draws without it are unlikely."""
+    if n < 2:
+        assert mean_interval(np.ones(n), (0.0, 1.0), level) == (-np.inf, np.inf)
+        return
+    low, high = mean_interval(np.ones(n), (0.0, 3.0), level)
+    share = 1.0 - low
+    assert (1 - share) ** n == pytest.approx((1 - level) / 2)
+    assert high == pytest.approx(1 + 2 * share)
+
+
+def test_a_person_and_rejecting_are_counted_by_their_shares():
+    probs = np.array([[0.99, 0.01], [0.01, 0.99], [0.7, 0.3], [0.5, 0.5], [0.5, 0.5]])
+    rule = Costs(wrong=10.0, defer=3.5, reject=[9.0, 0.0]).fit(
+        probs, [0, 1, 0, 1, 0], mask=range(5)
+    )
+    assert rule.actions(probs).tolist() == [0, -2, 0, -1, -1]
+    assert rule.shares_ == {"accept": 0.4, "defer": 0.4, "reject": 0.2}
+
+
+def test_without_a_person_it_is_compared_with_acting_always():
+    rule = Costs(wrong=10.0, defer=None, reject=1.0)
+    probs = np.array([[0.95, 0.05], [0.6, 0.4], [0.6, 0.4]])
+    assert rule.actions(probs).tolist() == [0, -2, -2]
+    rule.fit(probs, [0, 1, 0], mask=range(3))
+    assert rule.saving_ == pytest.approx((0 + 9 - 1) / 3)  # one error saved, one right left alone
+
+
+def test_the_interval_holds_what_no_calibration_node_has_shown():
+    """All labels are right: that an action may cost is known from the costs alone."""
+    probs = np.tile([0.9, 0.1], (50, 1))
+    rule = Costs(wrong=4.0, defer=1.0).fit(probs, np.zeros(50, int), mask=range(50))
+    assert rule.saving_ == 1.0
+    assert rule.saving_interval_ == mean_interval(np.ones(50), (-3.0, 1.0))
+    assert rule.saving_interval_[0] < 1.0

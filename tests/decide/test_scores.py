@@ -145,3 +145,15 @@ def test_similar_nodes_are_found_without_sorting_all(kind):
         assert {j: pytest.approx(c / total) for j, c in expected.items()} == {
             j: row[j] for j in np.flatnonzero(row).tolist()
         }
+
+
+def test_similar_nodes_of_nobody_are_none():
+    found = similar_nodes(torch.eye(4), 2)(np.empty(0, dtype=np.int64))
+    assert found.shape == (0, 4)
+
+
+def test_features_of_a_node_that_are_all_zero_make_nobody_similar():
+    x = np.array([[1.0, 0.0], [0.0, 0.0], [2.0, 0.0]])
+    for some in (torch.from_numpy(x), torch.from_numpy(x).to_sparse_csr()):
+        found = similar_nodes(some, 2)(slice(0, 3)).toarray()
+        np.testing.assert_allclose(found, [[0, 0, 1], [0, 0, 0], [1, 0, 0]])

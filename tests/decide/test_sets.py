@@ -25,6 +25,7 @@ from simi_mailbox import (
 )
 from simi_mailbox.calibrators.simi_mailbox.evidence import term_names
 from simi_mailbox.decide import APS, DAPS, LAC, RAPS, SNAPS, Accept, PredictionSets, load_rule
+from simi_mailbox.decide.groups import quantile_edges, read_groups
 from simi_mailbox.decide.sets import node_weights
 from simi_mailbox.mailbox import expected_agreement, mailbox_edges, mailbox_groups
 from simi_mailbox.metrics import coverage, coverage_by_group
@@ -500,7 +501,7 @@ def test_a_summary_tells_labels_and_luck():
     rule = PredictionSets(score="lac").fit(probs, y, mask=range(200))
     told = rule.summary()
     assert "score='lac'" in told
-    assert "200 calibration labels" in told
+    assert "; 200 calibration labels;" in told
     assert f"counts for {rule.error_weight_:.2f}" in told
     assert (
         "counts for" not in rule.fit(probs, y, mask=range(200), used_for_selection=False).summary()
@@ -543,3 +544,67 @@ def test_nodes_on_the_edge_of_mailbox_groups_are_above_it() -> None:
     np.testing.assert_array_equal(found, 2 * above + np.array(agree))
     assert found[2] >= 2  # the median node
     assert set(found[above]) == {2, 3}
+
+
+def test_a_node_that_is_less_sure_than_all_that_were_seen_agrees_with_its_neighbours() -> None:
+    """All nodes are equally sure: of unsure ones nothing is known: any agreement is high."""
+    alike, graph = np.tile([0.8, 0.2], (4, 1)), Graph.from_edges([[0, 1], [1, 2]], 4)
+    edges = mailbox_edges(alike, graph)
+    assert edges.tolist() == [0.8, 0.0, pytest.approx(0.68)]
+    assert mailbox_groups(np.tile([0.6, 0.4], (4, 1)), graph, edges).tolist() == [1, 1, 1, 1]
+    assert expected_agreement(alike, graph).tolist() == [pytest.approx(0.68)] * 3 + [0.0]
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=40), st.integers(2, 6))
+def test_edges_of_parts_are_values_that_have_others_below_them(values, groups) -> None:
+    found = quantile_edges(np.array(values), groups)
+    ordered = sorted(values)
+    cuts = {ordered[len(values) * g // groups] for g in range(1, groups)}
+    assert found.tolist() == sorted(v for v in cuts if v > ordered[0])
+
+
+@pytest.mark.parametrize(("labels", "told"), [(9, False), (8, True)])
+def test_as_many_labels_as_the_coverage_needs_are_enough(labels, told) -> None:
+    probs = np.tile([0.7, 0.3], (60, 1))
+    y = np.arange(60) % 2
+    rule = PredictionSets(coverage=0.9, score="lac")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        rule.fit(probs, y, mask=range(labels), used_for_selection=False)
+        rule.set_params(condition_on="class")
+        rule.fit(probs, y, mask=range(2 * labels), used_for_selection=False)
+    assert len(caught) == 2 * told
+    if told:
+        assert "8 calibration labels are too few" in str(caught[0].message)
+        assert "at least 9 are needed" in str(caught[0].message)
+        assert "2 of 2 classes have fewer than the 9" in str(caught[1].message)
+        assert "(0: 8, 1: 8): they are in every set" in str(caught[1].message)
+
+
+def test_at_most_five_groups_with_too_few_labels_are_named() -> None:
+    probs, y = np.tile([0.7, 0.3], (60, 1)), np.arange(60) % 2
+    for groups, more in ((5, False), (6, True)):
+        rule = PredictionSets(score="lac", condition_on=10 * (np.arange(60) % groups))
+        with pytest.warns(CalibrationWarning, match=f"{groups} of {groups} groups") as caught:
+            rule.fit(probs, y, mask=range(groups), used_for_selection=False)
+        named = ", ".join(f"{10 * g}: 1" for g in range(5)) + (", …" if more else "")
+        assert f"({named}): their sets are all classes" in str(caught[0].message)
+
+
+@pytest.mark.parametrize(
+    ("groups", "error", "message"),
+    [
+        (np.zeros(4), TypeError, "whole numbers, one per node; got float64"),
+        (np.zeros(3, int), ValueError, r"shape \[3\]; expected one group per node \[4\]"),
+        (np.zeros((4, 1, 1), int), ValueError, r"memberships \[4, groups\]"),
+        (np.full((4, 2), 2), ValueError, "true or false"),
+    ],
+)
+def test_groups_that_are_none_are_refused(groups, error, message) -> None:
+    with pytest.raises(error, match=message):
+        read_groups(groups, 4)
+
+
+def test_memberships_may_be_numbers_and_groups_truths() -> None:
+    assert read_groups(np.array([[0, 1], [1, 1]]), 2).tolist() == [[False, True], [True, True]]
+    assert read_groups(torch.tensor([True, False]), 2).tolist() == [1, 0]

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 from scipy.special import softmax
 
 import simi_mailbox
@@ -13,11 +14,19 @@ from simi_mailbox import (
     SimiMailbox,
     TemperatureScaling,
 )
-from simi_mailbox.calibrators.simi_mailbox.calibrator import ENOUGH
+from simi_mailbox.calibrators.simi_mailbox import calibrator as module
+from simi_mailbox.calibrators.simi_mailbox.calibrator import (
+    ENOUGH,
+    enough,
+    matched,
+    same_logits,
+    sketch,
+)
 from simi_mailbox.metrics import nll
 from simi_mailbox.synthetic import calibration_problem
 from simi_mailbox.testing.cases import Case
 from simi_mailbox.testing.label_checks import MANY_SIZES, permuted_gains
+from simi_mailbox.validation import Labelled
 
 MODES = pytest.mark.parametrize("keep", [True, False])
 LABELS = np.arange(300)
@@ -416,3 +425,85 @@ def test_values_that_no_fit_leaves_are_refused_at_the_bound(problem, name, sign,
         else:
             with pytest.raises(simi_mailbox.FileFormatError, match=name):
                 simi_mailbox.load(tmp_path / "cal")
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def test_as_many_labels_as_are_enough_are_spread_evenly_over_the_confidence(monkeypatch):
+    monkeypatch.setattr(module, "ENOUGH", 10)
+    rng = np.random.default_rng(0)
+    logits = torch.from_numpy(rng.normal(size=(37, 3)) * 2)
+    nodes, y = torch.arange(37) * 3, torch.from_numpy(rng.integers(0, 3, 37))
+    weight = torch.from_numpy(rng.random(37))
+    found = enough(Labelled(nodes, y, weight), logits)
+    assert len(found) == 10
+    order = torch.softmax(logits, dim=1).amax(dim=1).argsort().tolist()
+    places = sorted(order.index(int(node) // 3) for node in found.index)
+    assert places == [4 * k for k in range(10)]  # of 37, the first and the last among them
+    for node, label, of in zip(found.index // 3, found.y, found.weight, strict=True):
+        assert (label, of) == (y[node], weight[node])
+    assert found.index.tolist() == sorted(found.index.tolist())
+    few = Labelled(nodes[:10], y[:10])
+    assert enough(few, logits[:10]) is few
+    monkeypatch.setattr(module, "ENOUGH_NUMBERS", 12)  # four nodes of three classes
+    assert len(enough(few, logits[:10])) == 4
+
+
+def test_a_sketch_is_what_saved_calibrators_hold():
+    """Sums of z − max z with weights sin(12.9898 (i + 1)), their mean size, and the number."""
+    z = np.random.default_rng(0).normal(size=(50, 3))
+    expected, size = np.zeros(3), 0.0
+    for i, row in enumerate(z):
+        expected += np.sin(12.9898 * (i + 1)) * (row - row.max())
+        size += (row.max() - row).mean()
+    for cuts in ([], [1], [7, 20], [49]):
+        found = sketch(torch.from_numpy(part) for part in np.split(z, cuts))
+        np.testing.assert_allclose(found, [*expected, size, 50])
+
+
+def test_logits_are_the_same_up_to_a_hundredth_of_their_mean_size():
+    one = sketch([torch.from_numpy(np.random.default_rng(1).normal(size=(64, 3)))])
+    tolerance = 0.01 * one[-2] / 8
+    for k in range(3):
+        for change, same in ((0.99, True), (-0.99, True), (1.01, False), (-1.01, False)):
+            other = one.copy()
+            other[k] += change * tolerance
+            assert same_logits(one, other) == same
+    assert not same_logits(one, one + np.eye(5)[4])  # one node more
+    assert not same_logits(one, one[1:])
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint32, np.str_])
+def test_ids_are_found_wherever_they_stand(kind):
+    ids, nodes = np.array([9, 4, 70, 0]).astype(kind), np.array([4, 100, 9, 7]).astype(kind)
+    found = matched(ids, torch.tensor([1, 2, 3, 4]), nodes)
+    assert (found.index.tolist(), found.y.tolist()) == ([2, 0], [1, 2])
+
+
+def test_fit_keeps_what_later_nodes_are_compared_with(problem):
+    cal = fitted(problem)
+    kept = cal.reference_
+    temperature = cal.temperature_
+    p = softmax(problem.logits / temperature, axis=1)
+    np.testing.assert_allclose(kept["confidence"], p[LABELS].max(axis=1), atol=1e-6)
+    np.testing.assert_array_equal(kept["degree"], problem.graph.degree.numpy()[LABELS])
+    alike = [
+        (p[problem.graph.neighbours(i).numpy()] @ p[i]).mean()
+        for i in LABELS
+        if problem.graph.degree[i]
+    ]
+    linked = kept["degree"] > 0
+    np.testing.assert_allclose(kept["similarity"][linked], alike, atol=1e-6)
+    right = problem.logits[LABELS].argmax(axis=1) == problem.y[LABELS]
+    assert kept["accuracy"] == right.mean()
+
+
+def test_contradicted_predictions_are_warned_of_above_their_bound(problem, monkeypatch):
+    share = fitted(problem).contradicted_
+    again, given = SimiMailbox(), {"graph": problem.graph, "mask": LABELS}
+    monkeypatch.setattr(module, "CONTRADICTED", share)
+    quiet(again.fit, problem.logits, problem.y, **given)
+    monkeypatch.setattr(module, "CONTRADICTED", share - 1e-9)
+    with pytest.warns(CalibrationWarning, match="another class is likelier"):
+        again.fit(problem.logits, problem.y, **given)

@@ -291,3 +291,28 @@ def test_the_nearest_matrix_without_negative_curvature():
     found = module._positive(axes @ np.diag([3.0, 0.5, -1.0, -1e-12]) @ axes.T)
     np.testing.assert_allclose(found, axes @ np.diag([3.0, 0.5, 0.0, 0.0]) @ axes.T, atol=1e-7)
     assert np.linalg.eigvalsh(found).min() > 0
+
+
+def test_beliefs_stand_where_their_coefficients_do():
+    nodes, y = problem(17, m=20)
+    layout = module._Likelihood(nodes, y).layout
+    location = dict(zip(NAMES, (0.1, 0.2, 0.3, 0.4), strict=True)) | {"uniform": -2.0}
+    spread = dict(zip(NAMES, (1.0, 2.0, 3.0, 4.0), strict=True)) | {"uniform": 5.0}
+    mean, variance = layout.prior(NAMES, Coefficients(location, spread), -1.5)
+    # θ, two exponents, three groups, two class terms, four intercepts, the mixture
+    assert mean.tolist() == [0, 0.1, 0.2, 0, 0, 0, 0.3, 0.4, 0, 0, 0, 0, -3.5]
+    wide = layout.with_widths(variance, 7.0, 8.0)
+    assert wide.tolist() == [1, 1, 4, 49, 49, 49, 9, 16, 64, 64, 64, 64, 25]
+    assert variance[3] == 1.0  # a copy was changed
+    nothing = Coefficients(location | {"uniform": -np.inf}, spread)
+    assert layout.prior(NAMES, nothing, -1.5)[0][-1] == -7.0  # a weight below a thousandth
+
+
+@pytest.mark.parametrize("uniform", [0.0, 0.3])
+def test_a_mixture_takes_part_of_the_drop(uniform):
+    gaps, none = torch.tensor([[0.0, -3.0], [-1.0, 0.0]], dtype=torch.float64), np.empty((2, 0))
+    nodes = Nodes(gaps, torch.from_numpy(none), [], none)
+    plain = Model((), 0.0, none[0], none[0], np.zeros(2), none[0], np.full(2, 0.5), uniform)
+    lower = replace(plain, level=level_for(plain, nodes, 0.04))
+    means = [float(one.probabilities(nodes).amax(dim=1).mean()) for one in (plain, lower)]
+    assert means[0] - means[1] == pytest.approx(0.04, abs=1e-6)

@@ -181,6 +181,8 @@ def test_the_released_rule_stops_on_other_nodes_with_ten_bins():
 
 @pytest.mark.parametrize("how", [{}, EXACT | {"selection": "validation-ece"}])
 def test_a_search_finds_the_lowest_ece_of_its_grid(how, monkeypatch):
+    assert paper.GROUPS == (5, 10, 15, 20, 25, 30)  # the paper's grid
+    assert paper.PENALTIES == (1, 5, 10, 20, 30, 40, 50)
     monkeypatch.setattr(paper, "GROUPS", (2, 4))
     monkeypatch.setattr(paper, "PENALTIES", (1.0, 20.0))
     case = make_problem(2, labelled=60)

@@ -237,3 +237,25 @@ def test_a_refit_is_advised_from_fifty_labels_and_even_odds_on(
     labels: int, drifted: float, told: bool
 ) -> None:
     assert bool(advice({"labels": labels, "drifted": drifted})) == told
+
+
+def test_late_labels_by_name_do_not_count_where_nodes_have_none() -> None:
+    """The graph is that of fit, so its labels do; whose names the late ones bear is not known."""
+    p = problem()
+    cal = fitted(p, node_ids=IDS).update(IDS[300:340], p.y[300:340])
+    with pytest.warns(CalibrationWarning, match="no node_ids tell which nodes are the same"):
+        nameless = cal.predict_proba(p.logits, graph=p.graph)
+    named = cal.predict_proba(p.logits, graph=p.graph, node_ids=IDS)
+    assert np.abs(nameless - named).max() > 1e-4
+    del cal.late_
+    without = cal.predict_proba(p.logits, graph=p.graph, node_ids=IDS)
+    np.testing.assert_allclose(nameless, without, atol=1e-7)
+
+
+def test_late_labels_of_training_nodes_do_not_move_the_level() -> None:
+    p = problem()
+    cal = fitted(p, train_mask=np.arange(500, 900))
+    with pytest.warns(CalibrationWarning, match="the level stays"):
+        cal.update(np.arange(500, 560), p.y[500:560])
+    cal.update(np.arange(450, 460), p.y[450:460])
+    assert cal.correction_["labels"] == 10
