@@ -1,6 +1,5 @@
 """Plans, tiles and medians against their plain counterparts."""
 
-import itertools
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -201,19 +200,6 @@ def test_a_graph_without_edges_has_no_tiles(tmp_path: Path) -> None:
     engine, plan = cut_into_tiles(tmp_path, np.array([[3, 5], [3, 5]]), Plan(10, 2, 4, 4))
     assert not any(engine.store.get(tiles.name("parts", block)).any() for block in plan.blocks)
     assert tiles.fingerprint(engine.store, plan) == Graph.empty(10).fingerprint()
-
-
-def test_threads_share_entries_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiles, "PIECE", 10)
-    monkeypatch.setattr("torch.get_num_threads", lambda: 3)
-    row = np.sort(np.random.default_rng(0).integers(0, 8, 60))
-    entries = np.stack([row, np.zeros(60, int)], axis=1)
-    runs = tiles._runs(entries)
-    assert np.concatenate([row[run] for run in runs]).tolist() == row.tolist()
-    assert len(runs) > 3
-    for one, other in itertools.combinations(runs, 2):
-        assert not set(row[one]) & set(row[other])
-    assert tiles._runs(entries[:9]) == [slice(0, 9)]
 
 
 @pytest.mark.parametrize("seed", range(12))
