@@ -240,22 +240,21 @@ def test_errors_among_finitely_many_others_are_tested_by_counting_draws(accepted
     assert few[0] == 0  # nobody is left to err on
 
 
-@pytest.mark.parametrize("scale", [1.0, 0.2])
-def test_expected_errors_name_one_more_start_with_half_of_the_risk(scale):
+def test_expected_errors_name_one_more_start_with_half_of_the_risk():
     accepted = np.arange(0, 400, 4)
-    expected = scale * 0.05 * accepted
-    starts = start_positions(accepted, 0.1, 0.1)
-    best, found = lowest_threshold(accepted, 0 * accepted, 0.1, 0.1, expected=expected)
+    expected = 0.02 * np.minimum(accepted, 100) + 0.3 * np.maximum(accepted - 100, 0)
     surplus = [(0.1 * a - e) / math.sqrt(a + 1) for a, e in zip(accepted, expected, strict=True)]
-    assert set(found) == {*starts, int(np.argmax(surplus))}
-    assert best == len(accepted) - 1
-    # With errors everywhere but where they are expected to be fewest, that start alone passes.
     likely = int(np.argmax(surplus))
-    errors = np.where(np.arange(100) < likely, accepted, 0)
-    level = binom.cdf(0, accepted[likely], 0.1)
-    for risk, passes in ((2.01 * level, True), (1.0 * level, False)):
-        own = lowest_threshold(accepted, errors, 0.1, risk, expected=expected)[0]
-        assert (own is not None) == passes
+    assert accepted[likely] == 100
+    # Errors everywhere but there: it must pass by its own part of the risk.
+    errors = np.where(np.arange(100) == likely, 0, accepted)
+    level = binom.cdf(0, 100, 0.1)
+    for risk, passes in ((2.01 * level, True), (1.99 * level, False)):
+        best, found = lowest_threshold(accepted, errors, 0.1, risk, expected=expected)
+        starts = start_positions(accepted, 0.1, risk)
+        assert set(found) == {*starts, likely}
+        assert len(found) == 2
+        assert best == (likely if passes else None)
 
 
 def test_subclasses_without_a_name_of_their_own_do_not_take_the_place_of_a_rule(tmp_path):

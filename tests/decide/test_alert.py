@@ -119,16 +119,6 @@ def test_summary_says_what_to_review_and_what_is_missed():
     assert expected.missed[1] <= y[1000:][~above].sum() <= expected.missed[2]
 
 
-def test_intervals_of_counts_hold_what_they_say():
-    rng = np.random.default_rng(0)
-    held = 0
-    for _ in range(400):
-        rate = rng.uniform(0.02, 0.3)
-        _, low, high = predicted_count(rng.binomial(150, rate), 150, 400, 0.9)
-        held += low <= rng.binomial(400, rate) <= high
-    assert held / 400 >= 0.86
-
-
 def test_too_few_labels_say_how_many_are_needed():
     p, y = scores()
     with pytest.warns(CalibrationWarning, match="no alert: a precision of 99% cannot be shown"):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from simi_mailbox import Graph, SimiMailbox
-from simi_mailbox.scale import Calibrated, tiles
+from simi_mailbox.scale import Calibrated, calibrate, tiles
 from simi_mailbox.synthetic import calibration_problem
 
 NODES, CLASSES, LABELLED = 2000, 5, 300
@@ -39,10 +39,8 @@ def known() -> Known:
     return Known(z, y, problem.graph, mask, train, calibrator, probs)
 
 
-@pytest.fixture
-def shards(known: Known, tmp_path: Path) -> Path:
+def write_shards(folder: Path, known: Known) -> Path:
     """The problem as a folder: three shards of logits, edges in no order and of two shapes."""
-    folder = tmp_path / "in"
     for part in ("logits", "edges"):
         (folder / part).mkdir(parents=True)
     for number, rows in ((1, slice(0, 700)), (2, slice(700, 701)), (10, slice(701, None))):
@@ -60,6 +58,23 @@ def shards(known: Known, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture
+def shards(known: Known, tmp_path: Path) -> Path:
+    """The problem as a folder of the test's own."""
+    return write_shards(tmp_path / "in", known)
+
+
+@pytest.fixture(scope="session")
+def on_disk(known: Known, tmp_path_factory: pytest.TempPathFactory) -> np.ndarray:
+    """The probabilities that a run on disk ends with, whatever happens on the way."""
+    folder = tmp_path_factory.mktemp("on_disk")
+    with pytest.MonkeyPatch.context() as patch:
+        _many_blocks(patch)
+        return probabilities(
+            calibrate(write_shards(folder / "in", known), folder / "out", engine="disk")
+        )
+
+
 def add_hidden(folder: Path, known: Known, width: int) -> np.ndarray:
     """A hidden layer beside the logits, in two shards of other lengths; it is returned whole."""
     rng = np.random.default_rng(2)
@@ -74,6 +89,10 @@ def add_hidden(folder: Path, known: Known, width: int) -> np.ndarray:
 @pytest.fixture
 def many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seven blocks, some together, and a handful of chunks."""
+    _many_blocks(monkeypatch)
+
+
+def _many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "LARGEST_BLOCK", 300)
     monkeypatch.setattr(tiles, "LARGEST_BAND", 1000)
     monkeypatch.setattr(tiles, "LARGEST_CHUNK", 2500)

@@ -20,8 +20,9 @@ from simi_mailbox import grouping
 from simi_mailbox.calibrators import SimiMailboxFree
 from simi_mailbox.calibrators.simi_mailbox import evidence
 from simi_mailbox.exceptions import CalibrationWarning, FileFormatError
-from simi_mailbox.scale import apply, calibrate, engines
+from simi_mailbox.scale import apply, calibrate, engines, run, tiles
 from simi_mailbox.scale.engines import Tree
+from simi_mailbox.scale.inputs import Folder
 from tests.scale.conftest import NODES, Known, add_hidden, groups, probabilities
 
 pytestmark = pytest.mark.usefixtures("many_blocks")
@@ -199,8 +200,9 @@ def _dies(folder: Path, out: Path, moment: int) -> None:
     calibrate(folder, out, engine="disk", progress=progress)
 
 
-def test_what_was_killed_goes_on_and_ends_in_the_same_bits(shards: Path, tmp_path: Path) -> None:
-    expected = calibrate(shards, tmp_path / "whole", engine="disk")
+def test_what_was_killed_goes_on_and_ends_in_the_same_bits(
+    shards: Path, tmp_path: Path, on_disk: np.ndarray
+) -> None:
     out = tmp_path / "out"
     for moment in (5, 25, 110):
         process = multiprocessing.get_context("fork").Process(
@@ -210,7 +212,7 @@ def test_what_was_killed_goes_on_and_ends_in_the_same_bits(shards: Path, tmp_pat
         process.join()
         assert process.exitcode == -signal.SIGKILL
         assert not (out / "manifest.json").exists()
-    tiles = {path: path.stat().st_mtime_ns for path in (out / ".work" / "tile").iterdir()}
+    cut = {path: path.stat().st_mtime_ns for path in (out / ".work" / "tile").iterdir()}
     made: list[str] = []
     done = calibrate(
         shards,
@@ -218,15 +220,15 @@ def test_what_was_killed_goes_on_and_ends_in_the_same_bits(shards: Path, tmp_pat
         engine="disk",
         progress=lambda step, *_: (
             made.append(
-                step if all(p.stat().st_mtime_ns == t for p, t in tiles.items()) else "cut again"
+                step if all(p.stat().st_mtime_ns == t for p, t in cut.items()) else "cut again"
             )
             if step != "degrees"
             else None
         ),
     )
-    assert tiles
+    assert cut
     assert "cut again" not in made
-    assert np.array_equal(probabilities(done), probabilities(expected))
+    assert np.array_equal(probabilities(done), on_disk)
     assert not (out / ".work").exists()
 
 
@@ -249,14 +251,6 @@ def test_a_work_folder_is_used_again_and_damage_in_it_is_noticed(
     np.save(shards / "logits" / "part-2.npy", np.ones((1, 5), dtype=np.float32))
     third = calibrate(shards, tmp_path / "c", engine="disk", work=work)
     assert not np.array_equal(probabilities(first)[700], probabilities(third)[700])
-
-
-def test_a_folder_of_other_things_is_not_taken_for_work(shards: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.txt").write_text("all of it")
-    with pytest.raises(ValueError, match="holds other files"):
-        calibrate(shards, tmp_path / "out", engine="disk", work=tmp_path / "mine")
-    assert (tmp_path / "mine" / "thesis.txt").read_text() == "all of it"
 
 
 def test_a_full_disk_leaves_finished_shards_and_no_half(
@@ -295,6 +289,42 @@ def test_the_manifest_tells_every_shard(shards: Path, tmp_path: Path) -> None:
         for path in (done.out / part).iterdir()
     }
     assert {entry["file"]: entry["sha256"] for entry in manifest["shards"]} == files
+    told = {name: manifest[name] for name in ("method", "engine", "nodes", "classes", "blocks")}
+    assert told == {
+        "method": "simi-mailbox", "engine": "disk", "nodes": NODES, "classes": 5, "blocks": 7,
+    }  # fmt: skip
+    assert manifest["folder"] == str(shards)
+    assert {name: manifest[name] for name in done.facts} == done.facts
+    assert manifest["seconds"] > 0
+    if Path("/proc/self/io").exists():
+        assert manifest["bytes_written"] >= sum(entry["bytes"] for entry in manifest["shards"])
+        read = sum(file.stat().st_size for file in (shards / "logits").iterdir())
+        assert manifest["bytes_read"] >= read
+
+
+def test_the_engine_follows_from_the_memory_and_the_scheduler(shards: Path, tmp_path: Path) -> None:
+    source = Folder.open(shards)
+
+    def engine(memory: str | int, scheduler: str | None = None, chosen: Any = "auto") -> str:
+        return run._Job.of(source, tmp_path / "out", chosen, memory, scheduler, "logits").engine
+
+    enough = tiles.PROCESS + run._in_memory(source)
+    assert enough > tiles.PROCESS + 8 * NODES * 5  # the logits alone, in float64
+    assert (engine(enough), engine(enough - 1), engine("1.2GB")) == ("memory", "disk", "memory")
+    assert (engine(enough, "tcp://a:1"), engine(0, None, "memory")) == ("dask", "memory")
+    add = [np.zeros((NODES, 9)), np.zeros((2, 9), dtype=int)]
+    for part, array in zip(("hidden", "edges"), add, strict=True):  # more of either needs more
+        (shards / part).mkdir(exist_ok=True)
+        np.save(shards / part / "more.npy", array)
+        before, source = enough, Folder.open(shards)
+        enough = tiles.PROCESS + run._in_memory(source)
+        assert enough >= before + array.nbytes
+    with pytest.raises(ValueError, match="a scheduler is for engine='dask', not 'disk'"):
+        engine("2GB", "tcp://a:1", "disk")
+    with pytest.raises(
+        ValueError, match="engine must be one of auto, memory, disk, dask, got 'gpu'"
+    ):
+        engine("2GB", None, "gpu")
 
 
 # --- Dask -----------------------------------------------------------------------------------------

@@ -168,34 +168,6 @@ def test_a_column_of_node_numbers_is_no_class(
     np.testing.assert_allclose(done.calibrator.temperatures_, known.calibrator.temperatures_, 1e-6)
 
 
-SWAPPED = {0: np.arange(NODES - 900, NODES), 1: np.arange(0, NODES - 900)}
-FROM_ONE = {0: np.arange(1, 901), 1: np.arange(901, NODES + 1)}
-BETWEEN = np.concatenate([np.arange(256), np.arange(257, 901)])
-
-
-@pytest.mark.parametrize(
-    ("ids", "words"),
-    [
-        (SWAPPED, r"0\.parquet: row 0 is node '1100' by its column 'id', but it is row 0 of all"),
-        (FROM_ONE, r"0\.parquet: row 0 is node '1' by its column 'id', but it is row 0 of all"),
-        ({0: BETWEEN}, r"0\.parquet: row 256 is node '257' .* sort the rows of all shards by node"),
-        ({0: np.array([f"n{k}" for k in range(900)])}, r"row 0 is node 'n0' by its column 'id'"),
-    ],
-)
-def test_ids_must_count_the_rows_of_all_shards(
-    ids: dict[int, np.ndarray],
-    words: str,
-    shards: Path,
-    tmp_path: Path,
-    known: Known,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("simi_mailbox.scale.shards.BATCH", 256)
-    _as_parquet(shards, known, ids, "id")
-    with pytest.raises(FileFormatError, match=words):
-        calibrate(shards, tmp_path / "out", engine="memory")
-
-
 def test_a_column_of_a_shard_that_is_no_class_score_is_refused_by_name(
     shards: Path, tmp_path: Path, known: Known
 ) -> None:

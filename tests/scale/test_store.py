@@ -139,6 +139,18 @@ def test_a_work_folder_with_other_files_is_left_alone(
     assert path.read_text() == "mine"
 
 
+@pytest.mark.parametrize("content", ["{}", "not JSON", "[]", '{"version": 1, "mine": true}'])
+def test_a_work_file_of_others_is_not_taken_for_ours(content: str, tmp_path: Path) -> None:
+    (tmp_path / "work.json").write_text(content)
+    (tmp_path / "logits").mkdir()
+    (tmp_path / "logits" / "00000.npy").write_text("years of work")
+    for ours in (False, True):
+        with pytest.raises(ValueError, match=r"holds other files \(work\.json\): name a folder"):
+            claim(tmp_path, {}, ours=ours)
+    assert files_below(tmp_path) == ["logits/00000.npy", "work.json"]
+    assert (tmp_path / "work.json").read_text() == content
+
+
 def test_only_our_own_folder_may_be_without_its_mark(tmp_path: Path) -> None:
     Store(tmp_path).put("tile/00000", np.zeros(3))
     (tmp_path / ".lock").touch()

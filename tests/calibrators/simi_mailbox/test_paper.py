@@ -56,18 +56,6 @@ def test_order_of_nodes_and_edges_does_not_matter(cls, case, seed):
     )
 
 
-def test_adam_does_not_depend_on_the_order_of_nodes():
-    case = make_problem(5, labelled=60)
-    order = np.random.default_rng(0).permutation(len(case.y))
-    edges = np.argsort(order)[case.edges]
-    one = fitted(SimiMailboxPaper, case, n_groups=4)
-    two = SimiMailboxPaper(n_groups=4).fit(
-        case.logits[order], case.y[order], graph=edges, mask=np.isin(order, case.mask)
-    )
-    assert one.epochs_ == two.epochs_
-    np.testing.assert_allclose(one.temperatures_, two.temperatures_, rtol=1e-6)
-
-
 @BOTH
 def test_same_seed_same_bits_and_threads_agree(cls):
     case = make_problem(0, n=3000, edges=20_000, labelled=800)
