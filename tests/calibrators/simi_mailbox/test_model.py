@@ -14,6 +14,7 @@ from scipy.special import expit, log_softmax, softmax
 from simi_mailbox import CalibrationWarning
 from simi_mailbox.calibrators.simi_mailbox import model as module
 from simi_mailbox.calibrators.simi_mailbox.model import (
+    Base,
     Coefficients,
     Model,
     Nodes,
@@ -316,3 +317,19 @@ def test_a_mixture_takes_part_of_the_drop(uniform):
     lower = replace(plain, level=level_for(plain, nodes, 0.04))
     means = [float(one.probabilities(nodes).amax(dim=1).mean()) for one in (plain, lower)]
     assert means[0] - means[1] == pytest.approx(0.04, abs=1e-6)
+
+
+@pytest.mark.parametrize("start", [1.0, 2.0])
+def test_the_base_of_label_residuals_is_temperature_and_intercepts(start):
+    rng = np.random.default_rng(18)
+    z = 3 * rng.normal(size=(5000, 3))
+    truth = Base(1.5, np.array([0.6, 0.0, -0.6]))
+    p = truth.probabilities(torch.from_numpy(z + 7.0)).numpy()  # an offset says nothing
+    np.testing.assert_allclose(p, softmax(z / 1.5 + truth.intercepts, axis=1))
+    y = (np.log(p) + rng.gumbel(size=z.shape)).argmax(axis=1)
+    found = Base.fit(z, y, None, start)
+    assert found.temperature == pytest.approx(1.5, rel=0.07)
+    np.testing.assert_allclose(found.intercepts - found.intercepts[1], truth.intercepts, atol=0.15)
+    weight = np.where(y == 0, 2.0, 1.0)  # as if there were twice as many of the first class
+    more = Base.fit(z, y, weight, start).intercepts
+    assert (more - more[1])[0] == pytest.approx(0.6 + math.log(2), abs=0.15)
