@@ -219,7 +219,7 @@ def lowest_threshold(
     With ``rest``, the other nodes that each threshold accepts, it is kept among these: the labelled
     ones are a random part of all, and one error more than allowed would be in the rest.
 
-    ``expected`` errors, from probabilities alone, name one more start: where they are most clearly
+    ``expected`` errors, from probabilities alone, name one more start: where they are furthest
     below what is allowed. It has half of the risk; where probabilities are wrong the others help.
     """
     starts = start_positions(accepted, allowed, risk)
