@@ -238,7 +238,10 @@ def grids(parts: Sequence[Part]) -> Any:
             runs = sorted({int(row["runs"]) for row in there})
             note = f" ({there[0]['note']})" if there[0]["note"] else ""
             told = f"{runs[0]} to {runs[-1]}" if len(runs) > 1 else f"{runs[0]}"
-            grid = (GROUPS, WEIGHTS, mean, told, float(base["mean"]), mean - difference)
+            reference = float(base["mean"])
+            # A single run has no paired difference: it is held against the mean of all runs.
+            beside = np.where(np.isnan(difference), reference, mean - difference)
+            grid = (GROUPS, WEIGHTS, mean, told, reference, beside)
             panels.setdefault(f"{place[0]} {place[1].upper()}", []).append(
                 Sensitivity(f"{name}{note}", *grid)
             )
