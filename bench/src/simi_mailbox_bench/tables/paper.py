@@ -41,8 +41,8 @@ FIXED = (
 INPUTS = (
     "simi-mailbox and simi-mailbox-free are given logits, validation labels and the graph, as in "
     f"the README; with {WITH_HIDDEN} behind their name, what enters the GNN's last layer as well. "
-    "Unlike other methods they take labels as evidence on neighbouring nodes, and start from a "
-    "prior learned on other graphs, without the dataset family at hand."
+    "Unlike others they take labels as evidence on neighbouring nodes, and a prior learned on "
+    "other dataset families."
 )
 # All 75 runs on the two smallest graphs, one initialisation (5 splits × 3 folds) on the others.
 MAIN_RUNS = {"Cora": 75, "Citeseer": 75, "": 15}
