@@ -46,7 +46,9 @@ def entry(name: str, *arguments: Any) -> Callable[..., Any]:
 def quick(name: str) -> Any:
     cls = calibrators.get(name)
     known = cls().get_params()
-    return cls(**{key: QUICK[key] for key in QUICK if key in known})
+    # Which experts of GETS a node gets is a matter of last bits after some epochs.
+    chosen = {**QUICK, "epochs": 2} if name == "gets" else QUICK
+    return cls(**{key: chosen[key] for key in chosen if key in known})
 
 
 def inputs(cal: Any, given: Sample) -> dict[str, Any]:
@@ -332,7 +334,7 @@ def commands(method: str, classes: int, seed: int) -> dict[str, Any]:
             0.8,
             "--not-used-for-selection",
             "--score",
-            "daps",
+            "lac",  # the others draw from last bits, which differ from processor to processor
         ]
         found["decide"] = run("decide", out, *common, *nodes, *test, *rule, "--out", decided)
         found["decide, file"] = written(decided)
@@ -372,7 +374,6 @@ def reported() -> dict[str, Any]:
         told += [*sentences.corners(view), *sentences.worst_groups(view)]
         assert view.decisions is not None
         told += [sentences.accepted(step) for step in view.decisions.acceptances]
-        told += [sentences.sets(view.decisions.sets)]
         found[f"{view.name}, sentences"] = in_text(told)
     found["change"] = in_text([sentences.change(*content.views)])
     found["verdict"] = in_text(piece.text for piece in sentences.verdict(content))

@@ -58,11 +58,14 @@ def sample(classes: int, seed: int) -> Sample:
 
 
 def probabilities(classes: int, seed: int) -> np.ndarray:
-    """Nearly calibrated ones, as float64."""
+    """Nearly calibrated ones, as float64.
+
+    Rounded, because randomised scores draw from the bits of a row, and the last bits of ``exp``
+    differ from processor to processor.
+    """
     z = sample(classes, seed).logits.astype(np.float64) / 1.8
     p: np.ndarray = np.exp(z - z.max(axis=1, keepdims=True))
-    p /= p.sum(axis=1, keepdims=True)
-    return p
+    return (p / p.sum(axis=1, keepdims=True)).round(10)
 
 
 def write_files(folder: Path, given: Sample) -> None:
