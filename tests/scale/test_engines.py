@@ -61,7 +61,9 @@ def test_edges_of_one_direction_and_nodes_without_any(
     np.testing.assert_allclose(probabilities(done), probs, atol=1e-6)
     labels, kept = done.calibrator.labels_, expected.labels_
     assert labels["graph"] == kept["graph"]
-    np.testing.assert_allclose(labels["logits"], kept["logits"], rtol=1e-5)
+    # Sums of float32 that cancel: their error is one of the size of what is summed.
+    size = kept["logits"][-2]
+    np.testing.assert_allclose(labels["logits"], kept["logits"], rtol=1e-5, atol=1e-7 * size)
     # Labels of fit are evidence here, too, and nowhere else.
     again = apply(expected, shards, tmp_path / "again", engine="disk")
     np.testing.assert_allclose(probabilities(again), probs, atol=1e-6)
