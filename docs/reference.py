@@ -18,7 +18,7 @@ FEW_NAMES = {
     "calibrators.simi_mailbox.families": ("relatives",),
     "calibrators.simi_mailbox.prior": ("leave_out",),
     "crossfit": ("cross_fitted", "cross_fitted_folds"),
-    "demo": ("run_demo", "digits_graph", "Demonstration", "DemoResult"),
+    "demo": ("run_demo", "digits_graph", "Demonstration"),
     "parameters": (
         *("hyperparameters", "Count", "Whole", "Positive", "NonNegative", "Share", "Level"),
     ),

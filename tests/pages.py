@@ -23,15 +23,13 @@ BLOCK = re.compile(r"^```python\n(.*?)^```(\n*```text\n(.*?)^```)?", re.MULTILIN
 """A snippet, and the output that stands right below it."""
 
 
-def blocks(page: Path, language: str) -> list[str]:
+def blocks(page, language):
     return re.findall(
         rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
     )
 
 
-def run_page(
-    name: str, blocks: int | None = None, atol: float = 2e-3, **given: object
-) -> dict[str, object]:
+def run_page(name, blocks=None, atol=0.002, **given):
     """Run the Python of a page, in one place; what a block prints is what stands below it."""
     text = (DOCS / name).read_text(encoding="utf-8")
     found = BLOCK.findall(text)
@@ -50,7 +48,7 @@ def run_page(
     return names
 
 
-def stored_cora() -> type | None:
+def stored_cora():
     """What stands for PyG's loader: Cora as it would download it, from a file that is here."""
     import torch
     from torch_geometric.data import Data
@@ -67,21 +65,21 @@ def stored_cora() -> type | None:
     return type("Planetoid", (), {"__new__": lambda cls, *_, transform: [transform(data)]})
 
 
-def compare(printed: str, shown: str, where: str, atol: float = 2e-3) -> None:
+def compare(printed, shown, where, atol=0.002):
     """What is printed is what a page shows, up to the last digits of numbers."""
     (words, numbers), (shown_words, shown_numbers) = apart(printed), apart(shown)
     assert words == shown_words, where
     np.testing.assert_allclose(numbers, shown_numbers, rtol=1e-3, atol=atol, err_msg=where)
 
 
-def apart(text: str) -> tuple[list[str], list[float]]:
+def apart(text):
     """Words and numbers: the last digit of a number may differ between machines."""
     number = r"-?\d[\d,]*(?:\.\d+)?"
     found = [float(value.replace(",", "")) for value in re.findall(number, text)]
     return re.sub(number, "#", text).split(), found
 
 
-def command_lines(bench: bool = False) -> list[tuple[str, str]]:
+def command_lines(bench=False):
     """Every line of a page that calls the command, but those of shell.md, which are run.
 
     ``bench`` asks for the commands that simi-mailbox-bench adds instead of the library's.
@@ -100,7 +98,7 @@ def command_lines(bench: bool = False) -> list[tuple[str, str]]:
     return found
 
 
-def parse(command: click.Command, arguments: list[str]) -> None:
+def parse(command, arguments):
     """Read arguments as the command would, without looking at files or doing anything."""
     context = click.Context(command)
     if isinstance(command, click.Group):
@@ -117,7 +115,7 @@ def parse(command: click.Command, arguments: list[str]) -> None:
                 parameter.type.convert(given, parameter, context)
 
 
-def line_of(begin: str) -> list[str]:
+def line_of(begin):
     """The one command of the pages that begins so, without the name of the program."""
     (line,) = {
         line
@@ -127,7 +125,7 @@ def line_of(begin: str) -> list[str]:
     return shlex.split(line)[1:]
 
 
-def run_line(begin: str) -> str:
+def run_line(begin):
     result = CliRunner().invoke(cli, line_of(begin))
     assert result.exit_code == 0, result.output
     return result.output

@@ -1,3 +1,5 @@
+"""Leaks of hidden labels are caught, and methods without any pass."""
+
 import pickle
 import sys
 import types
@@ -8,6 +10,18 @@ import pytest
 from simi_mailbox import SimiMailbox, TemperatureScaling, audit, calibrators
 from tests.strategies import make_problem
 
+CASE = make_problem(0)
+
+
+def outcome(calibrator, y=CASE.y, **given):
+    return audit.reads_only(calibrator, CASE.logits, y, **{"mask": CASE.mask, **given})
+
+
+def hint(cal, y, size=1e-3):
+    """Let the temperature betray a little of the labels."""
+    cal.temperature_ *= 1 + size * float(np.mean(np.asarray(y) == 0))
+    return cal
+
 
 class Cheat(TemperatureScaling):
     """Keeps the labels it was given, before the base class cuts them."""
@@ -16,63 +30,7 @@ class Cheat(TemperatureScaling):
         self.size = size
 
     def fit(self, logits, y, **inputs):
-        super().fit(logits, y, **inputs)
-        self.temperature_ *= 1 + self.size * float(np.mean(np.asarray(y) == 0))
-        return self
-
-
-def test_an_honest_calibrator_passes_and_says_what_was_tried():
-    case = make_problem(0)
-    outcome = audit.reads_only(SimiMailbox(), case.logits, case.y, mask=case.mask, graph=case.graph)
-    assert outcome
-    assert "60 hidden labels" in outcome.detail
-
-
-@pytest.mark.parametrize("size", [1.0, 1e-6])
-def test_a_peeking_calibrator_is_caught_even_when_it_hardly_matters(size):
-    case = make_problem(0)
-    outcome = audit.reads_only(Cheat(size=size), case.logits, case.y, mask=case.mask)
-    assert not outcome
-    assert "rows changed" in outcome.detail
-
-
-def test_a_calibrator_that_fails_on_hidden_labels_is_caught():
-    class Fussy(TemperatureScaling):
-        def fit(self, logits, y, **inputs):
-            if (np.asarray(y) < 0).any():
-                raise ValueError("negative label")
-            return super().fit(logits, y, **inputs)
-
-    case = make_problem(0)
-    outcome = audit.reads_only(Fussy(), case.logits, case.y, mask=case.mask)
-    assert not outcome
-    assert "negative label" in outcome.detail
-
-
-def test_holdout_labels_may_be_read_and_are_not_hidden():
-    case = make_problem(0)
-    rest = np.setdiff1d(np.arange(120), case.mask)[:30]
-    outcome = audit.reads_only(
-        TemperatureScaling(), case.logits, case.y, mask=case.mask, early_stopping_mask=rest
-    )
-    assert "30 hidden labels" in outcome.detail
-
-
-def test_an_audit_needs_something_to_hide():
-    case = make_problem(0)
-    with pytest.raises(ValueError, match="no label to hide"):
-        audit.reads_only(TemperatureScaling(), case.logits, case.y, mask=np.arange(120))
-    with pytest.raises(ValueError, match="full length"):
-        audit.reads_only(TemperatureScaling(), case.logits, case.y[:50], mask=np.arange(50))
-
-
-CASE = make_problem(0)
-
-
-def hint(cal, y):
-    """Let the temperature betray a little of the labels."""
-    cal.temperature_ *= 1 + 1e-3 * float(np.mean(np.asarray(y) == 0))
-    return cal
+        return hint(super().fit(logits, y, **inputs), y, self.size)
 
 
 class Remembers(TemperatureScaling):
@@ -99,16 +57,17 @@ class WalksFrames(TemperatureScaling):
 class ReadsTheGraph(TemperatureScaling):
     """Takes labels from whatever is passed as graph."""
 
+    attribute = "y"
+
     def fit(self, logits, y, *, graph, **inputs):
-        return hint(super().fit(logits, y, **inputs), graph.y)
+        return hint(super().fit(logits, y, **inputs), getattr(graph, self.attribute, y))
 
     def predict_proba(self, logits, *, graph):
         return super().predict_proba(logits)
 
 
 class ReadsANote(ReadsTheGraph):
-    def fit(self, logits, y, *, graph, **inputs):
-        return hint(TemperatureScaling.fit(self, logits, y, **inputs), getattr(graph, "note", y))
+    attribute = "note"
 
 
 class TakesLabels(TemperatureScaling):
@@ -116,25 +75,55 @@ class TakesLabels(TemperatureScaling):
         self.answers = answers
 
 
-def test_an_honest_method_passes_in_fresh_processes():
-    outcome = audit.reads_only(
-        TemperatureScaling(), CASE.logits, CASE.y, mask=CASE.mask, new_process=True
-    )
-    assert outcome.passed
+def test_a_sound_calibrator_passes_and_says_what_was_tried():
+    found = outcome(SimiMailbox(), graph=CASE.graph)
+    assert found
+    assert "60 hidden labels" in found.detail
+    rest = np.setdiff1d(np.arange(120), CASE.mask)[:30]  # labels of a hold-out may be read
+    assert "30 hidden" in outcome(TemperatureScaling(), early_stopping_mask=rest).detail
+    assert outcome(TemperatureScaling(), new_process=True)
 
 
-def test_a_memory_of_the_first_fit_is_caught_in_fresh_processes():
-    outcome = audit.reads_only(Remembers(), CASE.logits, CASE.y, mask=CASE.mask, new_process=True)
-    assert not outcome
-    assert "rows changed" in outcome.detail
+@pytest.mark.parametrize("size", [1.0, 1e-6])
+def test_a_peeking_calibrator_is_caught_even_when_it_hardly_matters(size):
+    found = outcome(Cheat(size=size))
+    assert not found
+    assert "rows changed" in found.detail
 
 
-def test_walking_the_frames_is_caught_in_fresh_processes():
+def test_a_calibrator_that_fails_on_hidden_labels_is_caught():
+    class Fussy(TemperatureScaling):
+        def fit(self, logits, y, **inputs):
+            if (np.asarray(y) < 0).any():
+                raise ValueError("negative label")
+            return super().fit(logits, y, **inputs)
+
+    found = outcome(Fussy())
+    assert not found
+    assert "negative label" in found.detail
+
+
+def test_an_audit_needs_something_to_hide():
+    with pytest.raises(ValueError, match="no label to hide"):
+        outcome(TemperatureScaling(), mask=np.arange(120))
+    with pytest.raises(ValueError, match="full length"):
+        outcome(TemperatureScaling(), CASE.y[:50], mask=np.arange(50))
+
+
+@pytest.mark.parametrize("leak", [Remembers, WalksFrames])
+def test_what_is_found_elsewhere_in_memory_is_caught_in_new_processes(leak):
     the_true_labels = CASE.y
-    outcome = audit.reads_only(
-        WalksFrames(), CASE.logits, the_true_labels, mask=CASE.mask, new_process=True
-    )
-    assert not outcome
+    found = outcome(leak(), the_true_labels, new_process=True)
+    assert not found
+    assert "rows changed" in found.detail
+
+
+def test_a_new_process_asks_for_what_it_can_import():
+    class Local(TemperatureScaling):
+        pass
+
+    with pytest.raises(pickle.PicklingError, match="another process can import"):
+        outcome(Local(), new_process=True)
 
 
 def test_the_first_fit_never_sees_the_true_labels():
@@ -145,53 +134,32 @@ def test_the_first_fit_never_sees_the_true_labels():
             seen.append(np.array(y))
             return super().fit(logits, y, **inputs)
 
-    assert audit.reads_only(Watches(), CASE.logits, CASE.y, mask=CASE.mask)
+    assert outcome(Watches())
     assert [(labels == CASE.y).all() for labels in seen] == [False] * 7 + [True]
 
 
-def test_labels_of_a_data_object_are_changed_along():
+def test_labels_of_a_graph_are_changed_along_or_taken_off():
     data = types.SimpleNamespace(edge_index=CASE.edges, y=CASE.y)
-    inputs = {"mask": CASE.mask, "graph": data}
-    assert not audit.reads_only(ReadsTheGraph(), CASE.logits, CASE.y, **inputs)
+    assert not outcome(ReadsTheGraph(), graph=data)
     assert (data.y == CASE.y).all()
-
-
-def test_an_attribute_on_the_graph_is_taken_off():
     graph = CASE.graph
     vars(graph)["note"] = CASE.y  # a Graph refuses attributes set the ordinary way
-    assert not audit.reads_only(ReadsANote(), CASE.logits, CASE.y, mask=CASE.mask, graph=graph)
+    assert not outcome(ReadsANote(), graph=graph)
 
 
 @pytest.mark.parametrize("answers", [CASE.y, list(CASE.y), {"a": CASE.y}, CASE.y[:, None]])
 def test_labels_as_a_hyper_parameter_are_named(answers):
-    outcome = audit.reads_only(TakesLabels(answers=answers), CASE.logits, CASE.y, mask=CASE.mask)
-    assert not outcome
-    assert "hyper-parameter" in outcome.detail
-    assert "answers" in outcome.detail
+    found = outcome(TakesLabels(answers=answers))
+    assert not found
+    assert "hyper-parameter" in found.detail
+    assert "answers" in found.detail
 
 
-def test_labels_in_a_feature_column_are_named():
+def test_labels_in_a_feature_column_or_a_closure_are_named():
     features = np.column_stack([CASE.logits, CASE.y])
-    cal = calibrators.get("group-calibration")(partitions=1)
-    outcome = audit.reads_only(cal, CASE.logits, CASE.y, mask=CASE.mask, features=features)
-    assert outcome.detail == "a column of features holds the labels outside the masks"
-
-
-def test_labels_in_a_closure_are_named():
+    found = outcome(calibrators.get("group-calibration")(partitions=1), features=features)
+    assert found.detail == "a column of features holds the labels outside the masks"
     answers = CASE.y
-
-    def forward(edge_weight):
-        return answers
-
-    cal = calibrators.get("dcgc")()
-    inputs = {"mask": CASE.mask, "graph": CASE.graph, "forward": forward}
-    outcome = audit.reads_only(cal, CASE.logits, CASE.y, **inputs)
-    assert outcome.detail == "forward holds the labels outside the masks"
-
-
-def test_a_fresh_process_asks_for_what_it_can_import():
-    class Local(TemperatureScaling):
-        pass
-
-    with pytest.raises(pickle.PicklingError, match="another process can import"):
-        audit.reads_only(Local(), CASE.logits, CASE.y, mask=CASE.mask, new_process=True)
+    given = {"graph": CASE.graph, "forward": lambda edge_weight: answers}
+    found = outcome(calibrators.get("dcgc")(), **given)
+    assert found.detail == "forward holds the labels outside the masks"

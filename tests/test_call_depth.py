@@ -1,10 +1,7 @@
 """How many files of the library a call passes through, and how deep they call each other."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -15,7 +12,7 @@ from tests.golden.inputs import sample, write_shards
 SOURCE = str(Path(simi_mailbox.__file__).parent)
 
 
-def footprint(call: Callable[[], Any]) -> tuple[set[str], int]:
+def footprint(call):
     """Files of the library whose functions run during a call, and the depth of its own frames.
 
     Comprehensions and lambdas are no step of their own, nor is code that runs on import.
@@ -23,11 +20,11 @@ def footprint(call: Callable[[], Any]) -> tuple[set[str], int]:
     files: set[str] = set()
     depth = deepest = 0
 
-    def counted(frame: FrameType) -> bool:
+    def counted(frame):
         code = frame.f_code
         return code.co_filename.startswith(SOURCE) and not code.co_name.startswith("<")
 
-    def watch(frame: FrameType, event: str, _: Any) -> None:
+    def watch(frame, event, _):
         nonlocal depth, deepest
         if event not in ("call", "return") or not counted(frame):
             return
@@ -44,32 +41,26 @@ def footprint(call: Callable[[], Any]) -> tuple[set[str], int]:
     return files, deepest
 
 
-def default_fit(_: Path) -> None:
+def default_fit(_):
     given = sample(4, 0)
     SimiMailbox().fit(given.logits, given.y, graph=given.edges, mask=given.mask)
 
 
-def temperature_fit(_: Path) -> None:
+def temperature_fit(_):
     given = sample(4, 0)
     TemperatureScaling().fit(given.logits, given.y, mask=given.mask)
 
 
-def scale_calibrate(folder: Path) -> None:
+def scale_calibrate(folder):
     write_shards(folder / "in", sample(4, 0))
     scale.calibrate(folder / "in", folder / "out", engine="disk")
 
 
 @pytest.mark.parametrize(
     ("call", "most_files", "most_depth"),
-    [
-        (temperature_fit, 8, 8),
-        (default_fit, 12, 10),
-        (scale_calibrate, 18, 12),
-    ],
+    [(temperature_fit, 8, 8), (default_fit, 12, 10), (scale_calibrate, 18, 12)],
 )
-def test_a_call_is_short_to_follow(
-    call: Callable[[Path], None], most_files: int, most_depth: int, tmp_path: Path
-) -> None:
+def test_a_call_is_short_to_follow(call, most_files, most_depth, tmp_path):
     (tmp_path / "first").mkdir()
     (tmp_path / "again").mkdir()
     call(tmp_path / "first")  # what is only done once, such as imports, is no part of the call
@@ -80,7 +71,7 @@ def test_a_call_is_short_to_follow(
     )
 
 
-def test_files_and_depth_are_counted() -> None:
+def test_files_and_depth_are_counted():
     from simi_mailbox.metrics import accuracy
 
     given = sample(2, 1)

@@ -14,41 +14,41 @@ from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import cache_folder, open_archive, read_npy, whole_file
 
 
+def put(path: Path, text: str = "new") -> None:
+    with whole_file(path) as unfinished:
+        unfinished.write_text(text)
+
+
 def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
-
-    def fail() -> None:
-        with whole_file(path) as unfinished:
-            unfinished.write_text("half")
-            raise RuntimeError("power cut")
-
-    with pytest.raises(RuntimeError, match="power cut"):
-        fail()
+    with pytest.raises(RuntimeError, match="power cut"), whole_file(path) as unfinished:  # noqa: PT012
+        unfinished.write_text("half")
+        raise RuntimeError("power cut")
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
-def test_the_new_file_replaces_the_old_one_and_others_may_read_it(tmp_path):
+@pytest.mark.parametrize("mode", [None, 0o600, 0o640, 0o755, 0o444])
+def test_the_new_file_replaces_the_old_one_and_keeps_its_mode(mode, tmp_path):
     path = tmp_path / "a.txt"
-    path.write_text("old")
+    if mode is not None:
+        path.write_text("old")
+        path.chmod(mode)
     before = os.umask(0o022)
     try:
-        with whole_file(path) as unfinished:
-            assert (unfinished.suffix, path.read_text()) == (".txt", "old")
-            unfinished.write_text("new")
+        put(path)
     finally:
         os.umask(before)
     assert path.read_text() == "new"
-    assert path.stat().st_mode & 0o777 == 0o644
+    assert path.stat().st_mode & 0o777 == (0o644 if mode is None else mode)
 
 
-def test_a_missing_folder_is_named(tmp_path):
-    with (
-        pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere"),
-        whole_file(tmp_path / "nowhere" / "a.txt"),
-    ):
-        pass
+def test_a_missing_folder_is_named_and_a_folder_is_not_replaced(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere"):
+        put(tmp_path / "nowhere" / "a.txt")
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        put(tmp_path)
 
 
 def test_the_cache_is_where_the_variable_says_else_in_the_home(monkeypatch, tmp_path):
@@ -145,11 +145,6 @@ def test_an_archive_is_not_an_array_and_an_array_no_archive(tmp_path):
         read_all(tmp_path / "a.npy")
 
 
-def put(path: Path, text: str = "new") -> None:
-    with whole_file(path) as unfinished:
-        unfinished.write_text(text)
-
-
 def test_a_link_is_followed_and_stays_one(tmp_path):
     (tmp_path / "folder").mkdir()
     real, link = tmp_path / "folder" / "real.txt", tmp_path / "link.txt"
@@ -161,12 +156,9 @@ def test_a_link_is_followed_and_stays_one(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["folder", "link.txt"]
 
 
-def test_a_device_is_written_into_and_not_replaced(tmp_path):
+def test_a_pipe_or_device_is_written_into_and_not_replaced(tmp_path):
     put(Path("/dev/null"))
     assert Path("/dev/null").is_char_device()
-
-
-def test_a_pipe_is_written_into(tmp_path):
     pipe, heard = tmp_path / "pipe", []
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: heard.append(pipe.read_text()))
@@ -175,21 +167,6 @@ def test_a_pipe_is_written_into(tmp_path):
     reader.join()
     assert heard == ["new"]
     assert pipe.is_fifo()
-
-
-@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755, 0o444])
-def test_the_mode_of_an_existing_file_is_kept(mode, tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("old")
-    path.chmod(mode)
-    put(path)
-    assert path.read_text() == "new"
-    assert path.stat().st_mode & 0o777 == mode
-
-
-def test_a_folder_is_not_replaced(tmp_path):
-    with pytest.raises(IsADirectoryError, match="is a folder"):
-        put(tmp_path)
 
 
 KILLED = """
@@ -217,6 +194,7 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_one(tmp_path):
 def test_what_a_living_writer_is_at_is_left_alone(tmp_path):
     path = tmp_path / "a.txt"
     with whole_file(path) as first:
+        assert first.suffix == ".txt"
         first.write_text("first")
         put(path, "second")
         assert path.read_text() == "second"

@@ -1,10 +1,5 @@
 """A graph that grows and is renumbered, with late labels: files, Python, PyG, mini-batches."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -22,7 +17,7 @@ CLASSES = 3
 
 
 @pytest.fixture(scope="module")
-def whole() -> tuple[Any, ...]:
+def whole():
     """Features, labels, ids and edges of all nodes that will ever be there, and a model."""
     rng = torch.Generator().manual_seed(0)
     n = START + MORE * (SNAPSHOTS - 1)
@@ -43,7 +38,7 @@ def whole() -> tuple[Any, ...]:
     return x, y, ids, edges, model
 
 
-def snapshot(whole: tuple[Any, ...], day: int) -> Data:
+def snapshot(whole, day):
     """The nodes that are there on a day, in an order of its own."""
     x, y, ids, edges, _ = whole
     n = START + MORE * day
@@ -54,12 +49,12 @@ def snapshot(whole: tuple[Any, ...], day: int) -> Data:
     return pyg.CountNeighbours()(data)
 
 
-def logits_of(model: nn.Module, data: Data) -> Any:
+def logits_of(model, data):
     with torch.no_grad():
         return model(data.x, data.edge_index)
 
 
-def write(folder: Path, data: Data, z: Any, known: Any) -> None:
+def write(folder, data, z, known):
     ids = data.node_ids.tolist()
     rows = (
         f"{i}," + ",".join(f"{v:.9g}" for v in row) for i, row in zip(ids, z.tolist(), strict=True)
@@ -71,13 +66,13 @@ def write(folder: Path, data: Data, z: Any, known: Any) -> None:
     (folder / "known.csv").write_text("id,label\n" + "\n".join(lines) + "\n")
 
 
-def run(folder: Path, line: str) -> None:
+def run(folder, line):
     words = [str(folder / word) if "." in word else word for word in line.split()]
     result = CliRunner().invoke(cli, words)
     assert result.exit_code == 0, result.output
 
 
-def test_four_ways_give_the_same_probabilities(whole: tuple[Any, ...], tmp_path: Path) -> None:
+def test_four_ways_give_the_same_probabilities(whole, tmp_path):
     _x, _y, ids, _edges, model = whole
     data = snapshot(whole, 0)
     first = set(ids[:150].tolist())
@@ -115,7 +110,7 @@ def test_four_ways_give_the_same_probabilities(whole: tuple[Any, ...], tmp_path:
             assert (found - python).abs().max() < 1e-5
 
 
-def test_a_distant_edge_does_not_move_a_node(whole: tuple[Any, ...]) -> None:
+def test_a_distant_edge_does_not_move_a_node(whole):
     data = snapshot(whole, 0)
     z = logits_of(whole[-1], data)
     given = {"node_ids": data.node_ids}
@@ -132,7 +127,7 @@ def test_a_distant_edge_does_not_move_a_node(whole: tuple[Any, ...]) -> None:
     assert (after - before)[[0, 1]].abs().max() > 1e-6
 
 
-def test_the_wrapper_asks_its_calibrator(whole: tuple[Any, ...]) -> None:
+def test_the_wrapper_asks_its_calibrator(whole):
     data = snapshot(whole, 0)
     wrapped = pyg.calibrate(whole[-1], data, torch.arange(150), hidden=None)
     found = wrapped.monitor(data, nodes=range(150, 400), features=data.x)

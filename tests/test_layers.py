@@ -6,7 +6,6 @@ late) count like any other.
 
 import ast
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -30,7 +29,7 @@ class Table:
     apart: set[str]
     arrows: set[tuple[str, str]]
 
-    def allows(self, package: str, other: str) -> bool:
+    def allows(self, package, other):
         if (package, other) in self.arrows:
             return True
         if package in self.apart or self.levels[package] == 0:
@@ -38,7 +37,7 @@ class Table:
         return self.levels[other] < self.levels[package]
 
 
-def table() -> Table:
+def table():
     """The table of CONTRIBUTING.md."""
     levels: dict[str, int] = {}
     apart, arrows = set(), set()
@@ -55,7 +54,7 @@ def table() -> Table:
     return Table(levels, apart, arrows)
 
 
-def imports(tree: ast.AST) -> Iterator[str]:
+def imports(tree):
     """Dotted names of everything of this package that a module imports."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
@@ -72,7 +71,7 @@ def imports(tree: ast.AST) -> Iterator[str]:
             yield str(node.value).split(":")[0]
 
 
-def modules(source: Path) -> dict[str, ast.AST]:
+def modules(source):
     """All modules of the package by their path below it."""
     return {
         str(path.relative_to(source)): ast.parse(path.read_text("utf-8"))
@@ -80,15 +79,15 @@ def modules(source: Path) -> dict[str, ast.AST]:
     }
 
 
-def is_bench(name: str) -> bool:
+def is_bench(name):
     return name.split(".")[0] == BENCH
 
 
-def package_of(path: str) -> str:
+def package_of(path):
     return path.split("/")[0].removesuffix(".py")
 
 
-def wrong_arrows(source: Path) -> list[str]:
+def wrong_arrows(source):
     """Every import that the table does not allow, in words."""
     rules = table()
     wrong = []
@@ -114,18 +113,18 @@ def wrong_arrows(source: Path) -> list[str]:
     return wrong
 
 
-def test_the_table_names_the_packages_that_there_are() -> None:
+def test_the_table_names_the_packages_that_there_are():
     rules = table()
     packages = {package_of(path) for path in modules(SOURCE)} - {"__init__", "__main__"}
     assert set(rules.levels) == packages
     assert {package for arrow in rules.arrows for package in arrow} <= packages
 
 
-def test_a_package_imports_from_lower_levels_only() -> None:
+def test_a_package_imports_from_lower_levels_only():
     assert wrong_arrows(SOURCE) == []
 
 
-def test_no_packages_go_round_in_a_circle() -> None:
+def test_no_packages_go_round_in_a_circle():
     graph: dict[str, set[str]] = {}
     for path, tree in modules(SOURCE).items():
         if package_of(path) not in ("__init__", "__main__"):
@@ -135,7 +134,7 @@ def test_no_packages_go_round_in_a_circle() -> None:
     assert len(list(TopologicalSorter(graph).static_order())) >= len(graph)
 
 
-def test_no_class_name_is_defined_twice() -> None:
+def test_no_class_name_is_defined_twice():
     places: dict[str, list[str]] = {}
     for source in (SOURCE, ROOT / "bench" / "src" / BENCH):
         for path, tree in modules(source).items():
@@ -160,7 +159,7 @@ def test_no_class_name_is_defined_twice() -> None:
         ("surprise.py", "import math"),
     ],
 )
-def test_an_added_arrow_is_found(tmp_path: Path, path: str, line: str) -> None:
+def test_an_added_arrow_is_found(tmp_path, path, line):
     target = tmp_path / path
     target.parent.mkdir(exist_ok=True)
     target.write_text(line + "\n", "utf-8")

@@ -32,7 +32,7 @@ from tests.pages import (
 from tests.pyg.loaders import AllNeighbours
 
 
-def arrays() -> dict[str, object]:
+def arrays():
     """What pages that speak of a reader's own model take for granted."""
     problem = calibration_problem(400, 3, temperature=2.0, seed=0)
     edges, mask = problem.graph.edge_index(), np.arange(400) < 200
@@ -43,25 +43,23 @@ def arrays() -> dict[str, object]:
 
 
 @pytest.fixture(autouse=True)
-def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def empty_folder(tmp_path, monkeypatch):
     """Pages write files where they run."""
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize(("page", "line"), command_lines())
-def test_commands_of_the_pages_exist_and_take_their_options(page: str, line: str) -> None:
+def test_commands_of_the_pages_exist_and_take_their_options(page, line):
     parse(cli, shlex.split(line)[1:])
 
 
-def test_a_command_that_is_not_there_is_found_out() -> None:
+def test_a_command_that_is_not_there_is_found_out():
     with pytest.raises(click.NoSuchOption):
         parse(cli, ["calibrate", "logits.csv", "--no-such-option"])
     assert len(command_lines()) >= 9
 
 
-def test_shards_of_the_page_are_calibrated_and_so_are_those_of_next_week(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shards_of_the_page_are_calibrated_and_so_are_those_of_next_week(tmp_path, monkeypatch):
     for folder in ("shards", "next-week"):
         write_shards(Path(folder))
     run_line("calibrate shards --memory")
@@ -70,16 +68,14 @@ def test_shards_of_the_page_are_calibrated_and_so_are_those_of_next_week(
     assert Path("calibrated-next-week", "manifest.json").exists()
 
 
-def test_the_readmes_command_calibrates_the_files_of_the_shells_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_readmes_command_calibrates_the_files_of_the_shells_page(tmp_path, monkeypatch):
     run_page("shell.md")
     assert "wrote probs.csv" in run_line("calibrate logits.csv")
     assert Path("probs.csv").read_text("utf-8").startswith("paper,predicted,confidence,p_biology")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_no_snippet_is_left_out(page: Path) -> None:
+def test_no_snippet_is_left_out(page):
     """Python has a test of its own or runs by itself; other languages are few, and each is read."""
     languages = set(re.findall(r"^```([^\n`]+)\n", page.read_text("utf-8"), re.MULTILINE))
     languages = {name for name in languages if not name.startswith("{")}
@@ -102,16 +98,14 @@ BY_ITSELF = [p.name for p in PAGES if blocks(p, "python") and p.stem not in (*OW
 
 
 @pytest.mark.parametrize("name", [name for name in BY_ITSELF if name != "README.md"])
-def test_python_of_the_page_runs(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_python_of_the_page_runs(name, tmp_path, monkeypatch):
     if name == "scale.md":
         write_shards(Path("shards"))
     found = PROVED.get(name, lambda names: True)(run_page(name, **arrays()))
     assert found, f"{name} does not show what it says"
 
 
-def write_shards(folder: Path) -> None:
+def write_shards(folder):
     given = arrays()
     for part in ("logits", "edges"):
         (folder / part).mkdir(parents=True)
@@ -121,11 +115,11 @@ def write_shards(folder: Path) -> None:
     np.save(folder / "calibration.npy", given["calibration"])
 
 
-def same(a: object, b: object) -> bool:
+def same(a, b):
     return bool(np.abs(np.asarray(a) - np.asarray(b)).max() < 1e-5)
 
 
-def metrics_show(names: dict) -> bool:
+def metrics_show(names):
     streamed, whole = names["running"].evaluate()["ece"], metrics.ece(names["probs"], names["y"])
     seen_all = names["running"].num_nodes == len(names["y"])
     return seen_all and whole < 0.05 and abs(streamed - whole) < 1e-12
@@ -147,13 +141,13 @@ PROVED = {
 """What holds after a page, if it is true."""
 
 
-def test_every_page_proves_something() -> None:
+def test_every_page_proves_something():
     assert set(PROVED) == set(BY_ITSELF) - {"README.md"}  # that one: test_readme.py
     tests = set(globals()) | {"test_shell_page"}  # the shell's page has a file of its own
     assert {f"test_{name.replace('-', '_')}_page" for name in OWN} <= tests
 
 
-def test_report_of_the_page_is_written_by_the_command(tmp_path: Path, monkeypatch) -> None:
+def test_report_of_the_page_is_written_by_the_command(tmp_path, monkeypatch):
     given = arrays()
     np.save("logits.npy", given["logits"])
     np.save("edges.npy", given["edge_index"].numpy())
@@ -164,7 +158,7 @@ def test_report_of_the_page_is_written_by_the_command(tmp_path: Path, monkeypatc
     assert os.path.getsize("report.html") > 10_000
 
 
-def test_start_page(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_page(monkeypatch):
     """With the graph that PyG would download, read from a file that is here."""
     cora = stored_cora()
     if cora is None:
@@ -181,7 +175,7 @@ def test_start_page(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Path("cora.png").exists()
 
 
-def test_pyg_page(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pyg_page(monkeypatch):
     import torch_geometric.loader
     import torch_geometric.nn.models.basic_gnn
     from torch_geometric.typing import WITH_PYG_LIB, WITH_TORCH_SPARSE
@@ -211,7 +205,7 @@ def test_pyg_page(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(names["large_log_probs"], whole, rtol=0, atol=1e-5)
 
 
-def test_decide_page() -> None:
+def test_decide_page():
     names = run_page("decide.md")
     rest, y = names["rest"], names["y"]
     assert 0.87 < metrics.coverage(names["sets"][rest], y[rest]) < 0.93
@@ -223,14 +217,14 @@ def test_decide_page() -> None:
     assert names["found"].worst > 0.7
 
 
-def test_methods_page() -> None:
+def test_methods_page():
     names = run_page("methods.md", **arrays())
     np.testing.assert_allclose(names["probs"].sum(axis=1), 1.0, atol=1e-5)
     scores = {n: names["likelihood"]({**names["best"], "n_groups": n}) for n in (5, 20)}
     assert names["best"]["n_groups"] == max(scores, key=scores.get)
 
 
-def test_plugins_page() -> None:
+def test_plugins_page():
     names = run_page("plugins.md")
     problem = CheckProblem.random()
     fitted = names["Smoothing"](strength=0.5).fit(problem.logits, problem.y, mask=problem.mask)

@@ -69,11 +69,9 @@ def test_what_was_given_and_what_was_expected_is_one_line(given: Any, words: str
     assert str(refused.value) == words
 
 
-def test_numbers_of_numpy_are_numbers_and_the_undeclared_is_free() -> None:
+def test_numbers_of_numpy_are_numbers_and_what_is_not_declared_is_free() -> None:
     check_parameters(Child(epochs=np.int32(3), rate=np.float32(0.5), decay=1, extra=object()))
 
-
-def test_a_class_with_a_constructor_of_its_own_is_not_checked() -> None:
     class Plain(BaseEstimator):
         def __init__(self, *, size=1):
             self.size = size

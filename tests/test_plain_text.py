@@ -22,20 +22,13 @@ def test_nothing_commands_and_all_else_stays(text):
 def test_letters_of_all_scripts_stay():
     for text in ("שלום", "مرحبا", "नमस्ते", "می\u200cخواهم", "👩\u200d💻", "é e\u0301"):
         assert plain(text) == text
-
-
-def test_lines_become_one():
+    # Lines become one.
     assert plain("a\nb\tc\rd") == "a b c d"
 
 
-def test_case_and_blanks_do_not_hide_the_nearest_name():
+def test_an_unknown_name_is_told_the_nearest_and_all_choices():
+    # Case and blanks do not hide it, and an alias counts.
     assert "did you mean 'CoraFull'?" in unknown("dataset", " corafulll ", ["Cora", "CoraFull"])
-
-
-def test_an_alias_counts_and_what_it_stands_for_is_named():
     said = unknown("dataset", "redit", ["Reddit2", "Cora"], {"reddit": "Reddit2"})
     assert said == "unknown dataset 'redit'; did you mean 'Reddit2'? choices: Reddit2, Cora"
-
-
-def test_what_is_near_to_nothing_gets_the_choices_alone():
     assert unknown("table", 7, ["table1"]) == "unknown table 7; choices: table1"

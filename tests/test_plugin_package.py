@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).with_name("plugin_package")
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Path:
+def source(tmp_path):
     """The module of the package, copied to a folder of its own."""
     folder = tmp_path / "packages"
     folder.mkdir()
@@ -22,7 +22,7 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def installed(source: Path) -> Path:
+def installed(source):
     """The same, with what an installer leaves beside it; no network and no build."""
     project = tomllib.loads((PACKAGE / "pyproject.toml").read_text("utf-8"))["project"]
     name, version = project["name"].replace("-", "_"), project["version"]
@@ -38,7 +38,7 @@ def installed(source: Path) -> Path:
     return source
 
 
-def run(command: list[str], environment: dict[str, str], folder: Path) -> str:
+def run(command, environment, folder):
     path = os.pathsep.join([str(folder), environment.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, *command],
@@ -51,7 +51,7 @@ def run(command: list[str], environment: dict[str, str], folder: Path) -> str:
     return done.stdout
 
 
-def test_it_is_listed_and_keeps_the_law(installed: Path) -> None:
+def test_it_is_listed_and_keeps_the_law(installed):
     code = (
         "from simi_mailbox import calibrators, testing\n"
         "assert 'smoothing' in calibrators.names()\n"

@@ -21,10 +21,10 @@ spec.loader.exec_module(reference)
 
 
 @functools.cache
-def entries():
+def entries(bench=False):
     return [
         path
-        for text in reference.pages(bench=False).values()
+        for text in reference.pages(bench=bench).values()
         for path in re.findall(r"^\.\. (?:auto\w+|py:data):: (\S+)$", text, flags=re.MULTILINE)
     ]
 
@@ -70,14 +70,10 @@ def classes():
     return [path for path in entries() if inspect.isclass(value(path))]
 
 
-def test_each_class_has_a_page_of_its_own():
+def test_each_class_has_a_page_of_its_own_and_calibrators_show_what_they_inherit():
     pages = reference.pages(bench=False)
     for path in classes():
         assert pages[f"{path}.md"].count(".. autoclass::") == 1
-
-
-def test_calibrators_show_what_they_inherit():
-    pages = reference.pages(bench=False)
     found = [path for path in classes() if issubclass(value(path), Calibrator)]
     assert len(found) > 15
     assert all(":inherited-members: BaseEstimator" in pages[f"{path}.md"] for path in found)
@@ -129,11 +125,5 @@ def used():
 
 def test_every_name_that_the_pages_use_is_there():
     pytest.importorskip("simi_mailbox_bench")
-    pages = reference.pages().values()
-    listed = [
-        path
-        for text in pages
-        for path in re.findall(r"^\.\. (?:auto\w+|py:data):: (\S+)$", text, flags=re.MULTILINE)
-    ]
-    objects = {id(value(path)) for path in listed}
+    objects = {id(value(path)) for path in entries(bench=True)}
     assert {name for _, name, found in used() if id(found) not in objects} == set()

@@ -28,13 +28,9 @@ def test_the_truth_is_chosen_and_fitted_on_all_labels(problem):
     assert best.difference < -2 * best.error < 0
     assert (base.difference, base.error) == (0.0, 0.0)
     assert best.nll - base.nll == pytest.approx(best.difference)
-    assert choice.verdict.startswith(
-        "temperature: NLL significantly lower than that of uncalibrated, by 0."
-    )
+    verdict = "temperature: NLL significantly lower than that of uncalibrated, by 0."
+    assert choice.verdict.startswith(verdict)
     assert len(str(choice).splitlines()) == 3
-
-
-def test_a_default_that_is_best_stays_and_is_called_so(problem):
     choice = select(problem.logits, problem.y, mask=range(400), methods=PAIR, default="temperature")
     assert choice.verdict == "temperature: NLL significantly lower than that of every other"
 
@@ -51,15 +47,12 @@ def test_alike_methods_leave_the_default():
 def test_fewer_labels_than_folds_need_give_the_default_without_evidence(problem, labels):
     choice = select(problem.logits, problem.y, mask=range(labels), graph=problem.graph)
     assert (choice.name, choice.evidence) == ("simi-mailbox", ())
-    assert (
-        str(choice)
-        == choice.verdict
-        == "simi-mailbox (default kept: no other method is significantly better)"
-    )
+    kept = "simi-mailbox (default kept: no other method is significantly better)"
+    assert str(choice) == choice.verdict == kept
     assert choice.calibrator.predict_proba(problem.logits, graph=problem.graph).shape == (800, 3)
 
 
-def test_no_label_outside_the_mask_is_read(problem):
+def test_no_label_outside_the_mask_is_read_and_seeds_cut_differently(problem):
     mask = np.arange(800) < 60
     hidden = np.where(mask, problem.y, -1)
     given = {"mask": mask, "methods": PAIR, "default": "uncalibrated"}
@@ -67,14 +60,7 @@ def test_no_label_outside_the_mask_is_read(problem):
         select(problem.logits, y, **given).evidence for y in (problem.y, hidden, problem.y[mask])
     ]
     assert found[0] == found[1] == found[2]
-
-
-def test_seeds_cut_differently_and_the_same_seed_the_same(problem):
-    given = {"mask": range(60), "methods": PAIR, "default": "uncalibrated"}
-    first, again, other = (
-        select(problem.logits, problem.y, **given, seed=seed).evidence for seed in (0, 0, 7)
-    )
-    assert first == again != other
+    assert select(problem.logits, problem.y, **given, seed=7).evidence != found[0]
 
 
 def test_the_error_holds_its_promise():
@@ -103,14 +89,9 @@ def test_what_a_method_lacks_is_named(problem):
         select(problem.logits, problem.y, mask=range(100))
     with pytest.raises(TypeError, match="gets needs features="):
         select(problem.logits, problem.y, mask=range(100), graph=problem.graph, methods=["gets"])
+    twice = {"methods": ["temperature", TemperatureScaling()], "default": "temperature"}
     with pytest.raises(ValueError, match="two methods have one name"):
-        select(
-            problem.logits,
-            problem.y,
-            mask=range(100),
-            methods=["temperature", TemperatureScaling()],
-            default="temperature",
-        )
+        select(problem.logits, problem.y, mask=range(100), **twice)
 
 
 def test_all_that_a_method_uses_reaches_it(problem):

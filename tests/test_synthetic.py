@@ -1,18 +1,15 @@
 """Synthetic problems: labels follow the stated probabilities."""
 
-from itertools import pairwise
-from typing import Any
-
 import numpy as np
 import pytest
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 
 from simi_mailbox import calibrators, metrics
-from simi_mailbox.synthetic import CopiedPages, calibration_problem, copied_pages
+from simi_mailbox.synthetic import calibration_problem, copied_pages
 
 
-def largest_deviation(probs: Any, y: Any, bins: int = 10) -> float:
+def largest_deviation(probs, y, bins=10):
     """Largest gap, in standard errors, between frequency and probability over bins."""
     hit = (y[:, None] == np.arange(probs.shape[1])).ravel()
     p = probs.ravel()
@@ -28,17 +25,17 @@ def largest_deviation(probs: Any, y: Any, bins: int = 10) -> float:
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.5, lambda conf, sim: 0.5 + conf + 2 * sim])
-def test_labels_are_drawn_from_the_true_probabilities(temperature: Any) -> None:
+def test_labels_are_drawn_from_the_true_probabilities(temperature):
     problem = calibration_problem(20_000, 5, temperature=temperature, seed=1)
     assert largest_deviation(problem.probs, problem.y) < 4
     again = softmax(problem.logits.astype(np.float64) / problem.temperature[:, None], axis=1)
     assert np.array_equal(again, problem.probs)
 
 
-def test_the_temperature_sees_confidence_and_mailbox() -> None:
-    seen: list[Any] = []
+def test_the_temperature_sees_confidence_and_mailbox():
+    seen = []
 
-    def temperature(confidence: Any, similarity: Any) -> Any:
+    def temperature(confidence, similarity):
         seen.extend([confidence, similarity])
         return 1 + similarity
 
@@ -52,14 +49,14 @@ def test_the_temperature_sees_confidence_and_mailbox() -> None:
     assert np.array_equal(problem.temperature, 1 + seen[1])
 
 
-def test_problems_cover_the_range_of_confidence_and_similarity() -> None:
+def test_problems_cover_the_range_of_confidence_and_similarity():
     problem = calibration_problem(5000, seed=0)
     for values in (problem.confidence, problem.similarity):
         low, high = np.quantile(values, [0.1, 0.9])
         assert high - low > 0.3
 
 
-def test_the_seed_decides_everything_but_the_temperature() -> None:
+def test_the_seed_decides_everything_but_the_temperature():
     first, second = (calibration_problem(500, temperature=t, seed=3) for t in (1.0, 3.0))
     assert np.array_equal(first.logits, second.logits)
     assert first.graph == second.graph
@@ -68,22 +65,14 @@ def test_the_seed_decides_everything_but_the_temperature() -> None:
     assert np.array_equal(first.y, calibration_problem(500, seed=3).y)
 
 
-def test_hotter_means_less_often_right() -> None:
-    accuracy = []
-    for temperature in (0.5, 1.0, 2.0, 4.0):
-        problem = calibration_problem(4000, temperature=temperature, seed=0)
-        accuracy.append((problem.logits.argmax(axis=1) == problem.y).mean())
-    assert all(cold > hot for cold, hot in pairwise(accuracy))
-
-
 @pytest.mark.parametrize("temperature", [0.0, -1.0, np.nan, lambda conf, sim: sim - 5])
-def test_temperatures_must_be_positive(temperature: Any) -> None:
+def test_temperatures_must_be_positive(temperature):
     with pytest.raises(ValueError, match="positive and finite"):
         calibration_problem(100, temperature=temperature)
 
 
 @pytest.fixture(scope="module")
-def pages() -> CopiedPages:
+def pages():
     return copied_pages(seed=1)
 
 

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simi_mailbox.calibrators.parts.gats_attention import TemperatureAttention, training_distances
+from simi_mailbox.calibrators.gats import TemperatureAttention, training_distances
 from simi_mailbox.calibrators.parts.likelihood import scaled_nll
 from simi_mailbox.calibrators.parts.randomness import built, seeded
 from simi_mailbox.calibrators.parts.training import FlatAdam

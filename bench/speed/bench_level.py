@@ -24,8 +24,7 @@ from simi_mailbox.calibrators.simi_mailbox.evidence import term_names
 from simi_mailbox.calibrators.simi_mailbox.model import Coefficients, Model, Nodes
 from simi_mailbox.metrics import ece
 from simi_mailbox_bench.backbones.cached_runs import RunCache, RunKey
-from simi_mailbox_bench.prior.learning import past_run
-from simi_mailbox_bench.prior.looks import Look, look_at
+from simi_mailbox_bench.prior.learning import Look, look_at, past_run
 
 GRAPHS = ("Cora", "Citeseer", "Pubmed", "Computers", "Photo", "CS", "Physics")
 SPLITS = 5

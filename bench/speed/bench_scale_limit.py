@@ -29,7 +29,7 @@ from pair_loop import add_similarities
 from simi_mailbox import Graph, SimiMailbox
 from simi_mailbox.adam import adam_path
 from simi_mailbox.calibrators import GATS
-from simi_mailbox.calibrators.parts.gats_attention import training_distances
+from simi_mailbox.calibrators.gats import training_distances
 from simi_mailbox.temperature import ConfidenceCurve, CrossEntropy, PaperLoss
 
 NODES, PAIRS, CLASSES, LABELLED, EPOCHS = 232_965, 11_600_000, 41, 23_699, 2000

@@ -38,7 +38,7 @@ from _pytest.runner import runtestprotocol
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
 PACKAGE = SOURCE / "simi_mailbox"
-TARGETS = ("calibrators/simi_mailbox", "decide", "scale", "validation")
+TARGETS = ("calibrators/simi_mailbox", "decide", "scale", "validation.py")
 TESTS = (
     *("tests/calibrators/simi_mailbox", "tests/decide", "tests/scale", "tests/validation"),
     *("tests/golden", "tests/calibrators/test_base.py", "tests/test_crossfit.py"),
@@ -423,7 +423,9 @@ def _place(result: dict[str, Any]) -> tuple[str, int, int, str]:
 
 
 def _files() -> list[Path]:
-    return sorted(f for t in TARGETS for f in (PACKAGE / t).rglob("*.py"))
+    return sorted(
+        f for t in TARGETS for f in ((PACKAGE / t).rglob("*.py") if "." not in t else [PACKAGE / t])
+    )
 
 
 # --- which test runs which line -------------------------------------------------------------------
@@ -478,7 +480,9 @@ class _Loader(SourceFileLoader):
 class _Finder(PathFinder):
     @classmethod
     def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        packages = ["simi_mailbox." + name.replace("/", ".") for name in TARGETS]
+        packages = [
+            "simi_mailbox." + name.removesuffix(".py").replace("/", ".") for name in TARGETS
+        ]
         if not any(f"{fullname}.".startswith(f"{name}.") for name in packages):
             return None
         spec = super().find_spec(fullname, path, target)

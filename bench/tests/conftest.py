@@ -4,31 +4,27 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, and for child processes
 
-from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.conftest import environment_at_start, no_module_changes_the_next  # noqa: F401
 
-from simi_mailbox._arrays import Arrays
 from simi_mailbox_bench import datasets
 from simi_mailbox_bench.datasets import catalogue
-from simi_mailbox_bench.datasets.catalogue import Entry
 from tiny import TINY
 
 
 @cache
-def _load(name: str) -> datasets.NodeDataset:
+def _load(name):
     return datasets.load(name, download=False)
 
 
 @pytest.fixture
-def real() -> Callable[[str], datasets.NodeDataset]:
+def real():
     """Load a real graph, or skip the test where its file is not on this machine."""
 
-    def load(name: str) -> datasets.NodeDataset:
+    def load(name):
         if name not in datasets.available():
             pytest.skip(f"{name}.npz is not here: set SIMI_MAILBOX_DATA to a folder that holds it")
         return _load(name)
@@ -37,7 +33,7 @@ def real() -> Callable[[str], datasets.NodeDataset]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """An empty data folder, and an empty cache folder, instead of the machine's own."""
     chosen = tmp_path / "data"
     chosen.mkdir()
@@ -47,14 +43,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> Entry:
+def tiny(monkeypatch):
     """Catalogue entry of an invented dataset of six nodes; its arrays are `tiny_arrays`."""
     monkeypatch.setitem(catalogue.ENTRIES, "Tiny", TINY)
     return TINY
 
 
 @pytest.fixture
-def tiny_arrays() -> Arrays:
+def tiny_arrays():
     masks = np.array([[True, True, False, False, False, False]])
     return {
         "edge_index": np.array(
@@ -73,13 +69,13 @@ def tiny_arrays() -> Arrays:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(tmp_path_factory):
     """The backbones trained in this folder are shared by all tests of the session."""
     return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture(scope="module")
-def cache(trained: Path) -> Iterator[Path]:
+def cache(trained):
     """Cache folder with backbones that train for a moment only, in force for one module: tests
     elsewhere see the machine's own folders.
     """
@@ -93,6 +89,6 @@ def cache(trained: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def environment(cache: Path) -> dict[str, str]:
+def environment(cache):
     """Environment of a subprocess that shares the cache folder."""
     return {**os.environ, "SIMI_MAILBOX_CACHE": str(cache), "OMP_NUM_THREADS": "1"}

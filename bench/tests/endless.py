@@ -4,8 +4,7 @@ import sys
 
 from fake import FakeUnit
 from simi_mailbox_bench import tables
-from simi_mailbox_bench.runner import Unit
-from simi_mailbox_bench.tables import Cell, Selection, Table
+from simi_mailbox_bench.tables import Table
 
 
 class EndlessTable(Table):
@@ -15,14 +14,14 @@ class EndlessTable(Table):
     backbones = ()
 
     @property
-    def methods(self) -> tuple[str, ...]:
+    def methods(self):
         return ()
 
-    def units(self, selection: Selection) -> list[Unit]:
+    def units(self, selection):
         parts = tuple(str(number) for number in range(300))
         return [FakeUnit(number, parts, pause=0.1) for number in range(4)]
 
-    def cells(self, selection: Selection) -> list[Cell]:
+    def cells(self, selection):
         raise AssertionError("nothing gets this far")
 
 

@@ -2,10 +2,8 @@
 
 import time
 from dataclasses import dataclass
-from typing import Any
 
-from simi_mailbox_bench.runner import Durations, Unit
-from simi_mailbox_bench.store import Row
+from simi_mailbox_bench.runner import Unit
 
 
 @dataclass(frozen=True)
@@ -16,16 +14,13 @@ class FakeUnit(Unit):
     broken: str = ""
 
     @property
-    def label(self) -> str:
+    def label(self):
         return f"unit {self.number}"
 
-    def identity(self, item: str) -> dict[str, Any]:
+    def identity(self, item):
         return {"number": self.number, "part": item}
 
-    def seconds(self, durations: Durations) -> float:
-        return 1.0
-
-    def measure(self, item: str, prepared: None) -> Row:
+    def measure(self, item, prepared):
         import torch
 
         time.sleep(self.pause)

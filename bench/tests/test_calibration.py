@@ -1,8 +1,7 @@
 """What a method is given on a run: which labels, which nodes it is measured on."""
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,25 +9,32 @@ import torch
 
 from simi_mailbox import calibrators, metrics, pyg
 from simi_mailbox.calibrators import Uncalibrated
-from simi_mailbox_bench.backbones.cached_runs import CachedRun, RunKey, digest, load_logits
+from simi_mailbox_bench.backbones.cached_runs import RunKey, digest, load_logits
 from simi_mailbox_bench.backbones.settings import Settings
-from simi_mailbox_bench.calibration import CalibrationUnit, features, probabilities
-from simi_mailbox_bench.methods import WITH_HIDDEN, Method
+from simi_mailbox_bench.calibration import (
+    CalibrationUnit,
+    features,
+    inputs_of,
+    probabilities,
+    variance_of_calibration_error,
+)
+from simi_mailbox_bench.methods import HIDDEN, WITH_HIDDEN, Method
+from simi_mailbox_bench.oracle import ORACLE
 from simi_mailbox_bench.runner import Failure
 
 RUN = RunKey("Digits", "gcn", "sparse")
 
 
 @pytest.fixture(scope="module")
-def source(cache: Path) -> CachedRun:
+def source(cache):
     return load_logits(RUN)
 
 
-def rows(unit: CalibrationUnit) -> list[Any]:
+def rows(unit):
     return list(unit.execute(lambda key: False))
 
 
-def test_a_row_is_what_a_user_would_measure(source: CachedRun) -> None:
+def test_a_row_is_what_a_user_would_measure(source):
     method = Method.of("uncalibrated")
     (row,) = rows(CalibrationUnit(RUN, (method,)))
     probs = Uncalibrated().fit(source.logits, source.dataset.y, mask=source.split.val)
@@ -41,7 +47,7 @@ def test_a_row_is_what_a_user_would_measure(source: CachedRun) -> None:
 
 
 @pytest.mark.parametrize("name", ["gats", "simi-mailbox", "simi-mailbox-oracle"])
-def test_probabilities_are_those_that_the_rows_measure(source: CachedRun, name: str) -> None:
+def test_probabilities_are_those_that_the_rows_measure(source, name):
     (row,) = rows(CalibrationUnit(RUN, (Method.of(name),)))
     test = source.split.test
     probs = probabilities(RUN, Method.of(name))
@@ -51,7 +57,7 @@ def test_probabilities_are_those_that_the_rows_measure(source: CachedRun, name: 
     assert (probabilities(RUN, Method.of(name), source) == probs).all()
 
 
-def test_the_pyg_wrapper_gives_the_row_with_the_hidden_layer(source: CachedRun) -> None:
+def test_the_pyg_wrapper_gives_the_row_with_the_hidden_layer(source):
     """A plain GCN of PyG with the weights of the run, calibrated without further arguments."""
     pytest.importorskip("torch_geometric")
     from torch_geometric.data import Data
@@ -75,26 +81,25 @@ def test_the_pyg_wrapper_gives_the_row_with_the_hidden_layer(source: CachedRun) 
         assert row["metrics"][name] == pytest.approx(expected[name], rel=1e-4)
 
 
-@pytest.mark.parametrize("name", ["cagcn", "dcgc", "gats", "gets", "simcalib", "wats"])
-def test_methods_that_stop_early_look_at_the_training_nodes(source: CachedRun, name: str) -> None:
+STOPS_EARLY = ("cagcn", "dcgc", "gats", "gets", "simcalib", "wats")
+VALIDATION_ONLY = ("simi-mailbox", "simi-mailbox-paper", "temperature", "vector")
+
+
+@pytest.mark.parametrize("name", [*STOPS_EARLY, *VALIDATION_ONLY, "group-calibration", ORACLE])
+def test_which_further_labels_a_method_sees(source, name):
+    """Training nodes to stop on, none at all, or everything."""
+    split = source.split
     holdout, measured = CalibrationUnit(RUN, ()).nodes(name, source)
-    assert holdout is not None
-    assert holdout.tolist() == source.split.train.tolist()
-    assert measured.tolist() == source.split.test.tolist()
+    assert measured.tolist() == split.test.tolist()
+    if name in STOPS_EARLY:
+        assert holdout.tolist() == split.train.tolist()
+    elif name == ORACLE:
+        assert len(holdout) + len(split.val) == source.dataset.num_nodes
+    else:
+        assert holdout is None
 
 
-@pytest.mark.parametrize("name", ["simi-mailbox", "simi-mailbox-paper", "temperature", "vector"])
-def test_methods_without_a_holdout_see_validation_labels_only(source: CachedRun, name: str) -> None:
-    assert CalibrationUnit(RUN, ()).nodes(name, source)[0] is None
-
-
-def test_the_oracle_sees_everything(source: CachedRun) -> None:
-    holdout, _ = CalibrationUnit(RUN, ()).nodes("simi-mailbox-oracle", source)
-    assert holdout is not None
-    assert len(holdout) + len(source.split.val) == source.dataset.num_nodes
-
-
-def test_group_calibration_holds_out_a_tenth_that_nobody_is_measured_on(source: CachedRun) -> None:
+def test_group_calibration_holds_out_a_tenth_that_nobody_is_measured_on(source):
     unit = CalibrationUnit(RUN, (), "test-90")
     holdout, measured = unit.nodes("group-calibration", source)
     assert holdout is not None
@@ -107,11 +112,7 @@ def test_group_calibration_holds_out_a_tenth_that_nobody_is_measured_on(source: 
     assert again.nodes("group-calibration", source)[1].tolist() == measured.tolist()
 
 
-def test_the_published_stand_in_without_holdout_is_the_validation_fold(source: CachedRun) -> None:
-    assert CalibrationUnit(RUN, ()).nodes("group-calibration", source)[0] is None
-
-
-def test_features_are_those_the_backbone_saw(source: CachedRun) -> None:
+def test_features_are_those_the_backbone_saw(source):
     """Digits are grey levels from 0 to 16; the backbone divides each row by its sum."""
     raw = np.asarray(source.dataset.x)
     assert raw.sum(axis=1).min() > 1
@@ -122,21 +123,13 @@ def test_features_are_those_the_backbone_saw(source: CachedRun) -> None:
     assert features(source, "hidden").shape == (source.dataset.num_nodes, 64)
 
 
-def test_only_the_method_whose_features_changed_has_new_rows() -> None:
+def test_only_the_method_whose_features_changed_has_new_rows():
     own = {name: calibrators.get(name).version for name in calibrators.names()}
     revised = {name for name in own if Method.of(name).identity(RUN)["revision"] > own[name]}
     assert revised == {"gets"}
 
 
-def test_variance_rows(source: CachedRun) -> None:
-    (row,) = rows(CalibrationUnit(RUN, (Method.of("uncalibrated"),), quantity="variance"))
-    assert set(row["metrics"]) == {
-        "variance_nodes", "variance_confidence", "variance_similarity",
-    }  # fmt: skip
-    assert all(0 < value < 0.25 for value in row["metrics"].values())
-
-
-def test_a_row_names_the_logits_it_was_measured_on(source: CachedRun) -> None:
+def test_a_row_names_the_logits_it_was_measured_on(source):
     unit = CalibrationUnit(RUN, (Method.of("uncalibrated"),))
     (row,) = rows(unit)
     assert row["logits"] == digest(source.logits)
@@ -146,34 +139,83 @@ def test_a_row_names_the_logits_it_was_measured_on(source: CachedRun) -> None:
     assert digest(other) != row["logits"]
 
 
-def test_a_changed_method_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_method_is_measured_again(monkeypatch):
     unit = CalibrationUnit(RUN, (Method.of("uncalibrated"), Method.of("temperature")))
     done = unit.keys()
     assert unit.pending(done) is None
     monkeypatch.setattr(calibrators.get("temperature"), "version", 2)
     left = unit.pending(done)
-    assert left is not None
     assert left.items == (Method.of("temperature"),)
 
 
-def test_one_failure_does_not_stop_the_others(source: CachedRun) -> None:
+def test_one_failure_does_not_stop_the_others_and_missing_logits_are_one(source):
     unit = CalibrationUnit(RUN, (Method.of("simi-mailbox", n_groups=0), Method.of("uncalibrated")))
     failed, made = rows(unit)
     assert isinstance(failed, Failure)
     assert "n_groups must be a whole number ≥ 1, got 0" in failed.error
     assert made["method"] == "uncalibrated"
-
-
-def test_logits_that_cannot_be_had_are_one_failure(cache: Path) -> None:
-    unit = CalibrationUnit(RunKey("Digits", "gcn", "public"), (Method.of("uncalibrated"),))
-    (failed,) = rows(unit)
+    (failed,) = rows(replace(unit, run=RunKey("Digits", "gcn", "public")))
     assert isinstance(failed, Failure)
     assert "no 'public' split" in failed.error
 
 
-def test_what_someone_else_did_is_not_done_again(source: CachedRun) -> None:
+def test_what_someone_else_did_is_not_done_again(source):
     unit = CalibrationUnit(RUN, (Method.of("uncalibrated"), Method.of("temperature")))
     done = unit.keys()[0]
     (row,) = unit.execute(lambda key: key == done)
     assert isinstance(row, dict)
     assert row["method"] == "temperature"
+
+
+def given(name, hidden):
+    split = SimpleNamespace(train=np.arange(3), val=np.arange(3, 6))
+    source = SimpleNamespace(dataset=SimpleNamespace(graph="graph"), split=split, hidden=hidden)
+    return inputs_of(name, Method.of(name).build(RunKey("Cora", "gcn")), source)
+
+
+@pytest.mark.parametrize("name", ["simi-mailbox", "simi-mailbox-free"])
+def test_the_default_is_measured_with_the_inputs_of_the_readme(name):
+    assert given(name, "hidden") == {"graph": "graph"}
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_a_row_with_hidden_has_it_or_is_not_made(name):
+    assert given(name, "hidden") == {"graph": "graph", "hidden": "hidden"}
+    with pytest.raises(ValueError, match="needs a hidden layer"):
+        given(name, None)
+
+
+def test_variance_rows_and_their_table_against_loops(source):
+    (row,) = rows(CalibrationUnit(RUN, (Method.of("uncalibrated"),), quantity="variance"))
+    names = {f"variance_{name}" for name in ("nodes", "confidence", "similarity")}
+    assert row["metrics"].keys() == names
+    assert all(0 < value < 0.25 for value in row["metrics"].values())
+    rng = np.random.default_rng(0)
+    n, bins = 400, 10
+    probs = rng.dirichlet([1.0, 0.6, 0.3], size=n)
+    y = rng.integers(0, 3, n)
+    similarity = np.round(rng.random(n), 1)
+    similarity[::17] = np.nan
+    confidence, right = probs.max(1), probs.argmax(1) == y
+    row = [min(int(c * bins), bins - 1) for c in confidence]
+    accuracy = {m: np.mean([right[i] for i in range(n) if row[i] == m]) for m in set(row)}
+    said = {m: np.mean([confidence[i] for i in range(n) if row[i] == m]) for m in set(row)}
+    error = [abs(accuracy[row[i]] - confidence[i]) for i in range(n)]
+    node_wise = np.var([abs(accuracy[m] - said[m]) for m in row], ddof=1)
+
+    def mean_variance(key):
+        cells = {}
+        for i in range(n):
+            if key(i) is not None:
+                cells.setdefault(key(i), []).append(error[i])
+        return np.mean([np.var(e, ddof=1) for e in cells.values() if len(e) > 1])
+
+    def column(i):
+        if np.isnan(similarity[i]):
+            return None
+        return row[i], min(round(similarity[i] * 10), bins - 1)
+
+    table = variance_of_calibration_error(probs, y, similarity, bins=bins)
+    np.testing.assert_allclose(table[0], node_wise)
+    np.testing.assert_allclose(table[1], mean_variance(lambda i: row[i]))
+    np.testing.assert_allclose(table[2], mean_variance(column))

@@ -2,8 +2,6 @@
 
 import sys
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import simi_mailbox
 import simi_mailbox_bench
@@ -17,7 +15,7 @@ SOURCES = tuple(str(Path(part.__file__).parent) for part in (simi_mailbox, simi_
 MOST_FILES = 35
 
 
-def measure(folder: Path, init: int) -> runner.Report:
+def measure(folder, init):
     unit = CalibrationUnit(
         RunKey("Digits", "gcn", "sparse", init=init), (Method.of("simi-mailbox"),)
     )
@@ -25,11 +23,11 @@ def measure(folder: Path, init: int) -> runner.Report:
     return runner.run(runner.plan([unit], store), store)
 
 
-def test_a_cell_is_short_to_follow(cache: Path, tmp_path: Path) -> None:
+def test_a_cell_is_short_to_follow(cache, tmp_path):
     measure(tmp_path, 0)  # what is only done once, such as imports, is no part of a cell
     files: set[str] = set()
 
-    def watch(frame: FrameType, event: str, _: Any) -> None:
+    def watch(frame, event, _):
         code = frame.f_code
         if event == "call" and code.co_filename.startswith(SOURCES) and code.co_name[0] != "<":
             files.add(code.co_filename)

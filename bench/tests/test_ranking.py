@@ -1,7 +1,5 @@
 """The table of all methods: its rows, and the verdicts beneath it."""
 
-from pathlib import Path
-
 import pytest
 from click.testing import CliRunner
 
@@ -13,7 +11,7 @@ from simi_mailbox_bench.commands.bench import bench
 from simi_mailbox_bench.methods import HIDDEN, Method
 from simi_mailbox_bench.rivals import RIVALS
 from simi_mailbox_bench.store import ResultStore
-from simi_mailbox_bench.tables import Selection, TableResult, get
+from simi_mailbox_bench.tables import Selection, get
 
 # Mean ECE of each method by setting; what a split adds differs, so that intervals have a width.
 MEANS = {
@@ -25,7 +23,7 @@ WOBBLE = {"simi-mailbox": 1, "temperature": -1, "gats": 2}
 SHORT = {("Cora", "gcn", "cagcn"): 3, ("Photo", "gat", "simi-mailbox"): 3}
 
 
-def add(store: ResultStore, dataset: str, backbone: str, name: str, mean: float, n: int) -> None:
+def add(store, dataset, backbone, name, mean, n):
     method = Method.of(name)
     for run in runs(dataset, backbone, "folds", n):
         value = mean + 1e-4 * WOBBLE.get(name, 0) * (run.split - 2)
@@ -34,7 +32,7 @@ def add(store: ResultStore, dataset: str, backbone: str, name: str, mean: float,
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> ResultStore:
+def store(tmp_path_factory):
     """Invented rows: best, tied, behind, and two cells with too few runs."""
     made = ResultStore(tmp_path_factory.mktemp("standings") / "rows.jsonl")
     for (dataset, backbone), means in MEANS.items():
@@ -46,18 +44,18 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> ResultStore:
 
 
 @pytest.fixture(scope="module")
-def result(store: ResultStore) -> TableResult:
+def result(store):
     return get("registry").result(store, Selection(("Cora", "Photo")))
 
 
-def test_every_method_of_the_registry_and_nothing_that_reads_test_labels() -> None:
+def test_every_method_of_the_registry_and_nothing_that_reads_test_labels():
     for name in ("registry", "registry-nll", "registry-kde", "registry-debiased", "registry-brier"):
         many = [method for method in calibrators.names() if method not in ("platt", "beta")]
         found = [method for method in get(name).methods if " " not in method]
         assert found == [*many, *HIDDEN, *RIVALS]
 
 
-def test_no_run_is_made_twice() -> None:
+def test_no_run_is_made_twice():
     """Rows of the main table, and of the recent methods, are rows of this one."""
     for other, methods in (("table1", ("gats", "vector", "simi-mailbox")), ("recent", ("gets",))):
         selection = Selection(("Cora", "CS"), ("gat",), methods, 15)
@@ -71,18 +69,15 @@ def test_no_run_is_made_twice() -> None:
     assert [unit.keys() for unit in ece] == [unit.keys() for unit in nll]
 
 
-def test_what_cannot_be_run_is_not_asked_for() -> None:
+def test_what_cannot_be_run_is_not_asked_for():
     """A GAT takes no edge weights: DCGC on it would fail in every run."""
     units = get("registry").units(Selection(("Cora",), methods=("dcgc", "gets"), runs=1))
     asked = {(unit.run.backbone, method.name) for unit in units for method in unit.items}
     assert asked == {("gcn", "dcgc"), ("gcn", "gets"), ("gat", "gets")}
-
-
-def test_five_runs_of_seven_graphs_and_two_backbones() -> None:
     assert len(get("registry").units(Selection())) == 7 * 2 * 5
 
 
-def test_verdicts(result: TableResult) -> None:
+def test_verdicts(result):
     found = {
         where: (one.verdict, one.best) for where, one in result.standings["simi-mailbox"].items()
     }
@@ -94,20 +89,16 @@ def test_verdicts(result: TableResult) -> None:
     }
 
 
-@pytest.mark.parametrize("form", ["terminal", "markdown"])
-def test_the_sum_is_told_once(result: TableResult, form: str) -> None:
-    text = " ".join(render.FORMATS[form](result).split())
-    assert text.count("simi-mailbox is best or tied in 2 of 3 settings") == 1
-    assert "1 best, 1 tied" in text
-    assert "1 behind; 1 not judged" in text
-
-
-def test_terminal_and_markdown_show_each_setting(result: TableResult) -> None:
+def test_terminal_and_markdown_show_each_setting_and_the_sum_once(result):
+    for form in ("terminal", "markdown"):
+        text = " ".join(render.FORMATS[form](result).split())
+        assert text.count("simi-mailbox is best or tied in 2 of 3 settings") == 1
+        assert "1 best, 1 tied" in text
+        assert "1 behind; 1 not judged" in text
     lines = render.terminal(result).splitlines()
     behind = next(line for line in lines if "behind" in line and "Photo" in line)
     assert behind.split()[:5] == ["Photo", "GCN", "gats", "gats", "1.00"]
     pair = result.standings["simi-mailbox"]["Photo", "gcn"].paired
-    assert pair is not None
     assert f"+2.00 [{pair.low:+.2f}, {pair.high:+.2f}]" in behind
     text = render.markdown(result)
     assert "## Where simi-mailbox stands" in text
@@ -115,7 +106,7 @@ def test_terminal_and_markdown_show_each_setting(result: TableResult) -> None:
     assert "printed" not in text
 
 
-def test_only_the_shown_methods_are_rivals(store: ResultStore) -> None:
+def test_only_the_shown_methods_are_rivals(store):
     chosen = ("simi-mailbox", "temperature")
     shown = get("registry").result(store, Selection(("Photo",), ("gcn",), chosen))
     assert shown.standings["simi-mailbox"]["Photo", "gcn"].verdict == "best"
@@ -124,7 +115,7 @@ def test_only_the_shown_methods_are_rivals(store: ResultStore) -> None:
     assert "stands" not in render.terminal(without).splitlines()[-1]
 
 
-def test_the_commands(store: ResultStore, tmp_path: Path) -> None:
+def test_the_commands(store, tmp_path):
     arguments = ["registry-nll", "--show", "--methods", "simi-mailbox,gats", "--store"]
     called = CliRunner().invoke(bench, [*arguments, str(store.path)])
     assert called.exit_code == 0, called.output

@@ -2,15 +2,13 @@
 
 import csv
 import io
-from pathlib import Path
 
 import pytest
 
 from simi_mailbox_bench import render
 from simi_mailbox_bench.compare import Paired, Summary
 from simi_mailbox_bench.paper_tables import Printed
-from simi_mailbox_bench.store import ResultStore
-from simi_mailbox_bench.tables import Line, Selection, TableResult, get, names
+from simi_mailbox_bench.tables import Line, TableResult
 
 RESULT = TableResult(
     name="table1",
@@ -36,14 +34,14 @@ RESULT = TableResult(
 )
 
 
-def test_deviation_counts_printed_standard_deviations() -> None:
+def test_deviation_counts_printed_standard_deviations():
     near, far, absent = RESULT.lines
     assert near.deviation == pytest.approx((3.791 - 3.87) / 1.22)
     assert absent.deviation is None
     assert far.deviation == pytest.approx(2.6)
 
 
-def test_terminal_shows_every_part_of_a_cell() -> None:
+def test_terminal_shows_every_part_of_a_cell():
     text = render.terminal(RESULT, width=150)
     line = next(part for part in text.splitlines() if "oracle (reads test labels)" in part)
     for part in ("2.11 ± 0.55", "15", "0.97 ± 0.44", "+2.6σ", "1.86", "-1.68* [-2.17, -1.19] 5/5"):
@@ -53,14 +51,14 @@ def test_terminal_shows_every_part_of_a_cell() -> None:
     assert "λ = 50 & N = 15." in text
 
 
-def test_a_narrow_terminal_loses_nothing() -> None:
+def test_a_narrow_terminal_loses_nothing():
     text = "".join(render.terminal(RESULT, width=80).split())
     for part in ("2.11", "0.97", "[-2.17,", "1.86", "labels)"):
         assert part in text
     assert "…" not in text
 
 
-def test_markdown_has_a_matrix_and_every_cell() -> None:
+def test_markdown_has_a_matrix_and_every_cell():
     text = render.markdown(RESULT)
     assert "| graph | backbone | temperature | simi-mailbox-oracle (reads test labels) |" in text
     assert "| Cora | GCN | 3.79 ± 1.19 (3.87) | 2.11 ± 0.55 (0.97) |" in text
@@ -70,7 +68,7 @@ def test_markdown_has_a_matrix_and_every_cell() -> None:
     assert "* simi-mailbox-oracle: reads test labels." in text
 
 
-def test_csv_keeps_all_digits() -> None:
+def test_csv_keeps_all_digits():
     rows = list(csv.DictReader(io.StringIO(render.csv_text(RESULT))))
     assert len(rows) == 3
     assert float(rows[1]["mean"]) == 2.114
@@ -80,34 +78,7 @@ def test_csv_keeps_all_digits() -> None:
     assert all(None not in row and None not in row.values() for row in rows)
 
 
-def test_latex_is_escaped_and_has_as_many_columns_as_its_head() -> None:
-    text = render.latex(RESULT)
-    assert "2.11 $\\pm$ 0.55" in text
-    assert "$\\lambda$ = 50 \\& N = 15" in text
-    body = [line for line in text.splitlines() if line.endswith("\\\\")]
-    assert {line.count(" & ") for line in body} == {4}
-    for symbol in "λΔ±×−–":
-        assert symbol not in text
-
-
-def test_latex_escapes_all_that_is_special_wherever_it_stands() -> None:
-    name = r"#$^{}\~&%_"
-    escaped = r"\#\$\textasciicircum{}\{\}\textbackslash{}\textasciitilde{}\&\%\_"
-    line = Line(name, name, name, Summary(1.0, 0.1, 1, 1), note=name)
-    text = render.latex(TableResult("t", name, name, 2, None, (line,), (name,)))
-    assert text.count(escaped) == 7  # graph, backbone, method, note, title, unit, caption
-    assert name not in text
-
-
-def test_every_symbol_of_our_tables_is_known_to_latex(tmp_path: Path) -> None:
-    empty = ResultStore(tmp_path / "rows.jsonl")
-    for name in names():
-        text = render.latex(get(name).result(empty, Selection(runs=1)))
-        assert text.isascii(), {symbol for symbol in text if not symbol.isascii()}
-        assert len(text.split("\\caption{")[1]) < 1000
-
-
 @pytest.mark.parametrize("form", render.FORMATS)
-def test_an_empty_table_is_still_a_table(form: str) -> None:
+def test_an_empty_table_is_still_a_table(form):
     empty = TableResult("t2a", "large graphs", "percent", 2, "temperature", ())
     assert "large graphs" in render.FORMATS[form](empty) or form == "csv"

@@ -1,9 +1,6 @@
 """Tables under shift: what their units measure, and what the remarks say of it."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +17,7 @@ RUN = RunKey("CoraML", "gcn", "popularity")
 
 
 @pytest.fixture(scope="module")
-def prepared() -> FittedRun:
+def prepared():
     """A run in which nothing drifts: random parts of one problem."""
     p = calibration_problem(1500, 3, temperature=1.5, seed=0)
     parts = np.split(np.random.default_rng(0).permutation(1500), [300, 600, 900, 901])
@@ -32,7 +29,7 @@ def prepared() -> FittedRun:
 
 
 @pytest.mark.parametrize("mode", ["kept", "free"])
-def test_updates_without_drift_change_little(prepared: FittedRun, mode: str) -> None:
+def test_updates_without_drift_change_little(prepared, mode):
     before, after = (UpdateUnit(RUN, ()).numbers((mode, n), prepared) for n in (0, 50))
     assert set(before) == {
         f"{n}_{w}" for n in ("ece", "nll", "brier", "accuracy") for w in ("in", "out")
@@ -41,9 +38,7 @@ def test_updates_without_drift_change_little(prepared: FittedRun, mode: str) -> 
     assert not hasattr(prepared.calibrator(keep=mode == "kept"), "late_")
 
 
-def test_the_monitor_is_right_where_nothing_drifts(
-    prepared: FittedRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_monitor_is_right_where_nothing_drifts(prepared, monkeypatch):
     z = prepared.source.logits
     same = SimpleNamespace(logits=SimpleNamespace(numpy=lambda: z))
     monkeypatch.setattr(measured, "load_logits", lambda run: same)
@@ -54,27 +49,27 @@ def test_the_monitor_is_right_where_nothing_drifts(
     assert found["drifted"] == found["distrusted"] == 0.0
 
 
-def test_every_setting_has_its_runs_and_pairs_share_those_of_their_first_graph() -> None:
+def test_every_setting_has_its_runs_and_pairs_share_those_of_their_first_graph():
     assert len(tables.SETTINGS) == 21
     assert len(tables.PAIRS) == 42
     (unit,) = get("update").units(Selection(("Photo density",), ("gcn",), runs=1))
-    assert unit.run == RunKey("Photo", "gcn", "density")  # type: ignore[attr-defined]
+    assert unit.run == RunKey("Photo", "gcn", "density")
     (pair,) = get("twitch").units(Selection(("TwitchDE TwitchES",), runs=1))
     assert pair.items == ("TwitchES",)
-    assert pair.run == RunKey("TwitchDE", "gcn", "random-50-25-25")  # type: ignore[attr-defined]
+    assert pair.run == RunKey("TwitchDE", "gcn", "random-50-25-25")
 
 
-def test_metrics_of_the_inside_come_from_the_same_rows() -> None:
+def test_metrics_of_the_inside_come_from_the_same_rows():
     chosen = Selection(("CS density",), ("gcn",), runs=2)
     plain, inside = get("shift"), get("shift").with_metric("nll_in")
     assert [u.keys() for u in plain.units(chosen)] == [u.keys() for u in inside.units(chosen)]
-    assert (inside.unit, inside.metric) == ("nats", "nll_in")
+    assert (inside.name, inside.unit, inside.metric) == ("shift/nll_in", "nats", "nll_in")
     with pytest.raises(ValueError, match="shift shows ece"):
         plain.with_metric("error")
 
 
-def test_remarks_judge_constants_on_graphs_that_they_were_not_fixed_on() -> None:
-    def row(error: float, ece: float, doubt: float) -> dict[str, Any]:
+def test_remarks_judge_constants_on_graphs_that_they_were_not_fixed_on():
+    def row(error, ece, doubt):
         found = {"error_features": error, "ece": ece, "distrusted_features": doubt}
         return found | {"covered_features": 1.0, "drifted": 0.0, "false_alarms": 0.1}
 

@@ -10,7 +10,7 @@ CLASSES, N = 3, 240
 QUICK = Settings(hidden=16, epochs=60, patience=20)
 
 
-def toy(seed: int = 0) -> tuple[NodeDataset, Split]:
+def toy(seed=0):
     """Three noisy clusters; half of the nodes are in no part of the split."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, CLASSES, N)
@@ -23,11 +23,11 @@ def toy(seed: int = 0) -> tuple[NodeDataset, Split]:
     return NodeDataset("toy", graph, x, y, CLASSES), split
 
 
-def oracle_trainer(y: np.ndarray, confident: float = 3.0) -> object:
+def oracle_trainer(y, confident=3.0):
     """A stand-in for a GNN: right everywhere, surer the smaller a node's number."""
     scale = confident * np.linspace(2.0, 0.0, y.size)[:, None]
     return lambda labels, split, seed: np.eye(CLASSES)[y] * scale
 
 
-def never(*_: object) -> None:
+def never(*_):
     raise AssertionError("trained before the check")

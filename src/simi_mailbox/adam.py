@@ -8,7 +8,7 @@ from itertools import count
 import numpy as np
 
 from simi_mailbox._arrays import Bools, Floats, Ints
-from simi_mailbox.temperature import Curve, PaperLoss
+from simi_mailbox.temperature import Curve, PaperLoss, Three
 
 LEARNING_RATE = 0.01
 DECAY, SQUARE_DECAY, SMALLEST = 0.9, 0.999, 1e-8
@@ -49,7 +49,7 @@ class Tabulated:
         self.curve, self.n_groups = curve, curve.n_groups
         self._table = np.full((3, self.n_groups, round((HIGHEST - LOWEST) / STEP) + 1), np.nan)
 
-    def __call__(self, theta: Floats, wanted: Bools | None = None) -> tuple[Floats, Floats, Floats]:
+    def __call__(self, theta: Floats, wanted: Bools | None = None) -> Three:
         place = (np.clip(theta, LOWEST, HIGHEST) - LOWEST) / STEP
         left = np.minimum(place.astype(np.int64), self._table.shape[2] - 2)
         v0, d0, s0 = self._known(left)

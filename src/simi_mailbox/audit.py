@@ -54,16 +54,16 @@ def reads_only(
 
     New copies of ``calibrator`` are fitted with the labels outside the masks permuted, drawn
     anew, and replaced by −1, and last with the labels as they are. Any difference in the output of
-    ``predict_proba``, however small, fails the audit. ``inputs`` are passed on (``graph=…``); the
-    ``y`` of a PyG ``Data`` is changed along, and attributes of a graph that hold labels are taken
-    off. Rules of `simi_mailbox.decide` are audited in the same way: they take probabilities for
-    logits, and answer with sets or decisions. Hyper-parameters, feature columns and variables of
-    ``forward`` that equal the hidden labels fail the audit at once.
+    ``predict_proba``, however small, fails the audit. Rules of `simi_mailbox.decide` are audited in
+    the same way: they take probabilities for logits, and answer with sets or decisions. The ``y``
+    of a PyG ``Data`` is changed along, and attributes of a graph that hold labels are taken off.
+    Hyper-parameters, feature columns and variables of ``forward`` that equal the hidden labels fail
+    at once.
 
     Parameters
     ----------
-    calibrator, logits, y, mask, early_stopping_mask, train_mask, inputs
-        As ``fit`` takes them; ``y`` must have full length. Labels of ``train_mask`` may be read by
+    calibrator, logits, y, mask, early_stopping_mask, train_mask, **inputs
+        As for ``fit``; ``y`` must have full length. Labels of ``train_mask`` may be read by
         calibrators that declare it (``"known" in calibrator.optional_inputs``), and by no others.
     known : (nodes, labels), optional
         As ``predict_proba`` takes it: labels that it is given beside those of ``fit``.
@@ -78,9 +78,9 @@ def reads_only(
     -----
     What it proves: on this problem the output does not depend on hidden labels that came in by
     arguments. That catches mistakes and ordinary leaks, not a malicious author: within one process,
-    code that walks the caller's frames, asks the garbage collector, or keeps labels of a fit before
-    the audit passes (``new_process=True`` stops these); labels in a file, on the network, in
-    disguise (a shuffled or scaled copy), or inside the class itself pass always.
+    code that walks the caller's frames or keeps labels of an earlier fit passes
+    (``new_process=True`` stops these); labels in a file, on the network, in disguise (a shuffled or
+    scaled copy), or inside the class itself pass always.
 
     Examples
     --------
@@ -93,28 +93,24 @@ def reads_only(
     n, k = np.shape(logits)
     if len(labels) != n:
         raise ValueError(f"an audit needs labels of full length {n}, got {len(labels)}")
-    allowed = np.zeros(n, dtype=bool)
-    reads_training = "known" in getattr(calibrator, "optional_inputs", ())
-    readable = {"mask": mask, "early_stopping_mask": early_stopping_mask}
-    for name, nodes in (readable | ({"train_mask": train_mask} if reads_training else {})).items():
-        if nodes is not None:
-            allowed[read_index(nodes, n, name)] = True
-    outside = np.flatnonzero(~allowed)
+    given = {"mask": mask, "early_stopping_mask": early_stopping_mask, "train_mask": train_mask}
+    masks = {name: part for name, part in given.items() if part is not None}
+    hidden = np.ones(n, dtype=bool)
+    for name, nodes in masks.items():
+        if name != "train_mask" or "known" in getattr(calibrator, "optional_inputs", ()):
+            hidden[read_index(nodes, n, name)] = False
+    outside = np.flatnonzero(hidden)
     if outside.size == 0:
         raise ValueError("every node is in a mask: there is no label to hide")
-    hidden = _Hidden(labels, outside)
     for where, values in _passed_in(calibrator, inputs):
-        if hidden.in_(values):
+        if _holds(values, labels, outside):
             return Audit(False, f"{where} holds the labels outside the masks")
-
-    given = {"early_stopping_mask": early_stopping_mask, "train_mask": train_mask}
-    masks = {"mask": mask} | {name: part for name, part in given.items() if part is not None}
     later = {} if known is None else {"known": known}
 
     def run(these: Any) -> Any:
         passed = dict(inputs)
         if these is not labels and "graph" in inputs:
-            passed["graph"] = hidden.replaced(inputs["graph"], these)
+            passed["graph"] = _relabelled(inputs["graph"], labels, outside, these)
         job = (calibrator, logits, these, masks, passed, later)
         return _in_new_process(job) if new_process else _probabilities(*job)
 
@@ -132,8 +128,7 @@ def reads_only(
             raise
         except Exception as error:
             return Audit(False, f"labels outside the masks {how}: fit raised {error!r}")
-    # Last, so that nothing kept from it can have helped the others.
-    expected = run(labels)
+    expected = run(labels)  # last, so that nothing kept from it can have helped the others
     for how, probs in found:
         if not torch.equal(probs, expected):
             rows = int((probs != expected).reshape(n, -1).any(dim=1).sum())
@@ -141,54 +136,42 @@ def reads_only(
     return Audit(True, f"{outside.size} hidden labels changed in {len(changes)} ways, same bits")
 
 
-@dataclass(frozen=True)
-class _Hidden:
-    """The labels that must not be read, and how to recognise them."""
+def _holds(values: Any, labels: Any, outside: Any) -> bool:
+    """Whether an array, or a column of one, equals the labels on the hidden nodes."""
+    try:
+        array = as_numpy(values)
+    except Exception:  # whatever it is, it is no array
+        return False
+    truth = labels[outside]
+    if array.dtype.kind not in "biuf" or array.ndim > 2 or array.shape[:1] != labels.shape:
+        return False
+    columns = array.reshape(len(array), -1)[outside]
+    return len(np.unique(truth)) > 1 and bool((columns == truth[:, None]).all(axis=0).any())
 
-    labels: Any
-    outside: Any
 
-    def in_(self, values: Any) -> bool:
-        """Whether an array, or a column of one, equals the labels on the hidden nodes."""
-        try:
-            array = as_numpy(values)
-        except Exception:  # whatever it is, it is no array
-            return False
-        truth = self.labels[self.outside]
-        if array.dtype.kind not in "biuf" or array.shape[:1] != self.labels.shape:
-            return False
-        if len(np.unique(truth)) < 2 or array.ndim > 2:
-            return False
-        columns = array.reshape(len(array), -1)[self.outside]
-        return bool((columns == truth[:, None]).all(axis=0).any())
-
-    def replaced(self, graph: Any, labels: Any) -> Any:
-        """The graph with other labels in it (PyG), or with nothing but edges."""
-        if isinstance(graph, Graph):
-            return Graph(graph.indptr, graph.indices, is_directed=graph.is_directed)
-        if not hasattr(graph, "edge_index") or not hasattr(graph, "__dict__"):
-            return graph
-        other = copy.copy(graph)
-        keys = getattr(graph, "keys", ())
-        for name in (*(keys() if callable(keys) else keys), *vars(graph)):
-            values = getattr(graph, name, None)
-            if name == "y" or self.in_(values):
-                like = torch.as_tensor(labels) if torch.is_tensor(values) else labels
-                setattr(other, name, like)
-        return other
+def _relabelled(graph: Any, labels: Any, outside: Any, others: Any) -> Any:
+    """The graph with other labels in it (PyG), or with nothing but edges."""
+    if isinstance(graph, Graph):
+        return Graph(graph.indptr, graph.indices, is_directed=graph.is_directed)
+    if not hasattr(graph, "edge_index") or not hasattr(graph, "__dict__"):
+        return graph
+    other, keys = copy.copy(graph), getattr(graph, "keys", ())
+    for name in (*(keys() if callable(keys) else keys), *vars(graph)):
+        values = getattr(graph, name, None)
+        if name == "y" or _holds(values, labels, outside):
+            setattr(other, name, torch.as_tensor(others) if torch.is_tensor(values) else others)
+    return other
 
 
 def _passed_in(calibrator: Any, inputs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Everything besides the graph in which labels may hide, and the words for it."""
     for name, value in vars(calibrator).items():
+        parts = value if isinstance(value, dict) else {}
         yield f"hyper-parameter {name!r}", value
-        if isinstance(value, dict):
-            yield from ((f"hyper-parameter {name}[{key!r}]", part) for key, part in value.items())
+        yield from ((f"hyper-parameter {name}[{key!r}]", part) for key, part in parts.items())
     for name in ("features", "hidden"):
-        columns = inputs.get(name)
-        if columns is not None:
-            dense = columns.toarray() if hasattr(columns, "toarray") else columns
-            yield f"a column of {name}", dense
+        columns: Any = inputs.get(name)
+        yield f"a column of {name}", columns.toarray() if hasattr(columns, "toarray") else columns
     forward = inputs.get("forward")
     cells = getattr(forward, "__closure__", None) or ()
     kept = getattr(forward, "__defaults__", None) or ()
@@ -217,9 +200,5 @@ def _in_new_process(job: tuple[Any, ...]) -> Any:
             f"new_process=True needs arguments that another process can import: {error}"
         ) from None
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(_on_one_thread, *job).result()
-
-
-def _on_one_thread(*job: Any) -> Any:
-    torch.set_num_threads(1)
-    return _probabilities(*job)
+        pool.submit(torch.set_num_threads, 1).result()
+        return pool.submit(_probabilities, *job).result()

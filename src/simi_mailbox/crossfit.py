@@ -15,13 +15,11 @@ from simi_mailbox.metrics.sampling import of_weights, resampled
 from simi_mailbox.validation import NO_LABEL, as_numpy, read_classes, read_index
 
 METRICS = {"accuracy": accuracy, "ece": ece, "nll": nll, "brier": brier}
-_HIGHER = ("accuracy",)
 
 
 def parts(size: int, folds: int, seed: int) -> Ints:
     """Which part each calibration node is in: judged by the fit on all other parts."""
-    part: Ints = np.random.default_rng(seed).permutation(size) % folds
-    return part
+    return np.asarray(np.random.default_rng(seed).permutation(size) % folds)
 
 
 def full_length(y: Any, nodes: Ints, n: int) -> Any:
@@ -53,8 +51,7 @@ def cross_fitted(calibrator: Any, logits: Any, y: Any, *, mask: Any, **given: An
     found = [(chosen, probs[chosen]) for chosen, probs in folds]
     who, rows = (np.concatenate(part) for part in zip(*found, strict=True))
     order = np.argsort(who)
-    result: Floats = rows[order[np.searchsorted(who, nodes, sorter=order)]]
-    return result
+    return np.asarray(rows[order[np.searchsorted(who, nodes, sorter=order)]])
 
 
 def cross_fitted_folds(
@@ -96,19 +93,11 @@ def cross_fitted_folds(
             f"{2 * folds}, or judge on other nodes"
         )
     part, calibrator = parts(nodes.size, folds, seed), copy.copy(calibrator)
+    fitting = {"early_stopping_mask": early_stopping_mask, "used_for_selection": used_for_selection}
     for k in range(folds):
-        calibrator.fit(
-            logits,
-            labels,
-            mask=nodes[part != k],
-            early_stopping_mask=early_stopping_mask,
-            used_for_selection=used_for_selection,
-            **inputs,
-        )
-        yield (
-            nodes[part == k],
-            np.asarray(calibrator.predict_proba(logits, **inputs), dtype=np.float64),
-        )
+        calibrator.fit(logits, labels, mask=nodes[part != k], **fitting, **inputs)
+        probs = np.asarray(calibrator.predict_proba(logits, **inputs), dtype=np.float64)
+        yield nodes[part == k], probs
         advance()
 
 
@@ -134,29 +123,22 @@ def standings(
         [of_weights(metric, check(np.asarray(given), np.asarray(y))) for metric in METRICS.values()]
         for given in probs.values()
     ]
-    rng, n = np.random.default_rng(seed), len(y)
-    samples = chain([np.ones(n, np.int64)], resampled(n, None, draws, rng))
-    drawn = np.stack(
-        [[[value(weights) for value in method] for method in measured] for weights in samples],
-        axis=2,
+    samples = chain([np.ones(len(y), np.int64)], resampled(np.arange(len(y)), draws, seed))
+    drawn = np.array(
+        [[[value(weights) for value in method] for method in measured] for weights in samples]
     )
-    rows = []
-    for k, name in enumerate(probs):
-        values = {metric: float(drawn[k, m, 0]) for m, metric in enumerate(METRICS)}
-        marks = {
-            metric: _mark(drawn[:, m], k, metric in _HIGHER, level)
-            for m, metric in enumerate(METRICS)
-        }
-        rows.append(ComparedMethod(name, values, marks))
-    return rows
-
-
-def _mark(drawn: Floats, k: int, higher: bool, level: float) -> str:
-    values = -drawn if higher else drawn
-    best = int(values[:, 0].argmin())
-    if np.ptp(values[:, 0]) == 0:
-        return ""  # all alike, as accuracy is where every method keeps the predicted classes
-    if values[k, 0] == values[best, 0]:
-        return "best"
-    low = np.quantile(values[k, 1:] - values[best, 1:], (1 - level) / 2)
-    return "tied" if low <= 0 else ""
+    found = [
+        ComparedMethod(name, dict(zip(METRICS, drawn[0, k].tolist(), strict=True)), {})
+        for k, name in enumerate(probs)
+    ]
+    for m, metric in enumerate(METRICS):
+        losses = drawn[:, :, m] if metric != "accuracy" else -drawn[:, :, m]
+        best = losses[0].min()
+        # All alike, as accuracy is where every method keeps the predicted classes: none is best.
+        alike = best == losses[0].max()
+        behind = losses[1:] - losses[1:, [losses[0].argmin()]]
+        low = np.quantile(behind, (1 - level) / 2, axis=0)
+        for k, method in enumerate(found):
+            mark = "best" if losses[0, k] == best else "tied" if low[k] <= 0 else ""
+            method.mark[metric] = "" if alike else mark
+    return found

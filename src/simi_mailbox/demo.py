@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox import calibrators, metrics
-from simi_mailbox._arrays import Array, Floats, Ints
+from simi_mailbox._arrays import Array, Ints
 from simi_mailbox.graph import Graph
 from simi_mailbox.synthetic import copied_pages
 
@@ -17,32 +17,16 @@ TITLES = {
 """The examples, and what their tables and reports are called."""
 
 METHODS = ("uncalibrated", "temperature", "simi-mailbox")
+METRICS = ("accuracy", "ece", "nll", "brier")
 
 _NEIGHBOURS, _PER_CLASS, _CALIBRATION = 8, 20, 500
 
 
 @dataclass(frozen=True)
-class DemoResult:
-    """One row of the demonstration's table.
-
-    Examples
-    --------
-    >>> probs, y = np.array([[0.9, 0.1], [0.6, 0.4]]), np.array([0, 0])
-    >>> judge("uncalibrated", probs, y).accuracy
-    1.0
-    """
-
-    method: str
-    accuracy: float
-    ece: float
-    noise_floor: float
-    nll: float
-    brier: float
-
-
-@dataclass(frozen=True)
 class Demonstration:
     """Everything the demonstration computed, for printing and drawing.
+
+    ``outcomes`` has, for each method, its metrics on the test nodes.
 
     Examples
     --------
@@ -57,7 +41,7 @@ class Demonstration:
     test: Ints
     logits: Any
     probabilities: dict[str, Any]
-    outcomes: list[DemoResult]
+    outcomes: dict[str, dict[str, float]]
 
 
 def run_demo(seed: int = 0, example: str = "copies") -> Demonstration:
@@ -73,10 +57,11 @@ def run_demo(seed: int = 0, example: str = "copies") -> Demonstration:
 
     Examples
     --------
-    >>> demo = run_demo(example="digits")
-    >>> [outcome.method for outcome in demo.outcomes]
+    >>> list(run_demo(example="digits").outcomes)
     ['uncalibrated', 'temperature', 'simi-mailbox']
     """
+    from sklearn.linear_model import LogisticRegression
+
     if example == "copies":
         pages = copied_pages(seed=seed)
         graph, y, train, val, test = pages.graph, pages.y, pages.train, pages.val, pages.test
@@ -85,21 +70,15 @@ def run_demo(seed: int = 0, example: str = "copies") -> Demonstration:
         graph, x, y = digits_graph()
         train, val, test = _digits_split(y, seed)
         features = _neighbour_means(_neighbour_means(x / 16, graph), graph)  # pixels, 0 to 1
-    logits = _logistic_regression(features, y, train)
-    probabilities = {}
-    for method in METHODS:
-        calibrator = calibrators.get(method)()
-        calibrator.fit(logits, y, graph=graph, mask=val)
-        probabilities[method] = calibrator.predict_proba(logits, graph=graph)
-    outcomes = [judge(name, probs[test], y[test]) for name, probs in probabilities.items()]
-    return Demonstration(TITLES[example], graph, y, val, test, logits, probabilities, outcomes)
-
-
-def _logistic_regression(features: Array, y: Ints, train: Ints) -> Floats:
-    from sklearn.linear_model import LogisticRegression
-
     model = LogisticRegression(max_iter=1000).fit(features[train], y[train])
-    return np.asarray(model.decision_function(features))
+    logits = np.asarray(model.decision_function(features))
+    probabilities, outcomes = {}, {}
+    for method in METHODS:
+        calibrator = calibrators.get(method)().fit(logits, y, graph=graph, mask=val)
+        probabilities[method] = probs = calibrator.predict_proba(logits, graph=graph)
+        measured = {name: getattr(metrics, name)(probs[test], y[test]) for name in METRICS}
+        outcomes[method] = {**measured, "noise_floor": metrics.noise_floor(probs[test]).mean}
+    return Demonstration(TITLES[example], graph, y, val, test, logits, probabilities, outcomes)
 
 
 def digits_graph() -> tuple[Graph, Array, Ints]:
@@ -143,15 +122,3 @@ def _neighbour_means(x: Array, graph: Graph) -> Array:
     total = x.astype(np.float64)
     np.add.at(total, graph.rows().numpy(), x[graph.indices.numpy()])
     return np.asarray(total / (1 + graph.degree.numpy()[:, None]))
-
-
-def judge(method: str, probs: Any, y: Any) -> DemoResult:
-    """Measure one method on the test nodes."""
-    return DemoResult(
-        method=method,
-        accuracy=metrics.accuracy(probs, y),
-        ece=metrics.ece(probs, y),
-        noise_floor=metrics.noise_floor(probs).mean,
-        nll=metrics.nll(probs, y),
-        brier=metrics.brier(probs, y),
-    )

@@ -7,6 +7,7 @@ import secrets
 import shutil
 import struct
 import tempfile
+import threading
 import tokenize
 import zipfile
 import zlib
@@ -22,6 +23,9 @@ from simi_mailbox.exceptions import FileFormatError
 
 StrPath = str | os.PathLike[str]
 
+NPY_HEADERS = threading.Lock()
+"""To be held while NumPy reads a header: it uses `ast`, in which two threads of Python 3.11
+disturb each other (SystemError: AST constructor recursion depth mismatch)."""
 _NPY, _ZIP, _PICKLE = b"\x93NUMPY", (b"PK\x03\x04", b"PK\x05\x06"), b"\x80"
 DAMAGE = (
     ValueError, TypeError, LookupError, AttributeError, EOFError, OSError, ArithmeticError,
@@ -41,16 +45,18 @@ def whole_file(path: StrPath) -> Iterator[Path]:
     device is written into.
     """
     target = Path(os.path.realpath(path))  # a link stays one, and what it points to is written
-    if target.exists() and not target.is_file():
-        with _passed_on(target) as unfinished:
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder; name a file in it")
+    if target.exists() and not target.is_file():  # a pipe or a device must not be replaced
+        with tempfile.TemporaryDirectory() as folder:
+            unfinished = Path(folder) / f"unfinished{target.suffix}"
+            unfinished.touch()
             yield unfinished
+            with unfinished.open("rb") as source, target.open("wb") as sink:
+                shutil.copyfileobj(source, sink)
         return
     kept = target.stat().st_mode & 0o7777 if target.exists() else None
-    _sweep(target)
-    try:
-        unfinished = _unfinished(target, 0o666 if kept is None else kept | 0o600)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"there is no folder {target.parent} to write into") from error
+    unfinished = _unfinished(target, 0o666 if kept is None else kept | 0o600)
     try:
         yield unfinished
         if kept is not None:
@@ -66,42 +72,23 @@ def whole_file(path: StrPath) -> Iterator[Path]:
         unfinished.unlink(missing_ok=True)
 
 
-@contextmanager
-def _passed_on(target: Path) -> Iterator[Path]:
-    """For a pipe or a device, which must not be replaced: what was written is copied into it."""
-    if target.is_dir():
-        raise IsADirectoryError(f"{target} is a folder; name a file in it")
-    with tempfile.TemporaryDirectory() as folder:
-        unfinished = Path(folder) / f"unfinished{target.suffix}"
-        unfinished.touch()
-        yield unfinished
-        with unfinished.open("rb") as source, target.open("wb") as sink:
-            shutil.copyfileobj(source, sink)
-
-
 def _unfinished(target: Path, mode: int) -> Path:
-    """Make an empty file beside ``target`` whose name says who writes it.
+    """An empty file beside ``target``, named after machine and process; those of dead ones go.
 
     The ending stays, because some writers add the one they expect. The system applies the umask.
     """
-    name = f"{_begins(target)}{os.getpid()}-{secrets.token_hex(4)}{target.suffix}"
-    os.close(os.open(target.parent / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
-    return target.parent / name
-
-
-def _begins(target: Path) -> str:
-    """Beginning of the names under which this machine writes ``target``; process ids follow."""
     machine = zlib.crc32(platform.node().encode())
-    return f".{target.stem[:100]}.unfinished-{machine:08x}-"
-
-
-def _sweep(target: Path) -> None:
-    """Remove what killed writers of ``target`` on this machine have left."""
-    begins = _begins(target)
+    begins = f".{target.stem[:100]}.unfinished-{machine:08x}-"
     for left in target.parent.glob(f"{glob.escape(begins)}*{glob.escape(target.suffix)}"):
         process = left.name[len(begins) :].partition("-")[0]
         if process.isdigit() and not _alive(int(process)):
             left.unlink(missing_ok=True)
+    name = target.parent / f"{begins}{os.getpid()}-{secrets.token_hex(4)}{target.suffix}"
+    try:
+        os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode))
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"there is no folder {target.parent} to write into") from error
+    return name
 
 
 def _alive(process: int) -> bool:
@@ -162,6 +149,12 @@ def read_npy(path: StrPath) -> Array:
     return array
 
 
+def mapped_npy(path: StrPath) -> Array:
+    """The array of a ``.npy`` file, read where it is looked at; many threads may call this."""
+    with NPY_HEADERS:
+        return np.asanyarray(np.load(path, "r", allow_pickle=False))
+
+
 def is_archive(path: StrPath) -> bool:
     """Whether a NumPy file is a ``.npz``, by its content; any other kind of file is refused."""
     if Path(path).is_dir():
@@ -178,10 +171,8 @@ def is_archive(path: StrPath) -> bool:
             f"{path}: it is a pickle, which can run code when it is read; save the array with "
             "numpy.save instead"
         )
-    raise FileFormatError(
-        f"{path}: it is {'not a NumPy file' if start else 'empty'}; expected .npy or .npz, as "
-        "written by numpy.save or numpy.savez"
-    )
+    what = "not a NumPy file" if start else "empty"
+    raise FileFormatError(f"{path}: it is {what}; expected .npy or .npz, as numpy.save writes it")
 
 
 @contextmanager
@@ -192,8 +183,5 @@ def _told(path: StrPath, what: str) -> Iterator[None]:
     except DAMAGE as error:
         reason = f"is damaged: {error}"
         if "allow_pickle" in str(error):
-            reason = (
-                "holds Python objects, which could run code when read; save it as an array of "
-                "numbers (or of text, for names)"
-            )
+            reason = "holds Python objects, which could run code when read; save numbers, or text"
         raise FileFormatError(f"{path}: {what} {reason}") from error

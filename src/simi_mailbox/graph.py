@@ -36,16 +36,12 @@ class Graph:
     ([0, 2], [1, 2, 1, 0])
     """
 
-    __slots__ = ("__dict__", "indices", "indptr", "is_directed")
-
     indptr: Tensor
     indices: Tensor
     is_directed: bool
 
     def __init__(self, indptr: Tensor, indices: Tensor, *, is_directed: bool = False) -> None:
-        object.__setattr__(self, "indptr", indptr)
-        object.__setattr__(self, "indices", indices)
-        object.__setattr__(self, "is_directed", is_directed)
+        vars(self).update(indptr=indptr, indices=indices, is_directed=is_directed)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Graph is immutable; cannot set {name!r}")
@@ -62,10 +58,17 @@ class Graph:
         Unless ``directed`` is true, the reverse of each edge is added.
         """
         edges = _edge_array(edge_index)
-        count = _node_count(edges, num_nodes)
-        _check_range(edges, count)
-        if count >= 1 << 31:
-            raise ValueError(f"a graph in memory has at most 2³¹ nodes, got {count}")
+        if num_nodes is None:
+            num_nodes = int(edges.max()) + 1 if edges.size else 0
+        if not 0 <= num_nodes < 1 << 31:
+            raise ValueError(f"a graph in memory has 0 to 2³¹ nodes, got {num_nodes}")
+        count, strange = int(num_nodes), ((edges < 0) | (edges >= num_nodes)).any(axis=0)
+        if strange.any():
+            column = int(strange.argmax())
+            raise ValueError(
+                f"edge {column} joins nodes {edges[0, column]} and {edges[1, column]}, "
+                f"but nodes are numbered 0..{count - 1}"
+            )
         source, target = edges[:, edges[0] != edges[1]].astype(np.int32)
         if directed:
             matrix = _pattern(source, target, count).T.tocsr()  # transposing sorts
@@ -81,16 +84,16 @@ class Graph:
 
         Stored zeros are not edges; values are otherwise ignored.
         """
-        rows, columns = matrix.shape
-        if rows != columns:
+        shape = tuple(matrix.shape)
+        if len(shape) != 2 or shape[0] != shape[1]:
             raise ValueError(
-                f"an adjacency matrix must be square, got {rows} × {columns}; "
+                f"an adjacency matrix must be square, got {' × '.join(map(str, shape))}; "
                 "pass an edge_index of shape [2, E] instead if that is what it is"
             )
         coo = matrix.tocoo()
         stored = np.asarray(coo.data) != 0
         edges = np.stack([np.asarray(coo.col)[stored], np.asarray(coo.row)[stored]])
-        return cls.from_edges(edges, rows, directed=directed)
+        return cls.from_edges(edges, shape[0], directed=directed)
 
     @classmethod
     def empty(cls, num_nodes: int) -> Graph:
@@ -157,18 +160,11 @@ class Graph:
         directed = ", is_directed=True" if self.is_directed else ""
         return f"Graph(num_nodes={self.num_nodes}, num_entries={self.num_entries}{directed})"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, (self.indptr, self.indices, self.is_directed))
-
 
 def _pattern(rows: Ints, columns: Ints, count: int) -> Any:
     """A SciPy matrix of these entries, each once."""
     entries = np.ones(len(rows), dtype=np.bool_)
     return scipy.sparse.coo_array((entries, (rows, columns)), shape=(count, count)).tocsr()
-
-
-def _rebuild(indptr: Tensor, indices: Tensor, is_directed: bool) -> Graph:
-    return Graph(indptr, indices, is_directed=is_directed)
 
 
 def as_graph(graph: Any, num_nodes: int, *, directed: bool = False) -> Graph:
@@ -197,17 +193,14 @@ def as_graph(graph: Any, num_nodes: int, *, directed: bool = False) -> Graph:
             "nodes in that order"
         )
     elif getattr(graph, "edge_index", None) is not None:
-        _check_declared(graph, num_nodes)
-        result = Graph.from_edges(graph.edge_index, num_nodes, directed=directed)
+        result = Graph.from_edges(graph.edge_index, _size(graph, num_nodes), directed=directed)
     elif getattr(graph, "adj_t", None) is not None:
-        result = _from_adj_t(graph.adj_t, num_nodes, directed)
+        result = _from_adj_t(graph.adj_t, directed)
     elif hasattr(graph, "adjacency") and hasattr(graph, "nodes"):
-        result = _from_networkx(graph, num_nodes, directed)
+        result = _from_networkx(graph, directed)
     elif callable(getattr(graph, "edges", None)):
-        source, target = graph.edges()
-        edges = np.stack([np.asarray(source), np.asarray(target)])
-        _check_declared(graph, num_nodes)
-        result = Graph.from_edges(edges, num_nodes, directed=directed)
+        edges = np.stack([np.asarray(ends) for ends in graph.edges()])
+        result = Graph.from_edges(edges, _size(graph, num_nodes), directed=directed)
     else:
         result = Graph.from_edges(graph, num_nodes, directed=directed)
     if result.num_nodes != num_nodes:
@@ -220,26 +213,21 @@ def as_graph(graph: Any, num_nodes: int, *, directed: bool = False) -> Graph:
 
 
 def _from_sparse_tensor(matrix: Tensor, directed: bool) -> Graph:
-    """Entry (i, j) makes ``j`` a neighbour of ``i``, as in SciPy's matrices."""
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"an adjacency matrix must be square, got {list(matrix.shape)}")
     coo: Tensor = matrix.detach().cpu().to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
-    rows, columns = coo.indices()[:, coo.values() != 0]
-    return Graph.from_edges(torch.stack([columns, rows]), matrix.shape[0], directed=directed)
+    parts = ((coo.values() != 0).numpy(), coo.indices().numpy())
+    return Graph.from_scipy(scipy.sparse.coo_array(parts, shape=coo.shape), directed=directed)
 
 
-def _from_adj_t(adjacency: Any, num_nodes: int, directed: bool) -> Graph:
+def _from_adj_t(adjacency: Any, directed: bool) -> Graph:
     """PyG's transposed adjacency: a sparse tensor of torch, or of torch_sparse."""
     if isinstance(adjacency, Tensor):
         return _from_sparse_tensor(adjacency, directed)
     target, source, _ = adjacency.coo()
-    size = max(adjacency.sparse_sizes())
-    if size != num_nodes:
-        raise ValueError(f"adj_t has {size} nodes but the logits have {num_nodes} rows")
-    return Graph.from_edges(torch.stack([source, target]).cpu(), num_nodes, directed=directed)
+    edges, size = torch.stack([source, target]).cpu(), max(adjacency.sparse_sizes())
+    return Graph.from_edges(edges, size, directed=directed)
 
 
-def _from_networkx(graph: Any, num_nodes: int, directed: bool) -> Graph:
+def _from_networkx(graph: Any, directed: bool) -> Graph:
     """Nodes called 0..n-1 are rows; other names count in the order of ``graph.nodes``."""
     names = list(graph.nodes)
     place = {name: row for row, name in enumerate(names)}
@@ -247,17 +235,13 @@ def _from_networkx(graph: Any, num_nodes: int, directed: bool) -> Graph:
         place = {name: name for name in names}
     pairs = [(place[source], place[target]) for source, target in graph.edges()]
     edges = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    if len(names) != num_nodes:
-        raise ValueError(f"the graph has {len(names)} nodes but the logits have {num_nodes} rows")
-    return Graph.from_edges(edges, num_nodes, directed=directed)
+    return Graph.from_edges(edges, len(names), directed=directed)
 
 
-def _check_declared(graph: Any, num_nodes: int) -> None:
+def _size(graph: Any, otherwise: int) -> int:
+    """Number of nodes that a graph of PyG or DGL declares."""
     declared = graph.num_nodes() if callable(graph.num_nodes) else graph.num_nodes
-    if declared is not None and int(declared) != num_nodes:
-        raise ValueError(
-            f"the graph says it has {int(declared)} nodes but the logits have {num_nodes} rows"
-        )
+    return otherwise if declared is None else int(declared)
 
 
 def _edge_array(edge_index: Any) -> Ints:
@@ -282,21 +266,3 @@ def _edge_array(edge_index: Any) -> Ints:
     if not np.issubdtype(edges.dtype, np.integer):
         raise TypeError(f"an edge index holds integers, got {edges.dtype}")
     return edges.astype(np.int64, copy=False)
-
-
-def _node_count(edges: Ints, num_nodes: int | None) -> int:
-    if num_nodes is None:
-        return int(edges.max()) + 1 if edges.size else 0
-    if num_nodes < 0:
-        raise ValueError(f"num_nodes must not be negative, got {num_nodes}")
-    return int(num_nodes)
-
-
-def _check_range(edges: Ints, n: int) -> None:
-    if not edges.size or (edges.min() >= 0 and edges.max() < n):
-        return
-    column = int(np.flatnonzero(((edges < 0) | (edges >= n)).any(axis=0))[0])
-    raise ValueError(
-        f"edge {column} joins nodes {edges[0, column]} and {edges[1, column]}, "
-        f"but nodes are numbered 0..{n - 1}"
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -49,12 +49,14 @@ class Grouping:
 
     def assign(self, points: Floats) -> Ints:
         """Group of every point: the nearest centroid (the first of several)."""
-        group = np.empty(len(points), dtype=np.int64)
-        for start in range(0, len(points), BLOCK):
+        return np.concatenate([part.argmin(axis=1) for part in self.squared_distances(points)])
+
+    def squared_distances(self, points: Floats) -> Iterator[Floats]:
+        """Of every point to every centroid, a few points at a time."""
+        a, b = self.centroids.T
+        for start in range(0, max(1, len(points)), BLOCK):
             x, y = self.scaled(points[start : start + BLOCK]).T
-            a, b = self.centroids.T[:, :, None]
-            group[start : start + BLOCK] = ((x - a) ** 2 + (y - b) ** 2).argmin(axis=0)
-        return group
+            yield (x[:, None] - a) ** 2 + (y[:, None] - b) ** 2
 
 
 @dataclass(frozen=True)
@@ -76,32 +78,19 @@ class SoftGroups:
 
     def membership(self, points: Floats) -> Floats:
         """Rows that sum to one, [n, groups]; no column where there is one group only."""
-        count = len(self.grouping.centroids)
-        if count < 2:
+        if len(self.grouping.centroids) < 2:
             return np.empty((len(points), 0))
-        found = np.empty((len(points), count))
-        start = 0
-        for part in _squared_distances(self.grouping, points):
+        shares = []
+        for part in self.grouping.squared_distances(points):
             part -= part.min(axis=1, keepdims=True)
             weight = np.exp(part / (-2.0 * self.bandwidth**2))
-            weight /= weight.sum(axis=1, keepdims=True)
-            found[start : start + len(part)] = weight
-            start += len(part)
-        return found
+            shares.append(weight / weight.sum(axis=1, keepdims=True))
+        return np.concatenate(shares)
 
 
 def nearest(grouping: Grouping, points: Floats) -> Floats:
     """Squared distance of every point to the nearest centroid."""
-    return np.concatenate([part.min(axis=1) for part in _squared_distances(grouping, points)])
-
-
-def _squared_distances(grouping: Grouping, points: Floats) -> list[Floats]:
-    a, b = grouping.centroids.T
-    parts = []
-    for start in range(0, len(points), BLOCK):
-        x, y = grouping.scaled(points[start : start + BLOCK]).T
-        parts.append((x[:, None] - a) ** 2 + (y[:, None] - b) ** 2)
-    return parts
+    return np.concatenate([part.min(axis=1) for part in grouping.squared_distances(points)])
 
 
 def find_groups(
@@ -126,15 +115,16 @@ def find_groups_in(
 
     ``total(function, combine, *args)`` is ``combine`` of ``function(points, *args)`` of all parts.
     """
-    digits = None
-    shift, scale = _scaling(total, count, scaling, digits)
-    if (scale < NARROW).any():
-        digits = DIGITS
+    for digits in (None, DIGITS):
         shift, scale = _scaling(total, count, scaling, digits)
+        if (scale >= NARROW).all():
+            break
     how = (digits, shift, scale)
     if count > HISTOGRAM_ABOVE:
         ends = total(_corners, _outermost, *how)
-        x, weight = cell_means(total(_cells, added, *how, *ends))
+        cells = total(_cells, added, *ends, *how)
+        weight, *sums = cells[:, cells[0] > 0]
+        x = (np.stack(sums) / weight).T
     else:
         # Sorted: the order of nodes is forgotten.
         x, counts = np.unique(total(_scaled, stacked, *how), axis=0, return_counts=True)
@@ -181,36 +171,20 @@ def _outermost(parts: list[Floats]) -> Floats:
     return np.stack([every[:, 0].min(axis=0), every[:, 1].max(axis=0)])
 
 
-def _sums(points: Floats, digits: int | None) -> Floats:
-    return np.asarray(_scaled(points, digits).sum(axis=0))
+def _sums(points: Floats, digits: int | None, centre: Floats | float, power: int) -> Floats:
+    return np.asarray((_scaled(points, digits, centre) ** power).sum(axis=0))
 
 
-def _squares(points: Floats, digits: int | None, centre: Floats) -> Floats:
-    return np.asarray((_scaled(points, digits, centre) ** 2).sum(axis=0))
-
-
-def _cells(
-    points: Floats, digits: int | None, shift: Floats, scale: Floats, low: Floats, high: Floats
-) -> Floats:
-    return histogram_sums(_scaled(points, digits, shift, scale), low, high)
-
-
-def histogram_sums(x: Floats, low: Floats, high: Floats) -> Floats:
+def _cells(points: Floats, low: Floats, high: Floats, *how: Any) -> Floats:
     """Count and sums of both coordinates in the cells of a histogram over [low, high], [3, cells].
 
     Of parts of the points they add up to those of all.
     """
-    width = np.where(high > low, high - low, 1.0)
+    x, width = _scaled(points, *how), np.where(high > low, high - low, 1.0)
     cell = np.minimum(((x - low) / width * HISTOGRAM_CELLS).astype(np.int64), HISTOGRAM_CELLS - 1)
     flat = cell[:, 0] * HISTOGRAM_CELLS + cell[:, 1]
     parts = [np.bincount(flat, w, minlength=HISTOGRAM_CELLS**2) for w in (None, x[:, 0], x[:, 1])]
     return np.stack([part.astype(np.float64) for part in parts])
-
-
-def cell_means(sums: Floats) -> tuple[Floats, Floats]:
-    """Mean point and count of every occupied cell."""
-    weight = sums[0][sums[0] > 0]
-    return sums[1:, sums[0] > 0].T / weight[:, None], weight
 
 
 def _scaling(
@@ -220,8 +194,8 @@ def _scaling(
         shift, high = total(_corners, _outermost, digits)
         scale = high - shift
     elif scaling == "standard":
-        shift = total(_sums, added, digits) / count
-        scale = np.sqrt(total(_squares, added, digits, shift) / count)
+        shift = total(_sums, added, digits, 0.0, 1) / count
+        scale = np.sqrt(total(_sums, added, digits, shift, 2) / count)
     else:
         raise ValueError(f"scaling must be 'min-max' or 'standard', got {scaling!r}")
     return shift, np.where(scale > 0, scale, 1.0)

@@ -36,12 +36,8 @@ def mailbox(logits: Tensor, graph: Graph, *, block_entries: int = BLOCK_ENTRIES)
             continue
         offsets = torch.zeros(stop - start + 1, dtype=torch.int64)
         torch.cumsum(torch.bincount(row - start, minlength=stop - start), 0, out=offsets[1:])
-        pattern = csr_tensor(
-            offsets,
-            column,
-            torch.zeros(len(row), dtype=logits.dtype),
-            size=(stop - start, n),
-        )
+        zeros = torch.zeros(len(row), dtype=logits.dtype)
+        pattern = csr_tensor(offsets, column, zeros, size=(stop - start, n))
         products = torch.sparse.sampled_addmm(pattern, logits[start:stop], columns, beta=0.0)
         # In float64, because a vectorised float32 sigmoid rounds by a value's place in the block.
         values = products.values().double().sigmoid_()

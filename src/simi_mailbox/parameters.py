@@ -5,13 +5,12 @@ default; the constructor, which does nothing but store them, is made from these 
 checked at ``fit``. Files hold tensors in safetensors, the rest as JSON in its header: no pickle.
 """
 
-import functools
 import hashlib
 import json
 import math
 import os
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import (
@@ -19,6 +18,7 @@ from typing import (
     Any,
     ClassVar,
     Literal,
+    NamedTuple,
     TypeVar,
     Union,
     dataclass_transform,
@@ -40,9 +40,8 @@ from simi_mailbox.files import DAMAGE, whole_file
 C = TypeVar("C")
 
 
-@dataclass(frozen=True)
-class Constraint:
-    """What holds for a number besides its type, and the words for it."""
+class Constraint(NamedTuple):
+    """What holds for a value, and the words for it."""
 
     words: str
     holds: Callable[[Any], bool]
@@ -61,15 +60,17 @@ Share = Annotated[float, Constraint("in [0, 1)", lambda x: 0 <= x < 1)]
 Level = Annotated[float, Constraint("in (0, 1)", lambda x: 0 < x < 1)]
 """A number between 0 and 1, without both."""
 
-_KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
-    bool: ("True or False", lambda x: isinstance(x, bool)),
-    int: ("a whole number", lambda x: isinstance(x, Integral) and not isinstance(x, bool)),
-    float: (
-        "a finite number",
-        lambda x: isinstance(x, Real) and not isinstance(x, bool) and math.isfinite(x),
-    ),
-    types.NoneType: ("None", lambda x: x is None),
-    Any: ("anything", lambda x: True),
+
+def _is_number(kind: Any, value: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
+
+
+_KINDS: dict[Any, Constraint] = {
+    bool: Constraint("True or False", lambda x: isinstance(x, bool)),
+    int: Constraint("a whole number", lambda x: _is_number(Integral, x)),
+    float: Constraint("a finite number", lambda x: _is_number(Real, x)),
+    types.NoneType: Constraint("None", lambda x: x is None),
+    Any: Constraint("anything", lambda x: True),
 }
 
 
@@ -94,54 +95,41 @@ def hyperparameters(cls: type[C]) -> type[C]:
 def check_parameters(estimator: Any) -> None:
     """Raise `ValueError` for the first parameter that is not what its class declares.
 
-    ``estimator`` is a calibrator or a dataclass of settings. A
-    bool is no number here, and a number is finite.
+    ``estimator`` is a calibrator or a dataclass of settings. A bool is no number here, and a number
+    is finite.
     """
     cls: Any = type(estimator)
-    declared = _declared(cls)
+    declared = get_type_hints(cls, include_extras=True)
     given = estimator.get_params(deep=False) if hasattr(cls, "get_params") else vars(estimator)
     for name, value in given.items():
-        hint = declared.get(name, Any)
-        if not _fits(value, hint):
-            raise ValueError(f"{name} must be {_words(hint)}, got {value!r}")
+        expected = _constraint(declared.get(name, Any))
+        if not expected.holds(value):
+            raise ValueError(f"{name} must be {expected.words}, got {value!r}")
 
 
-@functools.cache
-def _declared(cls: Any) -> dict[str, Any]:
-    return get_type_hints(cls, include_extras=True)
-
-
-def _fits(value: Any, hint: Any) -> bool:
+def _constraint(hint: Any) -> Constraint:
+    """What an annotation allows."""
     kind, args = get_origin(hint), get_args(hint)
     if kind is Annotated:
-        return _fits(value, args[0]) and all(rule.holds(value) for rule in args[1:])
+        parts = [_constraint(args[0]), *args[1:]]
+        words = " ".join(part.words for part in parts)
+        return Constraint(words, lambda x: all(part.holds(x) for part in parts))
     if kind in (Union, types.UnionType):
-        return any(_fits(value, part) for part in args)
+        parts = [_constraint(part) for part in args]
+        words = " or ".join(part.words for part in parts)
+        return Constraint(words, lambda x: any(part.holds(x) for part in parts))
     if kind is Literal:
-        return any(type(value) is type(choice) and value == choice for choice in args)
-    return _KINDS[hint][1](value) if hint in _KINDS else isinstance(value, kind or hint)
-
-
-def _words(hint: Any) -> str:
-    kind, args = get_origin(hint), get_args(hint)
-    if kind is Annotated:
-        return " ".join([_words(args[0]), *(rule.words for rule in args[1:])])
-    if kind in (Union, types.UnionType):
-        return " or ".join(_words(part) for part in args)
-    if kind is Literal:
-        return " or ".join(repr(choice) for choice in args)
-    return _KINDS[hint][0] if hint in _KINDS else f"a {(kind or hint).__name__}"
+        words = " or ".join(map(repr, args))
+        return Constraint(words, lambda x: any(type(x) is type(c) and x == c for c in args))
+    cls = kind or hint
+    return _KINDS.get(hint) or Constraint(f"a {cls.__name__}", lambda x: isinstance(x, cls))
 
 
 # --- fitted values and their files ----------------------------------------------------------------
 
-CHECKSUM = "sha256"
-PARTS = ("params", "state")
 
-
-@dataclass(frozen=True)
-class Kind:
-    """What a file holds: the ``word`` for it, under which its name is kept, and its format."""
+class Kind(NamedTuple):
+    """What a file holds: the ``word`` for it, under which its name is kept, and its version."""
 
     word: str
     version: int
@@ -161,8 +149,21 @@ class Fitted(BaseEstimator):  # type: ignore[misc]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what was fitted to one file (safetensors; written whole or not at all)."""
+        from simi_mailbox import __version__
+
         self._check_fitted()
-        save(path, self.kind, self.name, self._saved_params(), self._state())
+        tensors: dict[str, Tensor] = {}
+        header = {
+            "format": self.kind.format,
+            "version": self.kind.version,
+            "written_by": __version__,
+            self.kind.word: self.name,
+            "params": _encode(self._saved_params(), "params", tensors),
+            "state": _encode(self._state(), "state", tensors),
+        }
+        content = safetensors_bytes(tensors, {"simi_mailbox": sealed(header, tensors)})
+        with whole_file(path) as unfinished:
+            unfinished.write_bytes(content)
 
     def _saved_params(self) -> dict[str, Any]:
         """Parameters as a file holds them."""
@@ -180,39 +181,6 @@ class Fitted(BaseEstimator):  # type: ignore[misc]
             raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit(...) first")
 
 
-def save(
-    path: str | os.PathLike[str],
-    kind: Kind,
-    name: str,
-    params: dict[str, Any],
-    state: dict[str, Any],
-) -> None:
-    """Write a fitted object; the file appears whole or not at all."""
-    from simi_mailbox import __version__
-
-    tensors: dict[str, Tensor] = {}
-    header = {
-        "format": kind.format,
-        "version": kind.version,
-        "written_by": __version__,
-        kind.word: name,
-        "params": _encode(params, "params", tensors),
-        "state": _encode(state, "state", tensors),
-    }
-    text = json.dumps(header)
-    metadata = {"simi_mailbox": text, CHECKSUM: _checksum(text, tensors)}
-    with whole_file(path) as unfinished:
-        unfinished.write_bytes(_in_order(safetensors_bytes(tensors, metadata)))
-
-
-def _in_order(content: bytes) -> bytes:
-    """The same file with its header in order: safetensors writes metadata in a random one."""
-    size = int.from_bytes(content[:8], "little")
-    header = json.dumps(json.loads(content[8 : 8 + size]), sort_keys=True).encode()
-    header += b" " * (-len(header) % 8)
-    return len(header).to_bytes(8, "little") + header + content[8 + size :]
-
-
 def load(path: str | os.PathLike[str], kind: Kind) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Name, parameters and fitted values that ``save`` wrote."""
     if os.path.isdir(path):
@@ -225,57 +193,12 @@ def load(path: str | os.PathLike[str], kind: Kind) -> tuple[str, dict[str, Any],
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except (SafetensorError, EOFError, *DAMAGE) as error:
         raise FileFormatError(f"{path} is damaged or not a safetensors file: {error}") from error
-    header = _header(path, kind, metadata)
-    if metadata.get(CHECKSUM) != _checksum(metadata["simi_mailbox"], tensors):
-        raise FileFormatError(f"{path} is damaged: its content does not match its checksum")
-    try:
-        name, parts = header[kind.word], [_decode(header[part], tensors) for part in PARTS]
-        if not (isinstance(name, str) and all(isinstance(part, dict) for part in parts)):
-            raise TypeError(f"{kind.word}, params and state must be a name and two tables")
-        return name, *parts
-    except DAMAGE as error:
-        raise FileFormatError(f"{path} does not describe a {kind.word}: {_why(error)}") from error
-
-
-def check_numbers(state: dict[str, Any], endless: frozenset[str] = frozenset()) -> None:
-    """Raise `ValueError` if a number of ``state`` is NaN or, unless ``endless``, infinite."""
-    for name, value in state.items():
-        fine = _no_nan if name in endless else _finite
-        if not fine(value):
-            raise ValueError(f"{name} is not {'a number' if name in endless else 'finite'}")
-
-
-def _finite(value: Any) -> bool:
-    if isinstance(value, dict | list | tuple):
-        return all(_finite(v) for v in (value.values() if isinstance(value, dict) else value))
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, Tensor):
-        return bool(torch.isfinite(value).all())
-    return not isinstance(value, np.ndarray) or bool(np.isfinite(value).all())
-
-
-def _no_nan(value: Any) -> bool:
-    return not bool(np.isnan(value).any())
-
-
-def _checksum(text: str, tensors: dict[str, Tensor]) -> str:
-    """Of the header's text, and of every tensor's name, type, shape and bytes."""
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
-    for name in sorted(tensors):
-        tensor = tensors[name].contiguous()
-        digest.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        if tensor.numel():  # nothing has no bytes to view
-            digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _header(path: str | os.PathLike[str], kind: Kind, metadata: dict[str, str]) -> dict[str, Any]:
     try:
         header = json.loads(metadata["simi_mailbox"])
         version = header["version"]
         if header["format"] != kind.format or type(version) is not int or version < 1:
             raise KeyError
+        whole = header.pop("sha256", "") == _checksum(header, tensors)
     except DAMAGE:
         raise FileFormatError(f"{path} is a safetensors file but not a {kind.format}") from None
     if version > kind.version:
@@ -283,11 +206,50 @@ def _header(path: str | os.PathLike[str], kind: Kind, metadata: dict[str, str]) 
             f"{path} has format version {version}, this library reads up to {kind.version}: "
             f"it was written by simi-mailbox {header.get('written_by', '?')}; upgrade to read it"
         )
-    return dict(header)
+    if not whole:
+        raise FileFormatError(f"{path} is damaged: its content does not match its checksum")
+    try:
+        name, parts = header[kind.word], [_decode(header[p], tensors) for p in ("params", "state")]
+        if not (isinstance(name, str) and all(isinstance(part, dict) for part in parts)):
+            raise TypeError(f"{kind.word}, params and state must be a name and two tables")
+    except DAMAGE as error:
+        raise FileFormatError(f"{path} does not describe a {kind.word}: {error}") from error
+    return name, *parts
 
 
-def _why(error: BaseException) -> str:
-    return "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+def sealed(header: dict[str, Any], tensors: dict[str, Tensor]) -> str:
+    """JSON of a header, with the checksum of all that a file holds.
+
+    It is one text, because safetensors writes several in a random order.
+    """
+    return json.dumps({**header, "sha256": _checksum(header, tensors)})
+
+
+def check_numbers(state: dict[str, Any], endless: frozenset[str] = frozenset()) -> None:
+    """Raise `ValueError` if a number of ``state`` is NaN or, unless ``endless``, infinite."""
+    for name, value in state.items():
+        for numbers in _floats(value):
+            if np.isnan(numbers).any() or (name not in endless and np.isinf(numbers).any()):
+                raise ValueError(f"{name} is not {'a number' if name in endless else 'finite'}")
+
+
+def _floats(value: Any) -> Iterator[Any]:
+    """All arrays and numbers within a value that can be NaN or infinite."""
+    if isinstance(value, dict | list | tuple):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _floats(part)
+    elif isinstance(value, float | Tensor | np.ndarray) and np.asarray(value).dtype.kind == "f":
+        yield np.asarray(value)
+
+
+def _checksum(header: dict[str, Any], tensors: dict[str, Tensor]) -> str:
+    """Of the header, and of every tensor's name, type, shape and bytes."""
+    digest = hashlib.sha256(json.dumps(header).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        digest.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _encode(value: Any, key: str, tensors: dict[str, Tensor]) -> Any:
@@ -296,16 +258,12 @@ def _encode(value: Any, key: str, tensors: dict[str, Tensor]) -> Any:
         return value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, Tensor):
-        tensors[key] = value.detach().cpu().contiguous().clone()
-        return {"$tensor": key}
-    if isinstance(value, np.ndarray):
-        tensors[key] = torch.tensor(value).contiguous()
-        return {"$array": key}
-    if isinstance(value, tuple):
-        return {"$tuple": [_encode(v, f"{key}.{i}", tensors) for i, v in enumerate(value)]}
-    if isinstance(value, list):
-        return [_encode(v, f"{key}.{i}", tensors) for i, v in enumerate(value)]
+    if isinstance(value, Tensor | np.ndarray):
+        tensors[key] = torch.as_tensor(value).detach().cpu().contiguous().clone()
+        return {"$tensor" if isinstance(value, Tensor) else "$array": key}
+    if isinstance(value, list | tuple):
+        parts = [_encode(v, f"{key}.{i}", tensors) for i, v in enumerate(value)]
+        return {"$tuple": parts} if isinstance(value, tuple) else parts
     if isinstance(value, dict):
         return {str(k): _encode(v, f"{key}.{k}", tensors) for k, v in value.items()}
     if isinstance(value, os.PathLike):
@@ -316,12 +274,13 @@ def _encode(value: Any, key: str, tensors: dict[str, Tensor]) -> Any:
 def _decode(value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, list):
         return [_decode(v, tensors) for v in value]
-    if isinstance(value, dict):
-        if set(value) == {"$tensor"}:
-            return tensors[value["$tensor"]]
-        if set(value) == {"$array"}:
-            return tensors[value["$array"]].numpy()
-        if set(value) == {"$tuple"}:
-            return tuple(_decode(v, tensors) for v in value["$tuple"])
-        return {k: _decode(v, tensors) for k, v in value.items()}
+    match value:
+        case {"$tensor": key, **rest} if not rest:
+            return tensors[key]
+        case {"$array": key, **rest} if not rest:
+            return tensors[key].numpy()
+        case {"$tuple": parts, **rest} if not rest:
+            return tuple(_decode(v, tensors) for v in parts)
+        case dict():
+            return {k: _decode(v, tensors) for k, v in value.items()}
     return value

@@ -1,7 +1,7 @@
 """Choosing a calibrator by the calibration labels alone, and only where these can tell."""
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from scipy.stats import t as student
 from sklearn.base import clone
 
 from simi_mailbox import calibrators
-from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox._arrays import Floats
 from simi_mailbox.calibrators import Calibrator
 from simi_mailbox.crossfit import cross_fitted, full_length, parts
 from simi_mailbox.exceptions import CalibrationWarning
@@ -21,9 +21,7 @@ from simi_mailbox.validation import read_classes, read_index
 METHODS = ("simi-mailbox", "temperature", "ensemble-temperature", "isotonic", "uncalibrated")
 """What is compared when nothing is said: methods that fit in seconds."""
 
-INPUTS = frozenset(
-    {"features", "forward", "train_mask", "hidden", "used_for_selection", "input_type"}
-)
+INPUTS = {"features", "forward", "train_mask", "hidden", "used_for_selection", "input_type"}
 """What goes on to the methods that use it."""
 
 RISK = 0.05
@@ -32,17 +30,10 @@ RISK = 0.05
 
 @dataclass(frozen=True)
 class CandidateScore:
-    """What cross-fitting says of one method.
+    """What cross-fitting says of one method: its mean NLL on nodes whose label the fit did not see.
 
-    Attributes
-    ----------
-    name : str
-    nll : float
-        Mean negative log-likelihood of nodes whose label the fit did not see.
-    difference : float
-        Mean over folds of its NLL minus the default's, on the same nodes.
-    error : float
-        Standard error of ``difference``; folds share labels, and it says so (Nadeau & Bengio 2003).
+    ``difference`` is its mean over folds minus that of the default on the same nodes, ``error`` the
+    standard error of that, which counts in that folds share labels (Nadeau & Bengio 2003).
     """
 
     name: str
@@ -55,15 +46,8 @@ class CandidateScore:
 class Choice:
     """The chosen method, fitted on all calibration labels, and why.
 
-    Attributes
-    ----------
-    name : str
-    calibrator : Calibrator
-        Fitted.
-    verdict : str
-        The reason in one line.
-    evidence : tuple of CandidateScore
-        By method, the lowest NLL first; empty where labels are too few for any fold.
+    ``verdict`` is the reason in one line, ``evidence`` has a row for every method, the lowest NLL
+    first; it is empty where labels are too few for any fold.
     """
 
     name: str
@@ -73,11 +57,8 @@ class Choice:
 
     def __str__(self) -> str:
         width = max((len(row.name) for row in self.evidence), default=0)
-        lines = [
-            f"{row.name:<{width}}  NLL {row.nll:.4f}  {row.difference:+.4f} ± {row.error:.4f}"
-            for row in self.evidence
-        ]
-        return "\n".join([self.verdict, *lines])
+        line = "{0.name:<{1}}  NLL {0.nll:.4f}  {0.difference:+.4f} ± {0.error:.4f}".format
+        return "\n".join([self.verdict, *(line(row, width) for row in self.evidence)])
 
 
 def select(
@@ -99,11 +80,12 @@ def select(
     Every method is cross-fitted ``repeats`` times on the same folds. The default is left only for
     one whose NLL is lower by more than chance allows, so many methods tried counted in; else the
     default is fitted, and ``verdict`` says that no other method is significantly better.
+    ``str(choice)`` is the evidence as a table.
 
     Parameters
     ----------
     logits, y, mask, graph, early_stopping_mask
-        As of `Calibrator.fit`. ``early_stopping_mask`` goes to methods that use one.
+        As of `Calibrator.fit`.
     methods : names, calibrators, or a mapping from names to calibrators
         What is compared, the default added. Without it, `METHODS` as far as the inputs suffice.
     default : str
@@ -114,27 +96,17 @@ def select(
         ``features=``, ``forward=``, ``train_mask=``, ``hidden=``, ``used_for_selection=`` and
         ``input_type=``, as of `Calibrator.fit`; each goes to the methods that use it.
 
-    Returns
-    -------
-    Choice
-        ``str(choice)`` is the evidence as a table.
-
     Examples
     --------
     >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(600, 3, temperature=2.5, seed=0)
-    >>> methods = ["uncalibrated", "temperature"]
-    >>> given = {"mask": range(300), "methods": methods, "default": "uncalibrated"}
-    >>> select(problem.logits, problem.y, **given).name
+    >>> given = {"methods": ["uncalibrated", "temperature"], "default": "uncalibrated"}
+    >>> select(problem.logits, problem.y, mask=range(300), **given).name
     'temperature'
-    >>> select(problem.logits, problem.y, **given | {"mask": range(6)}).verdict
-    'uncalibrated (default kept: no other method is significantly better)'
     """
-    for name in inputs:
-        if name not in INPUTS:
-            raise TypeError(unknown("argument", name, sorted(INPUTS)))
-    offered = {**inputs, "graph": graph}
-    given = {key: value for key, value in offered.items() if value is not None}
+    for name in inputs.keys() - INPUTS:
+        raise TypeError(unknown("argument", name, sorted(INPUTS)))
+    given = {key: value for key, value in (inputs | {"graph": graph}).items() if value is not None}
     rivals = _named(methods, default, set(given))
     nodes = read_index(mask, len(logits), "mask")
     labels = full_length(y, nodes, len(logits))
@@ -144,22 +116,29 @@ def select(
             calibrator.required_inputs | calibrator.optional_inputs | {"train_mask", "input_type"}
         )
         held = early_stopping_mask if calibrator.holdout else None
-        return {"early_stopping_mask": held, **{key: given[key] for key in given if key in used}}
+        return {"early_stopping_mask": held, **{key: given[key] for key in used & given.keys()}}
 
-    losses: dict[str, Floats] = {}
+    def losses(calibrator: Any) -> Floats:
+        """Mean NLL of every fold of every cut after a fit on the others."""
+        known, found = read_classes(labels, nodes, len(labels)), []
+        for cut in range(seed, seed + repeats):
+            how = {"mask": nodes, "folds": folds, "seed": cut, **fitting(calibrator)}
+            probs = cross_fitted(clone(calibrator), logits, labels, **how)
+            part = parts(nodes.size, folds, cut)
+            found += [nll(probs[part == k], known[part == k]) for k in range(folds)]
+        return np.array(found)
+
+    evidence: tuple[CandidateScore, ...] = ()
     if nodes.size >= 2 * folds and len(rivals) > 1:
         with warnings.catch_warnings():  # told when the winner is fitted
             warnings.simplefilter("ignore", CalibrationWarning)
-            for name, calibrator in rivals.items():
-                losses[name] = np.concatenate(
-                    [
-                        _cross_fitted(
-                            clone(calibrator), logits, labels, nodes, folds, seed + k, fitting
-                        )
-                        for k in range(repeats)
-                    ]
-                )
-    evidence = _evidence(losses, default, folds)
+            measured = {name: losses(calibrator) for name, calibrator in rivals.items()}
+        evidence = tuple(
+            sorted(
+                (_score(name, found, measured[default], folds) for name, found in measured.items()),
+                key=lambda row: row.nll,
+            )
+        )
     name, verdict = _judge(evidence, default, folds * repeats)
     winner = clone(rivals[name])
     winner.fit(logits, labels, mask=nodes, **fitting(winner))
@@ -189,45 +168,21 @@ def _named(methods: Any, default: str, given: set[str]) -> dict[str, Any]:
     return found
 
 
-def _cross_fitted(
-    calibrator: Any,
-    logits: Any,
-    labels: Any,
-    nodes: Ints,
-    folds: int,
-    seed: int,
-    fitting: Callable[[Any], dict[str, Any]],
-) -> Floats:
-    """Mean NLL of every fold after a fit on the others."""
-    given = {"folds": folds, "seed": seed, **fitting(calibrator)}
-    probs = cross_fitted(calibrator, logits, labels, mask=nodes, **given)
-    part = parts(nodes.size, folds, seed)
-    known = read_classes(labels, nodes, len(labels))
-    return np.array([nll(probs[part == k], known[part == k]) for k in range(folds)])
-
-
-def _evidence(losses: Mapping[str, Floats], default: str, folds: int) -> tuple[CandidateScore, ...]:
-    rows = []
-    for name, values in losses.items():
-        gaps = values - losses[default]
-        # Folds are fitted on labels that they share: their spread alone would claim too much.
-        share = 1 / gaps.size + 1 / (folds - 1)
-        error = float(np.sqrt(share) * gaps.std(ddof=1))
-        rows.append(CandidateScore(name, float(values.mean()), float(gaps.mean()), error))
-    return tuple(sorted(rows, key=lambda row: row.nll))
+def _score(name: str, losses: Floats, defaults: Floats, folds: int) -> CandidateScore:
+    gaps = losses - defaults
+    # Folds are fitted on labels that they share: their spread alone would claim too much.
+    error = np.sqrt(1 / gaps.size + 1 / (folds - 1)) * gaps.std(ddof=1)
+    return CandidateScore(name, float(losses.mean()), float(gaps.mean()), float(error))
 
 
 def _judge(evidence: tuple[CandidateScore, ...], default: str, fits: int) -> tuple[str, str]:
     """Name of the winner, and why."""
-    undecided = default, f"{default} (default kept: no other method is significantly better)"
     others = [row for row in evidence if row.name != default]
-    if not others:
-        return undecided
-    bound = float(student.ppf(1 - RISK / len(others), fits - 1))
-    best = min(others, key=lambda row: row.difference)
-    if best.difference + bound * best.error < 0:
+    bound = float(student.ppf(1 - RISK / max(len(others), 1), fits - 1))
+    best = min(others, key=lambda row: row.difference, default=None)
+    if best and best.difference + bound * best.error < 0:
         gain = f"{-best.difference:.4f} ± {best.error:.4f}"
         return best.name, f"{best.name}: NLL significantly lower than that of {default}, by {gain}"
-    if all(row.difference - bound * row.error > 0 for row in others):
+    if best and all(row.difference - bound * row.error > 0 for row in others):
         return default, f"{default}: NLL significantly lower than that of every other"
-    return undecided
+    return default, f"{default} (default kept: no other method is significantly better)"

@@ -57,15 +57,12 @@ class Csr:
     @classmethod
     def closed(cls, graph: Graph) -> Csr:
         """A + I: the neighbours of every node and the node itself, sorted."""
-        n, rows = graph.num_nodes, graph.rows()
-        after = graph.indices > rows
-        before = graph.degree - rows[after].bincount(minlength=n)
-        nodes = torch.arange(n)
-        indices = torch.empty(graph.num_entries + n, dtype=torch.int32)
-        # Each row grew by one, and its later neighbours moved behind the node itself.
-        indices[torch.arange(graph.num_entries) + rows + after] = graph.indices.to(torch.int32)
-        indices[graph.indptr[:-1] + nodes + before] = nodes.to(torch.int32)
-        indptr = graph.indptr + torch.arange(n + 1)
+        n = graph.num_nodes
+        entries = np.ones(graph.num_entries, dtype=np.bool_)
+        parts = (entries, graph.indices.numpy(), graph.indptr.numpy())
+        closed = scipy.sparse.csr_array(parts, shape=(n, n))
+        closed = closed + scipy.sparse.eye_array(n, dtype=np.bool_, format="csr")
+        indptr, indices = torch.from_numpy(closed.indptr), torch.from_numpy(closed.indices)
         return cls(indptr, indices, (n, n), symmetric=not graph.is_directed)
 
     @classmethod
@@ -117,10 +114,8 @@ class Csr:
         if self._alike is not None:
             return self._alike.transposed
         entries = np.arange(self.num_entries, dtype=np.int32)
-        csr = scipy.sparse.csr_array(
-            (entries, self.indices.numpy(), self.indptr.numpy()), self.shape
-        )
-        csc = csr.tocsc()
+        parts = (entries, self.indices.numpy(), self.indptr.numpy())
+        csc = scipy.sparse.csr_array(parts, self.shape).tocsc()
         indptr, indices = torch.from_numpy(csc.indptr), torch.from_numpy(csc.indices)
         return Csr(indptr, indices, self.shape[::-1]), torch.from_numpy(csc.data)
 

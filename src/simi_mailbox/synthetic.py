@@ -21,12 +21,11 @@ Temperature = float | Callable[[Floats, Floats], Any]
 _CLASSES, _COUNTS, _EDGES, _LOGITS, _LABELS = 0, 4, 5, 100, 101
 # Edges drawn from one generator. Part of the definition of a graph: changing it changes graphs.
 _CHUNK = 1 << 18
+# Of the graph of a calibration problem; homophily refers to the favoured classes.
 MEAN_DEGREE, HOMOPHILY = 8.0, 0.7
-"""Of the graph of a calibration problem; homophily refers to the favoured classes."""
-RING, DEGREE, CLASSES, FEATURES = 12, 8, 3, 4
-"""Of copied pages: copies of one page, about as many links of each, classes, features."""
-WEIGHT, COPY_NOISE = 0.6, 0.1
-"""How much features say, and how far those of copies lie apart."""
+# Of copied pages: copies of one page, about as many links of each, classes, features, how much
+# features say, and how far those of copies lie apart.
+RING, DEGREE, CLASSES, FEATURES, WEIGHT, COPY_NOISE = 12, 8, 3, 4, 0.6, 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,14 +34,10 @@ class CalibrationProblem:
 
     Attributes
     ----------
-    logits : ndarray, float32 [n, classes]
-    y : ndarray, int64 [n]
-        Drawn from ``probs``, independently for each node.
-    graph : Graph
-    probs : ndarray, float64 [n, classes]
-        softmax(logits / temperature): the true class probabilities given everything.
-    temperature : ndarray, float64 [n]
-        True temperature of every node.
+    logits, y, graph : ndarray, float32 [n, classes]; ndarray, int64 [n]; Graph
+        Labels are drawn from ``probs``, independently for each node.
+    probs, temperature : ndarray, float64 [n, classes] and [n]
+        True class probabilities given everything, softmax(logits / temperature).
     confidence, similarity : ndarray, float64 [n]
         Largest probability before calibration, and the mailbox.
 
@@ -63,11 +58,7 @@ class CalibrationProblem:
 
 
 def calibration_problem(
-    n: int,
-    classes: int = 5,
-    *,
-    temperature: Temperature = 1.0,
-    seed: int = 0,
+    n: int, classes: int = 5, *, temperature: Temperature = 1.0, seed: int = 0
 ) -> CalibrationProblem:
     """Draw a calibration problem with known truth.
 
@@ -75,15 +66,9 @@ def calibration_problem(
     Gaussian noise is added. The label is drawn from ``softmax(logits / T)``: a calibrator that
     finds T is perfect, and its error can be measured without sampling noise.
 
-    Parameters
-    ----------
-    n, classes
-        Number of nodes and of classes.
-    temperature
-        One number, or a function of (confidence [n], mailbox similarity [n]) that returns T [n].
-        Above 1, the logits are overconfident.
-    seed
-        Same seed, same problem. The labels' randomness does not depend on ``temperature``.
+    ``temperature`` is one number, or a function of (confidence [n], mailbox similarity [n]) that
+    returns T [n]; above 1, the logits are overconfident. Same seed, same problem, and the labels'
+    randomness does not depend on ``temperature``.
 
     Examples
     --------
@@ -94,9 +79,8 @@ def calibration_problem(
     thresholds = np.cumsum(np.full(classes, 1 / classes))[:-1]
     uniform = np.random.default_rng([seed, _CLASSES]).random(n)
     favoured = np.searchsorted(thresholds, uniform, side="right")
-    chunks = list(_block_model_edges(favoured, classes, seed))
-    edges = np.concatenate(chunks, axis=1) if chunks else np.empty((2, 0), dtype=np.int64)
-    graph = Graph.from_edges(edges, n)
+    chunks = [np.empty((2, 0), dtype=np.int64), *_block_model_edges(favoured, classes, seed)]
+    graph = Graph.from_edges(np.concatenate(chunks, axis=1), n)
     rng = np.random.default_rng([seed, _LOGITS])
     values = rng.standard_normal((n, classes))
     values[np.arange(n), favoured] += 3 * rng.lognormal(0.0, 0.5, size=n)
@@ -105,7 +89,12 @@ def calibration_problem(
     exact = logits.astype(np.float64)
     confidence = softmax(exact, axis=1).max(axis=1)
     similarity = mailbox(torch.from_numpy(exact), graph).numpy()
-    nodes = _node_temperatures(temperature, confidence, similarity)
+    given = temperature(confidence, similarity) if callable(temperature) else temperature
+    nodes = np.array(np.broadcast_to(np.asarray(given, dtype=np.float64), n))
+    if not (np.isfinite(nodes).all() and (nodes > 0).all()):
+        raise ValueError(
+            f"temperatures must be positive and finite, got {nodes.min():g} to {nodes.max():g}"
+        )
     probs = softmax(exact / nodes[:, None], axis=1)
     uniform = np.random.default_rng([seed, _LABELS]).random(n)
     below = (np.cumsum(probs, axis=1) <= uniform[:, None]).sum(axis=1)
@@ -138,25 +127,14 @@ def _block_model_edges(y: Ints, classes: int, seed: int) -> Iterator[Ints]:
             yield edges[:, edges[0] != edges[1]] if a == b else edges
 
 
-def _node_temperatures(temperature: Temperature, confidence: Floats, similarity: Floats) -> Floats:
-    given = temperature(confidence, similarity) if callable(temperature) else temperature
-    nodes = np.array(np.broadcast_to(np.asarray(given, dtype=np.float64), confidence.shape))
-    if not (np.isfinite(nodes).all() and (nodes > 0).all()):
-        raise ValueError(
-            f"temperatures must be positive and finite, got {nodes.min():g} to {nodes.max():g}"
-        )
-    return nodes
-
-
 @dataclass(frozen=True, eq=False)
 class CopiedPages:
     """Pages, their links, and the probability with which each is of each class.
 
     Attributes
     ----------
-    graph : Graph
-    x : ndarray, float32 [n, features]
-    y : ndarray, int64 [n]
+    graph, x, y : Graph; ndarray, float32 [n, features]; ndarray, int64 [n]
+        Pages and links, features, labels.
     train, val, test : ndarray, int64
         Nodes to train on (a sixth), to calibrate on (a sixth), and the others.
     probs : ndarray, float64 [n, classes]
@@ -198,14 +176,7 @@ def copied_pages(n: int = 6000, *, share: float = 0.4, seed: int = 0) -> CopiedP
     no single temperature helps both. Labels are independent given everything, so that the error of
     any probabilities can be measured without the noise of labels.
 
-    Parameters
-    ----------
-    n
-        Number of nodes.
-    share
-        Share of rings among groups of twelve consecutive nodes.
-    seed
-        Same seed, same graph.
+    ``share`` is that of rings among groups of twelve consecutive nodes.
 
     Examples
     --------

@@ -18,8 +18,12 @@ from torch import Tensor
 
 from simi_mailbox._arrays import Bools, Floats
 from simi_mailbox.exceptions import SolverError
-from simi_mailbox.softmax import confidence, moments, row_blocks, scaled_softmax
+from simi_mailbox.softmax import moments, row_blocks
 
+Three = tuple[Floats, Floats, Floats]
+"""A value per group, and its first two derivatives by θ."""
+Moments = tuple[Tensor, Tensor, Tensor]
+"""Of every node, as `moments` gives them; or a value and its first two derivatives."""
 Function = Callable[[Floats, Bools], tuple[Floats, Floats]]
 """θ per group, and which groups matter -> (value, slope) per group."""
 
@@ -29,25 +33,6 @@ GRID = 17
 MAX_PASSES = 200
 STEP_TOLERANCE = 1e-11
 VALUE_TOLERANCE = 1e-15
-NEAR_PASSES = 6
-NEAR_TOLERANCE = 1e-5
-"""A third-order step below this leaves an error of about its cube: no further look is needed."""
-
-__all__ = [
-    "ConfidenceCurve",
-    "CrossEntropy",
-    "PaperLoss",
-    "Solution",
-    "confidence",
-    "confidence_sums",
-    "fit_confidence",
-    "fit_cross_entropy",
-    "fit_paper_loss",
-    "global_temperature",
-    "group_temperatures",
-    "scaled_softmax",
-    "theta_bounds",
-]
 
 
 @dataclass(frozen=True)
@@ -78,108 +63,69 @@ def theta_bounds(logits: Tensor) -> tuple[float, float]:
 
 
 class Curve(Protocol):
-    """What the solvers ask: θ per group -> a value per group and its first two derivatives."""
+    """A function of θ = log(1/T) for every group; groups that are not ``wanted`` get zeros."""
 
-    @property
-    def n_groups(self) -> int: ...
+    n_groups: int
 
-    def __call__(
-        self, theta: Floats, wanted: Bools | None = None
-    ) -> tuple[Floats, Floats, Floats]: ...
+    def __call__(self, theta: Floats, wanted: Bools | None = None) -> Three: ...
 
 
-class ConfidenceCurve:
-    """Mean confidence of every group as a function of the group's θ, over all its nodes.
+class _OverNodes:
+    """A curve that is a sum over the nodes of every group, divided by ``count``."""
 
-    ``scale``, if given, multiplies the logits of every node besides exp(θ).
-    """
+    def __init__(self, logits: Tensor, groups: Tensor, n_groups: int, count: Floats | int) -> None:
+        self.logits, self.groups, self.n_groups, self.count = logits, groups, n_groups, count
 
-    def __init__(
-        self, logits: Tensor, groups: Tensor, n_groups: int, scale: Tensor | None = None
-    ) -> None:
-        self.logits, self.groups, self.n_groups = logits, groups, n_groups
-        self.scale = scale
-        self.counts: Floats = torch.bincount(groups, minlength=n_groups).double().numpy()
-
-    def __call__(self, theta: Floats, wanted: Bools | None = None) -> tuple[Floats, Floats, Floats]:
-        """Mean confidence, first and second derivative by θ; zero for groups without node.
-
-        Groups that are not ``wanted`` are passed over, and get zeros too.
-        """
-        value, d1, d2 = self.sums(theta, wanted) / np.maximum(self.counts, 1.0)
-        return value, d1, d2
-
-    def sums(self, theta: Floats, wanted: Bools | None = None) -> Floats:
-        """The same before it is divided by the number of nodes, [3, groups]."""
-        beta = torch.from_numpy(np.exp(theta))
-        rows = _members(self.groups, wanted)
+    def __call__(self, theta: Floats, wanted: Bools | None = None) -> Three:
+        beta, rows = torch.from_numpy(np.exp(theta)), None
+        if wanted is not None and not wanted.all():
+            rows = torch.from_numpy(wanted)[self.groups].nonzero().flatten()
         sums = torch.zeros(3, self.n_groups, dtype=torch.float64)
         count = len(self.groups) if rows is None else len(rows)
         for block in row_blocks(count, self.logits.shape[1]):
             some = block if rows is None else rows[block]
-            scale = None if self.scale is None else self.scale[some]
-            sums += confidence_sums(self.logits[some], self.groups[some], beta, scale)
-        return sums.numpy()
+            groups = self.groups[some]
+            factor = beta[groups]
+            terms = self._terms(some, factor, moments(self.logits[some], factor))
+            sums.index_add_(1, groups, torch.stack(terms))
+        value, d1, d2 = sums.numpy() / self.count
+        return value, d1, d2
+
+    def _terms(self, some: Tensor | slice, factor: Tensor, sums: Moments) -> Moments:
+        """Value and derivatives of some nodes, from the `moments` of their logits."""
+        raise NotImplementedError
 
 
-def confidence_sums(
-    logits: Tensor, groups: Tensor, beta: Tensor, scale: Tensor | None = None
-) -> Tensor:
-    """Sums of confidence and its first two derivatives by θ over the nodes of every group, [3, n].
+class ConfidenceCurve(_OverNodes):
+    """Mean confidence of the nodes of every group; zero for a group without nodes."""
 
-    ``beta`` is exp(θ) of the groups; ``scale`` multiplies the logits of every node besides it.
-    """
-    factor = beta[groups] if scale is None else beta[groups] * scale
-    # c = 1/s0 with s0 = Σ_k exp(x_k) and x = β (z − max z); d x / d θ = x
-    s0, m1, m2 = moments(logits, factor)
-    top = s0.reciprocal_()
-    parts = torch.stack([top, -m1 * top, (2 * m1 * m1 - m1 - m2) * top])
-    return torch.zeros(3, len(beta), dtype=torch.float64).index_add_(1, groups, parts)
+    def __init__(self, logits: Tensor, groups: Tensor, n_groups: int) -> None:
+        count = torch.bincount(groups, minlength=n_groups).clamp(min=1).double()
+        super().__init__(logits, groups, n_groups, count.numpy())
 
-
-def _members(groups: Tensor, wanted: Bools | None) -> Tensor | None:
-    """Nodes of the wanted groups; None if it is all of them."""
-    if wanted is None or wanted.all():
-        return None
-    return torch.from_numpy(wanted)[groups].nonzero().flatten()
+    def _terms(self, some: Tensor | slice, factor: Tensor, sums: Moments) -> Moments:
+        s0, m1, m2 = sums
+        # c = 1/s0 with s0 = Σ_k exp(x_k) and x = β (z − max z); d x / d θ = x
+        top = s0.reciprocal_()
+        return top, -m1 * top, (2 * m1 * m1 - m1 - m2) * top
 
 
-class CrossEntropy:
-    """Cross-entropy of the labelled nodes of every group as a function of the group's θ.
-
-    Each group's value is its sum divided by the number of all labelled nodes, so that the groups'
-    values add up to the mean cross-entropy.
-    """
+class CrossEntropy(_OverNodes):
+    """Cross-entropy of the labelled nodes of every group, divided by the number of all of them:
+    the groups' values add up to the mean cross-entropy."""
 
     def __init__(
-        self,
-        logits: Tensor,
-        y: Tensor,
-        groups: Tensor,
-        n_groups: int,
-        weight: Tensor | None = None,
+        self, logits: Tensor, y: Tensor, groups: Tensor, n_groups: int, weight: Tensor | None = None
     ) -> None:
-        self.logits, self.y, self.groups, self.n_groups = logits, y, groups, n_groups
-        self.weight = weight
+        super().__init__(logits, groups, n_groups, max(len(y), 1))
+        self.weight = torch.ones(len(y)) if weight is None else weight
         self.own = logits.gather(1, y[:, None]).squeeze(1).double() - logits.amax(dim=1)
 
-    def __call__(self, theta: Floats, wanted: Bools | None = None) -> tuple[Floats, Floats, Floats]:
-        """Value, first and second derivative by θ; zeros for groups that are not ``wanted``."""
-        beta = torch.from_numpy(np.exp(theta))
-        rows = _members(self.groups, wanted)
-        sums = torch.zeros(3, self.n_groups, dtype=torch.float64)
-        for block in row_blocks(len(self.y) if rows is None else len(rows), self.logits.shape[1]):
-            some = block if rows is None else rows[block]
-            group, z = self.groups[some], self.logits[some]
-            s0, m1, m2 = moments(z, beta[group])
-            target = self.own[some] * beta[group]
-            first = m1 - target
-            parts = torch.stack([s0.log() - target, first, first + m2 - m1 * m1])
-            if self.weight is not None:
-                parts *= self.weight[some]
-            sums.index_add_(1, group, parts)
-        value, d1, d2 = sums.numpy() / max(len(self.y), 1)
-        return value, d1, d2
+    def _terms(self, some: Tensor | slice, factor: Tensor, sums: Moments) -> Moments:
+        s0, m1, m2 = sums
+        target, weight = self.own[some] * factor, self.weight[some]
+        first = m1 - target
+        return (s0.log() - target) * weight, first * weight, (first + m2 - m1 * m1) * weight
 
 
 def fit_cross_entropy(
@@ -195,7 +141,6 @@ def fit_cross_entropy(
     Groups without labelled node, or whose labelled nodes have constant logits, get T = 1.
     """
     ce = CrossEntropy(logits, y, groups, n_groups, weight)
-
     theta, at_bound = _root(lambda *at: ce(*at)[1:], bounds, n_groups)
     return Solution(np.exp(-theta), at_bound)
 
@@ -222,27 +167,6 @@ def group_temperatures(logits: Tensor, y: Tensor, groups: Tensor, n_groups: int)
     return np.where(unsolved, global_temperature(logits, y)[0], solution.temperatures)
 
 
-def fit_confidence(
-    curve: Curve,
-    target: Floats,
-    bounds: tuple[float, float],
-    start: Floats | None = None,
-    at_start: tuple[Floats, Floats, Floats] | None = None,
-) -> Solution:
-    """Find the temperatures at which every group's mean confidence meets its target.
-
-    ``start`` is where to look first, ``at_start`` what the curve says there, if that is known.
-    """
-    n = curve.n_groups
-    near, found = np.zeros(n), np.zeros(n, dtype=bool)
-    if start is not None:
-        near, found = _near_root(curve, target, bounds, start, at_start)
-    if found.all():
-        return Solution(np.exp(-near), ~found)
-    theta, at_bound = _root(_excess(curve, target), bounds, n, start, ~found)
-    return Solution(np.exp(-np.where(found, near, theta)), at_bound)
-
-
 class PaperLoss:
     """CE + λ Σ_n (a_n − mean confidence of group n)² as a function of θ, one value per group.
 
@@ -263,7 +187,7 @@ class PaperLoss:
         weights = self.penalty[:, 0].tolist()
         return [PaperLoss(self.curve, self.ce, self.accuracy, weight) for weight in weights]
 
-    def __call__(self, theta: Floats, wanted: Bools | None = None) -> tuple[Floats, Floats, Floats]:
+    def __call__(self, theta: Floats, wanted: Bools | None = None) -> Three:
         """Value, first and second derivative by θ."""
         value, d1, d2 = self.curve(theta, wanted)
         ce_value, ce_d1, ce_d2 = self.ce(theta, wanted)
@@ -283,15 +207,15 @@ def fit_paper_loss(loss: PaperLoss, bounds: tuple[float, float]) -> Solution:
     them the sum may have several minima: a grid finds the cells in which the derivative turns from
     falling to rising, Newton solves each of them, and the best is taken.
     """
-    curve, ce, known = loss.curve, loss.ce, loss.known
-    n = curve.n_groups
-    ends = np.stack(
-        [
-            _root(lambda *at: ce(*at)[1:], bounds, n)[0],
-            _root(_excess(curve, loss.goal), bounds, n)[0],
-        ]
-    )
-    ends = np.where(known, ends, ends[0])  # one point: nowhere for the gap term to lead to
+    n = loss.curve.n_groups
+
+    def gap(theta: Floats, wanted: Bools) -> tuple[Floats, Floats]:
+        value, slope, _ = loss.curve(theta, wanted)
+        return value - loss.goal, slope
+
+    terms: list[Function] = [lambda *at: loss.ce(*at)[1:], gap]
+    ends = np.stack([_root(term, bounds, n)[0] for term in terms])
+    ends = np.where(loss.known, ends, ends[0])  # one point: nowhere for the gap term to lead to
     grid = np.linspace(ends.min(axis=0), ends.max(axis=0), GRID)
     values, slopes, _ = (np.stack(part) for part in zip(*map(loss, grid), strict=True))
     best = values.argmin(axis=0)
@@ -311,77 +235,28 @@ def fit_paper_loss(loss: PaperLoss, bounds: tuple[float, float]) -> Solution:
     return Solution(np.exp(-theta), at_bound)
 
 
-def _excess(curve: Curve, target: Floats) -> Function:
-    def excess(theta: Floats, wanted: Bools) -> tuple[Floats, Floats]:
-        value, slope, _ = curve(theta, wanted)
-        return value - target, slope
-
-    return excess
-
-
-def _near_root(
-    curve: Curve,
-    target: Floats,
-    bounds: tuple[float, float],
-    start: Floats,
-    at_start: tuple[Floats, Floats, Floats] | None,
-) -> tuple[Floats, Bools]:
-    """Roots that a few third-order (Halley) steps from ``start`` reach, and which were reached.
-
-    A look at all nodes is what time goes into: three looks do here what bracketing does in ten.
-    Whatever behaves oddly, or leaves the bounds, is left to `_root`.
-    """
-    theta, sought = start.copy(), np.ones(curve.n_groups, dtype=bool)
-    found, before = ~sought, np.full(curve.n_groups, np.inf)
-    value, d1, d2 = curve(theta) if at_start is None else at_start
-    for _ in range(NEAR_PASSES):
-        gap = value - target
-        with np.errstate(all="ignore"):
-            step = -gap / (d1 - gap * d2 / (2.0 * d1))
-        following = theta + step
-        sought &= (d1 > 0) & (np.abs(step) <= 1.0) & (np.abs(gap) < before)
-        sought &= (following > bounds[0]) & (following < bounds[1])
-        theta = np.where(sought, following, theta)
-        done = sought & (np.abs(step) <= NEAR_TOLERANCE)
-        found, sought = found | done, sought & ~done
-        if not sought.any():
-            break
-        before = np.abs(gap) / 2.0
-        value, d1, d2 = curve(theta, sought)
-    return theta, found
-
-
 def _root(
-    function: Function,
-    bounds: tuple[float | Floats, float | Floats],
-    n: int,
-    start: Floats | None = None,
-    wanted: Bools | None = None,
+    function: Function, bounds: tuple[float | Floats, float | Floats], n: int
 ) -> tuple[Floats, Bools]:
     """Roots of ``n`` functions that rise through zero, by Newton's method inside a bracket.
 
     A function without a sign change ends at the bound where it is nearest to zero; one that is zero
     at both ends has no preference and gets θ = 0, that is T = 1, or the centre if that is outside.
-    Functions that are not ``wanted``, or have settled, are not called again.
+    Functions that have settled are not called again.
     """
-    wanted = np.ones(n, dtype=bool) if wanted is None else wanted
-    low = np.broadcast_to(np.asarray(bounds[0], dtype=np.float64), (n,)).copy()
-    high = np.broadcast_to(np.asarray(bounds[1], dtype=np.float64), (n,)).copy()
-    f_low, f_high = function(low, wanted)[0], function(high, wanted)[0]
-    _must_be_finite(f_low, f_high)
+    low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), (n,)).copy() for end in bounds)
+    every = np.ones(n, dtype=bool)
+    f_low, f_high = _finite(function(low, every)[0]), _finite(function(high, every)[0])
     flat = (f_low == 0) & (f_high == 0)
-    at_bound = wanted & ~flat & ((f_low >= 0) | (f_high <= 0))
+    at_bound = ~flat & ((f_low >= 0) | (f_high <= 0))
     neutral = np.where((low <= 0) & (high >= 0), 0.0, (low + high) / 2)
-    settled = flat | at_bound | ~wanted
-    theta = np.where(settled, np.where(f_low >= 0, low, high), neutral)
-    theta = np.where(flat, neutral, theta)
-    if start is not None:
-        theta = np.where(settled, theta, np.clip(start, low, high))
+    theta = np.where(at_bound, np.where(f_low >= 0, low, high), neutral)
+    settled = flat | at_bound
     for _ in range(MAX_PASSES):
         if settled.all():
             return theta, at_bound
         value, slope = function(theta, ~settled)
-        _must_be_finite(value)
+        _finite(value)
         high = np.where(~settled & (value > 0), theta, high)
         low = np.where(~settled & (value <= 0), theta, low)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -398,8 +273,8 @@ def _root(
     )
 
 
-def _must_be_finite(*values: Floats) -> None:
-    for value in values:
-        if not np.isfinite(value).all():
-            group = int(np.flatnonzero(~np.isfinite(value))[0])
-            raise SolverError(f"the objective of group {group} is not finite: {value[group]}")
+def _finite(values: Floats) -> Floats:
+    if not np.isfinite(values).all():
+        group = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise SolverError(f"the objective of group {group} is not finite: {values[group]}")
+    return values

@@ -65,3 +65,15 @@ def binary(n: int, *, seed: int, scale: float = 0.5, bias: float = -1.0):
     rng = np.random.default_rng(seed)
     s = 3 * rng.normal(size=n)
     return s, (rng.random(n) < expit(scale * s + bias)).astype(int)
+
+
+def draw(logits: Any, seed: int = 0) -> Any:
+    """Labels drawn from the softmax of each row."""
+    return (logits + np.random.default_rng(seed).gumbel(size=logits.shape)).argmax(1)
+
+
+def cloud(n: int, seed: int = 0, *, alone: int = 0) -> tuple[Any, Graph]:
+    """Normal logits of three classes on a random graph, whose last nodes are ``alone``."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(n, 3)) * 2
+    return z, Graph.from_edges(rng.integers(0, n - alone, size=(2, 2 * n)), n)

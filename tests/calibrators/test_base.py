@@ -5,9 +5,10 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import log_loss
 
 import simi_mailbox
-from simi_mailbox import CalibrationWarning, SimiMailbox, TemperatureScaling
+from simi_mailbox import CalibrationWarning, SimiMailbox, TemperatureScaling, calibrators
 from simi_mailbox.softmax import keep_argmax
 from simi_mailbox.synthetic import calibration_problem
 
@@ -28,94 +29,55 @@ def test_training_nodes_are_refused_unless_one_insists(problem):
     train = np.arange(190, 400)
     with pytest.raises(ValueError, match=r"have 10 nodes in common \(the first is 190\).*insist"):
         fit(problem, train_mask=train)
+    with pytest.raises(ValueError, match=r"mask and early_stopping_mask have 1 node in common"):
+        fit(problem, early_stopping_mask=np.arange(199, 300))
     insisted = fit(problem, train_mask=train, allow_training_nodes=True)
     assert insisted.temperature_ == fit(problem).temperature_
     assert fit(problem, train_mask=np.arange(N) >= 200).temperature_ == insisted.temperature_
 
 
-def test_holdout_and_calibration_share_no_node(problem):
-    with pytest.raises(
-        ValueError, match=r"mask and early_stopping_mask have 1 node in common \(199\)"
-    ):
-        fit(problem, early_stopping_mask=np.arange(199, 300))
-
-
-def overfitted(problem, trained):
-    """Logits of a model that has learned some nodes by heart."""
-    logits = np.asarray(problem.logits, dtype=np.float64).copy()
-    logits[trained, problem.y[trained]] += 4.0
-    return logits
-
-
 def test_nodes_that_look_trained_on_are_warned_of(problem):
     trained = np.arange(100)
-    logits = overfitted(problem, trained)
+    logits = np.array(problem.logits, dtype=np.float64)
+    logits[trained, problem.y[trained]] += 4.0  # learned by heart
     with pytest.warns(CalibrationWarning, match="the 100 calibration nodes are unlike the others"):
         TemperatureScaling().fit(logits, problem.y, mask=trained)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CalibrationWarning)
+        TemperatureScaling().fit(logits, problem.y, mask=np.arange(100, 300))
     for quiet in ({"train_mask": np.arange(500, N)}, {"allow_training_nodes": True}):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", CalibrationWarning)
-            TemperatureScaling().fit(logits, problem.y, mask=np.arange(100, 300))
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             TemperatureScaling().fit(logits, problem.y, mask=trained, **quiet)
-        assert not any("look as if" in str(warning.message) for warning in told)
+        assert not any("unlike the others" in str(warning.message) for warning in told)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_nodes_chosen_at_random_are_not_suspected(problem, seed):
-    mask = np.random.default_rng(seed).permutation(N)[:150]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", CalibrationWarning)
-        fit(problem, mask=mask)
-
-
-def test_an_integer_mask_of_noughts_and_ones_is_told_from_indices(problem):
-    for mask in ((np.arange(N) < 200).astype(int), (torch.arange(N) < 200).to(torch.uint8)):
-        with pytest.raises(ValueError, match=r"mask holds 0 and 1 for every node: pass a boolean"):
-            fit(problem, mask=mask)
+@pytest.mark.filterwarnings("error::simi_mailbox.CalibrationWarning")
+def test_nodes_chosen_at_random_are_not_suspected(problem):
+    for seed in range(20):
+        fit(problem, mask=np.random.default_rng(seed).permutation(N)[:150])
 
 
 def test_arrays_of_the_other_byte_order_are_the_same_arrays(problem):
     logits, edges = np.asarray(problem.logits), problem.graph.edge_index().numpy()
     here = SimiMailbox().fit(logits, problem.y, mask=np.arange(200), graph=edges)
-    there = SimiMailbox().fit(
-        logits.astype(logits.dtype.newbyteorder("S")),
-        problem.y.astype(">i8"),
-        mask=np.arange(200).astype(">i4"),
-        graph=edges.astype(">i8"),
-    )
-    np.testing.assert_array_equal(
-        there.predict_proba(logits.astype(">f8"), graph=edges),
-        here.predict_proba(logits.astype("<f8"), graph=edges),
-    )
+    given = {"mask": np.arange(200).astype(">i4"), "graph": edges.astype(">i8")}
+    turned = logits.astype(logits.dtype.newbyteorder("S"))
+    there = SimiMailbox().fit(turned, problem.y.astype(">i8"), **given)
+    found = there.predict_proba(logits.astype(">f8"), graph=edges)
+    np.testing.assert_array_equal(found, here.predict_proba(logits.astype("<f8"), graph=edges))
 
 
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        ("probabilities", r'input_type="probabilities", but probabilities are none: probs\['),
-        (
-            "log-probabilities",
-            r'input_type="log-probabilities", but exp\(log-probabilities\) are none',
-        ),
-        (
-            "probs",
-            "input_type must be one of logits, .*, binary-probabilities, got 'probs'",
-        ),
-    ],
-)
-def test_logits_that_are_said_to_be_something_else(problem, kind, message):
-    with pytest.raises(ValueError, match=message):
-        fit(problem, input_type=kind)
+def test_unknown_kinds_of_input_are_refused(problem):
+    with pytest.raises(ValueError, match=r"one of logits, .*, binary-probabilities, got 'p'"):
+        fit(problem, input_type="p")
 
 
 def test_a_file_remembers_what_it_was_fitted_on(problem, tmp_path):
     logits = np.asarray(problem.logits, dtype=np.float64)
     probs = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    cal = TemperatureScaling().fit(
-        probs, problem.y, mask=np.arange(200), input_type="probabilities"
-    )
+    given = {"mask": np.arange(200), "input_type": "probabilities"}
+    cal = TemperatureScaling().fit(probs, problem.y, **given)
     cal.save(tmp_path / "c.safetensors")
     again = simi_mailbox.load(tmp_path / "c.safetensors")
     np.testing.assert_array_equal(again.predict_proba(probs), cal.predict_proba(probs))
@@ -130,17 +92,13 @@ def test_certainty_has_a_finite_logarithm(problem):
     probs = np.zeros((N, 3))
     probs[np.arange(N), problem.y] = 1.0
     probs[:200] = [0.5, 0.3, 0.2]
-    cal = TemperatureScaling().fit(
-        probs, problem.y, mask=np.arange(200), input_type="probabilities"
-    )
-    assert np.isfinite(cal.predict_proba(probs)).all()
+    given = {"mask": np.arange(200), "input_type": "probabilities"}
+    cal = TemperatureScaling().fit(probs, problem.y, **given)
+    expected = cal.predict_proba(probs)
+    assert np.isfinite(expected).all()
     with np.errstate(divide="ignore"):
-        logs = np.log(probs)
-    np.testing.assert_allclose(
-        cal.predict_proba(logs, input_type="log-probabilities"),
-        cal.predict_proba(probs),
-        atol=1e-12,
-    )
+        found = cal.predict_proba(np.log(probs), input_type="log-probabilities")
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 def test_ties_that_rounding_made_are_undone():
@@ -155,3 +113,20 @@ def test_ties_that_rounding_made_are_undone():
     assert torch.equal(probs.argmax(dim=1), winner)
     assert torch.equal(probs[~lost], before[~lost])
     assert float((probs - before).abs().max()) < 0.02
+
+
+@pytest.mark.parametrize("method", ["simi-mailbox", "temperature"])
+def test_score_is_minus_the_log_loss(problem, method):
+    z, y, graph = problem.logits, problem.y, problem.graph
+    fitted, judged = np.arange(200), np.arange(200, N)
+    calibrator = calibrators.get(method)().fit(z, y, graph=graph, mask=fitted)
+    probs = calibrator.predict_proba(z, graph=graph).astype(np.float64)
+    expected = -log_loss(y[judged], probs[judged] / probs[judged].sum(1, keepdims=True))
+    changed = np.where(np.arange(N) < 200, -5, y)
+    assert calibrator.score(z, changed, graph=graph, mask=judged) == pytest.approx(expected)
+    tensors = calibrator.score(
+        torch.tensor(z), torch.tensor(y), graph=graph, mask=torch.tensor(judged)
+    )
+    assert tensors == pytest.approx(expected)
+    with pytest.raises(TypeError, match="mask is missing"):
+        calibrator.score(z, y, graph=graph, mask=None)

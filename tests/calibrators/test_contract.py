@@ -65,20 +65,6 @@ def test_every_method_is_in_the_one_table() -> None:
     assert exported == {cls.__name__ for cls in classes}
 
 
-def test_a_method_from_outside_can_be_registered_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibrators.registry, "_FROM_OUTSIDE", {})
-
-    @calibrators.register("mine")
-    class Mine(calibrators.Uncalibrated):
-        pass
-
-    assert calibrators.get("mine") is Mine
-    assert Mine.name == "mine"
-    for taken in ("mine", "temperature"):
-        with pytest.raises(ValueError, match=f"two calibrators are called '{taken}'"):
-            calibrators.register(taken)(Mine)
-
-
 @every
 def test_documentation_says_what_the_class_declares(name: str) -> None:
     page = Path(__file__).parents[2] / "docs" / "methods.md"

@@ -10,11 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 from simi_mailbox import CalibrationWarning
 from simi_mailbox.calibrators import Dirichlet, VectorScaling
-
-
-def draw(logits: np.ndarray, seed: int = 0) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    return (logits + rng.gumbel(size=logits.shape)).argmax(1)
+from tests.calibrators.problems import draw
 
 
 def test_recovers_a_known_matrix() -> None:
@@ -87,10 +83,10 @@ def test_where_l_bfgs_gives_up_newton_goes_on(size: float, monkeypatch: pytest.M
 
 
 def test_what_does_not_settle_says_by_how_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    from simi_mailbox.calibrators import dirichlet
+    from simi_mailbox.calibrators.parts import newton
 
     z = np.random.default_rng(3).normal(size=(70, 8))
     cut_short(monkeypatch)
-    monkeypatch.setattr(dirichlet, "NEWTON_STEPS", 1)
+    monkeypatch.setattr(newton, "STEPS", 1)
     with pytest.warns(CalibrationWarning, match=r"the loss could still fall by about \d"):
         Dirichlet().fit(z, draw(z), mask=np.arange(70))

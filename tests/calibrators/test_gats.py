@@ -4,14 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from simi_mailbox.calibrators.gats import GATS
-from simi_mailbox.calibrators.parts.gats_attention import (
-    TemperatureAttention,
-    positive,
-    sorted_unit,
-    training_distances,
-)
-from simi_mailbox.calibrators.parts.likelihood import scaled_nll
+from simi_mailbox.calibrators.gats import GATS, TemperatureAttention, positive, training_distances
 from simi_mailbox.calibrators.temperature import TemperatureScaling
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.graph import Graph
@@ -49,19 +42,6 @@ def test_fast_layer_has_values_and_gradients_of_the_layer_with_gathers() -> None
         torch.testing.assert_close(parameter.grad, weights[name].grad)
 
 
-def test_probabilities_follow_the_formula_from_the_fitted_weights() -> None:
-    logits, graph = homophilous(60)
-    y, holdout = logits.argmax(1), torch.arange(30, 45)
-    cal = GATS(epochs=20).fit(
-        logits, y, graph=graph, mask=torch.arange(30), early_stopping_mask=holdout
-    )
-    distances = training_distances(holdout, graph)
-    expected = gather_temperatures(cal.weights_, logits, graph, distances)
-    temperatures = cal.node_temperatures(logits, graph=graph)
-    torch.testing.assert_close(temperatures, expected, rtol=1e-4, atol=1e-5)
-    assert (cal.weights_["gamma"] != 1).all()
-
-
 def test_reaches_the_oracle_when_the_truth_is_in_the_family() -> None:
     logits, graph = homophilous(4000)
     network = TemperatureAttention(NodeInputs(logits, graph), heads=1, start=0.2)
@@ -86,29 +66,18 @@ def test_positive_leaves_usual_temperatures_alone_and_is_smooth() -> None:
 
 def test_temperatures_stay_positive_where_the_published_formula_fails() -> None:
     logits, graph = homophilous(100)
-    for strict in (False, True):
-        cal = GATS(epochs=2, strict_paper=strict)
-        cal.fit(logits, logits.argmax(1), graph=graph, mask=torch.arange(50))
+    given = {"graph": graph, "mask": torch.arange(50)}
+    bent, strict = (GATS(epochs=2, strict_paper=one) for one in (False, True))
+    for cal in (bent, strict):
+        cal.fit(logits, logits.argmax(1), **given)
+    found, expected = (cal.predict_proba(logits, graph=graph) for cal in (bent, strict))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)  # usual temperatures
+    for cal in (bent, strict):
         cal.weights_["base"].fill_(-5.0)
-        if strict:
-            with pytest.raises(SolverError, match=r"100 nodes .* strict_paper=False"):
-                cal.predict_proba(logits, graph=graph)
-        else:
-            assert (cal.node_temperatures(logits, graph=graph) > 0).all()
-            probs = cal.predict_proba(logits, graph=graph)
-            assert torch.equal(probs.argmax(1), logits.argmax(1))
-
-
-def test_strict_and_default_agree_on_usual_temperatures() -> None:
-    case = problem(*homophilous(300), torch.full((300,), 1.5))
-    found = []
-    for strict in (False, True):
-        cal = GATS(epochs=60, strict_paper=strict)
-        cal.fit(
-            case.logits, case.y, graph=case.graph, mask=case.mask, early_stopping_mask=case.holdout
-        )
-        found.append(cal.predict_proba(case.logits, graph=case.graph))
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
+    assert (bent.node_temperatures(logits, graph=graph) > 0).all()
+    assert torch.equal(bent.predict_proba(logits, graph=graph).argmax(1), logits.argmax(1))
+    with pytest.raises(SolverError, match=r"100 nodes .* strict_paper=False"):
+        strict.predict_proba(logits, graph=graph)
 
 
 def fitted_gats(**given: Tensor) -> tuple[GATS, Tensor, Graph]:
@@ -122,16 +91,15 @@ MASK, TRAIN = torch.arange(100), torch.arange(100, 140)
 
 def test_training_nodes_of_the_fit_are_those_of_its_graph_and_of_no_other() -> None:
     cal, logits, graph = fitted_gats(early_stopping_mask=TRAIN)
-    expected = gather_temperatures(cal.weights_, logits, graph, training_distances(TRAIN, graph))
-    torch.testing.assert_close(
-        cal.node_temperatures(logits, graph=graph), expected, rtol=1e-4, atol=1e-5
-    )
+    assert (cal.weights_["gamma"] != 1).all()
     stranger, elsewhere = homophilous(200, seed=7)
     nowhere = training_distances(None, elsewhere)
     assert (nowhere == 2).all()
-    expected = gather_temperatures(cal.weights_, stranger, elsewhere, nowhere)
-    found = cal.node_temperatures(stranger, graph=elsewhere)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    cases = (logits, graph, training_distances(TRAIN, graph)), (stranger, elsewhere, nowhere)
+    for z, known, distances in cases:
+        expected = gather_temperatures(cal.weights_, z, known, distances)
+        found = cal.node_temperatures(z, graph=known)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_training_nodes_can_be_named_at_prediction() -> None:
@@ -152,23 +120,7 @@ def test_named_training_nodes_go_before_the_holdout_and_need_no_labels() -> None
     assert torch.equal(cal.training_nodes_["index"], other)
     y = logits.argmax(1)
     y[other] = -1
-    blind = GATS(epochs=20).fit(
-        logits, y, graph=graph, mask=MASK, early_stopping_mask=TRAIN, train_mask=other
-    )
-    assert torch.equal(
-        blind.predict_proba(logits, graph=graph), cal.predict_proba(logits, graph=graph)
-    )
-
-
-def test_likelihood_goes_down_while_training() -> None:
-    case = problem(*homophilous(600), torch.full((600,), 3.0))
-    cal = GATS(weight_decay=0.0).fit(case.logits, case.y, graph=case.graph, mask=case.mask)
-    at_one = scaled_nll(case.logits)
-    nodes = type("N", (), {"index": case.test, "y": case.y[case.test]})()
-    before = at_one(nodes)(torch.ones(len(case.test)))
-    after = at_one(nodes)(1 / cal.node_temperatures(case.logits, graph=case.graph)[case.test])
-    assert after < before - 0.05
-
-
-def test_constant_rows_sort_to_zero() -> None:
-    assert torch.equal(sorted_unit(torch.full((2, 3), 5.0)), torch.zeros(2, 3))
+    given = {"mask": MASK, "early_stopping_mask": TRAIN, "train_mask": other}
+    hidden = GATS(epochs=20).fit(logits, y, graph=graph, **given)
+    found, expected = (one.predict_proba(logits, graph=graph) for one in (hidden, cal))
+    assert torch.equal(found, expected)

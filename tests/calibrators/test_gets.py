@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from simi_mailbox.calibrators.gets import GETS
-from simi_mailbox.calibrators.parts.gets_experts import EXPERTS, chance_of_selection, variation
+from simi_mailbox.calibrators.gets import EXPERTS, GETS, chance_of_selection, variation
 from simi_mailbox.calibrators.temperature import TemperatureScaling
 from simi_mailbox.graph import Graph
 
@@ -20,10 +19,6 @@ def features_of(logits: Tensor) -> Tensor:
     generator = torch.Generator().manual_seed(3)
     noise = torch.randn(len(logits), 5, generator=generator)
     return (noise > 1).float()
-
-
-def test_there_is_an_expert_for_every_subset() -> None:
-    assert len(EXPERTS) == len(set(EXPERTS)) == 7
 
 
 @pytest.mark.parametrize("select", [1, 2, 7])
@@ -65,11 +60,7 @@ def test_probabilities_follow_the_formula_from_the_fitted_weights(select: int) -
 
 def test_every_parameter_moves_degree_embeddings_too() -> None:
     logits, graph = homophilous(200)
-    given: dict[str, Any] = {
-        "graph": graph,
-        "features": features_of(logits),
-        "mask": torch.arange(100),
-    }
+    given: dict[str, Any] = {"graph": graph, "features": features_of(logits), "mask": range(100)}
     start = GETS(epochs=1, lr=1e-12).fit(logits, logits.argmax(1), **given)
     after = GETS(epochs=40).fit(logits, logits.argmax(1), **given)
     for name, value in start.weights_.items():
@@ -120,7 +111,7 @@ def test_variation_is_zero_for_equal_use() -> None:
     assert variation(torch.tensor([1.0, 0.0, 0.0])).item() == pytest.approx(3.0)
 
 
-def test_degrees_beyond_the_fitted_ones_share_the_last_row() -> None:
+def test_degrees_beyond_the_fitted_ones_share_a_row_and_other_features_are_refused() -> None:
     logits, graph = homophilous(100)
     x = features_of(logits)
     cal = GETS(epochs=5)
@@ -129,11 +120,5 @@ def test_degrees_beyond_the_fitted_ones_share_the_last_row() -> None:
     star = Graph.from_edges(torch.stack([torch.zeros(99).long(), torch.arange(1, 100)]), 100)
     probs = cal.predict_proba(logits, graph=star, features=x)
     torch.testing.assert_close(probs.sum(1), torch.ones(100))
-
-
-def test_other_features_are_refused() -> None:
-    logits, graph = homophilous(50)
-    given: dict[str, Any] = {"graph": graph, "mask": torch.arange(50)}
-    cal = GETS(epochs=2).fit(logits, logits.argmax(1), features=features_of(logits), **given)
     with pytest.raises(ValueError, match="3 columns"):
-        cal.predict_proba(logits, graph=graph, features=torch.ones(50, 3))
+        cal.predict_proba(logits, graph=graph, features=torch.ones(100, 3))

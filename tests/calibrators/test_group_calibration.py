@@ -77,54 +77,35 @@ def test_gradient_of_the_first_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     assert errors[0] < 1e-6
 
 
-def test_sparse_features_give_the_same_as_dense_ones() -> None:
+def test_units_and_sparsity_do_not_matter() -> None:
     z, x, y, _ = problem(200)
-    x = np.where(x > 0.5, 1.0, 0.0).astype(np.float32)
-    thin = scipy.sparse.csr_array(x)
-    cal = GroupCalibration(partitions=2)
-    dense = cal.fit(z, y, features=x, mask=np.arange(100)).predict_proba(z, features=x)
-    sparse = cal.fit(z, y, features=thin, mask=np.arange(100)).predict_proba(z, features=thin)
-    np.testing.assert_allclose(sparse, dense, atol=1e-6)
+    x = np.where(x > 0.5, x, 0.0).astype(np.float32)
+
+    def probs(z: np.ndarray, x: np.ndarray) -> np.ndarray:
+        cal = GroupCalibration(partitions=2).fit(z, y, features=x, mask=np.arange(100))
+        return cal.predict_proba(z, features=x)
+
+    for other in (probs(z, scipy.sparse.csr_array(x)), probs(z * 1024, x * 1024)):
+        np.testing.assert_allclose(other, probs(z, x), atol=1e-5)
 
 
-def test_unit_of_logits_and_features_does_not_matter() -> None:
-    z, x, y, _ = problem(200)
-    cal = GroupCalibration(partitions=2)
-    plain = cal.fit(z, y, features=x, mask=np.arange(100)).predict_proba(z, features=x)
-    x, z = x * 1024, z * 1024
-    other = cal.fit(z, y, features=x, mask=np.arange(100)).predict_proba(z, features=x)
-    np.testing.assert_allclose(other, plain, atol=1e-5)
-
-
-def test_seeds_give_different_partitions() -> None:
+def test_seeds_give_different_partitions_and_features_of_another_width_are_refused() -> None:
     z, x, y, _ = problem(100)
     a, b = (
         GroupCalibration(partitions=1, seed=s).fit(z, y, features=x, mask=np.arange(50))
         for s in (0, 1)
     )
     assert not np.allclose(a.partitions_, b.partitions_)
-
-
-def test_features_of_another_width_are_refused() -> None:
-    z, x, y, _ = problem(50)
-    cal = GroupCalibration(partitions=1).fit(z, y, features=x, mask=np.arange(50))
     with pytest.raises(ValueError, match="fitted on 6"):
-        cal.predict_proba(z, features=x[:, :4])
+        a.predict_proba(z, features=x[:, :4])
 
 
-def test_partitions_that_ran_out_of_steps_are_counted() -> None:
-    rng = np.random.default_rng(0)
-    z = rng.normal(size=(200, 3)) * 3
-    y = (z / 2 + rng.gumbel(size=z.shape)).argmax(1)
-    features = rng.normal(size=(200, 4))
+def test_partitions_that_ran_out_of_steps_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    z, x, y, _ = problem(200)
     cal = GroupCalibration(partitions=3, steps=1)
     with pytest.warns(CalibrationWarning, match=r"3 of 3 partitions .* after 1 steps \(largest"):
-        cal.fit(z, y, features=features, mask=np.arange(100))
-
-
-def test_no_slope_is_too_small_for_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    z, x, y, _ = problem(100)
-    learn = module.learn_partition
+        cal.fit(z, y, features=x, mask=np.arange(100))
+    learn = module.learn_partition  # and no slope is too small for a word
     monkeypatch.setattr(module, "learn_partition", lambda *given: (learn(*given)[0], 1e-9))
     with pytest.warns(CalibrationWarning, match=r"still being learned .* loss: 1e-09\)"):
         GroupCalibration(partitions=1).fit(z, y, features=x, mask=np.arange(60))

@@ -9,12 +9,7 @@ from scipy.special import log_softmax, softmax
 from simi_mailbox import Graph
 from simi_mailbox.calibrators import LCCal
 from simi_mailbox.calibrators.lccal import OFFSETS, THRESHOLDS
-
-
-def problem(n: int, seed: int = 0) -> tuple[np.ndarray, Graph]:
-    rng = np.random.default_rng(seed)
-    z = rng.normal(size=(n, 3)) * 2
-    return z, Graph.from_edges(rng.integers(0, n - 2, size=(2, 2 * n)), n)
+from tests.calibrators.problems import cloud, draw
 
 
 def dense_temperatures(
@@ -38,7 +33,7 @@ def dense_temperatures(
 
 @pytest.mark.parametrize("constants", [(0.35, 0.1, 0.0), (0.4, 1.0, 1.0), (0.5, -2.0, 0.0)])
 def test_temperatures_against_the_dense_formula(constants: tuple[float, float, float]) -> None:
-    z, graph = problem(60)
+    z, graph = cloud(60, alone=2)
     threshold, over, under = constants
     cal = LCCal(threshold=threshold, over=over, under=under)
     cal.fit(z, np.zeros(60, dtype=int), graph=graph, mask=[0])
@@ -48,8 +43,8 @@ def test_temperatures_against_the_dense_formula(constants: tuple[float, float, f
 
 
 def test_constants_are_the_best_of_the_grid() -> None:
-    z, graph = problem(80, seed=1)
-    y = (z / 1.7 + np.random.default_rng(2).gumbel(size=z.shape)).argmax(1)
+    z, graph = cloud(80, 1, alone=2)
+    y = draw(z / 1.7, 2)
     cal = LCCal(threshold=0.5).fit(z, y, graph=graph, mask=np.arange(80))
 
     def loss(over: float, under: float) -> float:
@@ -61,10 +56,10 @@ def test_constants_are_the_best_of_the_grid() -> None:
 
 
 def test_recovers_the_truth_of_its_family() -> None:
-    z, graph = problem(3000, seed=3)
+    z, graph = cloud(3000, 3, alone=2)
     truth = dense_temperatures(z, graph, 0.6, 2.0, 0.4)
     log_truth = log_softmax(z / truth[:, None], axis=1)
-    y = (log_truth + np.random.default_rng(4).gumbel(size=z.shape)).argmax(1)
+    y = draw(log_truth, 4)
     cal = LCCal().fit(z, y, graph=graph, mask=np.arange(1500))
     rest = np.arange(1500, 3000)
     found = -np.log(cal.predict_proba(z, graph=graph))[rest, y[rest]].mean()
@@ -73,23 +68,11 @@ def test_recovers_the_truth_of_its_family() -> None:
     assert cal.threshold_ in THRESHOLDS
 
 
-def test_given_constants_are_used_and_read_no_label() -> None:
-    z, graph = problem(30)
-    fits = [
-        LCCal(threshold=0.4, over=0.3, under=0.2).fit(z, np.full(30, k), graph=graph, mask=[0, 1])
-        for k in range(2)
-    ]
-    assert [(cal.threshold_, cal.over_, cal.under_) for cal in fits] == [(0.4, 0.3, 0.2)] * 2
-    np.testing.assert_array_equal(*(cal.predict_proba(z, graph=graph) for cal in fits))
-
-
-def test_the_offset_of_logits_does_not_matter_and_their_size_does() -> None:
-    z, graph = problem(60)
-    y = z.argmax(axis=1)
-
-    def probs(logits: np.ndarray) -> np.ndarray:
-        cal = LCCal().fit(logits, y, graph=graph, mask=np.arange(30))
-        return np.asarray(cal.predict_proba(logits, graph=graph))
-
-    np.testing.assert_allclose(probs(log_softmax(z, axis=1)), probs(z), atol=1e-12)
-    assert np.abs(probs(0.1 * z) - probs(z)).max() > 0.1
+def test_the_size_of_logits_matters() -> None:
+    z, graph = cloud(60, alone=2)
+    given = {"graph": graph, "mask": np.arange(30)}
+    small, plain = (
+        LCCal().fit(logits, z.argmax(axis=1), **given).predict_proba(logits, graph=graph)
+        for logits in (0.1 * z, z)
+    )
+    assert np.abs(small - plain).max() > 0.1

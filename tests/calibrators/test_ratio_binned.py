@@ -5,20 +5,14 @@ import pytest
 import torch
 from scipy.special import softmax
 
-from simi_mailbox import Graph
 from simi_mailbox.calibrators import RatioBinnedScaling, TemperatureScaling
 from simi_mailbox.calibrators.ratio_binned import mean_support
 from simi_mailbox.validation import NodeInputs
-
-
-def problem(n: int, seed: int = 0) -> tuple[np.ndarray, Graph]:
-    rng = np.random.default_rng(seed)
-    z = rng.normal(size=(n, 3)) * 2
-    return z, Graph.from_edges(rng.integers(0, n, size=(2, 2 * n)), n)
+from tests.calibrators.problems import cloud, draw
 
 
 def test_support_against_a_dense_loop() -> None:
-    z, graph = problem(40)
+    z, graph = cloud(40)
     p = softmax(z, axis=1)
     found = mean_support(NodeInputs(torch.from_numpy(z), graph=graph))
     for i in range(40):
@@ -28,11 +22,11 @@ def test_support_against_a_dense_loop() -> None:
 
 
 def test_recovers_the_temperature_of_each_bin() -> None:
-    z, graph = problem(40_000)
+    z, graph = cloud(40_000)
     s = mean_support(NodeInputs(torch.from_numpy(z), graph=graph)).numpy()
     truth = np.array([3.0, 1.5, 1.2])
     scaled = z / truth[np.minimum((s * 3).astype(int), 2)][:, None]
-    y = (scaled + np.random.default_rng(1).gumbel(size=z.shape)).argmax(1)
+    y = draw(scaled, 1)
     cal = RatioBinnedScaling(bins=3).fit(z, y, graph=graph, mask=np.arange(len(z)))
     np.testing.assert_allclose(cal.temperatures_, truth, rtol=0.05)
 
@@ -48,9 +42,9 @@ def test_edges_belong_to_the_bin_below() -> None:
 
 
 def test_bin_without_optimum_takes_the_common_temperature() -> None:
-    z, graph = problem(200)
+    z, graph = cloud(200)
     s = mean_support(NodeInputs(torch.from_numpy(z), graph=graph)).numpy()
-    y = (z / 2 + np.random.default_rng(2).gumbel(size=z.shape)).argmax(1)
+    y = draw(z / 2, 2)
     high = s > 0.5
     y[high] = z[high].argmax(1)  # all right: colder is always better
     common = TemperatureScaling().fit(z, y, mask=np.arange(200)).temperature_
@@ -64,8 +58,8 @@ def test_bin_without_optimum_takes_the_common_temperature() -> None:
 
 
 def test_one_bin_is_temperature_scaling() -> None:
-    z, graph = problem(100)
-    y = (z / 2 + np.random.default_rng(3).gumbel(size=z.shape)).argmax(1)
+    z, graph = cloud(100)
+    y = draw(z / 2, 3)
     one = RatioBinnedScaling(bins=1).fit(z, y, graph=graph, mask=np.arange(50))
     plain = TemperatureScaling().fit(z, y, mask=np.arange(50))
     np.testing.assert_allclose(one.temperatures_, plain.temperature_)

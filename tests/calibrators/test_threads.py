@@ -35,22 +35,12 @@ def states() -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_concurrent_fits_give_the_bits_of_serial_ones(name: str) -> None:
-    seeds = [0, 1, 0, 1, 2, 0, 2, 1]
-    serial = {seed: probabilities(name, seed) for seed in set(seeds)}
+def test_concurrent_fits_give_the_bits_of_serial_ones() -> None:
+    """Several of each method, with equal and other seeds, and different methods at once."""
+    jobs = [(name, seed) for name in NAMES for seed in (0, 1, 0, 1)]
+    serial = {job: probabilities(*job) for job in dict.fromkeys(jobs)}
     before = states()
     with ThreadPoolExecutor(THREADS) as pool:
-        found = list(pool.map(lambda seed: probabilities(name, seed), seeds))
+        found = list(pool.map(lambda job: probabilities(*job), jobs))
     assert states() == before
-    for seed, probs in zip(seeds, found, strict=True):
-        assert (probs == serial[seed]).all()
-
-
-def test_different_methods_at_once_do_not_disturb_each_other() -> None:
-    serial = {name: probabilities(name, 0) for name in NAMES}
-    before = states()
-    with ThreadPoolExecutor(THREADS) as pool:
-        found = dict(zip(NAMES, pool.map(lambda name: probabilities(name, 0), NAMES), strict=True))
-    assert states() == before
-    assert [name for name in NAMES if not (found[name] == serial[name]).all()] == []
+    assert [job for job, p in zip(jobs, found, strict=True) if not (p == serial[job]).all()] == []

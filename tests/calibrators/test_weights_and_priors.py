@@ -14,12 +14,8 @@ from tests.calibrators.problems import binary
 WEIGHING = ("temperature", "platt", "beta", "simi-mailbox", "simi-mailbox-free")
 
 
-def inputs(name, graph):
-    return {"graph": graph} if "graph" in calibrators.get(name).required_inputs else {}
-
-
 def fitted(name, logits, y, graph, **more):
-    given = inputs(name, graph)
+    given = {"graph": graph} if "graph" in calibrators.get(name).required_inputs else {}
     cal = calibrators.get(name)().fit(logits, y, used_for_selection=False, **given, **more)
     return cal.predict_proba(logits, **given)
 
@@ -91,10 +87,7 @@ def test_a_method_that_cannot_weigh_says_so(problem):
 
 @pytest.mark.parametrize(
     "shift",
-    [
-        {"trained": [0.5, 0.5], "deployed": [0.97, 0.03]},
-        {"class_weights": [1.0, 97 / 3]},
-    ],
+    [{"trained": [0.5, 0.5], "deployed": [0.97, 0.03]}, {"class_weights": [1.0, 97 / 3]}],
 )
 def test_prior_shift_is_exact_and_saved(shift, tmp_path):
     """Without calibration the shifted model is Bayes' rule; with it, other class shares agree."""

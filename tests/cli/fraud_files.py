@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import numpy as np
+
+from tests.cli.conftest import write
 
 
 def accounts(n: int, share: float, seed: int):
@@ -16,11 +17,6 @@ def accounts(n: int, share: float, seed: int):
     ends = rng.integers(0, n, (2, 3 * n))
     ends = ends[:, (y[ends[0]] == y[ends[1]]) | (rng.random(3 * n) < 0.4)]
     return y, score, ends, [f"acc{i}" for i in range(n)]
-
-
-def write(path: Path, *rows) -> None:
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows(rows)
 
 
 def write_day(

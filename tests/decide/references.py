@@ -84,3 +84,10 @@ def make_problem(seed: int, n: int = 90, k: int = 4, labelled: int = 40) -> Prob
     features[-1] = 0.0
     mask = np.sort(rng.choice(n, min(labelled, n), replace=False))
     return Problem(probs, y, Graph.from_edges(edges, n), features, mask)
+
+
+def frauds(n: int = 6000, share: float = 0.03, seed: int = 0) -> tuple[Any, Any]:
+    """Calibrated probabilities of a rare class, from a useful model, and labels."""
+    rng = np.random.default_rng(seed)
+    p = rng.beta(0.1, 0.1 * (1 - share) / share, n)
+    return np.stack([1 - p, p], axis=1), (rng.random(n) < p).astype(int)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 
@@ -16,18 +14,13 @@ OTHER = by_hand.make_problem(2, n=120).probs
 HALVES = PROBLEM.mask[::2], PROBLEM.mask[1::2]
 WHOLE = DAPS(base=APS(randomized=False))
 
+pytestmark = pytest.mark.filterwarnings("ignore::simi_mailbox.CalibrationWarning")
+
 
 def fit(rule, cross_fitted):
-    inputs = {"graph": PROBLEM.graph} if isinstance(rule, PredictionSets) else {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CalibrationWarning)
-        given = {
-            "mask": PROBLEM.mask,
-            "used_for_selection": False,
-            "cross_fitted": cross_fitted,
-            **inputs,
-        }
-        return rule.fit(PROBLEM.probs, PROBLEM.y, **given)
+    given = {"mask": PROBLEM.mask, "used_for_selection": False, "cross_fitted": cross_fitted}
+    given |= {"graph": PROBLEM.graph} if isinstance(rule, PredictionSets) else {}
+    return rule.fit(PROBLEM.probs, PROBLEM.y, **given)
 
 
 def test_a_score_is_taken_where_the_label_was_left_out():
@@ -36,7 +29,7 @@ def test_a_score_is_taken_where_the_label_was_left_out():
     for nodes, probs in zip(HALVES, (PROBLEM.probs, OTHER), strict=True):
         mixed = by_hand.mixed(np.array([by_hand.aps(p, 0.0) for p in probs]), near)
         own += mixed[nodes, PROBLEM.y[nodes]].tolist()
-    parts = ((nodes, p) for nodes, p in zip(HALVES, (PROBLEM.probs, OTHER), strict=True))
+    parts = zip(HALVES, (PROBLEM.probs, OTHER), strict=True)
     rule = fit(PredictionSets(coverage=0.8, score=WHOLE), parts)
     assert rule.thresholds_[0] == pytest.approx(by_hand.threshold(own, 0.8), abs=1e-9)
     assert rule.thresholds_[0] != fit(PredictionSets(coverage=0.8, score=WHOLE), None).thresholds_

@@ -15,6 +15,7 @@ from simi_mailbox.decide.quantile import (
     group_quantiles,
     labels_needed,
     overlapping_quantile,
+    quantile_edges,
     rank,
 )
 from tests.decide import references as by_hand
@@ -22,8 +23,9 @@ from tests.decide import references as by_hand
 levels = st.sampled_from([0.5, 0.7, 0.8, 0.9, 0.95, 0.99])
 
 
-@given(st.integers(0, 400), levels)
+@given(st.integers(0, 400) | st.just(20_011), levels | st.sampled_from([0.05, 0.31, 0.83]))
 def test_the_threshold_is_the_ranked_score(count, level):
+    """With so many scores, finding one by partition does not sort all others by the way."""
     scores = np.random.default_rng(count).random(count)
     assert conformal_quantile(scores, level) == by_hand.threshold(scores, level)
 
@@ -32,21 +34,19 @@ def test_the_threshold_is_the_ranked_score(count, level):
 def test_the_rank_is_exact_where_floats_are_not(count):
     for tenths in (1, 3, 6, 7, 9):
         assert rank(count, tenths / 10) == (count + 1) * tenths // 10
-
-
-@given(levels)
-def test_as_many_labels_as_are_needed(level):
-    needed = labels_needed(level)
-    assert math.isfinite(conformal_quantile(np.zeros(needed), level))
-    assert conformal_quantile(np.zeros(needed - 1), level) == math.inf
+        needed = labels_needed(tenths / 10)
+        assert rank(needed, tenths / 10) == needed
+        assert rank(needed - 1, tenths / 10) > needed - 1
 
 
 @given(st.integers(0, 1000), st.integers(1, 60), levels)
-def test_groups_are_by_themselves(seed, count, level):
+def test_groups_are_by_themselves_and_equal_weights_change_nothing(seed, count, level):
     rng = np.random.default_rng(seed)
     scores, groups = rng.random(count), rng.integers(0, 4, count)
     expected = [conformal_quantile(scores[groups == g], level) for g in range(5)]
-    np.testing.assert_array_equal(group_quantiles(scores, groups, 5, level), expected)
+    for weights in (None, np.full(count, 1.7)):
+        found = group_quantiles(scores, groups, 5, level, weights)
+        np.testing.assert_array_equal(found, expected)
 
 
 @given(st.integers(0, 1000), st.sampled_from([0.8, 0.9, 0.95]))
@@ -108,18 +108,6 @@ def test_weights_count_scores_several_times(seed, level, times):
     assert found == (enough.min() if enough.size and rank(80, level) <= 80 else math.inf)
 
 
-@given(st.integers(0, 1000), levels)
-def test_equal_weights_change_nothing(seed, level):
-    scores = np.random.default_rng(seed).random(99)
-    weighted = conformal_quantile(scores, level, np.full(99, 1.7))
-    assert weighted == conformal_quantile(scores, level)
-    groups = np.arange(99) % 3
-    np.testing.assert_array_equal(
-        group_quantiles(scores, groups, 3, level, np.full(99, 0.4)),
-        group_quantiles(scores, groups, 3, level),
-    )
-
-
 @given(st.integers(0, 300))
 def test_weights_mean_the_same_in_the_linear_programme(seed):
     rng = np.random.default_rng(seed)
@@ -129,9 +117,9 @@ def test_weights_mean_the_same_in_the_linear_programme(seed):
     assert found == pytest.approx(conformal_quantile(scores, 0.9, weights), abs=1e-9)
 
 
-@pytest.mark.parametrize("level", [0.05, 0.31, 0.5, 0.83, 0.9])
-def test_the_threshold_of_many_scores_is_the_ranked_one(level):
-    """So many that finding one by partition does not sort all others by the way."""
-    scores = np.random.default_rng(0).random(20_011)
-    expected = np.sort(scores)[rank(len(scores), level) - 1]
-    assert conformal_quantile(scores, level) == expected
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=40), st.integers(2, 6))
+def test_edges_of_parts_are_values_that_have_others_below_them(values, groups):
+    ordered = sorted(values)
+    cuts = {ordered[len(values) * g // groups] for g in range(1, groups)}
+    found = quantile_edges(np.array(values), groups)
+    assert found.tolist() == sorted(v for v in cuts if v > ordered[0])

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import kstest
 
 from simi_mailbox.decide import APS, DAPS, LAC, RAPS, SNAPS, scores
-from simi_mailbox.decide.neighbours import similar_nodes
-from simi_mailbox.decide.scores import ScoredNodes, row_uniforms
+from simi_mailbox.decide.scores import ScoredNodes, row_uniforms, similar_nodes
 from simi_mailbox.validation import read_features
 from tests.decide import references as by_hand
 
@@ -50,34 +49,23 @@ def test_scores_are_those_of_the_papers(score):
 
 
 @pytest.mark.parametrize("score", EXPECTED, ids=repr)
-def test_blocks_do_not_change_a_bit(score, monkeypatch):
+def test_blocks_change_nothing(score, monkeypatch):
     whole = score.prepare(NODES)(slice(0, 90))
     monkeypatch.setattr(scores, "BLOCK_NUMBERS", 28)
-    monkeypatch.setattr("simi_mailbox.decide.neighbours.BLOCK_SIMILARITIES", 1000)
+    monkeypatch.setattr(scores, "BLOCK_SIMILARITIES", 1000)
     scored = score.prepare(NODES)
     assert len(list(NODES.row_blocks())) == 13
     parts = np.concatenate([scored(rows) for rows in NODES.row_blocks()])
-    np.testing.assert_allclose(parts, whole, atol=1e-7)
-    if not score.required_inputs:
-        np.testing.assert_array_equal(parts, whole)
+    np.testing.assert_allclose(parts, whole, atol=1e-7 if score.required_inputs else 0)
 
 
 def test_sparse_features_are_as_good_as_dense_ones():
     some = np.where(PROBLEM.features > 0.3, PROBLEM.features, 0.0)
-    found = [
-        SNAPS(k=5).prepare(ScoredNodes(PROBLEM.probs, PROBLEM.graph, read_features(x, 90)))(
-            slice(0, 90)
-        )
-        for x in (some, sp.csr_matrix(some), torch.from_numpy(some).to_sparse())
-    ]
-    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
-    np.testing.assert_allclose(found[0], found[2], atol=1e-6)
-
-
-def test_a_lonely_node_keeps_its_own_scores():
-    lonely = np.flatnonzero(PROBLEM.graph.degree.numpy() == 0)
-    assert lonely.size >= 5
-    np.testing.assert_array_equal(DAPS().prepare(NODES)(lonely), APS().prepare(NODES)(lonely))
+    kinds = [some, sp.csr_matrix(some), torch.from_numpy(some).to_sparse()]
+    nodes = [ScoredNodes(PROBLEM.probs, PROBLEM.graph, read_features(x, 90)) for x in kinds]
+    dense, *sparse = (SNAPS(k=5).prepare(given)(slice(0, 90)) for given in nodes)
+    for found in sparse:
+        np.testing.assert_allclose(found, dense, atol=1e-6)
 
 
 def test_draws_are_uniform_and_do_not_see_their_neighbours():
@@ -98,11 +86,7 @@ def test_draws_are_uniform_and_do_not_see_their_neighbours():
 def test_draws_belong_to_the_node_not_to_its_place(seed, order):
     probs = np.random.default_rng(seed).dirichlet(np.ones(3), size=12)
     np.testing.assert_array_equal(row_uniforms(probs, 0)[order], row_uniforms(probs[order], 0))
-
-
-def test_minus_nought_is_nought():
-    probs = np.array([[1.0, 0.0], [1.0, -0.0]])
-    first, second = row_uniforms(probs, 0)
+    first, second = row_uniforms(np.array([[1.0, 0.0], [1.0, -0.0]]), seed)
     assert first == second
 
 
@@ -126,11 +110,6 @@ def test_senseless_scores_are_refused(make, message):
         make()
 
 
-def test_a_score_comes_back_from_its_description():
-    for score in EXPECTED:
-        assert scores.from_dict(score.to_dict()) == score
-
-
 @pytest.mark.parametrize("kind", ["dense", "many alike", "mostly nothing"])
 def test_similar_nodes_are_found_without_sorting_all(kind):
     rng = np.random.default_rng(0)
@@ -147,13 +126,9 @@ def test_similar_nodes_are_found_without_sorting_all(kind):
         }
 
 
-def test_similar_nodes_of_nobody_are_none():
-    found = similar_nodes(torch.eye(4), 2)(np.empty(0, dtype=np.int64))
-    assert found.shape == (0, 4)
-
-
 def test_features_of_a_node_that_are_all_zero_make_nobody_similar():
     x = np.array([[1.0, 0.0], [0.0, 0.0], [2.0, 0.0]])
     for some in (torch.from_numpy(x), torch.from_numpy(x).to_sparse_csr()):
         found = similar_nodes(some, 2)(slice(0, 3)).toarray()
         np.testing.assert_allclose(found, [[0, 0, 1], [0, 0, 0], [1, 0, 0]])
+        assert similar_nodes(some, 2)(np.empty(0, dtype=np.int64)).shape == (0, 3)

@@ -3,8 +3,6 @@
 import csv
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,10 +27,10 @@ class Sample:
     test: np.ndarray
 
     @property
-    def graph(self) -> Graph:
+    def graph(self):
         return Graph.from_edges(self.edges, len(self.logits))
 
-    def forward(self, edge_weight: torch.Tensor) -> torch.Tensor:
+    def forward(self, edge_weight):
         """A frozen GNN: the logits, and a tenth of the neighbours'."""
         graph, z = self.graph, torch.from_numpy(self.logits)
         sent = z[graph.indices] * edge_weight.to(z.dtype).reshape(-1, 1)
@@ -40,7 +38,7 @@ class Sample:
 
 
 @cache
-def sample(classes: int, seed: int) -> Sample:
+def sample(classes, seed):
     """Overconfident logits on a homophilous graph; the last five nodes have no neighbour."""
     rng = np.random.default_rng([seed, classes])
     community = rng.integers(classes, size=NODES)
@@ -57,7 +55,7 @@ def sample(classes: int, seed: int) -> Sample:
     return Sample(logits.astype(np.float32), y, edges, features, hidden, *parts)
 
 
-def probabilities(classes: int, seed: int) -> np.ndarray:
+def probabilities(classes, seed):
     """Nearly calibrated ones, as float64.
 
     Rounded, because randomised scores draw from the bits of a row, and the last bits of ``exp``
@@ -68,29 +66,24 @@ def probabilities(classes: int, seed: int) -> np.ndarray:
     return (p / p.sum(axis=1, keepdims=True)).round(10)
 
 
-def write_files(folder: Path, given: Sample) -> None:
-    """The sample as files of a user, with names for nodes."""
+def write_files(given):
+    """The sample as files of a user in this folder, with names for nodes."""
     names = [f"n{i:03d}" for i in range(NODES)]
-
-    def write(file: str, rows: list[Any]) -> None:
-        with (folder / file).open("w", newline="") as out:
+    classes = [f"class {c}" for c in range(given.logits.shape[1])]
+    logits = given.logits.astype(np.float64).tolist()
+    tables = {
+        "logits": [["id", *classes], *([n, *row] for n, row in zip(names, logits, strict=True))],
+        "edges": [["source", "target"], *([names[i], names[j]] for i, j in given.edges.T)],
+        "labels": [["id", "label"], *([names[i], classes[y]] for i, y in enumerate(given.y))],
+        "mask": [["id"], *([names[i]] for i in given.mask)],
+        "test": [["id"], *([names[i]] for i in given.test)],
+    }
+    for name, rows in tables.items():
+        with open(f"{name}.csv", "w", newline="") as out:
             csv.writer(out).writerows(rows)
 
-    classes = [f"class {c}" for c in range(given.logits.shape[1])]
-    for file, array, header in (
-        ("logits.csv", given.logits, classes),
-        ("hidden.csv", given.hidden, [f"h{c}" for c in range(given.hidden.shape[1])]),
-    ):
-        rows = zip(names, array.astype(np.float64).tolist(), strict=True)
-        write(file, [["id", *header], *([name, *row] for name, row in rows)])
-    write("edges.csv", [["source", "target"], *([names[i], names[j]] for i, j in given.edges.T)])
-    labelled = zip(names, given.y.tolist(), strict=True)
-    write("labels.csv", [["id", "label"], *([name, classes[label]] for name, label in labelled)])
-    for part in ("mask", "train", "test"):
-        write(f"{part}.csv", [["id"], *([names[i]] for i in getattr(given, part))])
 
-
-def write_shards(folder: Path, given: Sample) -> None:
+def write_shards(folder, given):
     """The sample as a folder of shards."""
     for part in ("logits", "edges", "hidden"):
         (folder / part).mkdir(parents=True)

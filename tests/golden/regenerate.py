@@ -11,7 +11,7 @@ from tests.golden.entries import ENTRIES, computed
 from tests.golden.test_golden import GOLDEN, STORED
 
 
-def main(*wanted: str) -> None:
+def main(*wanted):
     chosen = [
         name for name in ENTRIES if "all" in wanted or any(name.startswith(w) for w in wanted)
     ]

@@ -17,12 +17,12 @@ TOLERANCE = {"abs": 3e-4, "rel": 1e-5}
 """Of sums over all numbers: far above the last bits by which machines differ."""
 
 
-def test_every_entry_is_stored() -> None:
+def test_every_entry_is_stored():
     assert sorted(GOLDEN) == sorted(ENTRIES)
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_outputs_are_as_stored(name: str) -> None:
+def test_outputs_are_as_stored(name):
     found, stored = computed(name), GOLDEN[name]
     assert list(found) == list(stored)
     different = []

@@ -1,14 +1,25 @@
-"""ECE and class-wise ECE against loops written from the definition; debiased ECE and real error."""
+"""Binned errors and the reliability diagram against loops written from the definition."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import norm as normal
+from scipy.stats import binomtest
 
-from simi_mailbox.metrics import class_conditional_ece, classwise_ece, debiased_ece, ece
+from simi_mailbox.metrics import classwise_ece, debiased_ece, ece, reliability
+from simi_mailbox.metrics.calibration_error import width_edges, width_index
 
 from .samples import binary, dirichlet, overconfident, predictions
+
+BINNINGS = st.sampled_from(["width", "mass"])
+
+
+@pytest.mark.parametrize("bins", [1, 2, 3, 7, 10, 15, 20, 49, 100, 1000])
+def test_every_edge_opens_its_bin_and_its_predecessor_closes_the_one_before(bins):
+    edges = width_edges(bins)  # int(0.29 * 100) is 28: products round, edges do not
+    assert width_index(edges, bins).tolist() == [*range(bins), bins - 1]
+    below = np.nextafter(edges[1:], 0)
+    assert width_index(below, bins).tolist() == list(range(bins))
 
 
 def loop_width(confidence, correct, bins):
@@ -43,31 +54,22 @@ def top(probs, y):
 
 @pytest.mark.parametrize("bins", [1, 10, 15, 37])
 @pytest.mark.parametrize(("n", "classes", "seed"), [(1, 2, 0), (7, 3, 1), (500, 2, 2), (900, 7, 3)])
-def test_ece_equals_the_loops(n, classes, seed, bins):
+def test_errors_of_many_nodes_equal_the_loops(n, classes, seed, bins):
     probs, y = overconfident(n, classes, seed)
     assert ece(probs, y, bins=bins) == pytest.approx(loop_width(*top(probs, y), bins), abs=1e-12)
-    mass = ece(probs, y, bins=bins, binning="mass")
-    assert mass == pytest.approx(loop_mass(*top(probs, y), bins), abs=1e-12)
+    mass = {"bins": bins, "binning": "mass"}
+    assert ece(probs, y, **mass) == pytest.approx(loop_mass(*top(probs, y), bins), abs=1e-12)
+    loops = [loop_mass(probs[:, k], (y == k).astype(float), bins) for k in range(classes)]
+    assert classwise_ece(probs, y, **mass) == pytest.approx(np.mean(loops), abs=1e-12)
 
 
 @given(predictions(), st.integers(1, 20))
-def test_equal_width_ece_equals_the_loop_on_edges_ties_zeros_and_ones(sample, bins):
+def test_equal_width_errors_equal_the_loop_on_edges_ties_zeros_and_ones(sample, bins):
     probs, y = sample
     assert ece(probs, y, bins=bins) == pytest.approx(loop_width(*top(probs, y), bins), abs=1e-12)
-
-
-@given(predictions(), st.integers(1, 20))
-def test_classwise_ece_equals_the_loop(sample, bins):
-    probs, y = sample
     classes = range(probs.shape[1])
     loops = [loop_width(probs[:, k], (y == k).astype(float), bins) for k in classes]
     assert classwise_ece(probs, y, bins=bins) == pytest.approx(np.mean(loops), abs=1e-12)
-
-
-def test_classwise_ece_with_equal_mass_equals_the_loop():
-    probs, y = overconfident(400, 5, seed=4)
-    loops = [loop_mass(probs[:, k], (y == k).astype(float), 15) for k in range(5)]
-    assert classwise_ece(probs, y, binning="mass") == pytest.approx(np.mean(loops), abs=1e-12)
 
 
 @pytest.mark.parametrize("binning", ["width", "mass"])
@@ -79,11 +81,7 @@ def test_sure_predictions(binning):
     assert classwise_ece(probs, np.array([0, 1, 2, 0])) == 0.0
     # Class 0: bin of 1.0 holds one right of two; class 1: bin of 0.0 one wrong of three.
     assert classwise_ece(probs, np.array([0, 1, 2, 1])) == pytest.approx((0.25 + 0.25 + 0) / 3)
-
-
-def test_confidence_one_shares_the_last_bin():
-    probs, y = binary(np.array([0.95, 1.0]), np.array([True, False]))
-    assert ece(probs, y, bins=10) == pytest.approx(abs(0.95 + 1.0 - 1) / 2)
+    assert debiased_ece(np.eye(3), np.arange(3), binning=binning) == 0.0
 
 
 def test_float32_confidences_on_an_edge_are_binned_by_their_own_value():
@@ -92,115 +90,104 @@ def test_float32_confidences_on_an_edge_are_binned_by_their_own_value():
     assert ece(probs, np.array([0, 1]), bins=10) == pytest.approx((0.3 + 0.75) / 2, abs=1e-6)
 
 
-def test_tied_confidences_share_their_outcome_in_equal_mass_bins():
-    probs, y = binary(np.full(60, 0.75), np.arange(60) < 40)
-    assert ece(probs, y, binning="mass") == pytest.approx(abs(0.75 - 40 / 60))
-
-
-@given(predictions(), st.sampled_from(["width", "mass"]), st.data())
-def test_the_order_of_nodes_does_not_matter(sample, binning, data):
+@given(predictions(), BINNINGS, st.data())
+def test_bounds_and_the_order_of_nodes(sample, binning, data):
     probs, y = sample
     order = np.array(data.draw(st.permutations(range(len(y)))))
-    for metric in (ece, classwise_ece):
+    for metric in (ece, classwise_ece, debiased_ece):
+        value = metric(probs, y, binning=binning)
+        assert value <= 1
+        assert value >= 0 or metric is debiased_ece
         shuffled = metric(probs[order], y[order], binning=binning)
-        assert shuffled == pytest.approx(metric(probs, y, binning=binning), abs=1e-12)
-
-
-@given(predictions(), st.sampled_from(["width", "mass"]))
-def test_bounds(sample, binning):
-    probs, y = sample
+        assert shuffled == pytest.approx(value, abs=1e-12)
     confidence, correct = top(probs, y)
-    value = ece(probs, y, binning=binning)
-    assert 0 <= value <= 1
     # Bins can only split gaps that cancel, so the overall gap is the smallest ECE.
-    assert value >= abs(confidence.mean() - correct.mean()) - 1e-12
-    assert 0 <= classwise_ece(probs, y, binning=binning) <= 1
+    overall = abs(confidence.mean() - correct.mean())
+    assert ece(probs, y, binning=binning) >= overall - 1e-12
+    assert ece(probs, y, bins=1, binning=binning) == pytest.approx(overall, abs=1e-12)
+    assert debiased_ece(probs, y) <= ece(probs, y) + 1e-12
 
 
-def test_one_bin_is_the_overall_gap():
-    probs, y = dirichlet(100, 3, seed=5)
-    confidence, correct = top(probs, y)
-    expected = pytest.approx(abs(confidence.mean() - correct.mean()))
-    assert ece(probs, y, bins=1) == expected
-    assert ece(probs, y, bins=1, binning="mass") == expected
-
-
-def residual_bins(probs, y, bins=15):
-    confidence, correct = probs.max(axis=1), probs.argmax(axis=1) == y
-    index = np.minimum((confidence * bins).astype(int), bins - 1)
-    return [(correct - confidence)[index == b] for b in range(bins)]
-
-
-def test_l1_is_the_average_over_random_halvings():
+@pytest.mark.parametrize("drop", [0.0, 0.02, 0.1])
+def test_debiased_ece_is_the_average_over_random_halvings(drop):
     """The closed form against actual halvings of the nodes of one bin."""
     rng = np.random.default_rng(0)
     confidence = rng.uniform(0.81, 0.86, 300)
-    probs, y = binary(confidence, rng.random(300) < confidence - 0.02)
+    probs, y = binary(confidence, rng.random(300) < confidence - drop)
     residuals = (y == 0) - confidence
-    in_first = rng.random((40_000, 300)) < 0.5
-    first = in_first @ residuals
+    first = (rng.random((40_000, 300)) < 0.5) @ residuals
     second = residuals.sum() - first
     halvings = np.sign(first) * second + np.sign(second) * first
     error = halvings.std() / 200 / 300
     assert debiased_ece(probs, y) == pytest.approx(halvings.mean() / 300, abs=4 * error + 2e-4)
 
 
-def test_l1_equals_its_formula():
-    probs, y = overconfident(800, 4, seed=0)
-    total = 0.0
-    for r in residual_bins(probs, y):
-        if len(r):
-            gap, noise = r.sum(), np.sqrt((r**2).sum())
-            sign = 2 * normal.cdf(gap / noise) - 1
-            total += gap * sign - 2 * noise * normal.pdf(gap / noise)
-    assert debiased_ece(probs, y) == pytest.approx(total / 800, abs=1e-12)
-
-
-def test_l2_is_the_mean_product_of_distinct_pairs():
-    probs, y = overconfident(300, 3, seed=1)
-    total = 0.0
-    for r in residual_bins(probs, y):
-        if len(r) > 1:
-            products = np.outer(r, r)
-            pairs = products.sum() - np.trace(products)
-            total += len(r) / 300 * pairs / (len(r) * (len(r) - 1))
-    assert debiased_ece(probs, y, norm="l2") == pytest.approx(np.sqrt(total), abs=1e-12)
-
-
-def test_clear_error_is_kept():
+@pytest.mark.parametrize("binning", ["width", "mass"])
+def test_debiased_ece_keeps_a_clear_error_and_is_zero_on_average_for_a_calibrated_model(binning):
     probs, y = overconfident(50_000, 5, seed=2)
-    assert debiased_ece(probs, y) == pytest.approx(ece(probs, y), rel=0.03)
-    assert debiased_ece(probs, y, norm="l2") >= ece(probs, y) * 0.99
+    clear = debiased_ece(probs, y, binning=binning)
+    assert clear == pytest.approx(ece(probs, y, binning=binning), rel=0.03)
+    samples = [dirichlet(1000, 5, seed) for seed in range(400)]
+    plain = np.mean([ece(probs, y, binning=binning) for probs, y in samples])
+    assert plain > 0.02
+    debiased = [debiased_ece(probs, y, binning=binning) for probs, y in samples]
+    assert abs(np.mean(debiased)) < 0.1 * plain
 
 
-@given(predictions())
-def test_l1_never_exceeds_ece(sample):
+@pytest.mark.parametrize("band", [0.5, 0.95])
+def test_the_diagram_equals_a_loop_and_its_band_is_scipys_wilson_interval(band):
+    probs, y = overconfident(300, 3, seed=0)
+    curve = reliability(probs, y, bins=10, band=band)
+    confidence, correct = top(probs, y)
+    for b in range(10):
+        inside = np.minimum((confidence * 10).astype(int), 9) == b
+        found = [row[b] for row in (curve.confidence, curve.accuracy, curve.low, curve.high)]
+        assert curve.counts[b] == inside.sum()
+        if inside.any():
+            test = binomtest(int(correct[inside].sum()), int(inside.sum()))
+            wilson = test.proportion_ci(band, "wilson")
+            means = (confidence[inside].mean(), correct[inside].mean())
+            assert found == pytest.approx([*means, wilson.low, wilson.high], abs=1e-12)
+        else:
+            assert np.isnan([*found, curve.gap[b]]).all()
+    assert (curve.counts == 0).sum() == 3  # three classes: no confidence below a third
+    assert curve.edges.tolist() == [k / 10 for k in range(11)]
+    assert curve.level == band
+
+
+@given(predictions(), st.integers(1, 20), BINNINGS)
+def test_the_diagram_tells_the_ece_and_its_band_holds_the_accuracy(sample, bins, binning):
     probs, y = sample
-    assert debiased_ece(probs, y) <= ece(probs, y) + 1e-12
+    curve = reliability(probs, y, bins=bins, binning=binning)
+    weights = curve.counts / curve.counts.sum()
+    assert curve.ece == ece(probs, y, bins=bins, binning=binning)
+    assert np.nansum(weights * np.abs(curve.gap)) == pytest.approx(curve.ece, abs=1e-12)
+    used = curve.counts > 0
+    low, share, high = (row[used] for row in (curve.low, curve.accuracy, curve.high))
+    assert np.all((low >= 0) & (low <= share + 1e-12) & (share <= high + 1e-12) & (high <= 1))
+    assert np.all(np.diff(curve.edges) >= 0)
+    assert len(curve.edges) == bins + 1
 
 
-@given(predictions())
-def test_the_order_of_nodes_does_not_matter_without_the_bias(sample):
-    probs, y = sample
-    value = debiased_ece(probs, y, binning="mass")
-    assert debiased_ece(probs[::-1], y[::-1], binning="mass") == pytest.approx(value, abs=1e-12)
+@given(predictions(), st.integers(1, 20))
+def test_equal_mass_edges_are_the_cuts(sample, bins):
+    curve = reliability(*sample, bins=bins, binning="mass")
+    ordered = np.sort(sample[0].max(axis=1))
+    starts = [k * len(ordered) // bins for k in range(bins + 1)]
+    assert curve.counts.tolist() == np.diff(starts).tolist()
+    assert curve.edges.tolist() == [0.0, *ordered[starts[1:-1]], 1.0]
 
 
-def test_sure_and_right_is_exactly_zero():
-    assert debiased_ece(np.eye(3), np.arange(3)) == 0.0
-    assert debiased_ece(np.eye(3), np.arange(3), norm="l2") == 0.0
-
-
-def test_an_unknown_norm_lists_the_choices():
-    with pytest.raises(ValueError, match="'l3'; expected one of"):
-        debiased_ece(np.eye(2), np.arange(2), norm="l3")
-
-
-def test_class_conditional_error_is_the_mean_of_the_errors_of_predicted_classes():
-    probs, y = overconfident(800, 4, seed=2)
-    predicted = probs.argmax(axis=1)
-    parts = [
-        (predicted == k).mean() * ece(probs[predicted == k], y[predicted == k]) for k in range(4)
-    ]
-    assert class_conditional_ece(probs, y) == pytest.approx(sum(parts))
-    assert class_conditional_ece(probs, y) >= ece(probs, y)
+@pytest.mark.parametrize(
+    ("metric", "option", "values", "error", "message"),
+    [
+        (ece, "binning", ["size"], ValueError, r"'size'; expected one of \['width', 'mass'\]"),
+        (ece, "bins", [0, -3], ValueError, "positive integer"),
+        (ece, "bins", [15.0, True, "15"], TypeError, "positive integer"),
+        (reliability, "band", [0, 1, 95], ValueError, "between 0 and 1"),
+    ],
+)
+def test_bad_options_are_refused(metric, option, values, error, message):
+    for value in values:
+        with pytest.raises(error, match=message):
+            metric(np.eye(2), np.arange(2), **{option: value})

@@ -1,11 +1,19 @@
-"""Accuracy, NLL and Brier against scikit-learn."""
+"""Accuracy, NLL and Brier against scikit-learn; of edges against the joint distribution."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 
-from simi_mailbox.metrics import accuracy, brier, nll
+from simi_mailbox.metrics import (
+    accuracy,
+    brier,
+    ece,
+    edgewise_brier,
+    edgewise_ece,
+    edgewise_nll,
+    nll,
+)
 
 from .samples import overconfident, predictions
 
@@ -23,42 +31,46 @@ def test_scores_equal_scikit_learn(n, classes):
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_a_zero_at_the_true_class_has_a_documented_finite_cost(dtype):
-    probs = np.array([[1, 0]], dtype=dtype)
-    assert nll(probs, np.array([0])) == 0.0
-    assert nll(probs, np.array([1])) == pytest.approx(87.3365, abs=1e-4)
-
-
-def test_small_probabilities_are_not_clipped_above_the_floor():
-    probs = np.array([[1.0, 1e-30]])
-    assert nll(probs, np.array([1])) == pytest.approx(30 * np.log(10))
-
-
-def test_brier_at_its_ends():
-    sure = np.array([[1.0, 0.0, 0.0]])
-    assert brier(sure, np.array([0])) == 0.0
-    assert brier(sure, np.array([2])) == 2.0
-
-
-def test_a_tie_predicts_the_first_class():
-    even = np.array([[0.5, 0.5]])
-    assert accuracy(even, np.array([0])) == 1.0
-    assert accuracy(even, np.array([1])) == 0.0
+def test_ends_of_the_scores_and_ties(dtype):
+    sure, even = np.array([[1, 0, 0]], dtype=dtype), np.array([[0.5, 0.5]], dtype=dtype)
+    right, wrong = np.array([0]), np.array([1])
+    assert (nll(sure, right), brier(sure, right), brier(sure, wrong)) == (0.0, 0.0, 2.0)
+    assert nll(sure, wrong) == pytest.approx(87.3365, abs=1e-4)
+    assert nll(np.array([[1.0, 1e-30]]), wrong) == pytest.approx(30 * np.log(10))
+    assert (accuracy(even, right), accuracy(even, wrong)) == (1.0, 0.0)  # the first is predicted
 
 
 @given(predictions())
-def test_bounds_and_the_brier_identity(sample):
+def test_bounds_and_the_order_of_nodes(sample):
     probs, y = sample
-    onehot = np.eye(probs.shape[1])[y]
-    assert 0 <= accuracy(probs, y) <= 1
-    assert 0 <= nll(probs, y) < 87.34
-    assert 0 <= brier(probs, y) <= 2
-    squared = ((probs - onehot) ** 2).sum(axis=1).mean()
-    assert brier(probs, y) == pytest.approx(squared, abs=1e-12)
-
-
-@given(predictions())
-def test_the_order_of_nodes_does_not_matter(sample):
-    probs, y = sample
-    for metric in (accuracy, nll, brier):
+    for metric, most in ((accuracy, 1), (nll, 87.34), (brier, 2)):
+        assert 0 <= metric(probs, y) <= most
         assert metric(probs[::-1], y[::-1]) == pytest.approx(metric(probs, y), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("metric", "of_nodes"), [(edgewise_ece, ece), (edgewise_nll, nll), (edgewise_brier, brier)]
+)
+def test_edgewise_scores_are_those_of_the_joint_distribution(metric, of_nodes):
+    edges = np.random.default_rng(0).integers(0, 200, (2, 600))
+    left, right = edges
+    probs, y = overconfident(200, 4, seed=0)
+    pairs = np.einsum("ea,eb->eab", probs[left], probs[right]).reshape(len(left), -1)
+    expected = pytest.approx(of_nodes(pairs, y[left] * 4 + y[right]))
+    both_ways = np.concatenate([edges, edges[::-1]], axis=1)
+    for given_edges in (edges, edges[::-1], both_ways):
+        assert metric(probs, y, given_edges) == expected
+
+
+@pytest.mark.parametrize(
+    ("edges", "error", "message"),
+    [
+        (np.zeros((2, 0), int), ValueError, "no edge"),
+        (np.zeros((3, 2), int), ValueError, r"expected \[2, edges\]"),
+        (np.zeros((2, 2)), TypeError, "expected integers"),
+        (np.array([[0, 1], [1, 7]]), ValueError, r"edge 1, \(1, 7\)"),
+    ],
+)
+def test_bad_edges_are_refused(edges, error, message):
+    with pytest.raises(error, match=message):
+        edgewise_ece(np.eye(2), np.arange(2), edges)

@@ -1,4 +1,4 @@
-"""Sums of batches say what the metrics say of all nodes at once."""
+"""``evaluate`` says what the single functions say, and sums of batches say the same."""
 
 from functools import partial
 
@@ -13,6 +13,18 @@ from simi_mailbox.metrics import StreamingMetrics
 from .samples import overconfident, predictions
 
 
+@given(predictions(), st.sampled_from([10, 15]))
+def test_evaluate_equals_the_single_functions(sample, bins):
+    found = metrics.evaluate(*sample, bins=bins)
+    binned = {name: {"bins": bins} for name in ("ece", "debiased_ece", "classwise_ece")}
+    names = ("accuracy", "ece", "debiased_ece", "classwise_ece", "kde_ece", "nll", "brier")
+    expected = {name: getattr(metrics, name)(*sample, **binned.get(name, {})) for name in names}
+    assert found == expected | {"ece_mass": metrics.ece(*sample, bins=bins, binning="mass")}
+    for name, value in found.items():
+        assert type(value) is float, name
+        assert abs(value) < 100, name
+
+
 @given(predictions(), st.data())
 def test_batches_and_their_merger_give_every_metric(sample, data):
     probs, y = sample
@@ -22,12 +34,14 @@ def test_batches_and_their_merger_give_every_metric(sample, data):
         first = first.update(probs[:cut], y[:cut])
     if cut < len(y):
         second = second.update(probs[cut:], y[cut:])
-    found = first.merge(second)
+    found, before = first.merge(second), first.num_nodes
     expected = metrics.evaluate(probs, y, bins=7)
     del expected["ece_mass"]
     assert found.evaluate() == pytest.approx(expected, abs=1e-7)
-    assert found.num_nodes == len(y)
+    assert (found.num_nodes, before) == (len(y), cut)
     assert found.confidence == pytest.approx(probs.max(axis=1).mean(), abs=1e-9)
+    curve, whole = found.counts.reliability(), metrics.reliability(probs, y, bins=7)
+    np.testing.assert_allclose(curve.high, whole.high, atol=1e-12)
 
 
 def test_intervals_and_noise_of_many_nodes_are_those_of_single_ones():
@@ -55,6 +69,8 @@ def test_what_a_state_cannot_say_is_refused():
             read(empty)
     with pytest.raises(ValueError, match="2 classes, but earlier batches had 3"):
         empty.update(np.array([[0.5, 0.5]]), np.array([0]))
+    with pytest.raises(ValueError, match="15 bins with 10"):
+        empty.merge(StreamingMetrics.empty(3, bins=10))
     seen = empty.update(np.array([[0.5, 0.3, 0.2]]), np.array([0]))
     with pytest.raises(ValueError, match="no interval of 'kde_ece'"):
         seen.interval("kde_ece")

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy.stats import ks_2samp
 
 from simi_mailbox.monitor import Stream
 from simi_mailbox.monitor.drift import drift_tests
@@ -55,8 +56,6 @@ def test_a_stream_goes_on_from_what_it_wrote() -> None:
 
 
 def test_distances_are_those_of_kolmogorov_and_smirnov() -> None:
-    from scipy.stats import ks_2samp
-
     rng = np.random.default_rng(3)
     first, second = rng.integers(0, 9, 200).astype(float), rng.integers(2, 11, 300).astype(float)
     found = drift_tests({"degree": first}, {"degree": second})["degree"]

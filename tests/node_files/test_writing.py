@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.node_files import (
     WRITES,
     NodeNames,
@@ -26,7 +25,7 @@ def test_round_trip_is_exact(tmp_path, ending, dtype):
     path = tmp_path / f"probs{ending}"
     probs = PROBS.astype(dtype)
     write_probabilities(path, probs, NodeNames(5, IDS, "paper", ("a", "b c", "id")))
-    found = read_problem(path, values="probabilities")
+    found = read_problem(path, input_type="probabilities")
     np.testing.assert_array_equal(found.values, probs)
     if ending != ".npy":
         np.testing.assert_array_equal(found.nodes.ids, IDS)
@@ -66,14 +65,6 @@ def test_a_column_of_ids_is_not_lost_under_one_of_ours(tmp_path, name):
         header, *rows = csv.reader(file)
     assert header == ["id", "predicted", "confidence", "p_a", "p_b"]
     assert [row[0] for row in rows] == IDS.tolist()
-
-
-@pytest.mark.parametrize("start", ["=", "+", "-", "@"])
-def test_ids_that_a_spreadsheet_takes_for_formulas_are_warned_of(tmp_path, start):
-    ids = np.array([f"{start}cmd", "b", "-1", "+2.5", "-1e5"])
-    with pytest.warns(CalibrationWarning, match="1 ids begin with =, \\+, - or @: a spreadsheet"):
-        write_probabilities(tmp_path / "p.csv", PROBS, NodeNames(5, ids))
-    assert read_problem(tmp_path / "p.csv", values="probabilities").nodes.ids.tolist() == [*ids]
 
 
 def test_a_full_disk_names_the_file(tmp_path, monkeypatch):

@@ -35,7 +35,7 @@ def pictures(case):
     """One picture of each kind."""
     probs, y, similarity = case
     curve = analysis.reliability_curve(probs, y)
-    where = {"similarity": similarity, "temperatures": [1, 2, 0.5, 1, 3], "y": y}
+    where = {"similarity": similarity, "temperatures": np.tile([1, 2, 0.5, 1, 3], 80), "y": y}
     return {
         "reliability": plots.reliability_diagram(curve, label="a", before=curve),
         "confidence": plots.confidence_histogram(curve.counts),
@@ -48,7 +48,7 @@ def pictures(case):
             analysis.temperature_histogram(np.exp(similarity - 0.5))
         ),
         "risk": plots.risk_coverage_curve(metrics.risk_coverage(probs, y), label="a"),
-        "coverage": plots.coverage_bars(analysis.covered_by_class(probs > 0.2, y), target=0.9),
+        "coverage": plots.coverage_bars(analysis.covered_by("class", probs > 0.2, y), target=0.9),
         "slices": plots.slice_dots(analysis.by_class(probs, y)),
         "acceptance": plots.acceptance_bars([0.1, 0.2], [0.3, 0.6], here=1),
     }

@@ -45,29 +45,21 @@ def test_both_drawings_have_the_same_ticks_labels_and_legend(pictures, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_shape_is_drawn_within_the_field(pictures, kind):
+def test_every_shape_is_drawn_within_the_field_in_a_known_style(pictures, kind):
     picture = pictures[kind]
     root = ElementTree.fromstring(picture.svg())
     width, height = (float(n) for n in root.get("viewBox").split()[2:])
     marks = [e for e in root if e.tag in ("rect", "circle", "line", "polyline", "polygon")]
     ticks = sum(axis.grid * len(axis.ticks) for axis in (picture.x, picture.y))
-    drawn = [1 if s.kind in ("line", "area") else len(s.each()) for s in picture.shapes if s.points]
+    drawn = [
+        1 if s.kind in ("line", "area") else len(s.columns()[0]) for s in picture.shapes if s.points
+    ]
     assert len(marks) == sum(drawn) + ticks
     for mark in marks:
-        for name, end in (
-            ("x", width),
-            ("cx", width),
-            ("x1", width),
-            ("y", height),
-            ("cy", height),
-        ):
-            assert -1 <= float(mark.get(name, 0)) <= end + 1
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_style_is_known_to_both(pictures, kind):
+        for names, end in ((("x", "cx", "x1"), width), (("y", "cy", "y1"), height)):
+            assert all(-1 <= float(mark.get(name, 0)) <= end + 1 for name in names)
     known = set(re.findall(r"\.([a-z]+)", SHEET.read_text("utf-8")))
-    for shapes in pictures[kind].shapes:
+    for shapes in picture.shapes:  # each style is known to both
         assert shapes.style == UNSEEN or shapes.style in STYLES
         assert set(shapes.style.split()) <= known
 
@@ -102,12 +94,9 @@ def test_a_second_picture_on_the_axes_keeps_the_first_in_the_legend(case):
     assert [line.get_color() for line in ax.lines] == ["#0f766e", "#000000"]
 
 
-def test_unknown_colours_are_refused(pictures):
+def test_mistakes_and_a_missing_matplotlib_are_told_and_svg_still_works(pictures, monkeypatch):
     with pytest.raises(ValueError, match="expected some of accent, over, under"):
         pictures["heat"].plot(colors={"red": "#ff0000"})
-
-
-def test_without_matplotlib_the_error_names_the_extra_and_svg_still_works(pictures, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ModuleNotFoundError, match=r"simi-mailbox\[plot\]"):
         pictures["heat"].plot()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from simi_mailbox import analysis, metrics, plots
+from simi_mailbox.plots.picture import MINUS, THIN, count, nodes, number, percent, points
 
 
 def shapes_of(picture, style):
@@ -39,45 +40,35 @@ def test_reliability_joins_only_bins_with_enough_nodes(case):
 def test_heat_colours_are_the_gaps_up_to_the_limit_and_empty_cells_are_hatched(case):
     probs, y, similarity = case
     table = analysis.similarity_confidence(probs, y, similarity, cell="own")
-    picture = plots.heat_map(table, limit=0.25)
+    top = analysis.by_agreement(probs, y, similarity, slices=10)  # of all confidences
+    gaps, counts = (
+        np.vstack([cells, whole[:10]])
+        for cells, whole in ((table.gap, top.gap), (table.counts, top.counts))
+    )
+    picture, drawn = plots.heat_map(table, limit=0.25), 0
     for style, sign in (("over", -1), ("under", 1)):
         boxes = shapes_of(picture, style)
-        for x, x2, y0, y2, strength in zip(
-            boxes.x, boxes.x2, boxes.y, boxes.y2, boxes.strength, strict=True
-        ):
-            if y2 > 1:
-                continue  # the row of all confidences
-            row, column = int((y0 + y2) * 5), int((x + x2) * 5)
-            gap = table.gap[row, column]
+        parts = (boxes.x, boxes.x2, boxes.y, boxes.y2, boxes.strength)
+        for x, x2, y0, y2, strength in zip(*parts, strict=True):
+            row, column = 10 if y2 > 1 else int((y0 + y2) * 5), int((x + x2) * 5)
+            gap = gaps[row, column]
             assert sign * gap >= 0
             assert strength == pytest.approx(0.05 + 0.95 * min(abs(gap) / 0.25, 1.0))
-            side = max(0.28, min(1.0, (table.counts[row, column] / 30) ** 0.5))
+            side = max(0.28, min(1.0, (counts[row, column] / 30) ** 0.5))
             assert (x2 - x) == pytest.approx(0.096 * side)
-    assert len(shapes_of(picture, "empty").x) == (table.counts == 0).sum()
+            drawn += 1
+    assert drawn == (counts > 0).sum()
+    assert len(shapes_of(picture, "empty").x) == (counts == 0).sum()
     blank = plots.heat_map(table, fewest=5)
-    assert len(shapes_of(blank, "empty").x) == (table.counts < 5).sum()
+    assert len(shapes_of(blank, "empty").x) == (counts < 5).sum()
     with pytest.raises(ValueError, match="must be positive"):
         plots.heat_map(table, limit=0.0)
-
-
-def test_the_top_row_of_the_heat_map_is_the_slices_by_agreement(case):
-    probs, y, similarity = case
-    table = analysis.similarity_confidence(probs, y, similarity, cell="own")
-    bar = analysis.by_agreement(probs, y, similarity, slices=10)
-    picture = plots.heat_map(table, limit=1.0)
-    found = {}
-    for style, sign in (("over", -1), ("under", 1)):
-        boxes = shapes_of(picture, style)
-        for x, x2, y2, strength in zip(boxes.x, boxes.x2, boxes.y2, boxes.strength, strict=True):
-            if y2 > 1:
-                found[int((x + x2) * 5)] = sign * (strength - 0.05) / 0.95
-    np.testing.assert_allclose([found[k] for k in range(10)], bar.gap[:10])
 
 
 def test_groups_lie_at_their_means_and_areas_are_nodes(case):
     probs, y, similarity = case
     groups = np.repeat([0, 1, 2], [300, 75, 25])
-    where = {"similarity": similarity, "temperatures": [1.0, 2.0, 0.5]}
+    where = {"similarity": similarity, "temperatures": np.array([1.0, 2.0, 0.5])[groups]}
     table = analysis.group_map(groups, probs, probs, y=y, **where)
     picture = plots.group_scatter(table)
     dots = [s for s in picture.shapes if s.kind == "dots"]
@@ -107,12 +98,11 @@ def test_risk_and_its_band(case):
     half = len(band.y) // 2
     assert (band.y[:half] <= line.y).all()
     assert (line.y <= band.y[half:][::-1]).all()
-    assert [s.style for s in plots.risk_coverage_curve(curve, band=False).shapes] == ["curve"]
 
 
 def test_bars_are_the_coverages_with_their_counts(case):
     probs, y, _ = case
-    table = analysis.covered_by_class(probs > 0.2, y, class_names=["a", "b" * 40, "c"])
+    table = analysis.covered_by("class", probs > 0.2, y, class_names=["a", "b" * 40, "c"])
     picture = plots.coverage_bars(table, target=0.9)
     np.testing.assert_array_equal(shapes_of(picture, "bar").x2, table.found.coverage)
     assert shapes_of(picture, "diagonal").label.replace("\u202f", " ") == "target, 90 %"
@@ -142,3 +132,12 @@ def test_ticks_of_a_narrow_range_of_temperatures_differ():
     found = analysis.temperature_histogram(np.linspace(1.25, 1.33, 50))
     words = [word for _, word in plots.temperature_histogram(found).x.ticks]
     assert len(set(words)) == len(words) == 5
+
+
+def test_numbers_are_written_as_people_write_them():
+    unknown = float("nan")
+    found = percent(0.9012), percent(0.5, 0), percent(unknown)
+    assert found == (f"90.1{THIN}%", f"50{THIN}%", "–")
+    assert (points(0.031), points(-0.031), points(-0.0001)) == ("+3.1", f"{MINUS}3.1", "0.0")
+    assert (count(169343), nodes(1), nodes(2000)) == ("169,343", "1 node", "2,000 nodes")
+    assert (number(0.95234), number(unknown), points(unknown)) == ("0.952", "–", "–")

@@ -1,17 +1,16 @@
-"""PyG's ``NeighborLoader`` needs a compiled sampler; this works without, for all neighbours."""
-
-from __future__ import annotations
+"""What tests of the wrapper share: a loader without a compiled sampler, a short training."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch import nn
 from torch_geometric.utils import k_hop_subgraph, mask_to_index
 
 
 class AllNeighbours:
-    """The documented interface of ``NeighborLoader``, for ``num_neighbors=[-1, …]``.
+    """The documented interface of PyG's ``NeighborLoader``, for ``num_neighbors=[-1, …]``.
 
     Seeds come first in a batch, attributes of nodes are cut out with them, and of the edges those
     that a walk of so many hops toward the seeds goes along.
@@ -46,3 +45,18 @@ class AllNeighbours:
             batch.edge_index = place[edges[:, walked]]
             batch.n_id, batch.batch_size = n_id, len(seeds)
             yield batch
+
+
+def trained(model: nn.Module, data: Any, epochs: int = 40) -> nn.Module:
+    """The model after some steps on the training nodes."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    for _ in range(epochs):
+        optimizer.zero_grad()
+        out = model(data.x, data.edge_index)
+        nn.functional.cross_entropy(out[data.train_mask], data.y[data.train_mask]).backward()
+        optimizer.step()
+    return model
+
+
+def same(found: Any, expected: Any, atol: float = 0) -> None:
+    torch.testing.assert_close(found, expected, rtol=0, atol=atol)

@@ -1,18 +1,15 @@
 """One type of the nodes of a heterogeneous graph is calibrated like a graph of its own."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import HeteroConv, SAGEConv, to_hetero
 
 from simi_mailbox import SimiMailbox, pyg
 from simi_mailbox.pyg.hetero import graph_among
+from tests.pyg.loaders import same
 from tests.pyg.test_hidden import quiet
 
 N, AUTHORS, K = 300, 120, 3
@@ -20,7 +17,7 @@ TYPES = [("paper", "writes", "author"), ("author", "writes", "paper"), ("paper",
 
 
 @pytest.fixture(scope="module")
-def data() -> HeteroData:
+def data():
     rng = torch.Generator().manual_seed(0)
     y = torch.randint(0, K, (N,), generator=rng)
     data = HeteroData()
@@ -38,34 +35,38 @@ def data() -> HeteroData:
 class Typed(nn.Module):
     """The last layer is a linear one on papers."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.conv = HeteroConv({kind: SAGEConv((-1, -1), 5) for kind in TYPES})
         self.lin = nn.Linear(5, K)
 
-    def forward(self, x_dict: dict[str, Tensor], edge_index_dict: Any) -> Tensor:
+    def forward(self, x_dict, edge_index_dict):
         self.entered = self.conv(x_dict, edge_index_dict)["paper"].relu()
         return self.lin(self.entered)
 
 
 class Homogeneous(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.conv1, self.conv2 = SAGEConv((-1, -1), 5), SAGEConv((-1, -1), K)
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def forward(self, x, edge_index):
         return self.conv2(self.conv1(x, edge_index).relu(), edge_index)
 
 
-def initialised(model: nn.Module, *args: Any) -> nn.Module:
+def initialised(model, data):
     torch.manual_seed(0)
     with torch.no_grad():
-        model(*args)
+        model(data.x_dict, data.edge_index_dict)
     return model
 
 
-def test_a_type_of_nodes_is_calibrated_with_its_own_edges(data: HeteroData) -> None:
-    model = initialised(Typed(), data.x_dict, data.edge_index_dict)
+@pytest.fixture(scope="module")
+def model(data):
+    return initialised(Typed(), data)
+
+
+def test_a_type_of_nodes_is_calibrated_with_its_own_edges(data, model):
     calibrated = quiet(model, data, node_type="paper")
     assert calibrated.hidden_layer == "lin"
     logits, hidden = model(data.x_dict, data.edge_index_dict).detach(), model.entered.detach()
@@ -84,21 +85,20 @@ def test_a_type_of_nodes_is_calibrated_with_its_own_edges(data: HeteroData) -> N
     torch.testing.assert_close(written["paper"].prob, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_model_of_pyg_made_heterogeneous(data: HeteroData) -> None:
-    model = to_hetero(Homogeneous(), data.metadata())
-    model = initialised(model, data.x_dict, data.edge_index_dict)
+def test_a_model_of_pyg_made_heterogeneous(data):
+    model = initialised(to_hetero(Homogeneous(), data.metadata()), data)
     calibrated = quiet(model, data, node_type="paper")
     assert calibrated.hidden_layer is not None
     assert calibrated.calibrator.hidden_["means"].shape == (K, 5)
     found = calibrated(data.x_dict, data.edge_index_dict)
-    torch.testing.assert_close(found, calibrated.on(data), rtol=0, atol=0)
+    same(found, calibrated.on(data))
     again = pyg.CalibratedModel(model)
     again.load_state_dict(calibrated.state_dict())
     assert (again.node_type, again.metapath) == ("paper", None)
-    torch.testing.assert_close(again.on(data), found, rtol=0, atol=0)
+    same(again.on(data), found)
 
 
-def test_neighbours_along_a_metapath(data: HeteroData) -> None:
+def test_neighbours_along_a_metapath(data, model):
     path = [("paper", "author"), ("author", "paper")]
     found = graph_among(data.edge_index_dict, "paper", N, path)
     author = data["paper", "writes", "author"].edge_index[1].numpy()
@@ -106,7 +106,6 @@ def test_neighbours_along_a_metapath(data: HeteroData) -> None:
     dense = np.zeros((N, N), dtype=bool)
     dense[tuple(found.edge_index().numpy())] = True
     np.testing.assert_array_equal(dense, expected)
-    model = initialised(Typed(), data.x_dict, data.edge_index_dict)
     calibrated = quiet(model, data, node_type="paper", metapath=path)
     given = calibrated.inputs_on(data)
     by_hand = calibrated.calibrator.predict_proba(
@@ -118,19 +117,21 @@ def test_neighbours_along_a_metapath(data: HeteroData) -> None:
     assert again.metapath == path
 
 
-def test_mistakes_with_types_are_told(data: HeteroData) -> None:
-    model = initialised(Typed(), data.x_dict, data.edge_index_dict)
-    with pytest.raises(TypeError, match="say which one is classified, node_type=…, one of paper"):
-        pyg.calibrate(model, data)
-    with pytest.raises(ValueError, match="no nodes are of type 'papr'"):
-        pyg.calibrate(model, data, node_type="papr")
-    with pytest.raises(ValueError, match="must begin and end with 'paper'"):
-        pyg.calibrate(model, data, node_type="paper", metapath=[("paper", "author")])
-    path = [("paper", "venue"), ("venue", "paper")]
-    with pytest.raises(ValueError, match=r"metapath names edges \('paper', 'venue'\)"):
-        pyg.calibrate(model, data, node_type="paper", metapath=path)
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"node_type": None}, TypeError, "say which one is classified, node_type=…, one of paper"),
+        ({"node_type": "papr"}, ValueError, "no nodes are of type 'papr'"),
+        ({"node_type": "author"}, TypeError, r"metapath=\[\('author', 'paper'\), \('paper', 'au"),
+        ({"metapath": [("paper", "author")]}, ValueError, "must begin and end with 'paper'"),
+        ({"metapath": [("paper", "venue"), ("venue", "paper")]}, ValueError, r"\('paper', 'venue'"),
+    ],
+)
+def test_mistakes_with_types_are_told(given, error, message, data, model):
+    with pytest.raises(error, match=message):
+        pyg.calibrate(model, data, **{"node_type": "paper", **given})
+
+
+def test_mini_batches_of_several_types_are_refused(data, model):
     with pytest.raises(TypeError, match="cannot be checked for missing neighbours"):
         quiet(model, data, node_type="paper").seeds(data)
-    bare = {kind: data.edge_index_dict[kind] for kind in TYPES[:2]}
-    with pytest.raises(TypeError, match=r"metapath=\[\('paper', 'author'\), \('author', 'paper'\)"):
-        graph_among(bare, "paper", N, None)

@@ -1,7 +1,5 @@
 """The wrapper finds what enters a model's last layer, whatever the model is made of."""
 
-from __future__ import annotations
-
 import threading
 import warnings
 
@@ -13,14 +11,14 @@ from torch_geometric.nn import APPNP, GAT, GCN, BatchNorm, GCNConv, GraphSAGE, S
 
 from simi_mailbox import TemperatureScaling, pyg
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.pyg.hidden import run_and_find
-from tests.pyg.loaders import AllNeighbours
+from simi_mailbox.pyg.runs import logits_and_hidden
+from tests.pyg.loaders import AllNeighbours, same
 
 N, D, K = 400, 6, 3
 
 
 @pytest.fixture(scope="module")
-def data() -> Data:
+def data():
     rng = torch.Generator().manual_seed(0)
     y = torch.randint(0, K, (N,), generator=rng)
     edges = torch.randint(0, N, (2, 1200), generator=rng)
@@ -34,12 +32,12 @@ def data() -> Data:
 class Plain(nn.Module):
     """As in PyG's examples; the layer of the classes may be followed by whatever has no classes."""
 
-    def __init__(self, *, end: str = "", first: type[nn.Module] = GCNConv) -> None:
+    def __init__(self, *, end="", first=GCNConv):
         super().__init__()
         self.conv1, self.conv2 = first(D, 5), GCNConv(5, K)
         self.norm, self.end = BatchNorm(K), end
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def forward(self, x, edge_index):
         h = self.conv1(x, edge_index).relu()
         self.entered = h.detach()
         z = self.conv2(nn.functional.dropout(h, training=self.training), edge_index)
@@ -49,22 +47,40 @@ class Plain(nn.Module):
 
 
 class Propagated(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.lin1, self.lin2, self.prop = nn.Linear(D, 5), nn.Linear(5, K), APPNP(3, 0.1)
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def forward(self, x, edge_index):
         self.entered = self.lin1(x).relu().detach()
         return self.prop(self.lin2(self.entered), edge_index)
 
 
 class Inside(nn.Module):
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model):
         super().__init__()
         self.inner = model
 
-    def forward(self, data: Data) -> Tensor:
+    def forward(self, data):
         return self.inner(data.x, data.edge_index)
+
+
+class Random(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(D, K)
+
+    def forward(self, x, edge_index):
+        return self.lin(nn.functional.dropout(x))
+
+
+class Embedded(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.emb, self.conv1, self.conv2 = nn.Embedding(N, 5), GCNConv(5, 5), GCNConv(5, K)
+
+    def forward(self, edge_index):
+        return self.conv2(self.conv1(self.emb.weight, edge_index).relu(), edge_index)
 
 
 MODELS = {
@@ -76,6 +92,7 @@ MODELS = {
     "ready-made": (lambda: GCN(D, 5, num_layers=2, out_channels=K), "convs.1"),
     "attention": (lambda: GAT(D, 6, num_layers=2, out_channels=K, heads=2), "convs.1"),
     "jumping knowledge": (lambda: GraphSAGE(D, 5, 2, K, jk="cat"), "lin"),
+    "of the edges alone": (Embedded, "conv2"),
     "single layer": (lambda: SGConv(D, K, K=2), None),
     "linear": (lambda: nn.Linear(D, K), None),
     "as many units as classes": (lambda: nn.Sequential(nn.Linear(D, K), nn.Linear(K, K)), "1"),
@@ -83,7 +100,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_the_last_layer_is_found(kind: str, data: Data) -> None:
+def test_the_last_layer_is_found(kind, data):
     torch.manual_seed(0)
     make, expected = MODELS[kind]
     model = make()
@@ -97,17 +114,17 @@ def test_the_last_layer_is_found(kind: str, data: Data) -> None:
         torch.testing.assert_close(calibrated.on(data), by_hand.on(data, hidden=inner.entered))
 
 
-def quiet(model: nn.Module, data: Data, **given: object) -> pyg.CalibratedModel:
+def quiet(model, data, **given):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrationWarning)
         return pyg.calibrate(model, data, **given)
 
 
-def test_a_layer_may_be_named_or_left(data: Data) -> None:
+def test_a_layer_may_be_named_or_left(data):
     torch.manual_seed(0)
     model = Plain()
     auto, named = quiet(model, data), quiet(model, data, hidden="conv2")
-    torch.testing.assert_close(auto.on(data), named.on(data), rtol=0, atol=0)
+    same(auto.on(data), named.on(data))
     features = quiet(model, data, hidden="conv1")
     assert features.calibrator.hidden_["means"].shape == (K, D)
     off = quiet(model, data, hidden=None)
@@ -115,74 +132,66 @@ def test_a_layer_may_be_named_or_left(data: Data) -> None:
     assert not hasattr(off.calibrator, "hidden_")
     assert quiet(model, data, calibrator="temperature").hidden_layer is None
     by_hand = pyg.CalibratedModel(model, auto.calibrator, hidden="conv2")
-    torch.testing.assert_close(by_hand.on(data), auto.on(data), rtol=0, atol=0)
+    same(by_hand.on(data), auto.on(data))
 
 
-def test_mistakes_with_the_hidden_layer_are_told(data: Data) -> None:
-    model = Plain()
-    with pytest.raises(ValueError, match=r"unknown layer of Plain 'conv3'; did you mean 'conv\d'"):
-        pyg.calibrate(model, data, hidden="conv3")
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"hidden": "conv3"}, ValueError, r"unknown layer of Plain 'conv3'; did you mean 'conv\d'"),
+        ({"hidden": "norm"}, TypeError, r"no tensor .* entered the layer 'norm'"),  # not called
+        (
+            {"hidden": "conv2", "logits": torch.zeros(N, K)},
+            TypeError,
+            r"not run where its logits are given.*as a tensor",
+        ),
+    ],
+)
+def test_mistakes_with_the_hidden_layer_are_told(given, error, message, data):
+    with pytest.raises(error, match=message):
+        pyg.calibrate(Plain(), data, **given)
+
+
+def test_a_state_or_a_wrapper_that_names_another_models_layer_is_refused(data):
     with pytest.raises(ValueError, match="unknown layer of Plain 'no'"):
-        pyg.CalibratedModel(model, TemperatureScaling(), hidden="no")
-    with pytest.raises(TypeError, match=r"not run where its logits are given.*as a tensor"):
-        pyg.calibrate(model, data, hidden="conv2", logits=torch.zeros(N, K))
-    with pytest.raises(TypeError, match=r"no tensor .* entered the layer 'norm'"):
-        pyg.calibrate(model, data, hidden="norm")  # not called
-    calibrated = quiet(model, data)
-    state = calibrated.state_dict()
+        pyg.CalibratedModel(Plain(), TemperatureScaling(), hidden="no")
+    state = quiet(Plain(), data).state_dict()
     with pytest.raises(ValueError, match="unknown layer of Linear 'conv2'"):
         pyg.CalibratedModel(nn.Linear(D, K)).load_state_dict(state, strict=False)
 
 
-def test_a_model_that_is_random_in_evaluation_mode_is_told(data: Data) -> None:
-    class Random(Plain):
-        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-            return super().forward(nn.functional.dropout(x), edge_index)
-
-    torch.manual_seed(0)
+def test_a_model_that_is_random_in_evaluation_mode_is_told(data):
     with pytest.warns(CalibrationWarning, match="two runs of Random in evaluation mode differ"):
         pyg.calibrate(Random(), data)
 
 
-def test_threads_do_not_see_each_other(data: Data) -> None:
+def test_threads_do_not_see_each_other(data):
     torch.manual_seed(0)
     model = Plain()
-    seen: list[Tensor] = []
 
-    def run() -> Tensor:
+    def run():
         other = threading.Thread(target=lambda: model(torch.zeros(N, D), data.edge_index))
         out = model(data.x, data.edge_index)
         other.start()
         other.join()
         return out
 
-    _, last = run_and_find(model.eval(), run, None)
-    seen.append(last.entered)
-    model(data.x, data.edge_index)
-    torch.testing.assert_close(seen[0], model.entered)
+    entered = logits_and_hidden(model, run, "auto", None)[2]
+    model.eval()(data.x, data.edge_index)
+    torch.testing.assert_close(entered, model.entered)
 
 
-class Embedded(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.emb, self.conv1, self.conv2 = nn.Embedding(N, 5), GCNConv(5, 5), GCNConv(5, K)
-
-    def forward(self, edge_index: Tensor) -> Tensor:
-        return self.conv2(self.conv1(self.emb.weight, edge_index).relu(), edge_index)
-
-
-def test_models_of_the_edges_alone(data: Data) -> None:
+def test_models_of_the_edges_alone_have_no_features(data):
     torch.manual_seed(0)
     calibrated = quiet(Embedded(), data)
-    assert calibrated.hidden_layer == "conv2"
-    torch.testing.assert_close(calibrated(data.edge_index), calibrated.on(data), rtol=0, atol=0)
+    same(calibrated(data.edge_index), calibrated.on(data))
     features = quiet(Embedded(), data, calibrator="group-calibration")
     assert features.on(data).shape == (N, K)
     with pytest.raises(TypeError, match="needs features"):
         features(data.edge_index)
 
 
-def test_known_labels_reach_the_calibrator(data: Data) -> None:
+def test_known_labels_reach_the_calibrator(data):
     torch.manual_seed(0)
     model = Plain()
     calibrated = quiet(model, data)
@@ -195,7 +204,7 @@ def test_known_labels_reach_the_calibrator(data: Data) -> None:
     assert float((calibrated.on(data) - calibrated.on(data, known=known)).abs().max()) > 1e-3
 
 
-def test_logits_and_hidden_layer_by_layer(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logits_and_hidden_layer_by_layer(data, monkeypatch):
     import torch_geometric.nn.models.basic_gnn as models
 
     monkeypatch.setattr(models, "NeighborLoader", AllNeighbours)
@@ -211,4 +220,4 @@ def test_logits_and_hidden_layer_by_layer(data: Data, monkeypatch: pytest.Monkey
     hidden = torch.cat([h[:size] for h, size in zip(seen, sizes, strict=True)]).detach()
     large = quiet(sage, data, logits=logits.detach(), hidden=hidden)
     found = large.from_logits(logits.detach(), data, hidden=hidden)
-    torch.testing.assert_close(found, whole.on(data), rtol=0, atol=1e-4)
+    same(found, whole.on(data), atol=1e-4)

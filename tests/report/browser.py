@@ -1,7 +1,5 @@
 """A headless Chromium, driven over a pipe: just enough of the DevTools protocol for the tests."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import fcntl
@@ -12,33 +10,28 @@ import shutil
 import signal
 import subprocess
 import time
-from pathlib import Path
 
+DISABLED = ("gpu", "quic", "dev-shm-usage", "background-networking")
+DISABLED += ("component-update", "default-apps", "extensions", "sync")
 FLAGS = (
     "--headless",
     "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-dev-shm-usage",
     "--no-first-run",
     "--no-default-browser-check",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-default-apps",
-    "--disable-extensions",
-    "--disable-sync",
     "--mute-audio",
-    "--remote-debugging-pipe",
 )
+FLAGS += ("--remote-debugging-pipe", *(f"--disable-{what}" for what in DISABLED))
+PROBLEMS = {  # where events tell their kind, and what is wrong
+    "Runtime.exceptionThrown": lambda params: ("error", params["exceptionDetails"]),
+    "Runtime.consoleAPICalled": lambda params: (params["type"], params["args"]),
+    "Log.entryAdded": lambda params: (params["entry"]["level"], params["entry"]["text"]),
+}
 
 
-def find_chromium() -> str | None:
+def find_chromium():
     """Path of a Chromium on this machine, or None."""
-    for name in ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"):
-        path = shutil.which(name)
-        if path is not None:
-            return path
-    return None
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    return next(filter(None, map(shutil.which, names)), None)
 
 
 class Browser:
@@ -48,28 +41,21 @@ class Browser:
     page asked for, answered or not.
     """
 
-    def __init__(self, program: str, profile: Path, timeout: float = 60.0) -> None:
-        self.timeout = timeout
-        self.problems: list[str] = []
-        self.requests: list[str] = []
-        self._events: list[dict] = []
-        self._buffer = b""
-        self._count = 0
-        self._session: str | None = None
+    def __init__(self, program, profile, timeout=60.0):
+        self.timeout, self.problems, self.requests, self._events = timeout, [], [], []
+        self._buffer, self._count, self._session = b"", 0, {}
         to_browser, self._out = os.pipe()
         self._in, from_browser = os.pipe()
         # Above 9, so that neither is overwritten while 3 and 4 are set in the child.
         ends = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in (to_browser, from_browser)]
 
-        def wire() -> None:
+        def wire():
             os.dup2(ends[0], 3)
             os.dup2(ends[1], 4)
 
         self._process = subprocess.Popen(
             [program, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL),
             preexec_fn=wire,
             close_fds=False,  # Python's own descriptors are closed on exec; 3 and 4 are not
             start_new_session=True,
@@ -77,11 +63,11 @@ class Browser:
         for fd in (to_browser, from_browser, *ends):
             os.close(fd)
 
-    def __enter__(self) -> Browser:
+    def __enter__(self):
         try:
             target = self.send("Target.createTarget", url="about:blank")["targetId"]
             attached = self.send("Target.attachToTarget", targetId=target, flatten=True)
-            self._session = attached["sessionId"]
+            self._session = {"sessionId": attached["sessionId"]}
             for domain in ("Page", "Runtime", "Log", "Network"):
                 self.send(f"{domain}.enable")
         except BaseException:
@@ -89,7 +75,7 @@ class Browser:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         # The browser's own process group, so that no helper process outlives the test.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -97,67 +83,38 @@ class Browser:
         os.close(self._in)
         os.close(self._out)
 
-    def send(self, method: str, **params: object) -> dict:
+    def send(self, method, **params):
         """Call a method of the protocol and return its result."""
         self._count += 1
         number = self._count
-        message: dict = {"id": number, "method": method, "params": params}
-        if self._session is not None:
-            message["sessionId"] = self._session
+        message = {"id": number, "method": method, "params": params, **self._session}
         data = json.dumps(message).encode() + b"\0"
         while data:
             data = data[os.write(self._out, data) :]
-        while True:
-            answer = self._read()
-            if answer.get("id") == number:
-                if "error" in answer:
-                    raise RuntimeError(f"{method}: {answer['error']}")
-                return answer["result"]
+        while (answer := self._read()).get("id") != number:
+            pass
+        if "error" in answer:
+            raise RuntimeError(f"{method}: {answer['error']}")
+        return answer["result"]
 
-    def open(self, url: str) -> None:
+    def open(self, url):
         """Go to an address and wait until it is loaded."""
         self._events.clear()
         self.send("Page.navigate", url=url)
-        self.wait_for("Page.loadEventFired")
-
-    def wait_for(self, method: str) -> dict:
-        """The next event of this kind."""
-        deadline = time.monotonic() + self.timeout
-        while time.monotonic() < deadline:
-            for event in self._events:
-                if event["method"] == method:
-                    return event
+        while "Page.loadEventFired" not in self._events:
             self._read()
-        raise TimeoutError(method)
 
-    def run(self, script: str) -> object:
+    def run(self, script):
         """Value of a JavaScript expression in the page; a promise is waited for."""
-        result = self.send(
-            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
-        )
+        how = {"returnByValue": True, "awaitPromise": True}
+        result = self.send("Runtime.evaluate", expression=script, **how)
         if "exceptionDetails" in result:
             raise RuntimeError(result["exceptionDetails"])
         return result["result"].get("value")
 
-    def click(self, selector: str) -> None:
-        """Scroll an element into view and click it with the mouse."""
-        x, y = self.place(selector)
-        for kind in ("mousePressed", "mouseReleased"):
-            self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
-
-    def hover(self, selector: str) -> None:
-        """Move the mouse onto an element."""
-        x, y = self.place(selector)
-        self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
-
-    def press(self, key: str) -> None:
-        """Press a key."""
-        for kind in ("keyDown", "keyUp"):
-            self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key)
-
-    def place(self, selector: str) -> tuple[float, float]:
-        """Middle of an element, after scrolling to it."""
-        box = self.run(
+    def mouse(self, selector, *kinds):
+        """Scroll to an element and let the mouse do something in its middle."""
+        x, y, width = self.run(
             f"(async () => {{ const e = document.querySelector({json.dumps(selector)});"
             "e.scrollIntoView({block: 'center', behavior: 'instant'});"
             # Scrolling is told to the page with the next frame, not at once.
@@ -165,32 +122,36 @@ class Browser:
             "const b = e.getBoundingClientRect();"
             "return [b.left + b.width / 2, b.top + b.height / 2, b.width]; })()"
         )
-        assert isinstance(box, list)
-        assert box[2] > 0, f"{selector} is not visible"
-        return box[0], box[1]
+        assert width > 0, f"{selector} is not visible"
+        button = {"button": "left", "clickCount": 1} if len(kinds) > 1 else {}
+        for kind in kinds:
+            self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, **button)
 
-    def size(self, width: int, *, dark: bool = False, media: str = "") -> None:
+    def click(self, selector):
+        self.mouse(selector, "mousePressed", "mouseReleased")
+
+    def hover(self, selector):
+        self.mouse(selector, "mouseMoved")
+
+    def press(self, key):
+        for kind in ("keyDown", "keyUp"):
+            self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key)
+
+    def size(self, width, *, dark=False, media=""):
         """Width of the window, colour scheme, and ``media="print"`` if asked for."""
-        self.send(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=900,
-            deviceScaleFactor=1,
-            mobile=width < 600,
-        )
+        window = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.send("Emulation.setDeviceMetricsOverride", **window)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", media=media, features=[scheme])
 
-    def screenshot(self, path: Path, height: int | None = None) -> None:
-        """The whole page, or its first ``height`` pixels, as a PNG."""
-        options: dict = {"captureBeyondViewport": True, "format": "png"}
-        if height is not None:
-            width = self.run("innerWidth")
-            options["clip"] = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
-        image = self.send("Page.captureScreenshot", **options)
+    def screenshot(self, path, height):
+        """The first ``height`` pixels of the page, as a PNG."""
+        clip = {"x": 0, "y": 0, "width": self.run("innerWidth"), "height": height, "scale": 1}
+        image = self.send("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
         path.write_bytes(base64.b64decode(image["data"]))
 
-    def _read(self) -> dict:
+    def _read(self):
+        """The next message; what events tell is kept."""
         deadline = time.monotonic() + self.timeout
         while b"\0" not in self._buffer:
             left = deadline - time.monotonic()
@@ -201,19 +162,13 @@ class Browser:
                 raise RuntimeError("the browser ended")
             self._buffer += data
         raw, self._buffer = self._buffer.split(b"\0", 1)
-        message: dict = json.loads(raw)
-        if "method" in message:
-            self._note(message)
-        return message
-
-    def _note(self, event: dict) -> None:
-        self._events.append(event)
-        method, params = event["method"], event.get("params", {})
-        if method == "Runtime.exceptionThrown":
-            self.problems.append(str(params["exceptionDetails"]))
-        elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning"):
-            self.problems.append(str(params["args"]))
-        elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
-            self.problems.append(params["entry"]["text"])
-        elif method == "Network.requestWillBeSent":
+        message = json.loads(raw)
+        method, params = message.get("method"), message.get("params", {})
+        self._events.append(method)
+        if method == "Network.requestWillBeSent":
             self.requests.append(params["request"]["url"])
+        elif method in PROBLEMS:
+            level, told = PROBLEMS[method](params)
+            if level in ("error", "warning"):
+                self.problems.append(str(told))
+        return message

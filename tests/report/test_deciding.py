@@ -45,7 +45,7 @@ def test_numbers_are_those_of_the_rules(model, probs):
     sets = rule.predict_sets(probs)
     assert found.error_weight == rule.error_weight_ > 1
     assert found.sets.covered.value == sets[test, y].mean()
-    by_degree = analysis.covered_by_degree(sets, model.y, model.graph, nodes=test)
+    by_degree = analysis.covered_by("degree", sets, model.y, graph=model.graph, nodes=test)
     np.testing.assert_array_equal(found.sets.slices[0].found.coverage, by_degree.found.coverage)
     assert [table.by for table in found.sets.slices] == ["degree", "mailbox", "class", "size"]
     assert decisions(probs, inputs_of(model), used_for_selection=False).error_weight == 1

@@ -28,7 +28,7 @@ def gathered(desk, **more):
 
 def test_the_first_sentence_is_about_the_class(desk):
     content = gathered(desk, positive="fraud", costs=(20.0, 1.0))
-    told = "".join(piece.text for piece in sentences.verdict(content))
+    told = "".join(text for text, _ in sentences.verdict(content))
     frauds = int(desk[1][1500:].sum())
     assert told.startswith(f"Of {frauds} fraud among 1,500 nodes, ")
     before, after = content.of_class[0], content.of_class[-1]

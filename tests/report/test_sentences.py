@@ -6,12 +6,6 @@ from simi_mailbox.analysis import judge
 from simi_mailbox.report import gather, read_inputs, sentences
 
 
-def judged(confidence, accuracy, count):
-    right = round(accuracy * count)
-    probs = np.tile([confidence, 1 - confidence], (count, 1))
-    return judge(probs, np.repeat([0, 1], [right, count - right]))
-
-
 def content(blocks_before, blocks_after=None):
     """A report on nodes given as (confidence, accuracy, count) before and after."""
     probs = np.concatenate([np.tile([c, 1 - c], (n, 1)) for c, _, n in blocks_before])
@@ -26,7 +20,7 @@ def content(blocks_before, blocks_after=None):
 
 
 def words(pieces):
-    return "".join(piece.text for piece in pieces).replace("\u202f", " ")
+    return "".join(text for text, _ in pieces).replace("\u202f", " ")
 
 
 def test_the_first_sentence_names_its_bin():
@@ -35,9 +29,7 @@ def test_the_first_sentence_names_its_bin():
         "Of 200 nodes with confidence 85 to 95 %, 81 % were right. "
         "After ours: 89 % of 300 nodes in this bin (87 % to 93 % if calibrated)."
     )
-
-
-def test_too_few_nodes_make_no_such_sentence():
+    # Too few nodes make no such sentence.
     made = content([(0.99, 0.5, 100), (0.9, 0.1, 10)])
     assert words(sentences.verdict(made)).startswith("The mean confidence is 98 %, the accuracy")
 
@@ -50,29 +42,27 @@ def test_the_bin_is_the_one_with_the_most_nodes_before_and_after():
     before, after = at((0.8, 400), (0.6, 90)), at((0.8, 40), (0.6, 80), (0.9, 370))
     assert sentences.fullest_bin(before, before) == (0.75, 0.85)
     assert sentences.fullest_bin(before, after) == (0.55, 0.65)
-    assert sentences.fullest_bin(judged(0.9, 0.5, 29), judged(0.9, 0.5, 29)) is None
+    assert sentences.fullest_bin(at((0.9, 29)), at((0.9, 29))) is None
 
 
 def test_chance_covers_what_a_true_model_shows():
     rng = np.random.default_rng(0)
     rights = rng.binomial(200, 0.8, size=2000) / 200
-    text = sentences.by_chance(sentences.Bin(0.75, 0.85, 0.8, 0.8, 200)).replace("\u202f", " ")
+    text = sentences.by_chance(sentences.Bin(0.75, 0.85, 200, 0.8, 0.8)).replace("\u202f", " ")
     low, high = (int(word) / 100 for word in text.split() if word.isdigit())
     assert 0.93 < ((rights >= low) & (rights <= high)).mean() < 0.98
 
 
-def test_direction_is_named_only_beyond_noise():
-    over = content([(0.9, 0.5, 500)]).before
-    under = content([(0.6, 0.9, 500)]).before
-    fair = content([(0.8, 0.79, 100)]).before
-    assert sentences.direction(over).endswith(": over-confident on average.")
-    assert sentences.direction(under).endswith(": under-confident on average.")
-    assert sentences.direction(fair).endswith(": calibrated on average.")
-
-
-def test_standing_is_compared_with_the_noise_floor():
-    assert "cannot be told from perfect" in sentences.standing(content([(0.8, 0.8, 100)]).before)
-    assert "the model is miscalibrated" in sentences.standing(content([(0.9, 0.5, 500)]).before)
+def test_direction_and_standing_are_compared_with_noise():
+    for block, direction in (
+        ((0.9, 0.5, 500), "over-confident"),
+        ((0.6, 0.9, 500), "under-confident"),
+        ((0.8, 0.79, 100), "calibrated"),
+    ):
+        view = content([block]).before
+        assert sentences.direction(view).endswith(f": {direction} on average.")
+        words = "cannot be told from perfect" if direction == "calibrated" else "is miscalibrated"
+        assert words in sentences.standing(view)
 
 
 def test_examples_leave_out_bins_with_few_nodes():

@@ -1,7 +1,8 @@
 """A small graph in memory and as shards, cut into many blocks."""
 
+import multiprocessing
+import signal
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ class Known:
 
 
 @pytest.fixture(scope="session")
-def known() -> Known:
+def known():
     problem = calibration_problem(NODES, CLASSES, temperature=2.0, seed=0)
     rng = np.random.default_rng(0)
     labelled = rng.choice(NODES, 2 * LABELLED, replace=False)
@@ -39,7 +40,7 @@ def known() -> Known:
     return Known(z, y, problem.graph, mask, train, calibrator, probs)
 
 
-def write_shards(folder: Path, known: Known) -> Path:
+def write_shards(folder, known):
     """The problem as a folder: three shards of logits, edges in no order and of two shapes."""
     for part in ("logits", "edges"):
         (folder / part).mkdir(parents=True)
@@ -59,13 +60,13 @@ def write_shards(folder: Path, known: Known) -> Path:
 
 
 @pytest.fixture
-def shards(known: Known, tmp_path: Path) -> Path:
+def shards(known, tmp_path):
     """The problem as a folder of the test's own."""
     return write_shards(tmp_path / "in", known)
 
 
 @pytest.fixture(scope="session")
-def on_disk(known: Known, tmp_path_factory: pytest.TempPathFactory) -> np.ndarray:
+def on_disk(known, tmp_path_factory):
     """The probabilities that a run on disk ends with, whatever happens on the way."""
     folder = tmp_path_factory.mktemp("on_disk")
     with pytest.MonkeyPatch.context() as patch:
@@ -75,7 +76,7 @@ def on_disk(known: Known, tmp_path_factory: pytest.TempPathFactory) -> np.ndarra
         )
 
 
-def add_hidden(folder: Path, known: Known, width: int) -> np.ndarray:
+def add_hidden(folder, known, width):
     """A hidden layer beside the logits, in two shards of other lengths; it is returned whole."""
     rng = np.random.default_rng(2)
     x = known.logits @ rng.normal(size=(CLASSES, width)) + rng.normal(size=(NODES, width))
@@ -87,22 +88,44 @@ def add_hidden(folder: Path, known: Known, width: int) -> np.ndarray:
 
 
 @pytest.fixture
-def many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def many_blocks(monkeypatch):
     """Seven blocks, some together, and a handful of chunks."""
     _many_blocks(monkeypatch)
 
 
-def _many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def _many_blocks(monkeypatch):
     monkeypatch.setattr(tiles, "LARGEST_BLOCK", 300)
     monkeypatch.setattr(tiles, "LARGEST_BAND", 1000)
     monkeypatch.setattr(tiles, "LARGEST_CHUNK", 2500)
 
 
-def probabilities(done: Calibrated | Path) -> np.ndarray:
+def probabilities(done):
     """All shards of a result, in order."""
     out = done.out if isinstance(done, Calibrated) else done
     return np.concatenate([np.load(file) for file in sorted((out / "probabilities").iterdir())])
 
 
-def groups(done: Calibrated) -> np.ndarray:
+def groups(done):
     return np.concatenate([np.load(file) for file in sorted((done.out / "groups").iterdir())])
+
+
+def put_logits(folder, *parts):
+    """These shards of logits in place of those that are there."""
+    for path in (folder / "logits").iterdir():
+        path.unlink()
+    for number, part in enumerate(parts):
+        np.save(folder / "logits" / f"{number}.npy", part)
+
+
+def write_table(path, nodes, labels):
+    """A table of nodes and labels."""
+    rows = "".join(f"{node},{label}\n" for node, label in zip(nodes, labels, strict=True))
+    path.write_text("id,label\n" + rows)
+
+
+def run_until_killed(target, *args):
+    """Run a function that kills its process, in a process of its own."""
+    process = multiprocessing.get_context("fork").Process(target=target, args=args)
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL

@@ -1,6 +1,5 @@
 """A hidden layer, moved classes and labels known by now: on blocks what they are in memory."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,20 +10,24 @@ from simi_mailbox import SimiMailbox
 from simi_mailbox.calibrators import SimiMailboxFree, TemperatureScaling
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.scale import apply, calibrate
-from tests.scale.conftest import NODES, Known, add_hidden, groups, probabilities
+from tests.scale.conftest import (
+    NODES,
+    add_hidden,
+    groups,
+    probabilities,
+    put_logits,
+    write_table,
+)
 
 pytestmark = pytest.mark.usefixtures("many_blocks")
 
 
-def _given_as(shards: Path, known: Known, kind: str) -> np.ndarray:
+def _given_as(shards, known, kind):
     """The numbers of all nodes as ``kind``, in float16, in the folder, too."""
     z = torch.from_numpy(known.logits)
     values = {"logits": z, "log-probabilities": z.log_softmax(1), "probabilities": z.softmax(1)}
-    for path in (shards / "logits").iterdir():
-        path.unlink()
     found = values[kind].numpy().astype(np.float16)
-    np.save(shards / "logits" / "0.npy", found[:1200])
-    np.save(shards / "logits" / "1.npy", found[1200:])
+    put_logits(shards, found[:1200], found[1200:])
     return found
 
 
@@ -38,8 +41,8 @@ def _given_as(shards: Path, known: Known, kind: str) -> np.ndarray:
     ],
 )
 def test_every_input_gives_on_blocks_what_it_gives_in_memory(
-    method: Any, kind: Any, width: int, shards: Path, tmp_path: Path, known: Known
-) -> None:
+    method, kind, width, shards, tmp_path, known
+):
     values, hidden = _given_as(shards, known, kind), add_hidden(shards, known, width)
     given = {"graph": known.graph, "train_mask": known.train, "hidden": hidden}
     cal = method(n_groups=12)
@@ -68,9 +71,7 @@ def test_every_input_gives_on_blocks_what_it_gives_in_memory(
 
 
 @pytest.mark.parametrize("form", ["vector", "pairs", "table"])
-def test_labels_known_by_now_are_read_from_a_file(
-    form: str, shards: Path, tmp_path: Path, known: Known
-) -> None:
+def test_labels_known_by_now_are_read_from_a_file(form, shards, tmp_path, known):
     nodes = np.array([1500, 4, 77])
     if form == "vector":
         y = np.full(NODES, -1)
@@ -79,8 +80,7 @@ def test_labels_known_by_now_are_read_from_a_file(
     elif form == "pairs":
         np.save(shards / "known.npy", np.stack([nodes, known.y[nodes]], axis=1))
     else:
-        rows = "".join(f"{node},{known.y[node]}\n" for node in nodes)
-        (shards / "known.csv").write_text("id,label\n" + rows)
+        write_table(shards / "known.csv", nodes, known.y[nodes])
     (shards / "train.npy").unlink()
     (shards / "labels.npy").unlink()
     edges = np.load(shards / "edges" / "b.npy")
@@ -94,72 +94,54 @@ def test_labels_known_by_now_are_read_from_a_file(
     assert np.abs(expected - known.calibrator.predict_proba(known.logits, graph=every)).max() > 1e-4
 
 
-def _known_outside(folder: Path) -> None:
-    np.save(folder / "known.npy", np.array([[5, 1], [NODES, 0]]))
+MISTAKES: dict[str, tuple[str, Any]] = {
+    r"known\.npy: there is no node 2000; nodes are rows, numbered 0\.\.1999": (
+        "known.npy", np.array([[5, 1], [NODES, 0]]),
+    ),
+    r"known\.npy: it names node 5 twice": ("known.npy", np.array([[5, 1], [5, 0]])),
+    r"known\.npy: node 6 has label 9, but the classes are 0\.\.4": (
+        "known.npy", np.array([[5, 1], [6, 9]]),
+    ),
+    r"hidden: it has 705 rows, but there are 2,000 nodes": ("hidden/1.npy", np.zeros((5, 7))),
+    r"1\.npy: it has 3 columns, but .*0\.npy has 7": ("hidden/1.npy", np.zeros((1300, 3))),
+    r"1\.npy, row 0: the hidden layer is NaN or infinite": (
+        "hidden/1.npy", np.full((1300, 7), np.nan),
+    ),
+}  # fmt: skip
 
 
-def _known_twice(folder: Path) -> None:
-    np.save(folder / "known.npy", np.array([[5, 1], [5, 0]]))
-
-
-def _known_strange(folder: Path) -> None:
-    np.save(folder / "known.npy", np.array([[5, 1], [6, 9]]))
-
-
-def _short_hidden(folder: Path) -> None:
-    np.save(folder / "hidden" / "1.npy", np.zeros((5, 7)))
-
-
-def _narrow_hidden(folder: Path) -> None:
-    for path in (folder / "hidden").iterdir():
-        np.save(path, np.load(path)[:, :3])
-
-
-def _nan_in_hidden(folder: Path) -> None:
-    x = np.load(folder / "hidden" / "1.npy")
-    x[42, 3] = np.nan
-    np.save(folder / "hidden" / "1.npy", x)
-
-
-def _no_hidden(folder: Path) -> None:
-    (folder / "hidden").rename(folder / "elsewhere")
-
-
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        (_known_outside, r"known\.npy: there is no node 2000; nodes are rows, numbered 0\.\.1999"),
-        (_known_twice, r"known\.npy: it names node '5' twice"),
-        (_known_strange, r"known\.npy: node 6 has label 9, but the classes are 0\.\.4"),
-        (_short_hidden, r"hidden: it has 705 rows, but there are 2,000 nodes"),
-        (_narrow_hidden, r"hidden has 3 columns, but the calibrator was fitted on 7"),
-        (_nan_in_hidden, r"1\.npy, row 42: the hidden layer is NaN or infinite"),
-        (_no_hidden, r"there is no folder .*hidden, but the calibrator was fitted with a hidden"),
-    ],
-)
-def test_mistakes_in_evidence_are_told(
-    damage: Any, words: str, shards: Path, tmp_path: Path, known: Known
-) -> None:
+@pytest.mark.parametrize("words", MISTAKES)
+def test_mistakes_in_evidence_are_told(words, shards, tmp_path, known):
     hidden = add_hidden(shards, known, 7)
     given = {"graph": known.graph, "mask": known.mask, "hidden": hidden}
     cal = SimiMailbox().fit(known.logits, known.y, **given)
-    damage(shards)
-    with pytest.raises((ValueError, FileNotFoundError), match=words):
+    name, array = MISTAKES[words]
+    np.save(shards / name, array)
+    with pytest.raises(ValueError, match=words):
         apply(cal, shards, tmp_path / "out", engine="disk")
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
-def test_a_hidden_layer_that_is_of_no_use_is_mentioned(
-    shards: Path, tmp_path: Path, known: Known
-) -> None:
-    add_hidden(shards, known, 7)
+def test_a_hidden_layer_is_needed_where_there_was_one_and_mentioned_where_it_is_of_no_use(
+    shards, tmp_path, known
+):
+    hidden = add_hidden(shards, known, 7)
     with pytest.warns(CalibrationWarning, match="hidden is not used"):
-        done = apply(known.calibrator, shards, tmp_path / "out", engine="memory")
+        done = apply(known.calibrator, shards, tmp_path / "unused", engine="memory")
     np.testing.assert_allclose(probabilities(done), known.probs, atol=1e-6)
+    given = {"graph": known.graph, "mask": known.mask, "hidden": hidden}
+    cal = SimiMailbox().fit(known.logits, known.y, **given)
+    for path in (shards / "hidden").iterdir():
+        np.save(path, np.load(path)[:, :3])
+    with pytest.raises(ValueError, match=r"hidden has 3 columns, but .* was fitted on 7"):
+        apply(cal, shards, tmp_path / "out", engine="disk")
+    (shards / "hidden").rename(tmp_path / "elsewhere")
+    with pytest.raises(FileNotFoundError, match=r"no folder .*hidden, but .* with a hidden layer"):
+        apply(cal, shards, tmp_path / "out", engine="disk")
 
 
-def test_shards_are_calibrated_by_a_simi_mailbox(shards: Path, tmp_path: Path) -> None:
-    wrong: Any = TemperatureScaling()
+def test_shards_are_calibrated_by_a_simi_mailbox(shards, tmp_path):
+    wrong = TemperatureScaling()
     with pytest.raises(TypeError, match="by a SimiMailbox, not by TemperatureScaling"):
         calibrate(shards, tmp_path / "out", calibrator=wrong)
     with pytest.raises(ValueError, match="n_groups"):

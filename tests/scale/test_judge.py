@@ -1,8 +1,5 @@
 """Folders are judged as arrays are, by the nodes that may be judged."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -10,22 +7,22 @@ from simi_mailbox import metrics
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.scale import calibrate, evaluate, judge
 from simi_mailbox.softmax import scaled_softmax
-from tests.scale.conftest import NODES, Known, probabilities
+from tests.scale.conftest import NODES, probabilities, write_table
 
 pytestmark = pytest.mark.usefixtures("many_blocks")
 
 
 @pytest.fixture
-def few_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_together(monkeypatch):
     monkeypatch.setattr(judge, "TOGETHER", 5 * 333)
 
 
-def _others(known: Known) -> np.ndarray:
+def _others(known):
     """Labelled nodes that nothing was fitted on."""
     return np.setdiff1d(np.arange(NODES), np.concatenate([known.mask, known.train]))
 
 
-def _expected(probs: np.ndarray, y: np.ndarray) -> Any:
+def _expected(probs, y):
     found = metrics.evaluate(probs, y)
     del found["ece_mass"]
     return pytest.approx(found, abs=1e-9)
@@ -34,12 +31,11 @@ def _expected(probs: np.ndarray, y: np.ndarray) -> Any:
 @pytest.mark.usefixtures("few_together")
 @pytest.mark.parametrize("form", ["vector", "table"])
 def test_results_are_judged_by_the_labels_of_the_folder_they_come_from(
-    form: str, shards: Path, tmp_path: Path, known: Known
-) -> None:
+    form, shards, tmp_path, known
+):
     if form == "table":
         (shards / "labels.npy").unlink()
-        rows = "".join(f"{node},{known.y[node]}\n" for node in range(NODES)[::-1])
-        (shards / "labels.csv").write_text("id,label\n" + rows)
+        write_table(shards / "labels.csv", range(NODES)[::-1], known.y[::-1])
     done = calibrate(shards, tmp_path / "out", engine="memory")
     found, rows = evaluate(done.out), _others(known)
     assert found.metrics.num_nodes == len(rows)
@@ -55,7 +51,7 @@ def test_results_are_judged_by_the_labels_of_the_folder_they_come_from(
 
 
 @pytest.mark.usefixtures("few_together")
-def test_logits_are_judged_too_if_they_are_called_so(shards: Path, known: Known) -> None:
+def test_logits_are_judged_too_if_they_are_called_so(shards, known):
     import torch
 
     probs, rows = scaled_softmax(torch.from_numpy(known.logits)).numpy(), _others(known)
@@ -65,7 +61,7 @@ def test_logits_are_judged_too_if_they_are_called_so(shards: Path, known: Known)
         evaluate(shards)
 
 
-def test_mistakes_of_a_judge_are_told(shards: Path, tmp_path: Path, known: Known) -> None:
+def test_mistakes_of_a_judge_are_told(shards, tmp_path, known):
     done = calibrate(shards, tmp_path / "out", engine="disk")
     np.save(tmp_path / "shared.npy", known.mask[:4])
     with pytest.raises(ValueError, match=r"4 nodes are both in .*calibration\.npy and in .*shared"):
@@ -101,8 +97,8 @@ def test_mistakes_of_a_judge_are_told(shards: Path, tmp_path: Path, known: Known
 
 
 @pytest.mark.usefixtures("few_together")
-def test_progress_of_a_judge_counts_its_runs(shards: Path) -> None:
-    seen: list[tuple[str, int, int]] = []
+def test_progress_of_a_judge_counts_its_runs(shards):
+    seen = []
     evaluate(shards, input_type="logits", progress=lambda *step: seen.append(step))
     runs = seen[0][2]
     assert runs > 1

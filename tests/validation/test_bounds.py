@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -40,7 +41,102 @@ def rows(count: int, row: list[float]) -> torch.Tensor:
     return torch.tensor([row] * count, dtype=torch.float64)
 
 
-# --- what looks like probabilities ----------------------------------------------------------------
+HALF = np.full((6, 2), 0.5)
+NODES = np.array([1, 3])
+DENSE = np.array([[0.0, 2.0], [1.0, 0.0], [0.0, 0.0]])
+ABC = ["a", "b", "c"]
+OBJECTS = np.array(["a", 1], dtype=object)
+
+
+def changed(row: int, values: list[float]) -> np.ndarray:
+    probs = HALF.copy()
+    probs[row] = values
+    return probs
+
+
+# What is called with what, and what it says.
+REFUSED = [
+    (read_logits, (np.zeros(5),), 'say input_type="binary-logits"'),
+    (read_logits, (np.zeros((5, 1)),), 'say input_type="binary-logits"'),
+    (read_logits, (np.zeros(5), "probabilities"), 'say input_type="binary-probabilities"'),
+    (read_logits, (np.zeros((5, 2)), "binary-logits"), r"\[n, 1\]; got \[5, 2\].* say \"logits\""),
+    (read_logits, (np.linspace(0, 1, 20), "binary-logits"), 'say input_type="binary-prob'),
+    (read_logits, (np.array([0.2, 1.7]), "binary-probabilities"), "node 1 is 1.7"),
+    (read_logits, (np.array([0.2, np.nan]), "binary-probabilities"), "node 1 is nan"),
+    (read_logits, (np.array([0.2, np.nan]), "binary-logits"), "NaN or infinite"),
+    (read_logits, (np.zeros(0), "binary-logits"), "hold no node"),
+    (read_logits, (HALF + 0.2, "probabilities"), '"probabilities", but probabilities are none: pr'),
+    (read_logits, (HALF, "log-probabilities"), r"but exp\(log-probabilities\) are none: probs"),
+    (
+        read_logits,
+        ([[1.0, -np.inf], [0.0, 1.0]],),
+        "logits of 1 of 2 nodes .*; the first is node 0",
+    ),
+    (
+        read_probabilities,
+        (changed(4, [0.7, 0.7]), np.array([0, 4])),
+        r"probs of node 4 sum to 1\.4",
+    ),
+    (read_probabilities, (changed(4, [2.0, -1.0]), np.array([0, 4])), r"probs\[4, 0\] is 2"),
+    (read_probabilities, (changed(0, [-2e-6, 1 + 2e-6]),), "probs"),
+    (read_probabilities, (changed(0, [-1.5e-6, 1.0]),), "probs"),
+    (read_probabilities, (changed(0, [0.0, 1 + 1.5e-6]),), "probs"),
+    (read_index, ([0, 1, 1, 0], 4, "mask"), r"0 and 1 for every node.*mask\.astype\(bool\)"),
+    (read_index, ([1, 1, 1, 1], 4, "mask"), "0 and 1 for every node"),
+    (read_index, ([0, 1, 1], 4, "mask"), "names a node twice"),
+    (read_index, ([0, 2, 2, 1], 4, "mask"), "names a node twice"),
+    (read_index, ([0, -1], 5, "mask"), "names node -1"),
+    (read_index, ([0, 5], 5, "mask"), "names node 5"),
+    (refuse_shared, ([1, 2], [2], ("a", "b"), "why"), r"a and b have 1 node in common \(2\): why"),
+    (refuse_shared, ([1, 2], [2, 1], ("a", "b"), "why"), r"2 nodes in common \(the first is 1\)"),
+    (
+        read_classes,
+        ([9, 0, 9, -1], NODES, 4, 3),
+        r"node 3 has label -1, but the classes are 0\.\.2",
+    ),
+    (read_classes, ([9, 0, 9, 3], NODES, 4, 3), r"node 3 has label 3, but the classes are 0\.\.2"),
+    (read_classes, ([1, 0], NODES, 9), r"labels of shape \[2\]; expected one per node, \[9\]$"),
+    (read_classes, (np.eye(3), NODES, 3), r"take argmax\(axis=1\); several labels of a node are"),
+    (read_known, (([1],), 4, 3), "known must be a pair"),
+    (read_known, (([1], [0], [0]), 4, 3), "known must be a pair"),
+    (read_known, ({"nodes": [1]}, 4, 3), "known must be a pair"),
+    (read_known, (None, 4, 3), "known must be a pair"),
+    (read_positive, (-1, 3), r"positive is -1; the classes are 0\.\.2"),
+    (read_positive, (3, 3), r"positive is 3; the classes are 0\.\.2"),
+    (read_positive, (True, 3), "number or the name"),
+    (read_positive, (1.0, 3), "number or the name"),
+    (read_positive, (None, 3), "number or the name"),
+    (read_positive, (0, 3, ABC[:2]), "3 different names"),
+    (read_positive, (0, 3, ["a", "b", "b"]), "3 different names"),
+    (read_positive, ("a", 3), "the classes have no names"),
+    (read_positive, ("d", 3, ABC), "'d'; the classes are a, b, c"),
+    (read_node_ids, (OBJECTS, 2), "whole numbers or strings"),
+    (read_node_ids, ([[0], [1]], 2), r"with shape \[2, 1\]"),
+    (read_node_ids, ([0, 1, 2], 2), "3 node_ids for 2 nodes"),
+    (read_node_ids, ([5, 1, 5], 3), "differ: 5 stands for several nodes"),
+    (read_node_ids, ([5, 1, -1], 3), "node_ids of row 2 is -1: ids are not negative"),
+    (read_features, (scipy.sparse.csr_array(np.where(DENSE == 2, np.inf, DENSE)), 3), "NaN"),
+    (read_features, (DENSE[:2], 3), r"\[2, 2\] for 3"),
+    (read_features, (DENSE[:, 0], 3), r"\[3\] for 3"),
+]
+
+
+WRONG_TYPE = (
+    "known must be a pair",
+    "number or the name",
+    "whole numbers or",
+    r"with shape \[2, 1",
+)
+
+
+@pytest.mark.parametrize(("read", "given", "told"), REFUSED)
+def test_what_is_refused(read, given, told):
+    error = TypeError if told.startswith(WRONG_TYPE) else ValueError
+    with pytest.raises(error, match=told):
+        read(*given)
+
+
+# --- logits and probabilities ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -65,6 +161,14 @@ def test_ten_rows_that_sum_to_one_are_probabilities(count, row, alike):
         assert torch.equal(read_logits(z), z)
 
 
+@pytest.mark.parametrize(
+    ("count", "off", "alike"),
+    [(10, 0.0, True), (9, 0.0, False), (10, 9e-4, True), (10, 2e-3, False)],
+)
+def test_ten_rows_whose_exponentials_sum_to_one_are_log_probabilities(count, off, alike):
+    assert are_log_probabilities(rows(count, [0.2, 0.8]).log() + off) == alike
+
+
 @pytest.mark.parametrize("kind", [are_probabilities, are_log_probabilities])
 def test_one_row_far_down_tells_that_they_are_none(kind):
     z = rows(1500, [0.5, 0.5] if kind is are_probabilities else [np.log(0.5)] * 2)
@@ -73,12 +177,13 @@ def test_one_row_far_down_tells_that_they_are_none(kind):
     assert not kind(z)
 
 
-@pytest.mark.parametrize(
-    ("count", "off", "alike"),
-    [(10, 0.0, True), (9, 0.0, False), (10, 9e-4, True), (10, 2e-3, False)],
-)
-def test_ten_rows_whose_exponentials_sum_to_one_are_log_probabilities(count, off, alike):
-    assert are_log_probabilities(rows(count, [0.2, 0.8]).log() + off) == alike
+@pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
+@pytest.mark.parametrize("of", [np.asarray, torch.tensor])
+def test_a_score_becomes_two_classes(shape, of):
+    z = read_logits(of(np.array([-2.0, 0.0, 3.0]).reshape(shape)), "binary-logits")
+    assert z.tolist() == [[0.0, -2.0], [0.0, 0.0], [0.0, 3.0]]
+    p = read_logits(of(np.array([0.25, 0.5, 1.0]).reshape(shape)), "binary-probabilities").exp()
+    assert np.allclose(p, [[0.75, 0.25], [0.5, 0.5], [0.0, 1.0]])
 
 
 @pytest.mark.parametrize("beyond", [-1.5e-6, 1 + 1.5e-6])
@@ -111,115 +216,81 @@ def test_rows_and_shares_may_miss_one_by_a_thousandth(off, fine):
             read_prior_shift(shares, 2)
 
 
+def test_probabilities_may_miss_their_bounds_by_rounding():
+    fine = changed(0, [-1e-6, 1 + 1e-6])
+    np.testing.assert_array_equal(read_probabilities(fine), fine)
+    assert read_probabilities(changed(4, [2.0, -1.0]), np.array([3])).tolist() == [[0.5, 0.5]]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_probability_of_zero_becomes_the_smallest_number_of_its_type(dtype):
     tiny = torch.finfo(dtype).tiny
-    found = read_logits(torch.tensor([[0.0, 1.0]], dtype=dtype), "probabilities")
-    assert found.tolist() == [[pytest.approx(np.log(tiny)), 0.0]]
-    found = read_logits(torch.tensor([[-np.inf, 0.0]], dtype=dtype), "log-probabilities")
-    assert found.tolist() == [[pytest.approx(np.log(tiny)), 0.0]]
-    assert found.dtype == dtype
+    for given, kind in (([0.0, 1.0], "probabilities"), ([-np.inf, 0.0], "log-probabilities")):
+        found = read_logits(torch.tensor([given], dtype=dtype), kind)
+        assert found.tolist() == [[pytest.approx(np.log(tiny)), 0.0]]
+        assert found.dtype == dtype
 
 
-@pytest.mark.parametrize(
-    ("kind", "shown"),
-    [("probabilities", "probabilities"), ("log-probabilities", r"exp\(log-probabilities\)")],
-)
-def test_what_is_called_probabilities_and_is_none_is_said(kind, shown):
-    with pytest.raises(ValueError, match=rf'input_type="{kind}", but {shown} are none: probs'):
-        read_logits(np.array([[0.5, 0.9]]), kind)
-
-
-# --- logits ---------------------------------------------------------------------------------------
-
-
-def test_finite_logits_whose_sum_overflows_are_fine():
-    z = torch.full((4, 2), 3e38)
-    assert torch.equal(read_logits(z), z)
-
-
-def test_a_class_is_masked_on_every_node_or_on_none():
-    z = np.array([[1.0, -np.inf, 2.0], [0.0, -np.inf, 1.0]])
-    assert read_logits(z).tolist() == z.tolist()
-    z[1, 1] = 0.0
-    with pytest.raises(ValueError, match=r"logits of 1 of 2 nodes are .*; the first is node 0"):
-        read_logits(z)
+def test_finite_logits_whose_sum_overflows_and_masked_classes_are_fine():
+    masked = torch.tensor([[1.0, -np.inf, 2.0], [0.0, -np.inf, 1.0]])
+    for z in (torch.full((4, 2), 3e38), masked):
+        assert torch.equal(read_logits(z), z)
 
 
 def test_logits_of_another_byte_order_and_narrow_floats_are_read():
     z = np.array([[1.0, -3.0], [0.0, 2.5]])
     assert as_numpy(z.astype(">f8")).dtype.isnative
-    for given in (
-        z.astype(">f8"),
-        z.astype(np.float16),
-        torch.tensor(z).bfloat16(),
-        z[:, ::-1][:, ::-1],
-    ):
+    narrow = z.astype(np.float16)
+    for given in (z.astype(">f8"), narrow, torch.tensor(z).bfloat16(), z[:, ::-1][:, ::-1]):
         found = read_logits(given)
         assert found.tolist() == z.tolist()
         assert found.is_contiguous()
-    assert read_logits(z.astype(np.float16)).dtype == torch.float32
+    assert read_logits(narrow).dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64"])
+def test_binary_scores_keep_their_precision_and_small_types_are_widened(dtype):
+    for score, kind in (([0, 1, 1], "binary-probabilities"), ([-2, 3, 0], "binary-logits")):
+        found = read_logits(np.array(score, dtype=dtype), kind)
+        assert str(found.dtype) == ("torch.float64" if dtype == "float64" else "torch.float32")
+        assert found.shape == (3, 2)
+
+
+@pytest.mark.parametrize(("most", "dtype"), [(1 << 24, "float32"), ((1 << 24) + 1, "float64")])
+def test_whole_numbers_that_float32_does_not_tell_apart_are_wider(most, dtype):
+    found = read_logits(np.array([[most, 0, -3], [5, 1, 2]]))
+    assert str(found.dtype) == f"torch.{dtype}"
+    assert int(found[0, 0]) == most
 
 
 # --- nodes and labels -----------------------------------------------------------------------------
 
 
-def test_zeros_and_ones_for_every_node_are_a_mask_in_the_wrong_type():
-    for wrong in (np.array([0, 1, 1, 0]), np.array([1, 1, 1, 1])):
-        with pytest.raises(ValueError, match=r"holds 0 and 1 for every node.*mask\.astype\(bool\)"):
-            read_index(wrong, 4, "mask")
-    for twice, n in ((np.array([0, 1, 1]), 4), (np.array([0, 2, 2, 1]), 4)):
-        with pytest.raises(ValueError, match="names a node twice"):
-            read_index(twice, n, "mask")
-
-
-def test_the_first_and_the_last_node_may_be_named():
+def test_bounds_belong_to_what_may_be_named():
     assert read_index([0, 4], 5, "mask").tolist() == [0, 4]
-    for outside in (-1, 5):
-        with pytest.raises(ValueError, match=f"names node {outside}"):
-            read_index([0, outside], 5, "mask")
-
-
-def test_nodes_in_common_are_counted():
+    assert read_index([], 5, "nodes", empty=True).size == 0
+    assert read_index(np.zeros(5, bool), 5, "nodes", empty=True).size == 0
     refuse_shared([1, 2], [3], ("a", "b"), "why")
-    with pytest.raises(ValueError, match=r"a and b have 1 node in common \(2\): why"):
-        refuse_shared([1, 2], [2], ("a", "b"), "why")
-    with pytest.raises(ValueError, match=r"have 2 nodes in common \(the first is 1\): why"):
-        refuse_shared([1, 2], [2, 1], ("a", "b"), "why")
+    assert read_classes([9, 0, 9, 2], NODES, 4, 3).tolist() == [0, 2]
+    assert read_classes([[0], [1], [1], [0]], NODES, 4, 2).tolist() == [1, 0]
+    assert read_classes([1, 0], NODES, 9, only_these=True).tolist() == [1, 0]
+    assert read_classes(np.empty(0), NODES[:0], 4, 2, only_these=True).size == 0
+    assert [read_positive(k, 3) for k in (0, 2)] == [0, 2]
+    assert read_node_ids([0, 7], 2).tolist() == [0, 7]
+    assert read_node_ids(np.array(["a", "b"], dtype=object), 2).dtype.kind == "U"
+    assert read_node_ids(np.empty(0, dtype=int), 0).size == 0
 
 
-def test_labels_are_of_the_classes_from_the_first_to_the_last():
-    nodes = np.array([1, 3])
-    assert read_classes([9, 0, 9, 2], nodes, 4, 3).tolist() == [0, 2]
-    for bad in (-1, 3):
-        with pytest.raises(
-            ValueError, match=rf"node 3 has label {bad}, but the classes are 0\.\.2"
-        ):
-            read_classes([9, 0, 9, bad], nodes, 4, 3)
-    assert read_classes([[0], [1], [1], [0]], nodes, 4, 2).tolist() == [1, 0]
-    assert read_classes(np.empty(0), nodes[:0], 4, 2, only_these=True).size == 0
-
-
-def test_one_hot_labels_are_ones_and_one_in_each_row():
-    def told(y):
-        with pytest.raises(ValueError, match="labels of shape") as caught:
-            read_classes(np.array(y), np.arange(2), 2)
-        return "argmax" in str(caught.value)
-
-    assert told([[0, 1], [1, 0]])
-    assert told([[0.0, 1.0], [1.0, 0.0]])
-    assert not told([[0, 2], [1, 0]])
-    assert not told([[1, 1], [1, 0]])
-    assert not told([["0", "1"], ["1", "0"]])
+@pytest.mark.parametrize("value", [1e20, -3, 4.0])
+def test_a_label_out_of_range_is_shown_as_it_was_given(value):
+    with pytest.raises(ValueError, match=rf"node 3 of mask has label {re.escape(f'{value:.15g}')}"):
+        read_classes(np.array([0.0, value]), NODES, 9, 4, of="mask", only_these=True)
 
 
 def test_known_labels_are_a_pair_in_the_order_of_their_nodes():
     found = read_known(([3, 1], [2, 0]), 4, 3)
     assert (found.index.tolist(), found.y.tolist()) == ([3, 1], [2, 0])
     assert len(read_known([[], []], 4, 3)) == 0
-    for wrong in (([1],), ([1], [0], [0]), {"nodes": [1]}, None):
-        with pytest.raises(TypeError, match="known must be a pair"):
-            read_known(wrong, 4, 3)
 
 
 def test_weights_of_zero_are_weights():
@@ -228,82 +299,37 @@ def test_weights_of_zero_are_weights():
     assert huge.tolist() == [1.0, 1.0]
 
 
-def test_the_positive_class_is_the_first_to_the_last():
-    assert [read_positive(k, 3) for k in (0, 2)] == [0, 2]
-    for outside in (-1, 3):
-        with pytest.raises(ValueError, match=rf"positive is {outside}; the classes are 0\.\.2"):
-            read_positive(outside, 3)
-    for wrong in (True, 1.0, None):
-        with pytest.raises(TypeError, match="number or the name"):
-            read_positive(wrong, 3)
-    for names in (["a", "b"], ["a", "b", "b"]):
-        with pytest.raises(ValueError, match="3 different names"):
-            read_positive(0, 3, names)
-    with pytest.raises(ValueError, match="the classes have no names"):
-        read_positive("a", 3)
-    with pytest.raises(ValueError, match="'d'; the classes are a, b, c"):
-        read_positive("d", 3, ["a", "b", "c"])
-
-
-def test_ids_are_whole_numbers_from_zero_or_texts_each_once():
-    assert read_node_ids([0, 7], 2).tolist() == [0, 7]
-    assert read_node_ids(np.array(["a", "b"], dtype=object), 2).dtype.kind == "U"
-    assert read_node_ids(np.empty(0, dtype=int), 0).size == 0
-    with pytest.raises(TypeError, match="whole numbers or strings"):
-        read_node_ids(np.array(["a", 1], dtype=object), 2)
-    with pytest.raises(TypeError, match=r"with shape \[2, 1\]"):
-        read_node_ids([[0], [1]], 2)
-    with pytest.raises(ValueError, match="3 node_ids for 2 nodes"):
-        read_node_ids([0, 1, 2], 2)
-    with pytest.raises(ValueError, match="differ: 5 stands for several nodes"):
-        read_node_ids([5, 1, 5], 3)
-
-
 # --- nodes that the model was trained on ----------------------------------------------------------
 
-
-def probabilities_of(confidence: np.ndarray) -> torch.Tensor:
-    """Logits of two classes; the first one is predicted."""
-    return torch.tensor(np.log(np.stack([confidence, 1 - confidence], axis=1)))
-
-
-def suspected(own: float, rest: np.ndarray, m: int = 64, right: float = 1.0) -> bool:
-    z = probabilities_of(np.concatenate([np.full(m, own), rest]))
-    y = (np.arange(m) >= right * m).astype(np.int64)
-    return bool(looks_trained_on(z, Labelled(torch.arange(m), torch.from_numpy(y))))
-
-
-def test_a_surplus_of_confidence_of_four_standard_errors_is_suspicious():
-    rest = np.tile([0.6, 0.8], 500)
-    error = rest.std(ddof=1) / 8  # of 64 nodes
-    assert suspected(0.7 + 4.05 * error, rest)
-    assert not suspected(0.7 + 3.95 * error, rest)
-    assert not suspected(0.7 - 6 * error, rest)
-
-
-def test_a_surplus_of_one_point_at_least_is_suspicious():
-    rest = np.full(500, 0.7)
-    assert suspected(0.711, rest)
-    assert not suspected(0.709, rest)
-
-
-def test_only_nodes_on_which_the_model_is_right_as_often_as_it_expects_of_others_are_suspicious():
-    rest = np.full(500, 0.75)
-    assert suspected(0.9, rest, right=0.76)
-    assert not suspected(0.9, rest, right=0.73)
+EVEN = np.full(500, 0.7)
+SPREAD = np.tile([0.6, 0.8], 500)
+ERROR = SPREAD.std(ddof=1) / 8  # of 64 nodes
 
 
 @pytest.mark.parametrize(
-    ("m", "others", "told"), [(30, 30, True), (29, 30, False), (30, 29, False)]
+    ("own", "rest", "m", "right", "suspected"),
+    [
+        (0.7 + 4.05 * ERROR, SPREAD, 64, 1.0, True),  # four standard errors
+        (0.7 + 3.95 * ERROR, SPREAD, 64, 1.0, False),
+        (0.7 - 6 * ERROR, SPREAD, 64, 1.0, False),
+        (0.711, EVEN, 64, 1.0, True),  # and one point at least
+        (0.709, EVEN, 64, 1.0, False),
+        (0.9, EVEN + 0.05, 64, 0.76, True),  # right as often as the model expects of others
+        (0.9, EVEN + 0.05, 64, 0.73, False),
+        (0.99, EVEN[:30], 30, 1.0, True),  # thirty nodes on either side
+        (0.99, EVEN[:30], 29, 1.0, False),
+        (0.99, EVEN[:29], 30, 1.0, False),
+        (0.9, np.repeat([0.9, 0.5], 25_000), 64, 1.0, True),  # of many others a fair part
+    ],
 )
-def test_thirty_nodes_on_either_side_are_enough_to_tell(m, others, told):
-    assert suspected(0.99, np.full(others, 0.6), m) == told
-
-
-def test_of_many_others_a_fair_part_is_looked_at():
-    """The first half of 50,000 nodes is as sure as those that are judged, the others are not."""
-    rest = np.repeat([0.9, 0.5], 25_000)
-    assert suspected(0.9, rest)
+def test_nodes_look_trained_on_if_the_model_is_more_confident_of_them_and_right(
+    own, rest, m, right, suspected
+):
+    p = np.concatenate([np.full(m, own), rest])
+    z = torch.tensor(np.log(np.stack([p, 1 - p], axis=1)))  # the first class is predicted
+    y = (np.arange(m) >= right * m).astype(np.int64)
+    found = looks_trained_on(z, Labelled(torch.arange(m), torch.from_numpy(y)))
+    assert bool(found) == suspected
 
 
 def test_all_labels_of_one_class_are_told_from_ten_on():
@@ -344,27 +370,19 @@ def test_a_shift_of_classes_and_impossible_ones_reach_the_forward_function_too()
     assert list(CalibrationData(z, calibration=labelled).labelled) == ["calibration"]
 
 
-def test_features_stay_as_sparse_as_they_are():
-    dense = np.array([[0.0, 2.0], [1.0, 0.0], [0.0, 0.0]])
-    for given in (
-        scipy.sparse.csr_array(dense),
-        scipy.sparse.coo_array(dense),
-        torch.tensor(dense).to_sparse(),
-        torch.tensor(dense).to_sparse_csr(),
-    ):
-        found = read_features(given, 3)
-        assert found.layout is torch.sparse_csr
-        assert found.to_dense().tolist() == dense.tolist()
-        assert found.dtype == torch.float32
-    for given in (dense, torch.tensor(dense), dense.astype(int)):
-        found = read_features(given, 3)
-        assert found.layout is torch.strided
-        assert (found.dtype, found.tolist()) == (torch.float32, dense.tolist())
-    bad = scipy.sparse.csr_array(np.where(dense == 2, np.inf, dense))
-    for wrong, told in (
-        (bad, "NaN"),
-        (dense[:2], r"\[2, 2\] for 3"),
-        (dense[:, 0], r"\[3\] for 3"),
-    ):
-        with pytest.raises(ValueError, match=told):
-            read_features(wrong, 3)
+@pytest.mark.parametrize(
+    ("given", "layout"),
+    [
+        (scipy.sparse.csr_array(DENSE), torch.sparse_csr),
+        (scipy.sparse.coo_array(DENSE), torch.sparse_csr),
+        (torch.tensor(DENSE).to_sparse(), torch.sparse_csr),
+        (torch.tensor(DENSE).to_sparse_csr(), torch.sparse_csr),
+        (DENSE, torch.strided),
+        (torch.tensor(DENSE), torch.strided),
+        (DENSE.astype(int), torch.strided),
+    ],
+)
+def test_features_stay_as_sparse_as_they_are(given, layout):
+    found = read_features(given, 3)
+    assert (found.layout, found.dtype) == (layout, torch.float32)
+    assert found.to_dense().tolist() == DENSE.tolist()

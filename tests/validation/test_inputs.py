@@ -1,6 +1,5 @@
-"""The door: what is wrong with an input is said there, and labels are cut there."""
+"""Through `fit`: what is wrong with an input is said, and labels outside the masks are dropped."""
 
-import re
 import subprocess
 import sys
 
@@ -9,109 +8,172 @@ import pytest
 import scipy.sparse
 import torch
 
-from simi_mailbox import NotFittedError, SimiMailbox
+from simi_mailbox import NotFittedError, SimiMailbox, TemperatureScaling, select
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.validation import CalibrationData, read_classes, read_index, read_probabilities
+from simi_mailbox.crossfit import cross_fitted
+from simi_mailbox.validation import CalibrationData
 from tests.strategies import make_problem
 
 CASE = make_problem(0)
+N, K = CASE.logits.shape
+Z, Y = CASE.logits, CASE.y
+HIDDEN = np.arange(N) % 7 == 0
 
 
 def fit(calibrator=None, **changes):
-    arguments = {"logits": CASE.logits, "y": CASE.y, "mask": CASE.mask, "graph": CASE.edges}
-    arguments.update(changes)
-    return (calibrator or SimiMailbox()).fit(**arguments)
+    given = {"logits": Z, "y": Y, "mask": CASE.mask, "graph": CASE.edges, **changes}
+    return (calibrator or SimiMailbox()).fit(**given)
 
 
 def with_logits(row, value):
-    logits = CASE.logits.copy()
+    logits = Z.copy()
     logits[row, 1] = value
     return logits
 
 
-@pytest.mark.parametrize(
-    ("changes", "error", "message"),
-    [
-        ({"logits": with_logits(7, np.nan)}, ValueError, "first is node 7"),
-        ({"logits": with_logits(9, np.inf)}, ValueError, "first is node 9"),
-        ({"logits": CASE.logits[0]}, ValueError, r"\[nodes, classes\], got \[4\]"),
-        ({"logits": CASE.logits[:0]}, ValueError, "no node"),
-        ({"logits": CASE.logits[:, :1]}, ValueError, "at least two classes"),
-        ({"logits": CASE.logits[:, :0]}, ValueError, "at least two classes"),
-        ({"logits": CASE.logits[None]}, ValueError, r"\[nodes, classes\], got \[1, 120, 4\]"),
-        ({"logits": CASE.logits * 1e20}, ValueError, "divide all logits"),
-        ({"logits": CASE.logits > 0}, TypeError, "must be real numbers"),
-        ({"logits": CASE.logits.astype(str)}, TypeError, "must be real numbers"),
-        ({"logits": CASE.logits.astype(object)}, TypeError, "must be real numbers"),
-        ({"logits": CASE.logits + 0j}, TypeError, "must be real numbers"),
-        ({"logits": torch.tensor(CASE.logits + 0j)}, TypeError, "must be real numbers"),
-        ({"logits": torch.tensor(CASE.logits > 0)}, TypeError, "must be real numbers"),
-        (
-            {"y": CASE.y[:50]},
-            ValueError,
-            r"shape \[50\]; .* \[120\], or one per node of mask, \[60\]",
-        ),
-        ({"y": np.where(np.arange(120) == CASE.mask[3], 9, CASE.y)}, ValueError, "has label 9"),
-        ({"y": np.where(np.arange(120) == CASE.mask[3], -1, CASE.y)}, ValueError, "has label -1"),
-        ({"y": np.tile(CASE.y, 2)}, ValueError, r"shape \[240\]; expected one per node"),
-        ({"y": CASE.y + 0.5}, ValueError, "whole numbers"),
-        ({"y": np.full(120, np.nan)}, ValueError, "whole numbers"),
-        (
-            {"y": np.full(120, "cat")},
-            TypeError,
-            "got an array of <U3; number the classes first",
-        ),
-        ({"y": np.zeros((120, 4))}, ValueError, r"labels of shape \[120, 4\]; expected one per"),
-        ({"mask": np.zeros(120, bool)}, ValueError, "selects no node"),
-        ({"mask": []}, ValueError, "selects no node"),
-        ({"mask": None}, TypeError, "which nodes' labels may be read"),
-        ({"mask": np.ones(7, bool)}, ValueError, "7 entries for 120 nodes"),
-        ({"mask": [0, 0]}, ValueError, "twice"),
-        ({"mask": [0, 120]}, ValueError, r"names node 120.*0\.\.119"),
-        ({"mask": [-1]}, ValueError, "names node -1"),
-        ({"mask": [0.0, 1.0]}, TypeError, "boolean or integer"),
-        ({"mask": np.ones((120, 1), bool)}, ValueError, "one-dimensional"),
-        ({"mask": ["a", "b"]}, TypeError, "boolean or integer; got an array of <U1"),
-        ({"graph": None}, TypeError, r"SimiMailbox needs graph: pass graph="),
-        ({"graph": [[0, 500], [1, 1]]}, ValueError, "edge 1 joins nodes 500"),
-        (
-            {"y": CASE.y[CASE.mask], "early_stopping_mask": [0]},
-            ValueError,
-            "full length 120, got 60",
-        ),
-        ({"early_stopping_mask": [120]}, ValueError, "early_stopping_mask names node 120"),
-        ({"early_stopping_mask": []}, ValueError, "early_stopping_mask selects no node"),
-        ({"features": np.zeros((3, 2))}, ValueError, "one row per node"),
-        ({"features": np.full((120, 2), np.nan)}, ValueError, "NaN"),
-        ({"features": np.zeros((120, 0))}, ValueError, "features have no column"),
-        ({"features": scipy.sparse.csr_array((120, 0))}, ValueError, "features have no column"),
-    ],
-)
+def labelled(value):
+    return np.where(np.arange(N) == CASE.mask[3], value, Y)
+
+
+def masked(array):
+    return np.ma.array(array, mask=np.broadcast_to(HIDDEN, array.T.shape).T)
+
+
+QUANTISED = torch.quantize_per_tensor(torch.tensor(Z).float(), 0.1, 0, torch.qint8)
+MISTAKES = [
+    ({"logits": with_logits(7, np.nan)}, ValueError, "first is node 7"),
+    ({"logits": with_logits(9, np.inf)}, ValueError, "first is node 9"),
+    ({"logits": Z[0]}, ValueError, r"\[nodes, classes\].*got \[4\]; .*\"binary-logits\""),
+    ({"logits": Z[:, 0] ** 2, "input_type": "probabilities"}, ValueError, "binary-probabilities"),
+    ({"logits": Z[:0]}, ValueError, "no node"),
+    ({"logits": Z[:, :1]}, ValueError, "at least two classes"),
+    ({"logits": Z[:, :0]}, ValueError, "at least two classes"),
+    ({"logits": Z[None]}, ValueError, r"got \[1, 120, 4\]; of outputs per edge or graph pass one"),
+    ({"logits": Z * 1e20}, ValueError, "divide all logits"),
+    ({"logits": Z > 0}, TypeError, "must be real numbers"),
+    ({"logits": Z.astype(str)}, TypeError, "must be real numbers"),
+    ({"logits": Z.astype(object)}, TypeError, "must be real numbers"),
+    ({"logits": Z + 0j}, TypeError, "must be real numbers"),
+    ({"logits": torch.tensor(Z + 0j)}, TypeError, "must be real numbers"),
+    ({"logits": torch.tensor(Z > 0)}, TypeError, "must be real numbers"),
+    ({"logits": masked(Z)}, TypeError, "logits is a masked array"),
+    ({"logits": Z.astype(np.longdouble)}, TypeError, r"float128, wider .*: pass array\.astype"),
+    ({"logits": torch.tensor(Z).to_sparse()}, TypeError, r"logits is a sparse tensor"),
+    ({"logits": torch.tensor(Z).to_sparse_csr()}, TypeError, r"pass its \.to_dense\(\)"),
+    ({"logits": scipy.sparse.csr_matrix(Z)}, TypeError, r"logits is a SciPy sparse matrix"),
+    ({"logits": QUANTISED}, TypeError, r"quantised tensor .* pass its \.dequantize\(\)"),
+    ({"logits": torch.empty(N, K, device="meta")}, TypeError, "meta device, which holds no numb"),
+    ({"y": Y[:50]}, ValueError, r"shape \[50\]; .* \[120\], or one per node of mask, \[60\]"),
+    ({"y": labelled(9)}, ValueError, "has label 9"),
+    ({"y": labelled(-1)}, ValueError, "has label -1"),
+    ({"y": np.tile(Y, 2)}, ValueError, r"shape \[240\]; expected one per node"),
+    ({"y": Y + 0.5}, ValueError, "whole numbers"),
+    ({"y": np.full(N, np.nan)}, ValueError, "whole numbers"),
+    ({"y": np.full(N, "cat")}, TypeError, "got an array of <U3; number the classes first"),
+    ({"y": np.zeros((N, 4))}, ValueError, r"labels of shape \[120, 4\]; .*take argmax\(axis=1\)"),
+    ({"y": masked(Y)}, TypeError, "labels is a masked array, whose mask would be lost"),
+    ({"y": torch.tensor(Y).to_sparse()}, TypeError, "labels is a sparse tensor"),
+    ({"y": scipy.sparse.csr_matrix(Y)}, TypeError, "labels is a SciPy sparse matrix"),
+    ({"mask": np.zeros(N, bool)}, ValueError, "selects no node"),
+    ({"mask": []}, ValueError, "selects no node"),
+    ({"mask": None}, TypeError, "which nodes' labels may be read"),
+    ({"mask": np.ones(7, bool)}, ValueError, "7 entries for 120 nodes"),
+    ({"mask": [0, 0]}, ValueError, "twice"),
+    ({"mask": [0, 120]}, ValueError, r"names node 120.*0\.\.119"),
+    ({"mask": [-1]}, ValueError, "names node -1"),
+    ({"mask": [0.0, 1.0]}, TypeError, "boolean or integer"),
+    ({"mask": np.ones((N, 1), bool)}, ValueError, "one-dimensional"),
+    ({"mask": ["a", "b"]}, TypeError, "boolean or integer; got an array of <U1"),
+    ({"mask": masked(~HIDDEN)}, TypeError, "mask is a masked array"),
+    ({"mask": np.arange(N)[::-1]}, ValueError, "mask names all 120 nodes, not in their order: lab"),
+    ({"train_mask": masked(HIDDEN)}, TypeError, "train_mask is a masked array"),
+    ({"graph": None}, TypeError, r"SimiMailbox needs graph: pass graph="),
+    ({"graph": [[0, 500], [1, 1]]}, ValueError, "edge 1 joins nodes 500"),
+    ({"y": Y[CASE.mask], "early_stopping_mask": [0]}, ValueError, "full length 120, got 60"),
+    ({"early_stopping_mask": [120]}, ValueError, "early_stopping_mask names node 120"),
+    ({"early_stopping_mask": []}, ValueError, "early_stopping_mask selects no node"),
+    ({"hidden": masked(Z)}, TypeError, "hidden is a masked array"),
+    ({"features": np.zeros((3, 2))}, ValueError, "one row per node"),
+    ({"features": np.full((N, 2), np.nan)}, ValueError, "NaN"),
+    ({"features": np.zeros((N, 0))}, ValueError, "features have no column"),
+    ({"features": scipy.sparse.csr_array((N, 0))}, ValueError, "features have no column"),
+]
+
+
+@pytest.mark.parametrize(("changes", "error", "message"), MISTAKES)
 def test_bad_input_is_refused_and_leaves_nothing_fitted(changes, error, message):
     calibrator = SimiMailbox()
     with pytest.raises(error, match=message):
         fit(calibrator, **changes)
     with pytest.raises(NotFittedError, match="not fitted"):
-        calibrator.predict_proba(CASE.logits, graph=CASE.edges)
+        calibrator.predict_proba(Z, graph=CASE.edges)
+
+
+def test_outputs_of_edges_are_told_from_those_of_nodes():
+    from simi_mailbox import Graph
+
+    with pytest.raises(ValueError, match="per edge or per graph need a method without graph"):
+        fit(graph=Graph.from_edges(CASE.edges % 50, 50))
 
 
 def test_all_forms_of_mask_and_labels_mean_the_same():
-    boolean = np.zeros(120, bool)
+    boolean = np.zeros(N, bool)
     boolean[CASE.mask] = True
-    expected = fit().predict_proba(CASE.logits, graph=CASE.edges)
+    expected = fit().predict_proba(Z, graph=CASE.edges)
+    read_only = Z.copy()
+    read_only.setflags(write=False)
     for changes in (
         {"mask": boolean},
         {"mask": torch.from_numpy(boolean)},
         {"mask": CASE.mask.tolist()},
         {"mask": CASE.mask.astype(np.int32)},
-        {"y": CASE.y[CASE.mask]},
-        {"y": CASE.y[:, None]},
-        {"y": torch.from_numpy(CASE.y)},
-        {"y": CASE.y.astype(float)},
-        {"y": np.where(boolean, CASE.y, np.nan)},
+        {"y": Y[CASE.mask]},
+        {"y": Y[:, None]},
+        {"y": torch.from_numpy(Y)},
+        {"y": Y.astype(float)},
+        {"y": np.where(boolean, Y, np.nan)},
+        {"logits": read_only},
     ):
-        found = fit(**changes).predict_proba(CASE.logits, graph=CASE.edges)
+        found = fit(**changes).predict_proba(changes.get("logits", Z), graph=CASE.edges)
         np.testing.assert_array_equal(found, expected)
+        found[0, 0] = 1.0  # which nobody else sees
+
+
+@pytest.mark.parametrize("kind", [np.uint16, np.uint32, np.uint64, np.int8])
+@pytest.mark.parametrize("of", [np.asarray, torch.from_numpy])
+def test_whole_numbers_of_any_width_are_logits(kind, of):
+    whole = np.abs(np.round(Z * 3)).astype(kind)
+    expected = fit(TemperatureScaling(), logits=whole.astype(np.float32)).temperature_
+    found = fit(TemperatureScaling(), logits=of(whole)).temperature_
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", [np.bool_, np.uint8, np.int8])
+def test_labels_of_the_mask_alone_may_be_of_any_type(kind):
+    logits, mask = Z[:, :2], np.arange(0, N, 2)
+    full = logits.argmax(axis=1)
+    full[::3] = 1 - full[::3]
+    labels = full[mask]
+    given = {"mask": mask, "folds": 2}
+    methods = {"methods": ["uncalibrated", "temperature"], "default": "uncalibrated"}
+    expected = cross_fitted(TemperatureScaling(), logits, labels, **given)
+    found = cross_fitted(TemperatureScaling(), logits, labels.astype(kind), **given)
+    np.testing.assert_array_equal(found, expected)
+    chosen = select(logits, labels, **given, **methods)
+    for y in (labels.astype(kind), full.astype(kind)):
+        assert select(logits, y, **given, **methods).evidence == chosen.evidence
+
+
+def test_both_kinds_of_binary_scores_agree_with_two_columns():
+    rng = np.random.default_rng(0)
+    s = rng.normal(size=200)
+    p = 1 / (1 + np.exp(-s))
+    y = (rng.random(200) < p).astype(int)
+    columns = np.stack([np.zeros(200), s], axis=1)
+    expected = TemperatureScaling().fit(columns, y, mask=range(200)).predict_proba(columns)
+    for scores, kind in ((s, "binary-logits"), (p, "binary-probabilities")):
+        cal = TemperatureScaling().fit(scores, y, mask=range(200), input_type=kind)
+        assert np.allclose(cal.predict_proba(scores), expected, atol=1e-6)  # the kind is remembered
 
 
 class Listening(Calibrator):
@@ -126,67 +188,24 @@ class Listening(Calibrator):
 
 def test_the_order_of_an_index_mask_orders_its_labels_and_nothing_else():
     listed = np.random.default_rng(0).permutation(CASE.mask)
-    for y in (CASE.y, CASE.y[listed]):
-        seen = Listening().fit(CASE.logits, y, mask=listed).seen.calibration
+    for y in (Y, Y[listed]):
+        seen = Listening().fit(Z, y, mask=listed).seen.calibration
         assert seen.index.tolist() == sorted(CASE.mask)
-        assert seen.y.tolist() == CASE.y[np.sort(CASE.mask)].tolist()
-
-
-def test_labels_of_all_nodes_listed_in_another_order_could_be_in_either():
-    everyone = np.arange(120)
-    with pytest.raises(ValueError, match="mask names all 120 nodes, not in their order: labels"):
-        fit(mask=everyone[::-1])
-    assert Listening().fit(CASE.logits, CASE.y, mask=everyone).seen.calibration.y.numel() == 120
+        assert seen.y.tolist() == Y[np.sort(CASE.mask)].tolist()
+    assert Listening().fit(Z, Y, mask=np.arange(N)).seen.calibration.y.numel() == N
 
 
 def test_a_method_sees_only_the_labels_of_its_masks():
-    spy = Listening().fit(CASE.logits, CASE.y, mask=CASE.mask, early_stopping_mask=[5, 1])
+    spy = Listening().fit(Z, Y, mask=CASE.mask, early_stopping_mask=[5, 1])
     seen = vars(spy.seen)
-    assert sorted(seen) == [
-        "calibration", "features", "forward", "graph", "hidden", "holdout", "known",
-        "logits", "node_ids", "training", "used_for_selection",
-    ]  # fmt: skip
+    names = "calibration features forward graph hidden holdout known logits node_ids training"
+    assert sorted(seen) == [*names.split(), "used_for_selection"]
     assert seen["known"] is None
-    assert seen["calibration"].y.tolist() == CASE.y[CASE.mask].tolist()
-    assert seen["holdout"].y.tolist() == CASE.y[[1, 5]].tolist()
-
-
-def test_read_only_arrays_are_welcome():
-    logits = CASE.logits.copy()
-    logits.setflags(write=False)
-    fit(logits=logits).predict_proba(logits, graph=CASE.edges)[0, 0] = 1.0
+    assert seen["calibration"].y.tolist() == Y[CASE.mask].tolist()
+    assert seen["holdout"].y.tolist() == Y[[1, 5]].tolist()
 
 
 def test_metrics_read_their_input_without_torch():
     code = "import sys, simi_mailbox.metrics; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
-
-
-@pytest.mark.parametrize("value", [1e20, -3, 4.0])
-def test_a_label_out_of_range_is_shown_as_it_was_given(value):
-    with pytest.raises(ValueError, match=rf"node 5 of mask has label {re.escape(f'{value:.15g}')}"):
-        read_classes(np.array([0.0, value]), np.array([2, 5]), 9, 4, of="mask", only_these=True)
-
-
-def test_the_shorter_list_of_labels_must_be_allowed():
-    nodes = np.array([2, 5])
-    assert read_classes([1, 0], nodes, 9, only_these=True).tolist() == [1, 0]
-    with pytest.raises(ValueError, match=r"labels of shape \[2\]; expected one per node, \[9\]$"):
-        read_classes([1, 0], nodes, 9)
-
-
-def test_bad_probabilities_are_named_by_node_not_by_row():
-    probs = np.full((6, 2), 0.5)
-    probs[4] = [0.7, 0.7]
-    with pytest.raises(ValueError, match=r"probs of node 4 sum to 1\.4"):
-        read_probabilities(probs, np.array([0, 4]))
-    probs[4] = [2.0, -1.0]
-    with pytest.raises(ValueError, match=r"probs\[4, 0\] is 2"):
-        read_probabilities(probs, np.array([0, 4]))
-    assert read_probabilities(probs, np.array([3])).tolist() == [[0.5, 0.5]]
-
-
-def test_no_node_is_fine_where_the_caller_says_so():
-    assert read_index([], 5, "nodes", empty=True).size == 0
-    assert read_index(np.zeros(5, bool), 5, "nodes", empty=True).size == 0

@@ -32,15 +32,7 @@ PARTS = (*TERMS, "intercepts", "uniform mixture", "selection bias")
 
 @hyperparameters
 class SimiMailboxAblated(SimiMailbox):
-    """`SimiMailbox` without one of its parts.
-
-    Parameters
-    ----------
-    without : str
-        One of `PARTS`; "" for none.
-    keep_classes, n_groups, prior, scaling, seed
-        See `SimiMailbox`.
-    """
+    """`SimiMailbox` without one of its `PARTS`; ``without=""`` leaves none out."""
 
     name: ClassVar[str] = ABLATED
 

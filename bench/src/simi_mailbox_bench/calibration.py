@@ -6,7 +6,7 @@ import functools
 import math
 import time
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,23 +15,17 @@ from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.crossfit import cross_fitted_folds
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox_bench import methods
-from simi_mailbox_bench.backbones.cached_runs import (
-    RunCache,
-    RunKey,
-    digest,
-    graph_size,
-    load_logits,
-)
+from simi_mailbox_bench.backbones.cached_runs import RunCache, RunKey, digest, load_logits
 from simi_mailbox_bench.backbones.features import row_normalised
-from simi_mailbox_bench.backbones.settings import settings_for
-from simi_mailbox_bench.label_rivals import retrained_logits
+from simi_mailbox_bench.backbones.settings import Settings, settings_for
 from simi_mailbox_bench.methods import FEATURES, Method
-from simi_mailbox_bench.runner import Durations, Unit
+from simi_mailbox_bench.rivals import retrained_logits
+from simi_mailbox_bench.runner import Unit
 from simi_mailbox_bench.store import Row
-from simi_mailbox_bench.variance import variance_of_calibration_error
 
 HOLDOUT_SHARE = 0.1
 FLOOR_DRAWS = 200
+_digest = functools.cache(Settings.digest)  # tables ask thousands of times
 
 
 @dataclass(frozen=True)
@@ -46,7 +40,7 @@ class CachedRunUnit(Unit):
 
     def backbone_identity(self) -> str:
         """Digest of the settings that the run's backbone is trained with."""
-        return _published_digest(self.run.dataset)
+        return _digest(settings_for(self.run.dataset))
 
     def ready(self) -> bool:
         return self.run in RunCache()
@@ -62,18 +56,12 @@ class CalibrationUnit(CachedRunUnit):
 
     def identity(self, item: Method) -> dict[str, Any]:
         return {
-            **asdict(self.run),
+            **vars(self.run),
             "backbone_settings": self.backbone_identity(),
             **item.identity(self.run),
             "evaluation": self.evaluation,
             "measure": self.quantity,
         }
-
-    def seconds(self, durations: Durations) -> float:
-        where = self.run.dataset, self.run.backbone
-        size = graph_size(self.run.dataset)
-        total = sum(durations.fit(method.name, *where, size) for method in self.items)
-        return total if self.ready() else total + durations.training(*where, size)
 
     def prepare(self) -> Any:
         return load_logits(self.run)
@@ -115,10 +103,7 @@ class CalibrationUnit(CachedRunUnit):
 
 
 def probabilities(run: RunKey, method: Method, source: Any = None) -> Floats:
-    """Calibrated probabilities [n, K] of all nodes, the method fitted as the tables do it.
-
-    ``source`` is what `load_logits` gives for the run, for callers who have it already.
-    """
+    """Calibrated probabilities [n, K] of all nodes, the method fitted as the tables do it."""
     source = load_logits(run) if source is None else source
     holdout, _ = CalibrationUnit(run, (method,)).nodes(method.name, source)
     return _apply(method.build(run), method.name, source, holdout)[0]
@@ -135,11 +120,6 @@ def probabilities_cross_fitted(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrationWarning)
         return list(cross_fitted_folds(calibrator, source.logits, source.dataset.y, **given))
-
-
-@functools.cache
-def _published_digest(dataset: str) -> str:
-    return settings_for(dataset).digest()
 
 
 def _apply(
@@ -203,12 +183,49 @@ def _variance(probs: Floats, index: Ints, source: Any) -> Row:
 
     agreement = analysis.neighbour_agreement(probs, source.dataset.graph)
     found = variance_of_calibration_error(probs, source.dataset.y, agreement, nodes=index)
-    values = {
-        "variance_nodes": found.node_wise,
-        "variance_confidence": found.confidence,
-        "variance_similarity": found.similarity,
-    }
-    return {"metrics": {name: rounded(value) for name, value in values.items()}}
+    names = ("variance_nodes", "variance_confidence", "variance_similarity")
+    return {"metrics": dict(zip(names, map(rounded, found), strict=True))}
+
+
+def variance_of_calibration_error(
+    probs: Any, y: Any, similarity: Any, *, nodes: Any = None, bins: int = 10
+) -> tuple[float, float, float]:
+    """The paper's variance of calibration errors: over all nodes, in intervals, and in cells.
+
+    D(i) = |acc(B_m) − p̂_i| for node i of confidence interval B_m;
+    V(B) = Σ_{i in B} (D(i) − mean D)² / (|B| − 1); the table holds unweighted means of V over
+    intervals and over cells of equal confidence and similarity, and, over all nodes, the variance
+    of |acc(B_m) − conf(B_m)|. The paper prints them times 100. Cells with fewer than two nodes have
+    no variance and are left out of the mean; nodes without neighbours are in no cell.
+
+    Parameters are those of `analysis.similarity_confidence`.
+    """
+    from simi_mailbox.analysis.judged import judged_similarity, mean_of, unit_bins
+
+    judged, s, known = judged_similarity(probs, y, similarity, nodes)
+    row = unit_bins(judged.confidence, bins)
+    accuracy = mean_of(row, judged.correct, bins)
+    error = np.abs(accuracy[row] - judged.confidence)
+    of_interval = np.abs(accuracy - mean_of(row, judged.confidence, bins))
+    cell = row[known] * bins + unit_bins(s[known], bins)
+    return (
+        float(np.var(of_interval[row], ddof=1)) if len(judged) > 1 else math.nan,
+        _mean_variance(row, error, bins),
+        _mean_variance(cell, error[known], bins * bins),
+    )
+
+
+def _mean_variance(cell: Ints, values: Floats, num_cells: int) -> float:
+    """Mean of the unbiased variances in each cell of two nodes or more; NaN without any."""
+    counts = np.bincount(cell, minlength=num_cells)
+    from simi_mailbox.analysis.judged import mean_of
+
+    centre = mean_of(cell, values, num_cells)
+    squares = np.bincount(cell, weights=(values - centre[cell]) ** 2, minlength=num_cells)
+    several = counts > 1
+    if not several.any():
+        return math.nan
+    return float((squares[several] / (counts[several] - 1)).mean())
 
 
 def _one_class(probs: Floats, index: Ints, source: Any) -> Row:

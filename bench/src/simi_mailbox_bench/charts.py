@@ -11,15 +11,15 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from simi_mailbox._extras import require
-from simi_mailbox_bench.figures import Sensitivity, sensitivity_figure
-from simi_mailbox_bench.tables.paper import GRIDS, GROUPS, WEIGHTS, grid_label
+from simi_mailbox.plots.draw import COLORS
+from simi_mailbox_bench.tables.calibration import GRIDS, GROUPS, WEIGHTS, grid_label
 
 if TYPE_CHECKING:
     from simi_mailbox_bench.pages import Part
@@ -27,14 +27,7 @@ if TYPE_CHECKING:
 # What is drawn in these becomes a variable of the SVG's style, one value for each kind of screen.
 INK, PAPER, RULE, FAINT = "#010101", "#fefefe", "#010102", "#010103"
 BLUE, SKY = "#010104", "#010105"
-NAMES = {
-    INK: "--ink",
-    PAPER: "--paper",
-    RULE: "--rule",
-    FAINT: "--faint",
-    BLUE: "--blue",
-    SKY: "--sky",
-}
+NAMES = {INK: "ink", PAPER: "paper", RULE: "rule", FAINT: "faint", BLUE: "blue", SKY: "sky"}
 SCREENS = {
     "light": ("#1c2126", "#ffffff", "#d9dde2", "#6a737d", "#0072b2", "#56b4e9"),
     "dark": ("#e6e9ec", "#15181b", "#3a4148", "#9aa3ab", "#3d9be0", "#a6dcff"),
@@ -73,17 +66,13 @@ def dots(parts: Sequence[Part]) -> Any:
     crowd = max(len(part.methods) for part in parts)
     figure, axes = _axes(len(parts), (0.09 * crowd + 0.06) * len(places) + 1.3)
     for ax, part in zip(axes, parts, strict=True):
+        for at, (color, marker), found in _drawn(part, part.methods, places, "mean"):
+            mean, std, runs = (float(found[name]) for name in ("mean", "std", "runs"))
+            error = std / np.sqrt(max(runs - 1, 1))
+            ends = [max(mean - error, mean / 3), mean + error]
+            ax.plot(ends, [at, at], color=color, linewidth=1.2)
+            ax.plot([mean], [at], marker, color=color, markersize=5.5)
         for row, place in enumerate(places):
-            for at, method in _spread(part.methods, row):
-                found = part.row(place, method)
-                if not found or not found["mean"]:
-                    continue
-                mean, std, runs = (float(found[name]) for name in ("mean", "std", "runs"))
-                error = std / np.sqrt(max(runs - 1, 1))
-                ends = [max(mean - error, mean / 3), mean + error]
-                color, marker = look(method)
-                ax.plot(ends, [at, at], color=color, linewidth=1.2)
-                ax.plot([mean], [at], marker, color=color, markersize=5.5)
             base = part.row(place, part.about["baseline"])
             if base and base["noise_floor"]:
                 floor = float(base["noise_floor"])
@@ -103,18 +92,13 @@ def changes(parts: Sequence[Part]) -> Any:
     for ax, part in zip(axes, parts, strict=True):
         shown = [method for method in part.methods if method != part.about["baseline"]]
         reach = 10.0
-        for row, place in enumerate(places):
-            for at, method in _spread(shown, row):
-                found = part.row(place, method)
-                if not found or not found["difference"]:
-                    continue
-                base = float(found["mean"]) - float(found["difference"])
-                names = ("difference", "difference_low", "difference_high")
-                centre, low, high = (100 * float(found[name]) / base for name in names)
-                color, marker = look(method)
-                ax.plot([low, high], [at, at], color=color, linewidth=1.2)
-                ax.plot([centre], [at], marker, color=color, markersize=4.5)
-                reach = max(reach, abs(centre) + 5)
+        for at, (color, marker), found in _drawn(part, shown, places, "difference"):
+            base = float(found["mean"]) - float(found["difference"])
+            names = ("difference", "difference_low", "difference_high")
+            centre, low, high = (100 * float(found[name]) / base for name in names)
+            ax.plot([low, high], [at, at], color=color, linewidth=1.2)
+            ax.plot([centre], [at], marker, color=color, markersize=4.5)
+            reach = max(reach, abs(centre) + 5)
         ax.axvline(0, color=FAINT, linewidth=1)
         ax.set_xlim(-1.25 * reach, 1.25 * reach)
         _settings(ax, places, f"{part.title}: change against {part.about['baseline']} in %")
@@ -221,9 +205,9 @@ def times(parts: Sequence[Part]) -> Any:
 
 
 def grids(parts: Sequence[Part]) -> Any:
-    """Heat maps over N and λ: one row for each setting, one column for each kind of label."""
+    """Heat maps over N and λ, a row for each setting: blue is lower than temperature scaling."""
     (part,) = parts
-    panels: dict[str, list[Sensitivity]] = {}
+    panels: dict[tuple[str, str], list[tuple[str, Any, Any]]] = {}
     for place in part.places():
         base = part.row(place, part.about["baseline"])
         for name in GRIDS:
@@ -236,16 +220,41 @@ def grids(parts: Sequence[Part]) -> Any:
                 for key in ("mean", "difference")
             )
             runs = sorted({int(row["runs"]) for row in there})
-            note = f" ({there[0]['note']})" if there[0]["note"] else ""
             told = f"{runs[0]} to {runs[-1]}" if len(runs) > 1 else f"{runs[0]}"
+            note = f" ({there[0]['note']})" if there[0]["note"] else ""
             reference = float(base["mean"])
+            title = f"{name}{note}\ntemperature {reference:.2f}, {told} runs"
             # A single run has no paired difference: it is held against the mean of all runs.
             beside = np.where(np.isnan(difference), reference, mean - difference)
-            grid = (GROUPS, WEIGHTS, mean, told, reference, beside)
-            panels.setdefault(f"{place[0]} {place[1].upper()}", []).append(
-                Sensitivity(f"{name}{note}", *grid)
-            )
-    return sensitivity_figure(panels, ink=INK)
+            panels.setdefault(place, []).append((title, mean, np.log2(mean / beside)))
+    across = max(map(len, panels.values()))
+    figures = require("matplotlib.figure", extra="plot")
+    size = (4.6 * across, 3.0 * len(panels) + 0.6)
+    figure = figures.Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(len(panels), across, squeeze=False)
+    for row, (place, drawn) in zip(axes, panels.items(), strict=True):
+        for ax in row[len(drawn) :]:
+            ax.set_axis_off()
+        for ax, (title, mean, change) in zip(row, drawn, strict=False):
+            _heat(ax, mean, change)
+            ax.set_title(f"{place[0]} {place[1].upper()}: {title}", fontsize=9, color=INK)
+    return figure
+
+
+def _heat(ax: Any, mean: Any, change: Any) -> None:
+    colors = require("matplotlib.colors", extra="plot")
+    ends = [COLORS["under"], "#ffffff", COLORS["over"]]
+    shades = colors.LinearSegmentedColormap.from_list("change", ends)
+    ax.imshow(change, cmap=shades, vmin=-2, vmax=2, aspect="auto")
+    for row, column in zip(*np.nonzero(np.isfinite(mean)), strict=True):
+        style = {"ha": "center", "va": "center", "fontsize": 8}
+        color = "white" if abs(change[row, column]) > 1 else COLORS["ink"]
+        ax.text(column, row, f"{mean[row, column]:.2f}", color=color, **style)
+    ax.set_xticks(range(len(WEIGHTS)), labels=map(str, WEIGHTS))
+    ax.set_yticks(range(len(GROUPS)), labels=map(str, GROUPS))
+    ax.set_xlabel("weight λ", color=INK)
+    ax.set_ylabel("number of groups N", color=INK)
+    ax.tick_params(colors=INK)
 
 
 CHARTS: dict[str, Callable[[Sequence[Part]], Any]] = {
@@ -276,9 +285,11 @@ def svg(kind: str, parts: Sequence[Part], title: str) -> str:
     text = out.getvalue()
     text = text[text.index("<svg") :]
     for color, name in NAMES.items():
-        text = text.replace(color, f"var({name})")
+        text = text.replace(color, f"var(--{name})")
     rules = {
-        screen: ";".join(map(":".join, zip(NAMES.values(), colors, strict=True)))
+        screen: ";".join(
+            f"--{name}:{color}" for name, color in zip(NAMES.values(), colors, strict=True)
+        )
         for screen, colors in SCREENS.items()
     }
     style = (
@@ -331,11 +342,16 @@ def _settings(ax: Any, places: Sequence[tuple[str, str]], title: str) -> None:
     _bare(ax)
 
 
-def _spread(methods: Any, row: int) -> list[tuple[float, str]]:
-    """Places of several methods around the centre of a row."""
+def _drawn(
+    part: Part, methods: Iterable[str], places: Sequence[tuple[str, str]], number: str
+) -> Iterator[tuple[float, tuple[str, str], dict[str, str]]]:
+    """Height, look and row of every method that has a number, around the centre of its setting."""
     names = list(methods)
     step = min(0.2, 0.8 / max(len(names), 1))
-    return [(row + step * (k - (len(names) - 1) / 2), name) for k, name in enumerate(names)]
+    for (row, place), (k, name) in product(enumerate(places), enumerate(names)):
+        found = part.row(place, name)
+        if found and found[number]:
+            yield row + step * (k - (len(names) - 1) / 2), look(name), found
 
 
 def _number(row: Any, key: str) -> float:

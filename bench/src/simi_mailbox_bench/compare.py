@@ -24,22 +24,11 @@ class Summary:
 
 @dataclass(frozen=True)
 class Paired:
-    """A method against a baseline on the same logits.
+    """A method against a baseline on the same logits, the split as the unit of observation.
 
-    Attributes
-    ----------
-    difference
-        Mean over splits of (method − baseline); negative is better for an error.
-    low, high
-        95 % interval of the difference (Student's t over splits).
-    p_value
-        Two-sided paired t-test over splits.
-    splits
-        Number of splits, the sample size.
-    lower
-        In how many splits the method has the lower value.
-    error
-        Standard error of the difference.
+    ``difference`` is the mean over splits of (method − baseline), with its 95 % interval (Student's
+    t), its standard ``error`` and the p-value of the two-sided t-test; in ``lower`` of the splits
+    the method has the lower value.
     """
 
     difference: float
@@ -67,11 +56,7 @@ def summarise(values: Mapping[Place, float]) -> Summary | None:
 
 
 def differing(method: Logits, baseline: Logits) -> set[Place]:
-    """Runs in which two methods were measured on different logits.
-
-    Some rows do not tell, which is "" here: they are of one kind among themselves, and none of
-    them was measured on the logits of a row that tells.
-    """
+    """Runs in which two methods were measured on different logits; "" (not told) is one kind."""
     return {place for place in method if baseline.get(place, method[place]) != method[place]}
 
 
@@ -86,17 +71,11 @@ def paired(
     first averaged within their split; the test is then over the (few) splits. Runs that stand
     ``apart``, because they were measured on different logits, are no pairs.
     """
-    shared = [
-        place
-        for place in method
-        if place in baseline
-        and place not in apart
-        and math.isfinite(method[place])
-        and math.isfinite(baseline[place])
-    ]
     by_split: dict[int, list[float]] = {}
-    for place in shared:
-        by_split.setdefault(place[0], []).append(method[place] - baseline[place])
+    for place, value in method.items():
+        difference = value - baseline.get(place, math.nan)
+        if place not in apart and math.isfinite(difference):
+            by_split.setdefault(place[0], []).append(difference)
     if len(by_split) < 2:
         return None
     units = np.array([np.mean(by_split[split]) for split in sorted(by_split)])
@@ -107,19 +86,9 @@ def paired(
 class Standing:
     """Where one method stands among others in one setting, for a metric that is best low.
 
-    Attributes
-    ----------
-    method, mean, runs
-        The method asked about, its mean over runs and their number; NaN without a run.
-    rival, rival_mean
-        The other method with the lowest mean; "" and NaN if there is none.
-    paired
-        The method against that rival.
-    verdict
-        "best": no rival has a lower mean. "tied": the rival's is lower, but the 95 % interval of
-        the paired difference holds zero. "behind": it does not. "" where this cannot be said.
-    few
-        Methods with too few runs to be a rival, and how many they have.
+    The ``rival`` is the other method with the lowest mean, "" if there is none. The verdict is
+    "best" where no rival has a lower mean, "tied" where the rival's is lower but the 95 % interval
+    of the paired difference holds zero, "behind" where it does not, "" where this cannot be said.
     """
 
     method: str
@@ -129,7 +98,6 @@ class Standing:
     rival_mean: float
     paired: Paired | None
     verdict: str
-    few: tuple[tuple[str, int], ...] = ()
 
     @property
     def best(self) -> str:
@@ -146,7 +114,6 @@ def standing(
 ) -> Standing:
     """Hold a method against the best of the others."""
     known = {name: summarise(given) for name, given in values.items()}
-    runs = {name: summary.runs if summary else 0 for name, summary in known.items()}
     means = {name: found.mean for name, found in known.items() if found and found.runs >= least}
     own = known[method]
     rivals = [name for name in means if name != method]
@@ -156,22 +123,19 @@ def standing(
         known_logits = logits or {}
         apart = differing(known_logits.get(method, {}), known_logits.get(rival, {}))
         against = paired(values[method], values[rival], apart)
+    verdict = ""
+    if against:
+        beaten = "behind" if against.clear else "tied"
+        verdict = "best" if means[method] <= means[rival] else beaten
     return Standing(
         method=method,
         mean=own.mean if own else math.nan,
-        runs=runs[method],
+        runs=own.runs if own else 0,
         rival=rival,
         rival_mean=means.get(rival, math.nan),
         paired=against,
-        verdict=_verdict(means[method] <= means[rival], against) if against else "",
-        few=tuple((name, n) for name, n in runs.items() if n < least and name != method),
+        verdict=verdict,
     )
-
-
-def _verdict(lowest: bool, against: Paired) -> str:
-    if lowest:
-        return "best"
-    return "behind" if against.clear else "tied"
 
 
 def _t_test(units: np.ndarray) -> Paired:

@@ -64,23 +64,14 @@ def propagated_energy(logits: Any, graph: Any, *, steps: int = 2, keep: float = 
 def calibrated_confidence(
     calibrator: Calibrator, logits: Any, graph: Any = None, **inputs: Any
 ) -> Tensor:
-    """Largest calibrated probability, by a calibrator fitted in distribution.
-
-    The graph may be another one than the calibrator saw: its nodes are new to it. ``inputs`` are
-    what its ``predict_proba`` needs besides.
-    """
+    """Largest calibrated probability; the graph may be another one than the calibrator saw."""
     probs: Tensor = calibrator.predict_proba(read_logits(logits), graph=graph, **inputs)
     return probs.amax(dim=1)
 
 
 @dataclass(frozen=True)
 class Detection:
-    """Quality of a score; in-distribution nodes are the positives.
-
-    ``auroc`` is the chance that a known node scores above an unknown one, ``aupr`` the area under
-    precision and recall of the known nodes, ``fpr95`` the share of unknown nodes let through when
-    95 % of the known ones are (lower is better).
-    """
+    """Quality of a score; ``fpr95``: unknown nodes let through with 95 % of the known ones."""
 
     auroc: float
     aupr: float
@@ -144,11 +135,7 @@ def _unrank(pairs: Ints) -> tuple[Ints, Ints]:
 
 
 def interpolated_features(x: Any, *, seed: int) -> Any:
-    """Features out of distribution: each node gets a random mixture of two random nodes.
-
-    x'_i = w x_a + (1 - w) x_b, with nodes a, b and w in (0, 1) drawn anew for every i. Sparse
-    features stay sparse.
-    """
+    """Features w x_a + (1 - w) x_b of random nodes a, b with random w, for every node."""
     n = x.shape[0]
     rng = np.random.default_rng(seed)
     chosen = rng.integers(0, n, size=(n, 2))
@@ -161,10 +148,7 @@ def interpolated_features(x: Any, *, seed: int) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class LeftOut:
-    """A problem with fewer classes, and the nodes of the classes left out.
-
-    ``y`` holds the new labels of the classes that stay (``classes``, in this order), -1 elsewhere.
-    """
+    """A problem with fewer classes, -1 for other labels, and the nodes of those left out."""
 
     y: Ints
     split: Split
@@ -175,10 +159,7 @@ class LeftOut:
 def leave_out_classes(
     y: Ints, split: Split, unknown: Sequence[int], *, drop: Sequence[int] = ()
 ) -> LeftOut:
-    """Labels out of distribution: classes ``unknown`` are never seen, nor are those in ``drop``.
-
-    Nodes of ``drop`` are neither known nor unknown.
-    """
+    """Classes ``unknown`` are never seen, nor are those in ``drop``, which do not count at all."""
     y = read_classes(y, np.arange(len(y)), len(y))
     present = {int(k) for k in np.unique(y)}
     known = tuple(sorted(present - {*unknown, *drop}))

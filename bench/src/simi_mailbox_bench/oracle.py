@@ -21,15 +21,13 @@ from simi_mailbox.adam import adam_path
 from simi_mailbox.calibrators.simi_mailbox.paper import (
     RELEASED_BINS,
     GroupedTemperatures,
-    node_points,
-)
-from simi_mailbox.calibrators.simi_mailbox.paper_selection import (
-    Judge,
     Trial,
     group_accuracy,
     lowest,
+    node_points,
 )
 from simi_mailbox.grouping import Grouping, Scaling, find_groups
+from simi_mailbox.parameters import Count, NonNegative, hyperparameters
 from simi_mailbox.temperature import PaperLoss, fit_paper_loss, theta_bounds
 from simi_mailbox.validation import CalibrationData, Labelled, NodeInputs
 
@@ -39,6 +37,7 @@ SOURCE = "hyunjin72/Simi_Mailbox @1a5b78d, src/calibrator/simi_calibrator.py, li
 EPOCHS, PATIENCE = 2000, 100
 
 
+@hyperparameters
 class SimiMailboxOracle(GroupedTemperatures):
     """Simi-Mailbox as released: each group's accuracy is taken over all its nodes.
 
@@ -58,27 +57,15 @@ class SimiMailboxOracle(GroupedTemperatures):
     shift_invariant: ClassVar[bool] = False
     version: ClassVar[int] = 2
 
-    def __init__(
-        self,
-        *,
-        n_groups: int = 15,
-        penalty: float = 50.0,
-        scaling: Scaling = "min-max",
-        solver: Literal["adam", "exact"] = "adam",
-        seed: int = 0,
-    ) -> None:
-        self.n_groups = n_groups
-        self.penalty = penalty
-        self.scaling = scaling
-        self.solver = solver
-        self.seed = seed
+    n_groups: Count = 15
+    penalty: NonNegative = 50.0
+    scaling: Scaling = "min-max"
+    solver: Literal["adam", "exact"] = "adam"
+    seed: int = 0
 
     def _fit(self, data: CalibrationData) -> None:
         if data.holdout is None or data.training is None:
-            raise ValueError(
-                "the oracle reads all labels: pass all other labelled nodes as "
-                "early_stopping_mask, and those that the GNN was trained on as train_mask"
-            )
+            raise ValueError("the oracle reads all labels: pass early_stopping_mask and train_mask")
         everybody = Labelled(
             torch.cat([data.calibration.index, data.holdout.index]),
             torch.cat([data.calibration.y, data.holdout.y]),
@@ -105,7 +92,7 @@ class SimiMailboxOracle(GroupedTemperatures):
             return
         trained = torch.isin(data.holdout.index, data.training)
         judged = Labelled(data.holdout.index[trained], data.holdout.y[trained])
-        ece = Judge([(everybody, judged)], RELEASED_BINS).on(trial)
+        ece = trial.ece_on([judged], RELEASED_BINS)
         path = ((found,) for found in islice(adam_path(loss), EPOCHS))
         self.epochs_ = int(lowest(path, ece, PATIENCE)[1][0])
         self.temperatures_ = next(islice(adam_path(loss), self.epochs_ - 1, None))[0]

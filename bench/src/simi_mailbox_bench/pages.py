@@ -2,7 +2,7 @@
 
 A block is what stands between two comments that begin a line::
 
-    <!-- begin: matrix table1 datasets="Cora, Photo" methods="temperature as TS, gats" -->
+    <!-- begin: overview table1 datasets="Cora, Photo" methods="temperature as TS, gats" -->
     this is made, and lost when it is made again
     <!-- end -->
 
@@ -76,10 +76,6 @@ class Part:
 
     def places(self) -> list[tuple[str, str]]:
         return list(dict.fromkeys((row["dataset"], row["backbone"]) for row in self.shown()))
-
-    def if_several(self, text: str) -> list[str]:
-        """A text that is needed only where there is more than one backbone."""
-        return [text] if len({row["backbone"] for row in self.shown()}) > 1 else []
 
     def mean(self, row: Row | None) -> str:
         return f"{float(row['mean']):.{self.digits}f}" if row and row["mean"] else NOTHING
@@ -162,7 +158,7 @@ def read(asks: str, folder: Path, line: int = 0) -> Block:
     """What a block asks for, with its parts of tables."""
     kind, *words = shlex.split(asks) or [""]
     known: tuple[str, ...] = OPTIONS
-    one = ("matrix", "overview")
+    one: tuple[str, ...] = ("overview",)
     if kind == "chart":
         kind, *words = words or [""]
         if kind not in charts.CHARTS:
@@ -234,6 +230,10 @@ def _known(what: str, asked: dict[str, str], there: object) -> dict[str, str]:
     return {name: called for name, called in asked.items() if name in choices}
 
 
+def _where(row: Row) -> str:
+    return f"{row['dataset']} {row['backbone'].upper()}"
+
+
 def _runs(rows: Sequence[Row | None]) -> str:
     """How many runs, and of how many where the paper makes more for what is shown beside it."""
     there = [row for row in rows if row and row["mean"]]
@@ -241,22 +241,6 @@ def _runs(rows: Sequence[Row | None]) -> str:
     printed = [int(row["printed_runs"] or 0) for row in there if row["printed_mean"]]
     made = str(found[0]) if len(found) == 1 else f"{found[0]}–{found[-1]}"
     return f"{made} of {max(printed)}" if printed and max(printed) > found[0] else made
-
-
-def matrix(parts: list[Part]) -> list[str]:
-    """Settings × methods of one table: measured mean, in brackets the printed one."""
-    (part,) = parts
-    rows = [["graph", *part.if_several("backbone"), "runs", *part.methods.values()]]
-    for place in part.places():
-        found = [part.row(place, method) for method in part.methods]
-        cells = [
-            f"{part.mean(row)} ({float(row['printed_mean']):.{part.digits}f})"
-            if row and row["printed_mean"]
-            else part.mean(row)
-            for row in found
-        ]
-        rows.append([place[0], *part.if_several(place[1].upper()), _runs(found), *cells])
-    return grid(rows)
 
 
 def overview(parts: list[Part]) -> list[str]:
@@ -271,27 +255,16 @@ def overview(parts: list[Part]) -> list[str]:
             if row and row["mean"] and row["note"] != READS_TEST_LABELS
         ]
         lowest = f"{min(fair):.{part.digits}f}" if fair else ""
-        head = " ".join([place[0], *part.if_several(place[1].upper())])
-        cells = []
+        several = len({row["backbone"] for row in part.shown()}) > 1
+        cells = [f"{place[0]} {place[1].upper()}" if several else place[0]]
         for row in found:
             fair_row = row and row["note"] != READS_TEST_LABELS
             mean = part.mean(row)
             _, _, spread = part.spread(row, "").partition(" ± ") if row else ("", "", "")
             shown = f"**{mean}**" if fair_row and mean == lowest else mean
             cells.append(f"{shown} ± {spread}" if part.spreads and spread else shown)
-        columns.append([head, *cells])
+        columns.append(cells)
     return grid([list(row) for row in zip(*columns, strict=True)], others="--:")
-
-
-def beside(parts: list[Part]) -> list[str]:
-    """Settings × tables: the measured means of one method."""
-    (method,) = parts[0].methods
-    rows = [["graph", "backbone", "runs", *(part.title for part in parts)]]
-    for place in dict.fromkeys(place for part in parts for place in part.places()):
-        found = [part.row(place, method) for part in parts]
-        means = [part.mean(row) for part, row in zip(parts, found, strict=True)]
-        rows.append([place[0], place[1].upper(), _runs(found), *means])
-    return grid(rows)
 
 
 def means(parts: list[Part]) -> list[str]:
@@ -354,11 +327,10 @@ def misses(parts: list[Part]) -> list[str]:
                 continue
             far, errors = (float(row[name]) for name in DISTANCES)
             if abs(far) > 1 or abs(errors) > SIGNIFICANT:
-                where = f"{row['dataset']} {row['backbone'].upper()}"
                 runs = f"{row['runs']} of {row['printed_runs']}"
                 numbers = part.spread(row, ""), runs, part.spread(row, "printed_")
                 told = f"{far:+.1f}", f"{errors:+.1f}"
-                rows.append([part.title, where, part.methods[row["method"]], *numbers, *told])
+                rows.append([part.title, _where(row), part.methods[row["method"]], *numbers, *told])
     return grid(rows) if len(rows) > 1 else ["None."]
 
 
@@ -377,15 +349,7 @@ def _pairs(part: Part, method: str) -> list[tuple[Row, float]]:
 def verdict(parts: list[Part]) -> list[str]:
     """Each method against the table's baseline, over the settings and runs that both have."""
     baselines = " / ".join(dict.fromkeys(part.about["baseline"] for part in parts))
-    head = [
-        "",
-        "method",
-        "settings",
-        "runs",
-        "lower",
-        "signif. lower",
-        "signif. higher",
-    ]
+    head = ["", "method", "settings", "runs", "lower", "signif. lower", "signif. higher"]
     rows = [[*head, "mean", baselines, "change of the mean", "mean change"]]
     for part in parts:
         against = {m: name for m, name in part.methods.items() if m != part.about["baseline"]}
@@ -445,7 +409,7 @@ def _higher(part: Part, pairs: list[tuple[Row, float]], significant: int) -> str
     above = [row for row, _ in pairs if float(row["difference"]) > 0]
     if not above:
         return "Nowhere higher."
-    names = [f"{row['dataset']} {row['backbone'].upper()}" for row in above]
+    names = [_where(row) for row in above]
     listed = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
     most = max(float(row["difference"]) for row in above)
     return (
@@ -464,11 +428,10 @@ def losses(parts: list[Part]) -> list[str]:
             if float(row["difference_low"]) > 0:
                 parted = (float(row[name]) for name in ("difference", "difference_error"))
                 difference = "{:+.{d}f} ± {:.{d}f}".format(*parted, d=part.digits)
-                where = f"{row['dataset']} {row['backbone'].upper()}"
                 tests = f"{float(row['p_value']):.2g}", f"{p:.2g}"
                 both = part.mean(row), f"{base:.{part.digits}f}"
                 name = part.methods[method]
-                rows.append([part.title, where, name, *both, difference, *tests])
+                rows.append([part.title, _where(row), name, *both, difference, *tests])
     return grid(rows) if len(rows) > 1 else ["None."]
 
 
@@ -486,8 +449,7 @@ def standings(parts: list[Part]) -> list[str]:
             whom: dict[str, list[str]] = {}
             for row in found:
                 if row["verdict"] == "behind":
-                    where = f"{row['dataset']} {row['backbone'].upper()}"
-                    whom.setdefault(row["best_rival"], []).append(where)
+                    whom.setdefault(row["best_rival"], []).append(_where(row))
             told = "; ".join(f"{rival} on {', '.join(where)}" for rival, where in whom.items())
             none = str(verdicts.count("not judged"))
             rows.append([part.title, method, *numbers, none, told or NOTHING])
@@ -513,7 +475,7 @@ def progress(parts: list[Part]) -> list[str]:
 KINDS: dict[str, Callable[[list[Part]], list[str]]] = {
     kind.__name__: kind
     for kind in (
-        *(matrix, overview, beside, means, reached, agreement),
-        *(misses, verdict, summary, losses, standings, progress),
+        *(overview, means, reached, agreement, misses),
+        *(verdict, summary, losses, standings, progress),
     )
 }

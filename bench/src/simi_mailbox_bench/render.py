@@ -1,4 +1,4 @@
-"""A table as text: for the terminal, and as Markdown, CSV and LaTeX. Nothing is computed here."""
+"""A table as text: for the terminal, and as Markdown and CSV. Nothing is computed here."""
 
 import csv
 import io
@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from simi_mailbox_bench.compare import Paired
+from simi_mailbox_bench.compare import Paired, Summary
+from simi_mailbox_bench.paper_tables import Printed
 from simi_mailbox_bench.tables.base import Line, TableResult
 
 NOTHING = "–"
@@ -22,21 +23,6 @@ DEVIATION = (
 )
 FLOOR = "floor: the ECE that perfectly calibrated probabilities would show by chance."
 STANDING = ("graph", "backbone", "lowest mean", "best rival", "difference to it", "verdict")
-_LATEX = {
-    **{special: f"\\{special}" for special in "#$%&_{}"},
-    "\\": "\\textbackslash{}",
-    "^": "\\textasciicircum{}",
-    "~": "\\textasciitilde{}",
-    "–": "--",
-    "…": "\\ldots{}",
-    "±": "$\\pm$",
-    "λ": "$\\lambda$",
-    "Δ": "$\\Delta$",
-    "σ": "$\\sigma$",
-    "×": "$\\times$",
-    "−": "$-$",
-    "→": "$\\to$",
-}
 CSV_HEADER = (
     "metric", "dataset", "backbone", "method", "unit", "mean", "std", "runs", "splits",
     "runs_wanted", "printed_mean", "printed_std", "printed_runs", "deviation",
@@ -123,9 +109,7 @@ def markdown(result: TableResult) -> str:
 
 def csv_text(*results: TableResult) -> str:
     """One line per cell, numbers unrounded; metrics of one table one after the other."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CSV_HEADER)
+    rows: list[Sequence[object]] = [CSV_HEADER]
     for result in results:
         for line in result.lines:
             judged = result.standings.get(line.method, {}).get((line.dataset, line.backbone))
@@ -136,59 +120,30 @@ def csv_text(*results: TableResult) -> str:
                 (line, ("printed_runs", "deviation", "deviation_error", "floor")),
                 (line.paired, ("difference", "low", "high", "error", "p_value", "lower")),
             )
-            numbers = [getattr(part, name, None) for part, names in parts for name in names]
-            told = ("" if number is None else number for number in numbers)
+            told = [getattr(part, name, None) for part, names in parts for name in names]
             standing = (judged.verdict or "not judged", judged.rival) if judged else ("", "")
             place = result.metric, line.dataset, line.backbone, line.method, result.unit
-            writer.writerow([*place, *told, *standing, line.note])
-    return out.getvalue()
+            rows.append([*place, *told, *standing, line.note])
+    return _csv(rows)
 
 
 def index_text(results: Iterable[TableResult]) -> str:
     """One line per table, or per metric of a table with several: what the pages ask about it."""
+    rows: list[Sequence[object]] = [("table", "shows", "unit", "digits", "baseline", "target")]
+    rows += [(x.name, x.title, x.unit, x.digits, x.baseline, x.target) for x in results]
+    return _csv(rows)
+
+
+def _csv(rows: Iterable[Sequence[object]]) -> str:
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["table", "shows", "unit", "digits", "baseline", "target"])
-    for x in results:
-        target = "" if x.target is None else x.target
-        writer.writerow([x.name, x.title, x.unit, x.digits, x.baseline or "", target])
+    csv.writer(out, lineterminator="\n").writerows(rows)  # None is written as nothing
     return out.getvalue()
-
-
-def latex(result: TableResult) -> str:
-    """A booktabs table: measured above printed, as the paper lays its tables out."""
-    body = []
-    for dataset, backbone in result.groups():
-        lines = [result.line(dataset, backbone, name) for name in result.methods()]
-        shown = [["measured", *(measured_text(line, result) for line in lines)]]
-        if _has_printed(result):
-            shown.append(["printed", *(printed_text(line, result) for line in lines)])
-        body += [" & ".join(map(latex_text, (dataset, backbone, *cells))) for cells in shown]
-    head = " & ".join(map(latex_text, ["graph", "backbone", "", *_titles(result)]))
-    told = " ".join([f"{result.title}. Unit: {result.unit}; {SPREAD}", *result.caption])
-    return "\n".join(
-        [
-            "\\begin{table}",
-            f"\\begin{{tabular}}{{lll{'r' * len(result.methods())}}}",
-            "\\toprule",
-            f"{head} \\\\",
-            "\\midrule",
-            *(f"{line} \\\\" for line in body),
-            "\\bottomrule",
-            "\\end{tabular}",
-            f"\\caption{{{latex_text(told)}}}",
-            f"\\label{{tab:{result.name}}}",
-            "\\end{table}",
-            "",
-        ]
-    )
 
 
 FORMATS: dict[str, Callable[[TableResult], str]] = {
     "terminal": terminal,
     "markdown": markdown,
     "csv": csv_text,
-    "latex": latex,
 }
 
 
@@ -200,29 +155,15 @@ def grid(rows: list[list[str]], others: str = "---") -> list[str]:
     return [text[0], "|---|" + f"{others}|" * (len(rows[0]) - 1), *text[1:]]
 
 
-def latex_text(text: str) -> str:
-    """Text as LaTeX takes it: special characters escaped, symbols as commands."""
-    return "".join(_LATEX.get(character, character) for character in text)
-
-
-def measured_text(line: Line | None, result: TableResult) -> str:
-    """Measured mean ± std."""
-    if line is None or line.summary is None:
-        return NOTHING
-    return f"{line.summary.mean:.{result.digits}f} ± {line.summary.std:.{result.digits}f}"
-
-
-def printed_text(line: Line | None, result: TableResult) -> str:
-    """Printed mean ± std, as far as there is one."""
-    if line is None or line.printed is None:
-        return NOTHING
-    mean, std = line.printed.mean, line.printed.std
-    return f"{mean:.{result.digits}f}" + (f" ± {std:.{result.digits}f}" if std is not None else "")
+def _spread(part: Summary | Printed | None, digits: int) -> str:
+    """Mean ± std, as far as there are any."""
+    numbers = (part.mean, part.std) if part else ()
+    return " ± ".join(f"{x:.{digits}f}" for x in numbers if x is not None) or NOTHING
 
 
 def _both(line: Line | None, result: TableResult) -> str:
     printed = f" ({line.printed.mean:.{result.digits}f})" if line and line.printed else ""
-    return measured_text(line, result) + printed
+    return _spread(line.summary if line else None, result.digits) + printed
 
 
 def _titles(result: TableResult) -> list[str]:
@@ -248,12 +189,13 @@ def _cells(line: Line, result: TableResult) -> list[str]:
     made = str(line.summary.runs if line.summary else 0)
     if line.printed and line.summary and line.printed_runs not in (0, line.summary.runs):
         made += f" of {line.printed_runs}"
-    cells = [method, measured_text(line, result), made]
+    cells = [method, _spread(line.summary, result.digits), made]
     header = _header(result)
     if "printed" in header:
         far, errors = line.deviation, line.deviation_error
         told = "" if errors is None else f", {errors:+.1f} s.e."
-        cells += [printed_text(line, result), NOTHING if far is None else f"{far:+.1f}σ{told}"]
+        printed = _spread(line.printed, result.digits)
+        cells += [printed, NOTHING if far is None else f"{far:+.1f}σ{told}"]
     if "floor" in header:
         cells.append(NOTHING if line.floor is None else f"{line.floor:.{result.digits}f}")
     if header[-1].startswith("against"):

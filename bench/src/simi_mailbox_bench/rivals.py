@@ -1,17 +1,25 @@
-"""Methods of probmetrics, called from the installed package, beside ours on the same labels.
+"""Methods of others that are no part of the library, beside ours on the same labels.
 
-They know of no graph, and are what a user with few labels would pick instead. Nothing of them is
-in the registry and nothing is copied: the bench installs it.
+Calibrators of probmetrics, called from the installed package: they know of no graph, and are what a
+user with few labels would pick instead. And for who lets predicted classes change, Correct & Smooth
+(Huang et al., ICLR 2021) as PyG has it, and the GNN trained once more with the validation labels
+among its training labels.
 """
 
+from __future__ import annotations
+
 import warnings
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from simi_mailbox._extras import require
-from simi_mailbox.calibrators.base import Calibrator
+from simi_mailbox.calibrators.base import Calibrator, Holdout
+from simi_mailbox.softmax import scaled_softmax
 from simi_mailbox.validation import CalibrationData, NodeInputs
 
 
@@ -36,19 +44,19 @@ class Rival(Calibrator):
 class TemperatureMixture(Rival):
     """One temperature, and a share 1 / (labels + 1) of the uniform distribution."""
 
-    name: ClassVar[str] = "ts-mix"
+    name = "ts-mix"
 
 
 class StructuredVectorScaling(Rival):
     """Vector scaling, shrunk toward one temperature."""
 
-    name: ClassVar[str] = "svs"
+    name = "svs"
 
 
 class StructuredMatrixScaling(Rival):
     """Matrix scaling, shrunk toward one temperature."""
 
-    name: ClassVar[str] = "sms"
+    name = "sms"
 
 
 RIVALS: dict[str, type[Rival]] = {
@@ -60,3 +68,71 @@ def _logits(z: Tensor) -> Any:
     """Probabilities, as its documentation passes them, by their logarithms: no zero is rounded."""
     distributions = require("probmetrics.distributions", extra="rivals")
     return distributions.CategoricalLogits(z.to(torch.float64).log_softmax(dim=1))
+
+
+CORRECTION, SMOOTHING, LAYERS = 0.979, 0.756, 50
+"""The settings of PyG's example for this method, on every graph."""
+
+
+class CorrectAndSmooth(Calibrator):
+    """PyG's ``CorrectAndSmooth`` on training and validation labels, its rows scaled to sum 1."""
+
+    name: ClassVar[str] = "correct-and-smooth"
+    required_inputs: ClassVar[frozenset[str]] = frozenset({"graph"})
+    holdout: ClassVar[Holdout] = "training"
+
+    known_: Tensor
+    labels_: Tensor
+
+    def _fit(self, data: CalibrationData) -> None:
+        if data.holdout is None:
+            raise ValueError(f"{self.name} needs training labels: pass early_stopping_mask=…")
+        self.known_ = torch.cat([data.calibration.index, data.holdout.index])
+        self.labels_ = torch.cat([data.calibration.y, data.holdout.y])
+
+    def _predict(self, data: NodeInputs) -> Tensor:
+        pyg = require("torch_geometric.nn", extra="pyg")
+        method = pyg.CorrectAndSmooth(LAYERS, CORRECTION, LAYERS, SMOOTHING, autoscale=True)
+        graph = data.neighbourhoods
+        edges = torch.stack([graph.rows(), graph.indices.long()])
+        probs = scaled_softmax(data.logits).float()
+        for step in (method.correct, method.smooth):
+            probs = step(probs, self.labels_, self.known_, edges)
+        positive = probs.double().clamp(min=1e-12)
+        return positive / positive.sum(dim=1, keepdim=True)
+
+
+class Retrained(Calibrator):
+    """The GNN trained anew on both kinds of labels; its logits come as features."""
+
+    name: ClassVar[str] = "retrained"
+    required_inputs: ClassVar[frozenset[str]] = frozenset({"features"})
+
+    def _fit(self, data: CalibrationData) -> None:
+        """Nothing: the labels are in the network."""
+
+    def _predict(self, data: NodeInputs) -> Tensor:
+        assert data.features is not None
+        return scaled_softmax(data.features)
+
+
+def retrained_logits(source: Any) -> Tensor:
+    """Logits of a run's backbone, trained with its validation nodes among the training nodes."""
+    key, best = source.key, source.best_epoch
+    given = source.dataset, source.split, key.backbone
+    return train_on_both(*given, seed=key.seed, settings=source.settings, epochs=best)
+
+
+def train_on_both(
+    dataset: Any, split: Any, backbone: str, *, seed: int, settings: Any, epochs: int
+) -> Tensor:
+    """Logits of a backbone trained on training and validation nodes, for so many epochs."""
+    from simi_mailbox_bench.backbones.training import train
+
+    both = np.sort(np.concatenate([split.train, split.val]))
+    parts: Any = SimpleNamespace(train=both, val=both, test=split.test, check=split.check)
+    settings = replace(settings, epochs=max(1, epochs))
+    return train(dataset, parts, backbone, seed=seed, settings=settings).logits
+
+
+LABEL_RIVALS: dict[str, type[Calibrator]] = {cls.name: cls for cls in (CorrectAndSmooth, Retrained)}

@@ -32,18 +32,9 @@ _Trained = tuple[Array, Callable[[], Forward] | None]
 class Stage:
     """What happened in one stage: train, calibrate, label.
 
-    Attributes
-    ----------
-    number : int
-        1 for the first stage, whose GNN is the plain one: it has true labels only.
-    train_nodes : int
-        Labels the GNN was trained on, pseudo-labels included.
-    added, labels : ndarray of int64
-        Nodes that got a pseudo-label after this stage's training, and these labels.
-    right : int
-        How many of them are right.
-    val_accuracy, test_accuracy : float
-        Of this stage's GNN.
+    The first stage (``number`` 1) has the plain GNN, trained on true labels only; ``train_nodes``
+    counts labels and pseudo-labels it was trained on. Nodes ``added`` got the pseudo-labels
+    ``labels`` after its training, of which ``right`` are right.
     """
 
     number: int
@@ -126,7 +117,9 @@ def self_train(
     for part in (split.train, split.val):
         y[part] = dataset.y[part]
     fit = _trainer(backbone, dataset, settings or Settings())
-    method = calibrators.get(calibrator or "uncalibrated")() if _by_name(calibrator) else calibrator
+    method = calibrator or "uncalibrated"
+    if isinstance(method, str):
+        method = calibrators.get(method)()
     pseudo = np.full(dataset.num_nodes, NO_LABEL, dtype=np.int64)
     records: list[Stage] = []
     for number in range(1, stages + 1):
@@ -153,10 +146,6 @@ def self_train(
     number, logits, probs = kept
     _warn_of_harm(records[0], records[number - 1], split.val.size)
     return SelfTraining(tuple(records), logits, probs, pseudo, number)
-
-
-def _by_name(calibrator: object) -> bool:
-    return calibrator is None or isinstance(calibrator, str)
 
 
 def _trainer(

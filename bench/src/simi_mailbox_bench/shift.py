@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from copy import copy
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -21,13 +21,11 @@ from simi_mailbox.monitor.drift import drift_tests
 from simi_mailbox_bench.backbones.cached_runs import (
     RunCache,
     digest,
-    graph_size,
     load_logits,
 )
 from simi_mailbox_bench.calibration import CachedRunUnit, rounded, versions
 from simi_mailbox_bench.datasets import NodeDataset, load
 from simi_mailbox_bench.methods import Method
-from simi_mailbox_bench.runner import Durations
 from simi_mailbox_bench.store import Row
 
 REVISION = 1
@@ -50,18 +48,13 @@ class ShiftUnit(CachedRunUnit):
 
     def identity(self, item: Any) -> dict[str, Any]:
         return {
-            **asdict(self.run),
+            **vars(self.run),
             "backbone_settings": self.backbone_identity(),
             **Method.of("simi-mailbox").identity(self.run),
             "measure": type(self).__name__,
             "measure_revision": REVISION,
             "item": str(item),
         }
-
-    def seconds(self, durations: Durations) -> float:
-        where, size = (self.run.dataset, self.run.backbone), graph_size(self.run.dataset)
-        total = len(self.items) * (1.0 + 10.0 * size / 1e6)
-        return total if self.ready() else total + durations.training(*where, size)
 
     def prepare(self) -> FittedRun:
         return FittedRun(load_logits(self.run))

@@ -1,148 +1,71 @@
-"""Every backbone computes what PyG's layers compute with the same weights."""
-
-from collections.abc import Callable
+"""Every backbone computes what PyG's layers compute with the same weights, at any nodes."""
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from pyg_networks import LAYERS, pyg_network
 from simi_mailbox.graph import Graph
+from simi_mailbox.sparse import Csr
+from simi_mailbox_bench.backbones import attention
+from simi_mailbox_bench.backbones.attention import attend_additively, stacked
 from simi_mailbox_bench.backbones.features import Features
+from simi_mailbox_bench.backbones.networks import mean_normalised, plan, symmetric_normalised
 from simi_mailbox_bench.backbones.settings import Settings
 from simi_mailbox_bench.backbones.training import build
 from simi_mailbox_bench.datasets import NodeDataset
 
-pyg = pytest.importorskip("torch_geometric.nn", reason="PyG is the reference here")
-
 NODES, WIDE, CLASSES = 60, 30, 4
-Layers = tuple[nn.Module, nn.Module]
+SOME = torch.tensor([3, 0, 55, 17])
 
 
 @pytest.fixture(scope="module")
-def graph() -> Graph:
+def graph():
     # Nodes 50.. have no edge; node 0 has many.
-    rng = np.random.default_rng(0)
-    edges = rng.integers(0, 50, (2, 150))
+    edges = np.random.default_rng(0).integers(0, 50, (2, 150))
     edges[0, :30] = 0
     return Graph.from_edges(edges, NODES)
 
 
 @pytest.fixture(params=[0.1, 0.9], ids=["sparse", "dense"])
-def x(request: pytest.FixtureRequest) -> Features:
+def x(request):
     return Features(sp.random_array((NODES, WIDE), density=request.param, rng=1, format="csr"))
 
 
-def dense(x: Features) -> Tensor:
-    return x @ torch.eye(WIDE)
-
-
-def copy(target: nn.Module, **values: Tensor) -> None:
-    with torch.no_grad():
-        for name, value in values.items():
-            parameter = target.get_parameter(name.replace("__", "."))
-            parameter.copy_(value.reshape(parameter.shape))
-
-
-def gcn_layers(w: dict[str, Tensor]) -> Layers:
-    layers = pyg.GCNConv(WIDE, 64), pyg.GCNConv(64, CLASSES)
-    for k, layer in enumerate(layers):
-        copy(layer, lin__weight=w[f"weight{k}"].T, bias=w[f"bias{k}"])
-    return layers
-
-
-def gat_layers(w: dict[str, Tensor]) -> Layers:
-    layers = pyg.GATConv(WIDE, 8, heads=8), pyg.GATConv(64, CLASSES, heads=1, concat=False)
-    for k, layer in enumerate(layers):
-        copy(
-            layer,
-            lin__weight=w[f"weight{k}"].T,
-            bias=w[f"bias{k}"],
-            att_src=w[f"source{k}"],
-            att_dst=w[f"target{k}"],
-        )
-    return layers
-
-
-def sage_layers(w: dict[str, Tensor]) -> Layers:
-    layers = pyg.SAGEConv(WIDE, 64), pyg.SAGEConv(64, CLASSES)
-    for k, layer in enumerate(layers):
-        copy(
-            layer,
-            lin_l__weight=w[f"weight{k}"].T,
-            lin_l__bias=w[f"bias{k}"],
-            lin_r__weight=w[f"own{k}"].T,
-        )
-    return layers
-
-
-def gin_layers(w: dict[str, Tensor]) -> Layers:
-    layers = tuple(
-        pyg.GINConv(nn.Sequential(nn.Linear(wide, 64), nn.ReLU(), nn.Linear(64, narrow)))
-        for wide, narrow in ((WIDE, 64), (64, CLASSES))
-    )
-    # GINConv draws the weights of the network it is given anew: copy only now.
-    for k, layer in enumerate(layers):
-        for part, place in enumerate((0, 2)):
-            copy(layer.nn[place], weight=w[f"weight{k}{part}"].T, bias=w[f"bias{k}{part}"])
-    return layers[0], layers[1]
-
-
-REFERENCE: dict[str, tuple[Callable[[dict[str, Tensor]], Layers], Callable[[Tensor], Tensor]]] = {
-    "gcn": (gcn_layers, torch.relu),
-    "gat": (gat_layers, nn.functional.elu),
-    "sage": (sage_layers, torch.relu),
-    "gin": (gin_layers, torch.relu),
-}
-
-
-@pytest.mark.parametrize("backbone", REFERENCE)
-@pytest.mark.parametrize("targets", [None, [3, 0, 55, 17]], ids=["all nodes", "some nodes"])
-def test_forward_equals_pyg(
-    backbone: str, targets: list[int] | None, graph: Graph, x: Features
-) -> None:
-    model = build(backbone, WIDE, CLASSES, seed=3)
+def both(backbone, layers=2):
+    """A model of ours, its weights moved from their initial values, and PyG's."""
+    hidden = 64 if layers == 2 else 16
+    model = build(backbone, WIDE, CLASSES, Settings(layers=layers, hidden=hidden), seed=3)
     with torch.no_grad():
         for value in model.parameters():
             value.add_(0.1 * torch.randn(value.shape, generator=torch.Generator().manual_seed(5)))
-    make, activation = REFERENCE[backbone]
-    first, second = make(dict(model.state_dict()))
-    edges = graph.edge_index()
-    expected = second(activation(first(dense(x), edges)), edges)
-    nodes = None if targets is None else torch.tensor(targets)
+    return model, *pyg_network(backbone, model, (WIDE, *[hidden] * (layers - 1), CLASSES))
+
+
+@pytest.mark.parametrize(("backbone", "layers"), [*((name, 2) for name in LAYERS), ("gcn", 3)])
+@pytest.mark.parametrize("nodes", [None, SOME], ids=["all nodes", "some nodes"])
+def test_output_and_gradient_equal_pygs(backbone, layers, nodes, graph, x):
+    model, theirs, reference = both(backbone, layers)
+    expected = theirs(x @ torch.eye(WIDE), graph.edge_index())
+    expected = expected if nodes is None else expected[nodes]
     steps = model.plan(graph, nodes)
     ours = model.finish(model.stem(x.rows(steps.inputs), steps), steps)
-    torch.testing.assert_close(
-        ours, expected if nodes is None else expected[nodes], atol=1e-5, rtol=1e-4
-    )
+    torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-4)
+    y = torch.arange(len(ours)) % CLASSES
+    norms = []
+    for output, network in ((ours, model), (expected, reference)):
+        nn.functional.cross_entropy(output, y).backward()
+        norms.append(sorted(p.grad.norm().item() for p in network.parameters()))
+    np.testing.assert_allclose(*norms, rtol=1e-3, atol=1e-7)
 
 
-@pytest.mark.parametrize("backbone", REFERENCE)
-def test_gradient_equals_pyg(backbone: str, graph: Graph, x: Features) -> None:
-    model = build(backbone, WIDE, CLASSES, seed=3)
-    make, activation = REFERENCE[backbone]
-    first, second = make(dict(model.state_dict()))
-    edges, nodes = graph.edge_index(), torch.tensor([3, 0, 55, 17])
-    y = torch.tensor([0, 1, 2, 3])
-    expected = second(activation(first(dense(x), edges)), edges)[nodes]
-    nn.functional.cross_entropy(expected, y).backward()
-    steps = model.plan(graph, nodes)
-    ours = model.finish(model.stem(x.rows(steps.inputs), steps), steps)
-    nn.functional.cross_entropy(ours, y).backward()
-    reference = sorted(p.grad.norm().item() for m in (first, second) for p in m.parameters())
-    mine = sorted(p.grad.norm().item() for p in model.parameters() if p.grad is not None)
-    assert len(mine) == len(reference)
-    np.testing.assert_allclose(mine, reference, rtol=1e-3, atol=1e-7)
-
-
-def test_gcn_edge_weights_equal_pyg(graph: Graph, x: Features) -> None:
-    model = build("gcn", WIDE, CLASSES, seed=3)
-    first, second = gcn_layers(dict(model.state_dict()))
+def test_gcn_edge_weights_equal_pyg(graph, x):
+    model, theirs, _ = both("gcn")
     weight = torch.rand(graph.num_entries, generator=torch.Generator().manual_seed(0))
     weight.requires_grad_()
-    edges = graph.edge_index()
-    expected = second(torch.relu(first(dense(x), edges, weight)), edges, weight)
+    expected = theirs(x @ torch.eye(WIDE), graph.edge_index(), weight)
     (wanted,) = torch.autograd.grad(expected.square().sum(), weight)
     ours = model(x, graph, weight)
     torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-4)
@@ -151,14 +74,14 @@ def test_gcn_edge_weights_equal_pyg(graph: Graph, x: Features) -> None:
 
 
 @pytest.mark.parametrize("backbone", ["gcn", "sage"])
-def test_unit_edge_weights_change_nothing(backbone: str, graph: Graph, x: Features) -> None:
+def test_unit_edge_weights_change_nothing(backbone, graph, x):
     model = build(backbone, WIDE, CLASSES, seed=3)
     weighted = model(x, graph, torch.ones(graph.num_entries))
     torch.testing.assert_close(weighted, model(x, graph), atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("backbone", ["gcn", "sage"])
-def test_what_a_frozen_model_remembers_is_of_the_right_graph(backbone: str, graph: Graph) -> None:
+def test_what_a_frozen_model_remembers_is_of_the_right_graph(backbone, graph):
     """Products and patterns are kept between calls: asked in turns, two graphs stay apart."""
     random = torch.Generator().manual_seed(0)
     ring = Graph.from_edges([torch.arange(30), (torch.arange(30) + 1) % 30])
@@ -175,12 +98,83 @@ def test_what_a_frozen_model_remembers_is_of_the_right_graph(backbone: str, grap
         torch.testing.assert_close(forward(weight), expected, rtol=0, atol=1e-6)
 
 
-def test_three_layers_equal_pyg(graph: Graph, x: Features) -> None:
-    model = build("gcn", WIDE, CLASSES, Settings(layers=3, hidden=16), seed=0)
-    layers = pyg.GCNConv(WIDE, 16), pyg.GCNConv(16, 16), pyg.GCNConv(16, CLASSES)
-    w = dict(model.state_dict())
-    hidden, edges = dense(x), graph.edge_index()
-    for k, layer in enumerate(layers):
-        copy(layer, lin__weight=w[f"weight{k}"].T, bias=w[f"bias{k}"])
-        hidden = layer(hidden if k == 0 else torch.relu(hidden), edges)
-    torch.testing.assert_close(model(x, graph), hidden, atol=1e-5, rtol=1e-4)
+# --- plans that compute some rows only ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_a_plan_computes_exactly_the_rows_of_the_whole_product(layers, directed):
+    rng = np.random.default_rng(0)
+    graph = Graph.from_edges(rng.integers(0, 80, (2, 90)), 80, directed=directed)
+    matrix = mean_normalised(graph)
+    x = torch.from_numpy(rng.normal(size=(80, 4)))
+    expected = torch.linalg.matrix_power(matrix.tensor.to_dense().double(), layers) @ x
+    targets = torch.tensor([5, 3, 79, 0])
+    steps = plan(matrix.with_values(matrix.values.double()), layers, targets)
+    got, own = x[steps.inputs], steps.inputs
+    for layer in steps.layers:
+        got, own = layer.matrix @ got, layer.at_targets(own)
+    torch.testing.assert_close(got, expected[targets])
+    assert own.tolist() == targets.tolist()
+    assert steps.inputs.numel() < 80
+
+
+def test_matrices_are_rounded_once_from_double_precision():
+    # Cached logits hang on the last bit of these.
+    graph = Graph.from_edges(np.random.default_rng(0).integers(0, 80, (2, 300)), 80)
+    source, target = graph.edge_index().numpy()
+    adjacency = np.zeros((80, 80))
+    adjacency[target, source] = 1.0
+    closed = adjacency + np.eye(80)
+    scale = 1 / np.sqrt(closed.sum(axis=1))
+    gcn = (scale[:, None] * scale[None, :] * closed).astype(np.float32)
+    assert np.array_equal(symmetric_normalised(graph).tensor.to_dense().numpy(), gcn)
+    mean = (adjacency / adjacency.sum(axis=1, keepdims=True).clip(1)).astype(np.float32)
+    assert np.array_equal(mean_normalised(graph).tensor.to_dense().numpy(), mean)
+
+
+# --- attention of a GAT against dense algebra, its gradient by differences ----------------------
+
+
+def random_matrix(rows, columns):
+    matrix = sp.random_array((rows, columns), density=0.4, rng=0, format="csr")
+    return Csr.from_scipy(sp.csr_array(matrix + sp.eye_array(rows, columns)))  # no empty row
+
+
+def leaf(*shape, seed=0, scale=1.0):
+    generator = torch.Generator().manual_seed(seed)
+    value = scale * torch.randn(*shape, generator=generator, dtype=torch.float64)
+    return value.requires_grad_()
+
+
+# The scale of 60 sends exp() out of its safe range, so the shifted branch runs.
+@pytest.mark.parametrize("scale", [1.0, 60.0], ids=["plain", "shifted"])
+@pytest.mark.parametrize("dropout", [False, True])
+@pytest.mark.parametrize("heads", [1, 3])
+def test_additive_attention_value_and_gradient(scale, dropout, heads):
+    pattern = stacked(random_matrix(4, 6), heads)
+    hidden = leaf(6 * heads, 2)
+    source, target = leaf(6 * heads, seed=1, scale=scale), leaf(4 * heads, seed=2, scale=scale)
+    signs, kept = None, torch.ones(pattern.num_entries, dtype=torch.float64)
+    if dropout:
+        generator = torch.Generator().manual_seed(0)
+        drawn = torch.randint(2, (pattern.num_entries,), generator=generator)
+        signs, kept = 2 * drawn.double() - 1, 1.5 * drawn.double()
+    assert attention._needs_shift(source, target) == (scale > 1)
+
+    def ours(h, s, t):
+        return attend_additively(pattern, h, s, t, signs=signs, scale=1.5 if dropout else 1.0)
+
+    scores = torch.nn.functional.leaky_relu(target.unsqueeze(1) + source.unsqueeze(0), 0.2)
+    present = pattern.filled(torch.ones_like(kept)).to_dense() > 0
+    alpha = torch.softmax(scores.masked_fill(~present, -torch.inf), dim=1)
+    expected = (alpha * pattern.filled(kept).to_dense()) @ hidden
+    torch.testing.assert_close(ours(hidden, source, target), expected)
+    assert torch.autograd.gradcheck(ours, (hidden, source, target), atol=1e-4)
+
+
+def test_stacked_copies_are_block_diagonal():
+    pattern = random_matrix(3, 5)
+    expected = torch.block_diag(*[pattern.tensor.to_dense() != 0] * 4)
+    assert torch.equal(stacked(pattern, 4).tensor.to_dense() != 0, expected)
+    assert stacked(pattern, 4) is stacked(pattern, 4)

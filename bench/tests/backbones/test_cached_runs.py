@@ -1,21 +1,29 @@
-"""The cache of runs: nothing is trained twice, and nothing damaged or outdated is ever read."""
+"""Cached runs: settings and keys, nothing trained twice, nothing damaged or outdated read."""
 
 import os
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
 
 from simi_mailbox_bench.backbones import cached_runs
-from simi_mailbox_bench.backbones.cached_runs import RunCache, RunKey, read_run_file, write_run_file
-from simi_mailbox_bench.backbones.settings import Settings
+from simi_mailbox_bench.backbones.cached_runs import (
+    SIZES,
+    RunCache,
+    RunKey,
+    read_run_file,
+    runs,
+    write_run_file,
+)
+from simi_mailbox_bench.backbones.settings import PUBLISHED, Settings, settings_for
 
 KEY = RunKey("Digits", "gcn", "sparse")
 SHORT = Settings(epochs=3)
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, torch.Tensor]:
+def trained(tmp_path_factory):
     """Bytes of an intact file, and its logits."""
     bank = RunCache(tmp_path_factory.mktemp("bank"))
     logits = bank.get(KEY, SHORT).logits
@@ -23,7 +31,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, torch.Tens
 
 
 @pytest.fixture
-def bank(tmp_path: Path, trained: tuple[bytes, torch.Tensor]) -> RunCache:
+def bank(tmp_path, trained):
     """A bank that holds the run."""
     bank = RunCache(tmp_path)
     path = bank.path(KEY, SHORT)
@@ -32,16 +40,14 @@ def bank(tmp_path: Path, trained: tuple[bytes, torch.Tensor]) -> RunCache:
     return bank
 
 
-def forbid_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: object, **kwargs: object) -> None:
+def forbid_training(monkeypatch):
+    def refuse(*args, **kwargs):
         raise AssertionError("the bank trained a run that it has")
 
     monkeypatch.setattr(cached_runs, "train", refuse)
 
 
-def test_a_banked_run_is_read_not_trained(
-    bank: RunCache, trained: tuple[bytes, torch.Tensor], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_banked_run_is_read_not_trained(bank, trained, monkeypatch):
     forbid_training(monkeypatch)
     run = bank.get(KEY, SHORT)
     assert torch.equal(run.logits, trained[1])
@@ -51,16 +57,12 @@ def test_a_banked_run_is_read_not_trained(
     assert run.split.sizes == (200, 500, 1000)
 
 
-def test_training_again_gives_the_same_bytes_but_for_the_clock(
-    tmp_path: Path, trained: tuple[bytes, torch.Tensor]
-) -> None:
+def test_training_again_gives_the_same_bytes_but_for_the_clock(tmp_path, trained):
     assert torch.equal(RunCache(tmp_path).get(KEY, SHORT).logits, trained[1])
 
 
 @pytest.mark.parametrize("share", [0.0, 0.0001, 0.01, 0.5, 0.999])
-def test_a_half_written_file_is_trained_anew(
-    bank: RunCache, trained: tuple[bytes, torch.Tensor], share: float
-) -> None:
+def test_a_half_written_file_is_trained_anew(bank, trained, share):
     path = bank.path(KEY, SHORT)
     path.write_bytes(trained[0][: int(share * len(trained[0]))])
     with pytest.warns(UserWarning, match="damaged"):
@@ -69,28 +71,19 @@ def test_a_half_written_file_is_trained_anew(
     assert bank.find(KEY, SHORT) is not None
 
 
-@pytest.mark.parametrize("place", [3, 60, 0.2, 0.5, 0.99])
-def test_a_flipped_bit_anywhere_is_noticed(
-    bank: RunCache, trained: tuple[bytes, torch.Tensor], place: float
-) -> None:
+@pytest.mark.parametrize("place", [3, 60, 0.2, 0.5, 0.99, "another file"])
+def test_a_flipped_bit_anywhere_and_another_file_are_noticed(bank, trained, place):
     content = bytearray(trained[0])
-    content[int(place if place >= 1 else place * len(content))] ^= 4
-    bank.path(KEY, SHORT).write_bytes(bytes(content))
+    if place == "another file":
+        content = safetensors.torch.save({"logits": torch.ones(2)})
+    else:
+        content[int(place if place >= 1 else place * len(content))] ^= 4
+    bank.path(KEY, SHORT).write_bytes(content)
     with pytest.warns(UserWarning, match="damaged"):
         assert bank.find(KEY, SHORT) is None
 
 
-def test_a_foreign_safetensors_file_is_noticed(bank: RunCache) -> None:
-    import safetensors.torch
-
-    safetensors.torch.save_file({"logits": torch.ones(2)}, str(bank.path(KEY, SHORT)))
-    with pytest.warns(UserWarning, match="damaged"):
-        assert bank.find(KEY, SHORT) is None
-
-
-def test_a_run_of_other_data_is_trained_anew(
-    bank: RunCache, trained: tuple[bytes, torch.Tensor]
-) -> None:
+def test_a_run_of_other_data_is_trained_anew(bank, trained):
     path = bank.path(KEY, SHORT)
     tensors, facts = read_run_file(path)
     write_run_file(path, tensors, facts | {"data": "0123456789abcdef-0123456789abcdef"})
@@ -99,37 +92,28 @@ def test_a_run_of_other_data_is_trained_anew(
     assert torch.equal(run.logits, trained[1])
 
 
-def test_a_killed_writer_leaves_neither_the_file_nor_rubbish(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def die(source: str, target: Path) -> None:
+def test_a_file_stays_whole_until_the_new_one_is_complete(tmp_path, monkeypatch):
+    path, replace = tmp_path / "run.safetensors", os.replace
+
+    def die(source, target):
         raise KeyboardInterrupt
 
-    path = tmp_path / "run.safetensors"
-    monkeypatch.setattr(os, "replace", die)
-    with pytest.raises(KeyboardInterrupt):
-        write_run_file(path, {"logits": torch.ones(3)}, {})
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_older_file_stays_whole_until_the_new_one_is_complete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "run.safetensors"
-    write_run_file(path, {"logits": torch.ones(3)}, {"epochs": 1})
-    replace = os.replace
-
-    def look_first(source: str, target: Path) -> None:
+    def look_first(source, target):
         assert read_run_file(path)[1] == {"epochs": 1}
         assert read_run_file(Path(source))[1] == {"epochs": 2}
         replace(source, target)
 
+    write_run_file(path, {"logits": torch.ones(3)}, {"epochs": 1})
+    monkeypatch.setattr(os, "replace", die)
+    with pytest.raises(KeyboardInterrupt):
+        write_run_file(path, {"logits": torch.ones(3)}, {"epochs": 2})
+    assert list(tmp_path.iterdir()) == [path]
     monkeypatch.setattr(os, "replace", look_first)
     write_run_file(path, {"logits": torch.ones(3)}, {"epochs": 2})
     assert read_run_file(path)[1] == {"epochs": 2}
 
 
-def test_every_part_of_the_key_and_every_setting_has_its_own_file(tmp_path: Path) -> None:
+def test_every_part_of_the_key_and_every_setting_has_its_own_file(tmp_path):
     bank = RunCache(tmp_path)
     keys = [
         KEY,
@@ -146,13 +130,13 @@ def test_every_part_of_the_key_and_every_setting_has_its_own_file(tmp_path: Path
     assert len({key.seed for key in keys}) == len(keys)
 
 
-def test_digests_of_published_settings_do_not_move() -> None:
+def test_digests_of_published_settings_do_not_move():
     # Cached logits are found by these: a change orphans every file, so it must be meant.
     assert Settings().digest() == "4dc4ec6fc226"
     assert Settings(weight_decay=0.0).digest() == "d7d94d4b11d9"
 
 
-def test_forward_of_a_banked_run_gives_its_logits_and_a_gradient(bank: RunCache) -> None:
+def test_forward_of_a_cached_run_gives_its_logits_and_a_gradient(bank):
     run = bank.get(KEY, SHORT)
     forward = run.forward()
     torch.testing.assert_close(forward(), run.logits, atol=1e-5, rtol=1e-4)
@@ -160,30 +144,67 @@ def test_forward_of_a_banked_run_gives_its_logits_and_a_gradient(bank: RunCache)
     logits = forward(weight)
     torch.testing.assert_close(logits, run.logits, atol=1e-4, rtol=1e-3)
     logits.logsumexp(1).sum().backward()
-    assert weight.grad is not None
     assert weight.grad.abs().sum() > 0
-    assert all(not value.requires_grad for value in run.model().parameters())
-
-
-def test_hidden_enters_the_last_layer(bank: RunCache) -> None:
-    run = bank.get(KEY, SHORT)
     model = run.model()
-    steps = model.plan(run.dataset.graph)
-    logits = model._layer(1, run.hidden, steps.layers[1])
-    torch.testing.assert_close(logits, run.logits, atol=1e-5, rtol=1e-4)
+    assert all(not value.requires_grad for value in model.parameters())
+    last = model.plan(run.dataset.graph).layers[1]
+    torch.testing.assert_close(model._layer(1, run.hidden, last), run.logits, atol=1e-5, rtol=1e-4)
+    with pytest.raises(ValueError, match="one value for each"):
+        forward(torch.ones(7))
 
 
-def test_backbones_without_edge_weights_say_so(tmp_path: Path) -> None:
+def test_backbones_without_edge_weights_and_unknown_ones_say_so(tmp_path):
     run = RunCache(tmp_path).get(RunKey("Digits", "mlp", "sparse"), SHORT)
     with pytest.raises(ValueError, match="backbones that do: gcn, sage"):
         run.forward()(torch.ones(run.dataset.graph.num_entries))
-
-
-def test_edge_weights_of_the_wrong_length_are_refused(bank: RunCache) -> None:
-    with pytest.raises(ValueError, match="one value for each"):
-        bank.get(KEY, SHORT).forward()(torch.ones(7))
-
-
-def test_an_unknown_backbone_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="gcn, gat, sage, gin, mlp"):
         RunCache(tmp_path).get(RunKey("Cora", "transformer"))
+
+
+# --- settings, and which runs a cell has in which order -----------------------------------------
+
+
+def test_published_weight_decay_and_depth():
+    assert {settings_for(n).weight_decay for n in ("Cora", "Citeseer", "Pubmed")} == {5e-4}
+    no_decay = ("Computers", "Photo", "CS", "Physics", "CoraFull", "Arxiv", "Reddit2")
+    assert {settings_for(n).weight_decay for n in no_decay} == {0.0}
+    assert (settings_for("Arxiv").layers, settings_for("Reddit2").layers) == (3, 2)
+    assert settings_for("Arxiv").hidden == settings_for("Reddit2").hidden == 256
+    assert all(name == name.lower() for name in PUBLISHED)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("hidden", 0),
+        ("layers", 2.5),
+        ("layers", 1),
+        ("dropout", 1.0),
+        ("lr", 0.0),
+        ("weight_decay", -1.0),
+    ],
+)
+def test_impossible_settings_are_refused(field, value):
+    with pytest.raises(ValueError, match=field):
+        Settings(**{field: value})
+
+
+@pytest.mark.parametrize(("protocol", "count"), [("folds", 75), ("official", 50), ("sparse", 10)])
+def test_numbers_of_runs_are_the_papers(protocol, count):
+    made = runs("Cora", "gcn", protocol)
+    assert len(made) == len(set(made)) == count == SIZES[protocol].runs
+
+
+def test_fifteen_runs_are_all_splits_and_folds_of_one_initialisation():
+    made = runs("Cora", "gcn", "folds", limit=15)
+    assert {(run.split, run.fold) for run in made} == {(s, f) for s in range(5) for f in range(3)}
+    assert {run.init for run in made} == {0}
+
+
+@pytest.mark.parametrize("protocol", SIZES)
+def test_any_first_runs_spread_over_splits(protocol):
+    size = SIZES[protocol]
+    for limit in range(1, size.runs + 1):
+        splits = [run.split for run in runs("Cora", "gcn", protocol, limit)]
+        counts = [splits.count(split) for split in range(size.splits)]
+        assert max(counts) - min(counts) <= 1

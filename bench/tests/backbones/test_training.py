@@ -1,5 +1,6 @@
-"""The training loop: early stopping, equality with a plain loop, determinism, refusals."""
+"""Training: the loop, early stopping, equality with a plain loop, determinism, refusals."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -7,15 +8,23 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 
+from pyg_networks import pyg_network
 from simi_mailbox.graph import Graph
 from simi_mailbox_bench.backbones.settings import Settings
-from simi_mailbox_bench.backbones.training import EarlyStopping, build, train
+from simi_mailbox_bench.backbones.training import (
+    EarlyStopping,
+    LowestLoss,
+    build,
+    step,
+    train,
+    train_loop,
+)
 from simi_mailbox_bench.datasets import NodeDataset, Split, available, load, make_split
 
 
-def toy(seed: int = 0, nodes: int = 120, classes: int = 3) -> tuple[NodeDataset, Split]:
+def toy(seed=0, nodes=120, classes=3):
     """Homophilous graph with weakly informative sparse features."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, classes, nodes)
@@ -28,7 +37,7 @@ def toy(seed: int = 0, nodes: int = 120, classes: int = 3) -> tuple[NodeDataset,
     return data, Split(order[:30], order[30:60], order[60:])
 
 
-def reference_stop(curve: list[tuple[float, float]], patience: int) -> tuple[int, int]:
+def reference_stop(curve, patience):
     """Epochs run and checkpoint, straight from the wording of the rule: look back each time."""
     checkpoint, last_reset = 0, 0
     for epoch in range(1, len(curve) + 1):
@@ -53,7 +62,7 @@ scores = st.tuples(
 
 @given(st.lists(scores, min_size=1, max_size=60), st.integers(1, 6))
 @settings(max_examples=300, deadline=None)
-def test_early_stopping_follows_the_rule(curve: list[tuple[float, float]], patience: int) -> None:
+def test_early_stopping_follows_the_rule(curve, patience):
     rule, checkpoint, epoch = EarlyStopping(patience), 0, 0
     while epoch < len(curve) and not rule.stopped:
         epoch += 1
@@ -62,71 +71,30 @@ def test_early_stopping_follows_the_rule(curve: list[tuple[float, float]], patie
     assert (epoch, checkpoint) == reference_stop(curve, patience)
 
 
-def test_patience_of_one_hundred_epochs_without_either() -> None:
-    rule = EarlyStopping(patience=100)
-    rule.update(0.9, 0.5)
-    for _ in range(99):
-        rule.update(0.8, 0.6)
-    assert not rule.stopped
-    rule.update(0.8, 0.6)
-    assert rule.stopped
-
-
-class PlainNet(nn.Module):
-    """The same model from PyG's layers, computed on the whole graph each time."""
-
-    def __init__(self, backbone: str, weights: dict[str, Tensor]) -> None:
-        super().__init__()
-        pyg = pytest.importorskip("torch_geometric.nn", reason="PyG is the reference here")
-        wide, classes = weights["weight0"].shape[0], weights["weight1"].shape[1]
-        self.activation = nn.functional.elu if backbone == "gat" else torch.relu
-        if backbone == "gat":
-            self.layers = nn.ModuleList(
-                [pyg.GATConv(wide, 8, heads=8), pyg.GATConv(64, classes, concat=False)]
-            )
-        else:
-            self.layers = nn.ModuleList([pyg.GCNConv(wide, 64), pyg.GCNConv(64, classes)])
-        with torch.no_grad():
-            for k, layer in enumerate(self.layers):
-                layer.lin.weight.copy_(weights[f"weight{k}"].T)
-                layer.bias.copy_(weights[f"bias{k}"])
-                if backbone == "gat":
-                    layer.att_src.copy_(weights[f"source{k}"])
-                    layer.att_dst.copy_(weights[f"target{k}"])
-
-    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
-        first, second = self.layers
-        hidden: Tensor = second(self.activation(first(x, edges)), edges)
-        return hidden
-
-
 @pytest.mark.parametrize("backbone", ["gcn", "gat"])
-def test_equals_a_plain_loop_with_pyg_layers(backbone: str) -> None:
+def test_equals_a_plain_loop_with_pyg_layers(backbone):
+    """The same model from PyG's layers, computed on the whole graph each time."""
     dataset, split = toy()
-    plain_settings = Settings(dropout=0.0, attention_dropout=0.0, epochs=25)
+    plain = Settings(dropout=0.0, attention_dropout=0.0, epochs=25)
     ours: list[tuple[float, float]] = []
     run = train(
-        dataset,
-        split,
-        backbone,
-        seed=4,
-        settings=plain_settings,
+        dataset, split, backbone, seed=4, settings=plain,
         progress=lambda epoch, accuracy, nll: ours.append((accuracy, nll)),
-    )
-    start = dict(build(backbone, 20, 3, plain_settings, seed=4).state_dict())
-    net = PlainNet(backbone, start)
+    )  # fmt: skip
+    start = build(backbone, 20, 3, plain, seed=4)
+    forward, layers = pyg_network(backbone, start, (20, 64, 3))
     sums = np.maximum(dataset.x.sum(1, keepdims=True), 1)
     x, y = torch.from_numpy(dataset.x / sums), torch.tensor(dataset.y)
     edges = dataset.graph.edge_index()
     fit, watch = torch.tensor(split.train), torch.tensor(split.val)
-    optimiser = torch.optim.Adam(net.parameters(), lr=0.01, weight_decay=5e-4)
+    optimiser = torch.optim.Adam(layers.parameters(), lr=0.01, weight_decay=5e-4)
     expected, logits = [], {}
     for epoch in range(1, 26):
         optimiser.zero_grad()
-        nn.functional.cross_entropy(net(x, edges)[fit], y[fit]).backward()
+        nn.functional.cross_entropy(forward(x, edges)[fit], y[fit]).backward()
         optimiser.step()
         with torch.no_grad():
-            logits[epoch] = net(x, edges)
+            logits[epoch] = forward(x, edges)
         val = logits[epoch][watch]
         accuracy = (val.argmax(1) == y[watch]).double().mean().item()
         expected.append((accuracy, nn.functional.cross_entropy(val, y[watch]).item()))
@@ -137,47 +105,33 @@ def test_equals_a_plain_loop_with_pyg_layers(backbone: str) -> None:
 
 
 @pytest.mark.parametrize("backbone", ["gcn", "gat", "sage", "gin", "mlp"])
-def test_same_seed_same_bits(backbone: str) -> None:
-    dataset, split = toy()
-    short = Settings(epochs=8)
-    first, again, other = (
-        train(dataset, split, backbone, seed=seed, settings=short).logits for seed in (1, 1, 2)
-    )
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
-
-
-def test_global_randomness_is_neither_used_nor_touched() -> None:
-    dataset, split = toy()
-    torch.manual_seed(0)
-    before = torch.get_rng_state()
-    first = train(dataset, split, "gat", seed=1, settings=Settings(epochs=4)).logits
-    assert torch.equal(before, torch.get_rng_state())
-    torch.manual_seed(99)
-    assert torch.equal(
-        first, train(dataset, split, "gat", seed=1, settings=Settings(epochs=4)).logits
-    )
-
-
-def test_labels_outside_train_and_validation_are_never_read() -> None:
+def test_same_seed_same_bits_whatever_the_global_state_and_the_test_labels(backbone):
     dataset, split = toy()
     y = dataset.y.copy()
     y[split.test] = (y[split.test] + 1) % 3
-    lied = replace(dataset, y=y)
-    short = Settings(epochs=8)
-    plain = train(dataset, split, "gcn", seed=1, settings=short)
-    assert torch.equal(plain.logits, train(lied, split, "gcn", seed=1, settings=short).logits)
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    given = ((dataset, 1), (dataset, 1), (replace(dataset, y=y), 1), (dataset, 2))
+    first, *same, other = (
+        train(data, split, backbone, seed=seed, settings=Settings(epochs=8)).logits
+        for data, seed in given
+    )
+    assert torch.equal(before, torch.get_rng_state())
+    torch.manual_seed(99)
+    same.append(train(dataset, split, backbone, seed=1, settings=Settings(epochs=8)).logits)
+    assert all(torch.equal(first, again) for again in same)
+    assert not torch.equal(first, other)
 
 
 @pytest.mark.parametrize("backbone", ["gcn", "gat", "sage", "gin"])
-def test_learns_the_toy_graph(backbone: str) -> None:
+def test_learns_the_toy_graph(backbone):
     dataset, split = toy()
     run = train(dataset, split, backbone, seed=0, settings=Settings(epochs=60))
     correct = run.logits.argmax(1).numpy()[split.test] == dataset.y[split.test]
     assert correct.mean() > 0.75  # chance is one third
 
 
-def test_checkpoint_weights_give_the_logits() -> None:
+def test_checkpoint_weights_give_the_logits():
     dataset, split = toy()
     run = train(dataset, split, "sage", seed=0, settings=Settings(epochs=30))
     assert run.logits.dtype == torch.float32
@@ -191,26 +145,87 @@ def test_checkpoint_weights_give_the_logits() -> None:
     torch.testing.assert_close(run.logits, last + mean @ run.weights["weight1"])
 
 
-def test_a_split_of_a_larger_graph_is_refused() -> None:
-    dataset, _ = toy()
-    with pytest.raises(ValueError, match="reach 500, but toy has 120 nodes"):
-        train(dataset, Split([0], [500], [1]), "gcn", seed=0)
-
-
-def test_an_unknown_backbone_lists_the_choices() -> None:
-    with pytest.raises(ValueError, match="gcn, gat, sage, gin, mlp"):
-        build("transformer", 3, 2)
-
-
-def test_heads_must_divide_the_width() -> None:
-    with pytest.raises(ValueError, match="multiple of heads=8"):
-        build("gat", 3, 2, Settings(hidden=20))
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: train(toy()[0], Split([0], [500], [1]), "gcn", seed=0), "val holds node 500, but"),
+        (lambda: build("transformer", 3, 2), "gcn, gat, sage, gin, mlp"),
+        (lambda: build("gat", 3, 2, Settings(hidden=20)), "multiple of heads=8"),
+    ],
+)
+def test_what_does_not_fit_is_refused(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        wrong()
 
 
 @pytest.mark.skipif("Cora" not in available(), reason="Cora is not on this machine")
-def test_gcn_on_cora_reaches_the_known_accuracy() -> None:
+def test_gcn_on_cora_reaches_the_known_accuracy():
     cora = load("Cora", download=False)
     split = make_split(cora, "folds")
     run = train(cora, split, "gcn", seed=0, settings=Settings(epochs=200))
     correct = run.logits.argmax(1).numpy()[split.test] == cora.y[split.test]
     assert 0.80 < correct.mean() < 0.87  # 15 full trainings: 82.7 ± 0.7 %
+
+
+# --- the loop, on a model whose every value is known --------------------------------------------
+
+
+class Counter(nn.Module):
+    """One weight that falls by one in each step, and a memory of the modes it was called in."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(()))
+        self.modes: list[bool] = []
+
+    def forward(self):
+        self.modes.append(self.training)
+        return self.weight
+
+
+def count_down(losses, patience=None):
+    model, told = Counter(), []
+
+    def validate():
+        return (losses[round(-model().item()) - 1],)
+
+    best = train_loop(
+        model,
+        torch.optim.SGD([model.weight], lr=1.0),
+        model,
+        validate,
+        LowestLoss(patience),
+        epochs=len(losses),
+        progress=lambda epoch, loss: told.append(epoch),
+    )
+    return model, best, told
+
+
+def test_the_weights_of_the_first_lowest_loss_are_kept():
+    model, best, told = count_down([3.0, 1.0, 2.0, 1.0, 5.0])
+    assert (best.epochs, best.epoch, best.scores, model.weight.item()) == (5, 2, (1.0,), -2.0)
+    assert told == [1, 2, 3, 4, 5]
+    assert not model.training
+    assert not model.weight.requires_grad
+    assert model.modes == [True, False] * 5
+
+
+@pytest.mark.parametrize(("patience", "epochs", "kept"), [(1, 2, 1), (2, 6, 4), (3, 7, 4)])
+def test_patience_counts_epochs_since_the_best(patience, epochs, kept):
+    _, best, told = count_down([3.0, 4.0, 2.0, 1.0, 2.0, 2.0, 2.0, 0.0], patience)
+    assert (best.epochs, best.epoch, len(told)) == (epochs, kept, epochs)
+
+
+def test_without_a_finite_loss_the_first_weights_stay():
+    model, best, _ = count_down([math.nan, math.nan, math.nan], patience=2)
+    assert (best.epochs, best.epoch, best.scores, model.weight.item()) == (2, 0, (), 0.0)
+
+
+def test_a_step_leaves_alone_what_its_optimiser_does_not_have():
+    model = nn.Linear(2, 1)
+    before = model.weight.detach().clone()
+    optimiser = torch.optim.SGD([model.bias], lr=0.1)
+    for _ in range(2):
+        step(model, optimiser, lambda: model(torch.ones(1, 2)).sum())
+    assert torch.equal(model.weight, before)
+    assert torch.equal(model.weight.grad, torch.ones(1, 2))  # of one step, not summed over two

@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 from simi_mailbox.cli.group import cli
 from simi_mailbox.synthetic import calibration_problem
-from simi_mailbox_bench import figures, methods
+from simi_mailbox_bench import methods
+from simi_mailbox_bench.commands import figure as module
 from simi_mailbox_bench.commands.figure import FIGURES, SHOWS
 from simi_mailbox_bench.datasets import Split
 
@@ -52,7 +53,7 @@ def run(*arguments):
 def test_figures_are_written_from_banked_logits(tmp_path, cached, name, suffix):
     out = tmp_path / f"x.{suffix}"
     options = ("--methods", "uncalibrated,simi-mailbox", "--cached-only", "--runs", "3")
-    result = run(name, "--datasets", "Cora", *options, "--out", str(out))
+    result = run(name, "--dataset", "Cora", *options, "--out", str(out))
     assert result.exit_code == 0, result.output
     assert "1 of 3 runs are not cached" in result.output
     start = out.read_bytes()[:4]
@@ -61,17 +62,15 @@ def test_figures_are_written_from_banked_logits(tmp_path, cached, name, suffix):
 
 def test_what_is_drawn_is_what_the_tables_measure(monkeypatch, cached, source, tmp_path):
     drawn = []
-    real = figures.observation_figure
+    real = module.draw
 
-    def keep(columns, **options):
+    def keep(columns, *options):
         drawn.extend(columns)
-        return real(columns, **options)
+        return real(columns, *options)
 
-    monkeypatch.setattr(figures, "observation_figure", keep)
+    monkeypatch.setattr(module, "draw", keep)
     out = str(tmp_path / "x.png")
-    run(
-        "reliability", "--datasets", "Cora", "--methods", "temperature", "--runs", "2", "--out", out
-    )
+    run("reliability", "--dataset", "Cora", "--methods", "temperature", "--runs", "2", "--out", out)
     from simi_mailbox import metrics
     from simi_mailbox.calibrators import TemperatureScaling
 
@@ -88,9 +87,8 @@ def test_what_is_drawn_is_what_the_tables_measure(monkeypatch, cached, source, t
     [
         (("observation", "--out", "x.gif"), "must end in .pdf"),
         (("observation", "--out", "taken/x.pdf"), "cannot write into taken"),
-        (("observation", "--datasets", "Cora,Citeseer"), "draws one graph"),
-        (("observation", "--datasets", "Citeseer", "--cached-only"), "no logits of Citeseer"),
-        (("observation", "--datasets", "Cora", "--methods", "magic"), "unknown method 'magic'"),
+        (("observation", "--dataset", "Citeseer", "--cached-only"), "no logits of Citeseer"),
+        (("observation", "--dataset", "Cora", "--methods", "magic"), "unknown method 'magic'"),
     ],
 )
 def test_what_cannot_be_drawn_is_told(cached, tmp_path, monkeypatch, arguments, message):
@@ -106,56 +104,12 @@ def test_a_missing_graph_is_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     advice = {"Cora": "put Cora.npz here"}
     monkeypatch.setattr("simi_mailbox_bench.backbones.cached_runs.missing", lambda names: advice)
-    result = run("observation", "--datasets", "Cora")
+    result = run("observation", "--dataset", "Cora")
     assert result.exit_code == 1
     assert "Cora is missing: put Cora.npz here" in result.output
 
 
-def test_sensitivity_without_results_names_the_command_that_makes_them(tmp_path):
-    store, out = str(tmp_path / "rows.jsonl"), str(tmp_path / "x.pdf")
-    result = run("sensitivity", "--datasets", "Cora", "--store", store, "--out", out)
-    assert result.exit_code == 1
-    assert "simi-mailbox bench sensitivity --datasets Cora --backbones gcn" in result.output
-
-
-def test_sensitivity_draws_the_stored_means(tmp_path, monkeypatch):
-    from simi_mailbox_bench.store import ResultStore
-    from simi_mailbox_bench.tables import Selection, get
-
-    store = ResultStore(tmp_path / "rows.jsonl")
-    units = get("sensitivity").units(Selection(("Cora",), ("gcn",), runs=2))
-    for number, unit in enumerate(units):
-        for method in unit.items:
-            chosen = dict(method.overrides)
-            error = 0.01 * chosen.get("n_groups", 1) + 0.001 * chosen.get("penalty", 0)
-            row = {"key": unit.key(method), "metrics": {"ece": error + 0.001 * number}}
-            store.append(row)
-    out = tmp_path / "x.png"
-    drawn = {}
-    real = figures.sensitivity_figure
-
-    def keep(panels, **options):
-        drawn.update(panels)
-        return real(panels, **options)
-
-    monkeypatch.setattr(figures, "sensitivity_figure", keep)
-    result = run("sensitivity", "--datasets", "Cora", "--store", str(store.path), "--out", str(out))
-    assert result.exit_code == 0, result.output
-    assert out.exists()
-    paper, oracle = drawn["Cora"]
-    assert paper.name == "simi-mailbox-paper exact"
-    assert oracle.name == "simi-mailbox-oracle exact (reads test labels)"
-    groups, weights = np.array([5, 10, 15, 20, 25, 30]), np.array([1, 5, 10, 20, 30, 40, 50])
-    assert (list(paper.groups), list(paper.weights)) == (groups.tolist(), weights.tolist())
-    np.testing.assert_allclose(paper.mean, groups[:, None] + 0.1 * weights + 0.05)
-    assert (paper.runs, paper.reference) == (2, pytest.approx(1.05))
-
-
-def test_every_figure_says_what_it_shows():
+def test_figures_say_what_they_show_and_their_methods_are_known():
     assert list(SHOWS) == list(FIGURES)
-
-
-def test_methods_of_the_figures_are_known():
-    known = set(methods.names())
     for _, chosen in FIGURES.values():
-        assert set(chosen) <= known
+        assert set(chosen) <= set(methods.names())

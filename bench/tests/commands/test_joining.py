@@ -1,7 +1,5 @@
 """The commands of the bench join those of the library."""
 
-from pathlib import Path
-
 import pytest
 from click.testing import CliRunner
 
@@ -10,14 +8,14 @@ from simi_mailbox.cli.group import cli
 
 
 @pytest.mark.parametrize("name", BENCH_COMMANDS)
-def test_every_command_is_listed_and_explains_itself(name: str) -> None:
+def test_every_command_is_listed_and_explains_itself(name):
     assert f"{name} " in CliRunner().invoke(cli, ["--help"]).output
     result = CliRunner().invoke(cli, [name, "--help"])
     assert result.exit_code == 0
     assert "Usage:" in result.output
 
 
-def test_the_shell_completes_methods_of_a_table() -> None:
+def test_the_shell_completes_methods_of_a_table():
     words = "simi-mailbox bench table1 --methods gats,simi-mailbox-p"
     environment = {
         "_SIMI_MAILBOX_COMPLETE": "bash_complete",
@@ -30,7 +28,7 @@ def test_the_shell_completes_methods_of_a_table() -> None:
     assert found == {f"gats,simi-mailbox-paper{form}" for form in forms}
 
 
-def test_a_file_that_is_no_prior_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_no_prior_is_told(tmp_path):
     path = tmp_path / "latin.csv"
     path.write_bytes("id,a\nné,0.5\n".encode("latin-1"))
     result = CliRunner().invoke(cli, ["prior", "show", str(path)])

@@ -5,11 +5,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -24,7 +22,7 @@ psutil = pytest.importorskip("psutil", reason="the bench installs it")
 SCRIPT = Path(__file__).parents[1] / "endless.py"
 
 
-def alive(group: int) -> list[Any]:
+def alive(group):
     """Processes of a group, but for those that have ended and wait to be noticed."""
     found = []
     for process in psutil.process_iter(["status"]):
@@ -36,7 +34,7 @@ def alive(group: int) -> list[Any]:
     return found
 
 
-def wait_until_gone(group: int, seconds: float) -> bool:
+def wait_until_gone(group, seconds):
     """Whether all processes of a group end within some seconds."""
     stop = time.monotonic() + seconds
     while alive(group):
@@ -47,7 +45,7 @@ def wait_until_gone(group: int, seconds: float) -> bool:
 
 
 @contextmanager
-def endless(store: Path) -> Iterator[subprocess.Popen[str]]:
+def endless(store):
     """A command with two workers, both at work; nothing of it is left afterwards."""
     process = subprocess.Popen(
         [sys.executable, str(SCRIPT), "--store", str(store), "--jobs", "2"],
@@ -67,7 +65,7 @@ def endless(store: Path) -> Iterator[subprocess.Popen[str]]:
             left.kill()
 
 
-def test_the_end_of_the_main_process_is_the_end_of_all(tmp_path: Path) -> None:
+def test_the_end_of_the_main_process_is_the_end_of_all(tmp_path):
     store = tmp_path / "rows.jsonl"
     with endless(store) as process:
         os.kill(process.pid, signal.SIGTERM)
@@ -83,20 +81,18 @@ def test_the_end_of_the_main_process_is_the_end_of_all(tmp_path: Path) -> None:
     assert "Warning" not in told
 
 
-def test_workers_die_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+def test_workers_die_with_a_parent_that_is_killed(tmp_path):
     with endless(tmp_path / "rows.jsonl") as process:
         process.kill()
         process.wait()
         assert wait_until_gone(process.pid, 10)
 
 
-def test_a_killed_worker_is_one_line_and_the_same_command_continues(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_worker_is_one_line_and_the_same_command_continues(tmp_path, monkeypatch):
     """That the runner notices is tested with the runner."""
     path = tmp_path / "rows.jsonl"
 
-    def killed(planned: runner.RunPlan, store: ResultStore, **_: object) -> runner.Report:
+    def killed(planned, store, **_):
         work(0, replace(planned.units[0], pause=0, items=("0", "1")), str(store.path))
         raise runner.WorkerLostError("a worker process was killed, by the system or by hand")
 

@@ -1,38 +1,41 @@
-from typing import Any
+"""Datasets, splits, and the labels of a split that may be read."""
+
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from simi_mailbox.graph import Graph
+from simi_mailbox.validation import read_classes
+from simi_mailbox_bench import ood
+from simi_mailbox_bench.backbones.gpn import train_gpn
 from simi_mailbox_bench.datasets import NodeDataset, Split
+from simi_mailbox_bench.datasets.dataset import split_labels
 
 GRAPH = Graph.from_edges([[0, 1, 2], [1, 2, 3]], num_nodes=4)
+SPLIT = Split([0, 1, 4, 5], [2, 6], [3, 7])
+Y = np.repeat([0, 1], 4)
 
 
-def build(**changes: Any) -> NodeDataset:
-    fields: dict[str, Any] = {
-        "name": "path",
-        "graph": GRAPH,
-        "x": np.eye(4),
-        "y": np.array([0, 0, 1, 1]),
-        "num_classes": 2,
-    }
-    return NodeDataset(**{**fields, **changes})
+def build(**changes):
+    given = {"name": "path", "graph": GRAPH, "x": np.eye(4), "y": Y[2:6], "num_classes": 2}
+    return NodeDataset(**{**given, **changes})
 
 
-def test_arrays_are_read_only_and_of_fixed_type() -> None:
+def test_arrays_are_read_only_and_of_fixed_type():
     dataset = build(x=sp.csr_matrix(np.eye(4)), y=np.array([0, 0, 1, 1], dtype=np.int16))
     assert isinstance(dataset.x, sp.csr_array)
-    assert dataset.x.dtype == np.float32
-    assert dataset.y.dtype == np.int64
-    with pytest.raises(ValueError, match="read-only"):
-        dataset.y[0] = 1
-    with pytest.raises(ValueError, match="read-only"):
-        dataset.x.data[0] = 2
+    assert (dataset.x.dtype, dataset.y.dtype) == (np.float32, np.int64)
+    for array in (dataset.y, dataset.x.data):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
 
 
-def test_the_callers_arrays_stay_writeable() -> None:
+def test_the_callers_arrays_stay_writeable():
     x, y = np.eye(4, dtype=np.float32), np.array([0, 0, 1, 1])
     sparse = sp.csr_array(x)
     build(x=x, y=y)
@@ -41,12 +44,12 @@ def test_the_callers_arrays_stay_writeable() -> None:
     assert (x[0, 0], y[0], sparse.data[0]) == (5, 1, 7)
 
 
-def test_homophily_is_the_share_of_edges_within_a_class() -> None:
+def test_homophily_is_the_share_of_edges_within_a_class():
     assert build().homophily() == pytest.approx(2 / 3)
     assert np.isnan(build(graph=Graph.empty(4)).homophily())
 
 
-def test_labelled_leaves_out_fillers() -> None:
+def test_labelled_leaves_out_fillers():
     dataset = build(unlabelled=np.array([False, True, False, False]))
     assert dataset.labelled.tolist() == [True, False, True, True]
     assert build().labelled.all()
@@ -57,22 +60,114 @@ def test_labelled_leaves_out_fillers() -> None:
     [
         ({"x": np.eye(3)}, "one row for each of 4 nodes"),
         ({"x": np.full((4, 2), np.nan)}, "NaN or infinite"),
-        ({"y": np.array([0, 1])}, r"labels have shape \[2\]"),
+        ({"y": np.array([0, 1])}, r"y has shape \[2\]"),
         ({"y": np.array([0, 1, 2, 0])}, r"node 2 has class 2; classes are 0\.\.1"),
         ({"y": np.array([0, -1, 1, 0])}, "node 1 has class -1"),
+        ({"y": np.array([0.0, 0, 1, 1])}, "must be integers"),
         ({"num_classes": 1}, "at least two classes"),
-        ({"folds": np.zeros((5, 3), dtype=np.int8)}, r"expected \[splits, 4\]"),
+        ({"folds": np.zeros((5, 3), dtype=np.int8)}, r"expected \[5, 4\]"),
         ({"folds": np.full((1, 4), 7)}, "only 0, 1, 2"),
         ({"unlabelled": np.array([True])}, "unlabelled has shape"),
         ({"public": Split([0], [1], [4])}, "does not fit the graph"),
         ({"official": (Split([0], [1], [2]), Split([0], [9], [2]))}, "val holds node 9"),
+        ({"shifts": {"density": {"train": [0, 1], "test_out": [1, 2, 3]}}}, "every node once"),
     ],
 )
-def test_parts_that_do_not_fit_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_parts_that_do_not_fit_are_refused(changes, message):
+    with pytest.raises((ValueError, TypeError), match=message):
         build(**changes)
 
 
-def test_labels_must_be_integers() -> None:
-    with pytest.raises(TypeError, match="must be integers"):
-        build(y=np.array([0.0, 0, 1, 1]))
+# --- splits -----------------------------------------------------------------------------------
+
+
+def test_parts_are_sorted_int64_and_read_only():
+    split = Split([5, 1], np.array([2], dtype=np.int16), (4, 0))
+    assert (split.train.tolist(), split.test.tolist()) == ([1, 5], [0, 4])
+    assert {part.dtype for part in (split.train, split.val, split.test)} == {np.dtype(np.int64)}
+    with pytest.raises(ValueError, match="read-only"):
+        split.train[0] = 3
+    with pytest.raises(FrozenInstanceError):
+        split.train = split.val
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (([0, 1], [1], [2]), "train and val share 1 nodes .*node 1"),
+        (([0], [1], [2, 0]), "train and test share"),
+        (([0], [1, 3], [3]), "val and test share"),
+        (([0, 0], [1], [2]), "train part holds node 0 more than once"),
+        (([0], [], [2]), "val part of the split is empty"),
+        (([0], [1], [-2, 2]), "negative node number -2"),
+        (([[0, 1]], [1], [2]), "one-dimensional array of node numbers"),
+        (([0.5], [1], [2]), "one-dimensional array of node numbers"),
+        (([True, False], [1], [2]), "one-dimensional array of node numbers"),
+    ],
+)
+def test_impossible_splits_are_refused(parts, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        Split(*map(np.asarray, parts[:1]), *parts[1:])
+
+
+def test_a_split_that_does_not_fit_the_graph_is_refused():
+    split = Split([0], [1], [9])
+    assert split.check(10) is split
+    with pytest.raises(ValueError, match=r"test holds node 9, but nodes are numbered 0\.\.8"):
+        split.check(9)
+    with pytest.raises(ValueError, match="does not fit"):
+        split.masks(5)
+
+
+def test_masks_of_different_length_or_kind_are_refused():
+    yes = np.array([True, False, False])
+    with pytest.raises(ValueError, match="different lengths"):
+        Split.from_masks(yes, np.roll(yes, 1), np.array([False, False, True, True]))
+    with pytest.raises(TypeError, match="val mask must be boolean"):
+        Split.from_masks(yes, [0, 1, 0], np.roll(yes, 2))
+
+
+@given(st.lists(st.sampled_from([-1, 0, 1, 2]), min_size=3, max_size=40))
+def test_masks_and_indices_are_the_same_split(parts):
+    part = np.array([*parts, 0, 1, 2])
+    split = Split.from_masks(part == 0, part == 1, part == 2)
+    assert Split.from_masks(*split.masks(part.size)) == split
+    assert split.sizes == tuple(int((part == k).sum()) for k in range(3))
+    assert split != Split(split.val, split.train, split.test)
+    assert split != "split"
+
+
+# --- labels of a split --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("y", [Y, Y.tolist(), Y[:, None], Y.astype(float), torch.tensor(Y)])
+def test_all_forms_of_labels_mean_the_same(y):
+    labels, classes = split_labels(y, SPLIT, 8)
+    assert (labels.tolist(), classes) == ([0, 0, 0, -1, 1, 1, 1, -1], 2)
+
+
+def test_labels_of_other_nodes_are_not_looked_at():
+    spoiled = Y + np.where(np.isin(np.arange(8), SPLIT.test), 0.5, 0.0)
+    spoiled[3] = np.nan
+    assert split_labels(spoiled, SPLIT, 8)[0].tolist() == split_labels(Y, SPLIT, 8)[0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("y", "error", "message"),
+    [
+        (Y + 0.5, ValueError, "whole numbers, the classes 0, 1, …; node 0 has 0.5"),
+        (Y[:5], ValueError, r"labels of shape \[5\]; expected one per node, \[8\]"),
+        (np.full(8, "cat"), TypeError, "number the classes first"),
+        (Y - 1, ValueError, "range over -1..0; expected 0..0"),
+    ],
+)
+@pytest.mark.parametrize("train", [None, ood.train_classifier, train_gpn])
+def test_labels_that_make_no_sense_are_refused_everywhere(y, error, message, train):
+    with pytest.raises(error, match=message):
+        train(np.eye(8), Graph.empty(8), y, SPLIT) if train else split_labels(y, SPLIT, 8)
+
+
+def test_classes_to_leave_out_are_read_from_whole_numbers_only():
+    with pytest.raises(ValueError, match=r"node 1 has 0\.5"):
+        ood.leave_out_classes([0, 0.5, 2], Split([0], [1], [2]), unknown=[0])
+    assert read_classes([2, 5], np.array([1]), 2, name="truth").tolist() == [5]

@@ -1,12 +1,15 @@
+"""`load`: the catalogue, real graphs, downloads and converted copies, the built-in digits."""
+
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
+from sklearn.neighbors import NearestNeighbors
 
-from simi_mailbox._arrays import Arrays
+from simi_mailbox.calibrators.simi_mailbox.families import FAMILIES
 from simi_mailbox.files import cache_folder
 from simi_mailbox_bench import datasets
 from simi_mailbox_bench.datasets import catalogue, downloads, loading
@@ -15,14 +18,14 @@ from simi_mailbox_bench.datasets.catalogue import Entry
 WITH_FILE = [name for name, entry in catalogue.ENTRIES.items() if entry.sha256]
 
 
-def put(folder: Path, name: str, arrays: Arrays) -> Path:
+def put(folder, name, arrays):
     path = folder / f"{name}.npz"
-    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+    np.savez_compressed(path, **arrays)
     return path
 
 
 @pytest.mark.parametrize("name", WITH_FILE)
-def test_real_graphs_have_the_published_counts(name: str, real: Any) -> None:
+def test_real_graphs_have_the_published_counts(name, real):
     dataset, entry = real(name), catalogue.find(name)
     assert dataset.num_nodes == entry.nodes
     assert dataset.graph.num_entries == 2 * entry.edges
@@ -34,50 +37,23 @@ def test_real_graphs_have_the_published_counts(name: str, real: Any) -> None:
     assert len(dataset.official) == (10 if entry.splits == "official" else 0)
 
 
-@pytest.mark.parametrize("name", ["Photo", "Computers", "CS", "Physics", "CoraML"])
-def test_features_are_binary_as_pyg_delivers_them(name: str, real: Any) -> None:
-    x = real(name).x
-    assert x.nnz > 0
-    assert set(np.unique(x.data)) == {1.0}
+@pytest.mark.parametrize("name", ["Photo", "Computers", "CS", "Physics", "CoraML", "Pubmed"])
+def test_features_are_binary_as_pyg_delivers_them_but_for_tf_idf(name, real):
+    values = np.unique(real(name).x.data)
+    assert values.size > 1000 if name == "Pubmed" else values.tolist() == [1.0]
 
 
-def test_pubmed_keeps_its_tf_idf_values(real: Any) -> None:
-    assert np.unique(real("Pubmed").x.data).size > 1000
-
-
-def test_citeseers_unlabelled_nodes_are_marked(real: Any) -> None:
+def test_citeseers_unlabelled_nodes_are_marked(real):
     dataset = real("Citeseer")
-    assert dataset.unlabelled is not None
     assert dataset.unlabelled.sum() == 15
     assert set(dataset.y[dataset.unlabelled]) == {0}
     assert dataset.x[np.flatnonzero(dataset.unlabelled)].nnz == 0
     assert not np.isin(np.flatnonzero(dataset.unlabelled), dataset.public.test).any()
 
 
-@pytest.mark.parametrize(
-    ("name", "entries"), [("Chameleon", 36101), ("Texas", 325), ("Actor", 30019)]
-)
-def test_directed_gives_pygs_edges_without_self_loops(name: str, entries: int, real: Any) -> None:
-    real(name)
-    graph = datasets.load(name, directed=True).graph
-    assert graph.is_directed
-    assert graph.num_entries == entries - catalogue.find(name).self_loops
-
-
-def test_a_wrong_checksum_is_refused(folder: Path) -> None:
-    arrays = {"y": np.zeros(3)}
-    put(folder, "Cora", arrays)
-    with pytest.raises(ValueError, match="wrong checksum and is refused") as caught:
-        datasets.load("Cora")
-    assert catalogue.find("Cora").sha256 in str(caught.value)
-
-
-def test_one_changed_bit_of_a_real_file_is_refused(
-    real: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_changed_bit_of_a_real_file_is_refused(real, tmp_path, monkeypatch):
     real("Texas")
     found = loading.locate(catalogue.find("Texas"))
-    assert found is not None
     copy = tmp_path / "Texas.npz"
     shutil.copyfile(found.path, copy)
     monkeypatch.setenv("SIMI_MAILBOX_DATA", str(tmp_path))
@@ -85,23 +61,26 @@ def test_one_changed_bit_of_a_real_file_is_refused(
     content = bytearray(copy.read_bytes())
     content[len(content) // 2] ^= 1
     copy.write_bytes(content)
-    with pytest.raises(ValueError, match="wrong checksum"):
+    with pytest.raises(ValueError, match="wrong checksum and is refused") as caught:
         datasets.load("Texas")
+    assert catalogue.find("Texas").sha256 in str(caught.value)
 
 
-def test_missing_data_say_what_to_do(folder: Path) -> None:
+def test_missing_data_say_what_to_do(folder):
     with pytest.raises(FileNotFoundError) as caught:
         datasets.load("Cora", download=False)
-    message = str(caught.value)
-    assert f"no Cora.npz in {folder}" in message
-    assert str(cache_folder("data")) in message
-    assert catalogue.find("Cora").sha256 in message
-    assert "SIMI_MAILBOX_DATA" in message
-    assert "simi-mailbox[pyg]" in message
+    told = (f"no Cora.npz in {folder}", str(cache_folder("data")), catalogue.find("Cora").sha256)
+    for words in (*told, "SIMI_MAILBOX_DATA", "simi-mailbox[pyg]"):
+        assert words in str(caught.value)
 
 
-def test_a_failed_download_says_why(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def offline(entry: Entry, root: Path) -> Arrays:
+def test_a_failed_download_says_why(folder, monkeypatch):
+    for module in ("torch_geometric", "torch_geometric.datasets"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(FileNotFoundError, match=r"pip install 'simi-mailbox\[pyg\]'"):
+        datasets.load("Questions")
+
+    def offline(entry, root):
         raise ConnectionError("no route to host")
 
     monkeypatch.setattr(downloads, "from_pyg", offline)
@@ -110,16 +89,7 @@ def test_a_failed_download_says_why(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert not list(folder.iterdir())
 
 
-def test_without_pyg_the_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch_geometric", None)
-    monkeypatch.setitem(sys.modules, "torch_geometric.datasets", None)
-    with pytest.raises(FileNotFoundError, match=r"pip install 'simi-mailbox\[pyg\]'"):
-        datasets.load("Questions")
-
-
-def test_the_data_folder_comes_before_the_cache(
-    folder: Path, tiny: Entry, tiny_arrays: Arrays
-) -> None:
+def test_the_data_folder_comes_before_the_cache(folder, tiny, tiny_arrays):
     loading.write_archive(cache_folder("data") / "Tiny.npz", tiny_arrays)
     assert datasets.load("tiny").x[0, 0] == 2
     tiny_arrays["x_data"] = np.array([9.0, 3.0, 0.5], dtype=np.float32)
@@ -128,12 +98,10 @@ def test_the_data_folder_comes_before_the_cache(
     assert "Tiny" in datasets.available()
 
 
-def test_a_download_is_kept_and_checked_the_next_time(
-    folder: Path, tiny: Entry, tiny_arrays: Arrays, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_download_is_kept_and_checked_the_next_time(folder, tiny, tiny_arrays, monkeypatch):
     calls = []
 
-    def provide(entry: Entry, root: Path) -> Arrays:
+    def provide(entry, root):
         calls.append(entry.name)
         return tiny_arrays
 
@@ -144,15 +112,18 @@ def test_a_download_is_kept_and_checked_the_next_time(
     assert first.graph == second.graph
     assert not list(folder.iterdir())
     kept = cache_folder("data") / "Tiny.converted.npz"
-    tiny_arrays["y"] = tiny_arrays["y"][::-1]
-    np.savez_compressed(kept, **tiny_arrays)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="wrong checksum"):
+    whole = kept.read_bytes()
+    with np.load(kept) as arrays:
+        other = {**arrays, "y": arrays["y"][::-1]}
+    np.savez(kept, **other)
+    with pytest.raises(ValueError, match=r"content is not what was converted.* delete the file"):
+        datasets.load("Tiny")
+    kept.write_bytes(whole[:-100])
+    with pytest.raises(ValueError, match="cannot read"):
         datasets.load("Tiny")
 
 
-def test_an_unwritable_cache_does_not_lose_the_download(
-    folder: Path, tiny: Entry, tiny_arrays: Arrays, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unwritable_cache_does_not_lose_the_download(folder, tiny, tiny_arrays, monkeypatch):
     monkeypatch.setattr(downloads, "from_pyg", lambda entry, root: tiny_arrays)
     (folder / "blocked").write_text("a file where the cache folder should be")
     monkeypatch.setenv("SIMI_MAILBOX_CACHE", str(folder / "blocked"))
@@ -161,8 +132,8 @@ def test_an_unwritable_cache_does_not_lose_the_download(
 
 
 def test_labels_that_do_not_belong_to_the_edges_are_refused_and_not_kept(
-    folder: Path, tiny: Entry, tiny_arrays: Arrays, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    folder, tiny, tiny_arrays, monkeypatch
+):
     # The case of geom-gcn's Cornell: right counts, another graph's labels.
     wrong = Entry(**{**tiny.__dict__, "homophily": 0.25})
     monkeypatch.setitem(catalogue.ENTRIES, "Tiny", wrong)
@@ -172,24 +143,20 @@ def test_labels_that_do_not_belong_to_the_edges_are_refused_and_not_kept(
     assert not cache_folder("data").exists()
 
 
-def test_a_copy_without_the_published_folds_says_so(
-    folder: Path, tiny: Entry, tiny_arrays: Arrays, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_without_the_published_folds_says_so(folder, tiny, tiny_arrays, monkeypatch):
     monkeypatch.setitem(catalogue.ENTRIES, "Tiny", Entry(**{**tiny.__dict__, "folds": True}))
     put(folder, "Tiny", tiny_arrays)
     with pytest.warns(UserWarning, match="lacks the published 3-fold splits"):
         datasets.load("Tiny")
 
 
-def test_the_default_folder_is_in_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_folder_is_in_the_users_cache(monkeypatch):
     monkeypatch.delenv("SIMI_MAILBOX_DATA", raising=False)
     monkeypatch.delenv("SIMI_MAILBOX_CACHE", raising=False)
     assert loading.folders() == [Path.home() / ".cache" / "simi-mailbox" / "data"]
 
 
-def test_geom_gcns_corrupt_cornell_is_refused(
-    real: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_geom_gcns_corrupt_cornell_is_refused(real, folder, monkeypatch):
     monkeypatch.undo()  # the real files first, the empty folder of the fixture afterwards
     cornell, texas = real("Cornell"), real("Texas")
     monkeypatch.setenv("SIMI_MAILBOX_DATA", str(folder))
@@ -205,3 +172,86 @@ def test_geom_gcns_corrupt_cornell_is_refused(
     monkeypatch.setattr(downloads, "from_pyg", lambda entry, root: arrays)
     with pytest.raises(ValueError, match=r"0\.256 of its edges join one class, expected 0\.123"):
         datasets.load("Cornell")
+
+
+# --- the catalogue ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        *((name, "Cora") for name in ("Cora", "cora", " CORA ", "cOrA")),
+        *(("reddit", "Reddit2"), ("ogbn-arxiv", "Arxiv"), ("Cora_ML", "CoraML")),
+    ],
+)
+def test_names_ignore_case_and_other_libraries_names_are_known(given, name):
+    assert catalogue.find(given).name == name
+
+
+def test_an_unknown_name_lists_the_choices_and_the_closest_if_any():
+    with pytest.raises(ValueError, match=r"'citseer'.*did you mean 'Citeseer'") as caught:
+        datasets.load("citseer")
+    assert all(name in str(caught.value) for name in datasets.names())
+    with pytest.raises(ValueError, match="choices") as caught:
+        catalogue.find("qqqqqq")
+    assert "did you mean" not in str(caught.value)
+    with pytest.raises(TypeError, match="string, got int"):
+        catalogue.find(3)
+
+
+def test_every_dataset_of_the_experiments_is_listed_and_has_one_family():
+    wanted = (
+        "Cora Citeseer Pubmed CoraFull Computers Photo CS Physics CoraML Arxiv Reddit2 Chameleon "
+        "Squirrel Actor Texas Wisconsin Cornell Roman-empire Amazon-ratings Minesweeper Tolokers "
+        "Questions Tolokers-weighted FDCompCN FDCompCN-weighted RedditBans German Digits TwitchDE "
+        "TwitchENGB TwitchES TwitchFR TwitchPTBR TwitchRU TwitchZHTW"
+    )
+    assert datasets.names() == wanted.split()
+    assert sorted(name for members in FAMILIES.values() for name in members) == sorted(
+        datasets.names()
+    )
+
+
+def test_checksums_are_distinct_and_well_formed():
+    known = [catalogue.find(name) for name in WITH_FILE]
+    sums = [entry.sha256 for entry in known if not entry.file]
+    assert len(sums) == len(set(sums)) == 26
+    assert all(len(value) == 64 and int(value, 16) > 0 for value in sums)
+    for entry in known:
+        if entry.file:  # the same graph under another loss
+            assert entry.sha256 == catalogue.find(entry.file).sha256
+
+
+# --- the built-in digits --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return datasets.load("Digits", download=False)
+
+
+def test_every_digit_is_joined_to_its_eight_nearest(digits):
+    x = load_digits().data
+    distance, _ = NearestNeighbors(n_neighbors=9).fit(x).kneighbors(x)
+    assert int(digits.graph.degree.min()) >= 8
+    for node in range(0, 1797, 97):
+        neighbours = digits.graph.neighbours(node).numpy()
+        to_neighbours = np.sort(np.linalg.norm(x[neighbours] - x[node], axis=1))
+        # Ties may fall either way, distances may not.
+        assert np.allclose(to_neighbours[:8], distance[node, 1:])
+
+
+def test_digits_are_as_in_the_catalogue_and_the_same_each_time(digits):
+    entry, again = catalogue.find("digits"), datasets.load("digits")
+    assert digits.graph.num_entries == 2 * entry.edges
+    assert digits.x.shape == (entry.nodes, entry.features)
+    assert digits.homophily() == pytest.approx(entry.homophily, abs=5e-4)
+    assert (again.graph, again.official) == (digits.graph, digits.official)
+
+
+def test_ten_different_splits_with_twenty_labels_per_class(digits):
+    splits = [datasets.make_split(digits, "official", split=s) for s in range(10)]
+    for split in splits:
+        assert np.bincount(digits.y[split.train]).tolist() == [20] * 10
+        assert (split.val.size, sum(split.sizes)) == (500, 1797)
+    assert len({tuple(split.val) for split in splits}) == 10

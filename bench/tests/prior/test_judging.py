@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from past_run import past_run
 from simi_mailbox.calibrators import GATS
 from simi_mailbox_bench.prior import write_run
-from simi_mailbox_bench.prior.judged_table import METRICS, marks, table
-from simi_mailbox_bench.prior.judging import file_units, judged_methods
+from simi_mailbox_bench.prior.judging import METRICS, file_units, judged_methods, marks, table
 from simi_mailbox_bench.store import ResultStore
 
 RESULTS = Path(__file__).parents[3] / "results"

@@ -1,4 +1,4 @@
-"""What is learned from past runs, against known answers."""
+"""What is learned from past runs, against known answers, and SimiMailbox with such a prior."""
 
 from dataclasses import replace
 
@@ -6,12 +6,21 @@ import numpy as np
 import pytest
 
 from past_run import past_run
-from simi_mailbox import prior
+from simi_mailbox import SimiMailbox, prior
 from simi_mailbox.calibrators.simi_mailbox.evidence import CLASSES
 from simi_mailbox.calibrators.simi_mailbox.model import Coefficients
+from simi_mailbox.metrics import nll
+from simi_mailbox_bench import datasets
+from simi_mailbox_bench.backbones import Settings, train
 from simi_mailbox_bench.prior import learning
-from simi_mailbox_bench.prior.learning import coefficients, gather, selection_bias
-from simi_mailbox_bench.prior.looks import Look, look_at, redrawn
+from simi_mailbox_bench.prior.learning import (
+    Look,
+    coefficients,
+    gather,
+    look_at,
+    redrawn,
+    selection_bias,
+)
 
 VAGUE = Coefficients.vague(("log_degree", "inverse_degree", *CLASSES[:-1]))
 
@@ -155,3 +164,33 @@ def test_past_runs_that_teach_nothing_are_refused(change, message):
     run = past_run(0)
     with pytest.raises(ValueError, match=message):
         list(gather([type(run)(**{**vars(run), **change})]))
+
+
+def calibrated(run, chosen):
+    cal = SimiMailbox(prior=chosen)
+    cal.fit(run.logits, run.y, graph=run.graph, mask=run.calibration)
+    return cal.predict_proba(run.logits, graph=run.graph)
+
+
+def test_a_right_prior_helps_where_labels_are_few(tmp_path):
+    past = [past_run(seed, uniform=0.15, name=str(seed)) for seed in range(5)]
+    path = tmp_path / "own.json"
+    prior.write(gather(past), path)
+    gains = []
+    for seed in range(10, 20):
+        run = past_run(seed, uniform=0.15, labels=100)
+        rest = np.arange(100, 3000)
+        scores = [nll(calibrated(run, p)[rest], run.y[rest]) for p in (path, None)]
+        gains.append(scores[1] - scores[0])
+    assert np.mean(gains) > 0.01
+
+
+def test_confidence_is_accuracy_where_labels_nearby_say_nearly_all():
+    digits = datasets.load("Digits")
+    split = datasets.make_split(digits, "sparse")
+    z = train(digits, split, "gcn", seed=0, settings=Settings(epochs=100)).logits.numpy()
+    calibrator = SimiMailbox().fit(z, digits.y, mask=split.val, graph=digits.graph)
+    probs = calibrator.predict_proba(z, graph=digits.graph)
+    assert calibrator.coefficients_["trust"] > 0.99
+    right = (z.argmax(axis=1) == digits.y)[split.test].mean()
+    assert probs[split.test].max(axis=1).mean() == pytest.approx(right, abs=0.01)

@@ -10,7 +10,9 @@ from click.testing import CliRunner
 
 from past_run import past_run
 from simi_mailbox.cli.group import cli
+from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.graph import Graph
+from simi_mailbox.node_files.columns import NAMES
 from simi_mailbox_bench.prior import read_run, write_run
 
 N = 200
@@ -122,9 +124,29 @@ def test_what_could_not_be_read_is_not_written(tmp_path, run, changed, message):
     assert not list(tmp_path.iterdir())
 
 
-def test_no_training_nodes_and_whole_float_labels_are_fine(tmp_path, run):
+def test_no_training_nodes_whole_float_labels_and_other_names_are_fine(tmp_path, run):
     path = tmp_path / "run.npz"
     write_run(replace(run, train=[], y=run.y.astype(float)), path)
     back = read_run(path)
     assert back.train is None
     assert back.y.dtype == np.int64
+    given = arrays(run)
+    np.savez(path, labels=given.pop("y"), **given, other=np.ones(2))
+    np.testing.assert_array_equal(read_run(path).y, run.y)
+    names = [name for names in NAMES.values() for name in names]
+    assert len(set(names)) == len(names)  # none stands for two parts
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["z"], "it has no array 'logits', no 'labels' or 'y', no 'edges' or 'edge_index', no"),
+        (["logits", "y", "labels", "edges", "calibration"], "both 'labels' and 'y'"),
+    ],
+)
+def test_what_is_missing_or_twice_is_named_with_the_file(tmp_path, names, message):
+    path = tmp_path / "run.npz"
+    np.savez(path, **dict.fromkeys(names, np.zeros((4, 2))))
+    with pytest.raises(FileFormatError, match=message) as caught:
+        read_run(path)
+    assert str(caught.value).startswith(f"{path}: ")

@@ -1,7 +1,5 @@
 """A toy graph that goes by the name of Cora, and a cache folder of its own."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,7 @@ from simi_mailbox_bench.tables import gpn, ood, selftraining
 N, CLASSES = 300, 6
 
 
-def toy() -> NodeDataset:
+def toy():
     rng = np.random.default_rng(0)
     y = rng.integers(0, CLASSES, N)
     x = np.clip(np.eye(CLASSES)[y] + rng.normal(0, 0.6, (N, CLASSES)), 0, None)
@@ -30,7 +28,7 @@ def toy() -> NodeDataset:
 
 
 @pytest.fixture
-def toy_cora(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> NodeDataset:
+def toy_cora(monkeypatch, tmp_path):
     dataset = toy()
     monkeypatch.setenv("SIMI_MAILBOX_CACHE", str(tmp_path / "cache"))
     for module in (selftraining, gpn, ood):

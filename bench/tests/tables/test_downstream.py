@@ -1,15 +1,12 @@
 """The tables here: what a unit does, that work is resumed, and what a line says."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
+from simi_mailbox import metrics
 from simi_mailbox_bench import ood as detection
 from simi_mailbox_bench import paper_tables, runner
 from simi_mailbox_bench.backbones.gpn import GPNSettings
 from simi_mailbox_bench.backbones.settings import Settings
-from simi_mailbox_bench.datasets import NodeDataset
 from simi_mailbox_bench.runner import Failure
 from simi_mailbox_bench.store import ResultStore
 from simi_mailbox_bench.tables import Selection, get, gpn, ood, selftraining
@@ -19,33 +16,33 @@ SHORT_GPN = GPNSettings(latent_dim=4, max_epochs=15)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> ResultStore:
+def store(tmp_path):
     return ResultStore(tmp_path / "rows.jsonl")
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch, toy_cora):
+    monkeypatch.setattr(selftraining, "RATES", (20,))
     monkeypatch.setattr(selftraining, "backbone_settings", lambda *_: Settings(hidden=8, epochs=30))
     monkeypatch.setattr(gpn, "settings_of", lambda run: SHORT_GPN)
     monkeypatch.setattr(ood, "CLASSIFIER", detection.ClassifierSettings(epochs=30))
     monkeypatch.setattr(ood, "GPN", SHORT_GPN)
 
 
-def do(table: Any, selection: Selection, store: ResultStore) -> runner.Report:
+def do(table, selection, store):
     report = runner.run(runner.plan(table.units(selection), store), store)
     assert not report.failures, report.failures
     return report
 
 
-def no_training(*_: Any, **__: Any) -> None:
+def no_training(*_, **__):
     raise AssertionError("trained again")
 
 
-@pytest.mark.usefixtures("toy_cora", "quick")
-def test_self_training_rows_and_lines(store: ResultStore, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("quick")
+def test_self_training_rows_and_lines(store):
     table = get("self-training-gcn")
     selection = Selection(datasets=("Cora",), methods=ST_COLUMNS, runs=2)
-    monkeypatch.setattr(selftraining, "RATES", (20,))
     assert do(table, selection, store).written == 8
 
     rows = {(row["method"], row["init"]): row for row in store.rows()}
@@ -60,21 +57,17 @@ def test_self_training_rows_and_lines(store: ResultStore, monkeypatch: pytest.Mo
     result = table.result(store, selection)
     assert [line.method for line in result.lines] == list(ST_COLUMNS)
     plain_line = result.line("Cora 20", "gcn", selftraining.PLAIN)
-    assert plain_line is not None
     assert plain_line.printed == paper_tables.Printed(81.46, 0.29)
     expected = 50 * sum(rows["plain", seed]["metrics"]["accuracy"] for seed in (0, 1))
-    assert plain_line.summary is not None
     assert plain_line.summary.mean == pytest.approx(expected)
     remark = next(text for text in result.remarks if text.startswith("Cora 20, simi-mailbox"))
     assert remark.startswith(f"Cora 20, simi-mailbox, 2 seeds: {expected:.2f} → +")
     line = result.line("Cora 20", "gcn", "simi-mailbox")
-    assert line is not None
-    assert line.summary is not None
     assert remark.endswith(f" → {line.summary.mean:.2f}.")
 
 
-def test_a_seed_that_stopped_early_counts_with_its_last_accuracy() -> None:
-    def stage(accuracy: float, added: int = 0, right: int = 0) -> dict[str, Any]:
+def test_a_seed_that_stopped_early_counts_with_its_last_accuracy():
+    def stage(accuracy, added=0, right=0):
         return {"test_accuracy": accuracy, "added": added, "right": right}
 
     stopped = [stage(0.70)]
@@ -84,11 +77,8 @@ def test_a_seed_that_stopped_early_counts_with_its_last_accuracy() -> None:
     )
 
 
-@pytest.mark.usefixtures("toy_cora", "quick")
-def test_self_training_resumes_without_training_shared_stages_again(
-    store: ResultStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(selftraining, "RATES", (20,))
+@pytest.mark.usefixtures("quick")
+def test_self_training_resumes_without_training_shared_stages_again(store, monkeypatch):
     table = get("self-training-gcn")
     first = Selection(datasets=("Cora",), methods=("temperature",), runs=1)
     do(table, first, store)
@@ -98,10 +88,8 @@ def test_self_training_resumes_without_training_shared_stages_again(
     assert do(table, both, store).written == 1  # the plain GNN is the other's kept first stage
 
 
-@pytest.mark.usefixtures("toy_cora", "quick")
-def test_gpn_rows_are_those_of_its_log_probabilities(
-    store: ResultStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("quick")
+def test_gpn_rows_are_those_of_its_log_probabilities(store, monkeypatch):
     table = get("gpn")
     selection = Selection(datasets=("Cora",), methods=("uncalibrated", "temperature"), runs=2)
     planned = runner.plan(table.units(selection), store)
@@ -109,8 +97,6 @@ def test_gpn_rows_are_those_of_its_log_probabilities(
     assert do(table, selection, store).written == 4
     source = gpn.load_gpn(table.units(selection)[0].run)
     probs = source.logits.exp().numpy()[source.split.test]
-    from simi_mailbox import metrics
-
     expected = metrics.ece(probs, source.dataset.y[source.split.test])
     row = next(r for r in store.rows() if r["method"] == "uncalibrated" and r["split"] == 0)
     assert row["metrics"]["ece"] == pytest.approx(expected, abs=1e-6)
@@ -120,37 +106,29 @@ def test_gpn_rows_are_those_of_its_log_probabilities(
     assert all(unit.ready() for unit in runner.plan(table.units(more), store).units)
     assert do(table, more, store).written == 2
     line = table.result(store, selection).line("Cora", "gpn", "uncalibrated")
-    assert line is not None
     assert line.printed == paper_tables.Printed(5.93, 2.38)
 
 
-@pytest.mark.usefixtures("toy_cora", "quick")
-def test_detection_rows_lines_and_the_other_metrics(store: ResultStore) -> None:
+@pytest.mark.usefixtures("quick")
+def test_detection_rows_lines_and_the_other_metrics(store):
     table = get("ood")
     selection = Selection(datasets=("Cora",), runs=1)
     assert do(table, selection, store).written == 3 * len(ood.SCORES)
     result = table.result(store, selection)
-    assert [line.dataset for line in result.lines[:: len(ood.SCORES)]] == [
-        "Cora feature",
-        "Cora structure",
-        "Cora label",
-    ]
+    graphs = [line.dataset for line in result.lines[:: len(ood.SCORES)]]
+    assert graphs == ["Cora feature", "Cora structure", "Cora label"]
     safe = result.line("Cora feature", "gcn", "gnnsafe")
-    assert safe is not None
     assert safe.printed == paper_tables.Printed(93.44, None)
-    assert safe.summary is not None
     assert safe.summary.mean > 50
     for name, metric in (("ood-aupr", "aupr"), ("ood-fpr95", "fpr95")):
         other = get(name)
         assert runner.plan(other.units(selection), store).rows == 0  # nothing is done again
         line = other.result(store, selection).line("Cora label", "gcn", "energy")
         row = next(r for r in store.rows() if r["kind"] == "label" and r["method"] == "energy")
-        assert line is not None
-        assert line.summary is not None
         assert line.summary.mean == pytest.approx(100 * row["metrics"][metric])
 
 
-def test_problems_perturb_one_thing_only(toy_cora: NodeDataset) -> None:
+def test_problems_perturb_one_thing_only(toy_cora):
     feature, structure, label = (ood.problem("Cora", kind) for kind in ood.KINDS)
     assert feature.ood_graph is feature.graph
     assert (feature.ood_x != feature.x).nnz > 0
@@ -160,11 +138,8 @@ def test_problems_perturb_one_thing_only(toy_cora: NodeDataset) -> None:
     assert set(toy_cora.y[label.ood_nodes]) == {0, 1, 2}
 
 
-@pytest.mark.usefixtures("toy_cora", "quick")
-def test_a_failing_column_does_not_stop_the_others(
-    store: ResultStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(selftraining, "RATES", (20,))
+@pytest.mark.usefixtures("quick")
+def test_a_failing_column_does_not_stop_the_others(store, monkeypatch):
     monkeypatch.setattr("simi_mailbox.calibrators.temperature.TemperatureScaling._fit", no_training)
     selection = Selection(datasets=("Cora",), methods=(selftraining.PLAIN, "temperature"), runs=1)
     units = get("self-training-gcn").units(selection)
@@ -176,7 +151,7 @@ def test_a_failing_column_does_not_stop_the_others(
     assert "temperature" in failure.label
 
 
-def test_every_published_plan_is_there() -> None:
+def test_every_published_plan_is_there():
     for backbone in ("gcn", "gat"):
         for rate in selftraining.RATES:
             plan = selftraining.PLANS[backbone, rate]

@@ -26,10 +26,7 @@ from simi_mailbox.analysis.slices import (
     by_class,
     by_degree,
     by_distance,
-    covered_by_class,
-    covered_by_degree,
-    covered_by_mailbox,
-    covered_by_size,
+    covered_by,
 )
 
 __all__ = [
@@ -43,10 +40,7 @@ __all__ = [
     "by_class",
     "by_degree",
     "by_distance",
-    "covered_by_class",
-    "covered_by_degree",
-    "covered_by_mailbox",
-    "covered_by_size",
+    "covered_by",
     "distance_to",
     "group_map",
     "judge",

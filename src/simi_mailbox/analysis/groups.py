@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.analysis.judged import accuracy_error, counts_of, judge, mean_of, per_node
+from simi_mailbox.analysis.judged import accuracy_error, judge, mean_of, per_node
 from simi_mailbox.validation import as_numpy, read_index
 
 
@@ -19,23 +19,18 @@ class GroupMap:
     confidence, similarity : float64 [G]
         Mean confidence before calibration and mean neighbourhood similarity of all nodes of the
         group: where it lies on the map. NaN for a group without nodes.
-    sizes : int64 [G]
-        All nodes.
-    calibration_labels : int64 [G]
-        Nodes whose labels the calibrator read.
+    sizes, calibration_labels, judged : int64 [G]
+        All nodes, those whose labels the calibrator read, and those that it is judged on.
     temperatures : float64 [G]
         Mean temperature of the nodes of the group.
-    judged : int64 [G]
-        Nodes it is judged on.
     confidence_before, confidence_after, accuracy : float64 [G]
         Mean confidence before and after calibration, and accuracy, of the judged nodes.
 
     Examples
     --------
-    >>> from simi_mailbox import analysis
     >>> probs = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]]
     >>> where = {"similarity": [1.0, 0.5, 0.2], "temperatures": [2.0, 2.0, 1.0]}
-    >>> found = analysis.group_map([0, 0, 1], probs, probs, **where)
+    >>> found = group_map([0, 0, 1], probs, probs, **where)
     >>> found.sizes.tolist(), found.confidence.round(2).tolist()
     ([2, 1], [0.85, 0.6])
     """
@@ -69,7 +64,7 @@ class GroupMap:
         """Groups with the largest |gap| × judged nodes after calibration, worst first."""
         weight = np.nan_to_num(np.abs(self.gap_after) * self.judged)
         order = np.argsort(-weight, kind="stable")
-        return order[weight[order] > 0][:count].astype(np.int64)
+        return order[weight[order] > 0][:count]
 
 
 def group_map(
@@ -91,10 +86,8 @@ def group_map(
         Group of every node, 0..G-1.
     before, after : array [n, K]
         Probabilities before and after calibration.
-    similarity : array [n]
-        Neighbourhood similarity of every node.
-    temperatures : array [G] or [n]
-        Temperature of every group or of every node.
+    similarity, temperatures : array [n]
+        Neighbourhood similarity and temperature of every node.
     calibration : array, optional
         Nodes whose labels the calibrator read.
     y, nodes
@@ -103,37 +96,26 @@ def group_map(
     Examples
     --------
     >>> before = np.array([[0.9, 0.1], [0.7, 0.3], [0.6, 0.4]])
-    >>> table = group_map(
-    ...     np.array([1, 0, 0]), before, before,
-    ...     similarity=np.array([1.0, 0.5, 0.0]), temperatures=[2.0, 1.0], y=[0, 0, 1],
-    ... )
+    >>> where = {"similarity": np.array([1.0, 0.5, 0.0]), "temperatures": [2.0, 1.0, 1.0]}
+    >>> table = group_map(np.array([1, 0, 0]), before, before, y=[0, 0, 1], **where)
     >>> table.sizes.tolist(), table.accuracy.tolist(), table.confidence_before.round(2).tolist()
     ([2, 1], [0.5, 1.0], [0.65, 0.9])
     """
-    g = as_numpy(groups).astype(np.int64)
-    p = as_numpy(before)
-    n = len(p)
+    g, everyone = as_numpy(groups).astype(np.int64), judge(before, None)
+    n = len(everyone)
     if g.shape != (n,) or (g.size and g.min() < 0):
         raise ValueError(f"groups must hold a group number for each of {n} nodes, got {g.shape}")
-    everyone = judge(p, None)
-    judged_before, judged_after = judge(p, y, nodes), judge(after, y, nodes)
-    t = as_numpy(temperatures).astype(np.float64)
-    count = int(g.max()) + 1 if t.size == n else max(t.size, int(g.max()) + 1)
-    if t.size == n:
-        t = mean_of(g, t, count)
-    elif t.size != count:
-        raise ValueError(f"got {t.size} temperatures for {count} groups")
-    labels = np.zeros(count, dtype=np.int64)
-    if calibration is not None:
-        labels = counts_of(g[read_index(calibration, n, "calibration", empty=True)], count)
+    judged_before, judged_after = judge(before, y, nodes), judge(after, y, nodes)
+    read = [] if calibration is None else calibration
+    count, fitted = int(g.max()) + 1, g[read_index(read, n, "calibration", empty=True)]
     own = g[judged_after.nodes]
     return GroupMap(
         confidence=mean_of(g, everyone.confidence, count),
         similarity=mean_of(g, per_node(similarity, everyone, "similarity"), count),
-        sizes=counts_of(g, count),
-        calibration_labels=labels,
-        temperatures=t,
-        judged=counts_of(own, count),
+        sizes=np.bincount(g, minlength=count),
+        calibration_labels=np.bincount(fitted, minlength=count),
+        temperatures=mean_of(g, per_node(temperatures, everyone, "temperatures"), count),
+        judged=np.bincount(own, minlength=count),
         confidence_before=mean_of(own, judged_before.confidence, count),
         confidence_after=mean_of(own, judged_after.confidence, count),
         accuracy=mean_of(own, judged_after.correct, count),
@@ -144,19 +126,11 @@ def group_map(
 class TemperatureHistogram:
     """How many nodes have which temperature.
 
-    Attributes
-    ----------
-    edges : float64 [B + 1]
-        Edges of equal width in log T; T = 1 changes nothing, above 1 lowers confidence.
-    counts : int64 [B]
-        Nodes between the edges.
-    smallest, median, largest : float
-        Of the temperatures themselves.
+    ``counts`` are nodes between ``edges`` of equal width in log T; T > 1 lowers confidence.
 
     Examples
     --------
-    >>> from simi_mailbox import analysis
-    >>> found = analysis.temperature_histogram([0.5, 1.0, 1.0, 2.0], bins=2)
+    >>> found = temperature_histogram([0.5, 1.0, 1.0, 2.0], bins=2)
     >>> found.counts.tolist(), found.median
     ([1, 3], 1.0)
     """
@@ -171,13 +145,6 @@ class TemperatureHistogram:
 def temperature_histogram(temperatures: Any, *, bins: int = 30) -> TemperatureHistogram:
     """Count nodes by temperature, in bins of equal width on a logarithmic scale.
 
-    Parameters
-    ----------
-    temperatures : array [n]
-        Positive temperature of every node.
-    bins : int
-        Number of bins.
-
     Examples
     --------
     >>> table = temperature_histogram(np.array([0.5, 1.0, 2.0]), bins=2)
@@ -185,14 +152,11 @@ def temperature_histogram(temperatures: Any, *, bins: int = 30) -> TemperatureHi
     ([0.5, 1.0, 2.0], [1, 2], 1.0)
     """
     t = as_numpy(temperatures).astype(np.float64).ravel()
-    if t.size == 0:
-        raise ValueError("no temperature given")
-    if not (np.isfinite(t).all() and t.min() > 0):
-        raise ValueError("temperatures must be positive and finite")
+    if not (t.size and np.isfinite(t).all() and t.min() > 0):
+        raise ValueError("temperatures must be at least one, all positive and finite")
     low, high = np.log(t.min()), np.log(t.max())
     if high - low < 1e-9:  # one temperature for all: a bin around it, not of width zero
         low, high = low - 0.05, high + 0.05
     counts, edges = np.histogram(np.log(t), bins=bins, range=(low, high))
-    return TemperatureHistogram(
-        np.exp(edges), counts.astype(np.int64), float(t.min()), float(np.median(t)), float(t.max())
-    )
+    told = (float(value) for value in (t.min(), np.median(t), t.max()))
+    return TemperatureHistogram(np.exp(edges), counts, *told)

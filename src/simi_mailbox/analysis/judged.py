@@ -1,20 +1,29 @@
 """The nodes that are judged, and what the pictures of them are made of."""
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
 import torch
+from scipy.sparse.csgraph import dijkstra
 
-from simi_mailbox._arrays import Array, Bools, Floats, Ints
+from simi_mailbox._arrays import Bools, Floats, Ints
 from simi_mailbox.graph import Graph, as_graph
 from simi_mailbox.mailbox import agreement
-from simi_mailbox.metrics import Reliability, reliability
-from simi_mailbox.metrics.calibration_error import check_binning, width_edges, width_index
+from simi_mailbox.metrics import Reliability
+from simi_mailbox.metrics._inputs import bin_sum, check_choice
+from simi_mailbox.metrics.calibration_error import (
+    bin_outcomes,
+    check_binning,
+    width_edges,
+    width_index,
+)
 from simi_mailbox.validation import as_numpy, read_classes, read_index, read_probabilities
+
+Cell = Literal["paper", "own"]
+Closed = Literal["below", "above"]
 
 
 @dataclass(frozen=True)
@@ -23,12 +32,8 @@ class Judged:
 
     Attributes
     ----------
-    nodes : int64 [m]
-        Their numbers in the graph.
-    confidence : float64 [m]
-        Probability of the predicted class.
-    predicted : int64 [m]
-        Predicted class.
+    nodes, predicted, confidence : int64 [m], int64 [m], float64 [m]
+        Their numbers in the graph, predicted classes, and probabilities of these.
     correct : float64 [m]
         1 where the prediction is right, 0 where it is wrong, NaN where no label is known: every
         accuracy drawn from it is then NaN too, and what needs no label is still there.
@@ -37,10 +42,9 @@ class Judged:
 
     Examples
     --------
-    >>> from simi_mailbox import analysis
-    >>> judged = analysis.judge([[0.9, 0.1], [0.8, 0.2]], [0, 1])
-    >>> judged.confidence.tolist(), judged.correct.tolist()
-    ([0.9, 0.8], [1.0, 0.0])
+    >>> judged = judge([[0.9, 0.1], [0.8, 0.2]], None, nodes=[1])
+    >>> judged.confidence.tolist(), judged.correct.tolist(), judged.num_nodes
+    ([0.8], [nan], 2)
     """
 
     nodes: Ints
@@ -71,48 +75,16 @@ def judge(probs: Any, y: Any, nodes: Any = None) -> Judged:
     >>> judged.confidence.tolist(), judged.correct.tolist()
     ([0.9, 0.6], [1.0, 0.0])
     """
-    rows = judged_rows(probs, y, nodes)
-    predicted = rows.probs.argmax(axis=1).astype(np.int64)
-    confidence = np.take_along_axis(rows.probs, predicted[:, None], axis=1)[:, 0]
-    correct = np.full(rows.nodes.size, np.nan)
-    if rows.labels is not None:
-        correct = (rows.labels == predicted).astype(np.float64)
-    confidence = np.minimum(confidence.astype(np.float64), 1.0)
-    return Judged(rows.nodes, confidence, predicted, correct, rows.num_nodes)
-
-
-class Rows(NamedTuple):
-    """Probabilities and labels (None if not known) of the nodes that are judged."""
-
-    nodes: Ints
-    probs: Array
-    labels: Ints | None
-    num_nodes: int
-
-    @property
-    def known_labels(self) -> Ints:
-        """The labels, for what is not defined without them."""
-        if self.labels is None:
-            raise ValueError("this needs labels: pass y")
-        return self.labels
-
-
-def judged_rows(probs: Any, y: Any, nodes: Any) -> Rows:
-    """Check what `judge` is given and cut it down to ``nodes``."""
     p = as_numpy(probs)
     n = len(p) if p.ndim else 0
     index = np.arange(n) if nodes is None else read_index(nodes, n, "nodes", empty=True)
     chosen = read_probabilities(p, index)
-    labels = None if y is None else read_classes(y, index, *p.shape, only_these=True)
-    return Rows(index, chosen, labels, n)
-
-
-def class_labels(names: Sequence[str] | None, classes: int) -> list[str]:
-    """Name of each class; its number if none are given."""
-    labels = [str(k) for k in range(classes)] if names is None else list(names)
-    if len(labels) != classes:
-        raise ValueError(f"got {len(labels)} class names for {classes} classes")
-    return labels
+    predicted = chosen.argmax(axis=1).astype(np.int64)
+    confidence = np.take_along_axis(chosen, predicted[:, None], axis=1)[:, 0]
+    correct = np.full(index.size, np.nan)
+    if y is not None:
+        correct = (read_classes(y, index, *p.shape, only_these=True) == predicted).astype(float)
+    return Judged(index, np.minimum(confidence.astype(float), 1.0), predicted, correct, n)
 
 
 def per_node(values: Any, judged: Judged, name: str) -> Floats:
@@ -141,54 +113,26 @@ def judged_similarity(
     return judged, s, ~np.isnan(s)
 
 
-Closed = Literal["below", "above"]
-
-
 def unit_bins(values: Floats, bins: int, closed: Closed = "below") -> Ints:
-    """Interval of each value of [0, 1]: bin k is [k/M, (k+1)/M) and 1.0 falls into the last.
-
-    Closed above, it is (k/M, (k+1)/M] and 0.0 falls into the first.
-    """
+    """Interval of each value of [0, 1]: [k/M, (k+1)/M), the last closed; or (k/M, (k+1)/M]."""
     check_binning(bins)
     if closed == "above":
         return np.maximum(np.searchsorted(width_edges(bins), values, side="left") - 1, 0)
     return width_index(values, bins)
 
 
-def counts_of(cell: Ints, num_cells: int) -> Ints:
-    """Number of nodes in each cell."""
-    return np.bincount(cell, minlength=num_cells).astype(np.int64)
-
-
 def mean_of(cell: Ints, values: Floats, num_cells: int) -> Floats:
     """Mean of ``values`` in each cell; NaN where a cell is empty."""
-    totals = np.bincount(cell, weights=values, minlength=num_cells)
-    counts = np.bincount(cell, minlength=num_cells)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(counts > 0, totals / counts, np.nan)
+    with np.errstate(invalid="ignore"):
+        return bin_sum(cell, values, num_cells) / np.bincount(cell, minlength=num_cells)
 
 
 def accuracy_error(accuracy: Floats, counts: Ints) -> Floats:
-    """Standard error of a share of right nodes; NaN where there are none.
-
-    √(p (1 − p) / n) with p of the nodes and of two more right and two more wrong ones (Agresti and
-    Coull): three nodes that are all right must not look certain.
-    """
+    """Standard error of a share of right nodes; NaN where there are none."""
+    # Two more right and two more wrong (Agresti and Coull): three right nodes are not certain.
+    share = (accuracy * counts + 2) / (counts + 4)
     with np.errstate(invalid="ignore", divide="ignore"):
-        share = (accuracy * counts + 2) / (counts + 4)
-        return np.where(counts > 0, np.sqrt(share * (1 - share) / counts), np.nan)
-
-
-def ece_of(
-    cell: Ints, confidence: Floats, correct: Floats, num_cells: int, bins: int = 15
-) -> Floats:
-    """Expected calibration error inside each cell (equal-width bins); NaN where it is empty."""
-    joint = cell * bins + width_index(confidence, bins)
-    gaps = np.bincount(joint, weights=correct - confidence, minlength=num_cells * bins)
-    totals = np.abs(gaps.reshape(num_cells, bins)).sum(axis=1)
-    counts = counts_of(cell, num_cells)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(counts > 0, totals / counts, np.nan)
+        return np.sqrt(share * (1 - share) / counts)
 
 
 def neighbour_agreement(predictions: Any, graph: Any) -> Floats:
@@ -199,12 +143,8 @@ def neighbour_agreement(predictions: Any, graph: Any) -> Floats:
     It is NaN for a node without neighbours: such a node neither agrees nor disagrees, and the
     tables of this package keep it apart instead of calling it total disagreement.
 
-    Parameters
-    ----------
-    predictions : array [n] or [n, K]
-        Predicted classes, or probabilities or logits from which they are taken.
-    graph
-        A `Graph`, a PyG ``Data``, a DGL graph, a SciPy sparse matrix or an edge index [2, E].
+    ``predictions`` are classes [n], or probabilities or logits [n, K]; ``graph`` is a `Graph`, a
+    PyG ``Data``, a DGL graph, a SciPy sparse matrix or an edge index [2, E].
 
     Examples
     --------
@@ -222,15 +162,8 @@ def neighbour_agreement(predictions: Any, graph: Any) -> Floats:
 def distance_to(graph: Graph, nodes: Any) -> Ints:
     """Number of steps from the nearest of ``nodes`` to every node; −1 where none leads there.
 
-    Breadth-first search from all of ``nodes`` at once. A step goes from a node to one that lists
-    it as a neighbour, the way messages flow, which matters for directed graphs only.
-
-    Parameters
-    ----------
-    graph : Graph
-        The graph.
-    nodes : array
-        Where to start: boolean [n] or indices.
+    A step goes from a node to one that lists it as a neighbour, the way messages flow, which
+    matters for directed graphs only. ``nodes`` is boolean [n] or indices.
 
     Examples
     --------
@@ -240,25 +173,12 @@ def distance_to(graph: Graph, nodes: Any) -> Ints:
     """
     n = graph.num_nodes
     start = read_index(nodes, n, "nodes", empty=True)
-    reach = sp.csr_array(
-        (
-            np.ones(graph.num_entries, dtype=np.int32),
-            graph.indices.numpy(),
-            graph.indptr.numpy(),
-        ),
-        shape=(n, n),
-    )
-    distance = np.full(n, -1, dtype=np.int64)
-    distance[start] = 0
-    frontier = np.zeros(n, dtype=np.int32)
-    frontier[start] = 1
-    step = 0
-    while frontier.any():
-        step += 1
-        reached = (reach @ frontier > 0) & (distance < 0)
-        distance[reached] = step
-        frontier = reached.astype(np.int32)
-    return distance
+    if not start.size:
+        return np.full(n, -1, dtype=np.int64)
+    entries = (np.ones(graph.num_entries), graph.indices.numpy(), graph.indptr.numpy())
+    reach = sp.csr_array(entries, shape=(n, n)).T
+    steps = dijkstra(reach, indices=start, unweighted=True, min_only=True)
+    return np.where(np.isinf(steps), -1, steps).astype(np.int64)
 
 
 def reliability_curve(
@@ -271,28 +191,15 @@ def reliability_curve(
     draws: int = 1000,
     seed: int = 0,
 ) -> Reliability:
-    """Reliability of ``nodes`` with counts and a bootstrap band around each accuracy.
+    """`metrics.reliability` of ``nodes`` with a bootstrap band around each accuracy.
 
     Nodes are drawn with replacement ``draws`` times. A bin's counts of right and wrong nodes in
     such a draw are multinomial, so that they are drawn directly: the cost does not grow with the
     number of nodes. Bins in which all nodes are right, or all wrong, show no spread under the
     bootstrap however few they are; they keep the Wilson interval of `metrics.reliability`.
 
-    Parameters
-    ----------
-    probs, y, nodes
-        As in `judge`; labels are needed.
-    bins : int
-        Number of bins of equal width.
-    level : float
-        Coverage of the band in each bin.
-    draws, seed : int
-        Number of bootstrap samples and seed.
-
-    Returns
-    -------
-    Reliability
-        As of `metrics.reliability`, with ``low`` and ``high`` from the bootstrap.
+    ``level`` is the coverage of the band in each of the ``bins`` bins of equal width. Other
+    parameters are those of `judge`; labels are needed.
 
     Examples
     --------
@@ -300,24 +207,24 @@ def reliability_curve(
     >>> bool(curve.low[12] < 0.7 < curve.high[12])
     True
     """
-    rows = judged_rows(probs, y, nodes)
-    curve = reliability(rows.probs, rows.known_labels, bins=bins, band=level)
+    if y is None:
+        raise ValueError("this needs labels: pass y")
+    judged = judge(probs, y, nodes)
+    if not len(judged):
+        raise ValueError("nodes selects no node")
+    curve = bin_outcomes(judged.confidence, judged.correct, bins).reliability(level)
     right = np.rint(np.nan_to_num(curve.accuracy * curve.counts)).astype(np.int64)
     cells = np.concatenate([right, curve.counts - right])
-    total = int(cells.sum())
-    drawn = np.random.default_rng(seed).multinomial(total, cells / total, size=draws)
+    drawn = np.random.default_rng(seed).multinomial(len(judged), cells / len(judged), size=draws)
     hits, size = drawn[:, :bins], drawn[:, :bins] + drawn[:, bins:]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        share = np.where(size > 0, hits / size, np.nan)
     mixed = (right > 0) & (right < curve.counts)
     low, high = curve.low.copy(), curve.high.copy()
-    tails = [(1 - level) / 2, (1 + level) / 2]
     if mixed.any():
-        low[mixed], high[mixed] = np.nanquantile(share[:, mixed], tails, axis=0)
+        with np.errstate(invalid="ignore"):
+            share = hits[:, mixed] / size[:, mixed]
+        ends = np.nanquantile(share, [(1 - level) / 2, (1 + level) / 2], axis=0)
+        low[mixed], high[mixed] = ends
     return dataclasses.replace(curve, low=low, high=high)
-
-
-Cell = Literal["paper", "own"]
 
 
 @dataclass(frozen=True)
@@ -329,26 +236,17 @@ class SimilarityConfidence:
     Attributes
     ----------
     confidence_edges, similarity_edges : float64 [M + 1], [L + 1]
-        Edges of the intervals. Each is closed below, the last on both sides, unless
-        ``closed="above"`` was asked for.
-    counts : int64 [M, L]
-        Nodes in each cell.
-    confidence : float64 [M, L]
-        Mean confidence of each cell; NaN where it is empty.
-    accuracy : float64 [M, L]
-        The accuracy that the cell is held against; see ``cell``.
-    cell : {"paper", "own"}
-        ``"paper"``: acc(B_m) − conf(B_m^(l)), the accuracy of the whole confidence interval;
-        ``"own"``: acc(B_m^(l)) − conf(B_m^(l)), the accuracy of the cell itself.
+        Edges of the intervals.
+    counts, confidence, accuracy : [M, L]
+        Nodes in each cell, their mean confidence (NaN where there are none), and the accuracy that
+        the cell is held against, as ``cell`` says.
     without_neighbours : int
         Judged nodes that have no similarity. They are in no cell, but in acc(B_m).
 
     Examples
     --------
-    >>> from simi_mailbox import analysis
-    >>> probs = [[0.9, 0.1], [0.9, 0.1], [0.6, 0.4]]
-    >>> y, similarity = [0, 1, 0], [1.0, 0.2, 1.0]
-    >>> table = analysis.similarity_confidence(probs, y, similarity, bins=2, cell="own")
+    >>> probs, similarity = [[0.9, 0.1], [0.9, 0.1], [0.6, 0.4]], [1.0, 0.2, 1.0]
+    >>> table = similarity_confidence(probs, [0, 1, 0], similarity, bins=2, cell="own")
     >>> table.counts.tolist(), table.gap.round(2).tolist()
     ([[0, 0], [1, 2]], [[nan, nan], [-0.9, 0.25]])
     """
@@ -389,37 +287,31 @@ def similarity_confidence(
     bins : int
         Number of intervals on each axis; the paper uses 10.
     cell : {"paper", "own"}
-        Which accuracy a cell is held against; see `SimilarityConfidence`. The paper's definition
-        shows how far confidence scatters inside an interval of equal accuracy; the cell's own
-        accuracy shows whether the nodes of this cell can be trusted.
+        ``"paper"``: acc(B_m) − conf(B_m^(l)), which shows how far confidence scatters inside a
+        confidence interval; ``"own"``: acc(B_m^(l)) − conf(B_m^(l)), which shows whether the nodes
+        of this cell can be trusted.
     closed : {"below", "above"}
         Which end belongs to an interval; the paper's are closed above. Shares of neighbours are
         often on an edge.
 
     Examples
     --------
-    Two nodes share a confidence interval. One is right and agrees with its neighbours.
-
     >>> p = np.array([[0.92, 0.08], [0.96, 0.04]])
     >>> table = similarity_confidence(p, np.array([0, 1]), np.array([1.0, 0.0]), bins=2)
     >>> table.gap[1].round(2).tolist()
     [-0.46, -0.42]
     """
-    if cell not in get_args(Cell):
-        raise ValueError(f"cell must be 'paper' or 'own', got {cell!r}")
-    if closed not in get_args(Closed):
-        raise ValueError(f"closed must be 'below' or 'above', got {closed!r}")
+    check_choice(cell, "cell", get_args(Cell))
+    check_choice(closed, "closed", get_args(Closed))
     judged, s, known = judged_similarity(probs, y, similarity, nodes)
     row = unit_bins(judged.confidence, bins, closed)
     inside = row[known] * bins + unit_bins(s[known], bins, closed)
     shape = (bins, bins)
-    counts = counts_of(inside, bins * bins).reshape(shape)
+    counts = np.bincount(inside, minlength=bins * bins).reshape(shape)
     confidence = mean_of(inside, judged.confidence[known], bins * bins).reshape(shape)
-    if cell == "own":
-        accuracy = mean_of(inside, judged.correct[known], bins * bins).reshape(shape)
-    else:
+    accuracy = mean_of(inside, judged.correct[known], bins * bins).reshape(shape)
+    if cell == "paper":
         whole = mean_of(row, judged.correct, bins)
         accuracy = np.where(counts > 0, whole[:, None], np.nan)
-    edges = np.linspace(0.0, 1.0, bins + 1)
-    without = int((~known).sum())
-    return SimilarityConfidence(edges, edges.copy(), counts, confidence, accuracy, cell, without)
+    edges, without = width_edges(bins), int((~known).sum())
+    return SimilarityConfidence(edges, edges, counts, confidence, accuracy, cell, without)

@@ -5,73 +5,54 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from simi_mailbox import parameters, validation
 from simi_mailbox._arrays import Bools, Floats, Ints
-from simi_mailbox.calibrators.parts.fitted_values import Shapes, check_values
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.parameters import Fitted, Kind, check_parameters
-from simi_mailbox.softmax import (
-    LogitRange,
-    keep_argmax,
-    scaled_softmax,
-    size_of_pass,
-    threads_for,
-)
-from simi_mailbox.validation import (
-    CalibrationData,
-    Forward,
-    InputType,
-    Labelled,
-    NodeInputs,
-    are_log_probabilities,
-    clip,
-    moved,
-    read_calibration,
-    read_known,
-    read_labels,
-    read_node_ids,
-    read_nodes,
-    read_prior_shift,
-)
+from simi_mailbox.softmax import LogitRange, keep_argmax, scaled_softmax, size_of_pass, threads_for
+from simi_mailbox.validation import CalibrationData, Forward, InputType, Labelled, NodeInputs
 
 Holdout = Literal["training", "separate"] | None
+Shapes = dict[str, tuple[str | int, ...]]
+"""Of fitted values, by name; sides of one name are equally long."""
+POSITIVE = frozenset({"temperature_", "temperatures_", "scale_", "spread_"})
+BELOW_ONE = 1.0 - 1e-9
+ENDLESS = frozenset({"widest_"})
+"""Fitted values that may be infinite."""
 
 
 class Calibrator(Fitted, ABC):
     """Turns the logits of a trained GNN into calibrated probabilities.
 
-    Hyper-parameters are keyword-only arguments of the constructor, stored untouched, and declared
-    with what they may be (`simi_mailbox.parameters`). Fitted values end in an underscore. A method
-    implements `_fit` and `_predict`; everything that can be wrong with what a user passes is dealt
-    with here. ``get_params``, ``set_params``, ``repr`` and ``clone`` are scikit-learn's.
+    Hyper-parameters are keyword-only arguments of the constructor, declared with what they may be
+    (`simi_mailbox.parameters`); fitted values end in an underscore. A method implements `_fit` and
+    `_predict`; inputs are checked here. ``get_params``, ``set_params``, ``repr`` and ``clone`` are
+    scikit-learn's.
 
     Attributes
     ----------
     name : str
         Name in the registry.
-    required_inputs : frozenset of str
-        What the method needs besides logits and labels: ``"graph"``, ``"features"``,
-        ``"forward"``.
-    optional_inputs : frozenset of str
-        What it can make use of besides: ``"hidden"``, ``"used_for_selection"``,
-        ``"sample_weight"``, and ``"known"`` for the labels of ``predict_proba(known=…)``: others
-        are not given these.
+    required_inputs, optional_inputs : frozenset of str
+        What it needs besides logits and labels: ``"graph"``, ``"features"``, ``"forward"``; and
+        what it can make use of: ``"hidden"``, ``"used_for_selection"``, ``"sample_weight"``, and
+        ``"known"`` for the labels of ``predict_proba(known=…)``.
     keep_classes : bool
         Whether predicted classes are guaranteed to stay as they were.
     holdout : {"training", "separate"} or None
         What published tables pass as ``early_stopping_mask``: the nodes that the GNN was trained
         on, labelled nodes of the method's own, or nothing.
     shift_invariant : bool
-        Whether a number added to all logits of a node leaves its probabilities as they are.
-        Log-probabilities have lost that number: a method for which it matters warns of them.
+        Whether a number added to all logits of a node changes nothing. Log-probabilities have lost
+        that number: a method for which it matters warns of them.
     version : int
-        Counts changes of what ``fit`` and ``predict_proba`` compute. Stored results carry it, so
-        that a changed method is measured again.
+        Counts changes of what is computed: stored results of another version are measured again.
 
     Examples
     --------
@@ -128,24 +109,22 @@ class Calibrator(Fitted, ABC):
             says.
         y : array [n] or [m]
             Labels 0..K-1, of all nodes in their order, or of the ``m`` nodes of ``mask`` in its
-            order. Labels outside the masks are cut off before any method sees them and may hold
-            anything.
+            order. Labels outside the masks are cut off before any method sees them.
         mask : array
-            The calibration nodes: boolean [n] or indices [m], in any order; the result does not
-            depend on it.
+            The calibration nodes: boolean [n] or indices [m], in any order.
         graph
             A `Graph`, a PyG ``Data``, a DGL graph, a SciPy sparse matrix or an edge index [2, E].
         early_stopping_mask : array, optional
-            Other labelled nodes, used only by methods that stop early. With it, ``y`` must have
-            full length.
+            Other labelled nodes, for methods that stop early. ``y`` then has full length.
         features : array or sparse matrix [n, d], optional
             Node features, for methods that need them.
         forward : callable, optional
             ``forward(edge_weight) -> logits`` of the frozen GNN, for methods that need it.
         train_mask : array, optional
-            The nodes that the GNN was trained on. They must not be calibration nodes: a model is
-            more confident, and more often right, on what it was trained on. Methods that treat them
-            apart (GATS) use which nodes they are. Their labels are not read.
+            The nodes that the GNN was trained on: there it is more confident, and more often
+            right, so that they must not be calibration nodes, unless ``allow_training_nodes``.
+            Methods that treat them apart (GATS) use which nodes they are. Their labels are not
+            read.
         hidden : array [n, d], optional
             What enters the GNN's last layer, for methods that can make use of it (`SimiMailbox`).
         used_for_selection : bool
@@ -155,43 +134,35 @@ class Calibrator(Fitted, ABC):
             Names of the nodes that stay the same on other graphs, for methods that use the labels
             of ``fit`` as evidence in ``predict_proba`` (`SimiMailbox`).
         input_type : str
-            What ``logits`` holds, never guessed: "logits", "log-probabilities" or "probabilities"
-            of all classes; "binary-logits" or "binary-probabilities" of the second of two.
-            ``predict_proba`` then expects the same.
-        allow_training_nodes : bool
-            Insist on calibration nodes that are in ``train_mask``.
+            What ``logits`` holds, here and in ``predict_proba``: "logits", "log-probabilities" or
+            "probabilities" of all classes; "binary-logits" or "binary-probabilities" of the second
+            of two.
         sample_weight : array [n] or [m], optional
-            What each label counts, for labels that were collected by a known policy: 1 / P(the
-            label was collected). For methods that can weigh labels (`optional_inputs`).
+            What each label counts, for methods that can weigh labels: 1 / P(the label was
+            collected), where that is known.
         prior_shift : dict, optional
             Undo another class balance in training, exactly, before anything is fitted:
             ``{"trained": shares, "deployed": shares}``, or ``{"class_weights": weights}`` of the
             loss. Kept for ``predict_proba``.
-
-        Returns
-        -------
-        self
         """
         method = type(self).__name__
         passed = (graph, features, forward, train_mask, hidden)
-        nodes = read_nodes(self.required_inputs, method, logits, *passed, input_type=input_type)
-        offset = None if prior_shift is None else read_prior_shift(prior_shift, nodes.num_classes)
-        nodes = nodes if offset is None else moved(nodes, offset)
+        nodes = validation.read_nodes(
+            self.required_inputs, method, logits, *passed, input_type=input_type
+        )
+        offset = None
+        if prior_shift is not None:
+            offset = validation.read_prior_shift(prior_shift, nodes.num_classes)
+            nodes = validation.moved(nodes, offset)
         if sample_weight is not None and "sample_weight" not in self.optional_inputs:
             raise TypeError(f"{method} cannot weigh labels: leave sample_weight=, or use another")
         if node_ids is not None:
-            nodes = replace(nodes, node_ids=read_node_ids(node_ids, nodes.num_nodes))
-        data = read_calibration(
-            nodes,
-            y,
-            mask,
-            early_stopping_mask,
-            allow_training_nodes=allow_training_nodes,
-            used_for_selection=used_for_selection,
-            sample_weight=sample_weight,
-        )
+            nodes = replace(nodes, node_ids=validation.read_node_ids(node_ids, nodes.num_nodes))
+        how = {"allow_training_nodes": allow_training_nodes, "sample_weight": sample_weight}
+        how["used_for_selection"] = used_for_selection
+        data = validation.read_calibration(nodes, y, mask, early_stopping_mask, **how)
         del y  # from here on, no other label exists
-        if not self.shift_invariant and are_log_probabilities(nodes.logits):
+        if not self.shift_invariant and validation.are_log_probabilities(nodes.logits):
             warnings.warn(
                 "every row of the logits sums to one after exp: these are log-probabilities, and "
                 f"{method} depends on the offset that they have lost; pass the model's raw "
@@ -204,14 +175,13 @@ class Calibrator(Fitted, ABC):
         self._forget()
         named = torch.cat([part.y for part in data.labelled.values()])
         limits = LogitRange.of(nodes.logits, named)
-        n, k = nodes.num_nodes, nodes.num_classes
         try:
-            with threads_for(size_of_pass(n, k, nodes.graph)):
-                self._fit(clip(data, limits))
+            with threads_for(size_of_pass(nodes.num_nodes, nodes.num_classes, nodes.graph)):
+                self._fit(validation.clip(data, limits))
         except BaseException:
             self._forget()  # a failed fit leaves an unfitted calibrator, not half of one
             raise
-        self.num_classes_ = k
+        self.num_classes_ = nodes.num_classes
         if offset is not None:
             self.offset_ = offset
         self.input_type_, self.classes_, self.widest_ = input_type, limits.classes, limits.widest
@@ -233,12 +203,10 @@ class Calibrator(Fitted, ABC):
     ) -> Any:
         """Calibrated probabilities [n, K], as NumPy or torch, whichever ``logits`` are.
 
-        The nodes and the graph need not be those that ``fit`` saw; ``train_mask`` says which of
-        them the GNN was trained on, for methods that treat these apart, and ``hidden`` is what it
-        was at ``fit``. ``logits`` holds what it held at ``fit``, unless ``input_type`` says
-        otherwise. ``known``, a pair (nodes, labels), names labels that are known by now, for
-        methods that take them as evidence on other nodes. ``node_ids`` says which nodes of ``fit``
-        these are: the same names, or, where ``fit`` was given none, their positions there.
+        Inputs are those of ``fit``, of the same nodes and graph or of others. ``known``, a pair
+        (nodes, labels), names labels that are known by now, for methods that take them as evidence
+        on other nodes. ``node_ids`` says which nodes of ``fit`` these are: the same names, or,
+        where ``fit`` was given none, their positions there.
         """
         given = {"features": features, "forward": forward, "train_mask": train_mask}
         given |= {"hidden": hidden, "known": known, "node_ids": node_ids}
@@ -248,9 +216,7 @@ class Calibrator(Fitted, ABC):
         if self.keep_classes:
             keep_argmax(probs, nodes.logits)
         probs = self._logit_range.restore(probs)
-        if isinstance(logits, Tensor):
-            return probs.to(logits.device)
-        return probs.numpy()
+        return probs.to(logits.device) if isinstance(logits, Tensor) else probs.numpy()
 
     def score(self, logits: Any, y: Any, *, mask: Any, **inputs: Any) -> float:
         """Mean log-likelihood of the labels of ``mask``: minus the NLL, so that more is better.
@@ -261,7 +227,7 @@ class Calibrator(Fitted, ABC):
 
         probs = self.predict_proba(logits, **inputs)
         n, k = probs.shape
-        judged = read_labels(y, mask, n, k, "mask")
+        judged = validation.read_labels(y, mask, n, k, "mask")
         return -nll(probs[judged.index], judged.y)
 
     @abstractmethod
@@ -299,34 +265,37 @@ class Calibrator(Fitted, ABC):
         **inputs: Any,
     ) -> NodeInputs:
         self._check_fitted()
-        kind = self.input_type_ if input_type is None else input_type
-        nodes = read_nodes(
-            self.required_inputs, type(self).__name__, logits, **inputs, input_type=kind
+        method, kind = type(self).__name__, input_type or self.input_type_
+        nodes = validation.read_nodes(
+            self.required_inputs, method, logits, **inputs, input_type=kind
         )
         if nodes.num_classes != self.num_classes_:
             raise ValueError(
                 f"logits have {nodes.num_classes} classes, "
                 f"but this calibrator was fitted on {self.num_classes_}"
             )
-        limits = self._logit_range
         if hasattr(self, "offset_"):
-            nodes = moved(nodes, self.offset_)
+            nodes = validation.moved(nodes, self.offset_)
         if node_ids is not None:
-            nodes = replace(nodes, node_ids=read_node_ids(node_ids, nodes.num_nodes))
+            nodes = replace(nodes, node_ids=validation.read_node_ids(node_ids, nodes.num_nodes))
         if known is not None:
             if "known" not in self.optional_inputs:
-                raise TypeError(f"{type(self).__name__} makes no use of known labels: leave known=")
+                raise TypeError(f"{method} makes no use of known labels: leave known=")
             nodes = replace(nodes, known=self._read_known(known, nodes.num_nodes))
-        return clip(nodes, limits)
+        return validation.clip(nodes, self._logit_range)
 
     def _read_known(self, known: Any, num_nodes: int) -> Labelled:
         """Labels that were named for a prediction, their classes as a method numbers them."""
-        given = read_known(known, num_nodes, self.num_classes_)
-        numbered = self._logit_range.number(given.y)
+        given = validation.read_known(known, num_nodes, self.num_classes_)
+        return Labelled(given.index, self._numbered(given.y, "known names"))
+
+    def _numbered(self, y: Tensor, told: str) -> Tensor:
+        """Classes as a method numbers them."""
+        numbered = self._logit_range.number(y)
         if bool((numbered < 0).any()):
-            label = int(given.y[numbered < 0][0])
-            raise ValueError(f"known names class {label}, which was masked when it was fitted")
-        return Labelled(given.index, numbered)
+            label = int(y[numbered < 0][0])
+            raise ValueError(f"{told} class {label}, which was masked when it was fitted")
+        return numbered
 
     @property
     def _logit_range(self) -> LogitRange:
@@ -382,3 +351,56 @@ class TemperatureCalibrator(Calibrator):
 
     def _predict(self, data: NodeInputs) -> Tensor:
         return scaled_softmax(data.logits, self._temperatures(data))
+
+
+# --- whether values that come from a file are such as a fit can leave -----------------------------
+
+
+def check_values(shapes: Shapes, state: dict[str, Any]) -> None:
+    """Raise `ValueError` unless these are the values of a fit, with the ``shapes`` of a method."""
+    wrong = [name for name in state if not name.endswith("_") or name.startswith("_")]
+    if wrong:
+        raise ValueError(f"{wrong[0]!r} is no fitted value")
+    classes = state.get("num_classes_")
+    if type(classes) is not int or classes < 2:
+        raise ValueError(f"num_classes_ must be a whole number ≥ 2, got {classes!r}")
+    missing = [name for name in ("classes_", "input_type_", "widest_") if name not in state]
+    if missing:
+        raise ValueError(f"{missing[0]} is missing")
+    possible = np.asarray(state["classes_"])
+    if possible.ndim != 1 or not np.isin(possible, np.arange(classes)).all():
+        raise ValueError(f"classes_ must be some of 0..{classes - 1}")
+    if state["input_type_"] not in get_args(InputType):
+        raise ValueError(f"input_type_ must be one of {', '.join(get_args(InputType))}")
+    parameters.check_numbers(state, ENDLESS)
+    check_shapes(shapes, state, len(np.unique(possible)))
+    for name in POSITIVE & set(state):
+        if not np.min(state[name], initial=np.inf) > 0:
+            raise ValueError(f"{name} must be positive, got {np.min(state[name]):.6g}")
+
+
+def check_within(name: str, values: Any, low: float, high: float) -> None:
+    """Raise `ValueError` unless all ``values`` lie in [low, high]."""
+    array = np.ravel(np.asarray(values, dtype=np.float64))
+    wrong = array[~((array >= low) & (array <= high))]
+    if len(wrong):
+        raise ValueError(f"{name} must lie in [{low:g}, {high:g}], got {wrong[0]:.6g}")
+
+
+def check_shapes(shapes: Shapes, state: dict[str, Any], classes: int) -> None:
+    """Raise `ValueError` if a value is missing, or of a shape that does not fit the others."""
+    sizes: dict[str | int, int] = {"classes": classes}
+    for name, shape in shapes.items():
+        if name not in state:
+            raise ValueError(f"{name} is missing")
+        value = state[name]
+        if not shape and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise ValueError(f"{name} must be a number, got {type(value).__name__}")
+        if shape and not (isinstance(value, np.ndarray) and value.ndim == len(shape)):
+            raise ValueError(f"{name} must be an array of {len(shape)} dimensions")
+        found = np.shape(value)
+        for side, length in zip(shape, found, strict=True):
+            sizes.setdefault(side, length if isinstance(side, str) else side)
+        expected = [sizes[side] for side in shape]
+        if list(found) != expected:
+            raise ValueError(f"{name} has shape {list(found)}, expected {expected}")

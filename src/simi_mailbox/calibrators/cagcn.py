@@ -1,9 +1,5 @@
 """CaGCN: a small GCN over the logits gives every node its temperature."""
 
-from __future__ import annotations
-
-from typing import ClassVar
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -14,8 +10,6 @@ from simi_mailbox.calibrators.parts.randomness import dropout
 from simi_mailbox.parameters import Count, NonNegative, Share, hyperparameters
 from simi_mailbox.sparse import Csr, PerIndex, normalised_adjacency
 from simi_mailbox.validation import CalibrationData, Labelled, NodeInputs
-
-SMALLEST_SCALE = 1e-6
 
 
 @hyperparameters
@@ -44,8 +38,7 @@ class CaGCN(NetworkTemperatures):
     Notes
     -----
     Differs from the original code: softplus where that has log(exp(u) + 1.1); there, the nodes
-    fitted on also decide when to stop. Â Z never changes and is computed once, and only the rows of
-    labelled nodes are computed while training; neither changes the result.
+    fitted on also decide when to stop.
 
     Examples
     --------
@@ -57,9 +50,9 @@ class CaGCN(NetworkTemperatures):
     True
     """
 
-    name: ClassVar[str] = "cagcn"
-    required_inputs: ClassVar[frozenset[str]] = frozenset({"graph"})
-    shift_invariant: ClassVar[bool] = False
+    name = "cagcn"
+    required_inputs = frozenset({"graph"})
+    shift_invariant = False
 
     hidden: Count = 16
     dropout: Share = 0.5
@@ -70,11 +63,7 @@ class CaGCN(NetworkTemperatures):
         objective = margin_loss(data.logits, nll, self.margin) if self.margin else None
         self._train(data, likelihood=nll, objective=objective)
 
-    def _temperatures(self, data: NodeInputs) -> Tensor:
-        scales: Tensor = self._trained(data)(None)
-        return scales.clamp_min_(SMALLEST_SCALE).reciprocal_()
-
-    def _network(self, data: NodeInputs) -> ScaleGCN:
+    def _network(self, data: NodeInputs) -> nn.Module:
         return ScaleGCN(data, self.hidden, self.dropout)
 
 

@@ -1,23 +1,26 @@
 """DCGC: re-weight the edges, run the frozen GNN again, calibrate what comes out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd import Function
 
 from simi_mailbox.calibrators import registry
 from simi_mailbox.calibrators.base import Calibrator
 from simi_mailbox.calibrators.network import NetworkCalibrator
-from simi_mailbox.calibrators.parts.edge_units import edge_units
 from simi_mailbox.calibrators.parts.randomness import chosen
 from simi_mailbox.graph import Graph
 from simi_mailbox.parameters import Count, Positive, Share, check_parameters, hyperparameters
 from simi_mailbox.sparse import Csr, products
 from simi_mailbox.validation import CalibrationData, Forward, NodeInputs
+
+Ends = tuple[Tensor, Tensor]
+Kept = Tensor | None
+BLOCK = 2**16
+"""Values of a hidden layer over the edges that are held at a time."""
 
 
 @hyperparameters
@@ -45,20 +48,12 @@ class DCGC(NetworkCalibrator):
     lr, weight_decay, epochs, patience, seed
         See `network.NetworkCalibrator`; they are those of the MLP.
 
-    Attributes
-    ----------
-    weights_ : dict of Tensor
-        Of the MLP.
-    base_state_ : dict
-        Fitted values of the base calibrator.
-
     Notes
     -----
     ``forward(edge_weight) -> logits`` takes one weight for each entry of the graph, in the order of
     ``graph.edge_index()``, and must be differentiable in them. The MLP is trained on the nodes of
-    ``early_stopping_mask``, which the original takes to be the GNN's training nodes, and stopped on
-    the calibration nodes; without a hold-out, it is trained and stopped on calibration nodes. The
-    base is fitted on the calibration nodes. Predicted classes may change.
+    ``early_stopping_mask`` (original: the GNN's training nodes) and stopped on the calibration
+    nodes; without a hold-out, both on calibration nodes. Predicted classes may change.
 
     Differs from the released code: there, the frozen GNN keeps its own dropout while the MLP is
     trained, the MLP normalises batches of edges, and the base calibrator goes on from where a fit
@@ -81,10 +76,10 @@ class DCGC(NetworkCalibrator):
     torch.Size([100, 3])
     """
 
-    name: ClassVar[str] = "dcgc"
-    version: ClassVar[int] = 2
-    required_inputs: ClassVar[frozenset[str]] = frozenset({"graph", "forward"})
-    shift_invariant: ClassVar[bool] = False
+    name = "dcgc"
+    version = 2
+    required_inputs = frozenset({"graph", "forward"})
+    shift_invariant = False
 
     base: str = "temperature"
     base_params: dict[str, Any] | None = None
@@ -128,7 +123,7 @@ class DCGC(NetworkCalibrator):
     def _base(self) -> Calibrator:
         return registry.get(self.base)(**(self.base_params or {}))
 
-    def _network(self, data: NodeInputs) -> EdgeWeights:
+    def _network(self, data: NodeInputs) -> nn.Module:
         assert data.forward is not None
         return EdgeWeights(data.logits, data.neighbourhoods, data.forward, self.dropout)
 
@@ -175,8 +170,7 @@ class EdgeWeights(nn.Module):
 
 def edge_distances(graph: Graph, x: Tensor) -> Tensor:
     """‖x_i − x_j‖ of every entry (i, j), without a gather of vectors over the edges."""
-    pattern = Csr.of(graph)
-    x = x.to(torch.float64)
+    pattern, x = Csr.of(graph), x.to(torch.float64)
     square = x.square().sum(dim=1)
     both = square[pattern.rows] + square[pattern.indices] - 2 * products(pattern, x, x)
     return both.clamp_min_(0.0).sqrt_()
@@ -184,16 +178,61 @@ def edge_distances(graph: Graph, x: Tensor) -> Tensor:
 
 def _check_forward(data: NodeInputs) -> None:
     assert data.forward is not None
+    expected = list(data.logits.shape)
     ones = torch.ones(data.neighbourhoods.num_entries, dtype=data.logits.dtype, requires_grad=True)
     logits = data.forward(ones)
-    if not isinstance(logits, Tensor) or logits.shape != data.logits.shape:
-        shape = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+    found = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+    if found != expected:
         raise ValueError(
-            f"forward(edge_weight) must return logits of shape {list(data.logits.shape)}, "
-            f"got {shape}"
+            f"forward(edge_weight) must return logits of shape {expected}, got {found}"
         )
     if not logits.requires_grad:
         raise ValueError(
             "forward(edge_weight) must be differentiable in the edge weights: "
             "do not detach them and do not run it under torch.no_grad()"
         )
+
+
+def edge_units(ends: Ends, a: Tensor, b: Tensor, weight: Tensor, kept: Kept = None) -> Tensor:
+    """weight · relu(a_j + b_i) of every entry (i, j), differentiable in all three.
+
+    The layer's values would be hundreds of megabytes on half a million entries. Here a block of
+    edges stays in the cache until it is one number per edge, and is computed again for gradients.
+    """
+    result: Tensor = _EdgeUnits.apply(ends, a, b, weight, kept)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _EdgeUnits(Function):
+    @staticmethod
+    def forward(ctx: Any, ends: Ends, a: Tensor, b: Tensor, weight: Tensor, kept: Kept) -> Tensor:
+        ctx.ends, ctx.kept = ends, kept
+        ctx.save_for_backward(a, b, weight)
+        values = weight.new_empty(ends[0].numel())
+        for part in _blocks(values.numel(), weight.numel()):
+            torch.mv(_units(ends, a, b, kept, part), weight, out=values[part])
+        return values
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, Tensor, Tensor, None]:
+        (gradient,), (j, i) = gradients, ctx.ends
+        a, b, weight = ctx.saved_tensors
+        to_a, to_b, to_weight = torch.zeros_like(a), torch.zeros_like(b), torch.zeros_like(weight)
+        for part in _blocks(gradient.numel(), weight.numel()):
+            units, above = _units(ctx.ends, a, b, ctx.kept, part), gradient[part]
+            to_weight.addmv_(units.t(), above)
+            units.sign_().mul_(weight).mul_(above.unsqueeze(1))
+            to_a.index_add_(0, j[part], units)
+            to_b.index_add_(0, i[part], units)
+        return None, to_a, to_b, to_weight, None
+
+
+def _blocks(edges: int, width: int) -> list[slice]:
+    step = max(1, BLOCK // max(1, width))
+    return [slice(start, start + step) for start in range(0, edges, step)]
+
+
+def _units(ends: Ends, a: Tensor, b: Tensor, kept: Kept, part: slice) -> Tensor:
+    j, i = ends
+    units = a.index_select(0, j[part]).add_(b.index_select(0, i[part])).relu_()
+    return units if kept is None else units.mul_(kept[part])

@@ -1,31 +1,22 @@
 """Dirichlet calibration."""
 
-import warnings
 from typing import ClassVar
 
 import numpy as np
 import torch
-from scipy.linalg import cho_factor, cho_solve
-from scipy.special import log_softmax
+from scipy.linalg import block_diag
+from scipy.special import log_softmax, softmax
 from torch import Tensor
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.calibrators.parts.fitted_values import Shapes
-from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.calibrators.base import Calibrator, Shapes
+from simi_mailbox.calibrators.parts.newton import newton
 from simi_mailbox.parameters import Positive, hyperparameters
 from simi_mailbox.temperature import global_temperature
 from simi_mailbox.validation import CalibrationData, NodeInputs
 
 DIAGONAL_PULL = 1e-6
 """Keeps the diagonal finite where labels do not: far below what any label says."""
-NEWTON_STEPS = 100
-LARGEST_NEWTON = 3000
-"""Numbers to find, beyond which their second derivatives take too much memory."""
-SMALLEST_STEP = 1e-6
-SETTLED = 1e-15
-UNSETTLED = 1e-7
-"""By how much the loss can still fall: done, and worth a word."""
 
 
 @hyperparameters
@@ -51,11 +42,10 @@ class Dirichlet(Calibrator):
 
     Notes
     -----
-    Convex, solved by L-BFGS with the exact gradient until nothing moves. Differs from the GATS code
+    Convex, solved by L-BFGS, and by Newton's method where that gives up. Differs from the GATS code
     in that: there, Adam walks from W = identity and stops early, by outputs computed before the
     step it judges. A pull of 10⁻⁶ of the diagonal of W towards 1/T of temperature scaling keeps it
-    finite when all calibration nodes are right. ``early_stopping_mask`` is not used. Predicted
-    classes may change.
+    finite when all calibration nodes are right. Predicted classes may change.
 
     Examples
     --------
@@ -68,7 +58,7 @@ class Dirichlet(Calibrator):
     array([0.5, 0.5, 0.5])
     """
 
-    name: ClassVar[str] = "dirichlet"
+    name = "dirichlet"
     fitted: ClassVar[Shapes] = {"weights_": ("classes", "classes"), "bias_": ("classes",)}
 
     penalty: Positive = 10.0
@@ -80,112 +70,59 @@ class Dirichlet(Calibrator):
 
     def _fit(self, data: CalibrationData) -> None:
         z, y = data.calibration_logits, data.calibration.y
-        temperature = global_temperature(z, y)[0]
         x = torch.log_softmax(z.to(torch.float64), dim=1).numpy()
         intercept = self.penalty if self.intercept_penalty is None else self.intercept_penalty
-        self.weights_, self.bias_ = minimise_odir(
-            x, y.numpy(), 1 / temperature, self.penalty, intercept
-        )
+        diagonal = 1 / global_temperature(z, y)[0]
+        found = minimise_odir(x, y.numpy(), diagonal, self.penalty, intercept)
+        self.weights_, self.bias_ = np.ascontiguousarray(found[:, :-1]), found[:, -1].copy()
 
     def _predict(self, data: NodeInputs) -> Tensor:
         x = torch.log_softmax(data.logits.to(torch.float64), dim=1)
-        return torch.softmax(
-            x @ torch.from_numpy(self.weights_).T + torch.from_numpy(self.bias_), dim=1
-        )
+        weights, bias = torch.from_numpy(self.weights_), torch.from_numpy(self.bias_)
+        return torch.softmax(x @ weights.T + bias, dim=1)
 
 
 def minimise_odir(
     x: Floats, y: Ints, diagonal: float, off_diagonal: float, intercept: float
-) -> tuple[Floats, Floats]:
-    """W and b of least regularised cross-entropy, for log-probabilities ``x`` and labels ``y``."""
+) -> Floats:
+    """[W, b] of least regularised cross-entropy, for log-probabilities ``x`` and labels ``y``."""
     from scipy.optimize import minimize
 
-    m, k = x.shape
-    prior = np.zeros((k, k + 1))
-    np.fill_diagonal(prior, diagonal)
-    # Half-weights of ((W, b) − prior)².
-    pull = np.full((k, k + 1), off_diagonal / (k * (k - 1)))
+    (m, k), rows = x.shape, np.arange(len(y))
+    inputs = np.column_stack([x, np.ones(m)])
+    prior = np.eye(k, k + 1) * diagonal
+    pull = np.full((k, k + 1), off_diagonal / (k * (k - 1)))  # half-weights of ((W, b) − prior)²
     np.fill_diagonal(pull, DIAGONAL_PULL / diagonal**2)
     pull[:, k] = intercept / k
-    inputs = np.column_stack([x, np.ones(m)])
-    # In units of every number's own curvature, so that no direction is much steeper than another.
-    scale = np.sqrt((inputs**2).mean(axis=0) / k + 2 * pull)
-    rows = np.arange(m)
 
     def loss(flat: Floats) -> tuple[float, Floats]:
-        theta = flat.reshape(k, k + 1) / scale
+        theta = flat.reshape(k, k + 1)
         log_q = log_softmax(inputs @ theta.T, axis=1)
         residual = np.exp(log_q)
         residual[rows, y] -= 1
         away = theta - prior
-        value = -log_q[rows, y].mean() + float((pull * away**2).sum())
-        gradient = residual.T @ inputs / m + 2 * pull * away
-        return float(value), (gradient / scale).ravel()
+        value = -log_q[rows, y].mean() + (pull * away**2).sum()
+        return float(value), (residual.T @ inputs / m + 2 * pull * away).ravel()
 
-    found = minimize(
-        loss,
-        (prior * scale).ravel(),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": 5000, "maxfun": 20000, "ftol": 1e-15, "gtol": 1e-9, "maxcor": 30},
-    )
-    theta = found.x.reshape(k, k + 1) / scale
-    if not found.success:
-        theta, left = finish(theta, inputs, y, pull, prior)
-        if left > UNSETTLED:
-            warnings.warn(
-                f"Dirichlet calibration did not settle: the loss could still fall by about "
-                f"{left:.2g}; a larger penalty makes the problem easier",
-                CalibrationWarning,
-                stacklevel=5,
-            )
-    return np.ascontiguousarray(theta[:, :k]), np.ascontiguousarray(theta[:, k])
-
-
-def finish(
-    theta: Floats, inputs: Floats, y: Ints, pull: Floats, prior: Floats
-) -> tuple[Floats, float]:
-    """Newton's steps from where L-BFGS stopped, and by how much the loss could still fall.
-
-    Over logits that are orders of magnitude apart the loss is a narrow bent valley, in which
-    first-order steps stay tiny. All second derivatives lead out of it in a few steps.
-    """
-    (k, width), m = theta.shape, len(y)
-    rows = np.arange(m)
-
-    def value(at: Floats) -> float:
-        fit = -log_softmax(inputs @ at.T, axis=1)[rows, y].mean()
-        return float(fit + (pull * (at - prior) ** 2).sum())
-
-    if theta.size > LARGEST_NEWTON:
-        return theta, np.inf
-    now, left = value(theta), np.inf
-    for _ in range(NEWTON_STEPS):
-        q = np.exp(log_softmax(inputs @ theta.T, axis=1))
-        residual = q.copy()
-        residual[rows, y] -= 1
-        gradient = (residual.T @ inputs / m + 2 * pull * (theta - prior)).ravel()
+    def curvature(flat: Floats) -> Floats:
+        q = softmax(inputs @ flat.reshape(k, k + 1).T, axis=1)
         spread = (q[:, :, None] * inputs[:, None, :]).reshape(m, -1)
-        curvature = np.diag(2 * pull.ravel()) - spread.T @ spread / m
-        for c in range(k):
-            block = slice(c * width, (c + 1) * width)
-            curvature[block, block] += inputs.T @ (q[:, c : c + 1] * inputs) / m
-        unit = np.sqrt(curvature.diagonal())
-        try:
-            step = cho_solve(cho_factor(curvature / np.outer(unit, unit)), gradient / unit) / unit
-        except np.linalg.LinAlgError:  # flat within rounding: nowhere to go
-            break
-        left = float(gradient @ step) / 2
-        size = 1.0
-        while size > SMALLEST_STEP:
-            there = theta - size * step.reshape(theta.shape)
-            then = value(there)
-            if then <= now - 1e-4 * size * left + 1e-15 * abs(now):
-                break
-            size /= 2
-        else:
-            break
-        theta, now = there, then
-        if left < SETTLED:
-            break
-    return theta, left
+        own = block_diag(*(inputs.T @ (share[:, None] * inputs) for share in q.T))
+        return np.asarray(np.diag(2 * pull.ravel()) + (own - spread.T @ spread) / m)
+
+    # In units of every number's own curvature, so that no direction is much steeper than another.
+    scale = np.sqrt((inputs**2).mean(axis=0) / k + 2 * pull).ravel()
+
+    def scaled(flat: Floats) -> tuple[float, Floats]:
+        value, gradient = loss(flat / scale)
+        return value, gradient / scale
+
+    limits = {"maxiter": 5000, "maxfun": 20000, "ftol": 1e-15, "gtol": 1e-9, "maxcor": 30}
+    start = prior.ravel() * scale
+    found = minimize(scaled, start, jac=True, method="L-BFGS-B", options=limits)
+    theta = found.x / scale
+    if not found.success:
+        # Logits orders of magnitude apart make a narrow bent valley, in which first-order steps
+        # stay tiny; second derivatives lead out of it.
+        theta = newton(loss, curvature, theta, "Dirichlet calibration")
+    return np.asarray(theta.reshape(k, k + 1))

@@ -1,17 +1,24 @@
 """GATS: attention over neighbours' logits gives every node its temperature."""
 
-from typing import Any, ClassVar
+from __future__ import annotations
 
-from torch import Tensor
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from simi_mailbox.calibrators.network import NetworkTemperatures
-from simi_mailbox.calibrators.parts.gats_attention import (
-    TemperatureAttention,
-    training_distances,
-)
 from simi_mailbox.exceptions import SolverError
+from simi_mailbox.graph import Graph
 from simi_mailbox.parameters import Count, Positive, hyperparameters
+from simi_mailbox.softmax import confidence
+from simi_mailbox.sparse import Csr, PerIndex, attend, matmul, products
 from simi_mailbox.validation import CalibrationData, NodeInputs
+
+TRAINING, NEIGHBOUR, FURTHER = 0, 1, 2
+"""How far a node is from the nodes that the GNN was trained on."""
+FLOOR, SLOPE = 0.1, 0.2
 
 
 @hyperparameters
@@ -39,24 +46,20 @@ class GATS(NetworkTemperatures):
     start : float
         Initial T₀. Published tables: 1, for CoraFull 1.5.
     strict_paper : bool
-        The released formula lets T₀ and γ become negative, and temperatures with them. By default,
-        values below 0.1 are bent so that they stay positive, x ↦ 0.1 exp(x / 0.1 − 1), and values
-        above are left exactly as they are. With ``strict_paper`` nothing is bent, and a
-        temperature that is not positive raises `SolverError`.
+        The released formula lets T₀ and γ, and with them temperatures, become negative. By default,
+        values below 0.1 are bent to stay positive, x ↦ 0.1 exp(x / 0.1 − 1). With ``strict_paper``
+        nothing is bent, and a temperature that is not positive raises `SolverError`.
     lr, weight_decay, epochs, patience, seed
         See `network.NetworkCalibrator`. Published weight decays differ from graph to graph.
 
     Attributes
     ----------
-    weights_ : dict of Tensor
     training_nodes_ : dict, or None if there was neither ``train_mask`` nor ``early_stopping_mask``
         Their indices, and the fingerprint of their graph.
 
     Notes
     -----
-    Differs from the released code: z_i·z_j is computed once, not in every epoch; only rows of
-    labelled nodes are computed while training; a node with constant logits has τ = 0 instead of
-    0/0. None of this changes a number that was defined.
+    Differs from the released code: a node with constant logits has τ = 0 instead of 0/0.
 
     Examples
     --------
@@ -68,18 +71,17 @@ class GATS(NetworkTemperatures):
     True
     """
 
-    name: ClassVar[str] = "gats"
-    required_inputs: ClassVar[frozenset[str]] = frozenset({"graph"})
-    shift_invariant: ClassVar[bool] = False
+    name = "gats"
+    required_inputs = frozenset({"graph"})
+    shift_invariant = False
 
     heads: Count = 8
     start: Positive = 1.0
     strict_paper: bool = False
 
     def _fit(self, data: CalibrationData) -> None:
-        index = data.training
-        if index is None and data.holdout is not None:
-            index = data.holdout.index
+        held_out = None if data.holdout is None else data.holdout.index
+        index = held_out if data.training is None else data.training
         self.training_nodes_: dict[str, Any] | None = None
         if index is not None:
             fingerprint = data.neighbourhoods.fingerprint()
@@ -97,16 +99,111 @@ class GATS(NetworkTemperatures):
         return temperatures
 
     def _network(self, data: NodeInputs) -> TemperatureAttention:
-        distances = self._distances(data)
-        return TemperatureAttention(
-            data, distances, self.heads, self.start, bent=not self.strict_paper
-        )
-
-    def _distances(self, data: NodeInputs) -> Tensor | None:
-        known, graph = self.training_nodes_, data.neighbourhoods
+        known, graph, index = self.training_nodes_, data.neighbourhoods, data.training
         if known is None:
-            return None
-        index = data.training
-        if index is None and graph.fingerprint() == known["fingerprint"]:
+            index = None
+        elif index is None and graph.fingerprint() == known["fingerprint"]:
             index = known["index"]
-        return training_distances(index, graph)
+        distances, bent = training_distances(index, graph), not self.strict_paper
+        return TemperatureAttention(data, distances, self.heads, self.start, bent)
+
+
+class Field(NamedTuple):
+    """What never changes while training, for some receiving nodes.
+
+    ``sorted`` are the logits of sending nodes, sorted, in [0, 1]; ``gaps`` the confidence of
+    receiving nodes minus that of their neighbourhood; ``distances`` the `training_distances` of
+    sending nodes, ``pairs`` 3 · that of the receiving + that of the sending node, by entry.
+    """
+
+    pattern: Csr
+    products: Tensor
+    sorted: Tensor
+    gaps: Tensor
+    distances: Tensor
+    pairs: Tensor
+
+    @classmethod
+    def of(cls, data: NodeInputs, distances: Tensor) -> Field:
+        """All nodes, receiving and sending."""
+        z, pattern = data.logits, Csr.closed(data.neighbourhoods)
+        confident = confidence(z).to(z.dtype)
+        share = pattern.indptr.diff().to(z.dtype).reciprocal()
+        gaps = confident - matmul(pattern, share[pattern.rows], confident[:, None]).flatten()
+        pairs = 3 * distances[pattern.rows] + distances[pattern.indices]
+        return cls(pattern, products(pattern, z, z), sorted_unit(z), gaps, distances, pairs)
+
+    def rows(self, index: Tensor) -> Field:
+        """Some nodes receiving."""
+        rows, entries = self.pattern.take(index)
+        compact, columns = rows.compact()
+        of_entries = self.products[entries], self.sorted[columns], self.gaps[index]
+        return Field(compact, *of_entries, self.distances[columns], self.pairs[entries])
+
+
+class TemperatureAttention(nn.Module):
+    """Temperatures of nodes by the formula of `GATS`, without a gather over the edges.
+
+    z_i·z_j is fixed, and γ takes three values, so the attention scores are fixed numbers times one
+    of nine learned factors: an epoch costs O(E·heads + V·K·heads), and memory never holds O(E·K).
+    """
+
+    def __init__(
+        self,
+        data: NodeInputs,
+        distances: Tensor | None = None,
+        heads: int = 8,
+        start: float = 1.0,
+        bent: bool = True,
+    ) -> None:
+        super().__init__()
+        self.bent = bent
+        self.theta = nn.Parameter(torch.empty(heads, data.num_classes))
+        nn.init.xavier_uniform_(self.theta)
+        self.base = nn.Parameter(torch.tensor(start))
+        self.omega = nn.Parameter(torch.zeros(()))
+        self.gamma = nn.Parameter(torch.ones(FURTHER))
+        if distances is None:
+            distances = training_distances(None, data.neighbourhoods)
+        self._all = Field.of(data, distances)
+        self._some = PerIndex(self._all.rows)
+
+    def forward(self, index: Tensor) -> Tensor:
+        """Inverse temperatures of the nodes ``index``."""
+        return self.temperatures(index).reciprocal()
+
+    def temperatures(self, index: Tensor | None) -> Tensor:
+        """Temperatures of the nodes ``index``, or of all nodes."""
+        field = self._all if index is None else self._some(index)
+        learned = positive(self.gamma) if self.bent else self.gamma
+        gamma = torch.cat([learned, learned.new_ones(1)])
+        factors = gamma.outer(gamma).reciprocal().flatten()
+        scores = field.products * factors.index_select(0, field.pairs)
+        sent = field.sorted @ self.theta.t() * gamma.index_select(0, field.distances)[:, None]
+        received = attend(field.pattern, F.leaky_relu(scores, SLOPE), sent)
+        result = F.softplus(received + (self.omega * field.gaps)[:, None]).mean(dim=1) + self.base
+        return positive(result) if self.bent else result
+
+
+def training_distances(index: Tensor | None, graph: Graph) -> Tensor:
+    """0 for the training nodes ``index``, 1 for their neighbours, 2 for all others."""
+    training = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    if index is not None:
+        training[index] = True
+    result = torch.full((graph.num_nodes,), FURTHER)
+    result[graph.rows()[training[graph.indices]]] = NEIGHBOUR
+    result[training] = TRAINING
+    return result
+
+
+def sorted_unit(logits: Tensor) -> Tensor:
+    """Every row scaled to [0, 1] and sorted; a constant row, which has no scale, becomes zero."""
+    lowest, highest = logits.aminmax(dim=1, keepdim=True)
+    spread = highest - lowest
+    unit = (logits - lowest) / spread.masked_fill(spread == 0, 1.0)
+    return unit.sort(dim=1).values
+
+
+def positive(x: Tensor) -> Tensor:
+    """x above `FLOOR`; below it, smoothly bent so that it never reaches zero."""
+    return (x - FLOOR).relu() + FLOOR * (x / FLOOR - 1).clamp(-10.0, 0.0).exp()

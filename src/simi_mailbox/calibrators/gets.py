@@ -1,13 +1,18 @@
 """GETS: a mixture of graph experts scales every logit of every node."""
 
-from typing import Annotated, ClassVar
+from __future__ import annotations
+
+from functools import reduce
+from itertools import combinations
+from typing import Annotated
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from simi_mailbox.calibrators.network import NetworkCalibrator
 from simi_mailbox.calibrators.parts.features import check_width
-from simi_mailbox.calibrators.parts.gets_experts import EXPERTS, ExpertMixture
+from simi_mailbox.calibrators.parts.randomness import dropout, normal_like
 from simi_mailbox.parameters import (
     Constraint,
     Count,
@@ -16,10 +21,15 @@ from simi_mailbox.parameters import (
     Share,
     hyperparameters,
 )
+from simi_mailbox.sparse import Csr, PerIndex, normalised_adjacency
 from simi_mailbox.validation import CalibrationData, NodeInputs
 
-LARGEST_DEGREE = 255
+KINDS = ("logits", "features", "degree")
+EXPERTS = [kinds for size in (1, 2, 3) for kinds in combinations(KINDS, size)]
+"""What each expert sees: every non-empty subset."""
 Selection = Annotated[Count, Constraint(f"and ≤ {len(EXPERTS)}", lambda x: x <= len(EXPERTS))]
+LARGEST_DEGREE = 255
+SMALLEST_NOISE = 0.01
 
 
 @hyperparameters
@@ -66,9 +76,9 @@ class GETS(NetworkCalibrator):
     (100, 3)
     """
 
-    name: ClassVar[str] = "gets"
-    required_inputs: ClassVar[frozenset[str]] = frozenset({"graph", "features"})
-    shift_invariant: ClassVar[bool] = False
+    name = "gets"
+    required_inputs = frozenset({"graph", "features"})
+    shift_invariant = False
 
     select: Selection = 2
     hidden: Count = 16
@@ -97,13 +107,124 @@ class GETS(NetworkCalibrator):
         degrees = min(int(data.neighbourhoods.degree.max()), LARGEST_DEGREE) + 1
         if hasattr(self, "weights_"):  # nodes of larger degree than the fit has seen share a row
             degrees = self.weights_["embed"].shape[1]
-        return ExpertMixture(
-            data,
-            degrees,
-            select=self.select,
-            hidden=self.hidden,
-            feature_hidden=self.feature_hidden,
-            degree_hidden=self.degree_hidden,
-            dropout=self.dropout,
-            noise=self.noise,
+        return ExpertMixture(self, data, degrees)
+
+
+class ExpertMixture(nn.Module):
+    """z_i ⊙ softplus(Σ_m g_im · expert_m(i)): see `GETS`."""
+
+    balance: Tensor
+    """How unevenly the last forward pass used the experts: CV²(importance) + CV²(load)."""
+
+    def __init__(self, settings: GETS, data: NodeInputs, degrees: int) -> None:
+        super().__init__()
+        self.select, self.hidden = settings.select, settings.hidden
+        self.dropout, self.noise = settings.dropout, settings.noise
+        hidden, width, deep = settings.hidden, settings.feature_hidden, settings.degree_hidden
+        dtype, classes, features = data.logits.dtype, data.num_classes, data.features
+        assert features is not None
+        self.logits = data.logits
+        self.features: Csr | Tensor = features.to(dtype)
+        if features.layout == torch.sparse_csr:
+            rows, columns = features.crow_indices(), features.col_indices()
+            shape = (int(features.shape[0]), int(features.shape[1]))
+            self.features = Csr(rows, columns, shape, features.values().to(dtype))
+        self.degree = data.neighbourhoods.degree.clamp_max(degrees - 1)
+        self.adjacency = normalised_adjacency(data.neighbourhoods, dtype)
+        self._rows = PerIndex(lambda index: self.adjacency.take(index)[0])
+
+        self._width = {"logits": classes, "features": width, "degree": deep}
+        seers = {kind: sum(kind in kinds for kinds in EXPERTS) for kind in KINDS}
+        # One projection of the features for each expert that sees them, and one for the gate.
+        self.project = nn.Linear(int(features.shape[1]), width * (seers["features"] + 1))
+        self.embed = nn.Parameter(torch.randn(seers["degree"], degrees, deep))
+        self.first = nn.ParameterList(
+            [_glorot(sum(self._width[kind] for kind in kinds), hidden) for kinds in EXPERTS]
         )
+        self.first_bias = nn.Parameter(torch.zeros(len(EXPERTS) * hidden))
+        self.second = nn.Parameter(torch.stack([_glorot(hidden, classes) for _ in EXPERTS]))
+        self.second_bias = nn.Parameter(torch.zeros(len(EXPERTS), classes))
+        self.gate = nn.Parameter(torch.zeros(width + classes, len(EXPERTS)))
+        self.gate_noise = nn.Parameter(torch.zeros(width + classes, len(EXPERTS)))
+
+    def forward(self, index: Tensor | None) -> Tensor:
+        """Calibrated logits of the nodes ``index``, or of all nodes."""
+        sent, scores = self._first_layer()
+        gates = self._gates(*scores.chunk(2, dim=1))
+        units = (self.adjacency @ sent + self.first_bias).relu()
+        units = dropout(units, self.dropout, self.training)
+        rows = self.adjacency if index is None else self._rows(index)
+        received = (rows @ units).view(-1, len(EXPERTS), self.hidden)
+        opinions = torch.einsum("nmh,mhk->nmk", received, self.second) + self.second_bias
+        chosen = slice(None) if index is None else index
+        scale = torch.einsum("nmk,nm->nk", opinions, gates[chosen])
+        return self.logits[chosen] * F.softplus(scale)
+
+    def _first_layer(self) -> tuple[Tensor, Tensor]:
+        """What experts see times their weights, before neighbours are added; and the gate's sums.
+
+        (x P + b) W is computed as x (P W) + b W: the features of all nodes are multiplied with a
+        dozen columns for each expert, not with its whole projection.
+        """
+        pieces: dict[str, list[Tensor]] = {kind: [] for kind in KINDS}
+        for kinds, weights in zip(EXPERTS, self.first, strict=True):
+            parts = torch.split(weights, [self._width[kind] for kind in kinds])
+            for kind, part in zip(kinds, parts, strict=True):
+                pieces[kind].append(part)
+        gate = torch.cat([self.gate, self.gate_noise], dim=1)
+        of_features, of_logits = torch.split(gate, [self._width["features"], self._width["logits"]])
+        pieces["features"].append(of_features)
+        pieces["logits"].append(of_logits)
+
+        projections = torch.split(self.project.weight, self._width["features"])
+        biases = torch.split(self.project.bias, self._width["features"])
+        through = zip(projections, biases, pieces["features"], strict=True)
+        columns, offsets = zip(*((p.t() @ w, b @ w) for p, b, w in through), strict=True)
+        tables = [table @ w for table, w in zip(self.embed, pieces["degree"], strict=True)]
+        seen = {
+            "features": self.features @ torch.cat(columns, dim=1) + torch.cat(offsets),
+            "logits": self.logits @ torch.cat(pieces["logits"], dim=1),
+            "degree": torch.cat(tables, dim=1).index_select(0, self.degree),
+        }
+        each = {kind: iter(torch.split(part, self.hidden, dim=1)) for kind, part in seen.items()}
+        sent = [reduce(torch.add, (next(each[kind]) for kind in kinds)) for kinds in EXPERTS]
+        last = gate.shape[1]
+        return torch.cat(sent, dim=1), seen["features"][:, -last:] + seen["logits"][:, -last:]
+
+    def _gates(self, clean: Tensor, spread: Tensor) -> Tensor:
+        noisy = self.training and self.noise > 0
+        spread = self.noise * (F.softplus(spread) + SMALLEST_NOISE)
+        scores = clean + spread * normal_like(clean) if noisy else clean
+        top = scores.topk(min(self.select + 1, len(EXPERTS)), dim=1)
+        best = top.values[:, : self.select].softmax(dim=1)
+        gates = torch.zeros_like(scores).scatter(1, top.indices[:, : self.select], best)
+        if noisy and self.select < len(EXPERTS):
+            load = chance_of_selection(clean, scores, spread, top.values, self.select).sum(dim=0)
+        else:
+            load = (gates > 0).sum(dim=0).to(gates.dtype)
+        self.balance = variation(gates.sum(dim=0)) + variation(load)
+        return gates
+
+
+def chance_of_selection(
+    clean: Tensor, scores: Tensor, spread: Tensor, top: Tensor, select: int
+) -> Tensor:
+    """Probability that each expert is among the best ``select`` if its noise were drawn anew.
+
+    Shazeer et al., "Outrageously Large Neural Networks", ICLR 2017. ``top`` holds the ``select``
+    + 1 highest scores of every row.
+    """
+    last_in, first_out = top[:, select - 1 : select], top[:, select : select + 1]
+    # An expert that is in must beat the best one that is out; one that is out, the last one in.
+    rival = torch.where(scores > first_out, first_out, last_in)
+    chance: Tensor = torch.special.ndtr((clean - rival) / spread)
+    return chance
+
+
+def variation(x: Tensor) -> Tensor:
+    """Squared coefficient of variation: zero if all are equal."""
+    return x.var() / (x.mean() ** 2 + 1e-10)
+
+
+def _glorot(rows: int, columns: int) -> nn.Parameter:
+    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, columns)))

@@ -5,13 +5,13 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from scipy.special import log_softmax, logsumexp
 from torch import Tensor
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.calibrators.base import Calibrator, Holdout
-from simi_mailbox.calibrators.ensemble_temperature import ensemble_weights
-from simi_mailbox.calibrators.parts.features import feature_matrix
-from simi_mailbox.calibrators.parts.fitted_values import Shapes, check_within
+from simi_mailbox.calibrators.base import Calibrator, Holdout, Shapes, check_within
+from simi_mailbox.calibrators.parts.features import check_width, feature_matrix
+from simi_mailbox.calibrators.temperature import ensemble_weights
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.parameters import Count, NonNegative, Whole, hyperparameters
 from simi_mailbox.softmax import scaled_softmax, top_gaps
@@ -19,8 +19,7 @@ from simi_mailbox.temperature import global_temperature, group_temperatures
 from simi_mailbox.validation import CalibrationData, NodeInputs
 
 START = 1.5
-WIDEST = 7.0
-"""log τ stays within this of the start: a factor of about 1000 either way."""
+WIDEST = 7.0  # log τ stays within this of the start: a factor of about 1000 either way
 
 
 @hyperparameters
@@ -58,22 +57,20 @@ class GroupCalibration(Calibrator):
 
     Notes
     -----
-    **Nodes.** Stage 1 uses the calibration nodes. Stage 2 uses the nodes of ``early_stopping_mask``
-    if it is given (the published comparison gives it a tenth of the test nodes, which other methods
-    do not see), otherwise the calibration nodes again. **Features.** The paper's are images'
-    penultimate activations; for graphs no source says which. Pass the GNN's hidden representation.
+    Stage 1 uses the calibration nodes; stage 2 those of ``early_stopping_mask``, if given (in the
+    published comparison a tenth of the test nodes, which other methods do not see), else the
+    calibration nodes again. The paper's features are images' penultimate activations; for graphs no
+    source says which. Pass the GNN's hidden representation.
 
     Differs from the released code: features are divided by their root mean square and τ starts at
     1.5 times the common temperature, so that units do not matter; τ is positive by construction;
-    the gradient is exact and SciPy's L-BFGS does the steps; temperatures of stage 2 are exact, and
-    a group whose optimum does not exist (no label, or all right) takes the common temperature,
-    where the released code returns NaN or crashes; the ensemble minimises cross-entropy instead of
-    the squared error. All members keep the order of classes, so accuracy is preserved.
+    gradients and temperatures are exact; a group whose optimum does not exist (no label, or all
+    right) takes the common temperature, where the released code returns NaN or crashes; the
+    ensemble minimises cross-entropy instead of the squared error. Accuracy is preserved.
 
-    Where the steps run out ``fit`` says so. How much that is, measured on Cora and Citeseer against
-    1,000 steps, where all partitions settle: with slopes below 1e-4 probabilities change by 1e-5
-    on average, and by 0.01 for a node on the border of two groups; with slopes of 1e-3 by 0.005,
-    and by 0.5.
+    Where the steps run out ``fit`` says so. On Cora and Citeseer, slopes below 1e-4 stand for
+    changes of probabilities by 1e-5 on average, and by 0.01 for a node on the border of two groups;
+    slopes of 1e-3 for 0.005, and 0.5.
 
     Examples
     --------
@@ -88,13 +85,13 @@ class GroupCalibration(Calibrator):
     [[1.0, 4.0], [1.0, 4.0]]
     """
 
-    name: ClassVar[str] = "group-calibration"
+    name = "group-calibration"
     fitted: ClassVar[Shapes] = {
         "partitions_": ("partitions", "groups", "features"),
         "temperatures_": ("partitions", "groups"),
         "weights_": ("partitions", "groups", 3),
     }
-    required_inputs: ClassVar[frozenset[str]] = frozenset({"features"})
+    required_inputs = frozenset({"features"})
     keep_classes = True
     holdout: ClassVar[Holdout] = "separate"
 
@@ -106,14 +103,15 @@ class GroupCalibration(Calibrator):
     seed: Whole = 0
 
     def _fit(self, data: CalibrationData) -> None:
-        features = feature_matrix(data)
-        first = data.calibration
-        rng = np.random.default_rng(self.seed)
-        rows = features[first.index.numpy()]
-        learned = [
-            self._learn(rows, data.calibration_logits, first.y, rng) for _ in range(self.partitions)
-        ]
-        self.partitions_ = np.stack([weights for weights, _ in learned])
+        first, features = data.calibration, feature_matrix(data)
+        rows, rng = features[first.index.numpy()], np.random.default_rng(self.seed)
+        unit = float(np.sqrt((rows * rows).mean())) or 1.0
+        bound = 1 / np.sqrt(rows.shape[1])
+        starts = rng.uniform(-bound, bound, (self.partitions, self.n_groups, rows.shape[1]))
+        z, y = data.calibration_logits, first.y
+        given = rows / unit, (top_gaps(z) / global_temperature(z, y)[0]).numpy(), y.numpy()
+        learned = [learn_partition(*given, at, self.penalty, self.steps) for at in starts]
+        self.partitions_ = np.stack([weights for weights, _ in learned]) / unit
         slopes = [slope for _, slope in learned if slope > 0]
         if slopes:
             warnings.warn(
@@ -129,29 +127,20 @@ class GroupCalibration(Calibrator):
         self.temperatures_ = np.stack(
             [group_temperatures(z, y, torch.from_numpy(g), self.n_groups) for g in member]
         )
-        self.weights_ = np.zeros((self.partitions, self.n_groups, 3))
-        self.weights_[..., 0] = 1.0
+        self.weights_ = np.tile([1.0, 0.0, 0.0], (self.partitions, self.n_groups, 1))
         if self.base == "ensemble-temperature":
-            self.weights_ = self._ensemble(z, y, member)
+            self.weights_[:] = ensemble_weights(z, y, global_temperature(z, y)[0])
+            for p, g in np.ndindex(self.partitions, self.n_groups):
+                here = torch.from_numpy(member[p] == g)
+                if bool(here.any()):
+                    temperature = float(self.temperatures_[p, g])
+                    self.weights_[p, g] = ensemble_weights(z[here], y[here], temperature)
 
     def _check_state(self) -> None:
         check_within("weights_", self.weights_, 0.0, 1.0)
         check_within("sums of weights_", self.weights_.sum(axis=-1), 1 - 1e-6, 1 + 1e-6)
         if self.temperatures_.shape != (self.partitions, self.n_groups):
             raise ValueError(f"temperatures_ has shape {list(self.temperatures_.shape)}")
-
-    def _learn(
-        self, rows: Any, z: Tensor, y: Tensor, rng: np.random.Generator
-    ) -> tuple[Floats, float]:
-        unit = float(np.sqrt((rows * rows).mean())) or 1.0
-        width = rows.shape[1]
-        bound = 1 / np.sqrt(width)
-        start = rng.uniform(-bound, bound, size=(self.n_groups, width))
-        gaps = top_gaps(z) / global_temperature(z, y)[0]
-        learned, slope = learn_partition(
-            rows / unit, gaps.numpy(), y.numpy(), start, self.penalty, self.steps
-        )
-        return learned / unit, slope
 
     def _members(self, rows: Any) -> Ints:
         """Group of every row in every partition [partitions, rows]."""
@@ -160,28 +149,16 @@ class GroupCalibration(Calibrator):
         member: Ints = scores.reshape(-1, self.partitions, self.n_groups).argmax(2).T
         return member
 
-    def _ensemble(self, z: Tensor, y: Tensor, member: Ints) -> Floats:
-        common = ensemble_weights(z, y, global_temperature(z, y)[0])
-        weights = np.empty((self.partitions, self.n_groups, 3))
-        for p, g in np.ndindex(self.partitions, self.n_groups):
-            here = torch.from_numpy(member[p] == g)
-            weights[p, g] = (
-                ensemble_weights(z[here], y[here], float(self.temperatures_[p, g]))
-                if bool(here.any())
-                else common
-            )
-        return weights
-
     def _predict(self, data: NodeInputs) -> Tensor:
-        member = self._members(feature_matrix(data, width=self.partitions_.shape[2]))
+        check_width(data, self.partitions_.shape[2])
+        member = self._members(feature_matrix(data))
         z = data.logits
         plain = scaled_softmax(z)
         probs = torch.zeros(z.shape, dtype=torch.float64)
         for p in range(self.partitions):
             temperature = torch.from_numpy(self.temperatures_[p][member[p]])
             weights = torch.from_numpy(self.weights_[p][member[p]]).T.unsqueeze(2)
-            probs += weights[0] * scaled_softmax(z, temperature)
-            probs += weights[1] * plain
+            probs += weights[0] * scaled_softmax(z, temperature) + weights[1] * plain
             probs += weights[2] / z.shape[1]
         return probs / self.partitions
 
@@ -193,20 +170,18 @@ def learn_partition(
     largest slope of the loss that is left where the steps ran out, else 0."""
     from scipy.optimize import minimize
 
-    (groups, width), m = start.shape, len(y)
+    groups, m = len(start), len(y)
     target = gaps[np.arange(m), y]
 
     def loss(flat: Floats) -> tuple[float, Floats]:
-        log_tau, w = flat[:groups], flat[groups:].reshape(groups, width)
-        scores = np.asarray(rows @ w.T)
-        log_share = scores - _log_sum_exp(scores)
-        beta = np.exp(-log_tau)
+        beta, w = np.exp(-flat[:groups]), flat[groups:].reshape(start.shape)
+        log_share = log_softmax(np.asarray(rows @ w.T), axis=1)
         # The largest gap is 0: no exponential overflows and no sum is below 1.
         e = np.exp(gaps[:, None, :] * beta[:, None])
         total = e.sum(axis=2)
         mean = (e @ gaps[:, :, None])[:, :, 0] / total
         joint = log_share + target[:, None] * beta - np.log(total)
-        log_q = _log_sum_exp(joint)
+        log_q = logsumexp(joint, axis=1, keepdims=True)
         duty = np.exp(joint - log_q)  # of each group for each node
         by_tau = beta * (duty * (target[:, None] - mean)).sum(axis=0) / m
         by_w = np.asarray(rows.T @ (np.exp(log_share) - duty)).T / m + 2 * penalty * w / w.size
@@ -222,11 +197,5 @@ def learn_partition(
         bounds=[(centre - WIDEST, centre + WIDEST)] * groups + [(None, None)] * start.size,
         options={"maxiter": steps},
     )
-    learned: Floats = found.x[groups:].reshape(groups, width)
+    learned: Floats = found.x[groups:].reshape(start.shape)
     return learned, 0.0 if found.success else float(np.abs(loss(found.x)[1]).max())
-
-
-def _log_sum_exp(x: Floats) -> Floats:
-    top = x.max(axis=1, keepdims=True)
-    result: Floats = top + np.log(np.exp(x - top).sum(axis=1, keepdims=True))
-    return result

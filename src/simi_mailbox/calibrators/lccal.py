@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from simi_mailbox.calibrators.base import TemperatureCalibrator
-from simi_mailbox.calibrators.parts.fitted_values import Shapes
+from simi_mailbox.calibrators.base import Shapes, TemperatureCalibrator
 from simi_mailbox.mailbox import support
 from simi_mailbox.parameters import hyperparameters
 from simi_mailbox.softmax import scaled_softmax
@@ -15,8 +14,7 @@ from simi_mailbox.validation import CalibrationData, NodeInputs
 
 THRESHOLDS = tuple(step / 20 for step in range(2, 19))
 OFFSETS = (-0.4, -0.2, 0.0, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0)
-LOWEST = 0.1
-"""Temperatures are never below this (the released code's ``eps``)."""
+LOWEST = 0.1  # of temperatures: the released code's ``eps``
 
 
 @hyperparameters
@@ -30,10 +28,9 @@ class LCCal(TemperatureCalibrator):
     and at least 0.1, where c̄ is the mean confidence of the nodes on that side (Seo et al., released
     as NeurIPS-2023-LCCal; an earlier work of the authors of Simi-Mailbox).
 
-    T_i is made of confidences, not fitted to the logits: the result depends on their size, and a
-    model that is far over- or underconfident is beyond what the constants can mend (Cora's
-    test ECE of 2 to 5 % becomes 7 to 31 with logits × 0.1, and 13 to 17 with × 100). A constant
-    added to a node's logits changes nothing, so log-probabilities are as good.
+    T_i is made of confidences, not fitted to the logits: a model that is far over- or
+    underconfident is beyond what the constants can mend (Cora's test ECE of 2 to 5 % becomes 7 to
+    31 with logits × 0.1, and 13 to 17 with × 100).
 
     Parameters
     ----------
@@ -50,11 +47,10 @@ class LCCal(TemperatureCalibrator):
 
     Notes
     -----
-    Differs from the released code in sampling the similarities on the edges instead of building
-    the dense matrix of all pairs; in the choice of the constants, by cross-entropy over a grid that
+    Differs from the released code in the choice of the constants, by cross-entropy over a grid that
     contains its defaults (1, 1, 0.4), where the authors searched the validation ECE by hand; and in
     storing c̄, so that a prediction does not depend on the other nodes it is made with. A node
-    without neighbours has a neighbour mean of 0, as there. ``early_stopping_mask`` is not used.
+    without neighbours has a neighbour mean of 0, as there.
 
     Examples
     --------
@@ -66,11 +62,11 @@ class LCCal(TemperatureCalibrator):
     array([0.811, 0.823, 1.51 ])
     """
 
-    name: ClassVar[str] = "lccal"
-    fitted: ClassVar[Shapes] = dict.fromkeys(
-        ("threshold_", "over_", "mean_over_", "under_", "mean_under_"), ()
-    )
-    required_inputs: ClassVar[frozenset[str]] = frozenset({"graph"})
+    name = "lccal"
+    fitted: ClassVar[Shapes] = {
+        name: () for name in ("threshold_", "over_", "mean_over_", "under_", "mean_under_")
+    }
+    required_inputs = frozenset({"graph"})
 
     threshold: float | None = None
     over: float | None = None
@@ -79,21 +75,24 @@ class LCCal(TemperatureCalibrator):
     def _fit(self, data: CalibrationData) -> None:
         conf, local = local_confidence(data)
         index, best = data.calibration.index, float("inf")
-        thresholds = THRESHOLDS if self.threshold is None else (self.threshold,)
-        for threshold in thresholds:
-            low = local <= threshold
-            total, chosen = 0.0, []
+        z, y = data.calibration_logits.to(torch.float64), data.calibration.y
+        for threshold in THRESHOLDS if self.threshold is None else (self.threshold,):
+            low, total, chosen = local <= threshold, 0.0, []
             for side, given in ((low, self.over), (~low, self.under)):
-                mean = float(conf[side].mean() if bool(side.any()) else conf.mean())
                 here = side[index]
+                mean = float(conf[side].mean() if bool(side.any()) else conf.mean())
                 term = closed_form(conf, local, threshold)[index[here]] + mean
-                z, y = data.calibration_logits[here], data.calibration.y[here]
-                loss, offset = _best_offset(z, y, term, OFFSETS if given is None else (given,))
-                total += loss
+                # Without evidence for any offset prefer T near the mean confidence.
+                offsets = OFFSETS if bool(here.any()) else (0.0,)
+                losses = {
+                    offset: float(_cross_entropy(z[here], y[here], term + offset))
+                    for offset in (offsets if given is None else (given,))
+                }
+                offset = min(losses, key=losses.__getitem__)
+                total += losses[offset]
                 chosen += [offset, mean]
             if total < best:
-                best = total
-                self.threshold_ = threshold
+                best, self.threshold_ = total, threshold
                 self.over_, self.mean_over_, self.under_, self.mean_under_ = chosen
 
     def _temperatures(self, data: NodeInputs) -> Tensor:
@@ -105,9 +104,8 @@ class LCCal(TemperatureCalibrator):
 
 def closed_form(conf: Tensor, local: Tensor, threshold: float) -> Tensor:
     """The part of T that does not depend on offsets and means."""
-    return torch.where(
-        local <= threshold, torch.expm1(conf - local), (1 - conf) * torch.expm1(-local)
-    )
+    above = (1 - conf) * torch.expm1(-local)
+    return torch.where(local <= threshold, torch.expm1(conf - local), above)
 
 
 def local_confidence(data: NodeInputs) -> tuple[Tensor, Tensor]:
@@ -119,18 +117,6 @@ def local_confidence(data: NodeInputs) -> tuple[Tensor, Tensor]:
     return conf, (conf + around) / 2
 
 
-def _best_offset(
-    z: Tensor, y: Tensor, term: Tensor, offsets: tuple[float, ...]
-) -> tuple[float, float]:
-    """Least summed cross-entropy of softmax(z / (term + offset)), and the offset that has it."""
-    if len(y) == 0:
-        # No evidence for any offset: prefer T near the mean confidence.
-        return 0.0, 0.0 if len(offsets) > 1 else offsets[0]
-
-    def loss(offset: float) -> float:
-        scaled = z.to(torch.float64) / (term + offset).clamp(min=LOWEST).unsqueeze(1)
-        return float(F.cross_entropy(scaled, y, reduction="sum"))
-
-    losses = [loss(offset) for offset in offsets]
-    best = min(range(len(offsets)), key=losses.__getitem__)
-    return losses[best], offsets[best]
+def _cross_entropy(z: Tensor, y: Tensor, temperatures: Tensor) -> Tensor:
+    scaled = z / temperatures.clamp(min=LOWEST).unsqueeze(1)
+    return F.cross_entropy(scaled, y, reduction="sum")

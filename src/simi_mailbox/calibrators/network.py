@@ -1,5 +1,6 @@
 """What the calibrators that learn a network share."""
 
+import functools
 from abc import abstractmethod
 from typing import Any, ClassVar
 
@@ -7,9 +8,13 @@ from torch import Tensor, nn
 
 from simi_mailbox.calibrators.base import Calibrator, Holdout, TemperatureCalibrator
 from simi_mailbox.calibrators.parts.likelihood import scaled_nll
-from simi_mailbox.calibrators.parts.training import Schedule, restore, stopping_split, train
+from simi_mailbox.calibrators.parts.training import restore, stopping_split, train
 from simi_mailbox.parameters import Count, NonNegative, Positive, Whole, hyperparameters
 from simi_mailbox.validation import CalibrationData, Labelled, NodeInputs
+
+SMALLEST_INVERSE = 1e-6
+"""Of temperatures."""
+SCHEDULE = ("lr", "weight_decay", "epochs", "patience", "seed")
 
 
 @hyperparameters
@@ -51,19 +56,18 @@ class NetworkCalibrator(Calibrator):
         **how: Any,
     ) -> None:
         """Fit the network; ``how`` is passed on to `parts.training.train`."""
-        schedule = Schedule(self.lr, self.weight_decay, self.epochs, self.patience, self.seed)
+        schedule: dict[str, Any] = {key: getattr(self, key) for key in SCHEDULE}
         # Dropout and noise are drawn in every epoch: the hold-out needs a forward pass without.
         noisy = any(getattr(self, word, 0) > 0 for word in ("dropout", "noise"))
-        nodes = nodes or stopping_split(data, self.seed)
-        trained = train(lambda: self._built(data), *nodes, schedule, noisy=noisy, **how)
-        self.weights_: dict[str, Tensor] = trained.network.state_dict()
-        self.epochs_, self.best_epoch_ = trained.epochs, trained.best_epoch
+        fit_on, stop_on = nodes or stopping_split(data, self.seed)
+        build = functools.partial(self._built, data)
+        trained = train(build, fit_on, stop_on, noisy=noisy, **schedule, **how)
+        network, self.epochs_, self.best_epoch_ = trained
+        self.weights_: dict[str, Tensor] = network.state_dict()
 
     def _check_state(self) -> None:
-        weights = self.weights_
-        if not isinstance(weights, dict) or not all(
-            isinstance(w, Tensor) for w in weights.values()
-        ):
+        weights = self.weights_.values() if isinstance(self.weights_, dict) else [None]
+        if not all(isinstance(weight, Tensor) for weight in weights):
             raise ValueError("weights_ must be a table of tensors")
 
     def _trained(self, data: NodeInputs) -> Any:
@@ -80,3 +84,7 @@ class NetworkTemperatures(NetworkCalibrator, TemperatureCalibrator):
 
     def _fit(self, data: CalibrationData) -> None:
         self._train(data, likelihood=scaled_nll(data.logits))
+
+    def _temperatures(self, data: NodeInputs) -> Tensor:
+        inverse: Tensor = self._trained(data)(None)
+        return inverse.clamp_min_(SMALLEST_INVERSE).reciprocal_()

@@ -1,43 +1,28 @@
-"""Platt scaling: a scale and a bias of the log-odds."""
-
-from __future__ import annotations
+"""Platt scaling and beta calibration: logistic regressions, class by class."""
 
 from typing import ClassVar
 
 import numpy as np
 import torch
+from scipy.special import expit
 from torch import Tensor
 
 from simi_mailbox._arrays import Bools, Floats
-from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.calibrators.parts.fitted_values import Shapes
-from simi_mailbox.calibrators.parts.logistic import logistic, platt_targets
+from simi_mailbox.calibrators.base import Calibrator, Shapes
+from simi_mailbox.calibrators.parts.newton import newton
 from simi_mailbox.validation import CalibrationData, NodeInputs
 
 
-def log_probabilities(z: Tensor) -> tuple[Tensor, Tensor]:
-    """log p and log(1 − p) of every class, [n, K] each, exact also where p is 1 (float64)."""
-    log_p = z.double().log_softmax(dim=1)
-    if z.shape[1] == 2:
-        return log_p, log_p.flip(1)
-    each = torch.eye(z.shape[1], dtype=torch.bool)
-    others = [log_p.masked_fill(own, -torch.inf).logsumexp(dim=1) for own in each]
-    return log_p, torch.stack(others, dim=1)
-
-
 class OneVersusRest(Calibrator):
-    """P(class) through a logistic regression on two logarithms, class by class.
+    """P(class) through a logistic regression on log p and log(1 − p), class by class.
 
-    Of two classes both fits are the same one. Of more, each class is held against the rest, and the
-    K results are divided by their sum: a heuristic, not a likelihood of all classes.
-
-    Examples
-    --------
-    >>> issubclass(PlattScaling, OneVersusRest)
-    True
+    Targets are Platt's, (n₊ + 1) / (n₊ + 2) for nodes of the class and 1 / (n₋ + 2) for others:
+    separable labels then have a finite fit. Of two classes both fits are the same one. Of more,
+    each is held against the rest, and the K results are divided by their sum: a heuristic, not a
+    likelihood of all classes, which vector scaling has. Predicted classes may change.
     """
 
-    optional_inputs: ClassVar[frozenset[str]] = frozenset({"sample_weight"})
+    optional_inputs = frozenset({"sample_weight"})
     fitted: ClassVar[Shapes] = {"coefficients_": ("kept classes", 3)}
 
     coefficients_: Floats
@@ -46,14 +31,16 @@ class OneVersusRest(Calibrator):
         log_p, log_rest = (part.numpy() for part in log_probabilities(data.calibration_logits))
         labels, given = data.calibration.y.numpy(), data.calibration.weight
         weight = np.ones(len(labels)) if given is None else given.numpy()
-        self.coefficients_ = np.stack(
-            [
-                self._of_class(log_p[:, k], log_rest[:, k], labels == k, weight)
-                for k in range(log_p.shape[1])
-            ]
-        )
+        found = []
+        for k in range(log_p.shape[1]):
+            is_class: Bools = labels == k
+            positive = float(weight @ is_class)
+            negative = float(weight.sum()) - positive
+            target = np.where(is_class, (positive + 1) / (positive + 2), 1 / (negative + 2))
+            found.append(self._of_class(log_p[:, k], log_rest[:, k], target, weight))
+        self.coefficients_ = np.stack(found)
 
-    def _of_class(self, log_p: Floats, log_rest: Floats, is_class: Bools, weight: Floats) -> Floats:
+    def _of_class(self, log_p: Floats, log_rest: Floats, target: Floats, weight: Floats) -> Floats:
         """Coefficients of log p, of log(1 − p) and of one."""
         raise NotImplementedError
 
@@ -71,10 +58,9 @@ class OneVersusRest(Calibrator):
 class PlattScaling(OneVersusRest):
     """P(class) becomes σ(a s + b), with s the log-odds of the class (Platt, 1999).
 
-    The usual method for two classes in industry. a and b minimise the cross-entropy of the
-    calibration nodes with Platt's targets, (n₊ + 1) / (n₊ + 2) and 1 / (n₋ + 2); the problem is
-    convex and solved exactly. Predicted classes may change. For more than two classes: one against
-    the rest, divided by the sum, which vector scaling does better.
+    The usual method for two classes in industry: a and b minimise the cross-entropy of the
+    calibration nodes with Platt's targets, (n₊ + 1) / (n₊ + 2) and 1 / (n₋ + 2), exactly. More than
+    two classes are each held against the rest. Predicted classes may change.
 
     Attributes
     ----------
@@ -91,9 +77,71 @@ class PlattScaling(OneVersusRest):
     [0.5, -0.5, -2.0]
     """
 
-    name: ClassVar[str] = "platt"
+    name = "platt"
 
-    def _of_class(self, log_p: Floats, log_rest: Floats, is_class: Bools, weight: Floats) -> Floats:
+    def _of_class(self, log_p: Floats, log_rest: Floats, target: Floats, weight: Floats) -> Floats:
         x = np.stack([log_p - log_rest, np.ones(len(log_p))], axis=1)
-        a, b = logistic(x, platt_targets(is_class, weight), weight)
+        a, b = logistic(x, target, weight)[0]
         return np.array([a, -a, b])
+
+
+class BetaCalibration(OneVersusRest):
+    """P(class) becomes σ(a log p − b log(1 − p) + c) with a, b ≥ 0 (Kull et al., AISTATS 2017).
+
+    Platt scaling, if a = b; both sides of one half may be bent differently. Its targets keep
+    parameters finite where labels are separable (Kull's package uses 0 and 1). More than two
+    classes are each held against the rest. Predicted classes may change.
+
+    Attributes
+    ----------
+    coefficients_ : array [classes, 3]
+        Of log p, log(1 − p) and one: (a, −b, c).
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.random(8000)
+    >>> q = 1 / (1 + np.exp(-(0.5 * np.log(p) - 2 * np.log(1 - p) - 1)))
+    >>> y = (rng.random(8000) < q).astype(int)
+    >>> cal = BetaCalibration().fit(p, y, mask=np.arange(8000), input_type="binary-probabilities")
+    >>> bool(np.abs(cal.coefficients_[1] - [0.5, -2.0, -1.0]).max() < 0.2)
+    True
+    """
+
+    name = "beta"
+
+    def _of_class(self, log_p: Floats, log_rest: Floats, target: Floats, weight: Floats) -> Floats:
+        columns = np.stack([log_p, -log_rest, np.ones(len(log_p))], axis=1)
+        best, lowest = np.zeros(3), np.inf
+        # With the bounds a, b ≥ 0 the minimum is that of some of the columns alone.
+        for kept in ([0, 1, 2], [0, 2], [1, 2], [2]):
+            found = np.zeros(3)
+            found[kept], loss = logistic(columns[:, kept], target, weight)
+            if loss < lowest and found[:2].min() >= 0:
+                best, lowest = found, loss
+        return best * [1.0, -1.0, 1.0]
+
+
+def log_probabilities(z: Tensor) -> tuple[Tensor, Tensor]:
+    """log p and log(1 − p) of every class, [n, K] each, exact also where p is 1 (float64)."""
+    log_p = z.double().log_softmax(dim=1)
+    each = torch.eye(z.shape[1], dtype=torch.bool)
+    others = [log_p.masked_fill(own, -torch.inf).logsumexp(dim=1) for own in each]
+    return log_p, torch.stack(others, dim=1)
+
+
+def logistic(x: Floats, target: Floats, weight: Floats) -> tuple[Floats, float]:
+    """Coefficients of least weighted cross-entropy between σ(x b) and the targets, and that."""
+    share = weight / weight.sum()
+
+    def loss(b: Floats) -> tuple[float, Floats]:
+        s = x @ b
+        value = float(share @ (np.logaddexp(0.0, s) - target * s))
+        return value, x.T @ (share * (expit(s) - target))
+
+    def curvature(b: Floats) -> Floats:
+        p = expit(x @ b)
+        return np.asarray(x.T @ ((share * p * (1 - p))[:, None] * x))
+
+    found = newton(loss, curvature, np.zeros(x.shape[1]), "the logistic regression")
+    return found, loss(found)[0]

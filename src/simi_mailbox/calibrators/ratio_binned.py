@@ -5,8 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from simi_mailbox.calibrators.base import TemperatureCalibrator
-from simi_mailbox.calibrators.parts.fitted_values import Shapes
+from simi_mailbox.calibrators.base import Shapes, TemperatureCalibrator
 from simi_mailbox.mailbox import support
 from simi_mailbox.parameters import Count, hyperparameters
 from simi_mailbox.softmax import scaled_softmax
@@ -36,14 +35,12 @@ class RatioBinnedScaling(TemperatureCalibrator):
     Notes
     -----
     Bins are (l, u], the first closed on both sides, as in the released code. Differs from it in the
-    exact solver instead of BFGS; in sparse neighbourhoods instead of a dense adjacency matrix; and
-    in bins whose optimum does not exist (no calibration node, or all of them right): they take the
-    temperature of all calibration nodes, where the released code keeps its start T = 1 or raises.
-    ``early_stopping_mask`` is not used.
+    exact solver instead of BFGS, and in bins whose optimum does not exist (no calibration node, or
+    all of them right): they take the temperature of all calibration nodes, where the released code
+    keeps its start T = 1 or raises.
 
     Examples
     --------
-    >>> from simi_mailbox.graph import Graph
     >>> import numpy as np
     >>> z = np.array([[3.0, 0.0], [3.0, 0.0], [3.0, 0.0], [0.0, 3.0]] * 25)
     >>> pairs = np.arange(100).reshape(-1, 2).T  # agreeing pairs and disagreeing pairs
@@ -54,20 +51,16 @@ class RatioBinnedScaling(TemperatureCalibrator):
     True
     """
 
-    name: ClassVar[str] = "ratio-binned"
+    name = "ratio-binned"
     fitted: ClassVar[Shapes] = {"temperatures_": ("bins",)}
-    required_inputs: ClassVar[frozenset[str]] = frozenset({"graph"})
+    required_inputs = frozenset({"graph"})
 
     bins: Count = 3
 
     def _fit(self, data: CalibrationData) -> None:
-        index = data.calibration.index
-        self.temperatures_ = group_temperatures(
-            data.calibration_logits,
-            data.calibration.y,
-            self._bin(data)[index],
-            self.bins,
-        )
+        z, nodes = data.calibration_logits, data.calibration
+        bins = self._bin(data)[nodes.index]
+        self.temperatures_ = group_temperatures(z, nodes.y, bins, self.bins)
 
     def _check_state(self) -> None:
         if len(self.temperatures_) != self.bins:

@@ -6,8 +6,8 @@ import functools
 import importlib
 import os
 import warnings
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
 
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.plain_text import unknown
@@ -15,19 +15,17 @@ from simi_mailbox.plain_text import unknown
 if TYPE_CHECKING:
     from simi_mailbox.calibrators.base import Calibrator
 
-    C = TypeVar("C", bound=type[Calibrator])
-
 METHODS = {
-    "beta": "beta:BetaCalibration",
+    "beta": "platt:BetaCalibration",
     "cagcn": "cagcn:CaGCN",
     "dcgc": "dcgc:DCGC",
     "dirichlet": "dirichlet:Dirichlet",
-    "ensemble-temperature": "ensemble_temperature:EnsembleTemperatureScaling",
+    "ensemble-temperature": "temperature:EnsembleTemperatureScaling",
     "gats": "gats:GATS",
     "gets": "gets:GETS",
     "group-calibration": "group_calibration:GroupCalibration",
-    "histogram": "histogram:HistogramBinning",
-    "isotonic": "isotonic:Isotonic",
+    "histogram": "binning:HistogramBinning",
+    "isotonic": "binning:Isotonic",
     "lccal": "lccal:LCCal",
     "platt": "platt:PlattScaling",
     "ratio-binned": "ratio_binned:RatioBinnedScaling",
@@ -36,7 +34,7 @@ METHODS = {
     "simi-mailbox-free": "simi_mailbox:SimiMailboxFree",
     "simi-mailbox-paper": "simi_mailbox:SimiMailboxPaper",
     "temperature": "temperature:TemperatureScaling",
-    "uncalibrated": "uncalibrated:Uncalibrated",
+    "uncalibrated": "temperature:Uncalibrated",
     "vector": "vector:VectorScaling",
     "wats": "wats:WATS",
 }
@@ -48,51 +46,32 @@ GROUP = "simi_mailbox.calibrators"
 _FROM_OUTSIDE: dict[str, type[Calibrator]] = {}
 
 
-def register(name: str) -> Callable[[C], C]:
-    """Class decorator: make a calibrator from outside this package known under ``name``.
+def forget(name: str) -> None:
+    """Undo `plug_in`."""
+    _FROM_OUTSIDE.pop(name, None)
+
+
+def plug_in(target: str | type[Calibrator]) -> type[Calibrator]:
+    """Make a class, or the one at ``"module:Class"``, known under its own name.
 
     Examples
     --------
     >>> from simi_mailbox.calibrators import Uncalibrated, get
-    >>> Mine = register("as-it-is")(type("Mine", (Uncalibrated,), {}))
+    >>> Mine = plug_in(type("Mine", (Uncalibrated,), {"name": "as-it-is"}))
     >>> get("as-it-is") is Mine
     True
     >>> forget("as-it-is")
     """
-
-    def decorate(cls: C) -> C:
-        if name in METHODS or name in _FROM_OUTSIDE:
-            raise ValueError(f"two calibrators are called {name!r}")
-        cls.name = name
-        _FROM_OUTSIDE[name] = cls
-        return cls
-
-    return decorate
-
-
-def forget(name: str) -> None:
-    """Undo `register` or `plug_in`."""
-    _FROM_OUTSIDE.pop(name, None)
-
-
-def plug_in(target: str) -> type[Calibrator]:
-    """Make the class at ``"module:Class"`` known under its own name; twice is as good as once.
-
-    Examples
-    --------
-    >>> plug_in("collections:OrderedDict")
-    Traceback (most recent call last):
-        ...
-    ValueError: the plug-in collections:OrderedDict cannot be used: it is no Calibrator
-    """
-    module, _, title = target.partition(":")
-    if not (module and title):
-        raise ValueError(f"{target!r} names no plug-in; expected module:Class")
     try:
-        found = getattr(importlib.import_module(module), title)
+        found: Any = target
+        if isinstance(target, str):
+            module, _, title = target.partition(":")
+            if not (module and title):
+                raise LookupError("it names no class; expected module:Class")
+            found = getattr(importlib.import_module(module), title)
         cls = _accepted(found, getattr(found, "name", ""))
     except Exception as error:
-        raise ValueError(f"the plug-in {target} cannot be used: {_reason(error)}") from error
+        raise ValueError(_trouble(str(target), error)) from error
     _FROM_OUTSIDE[cls.name] = cls
     return cls
 
@@ -112,7 +91,7 @@ def names() -> list[str]:
     >>> "simi-mailbox" in calibrators.names()
     True
     """
-    return sorted({**METHODS, **from_outside()})
+    return sorted({*METHODS, *from_outside()})
 
 
 def get(name: str) -> type[Calibrator]:
@@ -128,24 +107,21 @@ def get(name: str) -> type[Calibrator]:
         module, _, title = METHODS[name].partition(":")
         found: type[Calibrator] = getattr(importlib.import_module(f"{__package__}.{module}"), title)
         return found
-    outside = from_outside()
-    if name in outside:
-        return outside[name]
-    trouble = _offered().get(name)
-    raise ValueError(trouble if trouble else unknown("calibrator", name, names()))
+    outside = {**_offered(), **_FROM_OUTSIDE}.get(name, unknown("calibrator", name, names()))
+    if isinstance(outside, str):
+        raise ValueError(outside)
+    return outside
 
 
 @functools.cache
 def _offered() -> dict[str, type[Calibrator] | str]:
     """What installed packages offer, read once; instead of a class, why it cannot be used."""
-    from importlib.metadata import entry_points
-
     offered: dict[str, type[Calibrator] | str] = {}
     for point in entry_points(group=GROUP):
         try:
             offered[point.name] = _accepted(point.load(), point.name)
         except Exception as error:  # whatever a stranger's module does, the others go on
-            trouble = f"the plug-in {point.name!r} ({point.value}) cannot be used: {_reason(error)}"
+            trouble = _trouble(f"{point.name!r} ({point.value})", error)
             offered.setdefault(point.name, trouble)
             warnings.warn(trouble, RuntimeWarning, stacklevel=2)
     return offered
@@ -164,19 +140,12 @@ def _accepted(found: Any, name: str) -> type[Calibrator]:
     return found
 
 
-def _reason(error: Exception) -> str:
-    """What went wrong, with the error's kind where it was not raised here."""
-    own = type(error) in (TypeError, ValueError, ModuleNotFoundError, AttributeError)
-    return str(error) if own and str(error) else f"{type(error).__name__}: {error}"
+def _trouble(plug_in: str, error: Exception) -> str:
+    return f"the plug-in {plug_in} cannot be used: {type(error).__name__}: {error}"
 
 
 def load(path: str | os.PathLike[str]) -> Calibrator:
-    """Read a calibrator that ``save`` wrote.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is damaged, is no calibrator, or was written in a newer format.
+    """Read a calibrator that ``save`` wrote; `FileFormatError` if the file is damaged or newer.
 
     Examples
     --------

@@ -1,7 +1,5 @@
 """SimCalib, reimplemented from the paper."""
 
-from __future__ import annotations
-
 import math
 from typing import ClassVar
 
@@ -10,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from simi_mailbox._arrays import Floats
+from simi_mailbox.calibrators.base import Shapes
 from simi_mailbox.calibrators.network import NetworkTemperatures
-from simi_mailbox.calibrators.parts.features import distances, feature_matrix, fit_prototypes
-from simi_mailbox.calibrators.parts.fitted_values import Shapes
+from simi_mailbox.calibrators.parts import features
 from simi_mailbox.calibrators.parts.likelihood import scaled_nll
 from simi_mailbox.calibrators.ratio_binned import mean_support
 from simi_mailbox.graph import Graph
@@ -35,10 +33,9 @@ class SimCalib(NetworkTemperatures):
         T_i = T · exp(g(φ_i)),   q_i = softmax(z_i / T_i)
 
     Tang et al., "SimCalib: Graph Neural Network Calibration based on Similarity between Nodes",
-    AAAI 2024. No code was released, so that every choice below is ours; results must be labelled
-    "reimplementation" and not be taken for the authors'. The paper: at the global level, the
-    Mahalanobis distance between a node and the class prototypes; at the local level, node-wise
-    homophily and relative degree; a temperature per node, informed by them.
+    AAAI 2024: φ holds Mahalanobis distances to class prototypes, homophily and relative degree. No
+    code was released, so that every choice below is ours; results must be labelled
+    "reimplementation" and not be taken for the authors'.
 
     Parameters
     ----------
@@ -58,24 +55,18 @@ class SimCalib(NetworkTemperatures):
 
     Notes
     -----
-    Our choices:
-
-    * ``features`` are the GNN's penultimate representations. The prototypes are class means over
-      *all* nodes weighted by predicted probability, with one covariance within classes, shrunk by a
-      tenth (`calibrators.parts.features`). No label enters them: a prototype made of the
-      calibration nodes would be nearer to these than to any other node, and a class may have none.
-    * φ_i has four numbers: the distance to the predicted class's prototype; how much farther the
-      nearest other prototype is; homophily, the mean probability that the neighbours give to the
-      predicted class; relative degree, log of the mean over neighbours of √((d_i+1)/(d_j+1)).
-      They are standardised over the nodes of ``fit``. A node without neighbours gets the mean of
-      the two local ones.
-    * g is one hidden layer of tanh units, whose last layer starts at zero, that is, at temperature
-      scaling; its output is bounded, |g| < 3.
-    * Cross-entropy on the calibration nodes, stopped on ``early_stopping_mask`` (the published
-      convention of the tables: the GNN's training nodes). The weight decay is strong, because these
-      nodes are nearly all right and stop too late; it was chosen, among 0.0005, 0.005, 0.05 and
-      0.2, by the likelihood of the nodes of Cora and Citeseer that are in no part of the splits,
-      after test figures at 0.0005 had shown that something was needed.
+    ``features`` are the GNN's penultimate representations. Prototypes are class means over *all*
+    nodes weighted by predicted probability, with one covariance within classes, shrunk by a tenth:
+    no label enters, since a prototype made of calibration nodes would be nearer to these than to
+    others, and a class may have none. φ_i has four numbers, standardised over the nodes of ``fit``:
+    the distance to the predicted class's prototype; how much farther the nearest other one is;
+    homophily, the mean probability that the neighbours give to the predicted class; relative
+    degree, log of the mean over neighbours of √((d_i+1)/(d_j+1)). A node without neighbours gets
+    the mean of the two local ones. g is one hidden layer of tanh units that starts at zero, that
+    is, at temperature scaling, with |g| < 3. The weight decay is strong, because the GNN's training
+    nodes are nearly all right and stop too late; it was chosen, among 0.0005, 0.005, 0.05 and 0.2,
+    by the likelihood of the nodes of Cora and Citeseer that are in no part of the splits, after
+    test figures at 0.0005 had shown the need.
 
     Examples
     --------
@@ -87,7 +78,7 @@ class SimCalib(NetworkTemperatures):
     (100,)
     """
 
-    name: ClassVar[str] = "simcalib"
+    name = "simcalib"
     fitted: ClassVar[Shapes] = {
         "prototypes_": ("classes", "features"),
         "precision_": ("features", "features"),
@@ -95,21 +86,21 @@ class SimCalib(NetworkTemperatures):
         "spread_": (4,),
         "temperature_": (),
     }
-    required_inputs: ClassVar[frozenset[str]] = frozenset({"graph", "features"})
+    required_inputs = frozenset({"graph", "features"})
 
     hidden: Count = 16
     weight_decay: NonNegative = 0.05
 
     def _fit(self, data: CalibrationData) -> None:
         probs = scaled_softmax(data.logits.to(torch.float64)).numpy()
-        self.prototypes_, self.precision_ = fit_prototypes(feature_matrix(data), probs)
+        self.prototypes_, self.precision_ = features.fit_prototypes(
+            features.feature_matrix(data), probs
+        )
         raw = self._inputs(data)
         # Nodes without neighbours have no local similarity: they do not count for its mean.
-        known = ~np.isnan(raw)
-        count = np.maximum(known.sum(axis=0), 1)
-        self.centre_ = np.where(known, raw, 0.0).sum(axis=0) / count
-        square = np.where(known, (raw - self.centre_) ** 2, 0.0).sum(axis=0) / count
-        self.spread_ = np.where(square > 0, np.sqrt(square), 1.0)
+        raw[:, np.isnan(raw).all(axis=0)] = 0.0
+        self.centre_, spread = np.nanmean(raw, axis=0), np.nanstd(raw, axis=0)
+        self.spread_ = np.where(spread > 0, spread, 1.0)
         self.temperature_ = global_temperature(data.calibration_logits, data.calibration.y)[0]
         self._train(data, likelihood=scaled_nll(data.logits.to(torch.float64) / self.temperature_))
 
@@ -117,16 +108,18 @@ class SimCalib(NetworkTemperatures):
         inverse: Tensor = self._trained(data)(torch.arange(data.num_nodes))
         return self.temperature_ / inverse
 
-    def _built(self, data: NodeInputs) -> Response:  # in float64, whatever the logits are
+    def _built(self, data: NodeInputs) -> nn.Module:  # in float64, whatever the logits are
         return self._network(data)
 
-    def _network(self, data: NodeInputs) -> Response:
-        return Response(self._standardised(self._inputs(data)), self.hidden)
+    def _network(self, data: NodeInputs) -> nn.Module:
+        inputs = np.nan_to_num((self._inputs(data) - self.centre_) / self.spread_)
+        return Response(torch.from_numpy(inputs.clip(-FARTHEST, FARTHEST)), self.hidden)
 
     def _inputs(self, data: NodeInputs) -> Floats:
         """φ before standardisation; NaN where a node has no neighbours."""
-        x = feature_matrix(data, width=self.prototypes_.shape[1])
-        away = torch.from_numpy(distances(x, self.prototypes_, self.precision_))
+        features.check_width(data, self.prototypes_.shape[1])
+        found = features.distances(features.feature_matrix(data), self.prototypes_, self.precision_)
+        away = torch.from_numpy(found)
         predicted = data.logits.argmax(dim=1, keepdim=True)
         own = away.gather(1, predicted)
         other = away.scatter(1, predicted, math.inf).amin(dim=1, keepdim=True)
@@ -134,10 +127,6 @@ class SimCalib(NetworkTemperatures):
         local = torch.stack([mean_support(data), log_relative_degree(graph)], dim=1)
         local[graph.degree == 0] = math.nan
         return torch.cat([own, other - own, local], dim=1).numpy()
-
-    def _standardised(self, raw: Floats) -> Tensor:
-        inputs = np.nan_to_num((raw - self.centre_) / self.spread_)
-        return torch.from_numpy(inputs.clip(-FARTHEST, FARTHEST))
 
 
 class Response(nn.Module):

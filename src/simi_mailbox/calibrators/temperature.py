@@ -1,18 +1,42 @@
-"""Temperature scaling: one temperature for all nodes."""
-
-from __future__ import annotations
+"""Temperature scaling, the model's own probabilities, and a mixture of both."""
 
 import warnings
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from simi_mailbox.calibrators.base import TemperatureCalibrator
-from simi_mailbox.calibrators.parts.fitted_values import Shapes
-from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox._arrays import Floats
+from simi_mailbox.calibrators.base import Calibrator, Shapes, TemperatureCalibrator, check_within
+from simi_mailbox.exceptions import CalibrationWarning, SolverError
+from simi_mailbox.softmax import scaled_softmax
 from simi_mailbox.temperature import global_temperature
 from simi_mailbox.validation import CalibrationData, NodeInputs
+
+STEPS = 10_000
+UNSETTLED = 1e-5
+"""What the loss of the mixture can still fall by without a warning."""
+
+
+class Uncalibrated(Calibrator):
+    """softmax(z), whatever the labels say.
+
+    Examples
+    --------
+    >>> logits = np.zeros((3, 2))
+    >>> Uncalibrated().fit(logits, [0, 1, 1], mask=[0]).predict_proba(logits)[0]
+    array([0.5, 0.5])
+    """
+
+    name = "uncalibrated"
+    keep_classes = True
+
+    def _fit(self, data: CalibrationData) -> None:
+        pass
+
+    def _predict(self, data: NodeInputs) -> Tensor:
+        return scaled_softmax(data.logits)
 
 
 class TemperatureScaling(TemperatureCalibrator):
@@ -28,7 +52,6 @@ class TemperatureScaling(TemperatureCalibrator):
 
     Examples
     --------
-    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> logits = rng.normal(size=(2000, 3)) * 3
     >>> y = (logits / 2 + rng.gumbel(size=logits.shape)).argmax(1)  # drawn from softmax(z / 2)
@@ -37,30 +60,116 @@ class TemperatureScaling(TemperatureCalibrator):
     2.0
     """
 
-    name: ClassVar[str] = "temperature"
-    optional_inputs: ClassVar[frozenset[str]] = frozenset({"sample_weight"})
+    name = "temperature"
+    optional_inputs = frozenset({"sample_weight"})
     fitted: ClassVar[Shapes] = {"temperature_": ()}
 
     def _fit(self, data: CalibrationData) -> None:
         z, labelled = data.calibration_logits, data.calibration
         self.temperature_, at_bound = global_temperature(z, labelled.y, weight=labelled.weight)
         if at_bound:
-            warnings.warn(bound_message(data, self.temperature_), CalibrationWarning, stacklevel=3)
+            wrong = int((z.argmax(dim=1) != labelled.y).sum())
+            count = f"{len(labelled)} calibration nodes"
+            reason = f"all {count} are predicted right, so certainty is likeliest"
+            if wrong:
+                reason = f"the labels of the {count} are likeliest under a uniform guess"
+            warnings.warn(
+                f"the temperature lies on its bound ({self.temperature_:.3g}): {reason}; check the "
+                "labels, or use more calibration nodes",
+                CalibrationWarning,
+                stacklevel=3,
+            )
 
     def _temperatures(self, data: NodeInputs) -> Tensor:
         return torch.full((data.num_nodes,), self.temperature_, dtype=torch.float64)
 
 
-def bound_message(data: CalibrationData, temperature: float) -> str:
-    """Why the likelihood has no inner optimum."""
-    wrong = int((data.calibration_logits.argmax(dim=1) != data.calibration.y).sum())
-    n = len(data.calibration)
-    reason = (
-        f"all {n} calibration nodes are predicted right, so certainty is likeliest"
-        if wrong == 0
-        else f"the labels of the {n} calibration nodes are likeliest under a uniform guess"
+class EnsembleTemperatureScaling(Calibrator):
+    """A mixture of temperature scaling, the model itself and knowing nothing.
+
+        q_i = w₁ softmax(z_i / T) + w₂ softmax(z_i) + w₃ / K,   w ≥ 0,  w₁ + w₂ + w₃ = 1
+
+    (ETS; Zhang et al., ICML 2020). T minimises the cross-entropy (CE) of the calibration nodes,
+    then w minimises it with T fixed; both problems are convex.
+
+    Attributes
+    ----------
+    temperature_ : float
+    weights_ : float64 array [3]
+        w₁, w₂, w₃.
+
+    Notes
+    -----
+    The loss is CE in both stages, as in the GATS code; Mix-n-Match's default is the squared error.
+    Differs from both in the exact T, which is not stopped early on other nodes, and in starting
+    SLSQP from equal weights (at w = (1, 0, 0) the loss can be infinite). All three terms have the
+    same predicted class, so accuracy is preserved.
+
+    Examples
+    --------
+    >>> logits = np.array([[9.0, 0.0, 0.0]] * 10)  # certain, and right 8 times of 10
+    >>> y = np.array([0] * 8 + [1, 2])
+    >>> cal = EnsembleTemperatureScaling().fit(logits, y, mask=np.arange(10))
+    >>> cal.predict_proba(logits)[0].round(3).tolist()
+    [0.8, 0.1, 0.1]
+    """
+
+    name = "ensemble-temperature"
+    fitted: ClassVar[Shapes] = {"temperature_": (), "weights_": (3,)}
+    keep_classes = True
+
+    def _fit(self, data: CalibrationData) -> None:
+        z, y = data.calibration_logits, data.calibration.y
+        self.temperature_ = global_temperature(z, y)[0]
+        self.weights_ = ensemble_weights(z, y, self.temperature_)
+
+    def _check_state(self) -> None:
+        check_within("weights_", self.weights_, 0.0, 1.0)
+        check_within("the sum of weights_", self.weights_.sum(), 1 - 1e-6, 1 + 1e-6)
+
+    def _predict(self, data: NodeInputs) -> Tensor:
+        return ensemble_softmax(data.logits, self.temperature_, self.weights_)
+
+
+def ensemble_softmax(logits: Tensor, temperature: float, weights: Floats) -> Tensor:
+    """w₁ softmax(z / T) + w₂ softmax(z) + w₃ / K."""
+    first, second, third = (float(weight) for weight in weights)
+    probs = scaled_softmax(logits, temperature).mul_(first)
+    probs += scaled_softmax(logits).mul_(second)
+    return probs.add_(third / logits.shape[1])
+
+
+def ensemble_weights(logits: Tensor, y: Tensor, temperature: float) -> Floats:
+    """Weights of least cross-entropy on the given labelled nodes, for a fixed temperature."""
+    from scipy.optimize import LinearConstraint, minimize
+
+    z = logits.to(torch.float64)
+    each = [scaled_softmax(z, temperature), scaled_softmax(z), torch.full_like(z, 1 / z.shape[1])]
+    given = torch.stack([probs.gather(1, y[:, None]).squeeze(1) for probs in each], dim=1).numpy()
+
+    def loss(weights: Floats) -> tuple[float, Floats]:
+        # A weight can leave the simplex by a rounding error during a line search.
+        q = np.maximum(given @ weights, np.finfo(np.float64).tiny)
+        return float(-np.log(q).mean()), -(given / q[:, None]).mean(axis=0)
+
+    simplex = LinearConstraint(np.ones(3), 1.0, 1.0)
+    how = {"method": "SLSQP", "bounds": [(0.0, 1.0)] * 3, "constraints": [simplex], "tol": 1e-12}
+    found = minimize(loss, np.full(3, 1 / 3), jac=True, options={"maxiter": 500}, **how)
+    weights: Floats = np.clip(np.nan_to_num(found.x), 0.0, 1.0)
+    if weights.sum() == 0:
+        raise SolverError(f"the ensemble's weights could not be found: {found.message}")
+    weights /= weights.sum()
+    for _ in range(STEPS):
+        # How much better each member alone would do: the largest less one bounds what is left of
+        # the loss, and multiplying by it (expectation-maximisation) never makes the loss worse.
+        better = -loss(weights)[1]
+        left = float(better.max()) - 1
+        if left < UNSETTLED:
+            return weights
+        weights = weights * better / (weights @ better)
+    warnings.warn(
+        f"the ensemble's weights did not settle: the loss could still fall by {left:.2g}",
+        CalibrationWarning,
+        stacklevel=4,
     )
-    return (
-        f"the temperature lies on its bound ({temperature:.3g}): {reason}; check the labels, "
-        "or use more calibration nodes"
-    )
+    return weights

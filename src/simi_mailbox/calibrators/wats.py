@@ -1,8 +1,6 @@
 """WATS: temperatures from the structure around a node, seen through graph wavelets."""
 
-from __future__ import annotations
-
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import scipy.special
@@ -17,8 +15,7 @@ from simi_mailbox.parameters import Count, NonNegative, Share, Whole, hyperparam
 from simi_mailbox.sparse import Csr
 from simi_mailbox.validation import NodeInputs
 
-COLDEST = 1e-6
-"""Added to temperatures, as in the released code."""
+COLDEST = 1e-6  # added to temperatures, as in the released code
 
 
 @hyperparameters
@@ -62,8 +59,8 @@ class WATS(NetworkTemperatures):
     True
     """
 
-    name: ClassVar[str] = "wats"
-    required_inputs: ClassVar[frozenset[str]] = frozenset({"graph"})
+    name = "wats"
+    required_inputs = frozenset({"graph"})
 
     order: Whole = 4
     scale: NonNegative = 0.4
@@ -74,12 +71,7 @@ class WATS(NetworkTemperatures):
     epochs: Count = 1000
     patience: Count = 50
 
-    def _temperatures(self, data: NodeInputs) -> Tensor:
-        network = self._trained(data)
-        temperatures: Tensor = network.temperatures(network.features)
-        return temperatures
-
-    def _network(self, data: NodeInputs) -> StructureMLP:
+    def _network(self, data: NodeInputs) -> nn.Module:
         features = wavelet_features(data.neighbourhoods, self.order, self.scale, self.kernel)
         return StructureMLP(features.to(data.logits.dtype), self.hidden, self.dropout)
 
@@ -93,14 +85,11 @@ class StructureMLP(nn.Module):
         self.first = nn.Linear(features.shape[1], hidden)
         self.second = nn.Linear(hidden, 1)
 
-    def forward(self, index: Tensor) -> Tensor:
-        """Inverse temperatures of the nodes ``index``."""
-        return self.temperatures(self.features[index]).reciprocal()
-
-    def temperatures(self, features: Tensor) -> Tensor:
-        """Temperatures for given features."""
-        units = dropout(self.first(features).relu(), self.dropout, self.training)
-        return F.softplus(self.second(units)).flatten() + COLDEST
+    def forward(self, index: Tensor | None) -> Tensor:
+        """Inverse temperatures of the nodes ``index``, or of all nodes."""
+        seen = self.features if index is None else self.features[index]
+        units = dropout(self.first(seen).relu(), self.dropout, self.training)
+        return (F.softplus(self.second(units)).flatten() + COLDEST).reciprocal()
 
 
 def wavelet_features(graph: Graph, order: int, scale: float, kernel: str) -> Tensor:

@@ -1,18 +1,18 @@
 """The command `simi-mailbox`: one file per subcommand, imported when it is called."""
 
-# Subcommand -> (module, one line for the overview).
+# Subcommands, each in the module of its name, and one line for the overview.
 COMMANDS = {
-    "calibrate": ("simi_mailbox.cli.calibrate", "From files of your own to calibrated files."),
-    "fit": ("simi_mailbox.cli.fit", "Learn a calibrator from files and save it."),
-    "apply": ("simi_mailbox.cli.apply", "Calibrate logits with a saved calibrator."),
-    "update": ("simi_mailbox.cli.update", "Add late labels to a saved calibrator."),
-    "monitor": ("simi_mailbox.cli.monitor", "Can probabilities of new nodes be trusted?"),
-    "evaluate": ("simi_mailbox.cli.evaluate", "Are probabilities calibrated??"),
-    "compare": ("simi_mailbox.cli.compare", "Which method is best on your nodes?"),
-    "decide": ("simi_mailbox.cli.decide", "Which predictions to act on; sets of classes."),
-    "methods": ("simi_mailbox.cli.methods", "Which calibrators there are, and what each needs."),
-    "demo": ("simi_mailbox.cli.demo", "Train, calibrate and judge a GNN on a built-in graph."),
-    "report": ("simi_mailbox.cli.report", "Write an HTML report from arrays of your own."),
+    "calibrate": "From files of your own to calibrated files.",
+    "fit": "Learn a calibrator from files and save it.",
+    "apply": "Calibrate logits with a saved calibrator.",
+    "update": "Add late labels to a saved calibrator.",
+    "monitor": "Can probabilities of new nodes be trusted?",
+    "evaluate": "Are probabilities calibrated?",
+    "compare": "Which method is best on your nodes?",
+    "decide": "Which predictions to act on; sets of classes.",
+    "methods": "Which calibrators there are, and what each needs.",
+    "demo": "Train, calibrate and judge a GNN on a built-in graph.",
+    "report": "Write an HTML report from arrays of your own.",
 }
 
 # Commands of the package simi-mailbox-bench, which joins by the entry-point group below.

@@ -4,8 +4,8 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +15,13 @@ from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.plain_text import plain
 
 
-@contextmanager
-def working(what: str) -> Iterator[None]:
+def working(what: str) -> AbstractContextManager[Any]:
     """Show on a terminal that something is going on; nothing in a pipe."""
     if not sys.stderr.isatty():
-        yield
-        return
+        return nullcontext()
     from rich.console import Console
 
-    with Console(stderr=True).status(what):
-        yield
+    return Console(stderr=True).status(what)
 
 
 @contextmanager
@@ -35,7 +32,7 @@ def complaints() -> Iterator[list[str]]:
         try:
             yield told
         except (ValueError, TypeError) as error:
-            raise click.ClickException(" ".join(in_options(str(error)).split())) from error
+            raise click.ClickException(in_options(str(error))) from error
     for message in dict.fromkeys(caught):
         told.append(message)
         click.echo(f"Warning: {plain(message)}", err=True)
@@ -48,11 +45,14 @@ def captured_warnings() -> Iterator[list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CalibrationWarning)
         yield told
-    told += [
-        " ".join(in_options(str(warning.message)).split())
-        for warning in caught
-        if issubclass(warning.category, CalibrationWarning)
-    ]
+    ours = (one for one in caught if issubclass(one.category, CalibrationWarning))
+    told += [in_options(str(one.message)) for one in ours]
+
+
+def in_options(text: str) -> str:
+    """One line in which the arguments of Python are called as the options are."""
+    text = re.sub(r'\binput_type="([\w-]+)"', r"--input-type \1", text)
+    return " ".join(text.replace("train_mask", "--train").split())
 
 
 @contextmanager
@@ -82,51 +82,61 @@ def progress(*, transient: bool = False) -> Iterator[Callable[[str, int, int], N
         yield show
 
 
-def in_options(text: str) -> str:
-    """What Python calls its arguments, as the options are called."""
-    text = re.sub(r'\binput_type="([\w-]+)"', r"--input-type \1", text)
-    return text.replace("train_mask", "--train")
-
-
 def finish(
     facts: Mapping[str, Any],
     out: Path,
     as_json: bool,
     told: list[str],
-    shown: Mapping[str, Any] | None = None,
-    wrote: str | None = None,
+    forms: Mapping[str, str] | None = None,
+    save: Path | None = None,
+    more: str = "",
 ) -> None:
-    """Say what a command has done; on standard error if its result went to standard output."""
+    """Say what a command has done and written, and ``more``; on standard error if its result went
+    to standard output.
+    """
     if as_json:
         show_json({**facts, "out": out, "warnings": told})
         return
     aside = str(out) == "-"
-    show_facts(facts if shown is None else shown, aside=aside)
+    show_facts(facts, forms, aside=aside)
     if not aside:
-        click.echo(wrote or f"wrote {out}")
+        click.echo(f"wrote {out}{f' and {save}' if save else ''}{more}")
 
 
-def show_facts(facts: Mapping[str, Any], *, aside: bool = False) -> None:
-    """A table of two columns."""
+def show_facts(
+    facts: Mapping[str, Any], forms: Mapping[str, str] | None = None, *, aside: bool = False
+) -> None:
+    """A table of two columns; ``forms`` are formats of numbers by their names ("" is that of other
+    fractions), empty for what is left out.
+    """
+    forms, shown = forms or {}, {}
+    for name, value in facts.items():
+        form = forms.get(name, "{:,}" if isinstance(value, int) else forms.get("", "{:.2%}"))
+        if form and name != "calibration_is":
+            note = f" ({facts['calibration_is']})" if name == "calibration_nodes" else ""
+            shown[name.replace("_", " ")] = _in_form(value, form) + note
+    show_table(table_of(("", ""), shown.items(), show_header=False), aside=aside)
+
+
+def _in_form(value: Any, form: str) -> str:
+    if isinstance(value, Mapping):
+        ends = f" ({form} – {form})".format(value["low"], value["high"]) if "low" in value else ""
+        return form.format(value["value"]) + ends
+    if value is None or isinstance(value, list):
+        return form.format(*value) if value else "–"
+    return form.format(value) if isinstance(value, int | float) else str(value)
+
+
+def table_of(headings: Iterable[str], rows: Iterable[Iterable[str]], **options: Any) -> Any:
+    """A rich table of names and numbers."""
     from rich.table import Table
 
-    table = Table(show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right")
-    for name, value in facts.items():
-        if name == "calibration_is":
-            continue
-        shown = f"{value:.2%}" if isinstance(value, float) else value
-        shown = f"{value:,}" if isinstance(value, int) else shown
-        if name == "calibration_nodes":
-            shown = f"{shown} ({facts['calibration_is']})"
-        table.add_row(name.replace("_", " "), str(shown))
-    show_table(table, aside=aside)
-
-
-def show_json(content: Mapping[str, Any]) -> None:
-    """One JSON object; what is not a number becomes null."""
-    click.echo(json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False))
+    table = Table(**options)
+    for k, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if k else "left", no_wrap=not k)
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def show_table(table: Any, width: int = 120, *, aside: bool = False) -> None:
@@ -136,6 +146,11 @@ def show_table(table: Any, width: int = 120, *, aside: bool = False) -> None:
     console = Console(stderr=aside)
     console = console if console.is_terminal else Console(width=width, stderr=aside)
     console.print(table)
+
+
+def show_json(content: Mapping[str, Any]) -> None:
+    """One JSON object; what is not a number becomes null."""
+    click.echo(json.dumps(_plain(content), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def _plain(value: Any) -> Any:

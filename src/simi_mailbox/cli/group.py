@@ -1,6 +1,7 @@
 """The top-level group: lists its subcommands without importing them, and words every error."""
 
 import importlib
+import signal
 import traceback
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -22,26 +23,13 @@ Exit codes:
   130  stopped from the keyboard (143: by the system)
 """
 
-_DEBUG = f"{__name__}.debug"
-
 
 class OneLineError(click.ClickException):
     """An error told in one line."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(plain(" ".join(message.split())))
-
-
-class MiswrittenError(OneLineError):
-    """The command is written wrongly."""
-
-    exit_code = 2
-
-
-class DefectError(OneLineError):
-    """It is not the user's fault."""
-
-    exit_code = 70
+        self.exit_code = exit_code  # type: ignore[misc]
 
 
 @cache
@@ -58,37 +46,31 @@ class LazyGroup(click.Group):
         return [*COMMANDS, *_joined()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        command: click.Command
         if cmd_name in COMMANDS:
-            command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
-        elif cmd_name in _joined():
-            command = _joined()[cmd_name].load()
-        else:
-            return None
-        if all(parameter.name != "debug" for parameter in command.params):
-            command.params.append(debug_option())
-        return command
+            module = importlib.import_module(f"simi_mailbox.cli.{cmd_name}")
+            return getattr(module, cmd_name)  # type: ignore[no-any-return]
+        return _joined()[cmd_name].load() if cmd_name in _joined() else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and args[0] not in _joined():
+        known = self.list_commands(ctx)
+        if args and args[0] not in known:
             if args[0] in BENCH_COMMANDS:
                 raise click.ClickException(
                     f"simi-mailbox {args[0]} comes with the package simi-mailbox-bench, which is "
                     "not installed; from a clone of the repository: pip install ./bench"
                 )
-            ctx.fail(unknown("command", args[0], self.list_commands(ctx)))
+            ctx.fail(unknown("command", args[0], known))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        joined = {
+            name: BENCH_COMMANDS.get(name, f"From {point.module.split('.')[0]}.")
+            for name, point in _joined().items()
+        }
         with formatter.section("Commands"):
-            lines = {name: line for name, (_, line) in COMMANDS.items()}
-            joined = {
-                name: BENCH_COMMANDS.get(name, f"From {point.module.split('.')[0]}.")
-                for name, point in _joined().items()
-            }
-            formatter.write_dl(list((lines | joined).items()))
+            formatter.write_dl(list((COMMANDS | joined).items()))
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         try:
@@ -102,12 +84,10 @@ class LazyGroup(click.Group):
         except (click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
         except KeyboardInterrupt as stop:
-            from simi_mailbox.cli.signals import exit_code
-
             click.echo("stopped", err=True)
-            raise click.exceptions.Exit(exit_code(stop)) from stop
+            raise click.exceptions.Exit(128 + signal.SIGINT) from stop
         except Exception as error:
-            if ctx.meta.get(_DEBUG):
+            if ctx.params["debug"]:
                 traceback.print_exc()
             raise _in_one_line(error) from error
 
@@ -116,7 +96,7 @@ def _in_one_line(error: Exception) -> click.ClickException:
     """What went wrong, for the person who typed the command."""
     if isinstance(error, click.UsageError):
         path = "simi-mailbox" if error.ctx is None else error.ctx.command_path
-        return MiswrittenError(f"{error.format_message()} (see {path} --help)")
+        return OneLineError(f"{error.format_message()} (see {path} --help)", 2)
     if isinstance(error, click.ClickException):
         return OneLineError(error.format_message())
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
@@ -126,38 +106,22 @@ def _in_one_line(error: Exception) -> click.ClickException:
     extra = isinstance(error, ModuleNotFoundError) and "simi-mailbox[" in str(error)
     if extra or isinstance(error, ValueError | TypeError | OSError | SolverError):
         return OneLineError(str(error))
-    return DefectError(
+    return OneLineError(
         f"this is a defect of simi-mailbox ({type(error).__name__}: {error}); "
-        "the same command with --debug shows where"
-    )
-
-
-def debug_option() -> click.Option:
-    """``--debug``, for every command: errors show where they came from."""
-
-    def remember(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
-        if value:
-            ctx.meta[_DEBUG] = True
-
-    return click.Option(
-        ["--debug"],
-        is_flag=True,
-        is_eager=True,
-        expose_value=False,
-        callback=remember,
-        help="Show the traceback of an error.",
+        "simi-mailbox --debug and the same command shows where",
+        70,
     )
 
 
 @click.group(
     "simi-mailbox",
     cls=LazyGroup,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
     epilog=EXIT_CODES,
-    params=[debug_option()],
 )
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.version_option(__version__, prog_name="simi-mailbox")
-def cli() -> None:
+def cli(debug: bool) -> None:
     """Calibrate the probabilities of graph neural networks.
 
     Folders that --out names are made; what cannot be written is told before the work begins.

@@ -7,54 +7,42 @@ from typing import Any
 import click
 
 from simi_mailbox.cli import console, options
-from simi_mailbox.cli import user_files as user
-from simi_mailbox.cli.options import plugin_option
-
-_OPTIONS = {"graph": "--edges", "features": "--features", "forward": "the model (Python only)"}
+from simi_mailbox.cli.user_files import FROM_FILES
 
 
 @click.command()
-@plugin_option
+@options.plugin_option
 @options.json_option
 def methods(as_json: bool) -> None:
     """List all calibrators: what each needs besides logits and labels, and what it keeps."""
+    from rich.table import Table
+
+    from simi_mailbox import calibrators
+
     with console.working("loading the methods"):
-        rows = [_row(name) for name in _names()]
+        rows = [_row(name, calibrators.get(name)) for name in calibrators.names()]
     if as_json:
         console.show_json({"methods": rows})
         return
-    from rich.table import Table
-
     table = Table()
-    table.add_column("name", no_wrap=True)
-    table.add_column("needs", no_wrap=True)
-    table.add_column("keeps classes", no_wrap=True)
-    table.add_column("what it is")
+    for heading in ("name", "needs", "keeps classes", "what it is"):
+        table.add_column(heading, no_wrap=heading != "what it is")
     for row in rows:
-        needs = ", ".join(_OPTIONS[part] for part in row["needs"])
+        needs = ", ".join(FROM_FILES.get(part, "the model (Python only)") for part in row["needs"])
         table.add_row(row["name"], needs, "yes" if row["keep_classes"] else "no", row["summary"])
     console.show_table(table)
     click.echo("Formulas, papers and parameters: docs/methods.md; which is best on your nodes:")
     click.echo("simi-mailbox compare")
 
 
-def _names() -> list[str]:
-    from simi_mailbox import calibrators
-
-    return calibrators.names()
-
-
-def _row(name: str) -> dict[str, Any]:
-    from simi_mailbox import calibrators
-
-    cls = calibrators.get(name)
+def _row(name: str, cls: Any) -> dict[str, Any]:
     summary = (inspect.getdoc(cls) or "").split("\n\n")[0]
     return {
         "name": name,
         "class": cls.__name__,
         "needs": sorted(cls.required_inputs),
         "keep_classes": cls.keep_classes,
-        "from_files": cls.required_inputs <= set(user.FROM_FILES),
+        "from_files": cls.required_inputs <= FROM_FILES.keys(),
         "parameters": list(inspect.signature(cls).parameters),
         "summary": " ".join(re.sub(r"\*\*|`+", "", summary).split()),
     }

@@ -1,19 +1,13 @@
 """`simi-mailbox monitor`: can the probabilities of new nodes be trusted?"""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from simi_mailbox.cli import console, options
 from simi_mailbox.cli import user_files as user
-from simi_mailbox.cli.outputs import check_file
-
-if TYPE_CHECKING:
-    from simi_mailbox.monitor import Stream
 
 
 @click.command(epilog=options.FILES_EPILOG)
@@ -29,43 +23,34 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, dir_okay=False),
     help="JSON file that is read if it is there, and written: alarms over many days.",
 )
-@click.option("--seed", default=0, show_default=True, help="Of permutations and nodes to label.")
+@options.seed_option("Of permutations and nodes to label.")
 @options.json_option
 def monitor(
-    calibrator: Path,
-    logits: Path,
-    kind: str | None,
-    stream: Path | None,
-    seed: int,
-    as_json: bool,
-    **files: Any,
+    calibrator: Path, logits: Path, stream: Path | None, seed: int, as_json: bool, **given: Any
 ) -> None:
     """Say whether to trust a CALIBRATOR on LOGITS (all nodes) whose labels are not known yet.
 
     Judged are the nodes of --test, or all but the calibration nodes. --features give a second
     opinion, --known labels the surest one. The verdict is ok, watch, do not trust or unknown.
     """
-    from simi_mailbox.calibrators import SimiMailbox, load
-    from simi_mailbox.monitor import Monitor
+    from simi_mailbox.monitor import Monitor, Stream
 
     with console.complaints() as told:
-        fitted = load(calibrator)
-        if not isinstance(fitted, SimiMailbox):
-            raise ValueError(f"{calibrator} is a {fitted.name}: a monitor needs a simi-mailbox")
-        kind = fitted.input_type_ if kind is None else kind
-        problem = user.same_classes(fitted, user.read(logits, files, kind), calibrator)
-        if missing := user.missing_parts(fitted.required_inputs, problem):
-            raise ValueError(f"{calibrator} is a {fitted.name}, which needs {', '.join(missing)}")
+        fitted, problem = user.loaded(calibrator, logits, given, "a monitor needs a simi-mailbox")
         watch = Monitor(fitted, seed=seed)
         if stream is not None:
-            check_file(stream)
+            options.check_file(stream)
             if stream.exists():
-                watch.stream = _read(stream)
-        given = user.inputs(fitted, problem, kind)
-        given.pop("train_mask")
-        given |= {"features": problem.features, **user.known_labels(fitted, problem)}
+                try:
+                    watch.stream = Stream.from_dict(json.loads(stream.read_text("utf-8")))
+                except (ValueError, KeyError, TypeError):
+                    message = f"{stream} is no stream that monitor has written: name another"
+                    raise ValueError(message) from None
+        inputs = user.inputs(fitted, problem) | {"features": problem.features}
+        inputs |= user.known_labels(fitted, problem)
+        del inputs["train_mask"]
         with console.working(f"looking at {problem.nodes.count:,} nodes"):
-            found = watch.check(problem.values, nodes=problem.sets.get("test"), **given)
+            found = watch.check(problem.values, nodes=problem.sets.get("test"), **inputs)
         facts = found.to_dict()
         if stream is not None:
             state = watch.update(found).to_dict()
@@ -79,12 +64,3 @@ def monitor(
         click.echo("label: " + ", ".join(map(str, facts["to_label"])))
     if stream is not None:
         click.echo(f"stream: {facts['stream']['sentence']}")
-
-
-def _read(path: Path) -> Stream:
-    from simi_mailbox.monitor import Stream
-
-    try:
-        return Stream.from_dict(json.loads(path.read_text("utf-8")))
-    except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{path} is no stream that monitor has written: name another") from None

@@ -1,17 +1,17 @@
-"""Options that the commands on users' own files share: files, methods, what is said of nodes."""
+"""Options that the commands on users' own files share, and the check of what they will write."""
 
 import difflib
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-F = TypeVar("F", bound=Callable[..., Any])
-INPUTS = ("logits", "log-probabilities", "probabilities", "binary-logits", "binary-probabilities")
+Decorator = Callable[[Any], Any]
 FILES_EPILOG = """\b
 Files: .csv .tsv .txt (.gz) .parquet .feather .npy .npz .safetensors .pt, or SciPy's .npz for
 edges; - is a table from standard input.
@@ -21,33 +21,24 @@ label or -1 is unknown. How files are read: docs/shell.md. Exit codes: simi-mail
 """
 
 
-class ExistingFile(click.ParamType):  # type: ignore[type-arg]
+class ExistingFile(click.Path):
     """A file that is there, or one line that says so before anything heavy is imported."""
 
-    name = "file"
-
     def __init__(self, *, folders: bool = False) -> None:
-        self.folders = folders
+        super().__init__(dir_okay=folders, path_type=Path)
+        self.name = "file"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(value)
+        if path.is_dir() and not self.dir_okay:
+            raise click.ClickException(f"{path} is a folder; name a file")
         if value == "-" or path.exists():
-            if path.is_dir() and not self.folders:
-                raise click.ClickException(f"{path} is a folder; name a file")
             return path
-        try:
-            beside = [entry.name for entry in path.parent.iterdir()]
-        except OSError:
-            beside = []
+        beside = os.listdir(path.parent) if path.parent.is_dir() else []
         close = difflib.get_close_matches(path.name, beside, n=1, cutoff=0.75)
         hint = f"did you mean {path.parent / close[0]}?" if close else "check the name"
         option = f"{param.opts[0]}: " if isinstance(param, click.Option) else ""
         raise click.ClickException(f"{option}there is no file {path}; {hint}")
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        return [CompletionItem(incomplete, type="file")]
 
 
 class MethodName(click.ParamType):  # type: ignore[type-arg]
@@ -62,17 +53,15 @@ class MethodName(click.ParamType):  # type: ignore[type-arg]
         from simi_mailbox.calibrators import registry
         from simi_mailbox.plain_text import unknown
 
-        if not isinstance(value, str):
-            return value
         known = [*registry.names(), *(["all"] if self.all else [])]
-        names = [name.strip() for name in value.split(",")] if self.several else [value]
-        names = [name for name in names if name]
+        names = value.split(",") if self.several else [value]
+        names = list(dict.fromkeys(name.strip() for name in names if name.strip()))
         for name in names:
             if name not in known:
                 self.fail(unknown("method", name, known), param, ctx)
         if not names:
             self.fail("name at least one method", param, ctx)
-        return list(dict.fromkeys(names)) if self.several else value
+        return names if self.several else names[0]
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -90,8 +79,19 @@ def completions(
     return [CompletionItem(f"{before}{comma}{name}") for name in names if name.startswith(last)]
 
 
+def together(*options: Decorator) -> Decorator:
+    """Several options as one decorator."""
+
+    def decorate(function: Any) -> Any:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
 _FILE = ExistingFile()
-_HELP = {
+_FILES = {
     "edges": "Two columns of nodes, or an edge index [2, E].",
     "labels": "Labels by node; empty or -1 where unknown.",
     "calibration": "Nodes to calibrate with: ids, or a mask. All labelled nodes if not given.",
@@ -103,108 +103,69 @@ _HELP = {
     "ids": "Names of the nodes in the order of the logits, if they have no column 'id'.",
     "classes": "Names of the classes in the order of the columns, one per line.",
 }
+FIT_PARTS = ("edges", "labels", "calibration", "train", "features", "hidden", "ids", "classes")
 
 
-def file_options(*parts: str, **other: str) -> Callable[[F], F]:
-    """Options for the parts of a problem that a command takes, and how they are to be read.
-
+def file_options(*parts: str, **other: str) -> Decorator:
+    """Options for the parts of a problem that a command takes, and how they are to be read;
     ``other`` are help texts of parts that mean something else to this command.
     """
-
-    def decorate(function: F) -> F:
-        told = {**_HELP, **other}
-        options = [click.option(f"--{part}", type=_FILE, help=told[part]) for part in parts]
-        options += [
-            click.option("--id-column", metavar="NAME", help="Column that names the nodes."),
-            click.option("--encoding", metavar="NAME", help="Of text files, such as latin-1."),
-            click.option(
-                "--unknown",
-                type=click.Choice(["refuse", "drop"]),
-                help="Rows about nodes that the first file does not have.  [default: refuse]",
-            ),
-        ]
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
+    told = _FILES | other
+    return together(
+        *(click.option(f"--{part}", type=_FILE, help=told[part]) for part in parts),
+        click.option("--id-column", metavar="NAME", help="Column that names the nodes."),
+        click.option("--encoding", metavar="NAME", help="Of text files, such as latin-1."),
+        click.option(
+            "--unknown",
+            type=click.Choice(["refuse", "drop"]),
+            default="refuse",
+            help="Rows about nodes that the first file does not have.",
+        ),
+    )
 
 
-positive_option = click.option(
-    "--positive", metavar="CLASS", help="Judge or act on this one class: its name, or its number."
-)
-
-
-def input_option(default: str | None = "logits") -> Callable[[F], F]:
+def input_option(default: str | None = "logits") -> Decorator:
     """``--input-type``: what the numbers are, never guessed."""
+    kinds = ("logits", "log-probabilities", "probabilities")
     return click.option(
         "--input-type",
-        "kind",
-        type=click.Choice(INPUTS),
+        type=click.Choice((*kinds, "binary-logits", "binary-probabilities")),
         default=default,
-        show_default=default is not None,
         help="What the first file holds" + ("." if default else "; as at fit if not given."),
     )
 
 
-def out_option(default: str, help: str) -> Callable[[F], F]:
+def out_option(default: str, help: str) -> Decorator:
     """``--out``: the file to write."""
-    path = click.Path(path_type=Path)
-    return click.option("--out", type=path, default=Path(default), show_default=True, help=help)
+    return click.option("--out", type=click.Path(path_type=Path), default=Path(default), help=help)
+
+
+def save_option(help: str) -> Decorator:
+    """``--save``: a second file to write."""
+    return click.option("--save", type=click.Path(path_type=Path), help=help)
 
 
 probabilities_out = out_option(
     "probs.csv",
     "File of probabilities (.csv, .parquet, .npz, …), - for CSV; of a folder, a folder.",
 )
-
-
-def method_options(function: F) -> F:
-    """Which calibrator, how it is set, and what is said of the nodes that it is fitted on."""
-    function = click.option(
-        "--allow-training-nodes",
-        "insist",
-        is_flag=True,
-        help="Calibrate with nodes of --train, too, which makes the result overconfident.",
-    )(function)
-    function = selection_option(function)
-    function = click.option(
-        "--set",
-        "settings",
-        metavar="NAME=VALUE",
-        multiple=True,
-        help="A parameter of the method, such as n_groups=10; may be repeated.",
-    )(function)
-    return click.option(
-        "--method",
-        type=MethodName(),
-        default="simi-mailbox",
-        show_default=True,
-        help="The calibrator: see simi-mailbox methods.",
-    )(plugin_option(function))
-
-
+positive_option = click.option(
+    "--positive", metavar="CLASS", help="Judge or act on this one class: its name, or its number."
+)
 selection_option = click.option(
     "--not-used-for-selection",
     "used_for_selection",
     flag_value=False,
     default=True,
+    show_default=False,
     help="The calibration nodes had no part in choosing the model (its checkpoint).",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 
 
-def plugin_option(command: F) -> F:
-    """Decorator: the option ``--plugin``, done before any other option is read."""
-    return click.option(
-        "--plugin",
-        multiple=True,
-        metavar="MODULE:CLASS",
-        is_eager=True,
-        expose_value=False,
-        callback=_plug_in,
-        help="A calibrator of your own, installed or in this folder; may be repeated.",
-    )(command)
+def seed_option(help: str) -> Decorator:
+    """``--seed``, with what it is for."""
+    return click.option("--seed", default=0, help=help)
 
 
 def _plug_in(_ctx: click.Context, _option: click.Parameter, targets: tuple[str, ...]) -> None:
@@ -221,3 +182,72 @@ def _plug_in(_ctx: click.Context, _option: click.Parameter, targets: tuple[str, 
             plug_in(target)
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
+
+
+plugin_option = click.option(
+    "--plugin",
+    multiple=True,
+    metavar="MODULE:CLASS",
+    is_eager=True,  # before any other option names its method
+    expose_value=False,
+    callback=_plug_in,
+    help="A calibrator of your own, installed or in this folder; may be repeated.",
+)
+method_options = together(
+    click.option(
+        "--method",
+        type=MethodName(),
+        default="simi-mailbox",
+        help="The calibrator: see simi-mailbox methods.",
+    ),
+    plugin_option,
+    click.option(
+        "--set",
+        "settings",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="A parameter of the method, such as n_groups=10; may be repeated.",
+    ),
+    selection_option,
+    click.option(
+        "--allow-training-nodes",
+        is_flag=True,
+        help="Calibrate with nodes of --train, too, which makes the result overconfident.",
+    ),
+)
+
+
+def check_file(path: Path, ending: str = "", what: str = "") -> None:
+    """Refuse a path that no file can be written to, or that lacks the ``ending`` of ``what`` it
+    will hold; makes the folder it lies in.
+    """
+    ctx = click.get_current_context()
+    if path.suffix.lower() != ending and ending:
+        raise click.ClickException(f"{path}: {what} is a {ending} file; name it so")
+    if str(path) == "-":
+        if ctx.params.get("as_json"):
+            raise click.UsageError("--out - and --json both take standard output: leave out one")
+        return
+    for given in ctx.command.params if path.exists() else ():
+        read = ctx.params.get(given.name or "") if isinstance(given.type, ExistingFile) else None
+        if read is not None and read.exists() and path.samefile(read):
+            named = given.make_metavar(ctx) if isinstance(given, click.Argument) else given.opts[0]
+            raise click.ClickException(
+                f"cannot write {path}: it is what {named} reads; name another file"
+            )
+    if path.is_dir():
+        raise click.ClickException(f"cannot write {path}: it is a folder; name a file in it")
+    if not path.exists():
+        check_folder(path.parent)
+    elif path.is_file() and not os.access(path, os.W_OK):
+        raise click.ClickException(f"cannot write {path}: Permission denied")
+
+
+def check_folder(path: Path) -> None:
+    """Make a folder, if need be, and refuse one that no file can be written into."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise click.ClickException(f"cannot write into {path}: {error.strerror or error}") from None

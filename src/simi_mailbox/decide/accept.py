@@ -12,7 +12,8 @@ from scipy.stats import binom, hypergeom
 
 from simi_mailbox._arrays import Array, Bools, Floats, Ints
 from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED
-from simi_mailbox.decide.base import ThresholdRule, like
+from simi_mailbox.decide.base import Parts, Rule, cross_fitted_rows, like
+from simi_mailbox.decide.scores import ScoredNodes
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.parameters import Level, hyperparameters
 
@@ -22,20 +23,18 @@ MOST_STARTS = 3
 
 
 @hyperparameters
-class Accept(ThresholdRule):
+class Accept(Rule):
     """Accept the surest predictions, as many as possible with at most ``max_error`` wrong.
 
     With probability ``confidence`` over the draw of the calibration nodes, the *rate* of errors
     among accepted predictions is at most ``max_error``. The observed share among finitely many
-    nodes scatters around the rate and may exceed it; ``finite=True`` bounds that share instead, for
-    the nodes outside the mask. Thresholds on the largest probability are
-    tried from strict to loose; each is tested by the exact binomial distribution of errors among
-    the calibration nodes it accepts. The tests share what may go wrong by the fallback procedure
-    (Wiens, 2003; Learn then Test, Angelopoulos et al., 2021): a part of 1 − confidence waits at a
-    few strictnesses, each with twice the labels of the one before, and whatever a passed test had
-    moves on to the next one, so that nothing is lost if all pass.
-
-    With too few labels nothing is accepted, and a warning says how many are needed.
+    nodes scatters around the rate; ``finite=True`` bounds that share instead. Thresholds on the
+    largest probability are tried from strict to loose, each by the exact binomial distribution of
+    errors among the calibration nodes it accepts. The tests share what may go wrong by the fallback
+    procedure (Wiens, 2003; Learn then Test, Angelopoulos et al., 2021): a part of 1 − confidence
+    waits at a few strictnesses, each with twice the labels of the one before, and whatever a passed
+    test had moves on to the next one. With too few labels nothing is accepted, and a warning says
+    how many are needed.
 
     Parameters
     ----------
@@ -50,8 +49,7 @@ class Accept(ThresholdRule):
         Bound the share of errors among the accepted nodes outside the mask, not the rate behind
         it (hypergeometric instead of binomial distribution; `fit` must see these nodes).
     prior : "learned", None or path
-        Where the selection bias of calibration nodes that chose the model is looked up; as
-        `PredictionSets` has it.
+        As `PredictionSets` has it.
 
     Attributes
     ----------
@@ -66,8 +64,6 @@ class Accept(ThresholdRule):
         Calibration nodes of each class that are accepted as another class.
     labels_needed_ : int
         Calibration nodes that must be accepted without an error for the guarantee to be possible.
-    error_weight_ : float
-        What an error among the calibration nodes counts: 1, or more if these nodes chose the model.
 
     Examples
     --------
@@ -90,13 +86,10 @@ class Accept(ThresholdRule):
     finite: bool = False
     prior: str | os.PathLike[str] | None = LEARNED
 
-    def _fit(self, probs: Array, index: Ints, labels: Ints, seen_probs: Array) -> None:
-        confidences, predicted = (
-            seen_probs.max(axis=1).astype(np.float64),
-            seen_probs.argmax(axis=1),
-        )
-        top, winner = probs.max(axis=1).astype(np.float64), probs.argmax(axis=1)
-        other = np.ones(len(probs), dtype=np.bool_)
+    def _fit(self, nodes: ScoredNodes, index: Ints, labels: Ints, parts: Parts) -> None:
+        confidences, predicted = _top(cross_fitted_rows(index, parts))
+        top, winner = _top(nodes.probs)
+        other = np.ones(len(top), dtype=np.bool_)
         other[index] = False
         if self.finite and not other.any():
             raise ValueError("finite=True is about nodes outside the mask, and there are none")
@@ -107,7 +100,7 @@ class Accept(ThresholdRule):
         risk = (1.0 - self.confidence) / len(groups)
         self.labels_needed_ = labels_without_error(allowed, risk)
         self.thresholds_ = np.full(k, math.inf)
-        tried: list[tuple[int, int]] = []
+        tried: list[str] = []
         for group in groups:
             mine, theirs = np.isin(predicted, group), np.isin(winner, group) & pool
             if not (mine.any() and theirs.any()):
@@ -115,60 +108,63 @@ class Accept(ThresholdRule):
             # Of the finite rest, thresholds must not depend on which nodes have labels.
             limits = candidate_thresholds(top[np.isin(winner, group) if self.finite else theirs])
             accepted, errors = count_errors(confidences[mine], wrong[mine], limits)
-            rest = count_errors(top[theirs], np.zeros(theirs.sum(), bool), limits)[0]
+            rest = np.searchsorted(np.sort(-top[theirs]), -limits, side="right")
             best, starts = lowest_threshold(
                 accepted, errors, allowed, risk, rest=rest if self.finite else None
             )
             if best is not None:
                 self.thresholds_[group] = float(limits[best])
-            tried += [(int(errors[at]), int(accepted[at])) for at in starts]
+            tried += [f"{errors[at]} of {accepted[at]}" for at in starts]
         self.threshold_ = float(self.thresholds_.min())
         taken = confidences >= self.thresholds_[predicted]
         self.accepted_labels_, self.errors_ = int(taken.sum()), int(wrong[taken].sum())
         self.expected_share_ = float((top >= self.thresholds_[winner])[pool].mean())
         self.missed_ = np.bincount(labels[taken & wrong], minlength=k)
-        if not math.isfinite(self.threshold_):
-            self._warn_of_nothing(len(index), tried)
-        elif not self.per_class:
-            self._warn_of_rare(np.bincount(labels, minlength=k))
+        complaint = self._complaint(np.bincount(labels, minlength=k), ", ".join(tried))
+        if complaint:
+            warnings.warn(complaint, CalibrationWarning, stacklevel=3)
 
     def accepts(self, probs: Any) -> Any:
         """Whether each node's prediction is accepted [n]; NumPy or torch as given."""
-        p = self._read_again(probs)
-        limit = self.thresholds_[p.argmax(axis=1)]
-        return like(probs, p.max(axis=1).astype(np.float64) >= limit)
+        top, winner = _top(self._read_again(probs))
+        return like(probs, top >= self.thresholds_[winner])
 
     def _told(self) -> list[str]:
-        labels = f"{self.errors_} of {self.accepted_labels_} accepted calibration nodes are wrong"
-        accepts = f"accepts {self.expected_share_:.1%}, from {self.threshold_:.4f} on"
-        return [accepts, labels] if self.accepted_labels_ else ["accepts nothing"]
+        if not self.accepted_labels_:
+            return ["accepts nothing"]
+        return [
+            f"accepts {self.expected_share_:.1%}, from {self.threshold_:.4f} on",
+            f"{self.errors_} of {self.accepted_labels_} accepted calibration nodes are wrong",
+        ]
 
-    def _warn_of_nothing(self, labels: int, tried: list[tuple[int, int]]) -> None:
-        guarantee = f"at most {self.max_error:.2%} errors with {self.confidence:.0%} confidence"
-        if not tried:
-            reason = (
-                f"{labels} calibration labels are too few to guarantee {guarantee}; "
-                f"at least {self.labels_needed_} are needed, more if any of them is wrong"
+    def _complaint(self, counts: Ints, tried: str) -> str:
+        """Why nothing is accepted, or which classes may all be missed."""
+        if not math.isfinite(self.threshold_):
+            told = (
+                f"nothing is accepted: of the most confident nodes {tried} are wrong: too many for"
             )
-        else:
-            shown = ", ".join(f"{e} of {a}" for e, a in tried)
-            reason = f"of the most confident nodes {shown} are wrong: too many for {guarantee}"
-        warnings.warn(f"nothing is accepted: {reason}", CalibrationWarning, stacklevel=4)
-
-    def _warn_of_rare(self, counts: Ints) -> None:
-        """Who calls a rare class by another name errs less often than is allowed."""
+            needed = ""
+            if not tried:
+                told = f"nothing is accepted: {counts.sum()} calibration labels are too few to show"
+                needed = f"; at least {self.labels_needed_} are needed, more if any is wrong"
+            risk = f"{self.max_error:.2%} errors with {self.confidence:.0%} confidence"
+            return f"{told} at most {risk}{needed}"
+        # Who calls a rare class by another name errs less often than is allowed.
         rare = np.flatnonzero((counts > 0) & (counts < self.max_error * counts.sum()))
-        if not rare.size:
-            return
+        if self.per_class or not rare.size:
+            return ""
         worst = rare[np.argsort(-self.missed_[rare] / counts[rare], kind="stable")][:3]
-        told = ", ".join(f"{self.missed_[c]} of {counts[c]} of class {c}" for c in worst)
-        warnings.warn(
-            f"max_error {self.max_error:.1%} is above the share of {len(rare)} of "
-            f"{len(counts)} classes, which may all be missed: of the calibration nodes {told} are "
-            "accepted as another class; bound each class with per_class=True, or use Alert",
-            CalibrationWarning,
-            stacklevel=4,
+        missed = ", ".join(f"{self.missed_[c]} of {counts[c]} of class {c}" for c in worst)
+        return (
+            f"max_error {self.max_error:.1%} is above the share of {len(rare)} of {len(counts)} "
+            f"classes, which may all be missed: of the calibration nodes {missed} are accepted as "
+            "another class; bound each class with per_class=True, or use Alert"
         )
+
+
+def _top(probs: Array) -> tuple[Floats, Ints]:
+    """The largest probability of each node, and its class."""
+    return probs.max(axis=1).astype(np.float64), probs.argmax(axis=1)
 
 
 def candidate_thresholds(confidence: Floats, steps: int = STEPS) -> Floats:
@@ -194,9 +190,8 @@ def labels_without_error(max_error: float, risk: float) -> int:
 def start_positions(accepted: Ints, max_error: float, risk: float) -> Ints:
     """Thresholds at which testing may begin anew: where labels suffice, twice as many, ….
 
-    Looks at how many labelled nodes each threshold accepts, never at their labels. The starts
-    share the risk, and labels suffice if they do at a start's part of it. The last one leaves space
-    for looser thresholds, unless it is the only one.
+    Labels themselves are not looked at. The last start leaves space for looser thresholds, unless
+    it is the only one.
     """
     for starts in range(MOST_STARTS, 0, -1):
         least = labels_without_error(max_error, risk / starts) * 2 ** np.arange(starts)
@@ -216,11 +211,9 @@ def lowest_threshold(
 ) -> tuple[int | None, Ints]:
     """Position of the lowest threshold that keeps ``allowed`` (or None), and the starts.
 
-    With ``rest``, the other nodes that each threshold accepts, it is kept among these: the labelled
-    ones are a random part of all, and one error more than allowed would be in the rest.
-
-    ``expected`` errors, from probabilities alone, name one more start: where they are furthest
-    below what is allowed. It has half of the risk; where probabilities are wrong the others help.
+    With ``rest``, the other nodes that each threshold accepts, it is kept among these. ``expected``
+    errors, from probabilities alone, name one more start, where they are furthest below what is
+    allowed. It has half of the risk; where probabilities are wrong the others help.
     """
     starts = start_positions(accepted, allowed, risk)
     own = np.zeros(len(accepted))
@@ -232,22 +225,19 @@ def lowest_threshold(
         starts = np.union1d(starts, [likely])
     if rest is None:
         return fallback(binom.cdf(errors, accepted, allowed), own), starts
+    # The labelled nodes are a random part of all: one error more than allowed is in the rest.
     most = np.floor(allowed * rest + 1e-9).astype(np.int64)
     p_values = hypergeom.cdf(errors, accepted + rest, errors + most + 1, accepted)
     return fallback(np.where(rest > most, p_values, 0.0), own), starts
 
 
 def fallback(p_values: Floats, own: Floats) -> int | None:
-    """The last hypothesis rejected by the fallback procedure, or None.
-
-    ``own`` are parts of the risk; a hypothesis is tested at its own part and what the one before
-    hands on, which it does if it was rejected.
-    """
-    best, handed_on = None, 0.0
-    for position, p in enumerate(p_values):
-        level = own[position] + handed_on
-        rejected = level > 0 and p <= level
-        handed_on = level if rejected else 0.0
-        if rejected:
+    """The last hypothesis rejected, each at its ``own`` part of the risk and what was handed on."""
+    best, level = None, 0.0
+    for position, (p, part) in enumerate(zip(p_values, own, strict=False)):
+        level += part
+        if level > 0 and p <= level:
             best = position
+        else:
+            level = 0.0
     return best

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.stats import binom
 
-from simi_mailbox._arrays import Array, Bools, Floats, Ints
+from simi_mailbox._arrays import Bools, Floats, Ints
 from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED
 from simi_mailbox.decide.accept import (
     candidate_thresholds,
@@ -19,7 +19,7 @@ from simi_mailbox.decide.accept import (
     labels_without_error,
     lowest_threshold,
 )
-from simi_mailbox.decide.base import ThresholdRule, like
+from simi_mailbox.decide.base import Parts, Rule, cross_fitted_rows, like, read_nodes
 from simi_mailbox.decide.scores import ScoredNodes
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.parameters import Count, Level, hyperparameters
@@ -31,15 +31,10 @@ DRAWS = 20_000
 
 @dataclass(frozen=True)
 class Workload:
-    """What a rule asks for on some nodes, and what to expect of it.
+    """Nodes to review, of how many, and what to expect of it.
 
-    Attributes
-    ----------
-    alerts, nodes : int
-        Nodes to review, and all nodes.
-    hits, missed : tuple of float
-        Nodes of the class among the alerts and among the others: expected number, and an interval
-        from the labels of ``fit``, at the rule's confidence.
+    ``hits`` and ``missed`` are nodes of the class among the alerts and among the others: expected
+    number, and the ends of an interval from the labels of ``fit``, at the rule's confidence.
 
     Examples
     --------
@@ -62,7 +57,7 @@ class Workload:
 
 
 @hyperparameters
-class Alert(ThresholdRule):
+class Alert(Rule):
     """Alert to the nodes with the highest P(class): a threshold with a finite-sample guarantee.
 
     With probability ``confidence`` over the draw of the calibration nodes,
@@ -88,7 +83,7 @@ class Alert(ThresholdRule):
     classes : sequence of str, optional
         Names of the classes, for ``positive``, for summaries, and to know them again.
     prior : "learned", None or path
-        As `Accept` has it.
+        As `PredictionSets` has it.
 
     Attributes
     ----------
@@ -99,10 +94,8 @@ class Alert(ThresholdRule):
     labels_needed_ : int
         Labels without a failure that the guarantee needs: calibration nodes at or above a
         threshold for the precision, calibration nodes of the class for the recall.
-    workload_ : Workload
-        What to expect of the nodes outside the mask (of all, if there are none).
-    error_weight_ : float
-        As `Accept` has it.
+    workload_ : dict
+        The `Workload` of the nodes outside the mask (of all, if there are none).
 
     Examples
     --------
@@ -125,26 +118,35 @@ class Alert(ThresholdRule):
     classes: Any = None
     prior: str | os.PathLike[str] | None = LEARNED
 
-    def _read(self, probs: Any) -> ScoredNodes:
+    def _columns(self, probs: Any) -> Any:
+        """P(class) [n] as both columns; anything else as it is."""
+        given = as_numpy(probs, "probs")
+        return np.stack([1 - given, given], axis=1) if given.ndim == 1 else probs
+
+    def _read(self, probs: Any, graph: Any, features: Any) -> ScoredNodes:
+        return read_nodes(self._columns(probs))
+
+    def _fit(self, nodes: ScoredNodes, index: Ints, labels: Ints, parts: Parts) -> None:
         goals = [name for name in GOALS if getattr(self, name) is not None]
         if len(goals) != 1:
             raise ValueError(
                 f"Alert takes one of {', '.join(GOALS)}; got {' and '.join(goals) or 'none'}"
             )
-        return super()._read(_two_columns(probs))
-
-    def _fit(self, probs: Array, index: Ints, labels: Ints, seen_probs: Array) -> None:
         self.positive_ = column = read_positive(self.positive, self.num_classes_, self.classes)
-        is_class, score = labels == column, seen_probs[:, column].astype(np.float64)
+        score = cross_fitted_rows(index, parts)[:, column].astype(np.float64)
+        is_class = labels == column
         if not is_class.any():
             raise ValueError(
-                f"none of the {len(index)} calibration nodes is of {self._what(column)}: alerts "
+                f"none of the {len(index)} calibration nodes is of {self._what()}: alerts "
                 "need labels of it; check positive=, or label more nodes"
             )
-        everyone = probs[:, column].astype(np.float64)
+        everyone = nodes.probs[:, column].astype(np.float64)
         others = np.delete(everyone, index)
         pool = others if others.size else everyone
-        self.threshold_, self.labels_needed_ = self._threshold(score, is_class, pool)
+        if self.max_alerts is not None:
+            self.threshold_, self.labels_needed_ = _highest(pool, self.max_alerts), 0
+        else:
+            self.threshold_ = self._threshold(score, is_class, candidate_thresholds(pool))
         above = score >= self.threshold_
         self.counts_ = {
             "alerts": int(above.sum()),
@@ -152,11 +154,37 @@ class Alert(ThresholdRule):
             "others": int((~above).sum()),
             "missed": int(is_class[~above].sum()),
         }
-        self.workload_ = vars(self._expected(pool >= self.threshold_))
+        self.workload_ = vars(self._workload(pool >= self.threshold_))
+
+    def _threshold(self, score: Floats, is_class: Bools, limits: Floats) -> float:
+        """The threshold that keeps the precision or the recall, or what is left without one."""
+        precise, risk = self.min_precision is not None, 1.0 - self.confidence
+        target = self.min_precision if precise else self.min_recall
+        assert target is not None
+        allowed = (1.0 - target) / self.error_weight_
+        needed = self.labels_needed_ = labels_without_error(allowed, risk)
+        shown = f"of {target:.0%} cannot be shown with {self.confidence:.0%} confidence"
+        if precise:
+            labels, wrong = count_errors(score, ~is_class, limits)
+            expected = np.concatenate([[0.0], np.cumsum(1.0 - np.sort(score)[::-1])])[labels]
+            best, starts = lowest_threshold(labels, wrong, allowed, risk, expected=expected)
+            if best is not None:
+                return float(limits[best])
+            tried = ", ".join(f"{labels[at] - wrong[at]} of {labels[at]}" for at in starts)
+            why = f"of the highest calibration nodes {tried} are of the class"
+            without, told = math.inf, f"no alert: a precision {shown}: {why}"
+        else:
+            found = recall_threshold(score[is_class], limits, allowed, risk)
+            if found is not None:
+                return found
+            few = f"{is_class.sum()} calibration nodes of the class; {needed} are needed"
+            without, told = 0.0, f"every node is an alert: a recall {shown} with {few}"
+        warnings.warn(told, CalibrationWarning, stacklevel=4)
+        return without
 
     def alerts(self, probs: Any) -> Any:
         """Whether each node is an alert [n]; NumPy or torch as given."""
-        score = self._score(probs)
+        score = self._read_again(self._columns(probs))[:, self.positive_].astype(np.float64)
         limit = self.threshold_
         if self.max_alerts is not None:  # the highest of these nodes, whatever fit saw
             limit = _highest(score, self.max_alerts)
@@ -164,107 +192,43 @@ class Alert(ThresholdRule):
 
     def expected(self, probs: Any) -> Workload:
         """What to expect of the alerts among these nodes, from the labels of ``fit``."""
-        return self._expected(as_numpy(self.alerts(probs)))
+        return self._workload(as_numpy(self.alerts(probs)))
 
-    def _score(self, probs: Any) -> Floats:
-        return self._read_again(_two_columns(probs))[:, self.positive_].astype(np.float64)
+    def _workload(self, above: Bools) -> Workload:
+        counts, alerts, level = self.counts_, int(above.sum()), self.confidence
+        hits = predicted_count(counts["hits"], counts["alerts"], alerts, level)
+        missed = predicted_count(counts["missed"], counts["others"], len(above) - alerts, level)
+        return Workload(alerts, len(above), hits, missed)
 
-    def _what(self, column: int) -> str:
-        return f"class {column if self.classes is None else self.classes[column]}"
-
-    def _threshold(self, score: Floats, is_class: Bools, pool: Floats) -> tuple[float, int]:
-        """The threshold, and how many labels without a failure the guarantee needs."""
-        risk = 1.0 - self.confidence
-        if self.max_alerts is not None:
-            return _highest(pool, self.max_alerts), 0
-        limits = candidate_thresholds(pool)
-        target = self.min_precision if self.min_recall is None else self.min_recall
-        assert target is not None
-        allowed = (1.0 - target) / self.error_weight_
-        needed = labels_without_error(allowed, risk)
-        certainty = f"with {self.confidence:.0%} confidence"
-        if self.min_recall is None:
-            labels, wrong = count_errors(score, ~is_class, limits)
-            confident_wrong = np.concatenate([[0.0], np.cumsum(1.0 - np.sort(score)[::-1])])
-            best, starts = lowest_threshold(
-                labels, wrong, allowed, risk, expected=confident_wrong[labels]
-            )
-            if best is None:
-                tried = _shown(labels[starts] - wrong[starts], labels[starts])
-                why = f"of the highest calibration nodes {tried}" if tried else f"{needed} labels"
-                why += " are of the class" if tried else " at or above a threshold are needed"
-                _warn(f"no alert: a precision of {target:.0%} cannot be shown {certainty}: {why}")
-                return math.inf, needed
-            return float(limits[best]), needed
-        best_recall = recall_threshold(score[is_class], limits, allowed, risk)
-        if best_recall is None:
-            _warn(
-                f"every node is an alert: a recall of {target:.0%} cannot be shown {certainty} "
-                f"with {int(is_class.sum())} calibration nodes of the class; {needed} are needed"
-            )
-            return 0.0, needed
-        return best_recall, needed
-
-    def _expected(self, above: Bools) -> Workload:
-        counts = self.counts_
-        alerts, rest = int(above.sum()), int((~above).sum())
-        return Workload(
-            alerts,
-            alerts + rest,
-            predicted_count(counts["hits"], counts["alerts"], alerts, self.confidence),
-            predicted_count(counts["missed"], counts["others"], rest, self.confidence),
-        )
-
-    def _told(self) -> list[str]:
-        what = f"nodes of {self._what(self.positive_)}"
-        counts = self.counts_
-        seen = (
-            f"{counts['hits']} of {counts['alerts']} alerted calibration nodes are of the class, "
-            f"{counts['missed']} are missed"
-        )
-        at = "" if not math.isfinite(self.threshold_) else f"P ≥ {self.threshold_:.4g}"
-        return [part for part in (Workload(**self.workload_).sentence(what), at, seen) if part]
+    def _what(self) -> str:
+        return f"class {self.positive_ if self.classes is None else self.classes[self.positive_]}"
 
     def summary(self) -> str:
         """What to review and what to expect of it, then what was fitted, in a line."""
         self._check_fitted()
-        workload, *rest = self._told()
-        return "; ".join([workload, *rest, repr(self)])
+        told = [Workload(**self.workload_).sentence(f"nodes of {self._what()}")]
+        if math.isfinite(self.threshold_):
+            told.append(f"P ≥ {self.threshold_:.4g}")
+        told.append(
+            "{hits} of {alerts} alerted calibration nodes are of the class, "
+            "{missed} are missed".format(**self.counts_)
+        )
+        return "; ".join([*told, repr(self)])
 
 
 def recall_threshold(score: Floats, limits: Floats, allowed: float, risk: float) -> float | None:
-    """The highest threshold below which at most ``allowed`` of the class is shown to lie.
-
-    Of nodes of the class, ``score``; tested from the lowest threshold on, until one fails.
-
-    Examples
-    --------
-    >>> recall_threshold(np.linspace(0, 1, 101), np.array([0.8, 0.2, 0.1, 0.0]), 0.3, 0.1)
-    0.2
-    """
-    missed = len(score) - count_errors(score, score < 0, limits)[0]
-    p_values = binom.cdf(missed, len(score), allowed)
-    best = None
-    for limit, p in zip(limits[::-1], p_values[::-1], strict=True):
-        if p > risk:
-            break
-        best = float(limit)
-    return best
+    """The highest threshold below which at most ``allowed`` of the class' ``score`` is shown."""
+    missed = np.searchsorted(np.sort(score), limits)
+    passed = limits[binom.cdf(missed, len(score), allowed) <= risk]
+    # Fewer nodes are missed below a lower threshold: those that pass are the lowest.
+    return float(passed[0]) if passed.size else None
 
 
 def predicted_count(hits: int, labels: int, nodes: int, level: float) -> tuple[float, float, float]:
     """How many of ``nodes`` are of a class of which ``hits`` of ``labels`` are: mean and interval.
 
     The rate has Jeffreys' prior; the number is binomial given the rate.
-
-    Examples
-    --------
-    >>> mean, low, high = predicted_count(13, 100, 300, 0.9)
-    >>> round(mean), 20 < low < 30, 50 < high < 65
-    (40, True, True)
     """
-    if not nodes:
-        return 0.0, 0.0, 0.0
     rng = np.random.default_rng(0)
     rate = rng.beta(hits + 0.5, labels - hits + 0.5, DRAWS)
     low, high = np.quantile(rng.binomial(nodes, rate), [(1 - level) / 2, (1 + level) / 2])
@@ -275,22 +239,5 @@ def _highest(score: Floats, count: int) -> float:
     """The lowest threshold that at most ``count`` nodes reach; of ties at the last place none."""
     if len(score) <= count:
         return 0.0
-    last = float(np.partition(score, len(score) - count - 1)[len(score) - count - 1])
-    above = score[score > last]
+    above = score[score > np.sort(score)[-count - 1]]
     return float(above.min()) if above.size else math.inf
-
-
-def _two_columns(probs: Any) -> Any:
-    """P(class) [n] as both columns; anything else as it is."""
-    given = as_numpy(probs, "probs")
-    if given.ndim != 1:
-        return probs
-    return np.stack([1 - given, given], axis=1)
-
-
-def _shown(hits: Ints, labels: Ints) -> str:
-    return ", ".join(f"{a} of {b}" for a, b in zip(hits, labels, strict=True))
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, CalibrationWarning, stacklevel=5)

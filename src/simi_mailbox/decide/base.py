@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from simi_mailbox import parameters
@@ -21,17 +21,12 @@ from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import DAMAGE, whole_file
 from simi_mailbox.graph import as_graph
 from simi_mailbox.parameters import Fitted, Kind, check_parameters
-from simi_mailbox.validation import (
-    Labelled,
-    read_features,
-    read_index,
-    read_labels,
-    read_probabilities,
-)
+from simi_mailbox.validation import read_features, read_index, read_labels, read_probabilities
 
 ENDLESS = frozenset({"threshold_", "thresholds_", "saving_interval_"})
 """Fitted values that are infinite where labels are too few."""
 _RULES: dict[str, type[Rule]] = {}
+Parts: TypeAlias = Iterator[tuple[Ints, ScoredNodes]]
 
 
 class Rule(Fitted):
@@ -41,6 +36,7 @@ class Rule(Fitted):
     """
 
     kind = Kind("rule", version=1)
+    prior: str | os.PathLike[str] | None = None
 
     def __init_subclass__(cls) -> None:
         if "name" in vars(cls):
@@ -52,9 +48,73 @@ class Rule(Fitted):
             for name, value in super()._saved_params().items()
         }
 
+    def fit(
+        self,
+        probs: Any,
+        y: Any,
+        *,
+        mask: Any,
+        graph: Any = None,
+        features: Any = None,
+        used_for_selection: bool = True,
+        cross_fitted: Iterable[tuple[Any, Any]] | None = None,
+        sample_weight: Any = None,
+    ) -> Self:
+        """Fit the rule on the labels of the calibration nodes.
+
+        Parameters
+        ----------
+        probs : array [n, K]
+            Probabilities of all nodes, calibrated or not; NumPy or torch. `Alert` takes P(class)
+            [n] as well.
+        y : array [n] or [m]
+            Labels, of all nodes or of the ``m`` nodes of ``mask``. Labels outside the mask are cut
+            off by input validation and may hold anything.
+        mask : array
+            The calibration nodes: boolean [n] or indices [m].
+        graph, features
+            As calibrators take them, where scores or groups of `PredictionSets` need them.
+        used_for_selection : bool
+            Whether these nodes had a part in choosing the model. If they had, it is better on them
+            than on others: each that is predicted wrongly then counts for more than one, by what
+            other graphs have shown (`Prior.error_weight`).
+        cross_fitted : pairs (nodes, probs), optional
+            If ``probs`` were made with the labels of the calibration nodes: for one part of the
+            mask after another, probabilities of all nodes made without the labels of that part, as
+            `simi_mailbox.crossfit.cross_fitted_folds` gives them. Needed where a calibrator takes
+            labels as evidence on neighbours (`SimiMailbox`): else a calibration node's own label
+            comes back to it.
+        sample_weight : array [n] or [m], optional
+            1 / P(the label was collected), for labels collected by a known policy. Labels are
+            thinned to a random sample by them, which costs labels and keeps the guarantee.
+        """
+        check_parameters(self)
+        self._forget()
+        nodes = self._read(probs, graph, features)
+        index, labels = read_calibration(y, mask, nodes.probs, sample_weight)
+        del y  # from here on, no other label exists
+        try:
+            self.num_classes_ = int(nodes.probs.shape[1])
+            self.error_weight_ = 1.0
+            if self.prior is not None and used_for_selection:
+                self.error_weight_ = resolve(self.prior).error_weight(len(index))
+            self._fit(nodes, index, labels, read_cross_fitted(cross_fitted, nodes, index))
+        except BaseException:
+            self._forget()  # a failed fit leaves an unfitted rule, not half of one
+            raise
+        return self
+
+    def _read(self, probs: Any, graph: Any, features: Any) -> ScoredNodes:
+        """Check everything that is not a label."""
+        return read_nodes(probs)
+
+    def _fit(self, nodes: ScoredNodes, index: Ints, labels: Ints, parts: Parts) -> None:
+        """Set the fitted values from the calibration nodes, looked at as ``parts`` show them."""
+        raise NotImplementedError
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted rule to one file: JSON if it is called so, else safetensors."""
-        if Path(path).suffix.lower() != ".json":
+        if not _is_json(path):
             super().save(path)
             return
         self._check_fitted()
@@ -72,18 +132,16 @@ class Rule(Fitted):
         """What was fitted, in one line: parameters, labels, and the weight of an error."""
         self._check_fitted()
         told = [f"{self!r}", *self._told()]
-        weight = getattr(self, "error_weight_", 1.0)
-        if weight != 1.0:
-            told.append(f"calibration nodes chose the model: an error counts for {weight:.2f}")
+        if self.error_weight_ != 1.0:
+            weight = f"{self.error_weight_:.2f}"
+            told.append(f"calibration nodes chose the model: an error counts for {weight}")
         return "; ".join(told)
-
-    # --- for rules ------------------------------------------------------------------------------
 
     def _told(self) -> list[str]:
         """What else a summary says."""
         return []
 
-    def _read_again(self, probs: Any) -> npt.NDArray[np.floating[Any]]:
+    def _read_again(self, probs: Any) -> Array:
         """Probabilities at prediction: of the classes that ``fit`` saw."""
         self._check_fitted()
         p = read_probabilities(probs)
@@ -95,65 +153,8 @@ class Rule(Fitted):
         return p
 
 
-class ThresholdRule(Rule):
-    """A rule whose threshold is found on the labels of calibration nodes."""
-
-    def fit(
-        self,
-        probs: Any,
-        y: Any,
-        *,
-        mask: Any,
-        used_for_selection: bool = True,
-        cross_fitted: Iterable[tuple[Any, Any]] | None = None,
-        sample_weight: Any = None,
-    ) -> Self:
-        """Find the threshold on the labels of the calibration nodes.
-
-        Parameters
-        ----------
-        probs, y, mask, cross_fitted
-            As `PredictionSets.fit` takes them; `Alert` takes P(class) [n] as well.
-        used_for_selection : bool
-            Whether these nodes had a part in choosing the model. If they had, an error among them
-            stands for more than one elsewhere, and so much fewer are allowed.
-        sample_weight : array [n] or [m], optional
-            1 / P(the label was collected), for labels collected by a known policy. Labels are
-            thinned to a random sample by them, which costs labels and keeps the guarantee.
-        """
-        check_parameters(self)
-        self._forget()
-        nodes = self._read(probs)
-        calibration = read_calibration(y, mask, nodes.probs, sample_weight)
-        del y  # from here on, no other label exists
-        index = calibration.index.numpy()
-        seen_probs = nodes.probs[index]
-        for places, seen in read_cross_fitted(cross_fitted, nodes, index):
-            seen_probs[places] = seen.probs[index[places]]
-        try:
-            self.num_classes_ = int(nodes.probs.shape[1])
-            self.error_weight_ = error_weight(self.prior, used_for_selection, len(index))
-            self._fit(nodes.probs, index, calibration.y.numpy(), seen_probs)
-        except BaseException:
-            self._forget()  # a failed fit leaves an unfitted rule, not half of one
-            raise
-        return self
-
-    def _read(self, probs: Any) -> ScoredNodes:
-        return read_nodes(probs, None, None)
-
-    def _fit(self, probs: Array, index: Ints, labels: Ints, seen_probs: Array) -> None:
-        """Find the threshold; ``seen_probs`` are those of the calibration nodes, cross-fitted."""
-        raise NotImplementedError
-
-
 def load_rule(path: str | os.PathLike[str]) -> Rule:
-    """Read a rule that ``save`` wrote.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is damaged, holds no rule, or was written in a newer format.
+    """Read a rule that ``save`` wrote; `FileFormatError` if the file is damaged or holds none.
 
     Examples
     --------
@@ -166,20 +167,26 @@ def load_rule(path: str | os.PathLike[str]) -> Rule:
     ...     load_rule(f"{folder}/rule.safetensors").threshold_ == rule.threshold_
     True
     """
-    json_file = Path(path).suffix.lower() == ".json"
-    name, params, state = _load_json(path) if json_file else parameters.load(path, Rule.kind)
     try:
+        read = _load_json if _is_json(path) else functools.partial(parameters.load, kind=Rule.kind)
+        name, params, state = read(path)
         for key, value in params.items():
             if isinstance(value, dict) and set(value) == {"$score"}:
                 params[key] = from_dict(value["$score"])
         rule = _RULES[name](**params)
         check_parameters(rule)
         parameters.check_numbers(state, ENDLESS)
+    except (FileFormatError, OSError):
+        raise
     except DAMAGE as error:
         raise FileFormatError(f"{path} does not describe a rule: {error}") from error
     for attribute, value in state.items():
         setattr(rule, attribute, value)
     return rule
+
+
+def _is_json(path: str | os.PathLike[str]) -> bool:
+    return Path(path).suffix.lower() == ".json"
 
 
 def _plain(value: Any) -> Any:
@@ -196,27 +203,23 @@ def _plain(value: Any) -> Any:
 
 def _from_plain(value: Any) -> Any:
     if isinstance(value, dict):
-        if set(value) == {"$array"}:
-            return np.array(_from_plain(value["$array"]))
-        return {key: _from_plain(part) for key, part in value.items()}
+        parts = {key: _from_plain(part) for key, part in value.items()}
+        return np.array(parts["$array"]) if set(parts) == {"$array"} else parts
     if isinstance(value, list):
         return [_from_plain(part) for part in value]
     return float(value) if value in ("inf", "-inf") else value
 
 
 def _load_json(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    try:
-        content = _from_plain(json.loads(Path(path).read_text("utf-8")))
-        if content["format"] != Rule.kind.format:
-            raise ValueError(f"its format is {content['format']!r}, not {Rule.kind.format!r}")
-        if content["version"] > Rule.kind.version:
-            raise ValueError("it was written by a newer version: update simi-mailbox")
-        return content["rule"], dict(content["parameters"]), dict(content["fitted"])
-    except DAMAGE as error:
-        raise FileFormatError(f"{path} does not describe a rule: {error}") from error
+    content = _from_plain(json.loads(Path(path).read_text("utf-8")))
+    if content["format"] != Rule.kind.format:
+        raise ValueError(f"its format is {content['format']!r}, not {Rule.kind.format!r}")
+    if content["version"] > Rule.kind.version:
+        raise ValueError("it was written by a newer version: update simi-mailbox")
+    return content["rule"], dict(content["parameters"]), dict(content["fitted"])
 
 
-def read_nodes(probs: Any, graph: Any, features: Any, seed: int = 0) -> ScoredNodes:
+def read_nodes(probs: Any, graph: Any = None, features: Any = None, seed: int = 0) -> ScoredNodes:
     """Check everything that is not a label."""
     p = read_probabilities(probs)
     if p.shape[1] < 2:
@@ -229,29 +232,22 @@ def read_nodes(probs: Any, graph: Any, features: Any, seed: int = 0) -> ScoredNo
     )
 
 
-def read_calibration(
-    y: Any, mask: Any, probs: npt.NDArray[Any], sample_weight: Any = None
-) -> Labelled:
-    """Labels of the calibration nodes; no other label is looked at.
-
-    With weights, each node is kept with a probability proportional to its weight: what is left is a
-    random sample again, and every guarantee holds as it is.
-    """
+def read_calibration(y: Any, mask: Any, probs: Array, sample_weight: Any) -> tuple[Ints, Ints]:
+    """The calibration nodes and their labels; no other label is looked at."""
     found = read_labels(y, mask, probs.shape[0], probs.shape[1], "mask", sample_weight)
+    index, labels = found.index.numpy(), found.y.numpy()
     if found.weight is None:
-        return found
+        return index, labels
+    # Kept with a probability proportional to its weight: what is left is a random sample again.
     weight = found.weight.numpy()
     kept = np.random.default_rng(0).random(len(weight)) * weight.max() < weight
-    return Labelled(found.index[kept], found.y[kept])
+    return index[kept], labels[kept]
 
 
 def read_cross_fitted(
     cross_fitted: Iterable[tuple[Any, Any]] | None, nodes: ScoredNodes, index: Ints
-) -> Iterator[tuple[Ints, ScoredNodes]]:
-    """Places in ``index`` of calibration nodes, and all nodes as seen without their labels.
-
-    If nothing was left out, all of them as they are.
-    """
+) -> Parts:
+    """Places in ``index`` of calibration nodes, and all nodes as seen without their labels."""
     if cross_fitted is None:
         yield np.arange(len(index)), nodes
         return
@@ -276,16 +272,13 @@ def read_cross_fitted(
         )
 
 
-def error_weight(
-    prior: str | os.PathLike[str] | None, used_for_selection: bool, labels: int
-) -> float:
-    """What an error among the calibration nodes counts, if they chose the checkpoint."""
-    if prior is None or not used_for_selection:
-        return 1.0
-    return resolve(prior).error_weight(labels)
+def cross_fitted_rows(index: Ints, parts: Parts) -> Array:
+    """Probabilities [m, K] of the calibration nodes, each as seen without its label."""
+    places, rows = zip(*((at, seen.probs[index[at]]) for at, seen in parts), strict=True)
+    return np.concatenate(rows)[np.argsort(np.concatenate(places))]
 
 
-def like(given: Any, array: npt.NDArray[Any]) -> Any:
+def like(given: Any, array: Array) -> Any:
     """``array`` as NumPy or torch, whichever was given, on its device."""
     if torch.is_tensor(given):
         return torch.from_numpy(array).to(given.device)

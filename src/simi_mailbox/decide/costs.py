@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 from scipy.stats import t as student
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.decide.base import Rule, like, read_calibration, read_nodes
-from simi_mailbox.parameters import check_parameters, hyperparameters
+from simi_mailbox.decide.base import Parts, Rule, cross_fitted_rows, like, read_nodes
+from simi_mailbox.decide.scores import ScoredNodes
+from simi_mailbox.parameters import hyperparameters
 
-Compared = Literal["accept", "defer"]
-
-DEFER = -1
-REJECT = -2
+DEFER, REJECT = -1, -2
 
 
 @hyperparameters
@@ -24,7 +21,8 @@ class Costs(Rule):
 
     A node can be *accepted* (acted on as one of the classes), *deferred* to a person, or
     *rejected* (left alone). Each action's expected cost under the node's probabilities is
-    compared; so the probabilities had better be calibrated.
+    compared; so the probabilities had better be calibrated. The rule has nothing to learn:
+    `actions` works without ``fit``, which estimates on labelled nodes what the rule saves.
 
     Parameters
     ----------
@@ -34,13 +32,14 @@ class Costs(Rule):
         Cost of a person's look; None if there is no person: every node is acted on, or rejected.
     reject : float or array [K], optional
         Cost of leaving a node alone, by its true class; without it nothing is left alone.
+    compared_with : {"defer", "accept"}
+        What savings are measured against: deferring all nodes, or acting on all predictions (as
+        always without a reviewer).
 
     Attributes
     ----------
-    saving_ : float
-        Mean saving per calibration node against ``compared_with``.
-    saving_interval_ : tuple of float
-        Its interval at 95 %; see `mean_interval`.
+    saving_, saving_interval_ : float, tuple of float
+        Mean saving per calibration node against ``compared_with``, and its interval at 95 %.
     shares_ : dict
         Share of all nodes accepted, deferred and rejected.
 
@@ -56,52 +55,40 @@ class Costs(Rule):
     wrong: Any = 1.0
     defer: float | None = 0.1
     reject: Any = None
-    compared_with: Compared = "defer"
+    compared_with: Literal["accept", "defer"] = "defer"
 
-    def fit(self, probs: Any, y: Any, *, mask: Any, sample_weight: Any = None) -> Self:
-        """Estimate on labelled nodes what the rule saves, beside deferring (or accepting) all.
-
-        Without a reviewer it is compared with accepting all. ``sample_weight`` is that of
-        `Accept.fit`.
-
-        The rule itself has nothing to learn: `actions` works without ``fit``.
-        """
-        check_parameters(self)
-        self._forget()
-        p = read_nodes(probs, None, None).probs
-        table = self._table(p.shape[1])
-        calibration = read_calibration(y, mask, p, sample_weight)
-        del y  # from here on, no other label exists
-        index, labels = calibration.index.numpy(), calibration.y.numpy()
-        action = self._cheapest(p, table)
+    def _fit(self, nodes: ScoredNodes, index: Ints, labels: Ints, parts: Parts) -> None:
+        k = self.num_classes_
+        table, coded = self._table(k)
         defers = self.compared_with == "defer" and self.defer is not None
-        column = np.full(len(p), p.shape[1]) if defers else p.argmax(axis=1)
-        saved = table[labels, column[index]] - table[labels, action[index]]
+
+        def compared(given: ScoredNodes) -> Ints:
+            """For each node the action it is compared with, and the one that is chosen."""
+            usual = np.full(len(given.probs), k) if defers else given.probs.argmax(axis=1)
+            return np.stack([usual, _cheapest(given, table)])
+
+        usual, chosen = compared(ScoredNodes(cross_fitted_rows(index, parts)))
+        saved = table[labels, usual] - table[labels, chosen]
         # What a node can save, whatever its label turns out to be.
-        pairs = np.unique(np.stack([column, action]), axis=1)
+        everyone = compared(nodes)
+        pairs = np.unique(everyone, axis=1)
         possible = table[:, pairs[0]] - table[:, pairs[1]]
         self.saving_ = float(saved.mean())
         self.saving_interval_ = mean_interval(saved, (float(possible.min()), float(possible.max())))
-        k = p.shape[1]
-        self.shares_ = {
-            "accept": float((action < k).mean()),
-            "defer": float((action == k).mean()),
-            "reject": float((action == k + 1).mean()),
-        }
-        self.num_classes_ = k
-        return self
+        code = coded[everyone[1]]
+        kinds = {"accept": code >= 0, "defer": code == DEFER, "reject": code == REJECT}
+        self.shares_ = {name: float(taken.mean()) for name, taken in kinds.items()}
 
     def actions(self, probs: Any) -> Any:
         """What to do with every node [n]: a class to act on, −1 to defer, −2 to reject."""
-        p = read_nodes(probs, None, None).probs
+        nodes = read_nodes(probs)
         if hasattr(self, "num_classes_"):
             self._read_again(probs)
-        action = self._cheapest(p, self._table(p.shape[1]))
-        coded = np.array([*range(p.shape[1]), DEFER, REJECT])
-        return like(probs, coded[action])
+        table, coded = self._table(nodes.probs.shape[1])
+        return like(probs, coded[_cheapest(nodes, table)])
 
-    def _table(self, k: int) -> Floats:
-        """Costs [true class, action]: K classes to act as, defer, reject if that is allowed."""
+    def _table(self, k: int) -> tuple[Floats, Ints]:
+        """Costs [true class, action], and what ``actions`` calls these actions."""
         wrong = np.asarray(self.wrong, dtype=np.float64)
         if wrong.ndim == 0:
             wrong = np.where(np.eye(k, dtype=np.bool_), 0.0, wrong)
@@ -109,30 +96,29 @@ class Costs(Rule):
             raise ValueError(
                 f"wrong has shape {list(wrong.shape)}; expected a number or [{k}, {k}]"
             )
-        defer = np.inf if self.defer is None else float(self.defer)
-        columns = [wrong, np.full((k, 1), defer)]
-        if self.reject is not None:
-            reject = np.asarray(self.reject, dtype=np.float64)
-            if reject.shape not in ((), (k,)):
+        columns, coded = [wrong], [*range(k)]
+        for code, name in ((DEFER, "defer"), (REJECT, "reject")):
+            if getattr(self, name) is None:
+                continue
+            cost = np.asarray(getattr(self, name), dtype=np.float64)
+            if cost.shape not in ((), (k,)):
                 raise ValueError(
-                    f"reject has shape {list(reject.shape)}; "
-                    f"expected a number or one per class [{k}]"
+                    f"{name} has shape {list(cost.shape)}; expected a number or one per class [{k}]"
                 )
-            columns.append(np.broadcast_to(reject, (k,))[:, None])
+            columns.append(np.broadcast_to(cost, (k,))[:, None])
+            coded.append(code)
         table = np.hstack(columns)
-        if np.isnan(table).any() or not np.isfinite(np.delete(table, k, axis=1)).all():
+        if not np.isfinite(table).all():
             raise ValueError("costs must be finite numbers")
-        return table
+        return table, np.array(coded)
 
-    @staticmethod
-    def _cheapest(p: npt.NDArray[Any], table: Floats) -> Ints:
-        """Action of least expected cost; between equals the first, and classes come first."""
-        action: Ints = np.empty(len(p), dtype=np.int64)
-        rows = max((1 << 20) // p.shape[1], 1)
-        for start in range(0, len(p), rows):
-            block = p[start : start + rows].astype(np.float64)
-            action[start : start + rows] = (block @ table).argmin(axis=1)
-        return action
+
+def _cheapest(nodes: ScoredNodes, table: Floats) -> Ints:
+    """Action of least expected cost; between equals the first, and classes come first."""
+    action: Ints = np.empty(len(nodes.probs), dtype=np.int64)
+    for rows in nodes.row_blocks():
+        action[rows] = (nodes.probs[rows].astype(np.float64) @ table).argmin(axis=1)
+    return action
 
 
 def mean_interval(
@@ -143,11 +129,6 @@ def mean_interval(
     Costs are mostly small and seldom large; without the correction the interval of their mean is
     too narrow. A large one that nobody has shown yet has a share of at most 1 − α^(1/n) (97.5 %):
     the interval holds the means with so many of the least and the largest ``possible`` value.
-
-    Examples
-    --------
-    >>> tuple(round(end, 2) for end in mean_interval(np.ones(100), (-9.0, 1.0)))
-    (0.64, 1.0)
     """
     n, mean, spread = len(values), float(values.mean()), float(values.std())
     if n < 2:

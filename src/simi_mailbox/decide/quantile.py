@@ -1,16 +1,17 @@
-"""Thresholds that hold a guarantee for a finite number of labels."""
+"""Thresholds that hold a guarantee for a finite number of labels, and groups that each have one."""
 
 from __future__ import annotations
 
 import math
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-from simi_mailbox._arrays import Bools, Floats, Ints
+from simi_mailbox._arrays import Array, Bools, Floats, Ints
+from simi_mailbox.graph import Graph
+from simi_mailbox.validation import as_numpy
 
 ROUNDING = 1e-12
 LEVEL_SLACK = 1e-7
@@ -18,10 +19,7 @@ LEVEL_SLACK = 1e-7
 
 
 def rank(count: int, level: float) -> int:
-    """Which of ``count`` sorted scores is the threshold: ⌈(count + 1) · level⌉, exactly.
-
-    Above ``count`` there is no such score: the labels are too few for the level.
-    """
+    """Which of ``count`` sorted scores is the threshold: ⌈(count + 1) · level⌉, exactly."""
     # 0.9 is meant as nine tenths, not as the nearest binary fraction.
     return math.ceil((count + 1) * Fraction(repr(float(level))))
 
@@ -56,14 +54,10 @@ def group_quantiles(
 ) -> Floats:
     """The `conformal_quantile` of every group by itself (Mondrian conformal prediction)."""
     order = np.argsort(groups, kind="stable")
-    cuts = np.searchsorted(groups[order], np.arange(num_groups + 1))
-    parts = [order[a:b] for a, b in pairwise(cuts)]
-    return np.array(
-        [
-            conformal_quantile(scores[part], level, None if weights is None else weights[part])
-            for part in parts
-        ]
-    )
+    parts = np.split(order, np.searchsorted(groups[order], np.arange(1, num_groups)))
+    given = [None if weights is None else weights[part] for part in parts]
+    pairs = zip(parts, given, strict=True)
+    return np.array([conformal_quantile(scores[part], level, own) for part, own in pairs])
 
 
 def overlapping_quantile(
@@ -93,3 +87,33 @@ def overlapping_quantile(
     if found.status != 0:
         raise RuntimeError(f"the linear programme of a threshold failed: {found.message}")
     return float(-own @ found.eqlin.marginals)
+
+
+def quantile_edges(values: Array, groups: int) -> Floats:
+    """Inner edges that cut ``values`` into about equal parts; equal values stay together."""
+    ordered = np.sort(values)
+    cuts = [len(ordered) * g // groups for g in range(1, groups)]
+    # An edge is the first value of the upper part; one at the bottom would cut off nothing.
+    return np.unique(ordered[[c for c in cuts if ordered[c] > ordered[0]]]).astype(np.float64)
+
+
+def degree_groups(graph: Graph, edges: Floats) -> Ints:
+    """Which part of the degrees a node's lies in."""
+    return np.searchsorted(edges, graph.degree.numpy(), side="right")
+
+
+def read_groups(groups: object, num_nodes: int) -> Array:
+    """Check what users pass: one whole number per node, or a boolean matrix of memberships."""
+    array = as_numpy(groups, "groups")
+    if array.ndim not in (1, 2) or array.shape[0] != num_nodes:
+        raise ValueError(
+            f"groups have shape {list(array.shape)}; expected one group per node [{num_nodes}] "
+            f"or memberships [{num_nodes}, groups]"
+        )
+    if array.ndim == 2:
+        if array.dtype != np.bool_ and not np.isin(array, (0, 1)).all():
+            raise ValueError("memberships must be true or false: does a node belong to a group?")
+        return array.astype(np.bool_)
+    if array.dtype.kind not in "iub":
+        raise TypeError(f"groups must be whole numbers, one per node; got {array.dtype}")
+    return array.astype(np.int64)

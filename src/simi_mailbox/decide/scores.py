@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
+import scipy.sparse as sp
 import torch
+from sklearn.preprocessing import normalize
 
-from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.decide.neighbours import similar_nodes
+from simi_mailbox._arrays import Array, Floats, Ints
 from simi_mailbox.graph import Graph
 from simi_mailbox.mailbox import neighbour_means
 
@@ -21,13 +21,17 @@ Scored: TypeAlias = Callable[[Rows], Floats]
 
 BLOCK_NUMBERS = 1 << 18
 """Scores worked on together: a block's temporaries stay far below the size of a large graph."""
+BLOCK_SIMILARITIES = 1 << 22
+"""Cosines held together while similar nodes are looked for."""
+TIE = 1e-9
+"""Difference of two cosines that counts as none."""
 
 
 @dataclass(frozen=True)
 class ScoredNodes:
     """What a score may look at: nothing in here is a label."""
 
-    probs: npt.NDArray[np.floating[Any]]
+    probs: Array
     graph: Graph | None = None
     features: torch.Tensor | None = None
     seed: int = 0
@@ -80,7 +84,6 @@ class LAC(Score):
     name: ClassVar[str] = "lac"
 
     def prepare(self, nodes: ScoredNodes) -> Scored:
-        """Scores of rows."""
         return lambda rows: 1.0 - nodes.probs[rows].astype(np.float64)
 
 
@@ -88,12 +91,9 @@ class LAC(Score):
 class APS(Score):
     """Probability of all classes up to this one, likeliest first (Romano et al., 2020).
 
-    Parameters
-    ----------
-    randomized : bool
-        Count a random part of the class itself, u p; without it all of it counts, and sets are
-        larger than they need be. The draw u is made of the node's probabilities and the seed, so
-        the same node gets the same draw in any order, batch or file.
+    With ``randomized`` a random part of the class itself counts, u p; without it all of it, and
+    sets are larger than they need be. The draw u is made of the node's probabilities and the seed,
+    so the same node gets the same draw in any order, batch or file.
 
     Examples
     --------
@@ -106,37 +106,24 @@ class APS(Score):
     randomized: bool = True
 
     def prepare(self, nodes: ScoredNodes) -> Scored:
-        """Scores of rows."""
-
         def scored(rows: Rows) -> Floats:
             p = nodes.probs[rows].astype(np.float64)
-            return self._of(p, row_uniforms(p, nodes.seed) if self.randomized else None)
+            ordered, order = torch.sort(torch.from_numpy(p), dim=1, descending=True, stable=True)
+            scores = ordered.cumsum(dim=1)
+            if self.randomized:
+                scores -= ordered * torch.from_numpy(row_uniforms(p, nodes.seed))[:, None]
+            scores += self._penalties(torch.arange(1, p.shape[1] + 1, dtype=torch.float64))
+            return np.asarray(torch.empty_like(scores).scatter_(1, order, scores))
 
         return scored
 
-    def _of(self, p: Floats, u: Floats | None) -> Floats:
-        ordered, order = torch.sort(torch.from_numpy(p), dim=1, descending=True, stable=True)
-        scores = ordered.cumsum(dim=1)
-        if u is not None:
-            scores -= ordered * torch.from_numpy(u)[:, None]
-        self._penalise(scores)
-        result: Floats = torch.empty_like(scores).scatter_(1, order, scores).numpy()
-        return result
-
-    def _penalise(self, ordered_scores: torch.Tensor) -> None:
-        """Nothing; see `RAPS`."""
+    def _penalties(self, rank: torch.Tensor) -> torch.Tensor:
+        return torch.zeros_like(rank)
 
 
 @dataclass(frozen=True)
 class RAPS(APS):
-    """`APS` with a penalty on every class beyond the first few (Angelopoulos et al., 2021).
-
-    Parameters
-    ----------
-    penalty : float
-        Added for each rank beyond ``free``.
-    free : int
-        Classes that cost nothing.
+    """`APS` with a ``penalty`` for each rank beyond ``free`` (Angelopoulos et al., 2021).
 
     Examples
     --------
@@ -150,14 +137,12 @@ class RAPS(APS):
     free: int = 1
 
     def __post_init__(self) -> None:
-        if not self.penalty >= 0:
-            raise ValueError(f"penalty must not be negative, got {self.penalty}")
-        if self.free < 0:
-            raise ValueError(f"free must not be negative, got {self.free}")
+        for name in ("penalty", "free"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
 
-    def _penalise(self, ordered_scores: torch.Tensor) -> None:
-        rank = torch.arange(1, ordered_scores.shape[1] + 1, dtype=torch.float64)
-        ordered_scores += self.penalty * (rank - self.free).clamp(min=0)
+    def _penalties(self, rank: torch.Tensor) -> torch.Tensor:
+        return self.penalty * (rank - self.free).clamp(min=0)
 
 
 @dataclass(frozen=True)
@@ -166,15 +151,8 @@ class DAPS(Score):
 
         s = (1 − weight) s_own + weight · mean over neighbours of s
 
-    A node without neighbours keeps its own scores. (The released codes average over nothing there,
-    which makes such a node's set all classes.)
-
-    Parameters
-    ----------
-    weight : float
-        Of the neighbours.
-    base : Score
-        What is mixed.
+    ``base`` is the score of single nodes that is mixed. A node without neighbours keeps its own
+    scores. (The released codes average over nothing there, which makes its set all classes.)
 
     Examples
     --------
@@ -189,18 +167,32 @@ class DAPS(Score):
     base: Score = field(default_factory=APS)
 
     def __post_init__(self) -> None:
-        _check_weights(weight=self.weight)
-        _check_base(self.base)
+        self._check(weight=self.weight)
+
+    def _check(self, **weights: float) -> None:
+        if not (min(weights.values()) >= 0 and sum(weights.values()) <= 1):
+            given = ", ".join(f"{name}={value}" for name, value in weights.items())
+            raise ValueError(f"weights must not be negative, nor exceed 1 together; got {given}")
+        base = self.base
+        if not isinstance(base, Score) or base.required_inputs:
+            raise ValueError(f"base must be a score of single nodes (LAC, APS, RAPS), got {base!r}")
 
     def prepare(self, nodes: ScoredNodes) -> Scored:
-        """Scores of rows."""
         assert nodes.graph is not None
-        own = _all_scores(self.base, nodes)
+        own = self._own(nodes)
         means = neighbour_means(nodes.graph, own)
         return lambda rows: (1 - self.weight) * own[rows] + self.weight * means(rows)
 
+    def _own(self, nodes: ScoredNodes) -> Array:
+        """The base's scores of all nodes, in the precision of the probabilities."""
+        scored = self.base.prepare(nodes)
+        kind = np.float32 if nodes.probs.dtype.itemsize <= 4 else np.float64
+        scores = np.empty(nodes.probs.shape, dtype=kind)
+        for rows in nodes.row_blocks():
+            scores[rows] = scored(rows)
+        return scores
+
     def to_dict(self) -> dict[str, Any]:
-        """Name and parameters, for files."""
         return super().to_dict() | {"base": self.base.to_dict()}
 
 
@@ -211,18 +203,8 @@ class SNAPS(DAPS):
         s = (1 − weight − similar) s_own + weight · neighbours' mean + similar · mean of the k nodes
         of most similar features, weighted by the cosine
 
-    ScoredNodes whose features have nothing in common, or point away, do not count; a node without
-    any similar one keeps its own scores. The search looks at blocks of nodes: memory grows with
-    nodes × k, time with the square of nodes.
-
-    Parameters
-    ----------
-    weight, similar : float
-        Of the neighbours, and of the nodes with similar features.
-    k : int
-        Similar nodes looked at.
-    base : Score
-        What is mixed.
+    Only positive cosines count; a node without any keeps its own scores. The search looks at blocks
+    of nodes: memory grows with nodes × k, time with the square of nodes.
 
     Examples
     --------
@@ -237,17 +219,14 @@ class SNAPS(DAPS):
     k: int = 20
 
     def __post_init__(self) -> None:
-        _check_weights(weight=self.weight, similar=self.similar)
-        _check_base(self.base)
+        self._check(weight=self.weight, similar=self.similar)
         if self.k < 1:
             raise ValueError(f"k must be at least 1, got {self.k}")
 
     def prepare(self, nodes: ScoredNodes) -> Scored:
-        """Scores of rows."""
         assert nodes.graph is not None
         assert nodes.features is not None
-        own = _all_scores(self.base, nodes)
-        return self.mixed(own, nodes.graph, similar_nodes(nodes.features, self.k))
+        return self.mixed(self._own(nodes), nodes.graph, similar_nodes(nodes.features, self.k))
 
     def mixed(self, own: Floats, graph: Graph, alike: Callable[[Rows], Any]) -> Scored:
         """Scores of rows, from those of the base and rows of similar nodes, however found."""
@@ -268,21 +247,14 @@ SCORES: dict[str, type[Score]] = {cls.name: cls for cls in (LAC, APS, RAPS, DAPS
 
 
 def resolve(score: str | Score) -> Score:
-    """The score of that name with its defaults, or the score itself.
-
-    Examples
-    --------
-    >>> resolve("lac"), resolve(APS(randomized=False))
-    (LAC(), APS(randomized=False))
-    """
+    """The score of that name with its defaults, or the score itself."""
     if isinstance(score, Score):
         return score
-    try:
-        return SCORES[score]()
-    except (KeyError, TypeError):
+    if not isinstance(score, str) or score not in SCORES:
         raise ValueError(
             f"unknown score {score!r}; choose from: {', '.join(SCORES)}, or pass a Score"
-        ) from None
+        )
+    return SCORES[score]()
 
 
 def from_dict(entry: dict[str, Any]) -> Score:
@@ -296,8 +268,7 @@ def from_dict(entry: dict[str, Any]) -> Score:
 def row_uniforms(probs: Floats, seed: int) -> Floats:
     """A number in [0, 1) for every row, made of its bits and the seed.
 
-    A score that is a fixed function of a node's probabilities keeps every guarantee of conformal
-    prediction, and the same node gets the same set whatever stands around it.
+    As a fixed function of a node's probabilities it keeps every guarantee of conformal prediction.
     """
     odd = np.random.default_rng(seed).integers(0, 2**63, probs.shape[1], dtype=np.uint64) * 2 + 1
     # −0.0 is another pattern of bits, but the same probability.
@@ -310,22 +281,40 @@ def row_uniforms(probs: Floats, seed: int) -> Floats:
     return np.asarray((mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53)
 
 
-def _all_scores(base: Score, nodes: ScoredNodes) -> npt.NDArray[Any]:
-    """Scores of all nodes, in the precision of the probabilities: one more array of their size."""
-    scored = base.prepare(nodes)
-    kind = np.float32 if nodes.probs.dtype.itemsize <= 4 else np.float64
-    scores = np.empty(nodes.probs.shape, dtype=kind)
-    for rows in nodes.row_blocks():
-        scores[rows] = scored(rows)
-    return scores
+def similar_nodes(features: torch.Tensor, k: int) -> Callable[[Rows], Any]:
+    """A function from rows to a sparse matrix [rows, n] of the ``k`` most similar other nodes.
+
+    Entries are positive cosines over their sum; no more than a block of cosines ever exists.
+    """
+    if features.layout is torch.strided:
+        x: Any = features.numpy()
+    else:
+        parts = (features.values(), features.col_indices(), features.crow_indices())
+        x = sp.csr_matrix(tuple(part.numpy() for part in parts), shape=tuple(features.shape))
+    unit = normalize(x.astype(np.float64))
+    others = unit.T.tocsr() if sp.issparse(unit) else unit.T
+    n = unit.shape[0]
+
+    def search(rows: Rows) -> Any:
+        index = np.arange(n)[rows]
+        step = max(BLOCK_SIMILARITIES // n, 1)
+        blocks = [index[i : i + step] for i in range(0, len(index), step)]
+        found = [_most_similar(unit[block] @ others, block, min(k, n)) for block in blocks]
+        return sp.vstack(found, format="csr") if found else sp.csr_matrix((0, n))
+
+    return search
 
 
-def _check_weights(**weights: float) -> None:
-    if not (min(weights.values()) >= 0 and sum(weights.values()) <= 1):
-        given = ", ".join(f"{name}={value}" for name, value in weights.items())
-        raise ValueError(f"weights must not be negative, nor exceed 1 together; got {given}")
-
-
-def _check_base(base: Score) -> None:
-    if not isinstance(base, Score) or base.required_inputs:
-        raise ValueError(f"base must be a score of single nodes (LAC, APS, RAPS), got {base!r}")
+def _most_similar(product: Any, rows: Ints, k: int) -> Any:
+    """The ``k`` largest positive cosines of ``rows`` with other nodes, as shares of the row."""
+    cosine = product.toarray() if sp.issparse(product) else product
+    cosine[np.arange(len(rows)), rows] = -1.0  # no node is similar to itself
+    least = np.partition(cosine, -k, axis=1)[:, -k, None] - 2 * TIE
+    row, column = (cosine >= np.maximum(least, np.finfo(np.float64).tiny)).nonzero()
+    value = cosine[row, column]
+    # Of nodes that are equally similar but for rounding the first is taken, whatever the layout.
+    order = np.lexsort((column, -(value / TIE).round(), row))
+    order = order[np.arange(len(order)) - np.searchsorted(row, row) < k]
+    row, column, value = row[order], column[order], value[order]
+    value /= np.bincount(row, value, minlength=len(rows))[row]
+    return sp.csr_matrix((value, (row, column)), shape=cosine.shape)

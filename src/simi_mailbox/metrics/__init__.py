@@ -4,14 +4,12 @@ Definitions, conventions and what each metric is for: ``docs/metrics.md``.
 """
 
 from simi_mailbox.metrics.calibration_error import (
-    BinnedCounts,
-    class_conditional_ece,
+    Reliability,
     classwise_ece,
     debiased_ece,
-    debiased_of,
     ece,
+    reliability,
 )
-from simi_mailbox.metrics.diagram import Reliability, reliability, reliability_of
 from simi_mailbox.metrics.one_class import (
     Alerts,
     Positives,
@@ -19,7 +17,6 @@ from simi_mailbox.metrics.one_class import (
     auroc,
     average_precision,
     class_ece,
-    class_interval,
     class_reliability,
     positives,
 )
@@ -42,10 +39,8 @@ from simi_mailbox.metrics.selective import (
 from simi_mailbox.metrics.sets import (
     GroupCoverage,
     coverage,
-    coverage_by_chance,
     coverage_by_group,
     mean_set_size,
-    set_sizes,
     singleton_share,
 )
 from simi_mailbox.metrics.smooth import kde_ece, smooth_ece
@@ -53,7 +48,6 @@ from simi_mailbox.metrics.streaming import StreamingMetrics, evaluate
 
 __all__ = [
     "Alerts",
-    "BinnedCounts",
     "GroupCoverage",
     "Interval",
     "NoiseFloor",
@@ -68,16 +62,12 @@ __all__ = [
     "average_precision",
     "bootstrap_interval",
     "brier",
-    "class_conditional_ece",
     "class_ece",
-    "class_interval",
     "class_reliability",
     "classwise_ece",
     "coverage",
-    "coverage_by_chance",
     "coverage_by_group",
     "debiased_ece",
-    "debiased_of",
     "ece",
     "edgewise_brier",
     "edgewise_ece",
@@ -91,9 +81,7 @@ __all__ = [
     "noise_floor",
     "positives",
     "reliability",
-    "reliability_of",
     "risk_coverage",
-    "set_sizes",
     "singleton_share",
     "smooth_ece",
 ]

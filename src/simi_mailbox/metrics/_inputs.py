@@ -32,13 +32,8 @@ class TopLabel(NamedTuple):
 
 def check(probs: Array, y: Array) -> Checked:
     """Validate probabilities [n, K] and labels [n]."""
-    checked = check_probs(probs)
+    checked = read_probabilities(to_numpy(probs, "probs"))
     return Checked(checked, check_labels(y, *checked.shape))
-
-
-def check_probs(probs: Array) -> NDArray[np.floating[Any]]:
-    """Validate probabilities [n, K]."""
-    return read_probabilities(to_numpy(probs, "probs"))
 
 
 def check_labels(y: Array, num_nodes: int, num_classes: int) -> Ints:
@@ -61,28 +56,17 @@ def check_labels(y: Array, num_nodes: int, num_classes: int) -> Ints:
     return array.astype(np.int64, copy=False)
 
 
-def check_class(probs: Array, y: Array, positive: int | str | None) -> tuple[Floats, Floats]:
+def check_class(probs: Array, y: Array, positive: int | None) -> TopLabel:
     """P(class) and 1.0 for nodes of the class, of either form of input."""
     array = to_numpy(probs, "probs")
-    if isinstance(positive, str):
-        labels = np.asarray(y)
-        if array.ndim != 1 or labels.dtype.kind not in "UO":
-            raise ValueError(
-                f"positive is {positive!r}, a name: pass P(class) [n] and y as names of classes, "
-                "or probabilities [n, K] and the number of the class."
-            )
-        if not (labels == positive).any():
-            known = ", ".join(map(str, np.unique(labels.astype(str))[:5]))
-            raise ValueError(f"positive is {positive!r}, which no label is; labels: {known}.")
-        y, positive = labels == positive, None
     if array.ndim == 2:
         if positive is None or not 0 <= positive < array.shape[1]:
             raise ValueError(
                 f"positive is {positive!r}; probs has {array.shape[1]} classes: pass the number of "
                 f"the class, 0..{array.shape[1] - 1}."
             )
-        checked = check(probs, y)
-        return unit(checked.probs[:, positive]), (checked.y == positive).astype(np.float64)
+        checked = check(array, y)
+        return TopLabel(unit(checked.probs[:, positive]), (checked.y == positive).astype(float))
     if positive is not None:
         raise ValueError(
             f"positive is {positive!r}, but probs has shape {array.shape}: P(class) [n] needs no "
@@ -97,8 +81,20 @@ def check_class(probs: Array, y: Array, positive: int | str | None) -> tuple[Flo
             "floating-point numbers."
         )
     # Two columns, P(class) first: the rules and the messages are those of all probabilities.
-    p = check_probs(np.stack([array, 1 - array], axis=1))[:, 0]
-    return unit(p), check_labels(labels.astype(np.int64), len(p), 2).astype(np.float64)
+    checked = check(np.stack([array, 1 - array], axis=1), labels.astype(np.int64))
+    return TopLabel(unit(checked.probs[:, 0]), checked.y.astype(float))
+
+
+def check_level(level: float, name: str) -> None:
+    """Raise unless a share such as a coverage level lies strictly between 0 and 1."""
+    if not 0 < level < 1:
+        raise ValueError(f"{name} is {level}; expected a number between 0 and 1, such as 0.95.")
+
+
+def check_choice(value: str, name: str, choices: tuple[str, ...]) -> None:
+    """Raise unless an option is one of its choices."""
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}; expected one of {list(choices)}.")
 
 
 def to_numpy(values: Array, name: str) -> NDArray[Any]:

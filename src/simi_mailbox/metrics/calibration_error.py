@@ -1,4 +1,4 @@
-"""Expected calibration error: of the predicted class, per class, and without its bias.
+"""Expected calibration error and the reliability diagram: sums per bin of confidence.
 
 Every binned metric, the reliability arrays and the streaming state go through :func:`bin_outcomes`,
 so no two of them can disagree about a bin edge.
@@ -10,10 +10,19 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-from scipy.special import erf
+from scipy.special import erf, ndtri
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.metrics._inputs import Array, Checked, bin_sum, check, top_label, unit
+from simi_mailbox.metrics._inputs import (
+    Array,
+    Checked,
+    bin_sum,
+    check,
+    check_choice,
+    check_level,
+    top_label,
+    unit,
+)
 
 Binning: TypeAlias = Literal["width", "mass"]
 
@@ -24,8 +33,7 @@ def check_binning(bins: int, binning: Binning = "width") -> None:
         raise TypeError(f"bins is {bins!r}; expected a positive integer.")
     if bins < 1:
         raise ValueError(f"bins is {bins}; expected a positive integer.")
-    if binning not in get_args(Binning):
-        raise ValueError(f"binning is {binning!r}; expected one of {list(get_args(Binning))}.")
+    check_choice(binning, "binning", get_args(Binning))
 
 
 def width_edges(bins: int) -> Floats:
@@ -34,65 +42,28 @@ def width_edges(bins: int) -> Floats:
 
 
 def width_index(values: Floats, bins: int) -> Ints:
-    """Equal-width bin of each value in [0, 1]: [k/M, (k+1)/M), the last bin closed.
-
-    ``floor(value * M)`` alone is wrong at edges where the product rounds (0.29 * 100 < 29), so the
-    candidate is corrected against the edges themselves.
-    """
-    edges = width_edges(bins)
-    index = np.minimum((values * bins).astype(np.int64), bins - 1)
-    index -= values < edges[index]
-    index += (values >= edges[index + 1]) & (index < bins - 1)
-    return index
+    """Equal-width bin of each value in [0, 1]: [k/M, (k+1)/M), the last bin closed."""
+    # By the edges themselves: floor(value * M) is wrong where the product rounds (0.29 * 100 < 29).
+    return np.searchsorted(width_edges(bins)[1:-1], values, side="right")
 
 
 @dataclass(frozen=True, eq=False)
 class BinnedCounts:
-    """Sums per confidence bin: all that ECE needs, in memory that does not grow with the nodes.
-
-    Start from :meth:`empty`, feed batches with :meth:`update`, join workers with :meth:`merge`.
-    Both return a new object; neither changes an old one.
-
-    Parameters
-    ----------
-    edges : ndarray [M + 1]
-        Bin edges.
-    counts : ndarray of int [M]
-        Nodes per bin.
-    confidence_sum, correct_sum : ndarray [M]
-        Sum of the confidences and number of correct nodes per bin.
-    square_sum : ndarray [M]
-        Sum of (correct − confidence)² per bin, from which the sampling noise is estimated.
-    binning : {"width", "mass"}
-        Only equal-width bins can be updated and merged; equal-mass edges depend on all nodes.
-
-    Examples
-    --------
-    >>> state = BinnedCounts.empty(bins=10)
-    >>> state = state.update(np.array([[0.75, 0.25]]), np.array([0]))
-    >>> state = state.update(np.array([[0.75, 0.25]]), np.array([1]))
-    >>> state.num_nodes, state.ece
-    (2, 0.25)
-    """
+    """Sums per confidence bin, of equal-width bins additive over batches; with (correct − c)²."""
 
     edges: Floats
     counts: Ints
     confidence_sum: Floats
     correct_sum: Floats
     square_sum: Floats
-    binning: Binning = "width"
 
-    @classmethod
-    def empty(cls, bins: int = 15) -> BinnedCounts:
-        """Equal-width state that has seen no node."""
-        check_binning(bins)
-        zeros = np.zeros(bins)
-        return cls(width_edges(bins), np.zeros(bins, np.int64), zeros, zeros, zeros)
-
-    @property
-    def bins(self) -> int:
-        """Number of bins."""
-        return len(self.counts)
+    def __add__(self, other: BinnedCounts) -> BinnedCounts:
+        bins, others = len(self.counts), len(other.counts)
+        if bins != others:
+            raise ValueError(f"cannot merge {bins} bins with {others}; use the same number.")
+        sums = ("counts", "confidence_sum", "correct_sum", "square_sum")
+        both = (getattr(self, name) + getattr(other, name) for name in sums)
+        return BinnedCounts(self.edges, *both)
 
     @property
     def num_nodes(self) -> int:
@@ -107,31 +78,29 @@ class BinnedCounts:
     @property
     def ece(self) -> float:
         """Expected calibration error of all nodes seen."""
-        if self.num_nodes == 0:
-            raise ValueError("no node was counted yet; call update() first.")
         return float(np.abs(self.gap_sum).sum() / self.num_nodes)
 
-    def update(self, probs: Array, y: Array) -> BinnedCounts:
-        """Return the state after a further batch of probabilities [n, K] and labels [n]."""
-        return self.merge(bin_outcomes(*top_label(check(probs, y)), self.bins))
+    @property
+    def debiased_ece(self) -> float:
+        """Debiased ECE of all nodes seen, as :func:`debiased_ece` defines it."""
+        noisy = self.square_sum > 0  # elsewhere every residual, and with it the gap, is zero
+        gap, square = self.gap_sum[noisy], self.square_sum[noisy]
+        noise = np.sqrt(square)
+        density = np.exp(-0.5 * gap**2 / square) / np.sqrt(2 * np.pi)
+        terms = gap * erf(gap / (noise * np.sqrt(2))) - 2 * noise * density
+        return float(terms.sum() / self.num_nodes)
 
-    def merge(self, other: BinnedCounts) -> BinnedCounts:
-        """Return the state that has seen the nodes of both."""
-        if self.binning != "width" or other.binning != "width":
-            raise ValueError(
-                "equal-mass bins cannot be merged, because their edges depend on the whole sample; "
-                "use equal-width bins for streaming."
-            )
-        if self.bins != other.bins:
-            raise ValueError(
-                f"cannot merge {self.bins} bins with {other.bins}; use the same number."
-            )
-        return BinnedCounts(
-            self.edges,
-            self.counts + other.counts,
-            self.confidence_sum + other.confidence_sum,
-            self.correct_sum + other.correct_sum,
-            self.square_sum + other.square_sum,
+    def reliability(self, band: float = 0.95) -> Reliability:
+        """Reliability arrays of all nodes seen, with a Wilson score interval per bin."""
+        check_level(band, "band")
+        size = np.where(self.counts > 0, self.counts, np.nan)
+        share, z = self.correct_sum / size, float(ndtri(0.5 + band / 2))
+        centre = (share + z**2 / (2 * size)) / (1 + z**2 / size)
+        half = z / (1 + z**2 / size) * np.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2)
+        low, high = np.maximum(centre - half, 0), np.minimum(centre + half, 1)
+        confidence = self.confidence_sum / size
+        return Reliability(
+            self.edges, confidence, share, self.counts, low, high, ece=self.ece, level=band
         )
 
 
@@ -139,37 +108,22 @@ def bin_outcomes(
     confidence: Floats, correct: Floats, bins: int, binning: Binning = "width"
 ) -> BinnedCounts:
     """Sum confidences in [0, 1] and their 0/1 outcomes per bin (input already checked)."""
+    check_binning(bins, binning)
     if binning == "width":
         edges, index = width_edges(bins), width_index(confidence, bins)
     else:
-        edges, index, confidence, correct = _mass_bins(confidence, correct, bins)
+        n, order = len(confidence), np.argsort(confidence, kind="stable")
+        confidence = confidence[order]
+        # The reference implementation leaves equal confidences in the order of the sort, which
+        # makes the result depend on the order of the nodes.
+        correct = shared_by_equals(confidence, correct[order])
+        starts = np.arange(bins + 1, dtype=np.int64) * n // bins
+        edges = np.r_[0.0, confidence[np.minimum(starts[1:-1], n - 1)], 1.0]
+        index = np.repeat(np.arange(bins, dtype=np.int64), np.diff(starts))
     # correct·(1 − 2c) + c² is (correct − c)² for 0/1 outcomes and its mean for tied, shared ones.
     squares = correct * (1 - 2 * confidence) + confidence**2
-    return BinnedCounts(
-        edges,
-        np.bincount(index, minlength=bins),
-        bin_sum(index, confidence, bins),
-        bin_sum(index, correct, bins),
-        bin_sum(index, squares, bins),
-        binning,
-    )
-
-
-def _mass_bins(
-    confidence: Floats, correct: Floats, bins: int
-) -> tuple[Floats, Ints, Floats, Floats]:
-    """Equal-mass bins with boundaries floor(k n / M) on the sorted list.
-
-    Nodes of equal confidence share their mean outcome. The reference implementation leaves them in
-    the order of the sort, which makes the result depend on the order of the nodes.
-    """
-    n = len(confidence)
-    order = np.argsort(confidence, kind="stable")
-    values, outcomes = confidence[order], correct[order]
-    outcomes = shared_by_equals(values, outcomes)
-    starts = np.arange(bins + 1, dtype=np.int64) * n // bins
-    edges = np.r_[0.0, values[np.minimum(starts[1:-1], n - 1)], 1.0]
-    return edges, np.repeat(np.arange(bins, dtype=np.int64), np.diff(starts)), values, outcomes
+    sums = (bin_sum(index, column, bins) for column in (confidence, correct, squares))
+    return BinnedCounts(edges, np.bincount(index, minlength=bins), *sums)
 
 
 def shared_by_equals(values: Floats, outcomes: Floats) -> Floats:
@@ -177,9 +131,6 @@ def shared_by_equals(values: Floats, outcomes: Floats) -> Floats:
     first = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
     size = np.diff(np.r_[first, len(values)])
     return np.repeat(np.add.reduceat(outcomes, first) / size, size)
-
-
-Norm: TypeAlias = Literal["l1", "l2"]
 
 
 def ece(probs: Array, y: Array, *, bins: int = 15, binning: Binning = "width") -> float:
@@ -205,7 +156,6 @@ def ece(probs: Array, y: Array, *, bins: int = 15, binning: Binning = "width") -
     >>> round(ece(probs, np.array([0, 1, 1])), 6)
     0.166667
     """
-    check_binning(bins, binning)
     return bin_outcomes(*top_label(check(probs, y)), bins, binning).ece
 
 
@@ -213,17 +163,13 @@ def classwise_ece(probs: Array, y: Array, *, bins: int = 15, binning: Binning = 
     """Class-wise ECE: the ECE of p_k against 1[y = k] over all nodes, averaged over the classes.
 
     Most of each class's mass lies in the lowest bin, so values shrink as the number of classes
-    grows; compare models of the same task only.
-
-    Parameters: probs, y, bins, binning as in :func:`ece`.
+    grows; compare models of the same task only. Parameters are those of :func:`ece`.
 
     Examples
     --------
-    >>> probs = np.array([[0.75, 0.25], [0.75, 0.25]])
-    >>> classwise_ece(probs, np.array([0, 1]))
+    >>> classwise_ece(np.array([[0.75, 0.25], [0.75, 0.25]]), np.array([0, 1]))
     0.25
     """
-    check_binning(bins, binning)
     checked = check(probs, y)
     return classwise_of(class_gaps(checked, bins, binning), len(checked.y))
 
@@ -241,63 +187,19 @@ def classwise_of(gaps: Floats, num_nodes: int) -> float:
     return float(np.abs(gaps).sum(axis=1).mean() / num_nodes)
 
 
-def class_conditional_ece(probs: Array, y: Array, *, bins: int = 15) -> float:
-    """ECE within the nodes of each predicted class, averaged over the nodes.
-
-    Errors of opposite sign in two predicted classes do not cancel, so that it is never below
-    :func:`ece`. Gupta and Ramdas (ICLR 2022) call it the top-label calibration error. The error of
-    every class by itself: `analysis.by_class`.
-
-    Parameters: probs, y, bins as in :func:`ece`.
-
-    Examples
-    --------
-    >>> probs, y = np.array([[0.75, 0.25]] * 2 + [[0.25, 0.75]] * 2), np.array([0, 0, 0, 1])
-    >>> ece(probs, y), class_conditional_ece(probs, y)
-    (0.0, 0.25)
-    """
-    check_binning(bins)
-    checked = check(probs, y)
-    confidence, correct = top_label(checked)
-    cell = checked.probs.argmax(axis=1) * bins + width_index(confidence, bins)
-    gaps = bin_sum(cell, correct - confidence, checked.probs.shape[1] * bins)
-    return float(np.abs(gaps).sum() / len(confidence))
-
-
-def debiased_ece(
-    probs: Array, y: Array, *, bins: int = 15, binning: Binning = "width", norm: Norm = "l1"
-) -> float:
+def debiased_ece(probs: Array, y: Array, *, bins: int = 15, binning: Binning = "width") -> float:
     r"""ECE without the part that sampling noise adds.
 
     The gap of a bin is noisy, and the absolute value turns noise into error: a perfectly calibrated
     model has an ECE above zero. With r_i = correct_i − confidence_i, and in bin b
     R = Σ r_i, S² = Σ r_i²:
 
-    ``norm="l1"`` (split halves)
-        Take the *sign* of the gap from a random half of the bin and its *size* from the other half.
-        The two are independent, so noise averages out. Averaged over all halvings (in the normal
-        limit) this is
+        (1/n) Σ_b [ R · erf(R / (S √2)) − 2 S φ(R / S) ]
 
-        (1/n) Σ_b [ R · erf(R / (S √2)) − 2 S φ(R / S) ],  φ the standard normal density.
-
-        It has the unit of ECE, never exceeds it, is zero on average for a calibrated model, and
-        tends to ECE where the gaps stand clear of the noise.
-
-    ``norm="l2"`` (Bröcker 2012; Kumar, Liang and Ma, NeurIPS 2019)
-        The unbiased estimate of the mean squared gap,
-
-        E² = (1/n) Σ_b (R² − S²) / (n_b − 1),
-
-        returned as sign(E²)·√|E²|. A root *mean square* gap is never below the mean gap, so this
-        may exceed ECE. The variance is that of r_i, not of the outcome alone, because confidences
-        differ within a bin; bins of one node contribute nothing.
-
-    Parameters
-    ----------
-    probs, y, bins, binning
-        As in :func:`ece`.
-    norm : {"l1", "l2"}
-        Which of the two estimates.
+    That is the *sign* of the gap from a random half of the bin and its *size* from the other,
+    averaged over all halvings (in the normal limit). It never exceeds ECE, is zero on average for a
+    calibrated model, and tends to ECE where the gaps stand clear of the noise. Parameters are those
+    of :func:`ece`.
 
     Examples
     --------
@@ -306,39 +208,58 @@ def debiased_ece(
     >>> round(ece(probs, y), 3), round(debiased_ece(probs, y), 3)
     (0.02, -0.023)
     """
-    check_binning(bins, binning)
-    if norm not in get_args(Norm):
-        raise ValueError(f"norm is {norm!r}; expected one of {list(get_args(Norm))}.")
-    return debiased_of(bin_outcomes(*top_label(check(probs, y)), bins, binning), norm)
+    return bin_outcomes(*top_label(check(probs, y)), bins, binning).debiased_ece
 
 
-def debiased_of(counts: BinnedCounts, norm: Norm = "l1") -> float:
-    """Debiased ECE from the sums per bin, e.g. of a streamed :class:`BinnedCounts`.
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """Confidence and accuracy per bin, for a reliability diagram. NaN marks empty bins.
 
-    Parameters
+    Attributes
     ----------
-    counts : BinnedCounts
-        Sums per bin, of at least one node.
-    norm : {"l1", "l2"}
-        As in :func:`debiased_ece`.
+    edges : ndarray [M + 1]
+        Bin edges from 0 to 1; of equal-mass bins the confidences at which they were cut.
+    confidence, accuracy, counts, low, high : ndarray [M]
+        Mean confidence, accuracy and number of nodes per bin; Wilson score interval of the accuracy
+        of each bin by itself (not jointly), at ``level``.
+    ece : float
+        ECE of the same bins.
 
     Examples
     --------
-    >>> batch = np.tile([0.9, 0.1], (100, 1)), np.repeat([0, 1], [60, 40])
-    >>> counts = BinnedCounts.empty().update(*batch).update(*batch)
-    >>> round(debiased_of(counts), 3)
-    0.3
+    >>> curve = reliability(np.array([[0.9, 0.1], [0.9, 0.1]]), np.array([0, 1]), bins=2)
+    >>> curve.counts.tolist(), curve.gap.round(3).tolist()
+    ([0, 2], [nan, -0.4])
     """
-    if counts.num_nodes == 0:
-        raise ValueError("no node was counted yet; call update() first.")
-    seen = counts.square_sum > 0  # elsewhere every residual, and with it the gap, is zero
-    gap, square = counts.gap_sum[seen], counts.square_sum[seen]
-    if norm == "l1":
-        noise = np.sqrt(square)
-        density = np.exp(-0.5 * gap**2 / square) / np.sqrt(2 * np.pi)
-        terms = gap * erf(gap / (noise * np.sqrt(2))) - 2 * noise * density
-        return float(terms.sum() / counts.num_nodes)
-    size = counts.counts[seen]
-    terms = (gap**2 - square)[size > 1] / (size[size > 1] - 1)
-    mean_square = float(terms.sum() / counts.num_nodes)
-    return float(np.copysign(np.sqrt(abs(mean_square)), mean_square))
+
+    edges: Floats
+    confidence: Floats
+    accuracy: Floats
+    counts: Ints
+    low: Floats
+    high: Floats
+    ece: float
+    level: float
+
+    @property
+    def gap(self) -> Floats:
+        """Accuracy − confidence per bin: positive where the model is under-confident."""
+        return self.accuracy - self.confidence
+
+
+def reliability(
+    probs: Array, y: Array, *, bins: int = 15, binning: Binning = "width", band: float = 0.95
+) -> Reliability:
+    """Accuracy against confidence per bin, with a Wilson score interval on each accuracy.
+
+    ``band`` is the level of the interval. It treats nodes as independent; where neighbours err
+    together it is too narrow. Other parameters are those of :func:`ece`.
+
+    Examples
+    --------
+    >>> probs = np.tile([0.8, 0.2], (10, 1))
+    >>> curve = reliability(probs, np.array([0] * 7 + [1] * 3), bins=5)
+    >>> [round(float(row[4]), 3) for row in (curve.accuracy, curve.low, curve.high)]
+    [0.7, 0.397, 0.892]
+    """
+    return bin_outcomes(*top_label(check(probs, y)), bins, binning).reliability(band)

@@ -6,24 +6,21 @@ probabilities [n, K], labels [n] and the number of the class as ``positive``.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-from simi_mailbox.metrics._inputs import Array, check_class
+from simi_mailbox.metrics._inputs import Array, check_class, check_level
 from simi_mailbox.metrics.calibration_error import (
     Binning,
+    Reliability,
     bin_outcomes,
-    check_binning,
     shared_by_equals,
 )
-from simi_mailbox.metrics.diagram import Reliability, check_level, reliability_of
-from simi_mailbox.metrics.sampling import Interval, bootstrap_interval
+from simi_mailbox.metrics.sampling import Interval
 from simi_mailbox.metrics.sets import binomial_interval
 
 
@@ -31,7 +28,7 @@ def class_reliability(
     probs: Array,
     y: Array,
     *,
-    positive: int | str | None = None,
+    positive: int | None = None,
     bins: int = 15,
     binning: Binning = "width",
     band: float = 0.95,
@@ -44,9 +41,8 @@ def class_reliability(
         P(class), or probabilities of all classes.
     y : ndarray or Tensor [n]
         Whether a node is of the class (boolean or 0/1), or labels.
-    positive : int or str, optional
-        Number of the class, with probabilities of all classes; or its name, with P(class) and
-        names of classes as ``y``.
+    positive : int, optional
+        Number of the class, with probabilities of all classes.
     bins, binning, band
         As in :func:`reliability`; the share of the class stands for ``accuracy``.
 
@@ -56,15 +52,14 @@ def class_reliability(
     >>> curve.confidence.tolist(), curve.accuracy.tolist()
     ([0.1, 0.9], [0.5, 1.0])
     """
-    check_binning(bins, binning)
-    return reliability_of(bin_outcomes(*check_class(probs, y, positive), bins, binning), band)
+    return bin_outcomes(*check_class(probs, y, positive), bins, binning).reliability(band)
 
 
 def class_ece(
     probs: Array,
     y: Array,
     *,
-    positive: int | str | None = None,
+    positive: int | None = None,
     bins: int = 15,
     binning: Binning = "width",
 ) -> float:
@@ -77,16 +72,14 @@ def class_ece(
     >>> round(class_ece(np.array([0.1, 0.1, 0.9]), np.array([0, 1, 1]), bins=2), 6)
     0.3
     """
-    check_binning(bins, binning)
     return bin_outcomes(*check_class(probs, y, positive), bins, binning).ece
 
 
-def average_precision(probs: Array, y: Array, *, positive: int | str | None = None) -> float:
+def average_precision(probs: Array, y: Array, *, positive: int | None = None) -> float:
     """Area under the precision–recall curve (AUPRC), as a sum of steps: Σ (R_k − R_{k−1}) P_k.
 
-    Nodes of equal P(class) make one step. NaN if no node is of the class.
-
-    Parameters are those of `class_reliability`.
+    Nodes of equal P(class) make one step. NaN if no node is of the class. Parameters are those of
+    `class_reliability`.
 
     Examples
     --------
@@ -102,12 +95,11 @@ def average_precision(probs: Array, y: Array, *, positive: int | str | None = No
     return float(np.diff(hits, prepend=0.0) @ (hits / (last + 1)) / hits[-1])
 
 
-def auroc(probs: Array, y: Array, *, positive: int | str | None = None) -> float:
+def auroc(probs: Array, y: Array, *, positive: int | None = None) -> float:
     """Area under the ROC curve: how often a node of the class has the higher P(class).
 
-    Ties count one half. NaN if all nodes or none are of the class.
-
-    Parameters are those of `class_reliability`.
+    Ties count one half. NaN if all nodes or none are of the class. Parameters are those of
+    `class_reliability`.
 
     Examples
     --------
@@ -137,8 +129,6 @@ class Alerts:
     >>> found = alerts(np.array([0.9, 0.8, 0.3, 0.1]), np.array([1, 0, 1, 0]), top=2)
     >>> found.hits, found.precision, found.recall, found.lift
     (1.0, 0.5, 0.5, 1.0)
-    >>> round(found.interval("precision").low, 3)
-    0.013
     """
 
     alerts: int
@@ -165,9 +155,9 @@ class Alerts:
         """Exact (Clopper–Pearson) interval; for the lift the share of the class is known."""
         check_level(level, "level")
         count = self.positives if of == "recall" else self.alerts
-        low, high = binomial_interval(np.array([self.hits]), np.array([count]), level)
         scale = self.nodes / max(self.positives, 1) if of == "lift" else 1.0
-        return Interval(float(low[0]) * scale, float(high[0]) * scale, level)
+        low, high = binomial_interval(np.array(self.hits), np.array(count), level)
+        return Interval(float(low) * scale, float(high) * scale, level)
 
 
 def alerts(
@@ -176,7 +166,7 @@ def alerts(
     *,
     threshold: float | None = None,
     top: int | None = None,
-    positive: int | str | None = None,
+    positive: int | None = None,
 ) -> Alerts:
     """Precision, recall and lift of nodes with P(class) ≥ ``threshold``, or of the ``top`` nodes.
 
@@ -205,13 +195,8 @@ def alerts(
 class Positives:
     """How many nodes of the class P(class) expects, and how many there are.
 
-    Attributes
-    ----------
-    expected : float
-        Σ P(class).
-    interval : Interval
-        Where the observed number lies if P(class) is calibrated and nodes are independent.
-    observed : int
+    ``interval`` is where the observed number lies if P(class) is calibrated and nodes are
+    independent.
 
     Examples
     --------
@@ -226,14 +211,12 @@ class Positives:
 
 
 def positives(
-    probs: Array, y: Array, *, positive: int | str | None = None, level: float = 0.95
+    probs: Array, y: Array, *, positive: int | None = None, level: float = 0.95
 ) -> Positives:
     """Expected and observed number of nodes of the class.
 
     The interval is that of a sum of independent 0/1 numbers, by its mean, variance and skewness
-    (Cornish and Fisher), in whole numbers.
-
-    Parameters are those of `class_reliability`, and the level of the interval.
+    (Cornish and Fisher), in whole numbers. Other parameters are those of `class_reliability`.
 
     Examples
     --------
@@ -243,43 +226,10 @@ def positives(
     """
     check_level(level, "level")
     p, is_class = check_class(probs, y, positive)
-    mean, variance = float(p.sum()), float((p * (1 - p)).sum())
-    spread = np.sqrt(variance)
-    skew = float((p * (1 - p) * (1 - 2 * p)).sum()) / max(spread**3, 1e-12)
-    z = float(ndtri((1 + level) / 2))
+    mean, variance = float(p.sum()), p * (1 - p)
+    spread, z = np.sqrt(variance.sum()), float(ndtri((1 + level) / 2))
+    skew = float((variance * (1 - 2 * p)).sum()) / max(spread**3, 1e-12)
     low, high = (mean + spread * (side + skew * (z * z - 1) / 6) for side in (-z, z))
     # A whole number stands for the half on either side of it.
     low, high = max(float(np.floor(low + 0.5)), 0.0), min(float(np.ceil(high - 0.5)), len(p))
     return Positives(mean, Interval(low, high, level), int(is_class.sum()))
-
-
-def class_interval(
-    metric: Callable[..., float],
-    probs: Array,
-    y: Array,
-    *,
-    positive: int | str | None = None,
-    **options: Any,
-) -> Interval:
-    """Bootstrap interval of `average_precision`, `auroc`, `class_ece` or `smooth_ece`.
-
-    Parameters
-    ----------
-    metric : callable
-        ``metric(probs, y, positive=…) -> float``.
-    probs, y, positive
-        As in `class_reliability`.
-    **options
-        Those of :func:`bootstrap_interval`: ``level``, ``draws``, ``seed``, ``groups``, ``method``.
-
-    Examples
-    --------
-    >>> p, is_class = np.linspace(0.01, 0.99, 50), np.arange(50) % 3 == 0
-    >>> found = class_interval(auroc, p, is_class, draws=100)
-    >>> found.low < auroc(p, is_class) < found.high
-    True
-    """
-    p, is_class = check_class(probs, y, positive)
-    both = np.stack([1 - p, p], axis=1)
-    of_class = functools.partial(metric, positive=1)
-    return bootstrap_interval(of_class, both, is_class.astype(np.int64), **options)

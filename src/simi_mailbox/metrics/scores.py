@@ -4,7 +4,7 @@ import numpy as np
 
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.metrics._inputs import Array, Checked, check, to_numpy, top_label
-from simi_mailbox.metrics.calibration_error import bin_outcomes, check_binning
+from simi_mailbox.metrics.calibration_error import bin_outcomes
 
 #: Smallest probability the log-likelihood distinguishes from zero (the smallest normal float32).
 #: The same for every dtype, so that float32 and float64 input agree; a zero costs 87.34 nats.
@@ -28,16 +28,15 @@ def accuracy(probs: Array, y: Array) -> float:
     >>> accuracy(np.array([[0.7, 0.3], [0.4, 0.6]]), np.array([0, 0]))
     0.5
     """
-    return float(node_accuracy(check(probs, y)).mean())
+    return float(top_label(check(probs, y)).correct.mean())
 
 
 def nll(probs: Array, y: Array) -> float:
     """Mean negative log-likelihood of the labels, in nats: mean of −ln p_y.
 
     Probabilities below 1.18e-38 (the smallest normal float32) count as 1.18e-38, so a zero at the
-    true class costs 87.34 nats instead of infinity, whatever the dtype.
-
-    Parameters: probs, y as in :func:`accuracy`.
+    true class costs 87.34 nats instead of infinity, whatever the dtype. Parameters are those of
+    :func:`accuracy`.
 
     Examples
     --------
@@ -50,9 +49,8 @@ def nll(probs: Array, y: Array) -> float:
 def brier(probs: Array, y: Array) -> float:
     """Multi-class Brier score: mean of Σ_k p_k² − 2 p_y + 1, i.e. of Σ_k (p_k − 1[y = k])².
 
-    In [0, 2]; for two classes twice the binary Brier score.
-
-    Parameters: probs, y as in :func:`accuracy`.
+    In [0, 2]; for two classes twice the binary Brier score. Parameters are those of
+    :func:`accuracy`.
 
     Examples
     --------
@@ -62,29 +60,30 @@ def brier(probs: Array, y: Array) -> float:
     return float(node_brier(check(probs, y)).mean())
 
 
-def node_accuracy(checked: Checked) -> Floats:
-    """Accuracy of each node: 0.0 or 1.0."""
-    return top_label(checked).correct
-
-
 def node_nll(checked: Checked) -> Floats:
     """Negative log-likelihood of each node."""
-    return -np.log(np.clip(true_class(checked), NLL_FLOOR, 1.0))
+    return -np.log(np.clip(_true_class(checked), NLL_FLOOR, 1.0))
 
 
 def node_brier(checked: Checked) -> Floats:
     """Brier score of each node."""
-    # einsum casts in small buffers: no float64 copy of the whole matrix.
-    squares = np.einsum("nk,nk->n", checked.probs, checked.probs, dtype=np.float64)
-    score: Floats = squares - 2 * true_class(checked) + 1
+    return _brier(_squares(checked), _true_class(checked))
+
+
+def _brier(squares: Floats, true: Floats) -> Floats:
     # A row sum up to 1e-3 off, or rounding, must not leave the documented range.
-    return np.clip(score, 0.0, 2.0)
+    return np.clip(squares - 2 * true + 1, 0.0, 2.0)
 
 
-def true_class(checked: Checked) -> Floats:
+def _squares(checked: Checked) -> Floats:
+    # einsum casts in small buffers: no float64 copy of the whole matrix.
+    squares: Floats = np.einsum("nk,nk->n", checked.probs, checked.probs, dtype=np.float64)
+    return squares
+
+
+def _true_class(checked: Checked) -> Floats:
     """Probability of the label of each node."""
-    rows = np.arange(len(checked.y))
-    return checked.probs[rows, checked.y].astype(np.float64)
+    return checked.probs[np.arange(len(checked.y)), checked.y].astype(np.float64)
 
 
 def edgewise_ece(probs: Array, y: Array, edges: Array, *, bins: int = 15) -> float:
@@ -92,13 +91,9 @@ def edgewise_ece(probs: Array, y: Array, edges: Array, *, bins: int = 15) -> flo
 
     The confidence of edge (i, j) is max p_i · max p_j; it is correct if both ends are.
 
-    Parameters
-    ----------
-    probs, y, bins
-        As in :func:`ece`; bins are of equal width.
-    edges : ndarray or Tensor of int [2, E]
-        The edges to evaluate, as rows of ``probs``. Choose those with both ends in the test set;
-        listing every edge in both directions does not change the result.
+    ``edges`` [2, E] are rows of ``probs``. Choose those with both ends in the test set; listing
+    every edge in both directions does not change the result. Other parameters are those of
+    :func:`ece`; bins are of equal width.
 
     Examples
     --------
@@ -106,7 +101,6 @@ def edgewise_ece(probs: Array, y: Array, edges: Array, *, bins: int = 15) -> flo
     >>> edgewise_ece(probs, np.array([0, 0]), np.array([[0], [1]]))
     0.75
     """
-    check_binning(bins)
     checked, (left, right) = _check_edges(probs, y, edges)
     confidence, correct = top_label(checked)
     joint = confidence[left] * confidence[right]
@@ -140,10 +134,8 @@ def edgewise_brier(probs: Array, y: Array, edges: Array) -> float:
     0.75
     """
     checked, (left, right) = _check_edges(probs, y, edges)
-    squares = np.einsum("nk,nk->n", checked.probs, checked.probs, dtype=np.float64)
-    true = true_class(checked)
-    score = squares[left] * squares[right] - 2 * true[left] * true[right] + 1
-    return float(np.clip(score, 0.0, 2.0).mean())
+    squares, true = _squares(checked), _true_class(checked)
+    return float(_brier(squares[left] * squares[right], true[left] * true[right]).mean())
 
 
 def _check_edges(probs: Array, y: Array, edges: Array) -> tuple[Checked, Ints]:

@@ -13,15 +13,8 @@ from simi_mailbox.metrics.calibration_error import shared_by_equals
 class RiskCoverage:
     """Errors among the accepted nodes as more and more are accepted, most confident first.
 
-    Attributes
-    ----------
-    accepted : array [n]
-        1 … n: nodes accepted.
-    risk : array [n]
-        Error rate among them. Equally confident nodes share their mean: the curve does not depend
-        on how nodes are numbered.
-    threshold : array [n]
-        Confidence of the last one accepted.
+    Arrays [n]: nodes ``accepted``, 1 … n, the error rate among them, the confidence of the last.
+    Equally confident nodes share their mean: the curve does not depend on the order of nodes.
 
     Examples
     --------
@@ -56,13 +49,13 @@ class RiskCoverage:
         """Error rate among the most confident ``share`` of the nodes, rounded up."""
         if not 0 < share <= 1:
             raise ValueError(f"share is {share}; expected a number in (0, 1].")
-        return float(self.risk[_last(share, len(self.risk))])
+        # 0.3 of ten is three, whatever the rounding.
+        last = max(int(np.ceil(share * len(self.risk) - 1e-9)), 1) - 1
+        return float(self.risk[last])
 
 
 def risk_coverage(probs: Array, y: Array) -> RiskCoverage:
-    """The risk–coverage curve of accepting by confidence.
-
-    Parameters: probs, y as in :func:`accuracy`.
+    """The risk–coverage curve of accepting by confidence; parameters as of :func:`accuracy`.
 
     Examples
     --------
@@ -104,21 +97,9 @@ def excess_aurc(probs: Array, y: Array) -> float:
 def error_at_share(probs: Array, y: Array, share: float = 0.8) -> float:
     """Error rate among the most confident ``share`` of the nodes.
 
-    Parameters
-    ----------
-    probs, y
-        As in :func:`accuracy`.
-    share : float
-        Of nodes accepted.
-
     Examples
     --------
     >>> error_at_share(np.array([[0.9, 0.1], [0.6, 0.4]]), np.array([0, 1]), share=0.5)
     0.0
     """
     return risk_coverage(probs, y).risk_at(share)
-
-
-def _last(share: float, n: int) -> int:
-    """Index of the last node accepted; 0.3 of ten is three, whatever the rounding."""
-    return max(int(np.ceil(share * n - 1e-9)), 1) - 1

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from statistics import NormalDist
 
 import numpy as np
+from scipy.special import ndtri
 
 from simi_mailbox._arrays import Floats
-from simi_mailbox.metrics._inputs import Array, Checked, bin_sum, check, top_label
+from simi_mailbox.metrics._inputs import Array, Checked, bin_sum, check, check_level, top_label
 from simi_mailbox.metrics.calibration_error import (
     BinnedCounts,
     bin_outcomes,
-    check_binning,
     class_gaps,
     classwise_of,
-    debiased_of,
     width_index,
 )
-from simi_mailbox.metrics.diagram import check_level
 from simi_mailbox.metrics.sampling import Interval, NoiseFloor
 from simi_mailbox.metrics.scores import node_brier, node_nll
-from simi_mailbox.metrics.smooth import GRID_SIZE, KdeSums
+from simi_mailbox.metrics.smooth import KdeSums
 
 DRAWS = 1000
 SCORES = ("accuracy", "nll", "brier")
@@ -38,14 +35,7 @@ class StreamingMetrics:
     Attributes
     ----------
     counts : BinnedCounts
-    chance : ndarray [M]
-        Σ c (1 − c) of the confidences in every bin.
-    class_gaps : ndarray [K, M]
-        Σ 1[y = k] − p_k of the nodes whose p_k lies in a bin.
-    scores : ndarray [2, 3]
-        Sums of accuracy, NLL and Brier score, and of their squares.
-    kde : KdeSums
-        What KDE-ECE is made of.
+        Sums per confidence bin; ``counts.reliability()`` is their reliability diagram.
 
     Examples
     --------
@@ -57,17 +47,15 @@ class StreamingMetrics:
     """
 
     counts: BinnedCounts
-    chance: Floats
-    class_gaps: Floats
-    scores: Floats
+    chance: Floats  # Σ c (1 − c) of the confidences c in every bin [M]
+    class_gaps: Floats  # Σ 1[y = k] − p_k of the nodes whose p_k lies in a bin [K, M]
+    scores: Floats  # sums of accuracy, NLL and Brier score, and of their squares [2, 3]
     kde: KdeSums
 
     @classmethod
     def empty(cls, classes: int, bins: int = 15) -> StreamingMetrics:
         """Sums that have seen no node."""
-        kde = KdeSums(np.zeros((2, GRID_SIZE)), np.zeros((2, 3)))
-        gaps = np.zeros((classes, bins))
-        return cls(BinnedCounts.empty(bins), np.zeros(bins), gaps, np.zeros((2, 3)), kde)
+        return cls.of(Checked(np.empty((0, classes)), np.empty(0, np.int64)), bins)
 
     @classmethod
     def of(cls, checked: Checked, bins: int = 15) -> StreamingMetrics:
@@ -106,13 +94,12 @@ class StreamingMetrics:
             raise ValueError(
                 f"{checked.probs.shape[1]} classes, but earlier batches had {classes}."
             )
-        return self.merge(StreamingMetrics.of(checked, self.counts.bins))
+        return self.merge(StreamingMetrics.of(checked, len(self.chance)))
 
     def merge(self, other: StreamingMetrics) -> StreamingMetrics:
         """Return the state that has seen the nodes of both."""
-        rest = [field.name for field in fields(self)[1:]]
-        sums = (getattr(self, name) + getattr(other, name) for name in rest)
-        return StreamingMetrics(self.counts.merge(other.counts), *sums)
+        names = [field.name for field in fields(self)]
+        return StreamingMetrics(*(getattr(self, name) + getattr(other, name) for name in names))
 
     def evaluate(self) -> dict[str, float]:
         """Every metric of `evaluate` but for ``ece_mass``, which needs all nodes at once."""
@@ -120,9 +107,9 @@ class StreamingMetrics:
         return {
             "accuracy": accuracy,
             "ece": self.counts.ece,
-            "debiased_ece": debiased_of(self.counts),
+            "debiased_ece": self.counts.debiased_ece,
             "classwise_ece": classwise_of(self.class_gaps, self.num_nodes),
-            "kde_ece": self.kde.ece,
+            "kde_ece": self.kde.ece(),
             "nll": nll,
             "brier": brier,
         }
@@ -133,43 +120,36 @@ class StreamingMetrics:
         n, tail = self._seen, (1 - level) / 2
         if metric in SCORES:
             mean, square = self.scores[:, SCORES.index(metric)] / n
-            reach = NormalDist().inv_cdf(1 - tail) * np.sqrt(max(square - mean**2, 0.0) / n)
+            reach = ndtri(1 - tail) * np.sqrt(max(square - mean**2, 0.0) / n)
             return Interval(float(mean - reach), float(mean + reach), level)
         if metric not in ("ece", "debiased_ece"):
             raise ValueError(f"no interval of {metric!r} can be made of sums.")
-        draws = np.random.default_rng(seed).standard_normal((DRAWS, self.counts.bins))
-        gaps = self.counts.gap_sum + draws * np.sqrt(self.counts.square_sum)
+        counts, draws = self.counts, self._normal(seed)
+        gaps = counts.gap_sum + draws * np.sqrt(counts.square_sum)
         if metric == "ece":  # reflected, as by `bootstrap_interval`: it is biased upward
             low, high = np.quantile(np.abs(gaps).sum(axis=1) / n, [tail, 1 - tail])
-            low, high = (max(2 * self.counts.ece - end, 0.0) for end in (high, low))
-            return Interval(float(low), float(high), level)
-        total = self.counts.confidence_sum
-        drawn = [debiased_of(replace(self.counts, correct_sum=total + gap)) for gap in gaps]
-        low, high = np.quantile(drawn, [tail, 1 - tail])
+            low, high = (max(2 * counts.ece - end, 0.0) for end in (high, low))
+        else:
+            drawn = [replace(counts, correct_sum=counts.confidence_sum + gap) for gap in gaps]
+            found = [one.debiased_ece for one in drawn]
+            low, high = np.quantile(found, [tail, 1 - tail])
         return Interval(float(low), float(high), level)
 
     def noise_floor(self, *, seed: int = 0) -> NoiseFloor:
         """Mean and standard deviation of the ECE of a perfect model with these confidences."""
-        draws = np.random.default_rng(seed).standard_normal((DRAWS, self.counts.bins))
-        found = (np.abs(draws) @ np.sqrt(self.chance)) / self._seen
+        found = (np.abs(self._normal(seed)) @ np.sqrt(self.chance)) / self._seen
         return NoiseFloor(float(found.mean()), float(found.std(ddof=1)))
+
+    def _normal(self, seed: int) -> Floats:
+        return np.random.default_rng(seed).standard_normal((DRAWS, len(self.chance)))
 
 
 def evaluate(probs: Array, y: Array, *, bins: int = 15) -> dict[str, float]:
     """Every metric of accuracy, likelihood and calibration error, with its default options.
 
-    Parameters
-    ----------
-    probs, y
-        As in :func:`accuracy`.
-    bins : int
-        Number of bins of all binned metrics.
-
-    Returns
-    -------
-    dict of str to float
-        Keys ``accuracy``, ``ece``, ``ece_mass``, ``debiased_ece``, ``classwise_ece``, ``kde_ece``,
-        ``nll`` and ``brier``; calibration errors as fractions, not percentages.
+    Keys are ``accuracy``, ``ece``, ``ece_mass``, ``debiased_ece``, ``classwise_ece``, ``kde_ece``,
+    ``nll`` and ``brier``; calibration errors are fractions, not percentages. Parameters are those
+    of :func:`ece`.
 
     Examples
     --------
@@ -177,7 +157,6 @@ def evaluate(probs: Array, y: Array, *, bins: int = 15) -> dict[str, float]:
     >>> scores["accuracy"], scores["ece"], scores["brier"]
     (0.75, 0.0, 0.375)
     """
-    check_binning(bins)
     checked = check(probs, y)
     found = StreamingMetrics.of(checked, bins).evaluate()
     first = {"accuracy": found.pop("accuracy"), "ece": found.pop("ece")}

@@ -26,13 +26,12 @@ FOLDS = 5
 
 @dataclass(frozen=True)
 class Estimate:
-    """Accuracy, its standard error (infinite if nothing is known), and what it was made of."""
+    """Accuracy, standard error (infinite if unknown), what it is made of, and A − D if both are."""
 
     accuracy: float
     error: float
     how: str
     gap: float | None = None
-    """A − D, if both are there: how much more confident the model is than features support."""
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -49,9 +48,8 @@ def estimate(
 ) -> Estimate:
     """From the calibrated confidence of some nodes.
 
-    ``reference`` is accuracy and number of the calibration nodes, ``distance`` that of the drift
-    (0 if there is none), ``agreement`` whether calibration nodes, and these nodes, are predicted
-    alike by a model of the features alone.
+    ``reference`` is accuracy and number of the calibration nodes, ``agreement`` whether calibration
+    nodes, and these nodes, are predicted alike by a model of the features alone.
     """
     a, n = float(confidence.mean()), len(confidence)
     before, m = reference
@@ -61,11 +59,7 @@ def estimate(
     else:
         then, now = (float(part.mean()) for part in agreement)
         d = min(max(before + now - then, 0.0), 1.0)
-        found, how, gap = (
-            WEIGHT_OF_CONFIDENCE * a + (1.0 - WEIGHT_OF_CONFIDENCE) * d,
-            "A and D",
-            a - d,
-        )
+        found, how, gap = d + WEIGHT_OF_CONFIDENCE * (a - d), "A and D", a - d
         variance += (then * (1.0 - then) / m + now * (1.0 - now) / n) / 4.0
         if distance > 0.0:
             variance += PER_GAP * gap**2

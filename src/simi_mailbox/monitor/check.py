@@ -39,26 +39,20 @@ class Check:
     Attributes
     ----------
     verdict : {"ok", "watch", "do not trust", "unknown"}
-    accuracy : float or None
-        Estimated, of the predicted classes; None if it is unknown.
-    interval : tuple of float or None
-        Of the accuracy, 95 %.
+    accuracy, interval : float, tuple of float
+        Estimated, of the predicted classes, with its 95 % interval; None if it is unknown.
     how : str
         What the estimate is made of: A, A and D, labels (`simi_mailbox.monitor.accuracy`).
     drift : dict
         By name ("confidence", "similarity", "degree", "groups"): distance and corrected p-value.
-    outside : float
-        Share of nodes outside what 99 % of the calibration nodes have shown.
-    confidence : float
-        Mean calibrated confidence.
-    z : float or None
-        Of the labels given: (right − confidence) / standard error; below −1.96 overconfident.
-    labels : int
-        How many labels were given.
+    outside, confidence : float
+        Share of nodes outside what 99 % of the calibration nodes have shown; mean confidence.
+    labels, z : int, float or None
+        How many labels were given, and their (right − confidence) / standard error; below −1.96
+        overconfident.
     to_label : array
         Nodes whose labels would answer fastest: spread evenly over confidence.
     advice : {"", "label", "update", "refit"}
-    sentence : str
 
     Examples
     --------
@@ -99,16 +93,12 @@ class Check:
         to_label = np.asarray(self.to_label).tolist()
         return {**found, "interval": interval, "drift": self.drift, "to_label": to_label}
 
-    def table(self) -> str:
-        """The drift tests, one line each."""
-        lines = [f"{'':<12}distance   p"]
+    def __str__(self) -> str:
+        lines = [f"{self.verdict}: {self.sentence}", f"{'':<12}distance   p"]
         for name, test in self.drift.items():
             mark = "  drifted" if test["p"] <= ALARM else ""
             lines.append(f"{name:<12}{test['distance']:8.3f}   {test['p']:.3f}{mark}")
         return "\n".join(lines)
-
-    def __str__(self) -> str:
-        return f"{self.verdict}: {self.sentence}\n{self.table()}"
 
 
 class Monitor:
@@ -120,16 +110,10 @@ class Monitor:
     in. A graph that is not known to hold the nodes of ``fit`` is "unknown" until labels tell more:
     without labels no estimate is right there.
 
-    Parameters
-    ----------
-    calibrator : SimiMailbox
-        A fitted one.
-    seed : int
-        Of permutations and of the nodes to label.
+    ``calibrator`` is a fitted one, ``seed`` that of permutations and of the nodes to label.
 
     Examples
     --------
-    >>> from simi_mailbox import SimiMailbox
     >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(900, 3, temperature=2.0, seed=0)
     >>> cal = SimiMailbox().fit(problem.logits, problem.y, graph=problem.graph, mask=range(300))
@@ -140,9 +124,8 @@ class Monitor:
 
     def __init__(self, calibrator: SimiMailbox, *, seed: int = 0) -> None:
         if not isinstance(calibrator, SimiMailbox):
-            raise TypeError(
-                f"a Monitor watches a fitted SimiMailbox, got {type(calibrator).__name__}"
-            )
+            name = type(calibrator).__name__
+            raise TypeError(f"a Monitor watches a fitted SimiMailbox, got {name}")
         calibrator._check_fitted()
         self.calibrator, self.seed, self.stream = calibrator, seed, Stream()
 
@@ -177,13 +160,13 @@ class Monitor:
             are not used as evidence here: ``update`` does that.
         """
         cal = self.calibrator
-        given = {"graph": graph, "hidden": hidden, "node_ids": node_ids}
+        given: dict[str, Any] = {"graph": graph, "hidden": hidden, "node_ids": node_ids}
         data = cal._read_fitted(logits, **given, input_type=input_type)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CalibrationWarning)  # what it says, the verdict says
-            given["input_type"] = input_type
-            probs = np.asarray(cal.predict_proba(logits, **given), dtype=np.float64)
+            probs = cal.predict_proba(logits, **given, input_type=input_type)
             before = cal._here(data)
+        probs = np.asarray(probs, dtype=np.float64)
         n = data.num_nodes
         if nodes is None:
             chosen = np.setdiff1d(np.arange(n), before.index.numpy())
@@ -203,15 +186,21 @@ class Monitor:
         known_before = float(reference["accuracy"]), len(reference["confidence"])
         guess = accuracies.estimate(confidence, known_before, far if drifted else 0.0, agreement)
         if not same:
-            guess = Estimate(guess.accuracy, math.inf, "", None)
+            guess = Estimate(guess.accuracy, math.inf, "")
         told, right = _labels(known, chosen, predicted, probs.shape)
-        z = _z(confidence[told], right) if len(told) else None
-        if z is not None and abs(z) > 1.96:  # what labels contradict is no estimate
-            guess = replace(guess, error=math.inf)
+        z = None
+        if len(told):
+            spread = float((confidence[told] * (1.0 - confidence[told])).sum()) + 0.25
+            z = float((right - confidence[told]).sum()) / math.sqrt(spread)
+            if abs(z) > 1.96:  # what labels contradict is no estimate
+                guess = replace(guess, error=math.inf)
         found = accuracies.with_labels(guess, confidence, told, right) if len(told) else guess
         verdict, why, advice = _verdict(same, drifted, far, found, confidence, told, right, z)
-        wanted = 0 if verdict == OK or len(told) >= MOST_LABELS else _labels_wanted(confidence)
-        wanted = max(wanted - len(told), 0)
+        wanted = 0
+        if verdict != OK:
+            spread = float((confidence * (1.0 - confidence)).mean())
+            wanted = math.ceil(POWER**2 * spread / DETECTED**2)
+            wanted = max(min(max(wanted, FEWEST_LABELS), MOST_LABELS) - len(told), 0)
         positions = self._to_label(confidence, told, wanted)
         names = chosen if data.node_ids is None else data.node_ids[chosen]
         if verdict == UNKNOWN:
@@ -303,28 +292,14 @@ def _feature_classes(features: Any, probs: Any, before: Any, shape: tuple[int, .
     return classes
 
 
-def _labels(
-    known: Any, chosen: Ints, predicted: Ints, shape: tuple[int, ...]
-) -> tuple[Ints, Bools]:
+def _labels(known: Any, chosen: Ints, predicted: Ints, shape: Any) -> tuple[Ints, Bools]:
     """Which of the judged nodes have a label, and whether the prediction is right."""
     if known is None:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=bool)
     given = read_known(known, *shape)
-    index, y = given.index.numpy(), given.y.numpy()
-    here = np.isin(index, chosen)
-    place = np.searchsorted(chosen, index[here])
-    return place, predicted[index[here]] == y[here]
-
-
-def _z(confidence: Floats, right: Bools) -> float:
-    spread = float((confidence * (1.0 - confidence)).sum()) + 0.25
-    return float((right - confidence).sum()) / math.sqrt(spread)
-
-
-def _labels_wanted(confidence: Floats) -> int:
-    spread = float((confidence * (1.0 - confidence)).mean())
-    wanted = math.ceil(POWER**2 * spread / DETECTED**2)
-    return min(max(wanted, FEWEST_LABELS), MOST_LABELS)
+    here = np.isin(given.index.numpy(), chosen)
+    index, y = given.index.numpy()[here], given.y.numpy()[here]
+    return np.searchsorted(chosen, index), predicted[index] == y
 
 
 def _verdict(

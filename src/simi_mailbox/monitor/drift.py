@@ -41,11 +41,8 @@ def drift_tests(
         found[row] = [column.distance(inside) for column in columns]
         inside = rng.permutation(inside)
     # By column, the share of permutations at least as far apart; then the least of each row.
-    ranks = np.stack([np.sort(part) for part in found.T])
-    below = np.stack(
-        [np.searchsorted(r, c - 1e-12) for r, c in zip(ranks, found.T, strict=True)], axis=1
-    )
-    p = 1.0 - below / len(found)
+    below = [np.searchsorted(np.sort(column), column - 1e-12) for column in found.T]
+    p = 1.0 - np.stack(below, axis=1) / len(found)
     least = p.min(axis=1)
     return {
         name: {"distance": float(found[0, k]), "p": float((least <= p[0, k]).mean())}

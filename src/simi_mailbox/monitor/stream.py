@@ -50,10 +50,9 @@ class Stream:
         off = np.asarray(confidence, dtype=np.float64) - np.asarray(right, dtype=np.float64)
         self.days += 1
         self.labels += len(off)
-        bets = np.array(BETS)
-        gains = np.stack([np.log1p(side * off[:, None] * bets).sum(axis=0) for side in (1.0, -1.0)])
-        started = np.zeros((1, 2, len(BETS)))
-        self.wealth = np.concatenate([self.wealth, started]) + gains
+        sides = np.outer([1.0, -1.0], BETS)
+        gains = np.log1p(off[:, None, None] * sides).sum(axis=0)
+        self.wealth = np.concatenate([self.wealth, np.zeros((1, 2, len(BETS)))]) + gains
         if not self.alarm:
             self.alarm = self._alarm(p)
             self.since = self.days if self.alarm else 0

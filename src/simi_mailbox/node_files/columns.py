@@ -33,8 +33,13 @@ PANDAS_INDEX = "__index_level_0__"
 """What pandas calls an index without a name; it names nodes if nothing else does."""
 LABEL_NAMES = (*NAMES["labels"], "label", "class", "target")
 EDGE_NAMES = (
-    *(("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v"), ("head", "tail")),
-    *(("node1", "node2"), ("id1", "id2")),
+    ("source", "target"),
+    ("src", "dst"),
+    ("from", "to"),
+    ("u", "v"),
+    ("head", "tail"),
+    ("node1", "node2"),
+    ("id1", "id2"),
 )
 PROBABILITY_NAMES = ("probabilities", "probs", "prob")
 PREFIXES = {
@@ -56,9 +61,8 @@ class Columns:
     """A table: columns of one length, as Arrow arrays. Cells of text files stay text unless a
     column holds numbers with fractions; ids, labels and masks come back as they were written.
 
-    ``names`` are ``""`` where there is no header, ``decimal`` separates fractions in text,
-    ``first_row`` is where the first cells stand in the file, counted from 1, and ``index`` the
-    column that pandas has written as its index.
+    ``names`` are ``""`` where there is no header, ``decimal`` separates fractions in text, and
+    ``first_row`` is where the first cells stand in the file, counted from 1.
     """
 
     path: Path
@@ -66,7 +70,6 @@ class Columns:
     values: tuple[Any, ...]
     decimal: str = "."
     first_row: int = 1
-    index: int | None = None
 
     @property
     def rows(self) -> int:
@@ -84,65 +87,45 @@ class Columns:
         """Position of the column that has one of the names; two such columns are refused."""
         return _only(self.names, names, self.path)
 
-    def id_column(self, names: Iterable[str] = ()) -> int | None:
-        """Which column names nodes: see `id_column`; ``names`` are more of its names."""
-        found = self.find((*ID_NAMES, *names))
-        if found is not None or self.index is not None:
-            return self.index if found is None else found
-        return id_column(self.names, self.path)
-
-    def is_list(self, position: int) -> bool:
-        return is_list(self.values[position].type)
-
     def matrix(self, position: int) -> Floats:
         """A column of lists as [rows, width]."""
         cells = self.values[position]
         width = len(cells[0]) if len(cells) and cells[0].is_valid else 0
-        try:
-            flat = cells.flatten().cast(pa.float64()).to_numpy(zero_copy_only=False)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            flat = np.empty(0)
         same = pc.all(pc.equal(pc.list_value_length(cells), width)).as_py()
-        if not same or cells.null_count or flat.size != len(cells) * width or not width:
+        try:
+            flat = np.asarray(cells.flatten().cast(pa.float64()))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            same = False
+        if not same or cells.null_count or not width:
             raise FileFormatError(
                 f"{self.path}: the lists of column {self.title(position)} are not numbers of one "
                 "length"
             )
-        return np.asarray(flat).reshape(len(cells), width)
+        return flat.reshape(len(cells), width)
 
     def numbers(self, position: int) -> Floats:
         """A column as float64, NaN where a cell is empty."""
-        column = self.values[position]
+        column, title = self.values[position], self.title(position)
         if pa.types.is_string(column.type):
             if self.decimal != ".":
                 column = pc.replace_substring(column, self.decimal, ".")
             column = pc.if_else(pc.equal(column, ""), None, column)
         elif not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
-            raise FileFormatError(
-                f"{self.path}: column {self.title(position)} holds {column.type}, not numbers"
-            )
+            raise FileFormatError(f"{self.path}: column {title} holds {column.type}, not numbers")
         try:
             return np.asarray(column.cast(pa.float64()))
         except pa.ArrowInvalid:
-            raise FileFormatError(f"{self.path}: {self._no_numbers(position, column)}") from None
-
-    def _no_numbers(self, position: int, column: Any) -> str:
-        cells = pc.fill_null(column, "").to_pylist()
+            cells = pc.fill_null(column, "").to_pylist()
         wrong = [row for row, cell in enumerate(cells) if cell and not is_number(cell)]
-        shown, title = repr(cells[wrong[0]]), self.title(position)
+        shown = repr(cells[wrong[0]])
         if all(is_number(cells[row].replace(",", ".", 1)) for row in wrong):
-            return (
-                f"column {title} has decimal commas ({shown}): write points, or separate cells "
-                "by semicolons"
-            )
-        if len(wrong) == sum(cell != "" for cell in cells):
-            return (
-                f"column {title} is not numbers (it holds {shown}); if it names nodes, say "
-                f"--id-column {title}"
-            )
-        more = ", ".join(f"row {self.first_row + row}: {cells[row]!r}" for row in wrong[1:4])
-        more = f" ({more}{', …' if len(wrong) > 4 else ''} neither)" if more else ""
-        return f"row {self.first_row + wrong[0]}, column {title}: {shown} is not a number{more}"
+            why = f"column {title} has decimal commas ({shown}): write points, or separate cells "
+            raise FileFormatError(f"{self.path}: {why}by semicolons")
+        more = f" (nor are {len(wrong) - 1:,} more)" if len(wrong) > 1 else ""
+        raise FileFormatError(
+            f"{self.path}: row {self.first_row + wrong[0]}, column {title}: {shown} is not a "
+            f"number{more}; if the column names nodes, say --id-column {title}"
+        )
 
     def measures(self, position: int) -> bool:
         """Whether a column holds numbers with fractions, which no label, mask or id is."""
@@ -166,11 +149,11 @@ def _only(names: Sequence[str], wanted: Iterable[str], path: Path) -> int | None
     return found[0] if found else None
 
 
-def id_column(names: Sequence[str], path: Path) -> int | None:
-    """Which column names nodes, in files as in shards: one of `ID_NAMES`; else pandas' index; else
-    the first, if its name ends like that of an id.
+def id_column(names: Sequence[str], path: Path, more: Iterable[str] = ()) -> int | None:
+    """Which column names nodes, in files as in shards: one of `ID_NAMES` (and ``more``); else
+    pandas' index; else the first, if its name ends like that of an id.
     """
-    found = _only(names, ID_NAMES, path)
+    found = _only(names, (*ID_NAMES, *more), path)
     if found is None and PANDAS_INDEX in names:
         return list(names).index(PANDAS_INDEX)
     return 0 if found is None and names and like_an_id(names[0]) else found

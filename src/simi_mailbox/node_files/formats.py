@@ -1,26 +1,145 @@
-"""From a file of any kind to named columns or named arrays, by its ending."""
+"""From a file of any kind to named columns or named arrays, by its ending; none ever runs code."""
 
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.feather
+import pyarrow.parquet
 
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.node_files.binary_files import (
-    read_arrow,
-    read_numpy,
-    read_safetensors,
-    read_torch,
-)
-from simi_mailbox.node_files.columns import Columns, Contents
+from simi_mailbox.files import is_archive, open_archive, read_npy
+from simi_mailbox.node_files.columns import KNOWN, Columns, Contents
 from simi_mailbox.node_files.text_tables import IsData, read_text
 
 STANDARD = Path("-")
 """Standard input, or standard output."""
+
+
+def read_numpy(path: Path) -> dict[str, Any]:
+    """The one array of a ``.npy`` file, or those of a ``.npz``; which it is, its content says."""
+    if not is_archive(path):
+        return {"": read_npy(path)}
+    with open_archive(path) as archive:
+        if {"format", "shape", "data"} <= set(archive):
+            from scipy.sparse import load_npz
+
+            try:
+                return {"": load_npz(path)}
+            except (ValueError, KeyError, TypeError, IndexError) as error:
+                raise FileFormatError(f"{path}: it is no sparse matrix: {error}") from error
+        # Others are left alone: they may be anything, and large.
+        return {n: archive[n] if n in KNOWN or len(archive) == 1 else None for n in archive}
+
+
+def read_safetensors(path: Path) -> dict[str, Any]:
+    """Arrays by name; a fitted calibrator is told apart."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            if "simi_mailbox" in (file.metadata() or {}):
+                raise FileFormatError(
+                    f"{path}: it is a fitted calibrator, not arrays; pass it to simi-mailbox apply"
+                )
+            return {name: _numpy(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, EOFError) as error:
+        raise FileFormatError(f"{path}: it is damaged or no safetensors file: {error}") from error
+
+
+def read_torch(path: Path) -> dict[str, Any]:
+    """Tensors, dictionaries of tensors, PyG ``Data``; other pickled objects are refused."""
+    import pickle
+
+    import torch
+
+    try:
+        with torch.serialization.safe_globals(_pyg_classes()):
+            found = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        text = str(error)
+        if "GLOBAL" not in text and "weights" not in text.lower():
+            raise FileFormatError(f"{path}: it is damaged or no PyTorch file") from error
+        raise FileFormatError(
+            f"{path}: it holds Python objects, which could run code when read; save tensors: "
+            "torch.save({'logits': logits, 'edge_index': edge_index, …}, path), or data.to_dict()"
+        ) from error
+    if isinstance(found, tuple | list) and found and isinstance(found[0], dict):
+        found = found[0]  # a processed dataset of PyG: the data, slices and a class
+    if isinstance(found, torch.Tensor):
+        return {"": _numpy(found)}
+    if hasattr(found, "to_dict"):
+        found = found.to_dict()
+    if not isinstance(found, dict):
+        raise FileFormatError(
+            f"{path}: it holds a {type(found).__name__}; expected a tensor, a dictionary of "
+            "tensors or a PyG Data"
+        )
+    if any(isinstance(name, tuple) for name in found):
+        raise FileFormatError(
+            f"{path}: it has several kinds of nodes or edges (HeteroData): save one graph, such as "
+            "data.to_homogeneous(), and the logits of its nodes in that order"
+        )
+    return {
+        str(name): _numpy(value) for name, value in found.items() if isinstance(value, torch.Tensor)
+    }
+
+
+def _pyg_classes() -> list[Any]:
+    """PyG's plain containers: holding tensors is all that unpickling makes them do."""
+    try:
+        from torch_geometric.data import data, storage
+    except ModuleNotFoundError:
+        return []
+    names = ("Data", "DataEdgeAttr", "DataTensorAttr", "BaseStorage", "GlobalStorage")
+    found = [getattr(data, name, None) or getattr(storage, name, None) for name in names]
+    return [*filter(None, found), storage.NodeStorage, storage.EdgeStorage]
+
+
+def _numpy(tensor: Any) -> Any:
+    """A NumPy array; sparse tensors become SciPy matrices."""
+    import torch
+
+    if tensor.layout is not torch.strided:
+        from scipy.sparse import coo_array
+
+        coo = tensor.to_sparse_coo().coalesce()
+        return coo_array((coo.values().numpy(), coo.indices().numpy()), shape=tuple(coo.shape))
+    return (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).detach().numpy()
+
+
+def read_arrow(path: Path, kind: str) -> Columns:
+    """Columns of a "Parquet" or "Feather" file."""
+    reader = pyarrow.parquet if kind == "Parquet" else pyarrow.feather
+    try:
+        table = reader.read_table(path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise FileFormatError(f"{path}: it is damaged or no {kind} file: {error}") from error
+    if not table.num_columns:
+        raise FileFormatError(f"{path}: it has no columns")
+    values = tuple(_plain(column.combine_chunks()) for column in table.columns)
+    return Columns(path, tuple(table.column_names), values)
+
+
+def _plain(column: Any) -> Any:
+    """A column in one of few types: text, floats, integers, truth, lists; others as they are."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _plain(column.dictionary_decode())
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind):
+        return pc.fill_null(column.cast(pa.string()), "")  # as an empty cell of a text file
+    if pa.types.is_decimal(kind):
+        return column.cast(pa.float64())
+    if pa.types.is_float16(kind):  # which Arrow casts to nothing
+        return pa.array(column.to_numpy(zero_copy_only=False).astype(np.float32))
+    return column
+
+
 _TEXT = (".csv", ".tsv", ".txt")
-_LARGE = 1 << 20
-"""Bytes of a text file from which on it is not read twice."""
 _READERS: dict[str, Callable[[Path], Contents]] = {
     ".parquet": lambda path: read_arrow(path, "Parquet"),
     ".feather": lambda path: read_arrow(path, "Feather"),
@@ -57,48 +176,31 @@ def read_file(
 ) -> Contents:
     """Columns of a table (CSV, TSV, Parquet, Feather) or arrays by name; a lone array is ``""``.
 
-    The ending says what a file is; ``-`` is a table from standard input. ``header`` are names that
-    make the first row of a text file a header, besides those known here, and ``is_data`` says of
-    its cells that they are none: a node may be called ``u``. ``encoding`` is that of text without a
-    byte order mark, by default UTF-8. What is damaged, of another kind or holds Python objects
-    raises `FileFormatError`.
+    The ending says what a file is; ``-`` is a text table from standard input. ``header`` are names
+    that make the first row of a text file a header, besides those known here, and ``is_data`` says
+    of its cells that they are none: a node may be called ``u``. ``encoding`` is that of text
+    without a byte order mark, by default UTF-8. What is damaged, of another kind or holds Python
+    objects raises `FileFormatError`.
     """
-    names = {name.lower() for name in header}
+    ending = ending_of(path)
     if path == STANDARD:
-        contents = _read_standard(names, is_data, encoding)
+        path, raw = Path("standard input"), sys.stdin.buffer.read()
     elif path.is_dir():
         raise FileFormatError(f"{path}: it is a folder; name a file")
     elif not path.exists():
         raise FileNotFoundError(f"there is no file {path}")
     else:
         check_ending(path, READS, "read")
-        ending = ending_of(path)
-        if ending in _READERS:
-            contents = _READERS[ending](path)
-        else:
-            large = not ending.endswith(".gz") and path.stat().st_size > _LARGE
-            with path.open("rb") as file:
-                raw = file.read(_LARGE if large else -1)
-            raw = _unpacked(path, raw, ending.endswith(".gz"))
-            contents = read_text(path, raw, names, is_data, encoding, beginning=large)
+        raw = b"" if ending in _READERS else path.read_bytes()
+    if ending in _READERS:
+        contents = _READERS[ending](path)
+    else:
+        if ending.endswith(".gz") or raw.startswith(b"\x1f\x8b"):
+            try:
+                raw = bytes(pa.CompressedInputStream(pa.BufferReader(raw), "gzip").read())
+            except (OSError, pa.ArrowException) as error:
+                raise FileFormatError(f"{path}: it is damaged or no gzip file: {error}") from error
+        contents = read_text(path, raw, {name.lower() for name in header}, is_data, encoding)
     if isinstance(contents, Columns) and not contents.rows:
         raise FileFormatError(f"{path}: it has no rows")
     return contents
-
-
-def _read_standard(header: set[str], is_data: IsData, encoding: str | None) -> Contents:
-    raw, name = sys.stdin.buffer.read(), Path("standard input")
-    for start, kind in ((b"PAR1", "Parquet"), (b"ARROW1", "Feather")):
-        if raw.startswith(start):
-            return read_arrow(name, kind, pa.BufferReader(raw))
-    raw = _unpacked(name, raw, raw.startswith(b"\x1f\x8b"))
-    return read_text(name, raw, header, is_data, encoding)
-
-
-def _unpacked(path: Path, raw: bytes, packed: bool) -> bytes:
-    if not packed:
-        return raw
-    try:
-        return bytes(pa.CompressedInputStream(pa.BufferReader(raw), "gzip").read())
-    except (OSError, pa.ArrowException) as error:
-        raise FileFormatError(f"{path}: it is damaged or no gzip file: {error}") from error

@@ -19,9 +19,9 @@ from simi_mailbox.node_files.columns import (
     Contents,
     as_text,
     edge_columns,
+    id_column,
 )
 from simi_mailbox.node_files.formats import read_file
-from simi_mailbox.node_files.text_tables import IsData
 
 _SHOWN = 3
 _NO_IDS = ", because the logits have no column 'id' (name it with --id-column, or give --ids)"
@@ -65,25 +65,13 @@ class NodeNames:
             return None
         return np.asarray(self._text.to_numpy(zero_copy_only=False), dtype=np.str_)
 
-    @property
-    def are_numbered(self) -> bool:
-        """Whether ids, if there are any, are whole numbers."""
-        if self.ids is None:
-            return True
-        return bool(pc.all(pc.match_substring_regex(self._text, r"^-?\d+$")).as_py())
-
     def shown(self) -> Array:
         """Ids as they were given, or row numbers."""
         return np.arange(self.count) if self.ids is None else np.asarray(self.ids)
 
     def named(self, rows: Ints) -> str:
         """The first of some nodes by their ids, as a message tells them."""
-        told = ", ".join(self.text(rows[:_SHOWN]).to_pylist())
-        return told + (", …" if len(rows) > _SHOWN else "")
-
-    def text(self, rows: Ints) -> Any:
-        """Ids of some nodes as text."""
-        return pa.array(rows).cast(pa.string()) if self.ids is None else self._text.take(rows)
+        return quoted(pa.array(self.shown()[rows]))
 
     def knows(self, cells: Sequence[str]) -> bool:
         """Whether a row begins with the name of a node, or is that of a class."""
@@ -96,38 +84,36 @@ class NodeNames:
         if self.ids is None:
             counted = isinstance(given, np.ndarray) and given.dtype.kind in "iu"
             rows = given.astype(np.int64) if counted else whole(as_text(given), where)
-            outside = rows[(rows < 0) | (rows >= self.count)]
-            if outside.size and self.dropped is not None:
-                return self._without(np.where((rows < 0) | (rows >= self.count), -1, rows), where)
-            if outside.size:
-                raise ValueError(
-                    f"{where}: there is no node {quoted(pa.array(outside))}; nodes are rows, "
-                    f"numbered 0..{self.count - 1}" + ("" if self.rows_only else _NO_IDS)
-                )
+            known = (rows >= 0) & (rows < self.count)
+            unknown = pa.array(rows[~known])
+            among = f"; nodes are rows, numbered 0..{self.count - 1}"
+            among += "" if self.rows_only else _NO_IDS
+        else:
+            text = as_text(given)
+            place = pc.fill_null(pc.index_in(text, value_set=self._text), -1)
+            rows = np.asarray(place, dtype=np.int64)
+            known = rows >= 0
+            unknown = pc.unique(text.filter(pa.array(~known)))
+            first = self._text[0].as_py()
+            among = f" among the {self.count:,} nodes of the logits (the first is {first!r})"
+        if known.all():
             return rows
-        text = as_text(given)
-        place = pc.index_in(text, value_set=self._text)
-        if place.null_count and self.dropped is not None:
-            found = np.asarray(pc.fill_null(place, -1).to_numpy(zero_copy_only=False))
-            return self._without(found.astype(np.int64), where)
-        if place.null_count:
-            unknown = pc.unique(text.filter(pc.is_null(place)))
-            raise ValueError(
-                f"{where}: there is no node {quoted(unknown)} among the {self.count:,} nodes of "
-                f"the logits (the first is {self._text[0].as_py()!r})"
-            )
-        return np.asarray(place.to_numpy(), dtype=np.int64)
+        if self.dropped is None:
+            raise ValueError(f"{where}: there is no node {quoted(unknown)}{among}")
+        self.dropped[str(where)] = self.dropped.get(str(where), 0) + int((~known).sum())
+        return np.where(known, rows, -1)
 
-    def _without(self, rows: Ints, where: object) -> Ints:
-        assert self.dropped is not None
-        self.dropped[str(where)] = self.dropped.get(str(where), 0) + int((rows < 0).sum())
-        return rows
+    def refuse_twice(self, rows: Ints, path: Path) -> None:
+        """Raise for nodes that a file names more than once."""
+        distinct, counts = np.unique(rows, return_counts=True)
+        if distinct.size != rows.size:
+            raise ValueError(f"{path}: it names node {self.named(distinct[counts > 1])} twice")
 
 
 class Reader:
     """Reads each file once, and knows what the user calls the column of ids."""
 
-    def __init__(self, id_column: str | None, encoding: str | None = None) -> None:
+    def __init__(self, id_column: str | None = None, encoding: str | None = None) -> None:
         self.id_column, self.encoding = id_column, encoding
         self.learned: str | None = None  # what the first file calls it
         self.nodes: NodeNames | None = None  # once they are known
@@ -135,40 +121,35 @@ class Reader:
 
     def __call__(self, path: Path, names: Collection[str] | None = None) -> Contents:
         """What a file holds; of a list with such ``names`` for a header, nothing else is one."""
+        header = [name for name in (self.id_column, self.learned) if name is not None]
+
+        def is_data(cells: Sequence[str]) -> bool:
+            if names is not None:
+                return len(cells) == 1 and cells[0].lower() not in (*names, *header)
+            return self.nodes is not None and self.nodes.knows(cells)
+
         if path not in self._read:
-            header = [name for name in (self.id_column, self.learned) if name is not None]
-            is_data = self._is_data(names, header)
-            self._read[path] = read_file(
-                path, header=header, is_data=is_data, encoding=self.encoding
-            )
+            given = {"is_data": is_data, "encoding": self.encoding}
+            self._read[path] = read_file(path, header=header, **given)  # type: ignore[arg-type]
         return self._read[path]
-
-    def _is_data(self, names: Collection[str] | None, header: Sequence[str]) -> IsData:
-        if names is not None:
-            return lambda cells: len(cells) == 1 and cells[0].lower() not in (*names, *header)
-        return lambda cells: self.nodes is not None and self.nodes.knows(cells)
-
-    def first_name(self, path: Path) -> str | None:
-        """Header of the first column of a file whose nodes are not known yet."""
-        contents = read_file(path, encoding=self.encoding)
-        return contents.names[0] if isinstance(contents, Columns) else None
 
     def id_of(self, table: Columns, *, needed: bool = False) -> int | None:
         """Position of the column of ids; that of a name the user gave must be there if needed."""
-        if self.id_column is None:
-            return table.id_column(() if self.learned is None else (self.learned,))
-        found = table.find([self.id_column])
-        if found is None and self.id_column.isdecimal() and not table.has_header:
-            found = int(self.id_column) - 1
-        if found is None or not 0 <= found < len(table.values):
-            if not needed:
-                return table.id_column()
-            columns = ", ".join(table.names) if table.has_header else f"1 to {len(table.values)}"
-            raise ValueError(
-                f"{table.path}: there is no column {self.id_column!r} for --id-column; "
-                f"its columns: {columns}"
-            )
-        return found
+        name = self.id_column
+        if name is not None:
+            found = table.find([name])
+            if found is None and name.isdecimal() and not table.has_header:
+                found = int(name) - 1 if 0 < int(name) <= len(table.values) else None
+            if found is not None:
+                return found
+            if needed:
+                columns = ", ".join(filter(None, table.names)) or f"1 to {len(table.values)}"
+                raise ValueError(
+                    f"{table.path}: there is no column {name!r} for --id-column; its columns: "
+                    f"{columns}"
+                )
+        learned = () if self.learned is None or name is not None else (self.learned,)
+        return id_column(table.names, table.path, learned)
 
 
 def one(contents: dict[str, Any], path: Path, names: Sequence[str]) -> Any:
@@ -178,10 +159,8 @@ def one(contents: dict[str, Any], path: Path, names: Sequence[str]) -> Any:
         raise FileFormatError(
             f"{path}: it holds both {found[0]!r} and {found[1]!r}: keep one of them"
         )
-    if found:
-        return contents[found[0]]
-    if len(contents) == 1:
-        return next(iter(contents.values()))
+    if found or len(contents) == 1:
+        return contents[found[0]] if found else next(iter(contents.values()))
     wanted = " or ".join(repr(name) for name in names)
     raise FileFormatError(
         f"{path}: it has no array {wanted}; it has: {', '.join(contents) or 'nothing'}"
@@ -223,6 +202,9 @@ def holds(contents: Contents, part: str) -> bool:
     return any(name in contents for name in NAMES[part])
 
 
+# --- labels ---------------------------------------------------------------------------------------
+
+
 def labelled_rows(
     contents: Contents, path: Path, nodes: NodeNames, read: Reader
 ) -> tuple[Ints, Ints]:
@@ -237,8 +219,7 @@ def binary_names(
     """Names of the two classes of one score, by the labels; None if these are 0 and 1."""
     quiet = replace(nodes, dropped={})  # what is unknown is told where labels are read
     text = _label_texts(contents, path, quiet, read)[1]
-    known = text.filter(pc.invert(pc.is_in(pc.utf8_lower(text), value_set=_UNKNOWN)))
-    names = pc.unique(known).to_pylist()
+    names = pc.unique(text.filter(pc.invert(_in(text, _UNKNOWN)))).to_pylist()
     if set(names) <= {"0", "1"}:
         return None
     if positive is None or positive not in names or len(names) > 2:
@@ -249,12 +230,14 @@ def binary_names(
     return next((name for name in names if name != positive), f"not {positive}"), positive
 
 
+def _in(text: Any, values: Any) -> Any:
+    return pc.is_in(pc.utf8_lower(text), value_set=values)
+
+
 def _label_texts(
     contents: Contents, path: Path, nodes: NodeNames, read: Reader
 ) -> tuple[Ints, Any]:
-    if isinstance(contents, Columns):
-        rows, given = _label_columns(contents, nodes, read)
-    else:
+    if not isinstance(contents, Columns):
         given = np.asarray(one(contents, path, LABEL_NAMES))
         given = given[:, 0] if given.ndim == 2 and given.shape[1] == 1 else given
         if given.shape != (nodes.count,):
@@ -263,8 +246,33 @@ def _label_texts(
                 f"{path}: labels have shape {list(given.shape)}; expected one per node, "
                 f"[{nodes.count}], −1 where a label is not known{hint}"
             )
-        rows = np.arange(nodes.count)
-    return rows, as_text(given)
+        return np.arange(nodes.count), as_text(given)
+    position, column = read.id_of(contents), contents.find(LABEL_NAMES)
+    if column is None:
+        others = [k for k in range(len(contents.values)) if k != position]
+        if position is None and len(others) == 2:
+            position = others.pop(0)
+        if len(others) != 1:
+            raise ValueError(f"{path}: which column holds the labels? call it 'label' in a header")
+        column = others[0]
+    rows = _rows(contents, position, nodes)
+    text = as_text(contents.values[column])
+    if (rows < 0).any():
+        rows, text = rows[rows >= 0], text.filter(pa.array(rows >= 0))
+    nodes.refuse_twice(rows, path)
+    return rows, text
+
+
+def _rows(table: Columns, position: int | None, nodes: NodeNames) -> Ints:
+    """The nodes that a table is about: as its column of ids says, or all of them in order."""
+    if position is not None:
+        return nodes.find(table.values[position], table.path)
+    if table.rows != nodes.count:
+        raise ValueError(
+            f"{table.path}: it has {table.rows:,} rows for {nodes.count:,} nodes; add a column "
+            "'id' if it is about some of them"
+        )
+    return np.arange(nodes.count)
 
 
 def _labels(contents: Contents, path: Path, nodes: NodeNames, read: Reader, _part: str) -> Ints:
@@ -274,38 +282,11 @@ def _labels(contents: Contents, path: Path, nodes: NodeNames, read: Reader, _par
     return labels
 
 
-def _label_columns(table: Columns, nodes: NodeNames, read: Reader) -> tuple[Ints, Any]:
-    position, count = read.id_of(table), len(table.values)
-    column = table.find(LABEL_NAMES)
-    if position is None and column is None and count == 2:
-        position, column = 0, 1
-    if column is None:
-        others = [k for k in range(count) if k != position]
-        if len(others) != 1:
-            raise ValueError(
-                f"{table.path}: which column holds the labels? call it 'label' in a header"
-            )
-        column = others[0]
-    if position is None:
-        return _in_order(table, nodes), table.values[column]
-    rows, values = _known(nodes.find(table.values[position], table.path), table.values[column])
-    refuse_twice(rows, nodes, table.path)
-    return rows, values
-
-
-def _known(rows: Ints, values: Any) -> tuple[Ints, Any]:
-    """Without those of unknown nodes, which are −1."""
-    if (rows >= 0).all():
-        return rows, values
-    return rows[rows >= 0], as_text(values).filter(pa.array(rows >= 0))
-
-
 def _class_numbers(text: Any, path: Path, nodes: NodeNames, rows: Ints) -> Ints:
     names = nodes.classes or ()
     place = pc.index_in(text, value_set=pa.array(names, pa.string()))
     by_name = np.asarray(pc.fill_null(place, -1), dtype=np.int64)
-    empty = pc.is_in(pc.utf8_lower(text), value_set=_UNKNOWN)
-    unknown = (by_name < 0) & empty.to_numpy(zero_copy_only=False)
+    unknown = (by_name < 0) & _in(text, _UNKNOWN).to_numpy(zero_copy_only=False)
     if names and ((by_name >= 0) | unknown).all():
         return by_name
     result = np.full(len(text), -1, dtype=np.int64)
@@ -313,35 +294,46 @@ def _class_numbers(text: Any, path: Path, nodes: NodeNames, rows: Ints) -> Ints:
         result[~unknown] = whole(text.filter(pa.array(~unknown)), path)
     except ValueError:
         wrong = np.flatnonzero((by_name < 0) & ~unknown)
-        who = f"label {quoted(text.take(wrong[:1]))} of node {nodes.named(rows[wrong[:1]])}"
-        others = pc.unique(text.take(wrong))[1:]
-        who += f" (and {quoted(others)})" if len(others) else ""
+        who = f"label {quoted(pc.unique(text.take(wrong)))} of node {nodes.named(rows[wrong[:1]])}"
+        why = (
+            "is text, and nothing says which column of the logits it is: give --classes FILE with "
+            "the names in the order of the columns, or a header to the logits"
+        )
         if names:
-            known = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
-            raise ValueError(f"{path}: {who} is none of the classes: {known}") from None
-        raise ValueError(
-            f"{path}: {who} is text, and nothing says which column of the logits it is: give "
-            "--classes FILE with the names in the order of the columns, or a header to the logits"
-        ) from None
+            why = f"is none of the classes: {', '.join(names[:8])}{', …' * (len(names) > 8)}"
+        raise ValueError(f"{path}: {who} {why}") from None
     if (result < -1).any():
         raise ValueError(f"{path}: label {result.min()} is negative; −1 or empty means unknown")
     return result
 
 
+# --- sets of nodes --------------------------------------------------------------------------------
+
+
 def node_set(contents: Contents, path: Path, nodes: NodeNames, read: Reader, part: str) -> Ints:
     """Nodes that a file names, each once: a list, or yes and no for every node."""
     if isinstance(contents, Columns):
-        rows = _named_rows(contents, nodes, read, part)
+        listed, truth = _set_columns(contents, read, part)
     else:
-        rows = _array_rows(np.asarray(one(contents, path, NAMES[part])), path, nodes, part)
+        listed, truth = None, np.asarray(one(contents, path, NAMES[part]))
+        truth = truth.ravel() if truth.ndim == 2 and 1 in truth.shape else truth
+        if truth.ndim != 1:
+            raise ValueError(f"{path}: a set of nodes has one dimension, got {list(truth.shape)}")
+        if truth.dtype == bool and len(truth) != nodes.count:
+            raise ValueError(f"{path}: the mask has {len(truth)} entries for {nodes.count} nodes")
+    if listed is None and not (len(truth) == nodes.count and _is_mask(truth)):
+        listed, truth = truth, None
+    rows = np.arange(nodes.count) if listed is None else _place(listed, path, nodes)
+    rows = rows if truth is None else rows[_truth(truth, path)]
+    rows = rows[rows >= 0]
     if not rows.size:
         raise ValueError(f"{path}: it names no node for --{part}")
-    refuse_twice(rows, nodes, path)
+    nodes.refuse_twice(rows, path)
     return rows
 
 
-def _named_rows(table: Columns, nodes: NodeNames, read: Reader, part: str) -> Ints:
-    """Rows of the nodes that a table names: by a column of yes and no, or by listing ids."""
+def _set_columns(table: Columns, read: Reader, part: str) -> tuple[Any, Any]:
+    """Columns that list nodes, and that say yes or no of them; without the first either may be."""
     position, flag = read.id_of(table), table.find(NAMES[part])
     if position is None and flag is None:
         if len(table.values) > 2 or (len(table.values) == 2 and table.has_header):
@@ -349,93 +341,61 @@ def _named_rows(table: Columns, nodes: NodeNames, read: Reader, part: str) -> In
                 f"{table.path}: which column names the nodes of --{part}? call it 'id' in a header"
             )
         position, flag = (0, 1) if len(table.values) == 2 else (None, 0)
-    if position is None:
-        assert flag is not None
-        values = as_text(table.values[flag])
-        if len(values) == nodes.count and _is_mask(values):
-            return np.flatnonzero(_truth(values, table.path))
-        rows = nodes.find(values, table.path)
-        return rows[rows >= 0]
-    rows = nodes.find(table.values[position], table.path)
-    if flag is not None and flag != position:
-        rows = rows[_truth(as_text(table.values[flag]), table.path)]
-    return rows[rows >= 0]
+    flag = None if flag == position else flag
+    listed, truth = (None if k is None else table.values[k] for k in (position, flag))
+    return listed, truth
 
 
-def _array_rows(array: Array, path: Path, nodes: NodeNames, part: str) -> Ints:
-    array = array.ravel() if array.ndim == 2 and 1 in array.shape else array
-    if array.ndim != 1:
-        raise ValueError(f"{path}: a set of nodes has one dimension, got {list(array.shape)}")
-    if array.dtype == bool:
-        if len(array) != nodes.count:
-            raise ValueError(f"{path}: the mask has {len(array)} entries for {nodes.count} nodes")
-        return np.flatnonzero(array)
-    if array.dtype.kind in "iuf" and len(array) == nodes.count > 2:
-        if ((array == 0) | (array == 1)).all():
-            return np.flatnonzero(array)
-    elif len(array) == nodes.count and _is_mask(as_text(array)):
-        return np.flatnonzero(_truth(as_text(array), path))
-    if array.dtype.kind == "f" and (array % 1 != 0).any():
-        raise ValueError(f"{path}: {part} must be boolean or integer, got {array.dtype}")
-    rows = _place(array, path, nodes)
-    return rows[rows >= 0]
+def _place(listed: Any, path: Path, nodes: NodeNames) -> Ints:
+    """Rows that are named; whole numbers of an array count rows where ids are words."""
+    counted = isinstance(listed, np.ndarray) and listed.dtype.kind in "iu"
+    if counted and nodes.ids is not None:
+        numbered = pc.all(pc.match_substring_regex(as_text(nodes.ids), r"^-?\d+$")).as_py()
+        nodes = nodes if numbered else NodeNames(nodes.count)
+    return nodes.find(listed, path)
 
 
-def _place(array: Array, path: Path, nodes: NodeNames) -> Ints:
-    """Rows that an array names; whole numbers count rows where ids are words."""
-    if array.dtype.kind in "iu" and not nodes.are_numbered:
-        nodes = NodeNames(nodes.count)
-    return nodes.find(array, path)
-
-
-def _is_mask(text: Any) -> bool:
+def _is_mask(listed: Any) -> bool:
     """Yes and no for every node: a list of nodes would name one of the two again and again."""
-    seen = pc.unique(pc.utf8_lower(text))
-    both = pa.concat_arrays([_TRUE, _FALSE])
-    return len(text) > 2 and bool(pc.all(pc.is_in(seen, value_set=both)).as_py())
+    if isinstance(listed, np.ndarray) and listed.dtype == bool:
+        return True
+    seen = pc.unique(as_text(listed))
+    return len(listed) > 2 and pc.all(_in(seen, pa.concat_arrays([_TRUE, _FALSE]))).as_py()
 
 
-def _truth(text: Any, path: Path) -> Bools:
-    lower = pc.utf8_lower(text)
-    yes, no = pc.is_in(lower, value_set=_TRUE), pc.is_in(lower, value_set=_FALSE)
-    wrong = pc.unique(text.filter(pc.invert(pc.or_(yes, no))))
+def _truth(given: Any, path: Path) -> Bools:
+    text = as_text(given)
+    yes = _in(text, _TRUE)
+    wrong = pc.unique(text.filter(pc.invert(pc.or_(yes, _in(text, _FALSE)))))
     if len(wrong):
         raise ValueError(f"{path}: {quoted(wrong)} is neither yes nor no (1/0, true/false)")
     return np.asarray(yes.to_numpy(zero_copy_only=False))
 
 
+# --- edges and features ---------------------------------------------------------------------------
+
+
 def _edges(contents: Contents, path: Path, nodes: NodeNames, _read: Reader, _part: str) -> Any:
     if isinstance(contents, Columns):
-        ends = _edge_ends(contents)
-        return _both_known(np.stack([nodes.find(end, path) for end in ends]))
+        columns = edge_columns(contents.names)
+        if columns is None:
+            raise ValueError(
+                f"{path}: it has {len(contents.values)} columns; an edge is two nodes: call their "
+                "columns 'source' and 'target' in a header"
+            )
+        edges = np.stack([nodes.find(contents.values[k], path) for k in columns])
+        return edges[:, (edges >= 0).all(axis=0)]
     found = one(contents, path, (*NAMES["edges"], "adj_t"))
     if hasattr(found, "tocoo"):
         return found
     array = np.asarray(found)
     if array.ndim != 2 or array.shape[0] != 2:
-        turned = "; transpose it" if array.ndim == 2 and array.shape[1] == 2 else ""
-        if array.shape == (nodes.count, nodes.count):
-            turned = "; save a matrix of edges by scipy.sparse.save_npz"
-        raise ValueError(f"{path}: an edge index has shape [2, E], got {list(array.shape)}{turned}")
-    return _both_known(np.stack([_place(end, path, nodes) for end in array]))
-
-
-def _both_known(edges: Ints) -> Ints:
+        raise ValueError(
+            f"{path}: an edge index has shape [2, E], got {list(array.shape)}; transpose it, or "
+            "save a matrix of edges by scipy.sparse.save_npz"
+        )
+    edges = np.stack([_place(end, path, nodes) for end in array])
     return edges[:, (edges >= 0).all(axis=0)]
-
-
-def _edge_ends(table: Columns) -> tuple[Any, Any]:
-    columns = edge_columns(table.names)
-    if columns is not None:
-        return table.values[columns[0]], table.values[columns[1]]
-    if not table.has_header and table.rows == 2:  # an edge index, as numpy.savetxt writes it
-        rows = zip(*(as_text(column).to_pylist() for column in table.values), strict=True)
-        source, target = (pa.array(row) for row in rows)
-        return source, target
-    raise ValueError(
-        f"{table.path}: it has {len(table.values)} columns; an edge is two nodes: call their "
-        "columns 'source' and 'target' in a header"
-    )
 
 
 def _features(contents: Contents, path: Path, nodes: NodeNames, read: Reader, part: str) -> Any:
@@ -444,35 +404,12 @@ def _features(contents: Contents, path: Path, nodes: NodeNames, read: Reader, pa
     position = read.id_of(contents)
     chosen = [k for k in range(len(contents.values)) if k != position]
     table = np.column_stack([contents.numbers(k) for k in chosen])
-    rows = (
-        _in_order(contents, nodes)
-        if position is None
-        else nodes.find(contents.values[position], path)
-    )
+    rows = _rows(contents, position, nodes)
     table, rows = table[rows >= 0], rows[rows >= 0]
-    refuse_twice(rows, nodes, path)
+    nodes.refuse_twice(rows, path)
     if len(rows) != nodes.count:
         raise ValueError(f"{path}: {part} of {len(rows):,} of {nodes.count:,} nodes")
-    features = np.empty_like(table)
-    features[rows] = table
-    return features
-
-
-def _in_order(table: Columns, nodes: NodeNames) -> Ints:
-    if table.rows != nodes.count:
-        raise ValueError(
-            f"{table.path}: it has {table.rows:,} rows for {nodes.count:,} nodes; add a column "
-            "'id' if it is about some of them"
-        )
-    return np.arange(nodes.count)
-
-
-def refuse_twice(rows: Ints, nodes: NodeNames, path: Path) -> None:
-    """Raise for nodes that are named more than once."""
-    distinct, counts = np.unique(rows, return_counts=True)
-    if distinct.size != rows.size:
-        twice = quoted(nodes.text(distinct[counts > 1]))
-        raise ValueError(f"{path}: it names node {twice} twice")
+    return table[np.argsort(rows)]
 
 
 PARTS = {

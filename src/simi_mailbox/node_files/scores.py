@@ -6,16 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from simi_mailbox._arrays import Array, Floats
+from simi_mailbox._arrays import Array
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.node_files.columns import (
-    LABEL_NAMES,
-    NAMES,
-    PANDAS_INDEX,
-    PREFIXES,
-    Columns,
-    like_an_id,
-)
+from simi_mailbox.node_files.columns import LABEL_NAMES, NAMES, PANDAS_INDEX, PREFIXES, like_an_id
 from simi_mailbox.node_files.nodes import NodeNames
 from simi_mailbox.validation import RANGE_TOLERANCE, ROW_SUM_TOLERANCE
 
@@ -54,58 +47,33 @@ def score_columns(
     return chosen, [k for k in chosen if names[k].lower().startswith(prefixes)]
 
 
-def check_scores(table: Columns, chosen: Sequence[int], *, guess: bool) -> Floats:
-    """Columns of numbers side by side; ``guess`` whether they may be something else than scores."""
-    columns, wrong = np.empty((len(chosen), table.rows)), []
-    for row, k in enumerate(chosen):
-        try:
-            columns[row] = table.numbers(k)
-        except FileFormatError as error:
-            wrong.append(str(error).removeprefix(f"{table.path}: "))
-    if wrong:
-        raise FileFormatError(f"{table.path}: {'; '.join(wrong)}")
-    array = columns.T
-    if guess and table.has_header:
-        refuse_others([table.names[k] for k in chosen], array, table.path)
-    return array
-
-
 def refuse_others(names: Sequence[str], array: Array, path: Path) -> None:
     """Raise for columns that are no scores of a class, by what they are called and hold.
 
     Those called like ids; those of whole numbers beside others with fractions; those far above all
     others, which then would always be predicted. One constant for all nodes may be a score.
     """
-    some = array[:: max(1, len(array) // _SAMPLE)]
-    finite = np.where(np.isfinite(some) & (some > _MASKED), some, np.nan)
-    alike = np.nanmax(finite, axis=0, initial=-np.inf) == np.nanmin(finite, axis=0, initial=np.inf)
-    whole = (np.nan_to_num(finite) % 1 == 0).all(axis=0) & ~alike
-    fractions = (np.nan_to_num(finite) % 1 != 0).any(axis=0)
-    usual = np.array([np.median(column[~np.isnan(column)]) for column in _some(finite.T)])
-    size = np.array([np.median(np.abs(column[~np.isnan(column)])) for column in _some(finite.T)])
+    some = array[:: max(1, len(array) // _SAMPLE)].T
+    columns = [column[np.isfinite(column) & (column > _MASKED)] for column in some]
+    columns = [column if column.size else np.zeros(1) for column in columns]
+    varied = [np.ptp(column) > 0 for column in columns]
+    whole = [(column % 1 == 0).all() for column in columns]
+    usual = [np.median(column) for column in columns]
+    size = np.array([np.median(np.abs(column)) for column in columns])
     told = []
     for k, name in enumerate(names):
-        others = np.delete(size, k)
-        why = None
         if like_an_id(name):
-            why = "is called like an id"
-        elif whole[k] and fractions.any():
-            why = "holds whole numbers, the others fractions"
-        elif not alike[k] and usual[k] > _BEYOND * max(1.0, others.max(initial=0.0)):
-            why = f"is about {usual[k]:.4g}, far above the others"
-        if why:
-            told.append(f"column {name!r} {why}")
+            told.append(f"column {name!r} is called like an id")
+        elif varied[k] and whole[k] and not all(whole):
+            told.append(f"column {name!r} holds whole numbers, the others fractions")
+        elif varied[k] and usual[k] > _BEYOND * max(1.0, np.delete(size, k).max(initial=0.0)):
+            told.append(f"column {name!r} is about {usual[k]:.4g}, far above the others")
     if told:
         prefix = PREFIXES["logits"][0]
         raise FileFormatError(
             f"{path}: {'; '.join(told)}: is it no score of a class? then take it out, or say "
             f"--id-column if it names the nodes; else call the columns of all classes {prefix}…"
         )
-
-
-def _some(columns: Array) -> list[Array]:
-    """Columns with at least one number."""
-    return [column if not np.isnan(column).all() else np.zeros(1) for column in columns]
 
 
 def impossible_values(array: Array, nodes: NodeNames, path: Path, kind: str) -> list[str]:
@@ -124,5 +92,4 @@ def impossible_values(array: Array, nodes: NodeNames, path: Path, kind: str) -> 
         why = "has no probabilities: they lie outside [0, 1] or do not add up to one"
         hint = ". If these are logits, say --input-type logits"
     rows = np.flatnonzero(bad)
-    count = f" ({len(rows):,} of {len(array):,} nodes)" if len(rows) > 1 else ""
-    return [f"{path}: node {nodes.named(rows)} {why}{count}{hint}"] if len(rows) else []
+    return [f"{path}: node {nodes.named(rows)} {why}{hint}"] if len(rows) else []

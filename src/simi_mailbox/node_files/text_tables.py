@@ -4,7 +4,7 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +31,9 @@ IsData = Callable[[Sequence[str]], bool]
 
 
 def read_text(
-    path: Path,
-    raw: bytes,
-    header: set[str],
-    is_data: IsData,
-    encoding: str | None,
-    *,
-    beginning: bool = False,
+    path: Path, raw: bytes, header: set[str], is_data: IsData, encoding: str | None
 ) -> Columns:
-    """Columns of a table; ``header`` are names that make the first row a header.
-
-    If ``raw`` is only the ``beginning``, Arrow reads the file by itself if it is plain text.
-    """
-    given = (header, is_data, encoding)
-    if beginning and (encoding or b'"' in raw or raw[:1] in b"\r\n" or raw[:1] > b"\x7f"):
-        return read_text(path, path.read_bytes(), *given)
+    """Columns of a table; ``header`` are names that make the first row a header."""
     raw = _utf8(path, raw, encoding).lstrip(b"\r\n")
     head = raw[:_BYTES].decode("utf-8", errors="replace").splitlines(keepends=True)
     lines = [line for line in (head[:-1] if len(raw) > _BYTES else head) if line.strip()]
@@ -53,8 +41,6 @@ def read_text(
         raise FileFormatError(f"{path}: it is empty")
     mark = _delimiter(path, lines[:_SAMPLE])
     quotes = b'"' in raw
-    if beginning and mark == " ":
-        return read_text(path, path.read_bytes(), *given)
     if mark == " " or (quotes and f'{mark} "'.encode() in raw):  # what Arrow would not split
         raw = _rewritten(raw.decode("utf-8"), mark)
         lines = raw[:_BYTES].decode("utf-8", errors="replace").splitlines(keepends=True)
@@ -72,18 +58,15 @@ def read_text(
         if twice:
             raise FileFormatError(f"{path}: two columns are called {min(twice)!r}")
     commas = mark != "," and any(_DECIMAL_COMMA.fullmatch(c) for row in sample for c in row)
-    decimal, called = "," if commas else ".", CALLED | header
+    decimal = "," if commas else "."
     measured = [
-        name.lower() not in called
+        name.lower() not in CALLED | header
         and _holds_fractions([row[k] for row in sample if k < len(row)], decimal)
         for k, name in enumerate(names)
     ]
     skipped = int(any(names))
-    options = pyarrow.csv.ParseOptions(delimiter=mark, newlines_in_values=quotes or beginning)
-    values = _parsed(path, None if beginning else raw, options, decimal, measured, skipped)
-    words = [column for column in values if pa.types.is_string(column.type)]
-    if beginning and any(pc.any(pc.match_substring(word, '"')).as_py() for word in words):
-        return read_text(path, path.read_bytes(), *given)
+    options = pyarrow.csv.ParseOptions(delimiter=mark, newlines_in_values=quotes)
+    values = _parsed(path, raw, options, decimal, measured, skipped)
     return Columns(path, tuple(names), tuple(values), decimal, 1 + skipped)
 
 
@@ -92,13 +75,17 @@ def _utf8(path: Path, raw: bytes, encoding: str | None) -> bytes:
     found = next((name for mark, name in _MARKS.items() if raw.startswith(mark)), None)
     name = found or encoding or "utf-8"
     try:
-        if codecs.lookup(name).name == "utf-8":
-            return raw.removeprefix(codecs.BOM_UTF8)
-        return raw.decode(name).encode()
+        text = raw.decode(name)
     except LookupError:
         raise ValueError(f"there is no encoding {name!r}: try latin-1, cp1252 or utf-16") from None
     except UnicodeDecodeError as error:
-        raise FileFormatError(f"{path}: it is not text in {name}: {error.reason}") from error
+        raise FileFormatError(
+            f"{path}: it is not {name.upper()} text (byte {error.start} is "
+            f"{raw[error.start]:#x}); say which encoding it has, such as --encoding latin-1, or "
+            "save it as UTF-8"
+        ) from error
+    is_utf8 = codecs.lookup(name).name == "utf-8"
+    return raw.removeprefix(codecs.BOM_UTF8) if is_utf8 else text.encode()
 
 
 def _delimiter(path: Path, lines: list[str]) -> str:
@@ -116,17 +103,15 @@ def _delimiter(path: Path, lines: list[str]) -> str:
 
 def _rewritten(text: str, mark: str) -> bytes:
     """The same table with tabs, by Python's reader, which drops blanks before quotes."""
-    lines = io.StringIO(text, newline="")
-    rows: Iterable[list[str]] = (line.split() for line in lines)
-    if mark != " ":
-        rows = csv.reader(lines, delimiter=mark, skipinitialspace=True)
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=mark, skipinitialspace=True)
     written = io.StringIO(newline="")
-    csv.writer(written, delimiter="\t", lineterminator="\n").writerows(row for row in rows if row)
+    table = csv.writer(written, delimiter="\t", lineterminator="\n")
+    table.writerows(row if mark != " " else filter(None, row) for row in rows if row)
     return written.getvalue().encode()
 
 
 def _parsed(
-    path: Path, raw: bytes | None, options: Any, decimal: str, measured: list[bool], skipped: int
+    path: Path, raw: bytes, options: Any, decimal: str, measured: list[bool], skipped: int
 ) -> list[Any]:
     """The columns; those that are ``measured`` are numbers, unless a cell of them is none."""
     ragged: list[Any] = []
@@ -137,55 +122,44 @@ def _parsed(
 
     options.invalid_row_handler = skip
     types = [pa.float64() if number else pa.string() for number in measured]
+    names = [str(k) for k in range(len(types))]
     try:
         table = pyarrow.csv.read_csv(
-            pa.OSFile(str(path)) if raw is None else pa.BufferReader(raw),
+            pa.BufferReader(raw),
             read_options=pyarrow.csv.ReadOptions(
-                column_names=[str(k) for k in range(len(types))],
+                column_names=names,
                 skip_rows_after_names=skipped,
                 block_size=_BLOCK,
                 use_threads=False,  # which counts the rows, and is as fast at this size
             ),
             parse_options=options,
             convert_options=pyarrow.csv.ConvertOptions(
-                column_types={str(k): kind for k, kind in enumerate(types)},
+                column_types=dict(zip(names, types, strict=True)),
                 null_values=[""],
                 strings_can_be_null=False,
                 decimal_point=decimal,
+                check_utf8=False,  # it is
             ),
         )
     except pa.ArrowInvalid as error:
-        _check_utf8(path, path.read_bytes() if raw is None else raw)
         if any(measured):
             return _parsed(path, raw, options, decimal, [False] * len(measured), skipped)
         raise FileFormatError(f"{path}: it cannot be read as a table: {error}") from error
     if ragged:
-        told = [f"row {row.number} has {row.actual_columns} cells" for row in ragged[:4]]
-        told += [f"and {len(ragged) - 4} more"] if len(ragged) > 4 else []
-        raise FileFormatError(f"{path}: {', '.join(told)}, the first has {len(types)}")
+        told = f"row {ragged[0].number} has {ragged[0].actual_columns} cells"
+        told += f" (and {len(ragged) - 1:,} more are unlike the first)" if ragged[1:] else ""
+        raise FileFormatError(f"{path}: {told}, the first has {len(types)}")
     return [
         column if number else pc.utf8_trim_whitespace(column.combine_chunks())
         for column, number in zip(table.columns, measured, strict=True)
     ]
 
 
-def _check_utf8(path: Path, raw: bytes) -> None:
-    try:
-        raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise FileFormatError(
-            f"{path}: it is not UTF-8 text (byte {error.start} is {raw[error.start]:#x}); say "
-            "which encoding it has, such as --encoding latin-1, or save it as UTF-8"
-        ) from error
-
-
 def _is_header(sample: list[list[str]], header: set[str]) -> bool:
     cells = sample[0]
-    if any(is_number(cell) and "." in cell for cell in cells):
+    if any((is_number(c) and "." in c) or _DECIMAL_COMMA.fullmatch(c) for c in cells):
         return False
-    if any(_DECIMAL_COMMA.fullmatch(cell) for cell in cells):
-        return False
-    if any(cell.lower() in KNOWN or cell.lower() in header for cell in cells):
+    if any(cell.lower() in KNOWN | header for cell in cells):
         return True
     if len(sample) < 2:
         return False
@@ -195,10 +169,9 @@ def _is_header(sample: list[list[str]], header: set[str]) -> bool:
         below = [cell for row in sample[1:] for cell in row[-len(named) :]]
         return all(_is_numeric(cell) and not _is_whole(cell) for cell in below)
     # A word over a column of numbers; a column of words says nothing about its first one.
-    columns = zip(*sample[1:], strict=False)
     return any(
-        cell and not is_number(cell) and all(_is_numeric(value) for value in column)
-        for cell, column in zip(cells, columns, strict=False)
+        cell and not is_number(cell) and all(map(_is_numeric, column))
+        for cell, column in zip(cells, zip(*sample[1:], strict=False), strict=False)
     )
 
 

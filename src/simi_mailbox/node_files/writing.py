@@ -4,21 +4,18 @@ import csv
 import gzip
 import io
 import sys
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.feather
 import pyarrow.parquet
 
 from simi_mailbox._arrays import Array
-from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.files import whole_file
-from simi_mailbox.node_files.columns import PANDAS_INDEX, as_text
+from simi_mailbox.node_files.columns import PANDAS_INDEX
 from simi_mailbox.node_files.formats import STANDARD, check_ending, ending_of
 from simi_mailbox.node_files.nodes import NodeNames
 
@@ -116,45 +113,30 @@ def _write(
     table = {"id" if taken else nodes.id_name: nodes.shown(), **told, **columns}
     if path == STANDARD:
         text = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", newline="")
-        _write_text(text, table, ",", nodes)
+        _write_text(text, table, ",")
         text.detach()
         return
     ending = ending_of(path)
     with whole_file(path) as unfinished:
         if ending == ".npz":
-            ids = np.array(nodes.shown().tolist())
-            known: dict[str, Any] = {"ids": ids, **told, **arrays}
+            known: dict[str, Any] = {"ids": np.array(nodes.shown().tolist()), **told, **arrays}
             np.savez(unfinished, **known, classes=np.array(_names(probs, nodes)))
         elif ending == ".parquet":
             pyarrow.parquet.write_table(pa.table(table), unfinished)
         elif ending == ".feather":
             pyarrow.feather.write_feather(pa.table(table), str(unfinished))
         else:
-            with _open(unfinished, packed=ending.endswith(".gz")) as file:
-                _write_text(file, table, "\t" if ending.startswith(".tsv") else ",", nodes)
+            opened: Any = gzip.open if ending.endswith(".gz") else open
+            with opened(unfinished, "wt", encoding="utf-8", newline="") as file:
+                _write_text(file, table, "\t" if ending.startswith(".tsv") else ",")
 
 
 def _names(probs: Array, nodes: NodeNames) -> tuple[str, ...]:
-    return nodes.classes or tuple(str(k) for k in range(probs.shape[1]))
+    return nodes.classes or tuple(map(str, range(probs.shape[1])))
 
 
-def _open(path: Path, *, packed: bool) -> IO[str]:
-    if packed:
-        return gzip.open(path, "wt", encoding="utf-8", newline="")
-    return path.open("w", encoding="utf-8", newline="")
-
-
-def _write_text(file: IO[str], columns: dict[str, Array], mark: str, nodes: NodeNames) -> None:
+def _write_text(file: IO[str], columns: dict[str, Array], mark: str) -> None:
     writer = csv.writer(file, delimiter=mark, lineterminator="\n")
     writer.writerow(columns)
     # Python's floats: the shortest text that reads back as the same number.
     writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
-    formulas = pc.match_substring_regex(as_text(nodes.shown()), r"^(=|@|[+-][^\d.]|[+-].*[^\d.e])")
-    count = pc.sum(formulas).as_py()
-    if count:
-        warnings.warn(
-            f"{count:,} ids begin with =, +, - or @: a spreadsheet takes them for formulas; "
-            "import their column as text, or write .parquet",
-            CalibrationWarning,
-            stacklevel=4,
-        )

@@ -1,13 +1,12 @@
 """Pictures on matplotlib axes. Nothing here touches matplotlib's global settings."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from simi_mailbox._extras import require
-from simi_mailbox.plots.picture import Axis, Picture, Shapes
+from simi_mailbox.plots.picture import Picture, Shapes
 
 COLORS = {
     "accent": "#0f766e",
@@ -23,8 +22,7 @@ INCH = 92.0
 """Pixels of the report in an inch of a new figure."""
 
 
-@dataclass(frozen=True)
-class Style:
+class Style(NamedTuple):
     """Colour of a style, width of its lines (points), opacity, dash, and whether dots are full."""
 
     color: str
@@ -79,72 +77,46 @@ def draw(picture: Picture, ax: Any, colors: Mapping[str, str], legend: bool) -> 
 
 
 def _add(ax: Any, shapes: Shapes, look: Style, palette: Mapping[str, str]) -> None:
-    color, rows = palette[look.color], shapes.each()
-    x, y = np.array([row["x"] for row in rows]), np.array([row["y"] for row in rows])
+    color, (x, y, x2, y2, radius, strength) = palette[look.color], shapes.columns()
+    # Over white, a colour of half the strength is the colour with half the opacity.
+    shades = [(color, float(value)) for value in strength * look.alpha]
     if shapes.kind == "line":
         style = {"color": color, "linewidth": look.width, "linestyle": look.dash}
         ax.plot(x, y, **style, alpha=look.alpha, label=shapes.label or None)
-        return
-    if shapes.kind == "area":
+    elif shapes.kind == "area":
         ax.fill(x, y, color=color, alpha=0.15, linewidth=0)
-        return
-    # Over white, a colour of half the strength is the colour with half the opacity.
-    strength = np.array([row["strength"] for row in rows]) * look.alpha
-    shades = [(color, float(value)) for value in strength]
-    if shapes.kind == "dots":
+    elif shapes.kind == "dots":
         edge = palette["ink"] if shapes.style.endswith("group") else color
-        size = (2 * 0.75 * np.array([row["radius"] for row in rows])) ** 2
-        full = shades if look.full else "white"
-        ax.scatter(
-            x,
-            y,
-            s=size,
-            c=full,
-            edgecolors=edge,
-            linewidths=look.width / 2,
-            zorder=3,
-            clip_on=False,
-        )
-        return
-    x2, y2 = (np.array([row[name] for row in rows]) for name in ("x2", "y2"))
-    if shapes.kind == "sticks":
+        style = {"edgecolors": edge, "linewidths": look.width / 2, "zorder": 3, "clip_on": False}
+        ax.scatter(x, y, s=(1.5 * radius) ** 2, c=shades if look.full else "white", **style)
+    elif shapes.kind == "sticks":
         collections = require("matplotlib.collections", extra="plot")
-        ends = np.stack([np.stack([x, y], axis=1), np.stack([x2, y2], axis=1)], axis=1)
-        ax.add_collection(
-            collections.LineCollection(
-                ends, colors=shades, linewidths=look.width, linestyles=[look.dash]
-            )
-        )
-        return
-    patches = require("matplotlib.patches", extra="plot")
-    # A hatched box has no face; its lines have the colour of its edge.
-    drawn = {"edgecolor": color, "hatch": look.hatch} if look.hatch else {"edgecolor": "none"}
-    for left, low, right, high, shade in zip(x, y, x2, y2, shades, strict=True):
-        face = "none" if look.hatch else shade
-        box = (left, low), right - left, high - low
-        ax.add_patch(patches.Rectangle(*box, facecolor=face, linewidth=0, **drawn))
+        ends = np.stack([x, y, x2, y2], axis=1).reshape(-1, 2, 2)
+        style = {"colors": shades, "linewidths": look.width, "linestyles": [look.dash]}
+        ax.add_collection(collections.LineCollection(ends, **style))
+    else:
+        patches = require("matplotlib.patches", extra="plot")
+        for left, low, right, high, shade in zip(x, y, x2, y2, shades, strict=True):
+            # A hatched box has no face; its lines have the colour of its edge.
+            face, edge = ("none", color) if look.hatch else (shade, "none")
+            style = {"facecolor": face, "edgecolor": edge, "hatch": look.hatch, "linewidth": 0}
+            box = (left, low), right - left, high - low
+            ax.add_patch(patches.Rectangle(*box, **style))
 
 
 def _frame(ax: Any, picture: Picture, palette: Mapping[str, str]) -> None:
     for name, axis in (("x", picture.x), ("y", picture.y)):
-        _axis(ax, name, axis, palette)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
-    for side in ("bottom", "left"):
-        ax.spines[side].set_color(palette["rule"])
+        values, words = [value for value, _ in axis.ticks], [word for _, word in axis.ticks]
+        ax.set(**{f"{name}ticks": values, f"{name}ticklabels": words, f"{name}lim": axis.ends})
+        getattr(ax, f"set_{name}label")(axis.label, color=palette["ink"])
+        if axis.grid:
+            ax.grid(axis=name, color=palette["rule"], linewidth=0.6)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["bottom", "left"]].set_color(palette["rule"])
     ax.tick_params(colors=palette["muted"], labelsize=9, length=3)
     ax.set_axisbelow(True)
     if picture.square:
         ax.set_aspect("equal")
-
-
-def _axis(ax: Any, name: str, axis: Axis, palette: Mapping[str, str]) -> None:
-    values, words = [value for value, _ in axis.ticks], [word for _, word in axis.ticks]
-    getattr(ax, f"set_{name}ticks")(values, words)
-    getattr(ax, f"set_{name}lim")(*axis.ends)
-    getattr(ax, f"set_{name}label")(axis.label, color=palette["ink"])
-    if axis.grid:
-        ax.grid(axis=name, color=palette["rule"], linewidth=0.6)
 
 
 def _legend(ax: Any, picture: Picture, palette: Mapping[str, str]) -> None:
@@ -155,11 +127,10 @@ def _legend(ax: Any, picture: Picture, palette: Mapping[str, str]) -> None:
         handles = dict(zip(texts, old.legend_handles, strict=True))
     handles |= legend_handles(picture, palette)
     if handles:
-        place = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2}
-        columns = 1 if len(handles) < 3 else 2
-        text = {"fontsize": 8, "labelcolor": palette["ink"], "frameon": False}
-        text |= {"handlelength": 1.5, "columnspacing": 1.0, "handletextpad": 0.6}
-        ax.legend(handles.values(), handles.keys(), ncols=columns, **place, **text)
+        look = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2}
+        look |= {"fontsize": 8, "labelcolor": palette["ink"], "frameon": False, "handlelength": 1.5}
+        look |= {"ncols": 1 if len(handles) < 3 else 2, "columnspacing": 1.0, "handletextpad": 0.6}
+        ax.legend(handles.values(), handles.keys(), **look)
 
 
 def legend_handles(picture: Picture, palette: Mapping[str, str] = COLORS) -> dict[str, Any]:
@@ -167,20 +138,19 @@ def legend_handles(picture: Picture, palette: Mapping[str, str] = COLORS) -> dic
     lines = require("matplotlib.lines", extra="plot")
     patches = require("matplotlib.patches", extra="plot")
     handles: dict[str, Any] = {}
-    for shapes in picture.shapes:
-        if not shapes.label:
-            continue
+    for shapes in (shapes for shapes in picture.shapes if shapes.label):
         look = STYLES[shapes.style]
         color, strength = palette[look.color], look.alpha * float(np.ravel(shapes.strength)[0])
         if shapes.kind in ("boxes", "area"):
-            hatched = {"facecolor": "none", "edgecolor": color, "hatch": look.hatch}
-            plain = {"facecolor": (color, strength), "edgecolor": palette["rule"]}
-            handle = patches.Patch(linewidth=0.5, **(hatched if look.hatch else plain))
+            face, edge = ("none", color) if look.hatch else ((color, strength), palette["rule"])
+            style = {"facecolor": face, "edgecolor": edge, "hatch": look.hatch, "linewidth": 0.5}
+            handle = patches.Patch(**style)
         elif shapes.kind == "dots":
-            handle = lines.Line2D([], [], linestyle="none", marker="o", markersize=5, color=color)
-            handle.set_markerfacecolor(color if look.full else "white")
+            style = {"linestyle": "none", "marker": "o", "markersize": 5, "color": color}
+            face = color if look.full else "white"
+            handle = lines.Line2D([], [], **style, markerfacecolor=face)
         else:
-            handle = lines.Line2D([], [], color=color, alpha=strength, linestyle=look.dash)
-            handle.set_linewidth(look.width)
+            style = {"color": color, "alpha": strength, "linestyle": look.dash}
+            handle = lines.Line2D([], [], **style, linewidth=look.width)
         handles[shapes.label] = handle
     return handles

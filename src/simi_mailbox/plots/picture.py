@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import numpy as np
+
+from simi_mailbox._arrays import Array
 
 THIN = "\u202f"  # narrow no-break space: "90 %" never falls apart at a line's end
 MINUS = "\u2212"
@@ -21,11 +23,10 @@ def points(value: float, digits: int = 1) -> str:
     if math.isnan(value):
         return "–"
     text = f"{abs(100 * value):.{digits}f}"
-    sign = "+" if value > 0 else MINUS
-    return text if float(text) == 0 else f"{sign}{text}"
+    return text if float(text) == 0 else f"{'+' if value > 0 else MINUS}{text}"
 
 
-def count(value: int) -> str:
+def count(value: float) -> str:
     """Whole number with separators: 169,343."""
     return f"{int(value):,}"
 
@@ -40,7 +41,19 @@ def number(value: float, digits: int = 3) -> str:
     return "–" if math.isnan(value) else f"{value:.{digits}f}"
 
 
-Kind = Literal["line", "area", "sticks", "boxes", "dots"]
+def compared(confidence: float, gap: float) -> str:
+    """Confidence, and accuracy and gap where they are known: what shapes say under the pointer."""
+    told = f"confidence {percent(confidence)}"
+    if math.isnan(gap):
+        return told
+    return f"{told} · accuracy {percent(confidence + gap)} · gap {points(gap)}"
+
+
+def listed(*words: str) -> str:
+    """Words that are not empty, with commas between."""
+    return ", ".join(filter(None, words))
+
+
 LETTER, LONGEST = 7.6, 24
 """Pixels that a letter takes, and letters that a name is cut to."""
 ROW_WIDTH, ROW_HEIGHT = 340.0, 32.0
@@ -66,25 +79,22 @@ class Shapes:
     shapes say under the pointer, ``label`` what they are called in the legend.
     """
 
-    kind: Kind
+    kind: Literal["line", "area", "sticks", "boxes", "dots"]
     style: str
     x: Any = ()
     y: Any = ()
-    x2: Any = ()
-    y2: Any = ()
+    x2: Any = 0.0
+    y2: Any = 0.0
+    _: KW_ONLY
     radius: Any = 4.5
     strength: Any = 1.0
     tips: Sequence[str] = ()
     label: str = ""
 
-    def each(self) -> list[dict[str, float]]:
-        """Coordinates, radius and strength of every shape."""
-        columns = {"x": self.x, "y": self.y, "radius": self.radius, "strength": self.strength}
-        if len(np.atleast_1d(self.x2)):
-            columns |= {"x2": self.x2, "y2": self.y2}
-        arrays = np.broadcast_arrays(*(np.atleast_1d(value) for value in columns.values()))
-        rows = zip(*(array.tolist() for array in arrays), strict=True)
-        return [dict(zip(columns, row, strict=True)) for row in rows] if self.points else []
+    def columns(self) -> list[Array]:
+        """x, y, x2, y2, radius and strength of every shape."""
+        given = (self.x, self.y, self.x2, self.y2, self.radius, self.strength)
+        return list(np.broadcast_arrays(*map(np.atleast_1d, given)))
 
     @property
     def points(self) -> int:
@@ -95,25 +105,14 @@ class Shapes:
 class Picture:
     """Axes and shapes, in the order in which they are drawn.
 
-    Attributes
-    ----------
-    name : str
-        What a screen reader reads out.
-    x, y : Axis
-    shapes : sequence of Shapes
-    size : (float, float)
-        Width and height of the field between the axes, in pixels of the report.
-    square : bool
-        Whether one unit is as long on both axes.
+    A screen reader reads out ``name``. ``size`` is that of the field between the axes, in pixels of
+    the report; ``square`` if one unit is as long on both axes.
 
     Examples
     --------
     >>> from simi_mailbox import analysis, plots
     >>> curve = analysis.reliability_curve([[0.8, 0.2]] * 10, [0] * 7 + [1] * 3)
-    >>> picture = plots.reliability_diagram(curve, label="GCN")
-    >>> [shapes.label for shapes in picture.shapes if shapes.style == "curve"]
-    ['GCN, ECE 10.0 %']
-    >>> picture.plot().get_xlabel()
+    >>> plots.reliability_diagram(curve, label="GCN").plot().get_xlabel()
     'confidence'
     """
 
@@ -125,21 +124,12 @@ class Picture:
     square: bool = False
 
     def plot(
-        self,
-        ax: Any = None,
-        *,
-        colors: Mapping[str, str] | None = None,
-        legend: bool = True,
+        self, ax: Any = None, *, colors: Mapping[str, str] | None = None, legend: bool = True
     ) -> Any:
         """Draw on matplotlib axes, those of a new figure if none are given, and return them.
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-        colors : mapping of str to str, optional
-            Other colours for ``"accent"``, ``"over"``, ``"under"``, ``"muted"`` or ``"rule"``.
-        legend : bool
-            Whether to draw the legend above the axes.
+        ``colors`` may hold others for ``"accent"``, ``"over"``, ``"under"``, ``"muted"`` or
+        ``"rule"``; the legend stands above the axes.
         """
         from simi_mailbox.plots.draw import draw
 
@@ -160,12 +150,18 @@ def percent_axis(
     return Axis(label, (low, high), words, grid)
 
 
+def nodes_axis(largest: int, most: int = 6, *, grid: bool = False) -> Axis:
+    """An axis of numbers of nodes."""
+    words = [(n, f"{n:,.0f}") for n in nice_ticks(0, largest, most)]
+    return Axis("nodes", (0.0, 1.05 * largest), words, grid)
+
+
 def row_picture(
     name: str, labels: Sequence[str], counts: Any, low: float, shapes: Sequence[Shapes]
 ) -> Picture:
     """Shares from ``low`` to 1 in named rows, the first on top, each with its number of nodes."""
     cut = [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…" for name in labels]
-    words = [f"{name} ({int(n):,})" for name, n in zip(cut, counts, strict=True)]
+    words = [f"{name} ({count(n)})" for name, n in zip(cut, counts, strict=True)]
     y = Axis("", (len(words) - 0.5, -0.5), list(enumerate(words)))
     # Names take what they need of a fixed width, so that letters are of one size in all charts.
     width = ROW_WIDTH - LETTER * max((len(word) for word in words), default=0)

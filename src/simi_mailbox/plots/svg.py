@@ -24,7 +24,7 @@ def tag(name: str, *children: str, **attributes: object) -> Svg:
     Children that are not `Svg` are text. Attributes that are None are left out.
     """
     words = [
-        f' {key.rstrip("_").replace("_", "-")}="{_value(value)}"'
+        f' {key.rstrip("_").replace("_", "-")}="{attribute(value)}"'
         for key, value in attributes.items()
         if value is not None
     ]
@@ -42,6 +42,7 @@ def svg(picture: Picture) -> Svg:
     letters = max((len(words) for _, words in picture.y.ticks), default=0)
     left = max(14.0, LETTER * letters + 12.0) + (22.0 if picture.y.label else 0.0)
     (x0, x1), (y0, y1) = picture.x.ends, picture.y.ends
+    floor = TOP + height
 
     def x(value: float) -> float:
         return left + width * (value - x0) / (x1 - x0)
@@ -49,29 +50,29 @@ def svg(picture: Picture) -> Svg:
     def y(value: float) -> float:
         return TOP + height * (1 - (value - y0) / (y1 - y0))
 
-    floor, centre = TOP + height, left + width / 2
+    def text(words: str, x: float | None, y: float | None, **look: object) -> Svg:
+        return tag("text", words, x=x, y=y, **{"class_": "tick", "text_anchor": "middle", **look})
+
     parts = []
     for value, words in picture.y.ticks:
         if picture.y.grid:
             parts.append(_stick(left, y(value), left + width, y(value), class_="grid"))
-        parts.append(_text(words, left - 8, y(value) + 4, "end"))
+        parts.append(text(words, left - 8, y(value) + 4, text_anchor="end"))
     for value, words in picture.x.ticks:
         if picture.x.grid:
             parts.append(_stick(x(value), TOP, x(value), floor, class_="grid"))
-        parts.append(_text(words, x(value), floor + 18))
-    parts.append(_text(picture.x.label, centre, floor + 40, class_="axis"))
+        parts.append(text(words, x(value), floor + 18))
+    parts.append(text(picture.x.label, left + width / 2, floor + 40, class_="axis"))
     if picture.y.label:
         turned = f"translate(13 {TOP + height / 2:.0f}) rotate(-90)"
-        parts.append(
-            tag("text", picture.y.label, transform=turned, class_="axis", text_anchor="middle")
-        )
+        parts.append(text(picture.y.label, None, None, class_="axis", transform=turned))
     for shapes in picture.shapes:
         parts += _drawn(shapes, x, y)
     below = BELOW if picture.x.label else BELOW - 20
     return tag(
         "svg",
         *parts,
-        viewBox=f"0 0 {_value(left + width + RIGHT)} {_value(floor + below)}",
+        viewBox=f"0 0 {attribute(left + width + RIGHT)} {attribute(floor + below)}",
         class_="chart",
         role="img",
         aria_label=picture.name,
@@ -81,13 +82,12 @@ def svg(picture: Picture) -> Svg:
 
 def legend(picture: Picture) -> Svg:
     """What the shapes of a picture mean, as a list with a sample of each."""
-    named = [shapes for shapes in picture.shapes if shapes.label]
-    items = [tag("li", _sample(shapes), shapes.label) for shapes in named]
+    items = [tag("li", _sample(shapes), shapes.label) for shapes in picture.shapes if shapes.label]
     return tag("ul", *items, class_="legend") if items else Svg("")
 
 
 def _sample(shapes: Shapes) -> Svg:
-    style = {"class_": shapes.style, "fill_opacity": _first(shapes.strength)}
+    style = {"class_": shapes.style, "fill_opacity": _opacity(shapes.strength)}
     if shapes.kind == "dots":
         inside = tag("circle", cx=11.0, cy=6.0, r=4.0, **style)
     elif shapes.kind in ("boxes", "area"):
@@ -98,22 +98,20 @@ def _sample(shapes: Shapes) -> Svg:
 
 
 def _drawn(shapes: Shapes, x: Place, y: Place) -> list[Svg]:
+    rows = list(zip(*(column.tolist() for column in shapes.columns()), strict=True))
     if shapes.kind in ("line", "area"):
-        places = " ".join(f"{x(s['x']):.1f},{y(s['y']):.1f}" for s in shapes.each())
+        places = " ".join(f"{x(row[0]):.1f},{y(row[1]):.1f}" for row in rows)
         name = "polyline" if shapes.kind == "line" else "polygon"
         return [tag(name, points=places, class_=shapes.style)] if places else []
-    parts = []
-    for k, shape in enumerate(shapes.each()):
-        tip = shapes.tips[k] if shapes.tips else None
-        class_ = f"{shapes.style} mark" if tip else shapes.style
-        look = {"class_": class_, "fill_opacity": _first(shape["strength"]), "data_tip": tip}
-        a, b = x(shape["x"]), y(shape["y"])
+    parts, tips = [], shapes.tips or [""] * len(rows)
+    for (x1, y1, x2, y2, radius, strength), tip in zip(rows, tips, strict=True):
+        style = f"{shapes.style} mark" if tip else shapes.style
+        look = {"class_": style, "fill_opacity": _opacity(strength), "data_tip": tip or None}
+        a, b, c, d = x(x1), y(y1), x(x2), y(y2)
         if shapes.kind == "dots":
-            parts.append(tag("circle", cx=a, cy=b, r=float(shape["radius"]), **look))
-            continue
-        c, d = x(shape["x2"]), y(shape["y2"])
-        if shapes.kind == "sticks":
-            parts.append(_stick(a, b, c, d, class_=class_, data_tip=tip))
+            parts.append(tag("circle", cx=a, cy=b, r=float(radius), **look))
+        elif shapes.kind == "sticks":
+            parts.append(_stick(a, b, c, d, class_=style, data_tip=tip or None))
         else:
             box = {"x": min(a, c), "y": min(b, d), "width": abs(c - a), "height": abs(d - b)}
             parts.append(tag("rect", **box, **look))
@@ -124,16 +122,13 @@ def _stick(x1: float, y1: float, x2: float, y2: float, **attributes: object) -> 
     return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, **attributes)
 
 
-def _text(words: str, x: float, y: float, anchor: str = "middle", class_: str = "tick") -> Svg:
-    return tag("text", words, x=x, y=y, class_=class_, text_anchor=anchor)
-
-
-def _first(strength: object) -> float | None:
-    """An opacity, unless it is that of the style sheet."""
+def _opacity(strength: object) -> float | None:
+    """A single strength, unless it is that of the style sheet."""
     return round(strength, 2) if isinstance(strength, float) and strength < 1 else None
 
 
-def _value(value: object) -> str:
+def attribute(value: object) -> str:
+    """A value between quotes: numbers with two digits at most, text escaped."""
     if isinstance(value, float):
         return f"{value:.2f}".rstrip("0").rstrip(".")
     return html.escape(str(value), quote=True)

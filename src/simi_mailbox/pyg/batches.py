@@ -1,7 +1,8 @@
-"""Mini-batches: how much of a graph must be cut out with a node, and whether it was."""
+"""Mini-batches: how much of a graph they must hold, whether they do, and which nodes they have."""
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import torch
@@ -9,9 +10,8 @@ from torch import Tensor, nn
 
 from simi_mailbox.calibrators import Calibrator
 from simi_mailbox.calibrators.simi_mailbox import SimiMailboxPaper
-from simi_mailbox.graph import Graph, as_graph
-from simi_mailbox.pyg.calls import takes_graph
-from simi_mailbox.pyg.hidden import is_message_passing
+from simi_mailbox.graph import as_graph
+from simi_mailbox.pyg.runs import is_message_passing, takes_graph
 
 LOCAL = frozenset(
     {"EdgeConv", "GATConv", "GATv2Conv", "GINConv", "GINEConv", "GraphConv", "SAGEConv"}
@@ -21,13 +21,17 @@ LOCAL = frozenset(
 NORMALISED = frozenset({"APPNP", "GCNConv", "GCN2Conv", "LGConv", "SGConv", "SSGConv", "TAGConv"})
 """Layers that look at the degrees of the neighbours as well: once for the whole model, one hop
 more must be there, or the outermost degrees are too small."""
-
-
 WHOLE = frozenset(
     {"GPSConv", "GraphNorm", "GraphSizeNorm", "InstanceNorm", "MeanSubtractionNorm", "PairNorm"}
     | {"MultiheadAttention", "PerformerAttention", "SGFormer", "Polynormer"}
 )
 """Parts that mix all nodes of a graph."""
+INPUTS = ("x", "pos", "edge_weight", "edge_attr", "edge_type", "node_type", "time")
+"""What models are run on besides the graph."""
+WHOLE_GRAPH = (
+    "{} looks at the whole graph, which no mini-batch holds: compute the logits of all nodes (in "
+    "mini-batches, if need be) and pass them to from_logits(logits, graph)"
+)
 
 
 def model_hops(model: nn.Module) -> int:
@@ -38,11 +42,7 @@ def model_hops(model: nn.Module) -> int:
     """
     for part in model.modules():
         if _mixes_all_nodes(part):
-            raise ValueError(
-                f"{type(part).__name__} looks at the whole graph, which no mini-batch holds: "
-                "compute the logits of all nodes at once and pass them to "
-                "from_logits(logits, graph)"
-            )
+            raise ValueError(WHOLE_GRAPH.format(type(part).__name__))
     layers = [part for part in model.modules() if is_message_passing(part)]
     kinds = {type(layer).__name__ for layer in layers}
     strange = sorted(kinds - LOCAL - NORMALISED)
@@ -61,10 +61,7 @@ def calibrator_hops(calibrator: Calibrator) -> int:
         return 2  # labels two steps away
     if isinstance(calibrator, SimiMailboxPaper):
         return 1
-    raise ValueError(
-        f"{type(calibrator).__name__} looks at the whole graph: compute the logits of all nodes "
-        "(in mini-batches, if need be) and pass them to from_logits(logits, graph)"
-    )
+    raise ValueError(WHOLE_GRAPH.format(type(calibrator).__name__))
 
 
 def check_batch(batch: Any, seeds: Tensor, num_hops: int) -> None:
@@ -80,32 +77,65 @@ def check_batch(batch: Any, seeds: Tensor, num_hops: int) -> None:
             "a mini-batch does not show which neighbours it lacks: put CountNeighbours() on the "
             "whole graph before it is cut, or insist with check=False"
         )
-    graph = as_graph(batch, int(batch.num_nodes))
-    near = within(graph, seeds, num_hops - 1)
-    if bool((near & (graph.degree > expected.cpu())).any()):
+    graph, expected = as_graph(batch, int(batch.num_nodes)), expected.cpu()
+    rows, columns = graph.rows(), graph.indices
+    near = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    near[seeds.cpu()] = True
+    for _ in range(num_hops - 1):
+        near[rows[near[columns]]] = True
+    if bool((near & (graph.degree > expected)).any()):
         raise ValueError(
             "nodes of the batch have more neighbours than CountNeighbours() has counted: the graph "
             "has changed since; apply it again before it is cut"
         )
-    lacking = near & (graph.degree < expected.cpu())
-    if bool(lacking.any()):
-        node = int(lacking.nonzero()[0])
+    lacking = (near & (graph.degree < expected)).nonzero().flatten()
+    if len(lacking):
+        node = int(lacking[0])
         raise ValueError(
-            f"{int(lacking.sum())} of the {int(near.sum())} nodes within {num_hops - 1} hops of "
-            f"the seeds lack neighbours; the first is node {node} of the batch, with "
+            f"{len(lacking)} of the {int(near.sum())} nodes within {num_hops - 1} hops of the "
+            f"seeds lack neighbours; the first is node {node} of the batch, with "
             f"{int(graph.degree[node])} of {int(expected[node])}: cut out {num_hops} hops of an "
             "undirected graph, with all neighbours (num_neighbors=[-1] * calibrated.num_hops)"
         )
 
 
-def within(graph: Graph, start: Tensor, hops: int) -> Tensor:
-    """Which nodes are at most ``hops`` away from the nodes ``start``."""
-    reached = torch.zeros(graph.num_nodes, dtype=torch.bool)
-    reached[start.cpu()] = True
-    rows, columns = graph.rows(), graph.indices
-    for _ in range(hops):
-        reached[rows[reached[columns]]] = True
-    return reached
+def fingerprints(data: Any) -> frozenset[str]:
+    """What tells a graph and its model's inputs from others: equal ones give equal logits."""
+    found = {as_graph(data, int(data.num_nodes)).fingerprint()}
+    for name in INPUTS:
+        value = getattr(data, name, None)
+        if isinstance(value, Tensor):
+            digest = hashlib.sha256(f"{name} {list(value.shape)} {value.dtype}".encode())
+            parts = [value := value.detach().cpu()]
+            if value.layout is not torch.strided:
+                rows = value.to_sparse_csr()
+                parts = [rows.crow_indices(), rows.col_indices(), rows.values()]
+            for part in parts:
+                digest.update(part.contiguous().view(torch.uint8).numpy().data)
+            found.add(digest.hexdigest()[:16])
+    return frozenset(found)
+
+
+def row_sums(data: Any) -> Tensor:
+    """A number for every row of ``data.x``, by which the row is known again."""
+    x = getattr(data, "x", None)
+    if not isinstance(x, Tensor) or x.ndim != 2:
+        return torch.zeros(int(data.num_nodes), dtype=torch.float64)
+    weights = torch.sin(torch.arange(1, x.shape[1] + 1, dtype=torch.float64) * 12.9898)
+    return (x.detach().cpu().double() @ weights[:, None]).flatten()
+
+
+def places(batch: Any, fitted: frozenset[str]) -> Tensor | None:
+    """The numbers that the nodes of a mini-batch had at ``fit``; None if nothing proves them.
+
+    They are proved where `CountNeighbours` was applied to the whole graph, found the same graph and
+    inputs as ``fit`` had, and the inputs were not changed since.
+    """
+    found = getattr(batch, "fingerprints", None)
+    if found is None or not fitted or not fitted <= frozenset(found):
+        return None
+    same = torch.allclose(row_sums(batch), batch.row_sums.cpu(), rtol=1e-6, atol=1e-9)
+    return batch.node_number if same else None
 
 
 def _mixes_all_nodes(part: nn.Module) -> bool:

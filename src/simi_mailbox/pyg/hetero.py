@@ -11,8 +11,7 @@ import scipy.sparse
 
 from simi_mailbox.graph import Graph
 
-EdgeType: TypeAlias = tuple[str, ...]
-MetaPath: TypeAlias = Sequence[EdgeType]
+MetaPath: TypeAlias = Sequence[tuple[str, ...]]
 
 
 def is_hetero(data: Any) -> bool:
@@ -20,73 +19,66 @@ def is_hetero(data: Any) -> bool:
     return hasattr(data, "edge_index_dict")
 
 
-def part_of(data: Any, node_type: str | None, metapath: MetaPath | None) -> Any:
-    """What a calibrator sees of a ``HeteroData``; a ``Data`` as it is."""
+def part_of(
+    data: Any, node_type: str | None, metapath: MetaPath | None, num_nodes: int | None = None
+) -> Any:
+    """What a calibrator sees of a ``HeteroData`` or its ``edge_index_dict``; others as they are."""
+    if isinstance(data, Mapping) and node_type is not None and num_nodes is not None:
+        return graph_among(data, node_type, num_nodes, metapath)
     if not is_hetero(data):
         return data
+    known = ", ".join(data.node_types)
     if node_type is None:
         raise TypeError(
             f"this {type(data).__name__} has several types of nodes: say which one is classified, "
-            f"node_type=…, one of {', '.join(data.node_types)}"
+            f"node_type=…, one of {known}"
         )
     if node_type not in data.node_types:
-        known = ", ".join(data.node_types)
         raise ValueError(f"no nodes are of type {node_type!r}; node_type is one of {known}")
     store = data[node_type]
     graph = graph_among(data.edge_index_dict, node_type, int(store.num_nodes), metapath)
-    return SimpleNamespace(
-        **dict(store.items()), edge_index=graph.edge_index(), num_nodes=store.num_nodes
-    )
+    own = {**dict(store.items()), "edge_index": graph.edge_index(), "num_nodes": store.num_nodes}
+    return SimpleNamespace(**own)
 
 
 def graph_among(
     edges: Mapping[Any, Any], node_type: str, num_nodes: int, metapath: MetaPath | None
 ) -> Graph:
-    """The edges among the nodes of one type: all that there are, or those along a path of types.
+    """The edges among the nodes of one type: all that there are, or those along a metapath.
 
-    Parameters
-    ----------
-    edges : mapping
-        From (source type, relation, target type) to an edge index [2, E].
-    metapath : sequence of (source type, target type) or edge types, optional
-        As of PyG's ``AddMetaPaths``.
+    ``edges`` map (source type, relation, target type) to an edge index [2, E]; steps of the path,
+    as of PyG's ``AddMetaPaths``, are such keys or (source type, target type).
     """
-    if metapath is not None:
-        return _along(edges, node_type, num_nodes, metapath)
-    own = [index for (source, *_, target), index in edges.items() if source == target == node_type]
-    if not own:
-        between = {
-            kind[0] for kind in edges if kind[-1] == node_type
-        } & {kind[-1] for kind in edges if kind[0] == node_type}  # fmt: skip
-        example = sorted(between)[0] if between else "other"
-        raise TypeError(
-            f"no edges join nodes of type {node_type!r}: say along which types they are "
-            f"neighbours, metapath=[({node_type!r}, {example!r}), ({example!r}, {node_type!r})]"
-        )
-    return Graph.from_edges(np.concatenate([np.asarray(i.cpu()) for i in own], 1), num_nodes)
-
-
-def _along(edges: Mapping[Any, Any], node_type: str, num_nodes: int, metapath: MetaPath) -> Graph:
+    if metapath is None:
+        own = _between(edges, (node_type, node_type))
+        if own is None:
+            others = {kind[0] for kind in edges if kind[-1] == node_type}
+            other = min(others & {kind[-1] for kind in edges if kind[0] == node_type} or {"other"})
+            raise TypeError(
+                f"no edges join nodes of type {node_type!r}: say along which types they are "
+                f"neighbours, metapath=[({node_type!r}, {other!r}), ({other!r}, {node_type!r})]"
+            )
+        return Graph.from_edges(own, num_nodes)
     if not metapath or metapath[0][0] != node_type or metapath[-1][-1] != node_type:
         raise ValueError(f"metapath must begin and end with {node_type!r}, got {metapath}")
-    sizes: dict[str, int] = {}
-    for kind, index in edges.items():
-        for side, name in ((0, kind[0]), (1, kind[-1])):
-            highest = int(index[side].max()) + 1 if index.numel() else 0
-            sizes[name] = max(sizes.get(name, 0), highest)
-    sizes[node_type] = num_nodes
-    reached = scipy.sparse.identity(num_nodes, format="csr", dtype=bool)
+    # Large enough for the nodes of every type.
+    size = max([num_nodes, *(int(i.max()) + 1 for i in edges.values() if i.numel())])
+    reached = scipy.sparse.identity(size, format="csr", dtype=bool)
     for step in metapath:
-        found = [
-            np.asarray(index.cpu())
-            for kind, index in edges.items()
-            if tuple(kind) == tuple(step) or (len(step) == 2 and (kind[0], kind[-1]) == tuple(step))
-        ]
-        if not found:
+        found = _between(edges, tuple(step))
+        if found is None:
             known = ", ".join(map(str, edges))
             raise ValueError(f"metapath names edges {tuple(step)}, but there are only {known}")
-        source, target = np.concatenate(found, axis=1)
-        shape = (sizes[step[0]], sizes[step[-1]])
-        one = np.ones(len(source), dtype=bool)
-        reached = reached @ scipy.sparse.csr_array((one, (source, target)), shape=shape)
-    return Graph.from_scipy(reached.T)
+        one = np.ones(found.shape[1], dtype=bool)
+        reached = reached @ scipy.sparse.csr_array((one, tuple(found)), shape=(size, size))
+    return Graph.from_scipy(reached[:num_nodes, :num_nodes].T)
+
+
+def _between(edges: Mapping[Any, Any], step: tuple[str, ...]) -> Any:
+    """Edges of one type, or of all between two types of nodes; None if there are none."""
+    found = [
+        np.asarray(index.cpu())
+        for kind, index in edges.items()
+        if step in (tuple(kind), (kind[0], kind[-1]))
+    ]
+    return np.concatenate(found, axis=1) if found else None

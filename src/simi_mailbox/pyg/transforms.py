@@ -8,7 +8,7 @@ import torch
 
 from simi_mailbox._extras import require
 from simi_mailbox.graph import as_graph
-from simi_mailbox.pyg.identity import fingerprints, row_sums
+from simi_mailbox.pyg.batches import fingerprints, row_sums
 from simi_mailbox.pyg.wrapper import CalibratedModel
 
 _BASE: Any = require("torch_geometric.transforms", extra="pyg").BaseTransform
@@ -56,10 +56,9 @@ class CountNeighbours(_BASE):  # type: ignore[misc]
     """Write every node's number of neighbours into ``data.num_neighbours``, and what names it.
 
     Loaders cut this out with the nodes, so that a mini-batch can be checked for missing neighbours,
-    and its nodes (``data.node_number``) be told among those whose labels a calibrator knows, where
-    ``data.fingerprints`` and ``data.row_sums`` show that graph and inputs are those of ``fit``.
-    Neighbours are counted as calibrators do: edges in either direction, without self-loops. Apply
-    it again after any change of the graph.
+    and its nodes be told among those whose labels a calibrator knows, where graph and inputs are
+    those of ``fit``. Neighbours are counted as calibrators do: edges in either direction, without
+    self-loops. Apply it again after any change of the graph.
 
     Examples
     --------

@@ -17,11 +17,9 @@ from torch import Tensor, nn
 from simi_mailbox import calibrators
 from simi_mailbox.calibrators import Calibrator, SimiMailbox
 from simi_mailbox.exceptions import CalibrationWarning, FileFormatError
-from simi_mailbox.pyg.batches import calibrator_hops, check_batch, model_hops
-from simi_mailbox.pyg.calls import as_logits, call, evaluating, features_of, graph_of
-from simi_mailbox.pyg.hetero import MetaPath, graph_among, is_hetero, part_of
-from simi_mailbox.pyg.hidden import layer_named, plain, run_and_find, run_and_see
-from simi_mailbox.pyg.identity import fingerprints, places
+from simi_mailbox.pyg import batches, runs
+from simi_mailbox.pyg.hetero import MetaPath, is_hetero, part_of
+from simi_mailbox.pyg.runs import plain
 
 if TYPE_CHECKING:
     from simi_mailbox.monitor import Check
@@ -38,14 +36,14 @@ NOISE = 1e-3
 class CalibratedModel(nn.Module):
     """Called like the model it holds; returns calibrated log-probabilities instead of logits.
 
-    The model is always run in evaluation mode and without gradients: this is for prediction, not
-    for training, and no gradient flows through it. The result lies on the device of the model's
-    logits; the calibrator itself works on the CPU. Log-probabilities are finite: of a class that
-    cannot be they are as low as the number format allows.
+    The model is always run in evaluation mode and no gradient flows through it. The result lies on
+    the device of the model's logits; the calibrator itself works on the CPU. Log-probabilities are
+    finite: of a class that cannot be they are as low as the number format allows.
 
     ``state_dict`` holds the model's weights and the fitted calibrator (as the bytes of its file, a
     tensor), so that ``torch.load(…, weights_only=True)`` reads it. To load one, wrap a model of the
-    same shape: ``CalibratedModel(model).load_state_dict(state)``; either may be compiled.
+    same shape: ``CalibratedModel(model).load_state_dict(state)``. Either model may be compiled, or
+    ``compile()`` be called on either wrapper: names of weights are the same.
 
     Parameters
     ----------
@@ -59,23 +57,17 @@ class CalibratedModel(nn.Module):
     num_hops : int, optional
         Hops that the model's logits depend on, where its layers do not tell; for mini-batches.
     hidden : str, optional
-        The layer whose input the calibrator was fitted with as ``hidden``, as it is called in
-        ``model.named_modules()``.
+        The layer whose input the calibrator was fitted with, as in ``model.named_modules()``.
     node_type, metapath : optional
         As of `calibrate`.
 
     Examples
     --------
-    >>> from simi_mailbox.synthetic import calibration_problem
-    >>> problem = calibration_problem(500, 3, temperature=2.0, seed=0)
-    >>> logits, edges = torch.tensor(problem.logits), problem.graph.edge_index()
-    >>> cal = SimiMailbox().fit(logits, problem.y, graph=edges, mask=range(200))
-    >>> class Trained(nn.Module):  # in place of a GNN
-    ...     def forward(self, x, edge_index):
-    ...         return x
-    >>> calibrated = CalibratedModel(Trained(), cal)
-    >>> calibrated(logits, edges).exp().sum(dim=1)[:3].round(decimals=3).tolist()
-    [1.0, 1.0, 1.0]
+    >>> from simi_mailbox import TemperatureScaling
+    >>> logits = torch.tensor([[2.0, 0.0], [0.0, 2.0], [2.0, 0.0]] * 20)
+    >>> cal = TemperatureScaling().fit(logits, [0, 1, 1] * 20, mask=range(60))
+    >>> CalibratedModel(nn.Identity(), cal)(logits).argmax(dim=1)[:3].tolist()
+    [0, 1, 0]
     """
 
     def __init__(
@@ -91,14 +83,12 @@ class CalibratedModel(nn.Module):
     ) -> None:
         super().__init__()
         if hidden is not None:
-            layer_named(model, hidden)
+            runs.layer_named(model, hidden)
         self.model = model
         self.calibrator: Calibrator = SimiMailbox() if calibrator is None else calibrator
-        self._call, self._model_hops = call, num_hops
+        self._call, self._model_hops = call or runs.call, num_hops
         self.hidden_layer, self.node_type, self.metapath = hidden, node_type, metapath
         self._fitted_on: frozenset[str] = frozenset()
-
-    # --- prediction -------------------------------------------------------------------------------
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """Log-probabilities [n, K]; the arguments are the model's."""
@@ -113,35 +103,34 @@ class CalibratedModel(nn.Module):
     forward._torchdynamo_disable_msg = NO_EXPORT  # type: ignore[attr-defined]
 
     def _forward(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-        logits, hidden = self._run(lambda: self.model(*args, **kwargs))
-        graph = graph_of(self.model, args, kwargs)
-        features = features_of(self.model, args, kwargs)
+        logits, _, hidden = self._run(lambda: self.model(*args, **kwargs), self.hidden_layer)
+        graph, features = runs.graph_and_features(self.model, args, kwargs)
         node_ids = None if isinstance(graph, Tensor | Mapping) else self._node_ids(graph)
         return self.from_logits(logits, graph, features, hidden=hidden, node_ids=node_ids)
 
-    def on(
-        self, data: Any, *, hidden: Any = None, known: Any = None, node_ids: Any = None
-    ) -> Tensor:
-        """Log-probabilities of the nodes of a ``Data``; the arguments are those of `from_logits`.
-
-        What enters the last layer is taken from the model, unless ``hidden`` is given, and ids from
-        ``data.node_ids``, unless ``node_ids`` are.
-        """
-        given = self.inputs_on(data, hidden=hidden, known=known, node_ids=node_ids)
-        return self.from_logits(**given)
+    def on(self, data: Any, **given: Any) -> Tensor:
+        """Log-probabilities of the nodes of a ``Data``; ``given`` is that of `inputs_on`."""
+        return self.from_logits(**self.inputs_on(data, **given))
 
     def inputs_on(
         self, data: Any, *, hidden: Any = None, known: Any = None, node_ids: Any = None
     ) -> dict[str, Any]:
-        """The arguments of `from_logits` for the nodes of a ``Data``: the model is run here."""
-        how = call if self._call is None else self._call
-        logits, seen = self._run(lambda: how(self.model, data), see=hidden is None)
+        """The arguments of `from_logits` for the nodes of a ``Data``: the model is run here.
+
+        What enters the last layer is taken from the model, unless ``hidden`` is given, and ids from
+        ``data.node_ids``, unless ``node_ids`` are.
+        """
+        layer = self.hidden_layer if hidden is None else None
+        logits, _, seen = self._run(lambda: self._call(self.model, data), layer)
         part = part_of(data, self.node_type, self.metapath)
         return {
-            "logits": logits, "graph": part, "features": getattr(part, "x", None), "known": known,
+            "logits": logits,
+            "graph": part,
+            "features": getattr(part, "x", None),
             "hidden": seen if hidden is None else hidden,
+            "known": known,
             "node_ids": self._node_ids(part) if node_ids is None else node_ids,
-        }  # fmt: skip
+        }
 
     def from_logits(
         self,
@@ -156,29 +145,26 @@ class CalibratedModel(nn.Module):
         """Log-probabilities of all nodes from their logits; the model is not run.
 
         For logits that were computed before, such as by PyG's layer-wise ``inference``. ``graph``
-        is whatever calibrators take, or a ``HeteroData`` or its ``edge_index_dict``; it and
-        ``features`` may be left out if the method does not need them. ``hidden`` is what enters the
-        last layer, where the calibrator was fitted with it. ``known`` is a pair (nodes, labels) of
-        labels that are known by now. ``node_ids`` are the ids that the nodes had at ``fit``, or
-        their numbers there, if they had none.
+        is whatever calibrators take, or a ``HeteroData`` or its ``edge_index_dict``; it,
+        ``features`` and ``hidden``, what enters the last layer, may be left out if the method does
+        without. ``known`` is a pair (nodes, labels) of labels that are known by now. ``node_ids``
+        are the ids that the nodes had at ``fit``, or their numbers there, if they had none.
         """
         cal = self.calibrator
-        if "graph" in cal.required_inputs and graph is None:
-            raise TypeError(
-                f"no graph is among the arguments of {type(self.model).__name__}: use "
-                "from_logits(logits, graph) or on(data)"
-            )
-        given = {"graph": self._graph(graph, len(logits)), "features": features}
+        if "graph" in cal.required_inputs:
+            if graph is None:
+                raise TypeError(
+                    f"no graph is among the arguments of {type(self.model).__name__}: use "
+                    "from_logits(logits, graph) or on(data)"
+                )
+            graph = part_of(graph, self.node_type, self.metapath, len(logits))
         if isinstance(features, Mapping):
-            given["features"] = features[self.node_type]
-        inputs = {name: value for name, value in given.items() if name in cal.required_inputs}
-        if hidden is not None and "hidden" in cal.optional_inputs:
-            inputs["hidden"] = hidden
-        if node_ids is not None and "known" in cal.optional_inputs:
-            inputs["node_ids"] = node_ids
-        if known is not None:
-            inputs["known"] = known
-        probs: Tensor = cal.predict_proba(logits, **inputs)
+            features = features[self.node_type]
+        given = {"graph": graph, "features": features, "hidden": hidden}
+        wanted = cal.required_inputs | (cal.optional_inputs & {"hidden"})
+        ids = node_ids if "known" in cal.optional_inputs else None
+        given = {name: given.get(name) for name in wanted}
+        probs: Tensor = cal.predict_proba(logits, known=known, node_ids=ids, **given)
         return probs.clamp_(min=torch.finfo(probs.dtype).tiny).log_()
 
     def seeds(
@@ -186,10 +172,9 @@ class CalibratedModel(nn.Module):
     ) -> Tensor:
         """Log-probabilities of the seed nodes of a mini-batch, as on the whole graph.
 
-        The logits of all nodes of the batch are computed, since those of the seeds' neighbours
-        matter; those of nodes near the rim are wrong, and not returned. Labels of ``fit`` are
-        evidence where ``batch.node_ids`` names its nodes, or where `CountNeighbours` found the
-        graph and the inputs of ``fit``; elsewhere a warning says that they are not.
+        Labels of ``fit`` are evidence where ``batch.node_ids`` names its nodes, or where
+        `CountNeighbours` found the graph and the inputs of ``fit``; elsewhere a warning says that
+        they are not.
 
         Parameters
         ----------
@@ -197,11 +182,9 @@ class CalibratedModel(nn.Module):
             Seeds and their neighbours up to `num_hops` away, all of them: of a ``NeighborLoader``
             with ``num_neighbors=[-1] * num_hops``, or cut out by ``k_hop_subgraph``.
         nodes : Tensor, optional
-            The seeds' numbers in the batch; by default the first ``batch.batch_size``, which is
-            where loaders put them.
+            The seeds' numbers in the batch; by default the first ``batch.batch_size``.
         check : bool
-            Whether to look for missing neighbours; for that, `CountNeighbours` must have been
-            applied to the whole graph.
+            Whether to look for missing neighbours, which `CountNeighbours` must have counted.
         known : pair, optional
             As of `from_logits`; nodes by their numbers in the batch.
         """
@@ -217,25 +200,21 @@ class CalibratedModel(nn.Module):
             nodes = torch.arange(int(size))
         index = torch.as_tensor(nodes)
         if check:
-            check_batch(batch, index, self.num_hops)
+            batches.check_batch(batch, index, self.num_hops)
         log_probs = self.on(batch, known=known)
         return log_probs[index.to(log_probs.device)]
-
-    # --- late labels and drift ----------------------------------------------------------------
 
     def update(self, node_ids: Any, labels: Any, data: Any = None) -> Self:
         """Take labels that have become known, as `SimiMailbox.update` does.
 
         ``data`` holds the nodes as they are now; by default those of the last prediction.
         """
-        cal = self._watched("update")
-        given: dict[str, Any] = {}
+        given = {}
         if data is not None:
             seen = self.inputs_on(data)
-            given = {name: seen[name] for name in ("logits", "hidden")}
-            given |= {"graph": self._graph(seen["graph"], len(seen["logits"]))}
-            given |= {"all_ids": seen["node_ids"]}
-        cal.update(node_ids, labels, **given)
+            given = {name: seen[name] for name in ("logits", "graph", "hidden")}
+            given["all_ids"] = seen["node_ids"]
+        self._simi_mailbox("update").update(node_ids, labels, **given)
         return self
 
     def monitor(self, data: Any, **more: Any) -> Check:
@@ -245,13 +224,10 @@ class CalibratedModel(nn.Module):
         """
         from simi_mailbox.monitor import Monitor
 
-        given = {**self.inputs_on(data), **more}
-        given["graph"] = self._graph(given["graph"], len(given["logits"]))
-        if "features" not in more:
-            given.pop("features")
-        return Monitor(self._watched("monitor")).check(given.pop("logits"), **given)
+        given = {**self.inputs_on(data), "features": None, **more}
+        return Monitor(self._simi_mailbox("monitor")).check(given.pop("logits"), **given)
 
-    def _watched(self, what: str) -> SimiMailbox:
+    def _simi_mailbox(self, what: str) -> SimiMailbox:
         if not isinstance(self.calibrator, SimiMailbox):
             name = type(self.calibrator).__name__
             raise TypeError(f"{what} is for a SimiMailbox, and this model has a {name}")
@@ -260,44 +236,41 @@ class CalibratedModel(nn.Module):
     @property
     def num_hops(self) -> int:
         """Hops that a mini-batch must hold around its seeds: the model's and the calibrator's."""
-        hops = model_hops(self.model) if self._model_hops is None else self._model_hops
-        return hops + calibrator_hops(self.calibrator)
+        own = batches.model_hops(self.model) if self._model_hops is None else self._model_hops
+        return own + batches.calibrator_hops(self.calibrator)
 
-    def _run(self, run: Callable[[], Any], *, see: bool = True) -> tuple[Tensor, Tensor | None]:
-        """The model's logits, and what entered the layer that the calibrator looks at."""
-        name, hidden = self.hidden_layer, None
-        with evaluating(self.model):
-            if name is None or not see:
-                output = run()
-            else:
-                output, hidden = run_and_see(self.model, name, run, self.node_type)
-        return as_logits(output, self.model, self.node_type), hidden
+    def _run(self, run: Callable[[], Any], layer: str | None) -> Any:
+        return runs.logits_and_hidden(self.model, run, layer, self.node_type)
 
-    def _graph(self, graph: Any, num_nodes: int) -> Any:
-        if is_hetero(graph):
-            return part_of(graph, self.node_type, self.metapath)
-        if isinstance(graph, Mapping) and self.node_type is not None:
-            return graph_among(graph, self.node_type, num_nodes, self.metapath)
-        return graph
+    def _first_run(self, data: Any, layer: str | None) -> Any:
+        """As `_run`; where the model gives another answer the second time, a warning says so."""
+        first, second = (
+            self._run(lambda: self._call(self.model, data), name) for name in (layer, None)
+        )
+        gap = float((second[0] - first[0]).abs().amax()) if first[0].numel() else 0.0
+        if gap > NOISE * float(first[0].abs().max()):
+            warnings.warn(
+                f"two runs of {type(self.model).__name__} in evaluation mode differ by {gap:.2g}: "
+                "something in it is random, such as F.dropout(x) without training=self.training; "
+                "probabilities will differ as well",
+                CalibrationWarning,
+                stacklevel=3,
+            )
+        return first
 
     def _node_ids(self, data: Any) -> Any:
         """What tells the nodes of ``fit`` among these; None if nothing does."""
         if "ids" in getattr(self.calibrator, "labels_", {}):
             return getattr(data, "node_ids", None)
-        return places(data, self._fitted_on)
-
-    # --- state ------------------------------------------------------------------------------------
+        return batches.places(data, self._fitted_on)
 
     def get_extra_state(self) -> Tensor:
         """What the wrapper knows, as a line of JSON, and the calibrator's file, byte by byte."""
-        known = {
-            "hidden_layer": self.hidden_layer, "node_type": self.node_type,
-            "metapath": self.metapath, "fitted_on": sorted(self._fitted_on),
-        }  # fmt: skip
+        known = {name: getattr(self, name) for name in ("hidden_layer", "node_type", "metapath")}
+        head = json.dumps({**known, "fitted_on": sorted(self._fitted_on)})
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "calibrator.safetensors"
-            self.calibrator.save(path)
-            content = json.dumps(known).encode() + b"\n" + path.read_bytes()
+            self.calibrator.save(path := Path(folder, "calibrator.safetensors"))
+            content = head.encode() + b"\n" + path.read_bytes()
         return torch.frombuffer(bytearray(content), dtype=torch.uint8)
 
     def set_extra_state(self, state: Tensor) -> None:
@@ -310,11 +283,10 @@ class CalibratedModel(nn.Module):
         except (ValueError, TypeError, KeyError) as error:
             raise FileFormatError("the state of the calibrated model is damaged") from error
         with tempfile.TemporaryDirectory() as folder:
-            written = Path(folder) / "calibrator.safetensors"
-            written.write_bytes(file)
+            (written := Path(folder, "calibrator.safetensors")).write_bytes(file)
             self.calibrator = calibrators.load(written)
         if layer is not None:
-            layer_named(self.model, layer)
+            runs.layer_named(self.model, layer)
         self.hidden_layer, self.node_type, self._fitted_on = layer, node_type, fitted_on
         self.metapath = None if path is None else [tuple(step) for step in path]
 
@@ -374,19 +346,18 @@ def calibrate(
     calibrator : Calibrator or str, optional
         A calibrator, which is copied, or its name; by default `SimiMailbox`.
     hidden : "auto", str, Tensor or None
-        What enters the model's last layer, for methods that can make use of it (`SimiMailbox`).
-        "auto": the input of the last layer with weights that yields the classes, if other layers
-        come before it. Or the name of a layer, as in ``model.named_modules()``, whose input is
-        taken; or a tensor [n, d], where ``logits`` are given as well; or None, to do without.
-        ``calibrated.hidden_layer`` tells which it is.
+        What enters the model's last layer, for methods that can make use of it (`SimiMailbox`):
+        of the last layer with weights that yields the classes, if others come before it; of the
+        layer of that name, as in ``model.named_modules()``; a tensor [n, d], where ``logits`` are
+        given as well; or nothing. ``calibrated.hidden_layer`` tells which it is.
     node_type : str, optional
         Of a ``HeteroData``: the type of the nodes that are classified.
     metapath : sequence of (source type, target type), optional
         Along which types they are neighbours, as of PyG's ``AddMetaPaths``; by default along all
         edges among them.
     train_mask : array, optional
-        The nodes that the model was trained on; by default ``data.train_mask``, if there is one.
-        Their labels are not read.
+        The nodes that the model was trained on, whose labels are not read; by default
+        ``data.train_mask``, if there is one.
     logits : Tensor, optional
         The model's logits of all nodes, if they were computed before.
     call, num_hops
@@ -394,101 +365,55 @@ def calibrate(
     **fit
         Passed on to the calibrator's ``fit``, such as ``early_stopping_mask``.
 
-    Returns
-    -------
-    CalibratedModel
-
     Examples
     --------
     >>> from types import SimpleNamespace
     >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(500, 3, temperature=2.0, seed=0)
-    >>> data = SimpleNamespace(  # in place of a PyG Data
-    ...     x=torch.tensor(problem.logits), y=torch.tensor(problem.y),
-    ...     edge_index=problem.graph.edge_index(), num_nodes=500, val_mask=torch.arange(500) < 200,
-    ... )
+    >>> x, y, edges = torch.tensor(problem.logits), problem.y, problem.graph.edge_index()
+    >>> data = SimpleNamespace(x=x, y=y, edge_index=edges, num_nodes=500)  # in place of a Data
     >>> class Trained(nn.Module):  # in place of a GNN
     ...     def forward(self, x, edge_index):
     ...         return x
-    >>> calibrated = calibrate(Trained(), data, mask=data.val_mask)
+    >>> calibrated = calibrate(Trained(), data, mask=range(200))
     >>> calibrated(data.x, data.edge_index).shape
     torch.Size([500, 3])
     """
     part = part_of(data, node_type, metapath)
-    if mask is None:
-        mask = getattr(part, "val_mask", None)
     if getattr(part, "y", None) is None:
         raise TypeError("data has no labels: calibration needs data.y of the nodes of the mask")
     if train_mask is None:
         train_mask = getattr(part, "train_mask", None)
         if train_mask is not None and train_mask.ndim != 1:
             train_mask = None  # several splits: which one is not said
-    result = CalibratedModel(
-        model, _unfitted(calibrator), call=call, num_hops=num_hops, node_type=node_type,
-        metapath=metapath,
-    )  # fmt: skip
-    method = result.calibrator
-    given = {"graph": part, "features": getattr(part, "x", None)}
-    inputs = {name: value for name, value in given.items() if name in method.required_inputs}
+    if isinstance(calibrator, str):
+        method = calibrators.get(calibrator)()
+    else:
+        method = SimiMailbox() if calibrator is None else clone(calibrator)
     if "forward" in method.required_inputs:
         raise TypeError(
             f"{type(method).__name__} runs the model with edge weights of its own, "
             "which a wrapped model cannot offer: use the calibrator itself"
         )
+    result = CalibratedModel(model, method, call=call, num_hops=num_hops)
+    result.node_type, result.metapath = node_type, metapath
     if "hidden" not in method.optional_inputs:
         hidden = None
+    layer = hidden if isinstance(hidden, str) else None
     if logits is None:
-        logits, hidden = _first_run(result, data, hidden)
-    elif isinstance(hidden, str) and hidden != "auto":
+        logits, result.hidden_layer, seen = result._first_run(data, layer)
+        hidden = hidden if seen is None else seen
+    elif layer not in (None, "auto"):
         raise TypeError(
             f"the model is not run where its logits are given: pass what enters {hidden!r} as a "
             "tensor, hidden=…"
         )
-    if isinstance(hidden, Tensor):
-        inputs["hidden"] = hidden
+    offered = {"graph": part, "features": getattr(part, "x", None)}
+    fit |= {name: offered[name] for name in method.required_inputs}
+    fit |= {"hidden": hidden} if isinstance(hidden, Tensor) else {}
     if "known" in method.optional_inputs:
-        result._fitted_on = fingerprints(part)
-        if getattr(part, "node_ids", None) is not None:
-            fit.setdefault("node_ids", part.node_ids)
-    method.fit(logits, part.y, mask=mask, train_mask=train_mask, **inputs, **fit)
+        result._fitted_on = batches.fingerprints(part)
+        fit.setdefault("node_ids", getattr(part, "node_ids", None))
+    mask = getattr(part, "val_mask", None) if mask is None else mask
+    method.fit(logits, part.y, mask=mask, train_mask=train_mask, **fit)
     return result
-
-
-def _first_run(calibrated: CalibratedModel, data: Any, hidden: Any) -> tuple[Tensor, Any]:
-    """Logits and what enters the last layer; which layer that is, is kept."""
-    model, how = calibrated.model, calibrated._call or call
-    if hidden == "auto" and isinstance(hidden, str):
-        with evaluating(model):
-            output, last = run_and_find(model, lambda: how(model, data), calibrated.node_type)
-        logits = as_logits(output, model, calibrated.node_type)
-        hidden = None if last is None else last.entered
-        calibrated.hidden_layer = None if last is None else last.name
-    else:
-        if isinstance(hidden, str):
-            layer_named(model, hidden)
-            calibrated.hidden_layer = hidden
-        logits, seen = calibrated._run(lambda: how(model, data))
-        hidden = hidden if seen is None else seen
-    again, _ = calibrated._run(lambda: how(model, data), see=False)
-    if logits.numel() and (again - logits).abs().max() > NOISE * logits.abs().max():
-        warnings.warn(
-            f"two runs of {type(model).__name__} in evaluation mode differ by "
-            f"{float((again - logits).abs().max()):.2g}: something in it is random, such as "
-            "F.dropout(x) without training=self.training; probabilities will differ as well",
-            CalibrationWarning,
-            stacklevel=3,
-        )
-    return logits, hidden
-
-
-def _unfitted(calibrator: Calibrator | str | None) -> Calibrator:
-    if calibrator is None:
-        return SimiMailbox()
-    if isinstance(calibrator, str):
-        return calibrators.get(calibrator)()
-    if not isinstance(calibrator, Calibrator):
-        raise TypeError(
-            f"calibrator must be a Calibrator or its name, got {type(calibrator).__name__}"
-        )
-    copy: Calibrator = clone(calibrator)
-    return copy

@@ -9,10 +9,10 @@ from typing import Any
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.files import whole_file
 from simi_mailbox.plain_text import plain
-from simi_mailbox.report.content import Content, gather
-from simi_mailbox.report.methods import Methods, ReportInputs, read_inputs
+from simi_mailbox.report.content import gather
+from simi_mailbox.report.methods import Methods, read_inputs
 
-__all__ = ["Content", "ReportInputs", "gather", "read_inputs", "write_report"]
+__all__ = ["write_report"]
 
 DEFAULT_METHODS = ("temperature", "simi-mailbox")
 
@@ -45,7 +45,7 @@ def write_report(
     path : str or path
         The file to write, such as ``report.html``.
     logits : array [n, K]
-        Raw outputs of the trained model for all nodes.
+        Of all nodes.
     graph, optional
         A `Graph`, a PyG ``Data``, a DGL graph, a SciPy sparse matrix or an edge index [2, E].
     y : array [n], optional
@@ -60,11 +60,9 @@ def write_report(
         Names of calibrators (``calibrators.names()``), calibrators, or a mapping from names to
         calibrators or probabilities [n, K]. Fitted calibrators are used as they are. The last one
         is opened first.
-    title : str
-        Name of the model or dataset. In this and in all names, characters that would command a
-        page or turn the direction of writing are shown as a mark.
-    class_names : sequence of str, optional
-        Names of the classes.
+    title, class_names : str and sequence of str
+        Names of the model or dataset, and of the classes. Characters that would command a page or
+        turn the direction of writing are shown as a mark.
     used_for_selection : bool
         Whether the calibration nodes had a part in choosing the model: passed to the calibrators
         that are fitted here, and to the rules of `simi_mailbox.decide`.

@@ -1,14 +1,13 @@
 """What can be decided with a method's probabilities, as numbers."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from simi_mailbox import analysis, metrics
+from simi_mailbox._arrays import Ints
 from simi_mailbox.decide import PredictionSets
 from simi_mailbox.decide.accept import candidate_thresholds, count_errors, lowest_threshold
 from simi_mailbox.exceptions import CalibrationWarning
@@ -23,8 +22,7 @@ SCORE = "aps"
 MOST_SLICES = 12
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(NamedTuple):
     """A share of nodes with its exact 95 % interval."""
 
     value: float
@@ -32,7 +30,7 @@ class Share:
     high: float
 
     @classmethod
-    def of(cls, hits: Any) -> Share | None:
+    def of(cls, hits: Any) -> "Share | None":
         """Of a boolean array; None if it is empty."""
         if not hits.size:
             return None
@@ -89,76 +87,67 @@ class Decisions:
 
 def decisions(probs: Any, inputs: ReportInputs, *, used_for_selection: bool) -> Decisions | None:
     """What can be decided; None without labels to calibrate with."""
-    if inputs.calibration is None or inputs.labels is None or not inputs.calibration.size:
+    nodes, labels = inputs.calibration, inputs.labels
+    if nodes is None or labels is None or not nodes.size:
         return None
     rule = PredictionSets(coverage=COVERAGE, score=SCORE)
     with warnings.catch_warnings():  # too few labels are told in words
         warnings.simplefilter("ignore", CalibrationWarning)
-        rule.fit(
-            probs, inputs.labels, mask=inputs.calibration, used_for_selection=used_for_selection
-        )
+        rule.fit(probs, labels, mask=nodes, used_for_selection=used_for_selection)
         made = _sets(rule.predict_sets(probs), probs, inputs)
-    accepted = _acceptances(probs, inputs, rule.error_weight_)
-    return Decisions(accepted, made, rule.error_weight_, inputs.calibration.size)
+    accepted = _acceptances(probs, inputs, nodes, labels[nodes], rule.error_weight_)
+    return Decisions(accepted, made, rule.error_weight_, nodes.size)
 
 
-def _acceptances(probs: Any, inputs: ReportInputs, weight: float) -> tuple[Acceptance, ...]:
+def _acceptances(
+    probs: Any, inputs: ReportInputs, calibration: Ints, labels: Ints, weight: float
+) -> tuple[Acceptance, ...]:
     """What `Accept` accepts at every error rate; nodes are sorted and counted once for all."""
-    assert inputs.calibration is not None
-    assert inputs.labels is not None
-    nodes, y, calibration = inputs.shown, inputs.test_labels, inputs.calibration
+    nodes, y, k = inputs.shown, inputs.test_labels, inputs.num_classes
     top, predicted = probs.max(axis=1).astype(np.float64), probs.argmax(axis=1)
     others = np.delete(top, calibration)
     limits = candidate_thresholds(others if others.size else top)
-    missed = predicted[calibration] != inputs.labels[calibration]
+    missed = predicted[calibration] != labels
     counted = count_errors(top[calibration], missed, limits)
     wrong = None if y is None else predicted[nodes] != y
-    made = []
+    sizes, made = np.bincount(labels, minlength=k), []
     for allowed in ALLOWED:
         best, _ = lowest_threshold(*counted, allowed / weight, 1.0 - CONFIDENCE)
         limit = np.inf if best is None else float(limits[best])
         taken = top[nodes] >= limit
         found = None if wrong is None else Share.of(wrong[taken])
-        hidden = _hidden(inputs, allowed, missed & (top[calibration] >= limit))
+        # Classes that could all be missed at this error rate: the two of which most are.
+        lost = np.bincount(labels[missed & (top[calibration] >= limit)], minlength=k)
+        rare = np.flatnonzero((sizes < allowed * len(labels)) & (lost > 0))
+        worst = rare[np.argsort(-lost[rare] / sizes[rare], kind="stable")][:2]
+        hidden = tuple((inputs.class_names[c], int(lost[c]), int(sizes[c])) for c in worst)
         made.append(Acceptance(allowed, limit, int(taken.sum()), len(nodes), found, hidden))
     return tuple(made)
 
 
-def _hidden(inputs: ReportInputs, allowed: float, lost: Any) -> tuple[tuple[str, int, int], ...]:
-    """Classes that could all be missed at an error rate: the two of which most are."""
-    assert inputs.labels is not None
-    y, k, names = inputs.labels[inputs.calibration], inputs.num_classes, inputs.class_names
-    of, missed = np.bincount(y, minlength=k), np.bincount(y[lost], minlength=k)
-    rare = np.flatnonzero((of > 0) & (of < allowed * len(y)) & (missed > 0))
-    worst = rare[np.argsort(-missed[rare] / of[rare], kind="stable")][:2]
-    told = [f"class {c}" if names is None else str(names[c]) for c in worst]
-    return tuple(zip(told, missed[worst].tolist(), of[worst].tolist(), strict=True))
-
-
 def opening_step(steps: tuple[Acceptance, ...]) -> int:
-    """Where the slider starts: the least error rate that accepts half of the nodes.
-
-    Where none does, the one that accepts the most.
-    """
-    half = [k for k, step in enumerate(steps) if step.share >= 0.5]
-    return half[0] if half else int(np.argmax([step.share for step in steps]))
+    """Where the slider starts: the least error rate that accepts half of the nodes, or the most."""
+    return int(np.argmax([min(step.share, 0.5) for step in steps]))
 
 
 def _sets(sets: Any, probs: Any, inputs: ReportInputs) -> Sets:
     shown, y = inputs.shown, inputs.test_labels
-    slices: list[analysis.CoverageBreakdown] = []
+    kinds: list[Any] = []
     if y is not None and y.size:
         if inputs.graph is not None:
-            slices.append(analysis.covered_by_degree(sets, y, inputs.graph, nodes=shown))
-            slices.append(analysis.covered_by_mailbox(sets, y, probs, inputs.graph, nodes=shown))
+            kinds += ["degree", "mailbox"]
         if inputs.num_classes <= MOST_SLICES:
-            names = inputs.class_names
-            slices.append(analysis.covered_by_class(sets, y, nodes=shown, class_names=names))
-            slices.append(analysis.covered_by_size(sets, y, nodes=shown))
+            kinds += ["class", "size"]
+    given: dict[str, Any] = {
+        "nodes": shown,
+        "graph": inputs.graph,
+        "class_names": inputs.class_names,
+    }
+    slices = tuple(analysis.covered_by(by, sets, y, probs=probs, **given) for by in kinds)
     return Sets(
         target=COVERAGE,
         size=metrics.mean_set_size(sets[shown]),
         single=metrics.singleton_share(sets[shown]),
         covered=None if y is None else Share.of(metrics.sets.covered(sets[shown], y)),
-        slices=tuple(slices),
+        slices=slices,
     )

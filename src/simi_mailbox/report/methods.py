@@ -4,6 +4,7 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations, count
 from typing import Any
 
 import numpy as np
@@ -28,23 +29,9 @@ from simi_mailbox.validation import (
 
 @dataclass(frozen=True, kw_only=True)
 class ReportInputs(NodeInputs):
-    """Checked input: logits and graph of all nodes, and what follows; None if it was not given.
+    """Checked input: logits and graph of all nodes, and node numbers; None if not given.
 
-    Attributes
-    ----------
-    calibration, test, train : int64 arrays or None
-        Node numbers.
-    test_labels : int64 array or None
-        Labels of just those nodes.
-    labels : int64 [n] or None
-        Labels that methods may be fitted with: of calibration and training nodes, −1 elsewhere.
-    class_names : tuple of str
-
-    Examples
-    --------
-    >>> inputs = read_inputs([[2.0, 0.0], [0.0, 1.0]], y=[0, 1], test=[1])
-    >>> inputs.test_labels.tolist(), inputs.class_names
-    ([1], ('0', '1'))
+    Methods may be fitted with ``labels`` [n]: of calibration and training nodes, −1 elsewhere.
     """
 
     calibration: Ints | None
@@ -74,27 +61,15 @@ def read_inputs(
     train: Any = None,
     class_names: Sequence[str] | None = None,
 ) -> ReportInputs:
-    """Check what a report is made from.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If something has the wrong shape, or if a node is in two of the three sets.
-
-    Examples
-    --------
-    >>> read_inputs([[2.0, 0.0], [0.0, 1.0]], y=[0, 1], calibration=[0], test=[1]).shown.tolist()
-    [1]
-    """
+    """Check what a report is made from: shapes, and that no node is in two of the three sets."""
     z = read_logits(logits)
     n, k = int(z.shape[0]), int(z.shape[1])
-    nobody = np.empty(0, dtype=np.int64)
+    names: Sequence[Any] = range(k) if class_names is None else class_names
+    if isinstance(names, str) or len(names) != k:
+        raise ValueError(f"class_names must hold {k} names, got {class_names!r:.80}")
     given = {"calibration": calibration, "train": train, "test": test}
-    nodes = {
-        name: nobody if index is None else read_index(index, n, name)
-        for name, index in given.items()
-    }
-    for name, other in (("calibration", "test"), ("train", "test"), ("calibration", "train")):
+    nodes = {name: read_index(v, n, name) for name, v in given.items() if v is not None}
+    for name, other in combinations(nodes, 2):
         both = np.intersect1d(nodes[name], nodes[other])
         if both.size:
             raise ValueError(
@@ -104,29 +79,24 @@ def read_inputs(
             )
     labels, test_labels = None, None
     if y is not None:
-        # The shape of labels is checked even if nobody's is read.
-        read = {name: read_classes(y, index, n, k, of=name) for name, index in nodes.items()}
-        labels, test_labels = np.full(n, NO_LABEL, dtype=np.int64), read.pop("test")
-        for name, classes in read.items():
-            labels[nodes[name]] = classes
+        labels = np.full(n, NO_LABEL, dtype=np.int64)
+        read_classes(y, np.empty(0, dtype=np.int64), n, k)  # checks its shape, reads nobody's
+        for name, index in nodes.items():
+            read = read_classes(y, index, n, k, of=name)
+            if name == "test":
+                test_labels = read
+            else:
+                labels[index] = read
     return ReportInputs(
         logits=z,
         graph=None if graph is None else as_graph(graph, n),
-        calibration=None if calibration is None else nodes["calibration"],
-        test=None if test is None else nodes["test"],
-        test_labels=None if test is None else test_labels,
-        train=None if train is None else nodes["train"],
+        calibration=nodes.get("calibration"),
+        test=nodes.get("test"),
+        test_labels=test_labels,
+        train=nodes.get("train"),
         labels=labels,
-        class_names=_class_names(class_names, k),
+        class_names=tuple(plain(str(name)) for name in names),
     )
-
-
-def _class_names(given: Sequence[str] | None, k: int) -> tuple[str, ...]:
-    if given is None:
-        return tuple(str(c) for c in range(k))
-    if isinstance(given, str) or len(given) != k:
-        raise ValueError(f"class_names must hold {k} names, got {given!r:.80}")
-    return tuple(plain(str(name)) for name in given)
 
 
 Methods = Sequence[Any] | Mapping[str, Any]
@@ -138,7 +108,8 @@ BEFORE = "uncalibrated"
 class Outcome:
     """Probabilities [n, K] of one method, its settings in words, and its warnings while fitting.
 
-    ``calibrator`` is None for the uncalibrated model and for probabilities that were passed in.
+    ``calibrator`` is None for the uncalibrated model and for probabilities that were passed in,
+    ``temperatures`` [n] for methods without.
     """
 
     name: str
@@ -146,6 +117,7 @@ class Outcome:
     calibrator: Calibrator | None
     settings: str
     warnings: tuple[str, ...] = ()
+    temperatures: Floats | None = None
 
 
 def run_methods(
@@ -157,31 +129,18 @@ def run_methods(
     """
     before = scaled_softmax(inputs.logits).numpy()
     outcomes = [Outcome(BEFORE, before, None, "softmax(logits)")]
-    missing = []
-    taken = {BEFORE}
+    missing, taken = [], {BEFORE}
     for name, given in _named(methods):
-        shown = _unused(name, taken)
+        name = plain(str(name))
+        shown = next(s for k in count(1) if (s := f"{name} ({k})" if k > 1 else name) not in taken)
         taken.add(shown)
-        if isinstance(given, Calibrator):
-            lacks = _lacks(given, inputs)
-            if lacks:
-                missing.append(f"{shown} was left out: {lacks}.")
-                continue
-            outcomes.append(_run(shown, given, inputs, used_for_selection))
-        else:
+        if not isinstance(given, Calibrator):
             outcomes.append(Outcome(shown, _checked(shown, given, inputs), None, "given"))
+        elif lacks := _lacks(given, inputs):
+            missing.append(f"{shown} was left out: {lacks}.")
+        else:
+            outcomes.append(_run(shown, given, inputs, used_for_selection))
     return outcomes, missing
-
-
-def node_temperatures(outcome: Outcome, inputs: ReportInputs) -> Floats | None:
-    """Temperature of every node, for methods that have one."""
-    fitted = outcome.calibrator
-    if not isinstance(fitted, calibrators.TemperatureCalibrator):
-        return None
-    temperatures = fitted.node_temperatures(
-        inputs.logits, graph=inputs.graph, train_mask=inputs.train
-    )
-    return as_numpy(temperatures).astype(np.float64)
 
 
 def _named(methods: Methods) -> Iterable[tuple[str, Any]]:
@@ -208,21 +167,13 @@ def _named(methods: Methods) -> Iterable[tuple[str, Any]]:
             )
 
 
-def _unused(name: str, taken: set[str]) -> str:
-    name = plain(str(name))
-    shown, count = name, 2
-    while shown in taken:
-        shown, count = f"{name} ({count})", count + 1
-    return shown
-
-
 def _lacks(calibrator: Calibrator, inputs: ReportInputs) -> str:
     if "graph" in calibrator.required_inputs and inputs.graph is None:
         return "it needs a graph, and no edges were given"
     other = sorted(calibrator.required_inputs - {"graph"})
     if other:
         return f"it needs {' and '.join(other)}, which a report does not take"
-    if not _is_fitted(calibrator):
+    if not hasattr(calibrator, "num_classes_"):
         if inputs.calibration is None:
             return "no calibration nodes were named"
         if inputs.labels is None:
@@ -230,17 +181,12 @@ def _lacks(calibrator: Calibrator, inputs: ReportInputs) -> str:
     return ""
 
 
-def _is_fitted(calibrator: Calibrator) -> bool:
-    return hasattr(calibrator, "num_classes_")
-
-
 def _run(
     name: str, calibrator: Calibrator, inputs: ReportInputs, used_for_selection: bool
 ) -> Outcome:
-    complaints: list[str] = []
-    start = time.perf_counter()
-    note = "fitted before"
-    if not _is_fitted(calibrator):
+    train, complaints, note = inputs.train, [], "fitted before"
+    if not hasattr(calibrator, "num_classes_"):
+        start = time.perf_counter()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", CalibrationWarning)
             calibrator.fit(
@@ -248,8 +194,8 @@ def _run(
                 inputs.labels,
                 mask=inputs.calibration,
                 graph=inputs.graph,
-                early_stopping_mask=inputs.train,
-                train_mask=inputs.train,
+                early_stopping_mask=train,
+                train_mask=train,
                 used_for_selection=used_for_selection,
             )
         complaints = [
@@ -258,19 +204,20 @@ def _run(
             if issubclass(warning.category, CalibrationWarning)
         ]
         note = f"fitted in {time.perf_counter() - start:.2f} s"
-    probs = calibrator.predict_proba(
-        inputs.logits, graph=inputs.graph, train_mask=inputs.train
-    ).numpy()
-    return Outcome(name, probs, calibrator, f"{calibrator!r}, {note}", tuple(complaints))
+    given: Any = {"graph": inputs.graph, "train_mask": train}
+    probs, temperatures = calibrator.predict_proba(inputs.logits, **given).numpy(), None
+    if isinstance(calibrator, calibrators.TemperatureCalibrator):
+        found = calibrator.node_temperatures(inputs.logits, **given)
+        temperatures = as_numpy(found).astype(np.float64)
+    settings = f"{calibrator!r}, {note}"
+    return Outcome(name, probs, calibrator, settings, tuple(complaints), temperatures)
 
 
 def _checked(name: str, given: Any, inputs: ReportInputs) -> Any:
-    probs = as_numpy(given)
-    shape = (inputs.num_nodes, inputs.num_classes)
+    probs, shape = as_numpy(given), (inputs.num_nodes, inputs.num_classes)
     if probs.shape != shape:
-        raise ValueError(
-            f"probabilities of {name!r} have shape {list(probs.shape)}, expected {list(shape)}"
-        )
+        told = f"shape {list(probs.shape)}, expected {list(shape)}"
+        raise ValueError(f"probabilities of {name!r} have {told}")
     try:
         return read_probabilities(probs)
     except (ValueError, TypeError) as error:

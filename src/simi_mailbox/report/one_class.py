@@ -40,49 +40,41 @@ class OneClass:
 
 
 def one_class(
-    name: str,
-    p: Floats,
-    is_class: Bools,
-    names: Any,
-    costs: tuple[float, float] | None = None,
+    name: str, p: Floats, is_class: Bools, names: Any, costs: tuple[float, float] | None = None
 ) -> OneClass:
     """P(class) of some nodes judged; ``costs`` are of a miss and of a review."""
     threshold = 0.5 if costs is None else min(costs[1] / costs[0], 1.0)
     at = metrics.alerts(p, is_class, threshold=threshold)
     expected = float(p.sum())
-    top = metrics.alerts(p, is_class, top=min(max(round(expected), 1), len(p)))
     order = np.argsort(-p, kind="stable")
     hits = np.cumsum(is_class[order])
     last = np.flatnonzero(np.r_[np.diff(p[order]) != 0, True])
     last = last[np.linspace(0, len(last) - 1, min(CURVE, len(last))).astype(int)]
-    total = max(int(is_class.sum()), 1)
-    own = np.where(is_class, p, 1 - p)
     return OneClass(
-        name,
-        threshold,
-        at,
-        top,
-        expected,
-        metrics.class_ece(p, is_class),
-        metrics.average_precision(p, is_class),
-        (hits[last] / total, hits[last] / (last + 1)),
-        tuple((str(names[k]), float(p[k]), bool(is_class[k])) for k in order[:TOP]),
-        -np.log(np.maximum(own, 1e-300)),
-        None if costs is None else costs[0] * (at.positives - at.hits) + costs[1] * at.alerts,
+        name=name,
+        threshold=threshold,
+        at=at,
+        top=metrics.alerts(p, is_class, top=min(max(round(expected), 1), len(p))),
+        expected=expected,
+        ece=metrics.class_ece(p, is_class),
+        precision=metrics.average_precision(p, is_class),
+        curve=(hits[last] / max(hits[-1], 1), hits[last] / (last + 1)),
+        highest=tuple((str(names[k]), float(p[k]), bool(is_class[k])) for k in order[:TOP]),
+        nll=-np.log(np.maximum(np.where(is_class, p, 1 - p), 1e-300)),
+        cost=None if costs is None else np.dot(costs, (at.positives - at.hits, at.alerts)),
     )
 
 
 def first_sentence(what: str, before: OneClass, after: OneClass) -> str:
     """Caught, missed and workload, before and after; accuracy is not what counts here."""
-    told = (
-        f"Of {count(before.at.positives)} {what} among {nodes(before.at.nodes)}, {_caught(before)}."
-    )
+    told = f"Of {count(before.at.positives)} {what} among {nodes(before.at.nodes)}, "
+    told += f"{_caught(before)}."
     if after is not before:
         told += f" After {after.name}: {_caught(after)}."
+    hits, missed = after.top.hits, after.top.positives - after.top.hits
     told += (
         f" The {nodes(after.top.alerts)} of highest probability, as many as are expected to be "
-        f"{what}, hold {after.top.hits:,.0f} of them and miss "
-        f"{after.top.positives - after.top.hits:,.0f}."
+        f"{what}, hold {hits:,.0f} of them and miss {missed:,.0f}."
     )
     if before.cost is not None and after.cost is not None:
         told += f" Misses and reviews cost {before.cost:,.4g} before and {after.cost:,.4g} after."
@@ -109,17 +101,13 @@ def platt_is_as_good(views: tuple[OneClass, ...]) -> str:
 
 def precision_recall(view: OneClass, what: str) -> Picture:
     """Precision against recall, with the operating point."""
-    recall, precision = view.curve
     point = view.at if view.at.alerts else view.top
-    return Picture(
-        f"Precision and recall of {what}, {view.name}",
-        percent_axis("recall: share of the class that is caught", grid=True),
-        percent_axis("precision: share of the class among alerts", grid=True),
-        [
-            Shapes("line", "curve", recall, precision, label=f"{view.name}, AUPRC "
-                   f"{percent(view.precision)}"),
-            Shapes("dots", "over", [point.recall], [point.precision],
-                   label=f"{count(point.alerts)} alerts", tips=[f"{count(point.alerts)} alerts"]),
-        ],
-        square=True,
-    )  # fmt: skip
+    alerts = f"{count(point.alerts)} alerts"
+    named = f"{view.name}, AUPRC {percent(view.precision)}"
+    shapes = [
+        Shapes("line", "curve", *view.curve, label=named),
+        Shapes("dots", "over", [point.recall], [point.precision], label=alerts, tips=[alerts]),
+    ]
+    x = percent_axis("recall: share of the class that is caught", grid=True)
+    y = percent_axis("precision: share of the class among alerts", grid=True)
+    return Picture(f"Precision and recall of {what}, {view.name}", x, y, shapes, square=True)

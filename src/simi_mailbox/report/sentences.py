@@ -1,8 +1,6 @@
 """What the numbers say, in sentences."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,105 +15,80 @@ BINS = ((0.55, 0.65), (0.65, 0.75), (0.75, 0.85), (0.85, 0.95))
 ENOUGH = 30
 
 
-@dataclass(frozen=True)
-class Bin:
-    """Nodes with a confidence between two numbers: mean confidence, accuracy, how many."""
+class Bin(NamedTuple):
+    """Nodes with a confidence between two numbers: how many, mean confidence, accuracy."""
 
     low: float
     high: float
+    size: int
     confidence: float
     accuracy: float
-    count: int
-
-    @classmethod
-    def of(cls, judged: Judged, ends: tuple[float, float]) -> Bin:
-        """The nodes of a bin."""
-        inside = (judged.confidence >= ends[0]) & (judged.confidence < ends[1])
-        if not inside.any():
-            return cls(*ends, float("nan"), float("nan"), 0)
-        confidence, accuracy = judged.confidence[inside].mean(), judged.correct[inside].mean()
-        return cls(*ends, float(confidence), float(accuracy), int(inside.sum()))
 
     def __str__(self) -> str:
-        return (
-            f"{nodes(self.count)} with confidence {100 * self.low:.0f} to {percent(self.high, 0)}"
-        )
+        return f"{nodes(self.size)} with confidence {100 * self.low:.0f} to {percent(self.high, 0)}"
+
+
+def in_bin(judged: Judged, low: float, high: float) -> Bin:
+    """The nodes of a bin."""
+    inside = (judged.confidence >= low) & (judged.confidence < high)
+    size = max(int(inside.sum()), 1)
+    mean = [float(part[inside].sum()) / size for part in (judged.confidence, judged.correct)]
+    return Bin(low, high, int(inside.sum()), *mean)
 
 
 def fullest_bin(before: Judged, after: Judged) -> tuple[float, float] | None:
     """The bin with the most nodes, before and after; None if all of them hold few."""
-    size = {ends: min(Bin.of(before, ends).count, Bin.of(after, ends).count) for ends in BINS}
-    most = max(BINS, key=size.__getitem__)
-    return most if size[most] >= ENOUGH else None
+    sizes = [min(in_bin(view, *ends).size for view in (before, after)) for ends in BINS]
+    return BINS[int(np.argmax(sizes))] if max(sizes) >= ENOUGH else None
 
 
 def by_chance(found: Bin) -> str:
     """Where the accuracy of a calibrated model lies 95 times in 100."""
-    spread = 2 * float(np.sqrt(found.confidence * (1 - found.confidence) / found.count))
+    spread = 2 * float(np.sqrt(found.confidence * (1 - found.confidence) / found.size))
     low, high = max(found.confidence - spread, 0.0), min(found.confidence + spread, 1.0)
     return f"{percent(low, 0)} to {percent(high, 0)} if calibrated"
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Some words of the first sentence; ``tone`` is "over", "under", "after" or nothing."""
+def verdict(content: Content) -> list[tuple[str, str]]:
+    """The first sentence: what a confidence of this model is worth.
 
-    text: str
-    tone: str = ""
-
-
-def verdict(content: Content) -> list[Piece]:
-    """The first sentence: what a confidence of this model is worth."""
+    In pieces, each with its tone: "over", "under", "after" or nothing.
+    """
     before, after = content.before, content.after
     if content.of_class:
         told = first_sentence(content.positive, content.of_class[0], content.of_class[-1])
-        return [Piece(told)]
+        return [(told, "")]
     mean = percent(before.confidence, 0)
     if not content.has_labels:
-        return [Piece(f"The mean confidence is {mean}. The accuracy is not known here.")]
+        return [(f"The mean confidence is {mean}. The accuracy is not known here.", "")]
     ends = fullest_bin(before.judged, after.judged)
     if ends is None:
-        pieces = [
-            Piece("The mean confidence is "),
-            Piece(mean, _tone(before.accuracy - before.confidence)),
-            Piece(f", the accuracy {percent(before.accuracy, 0)}."),
-        ]
+        tone = "under" if before.accuracy > before.confidence else "over"
+        pieces = [("The mean confidence is ", ""), (mean, tone)]
+        pieces.append((f", the accuracy {percent(before.accuracy, 0)}.", ""))
         if after is not before:
-            pieces.append(Piece(f" After {after.name} the mean confidence is "))
-            pieces += [Piece(percent(after.confidence, 0), "after"), Piece(".")]
+            pieces.append((f" After {after.name} the mean confidence is ", ""))
+            pieces += [(percent(after.confidence, 0), "after"), (".", "")]
         return pieces
-    first = Bin.of(before.judged, ends)
-    pieces = [
-        Piece(f"Of {first}, "),
-        Piece(percent(first.accuracy, 0), _tone(first.accuracy - first.confidence)),
-        Piece(" were right."),
-    ]
+    first, second = in_bin(before.judged, *ends), in_bin(after.judged, *ends)
+    tone = "under" if first.accuracy > first.confidence else "over"
+    pieces = [(f"Of {first}, ", ""), (percent(first.accuracy, 0), tone), (" were right.", "")]
     if after is not before:
-        second = Bin.of(after.judged, ends)
-        pieces.append(Piece(f" After {after.name}: "))
-        pieces += [Piece(percent(second.accuracy, 0), "after")]
-        pieces += [Piece(f" of {nodes(second.count)} in this bin ({by_chance(second)}).")]
+        pieces += [(f" After {after.name}: ", ""), (percent(second.accuracy, 0), "after")]
+        pieces.append((f" of {nodes(second.size)} in this bin ({by_chance(second)}).", ""))
     return pieces
-
-
-def _tone(gap: float) -> str:
-    return "under" if gap > 0 else "over"
 
 
 def standing(view: MethodView) -> str:
     """How far a view is from calibrated, compared with the noise floor."""
     assert view.scores is not None
     ece, floor = view.scores.values["ece"], view.scores.floor
-    judged = nodes(len(view.judged))
+    judged, noise = nodes(len(view.judged)), percent(floor.mean)
     if ece <= floor.mean + 2 * floor.std:
-        return (
-            f"On {judged} this cannot be told from perfect calibration: the noise floor is "
-            f"{percent(floor.mean)}."
-        )
-    return (
-        f"The ECE of {percent(ece)} is above the noise floor of {percent(floor.mean)} on {judged}: "
-        "the model is miscalibrated."
-    )
+        fine = "this cannot be told from perfect calibration"
+        return f"On {judged} {fine}: the noise floor is {noise}."
+    above = f"The ECE of {percent(ece)} is above the noise floor of {noise} on {judged}"
+    return f"{above}: the model is miscalibrated."
 
 
 def direction(view: MethodView) -> str:
@@ -131,12 +104,9 @@ def direction(view: MethodView) -> str:
 
 def examples(view: MethodView) -> list[str]:
     """One sentence for each confidence bin with enough nodes."""
-    found = [Bin.of(view.judged, ends) for ends in reversed(BINS)]
-    return [
-        f"Of {part}, {percent(part.accuracy, 0)} were right."
-        for part in found
-        if part.count >= ENOUGH
-    ]
+    found = [in_bin(view.judged, *ends) for ends in reversed(BINS)]
+    found = [part for part in found if part.size >= ENOUGH]
+    return [f"Of {part}, {percent(part.accuracy, 0)} were right." for part in found]
 
 
 def change(before: MethodView, after: MethodView) -> str:
@@ -162,22 +132,14 @@ def corners(view: MethodView) -> list[str]:
     rows, columns = table.counts.shape
     high = np.arange(rows)[:, None] >= round(0.7 * rows)
     agreed = np.arange(columns)[None, :] >= round(0.5 * columns)
-    names = (
-        (high & ~agreed, "High confidence, low neighbour agreement"),
-        (high & agreed, "High confidence, high neighbour agreement"),
-        (~high & agreed, "Low confidence, high neighbour agreement"),
-        (~high & ~agreed, "Low confidence, low neighbour agreement"),
-    )
     made = []
-    for inside, name in names:
-        size = table.counts * inside
-        number = int(size.sum())
-        if number < ENOUGH:
-            continue
-        c, a = (float(np.nansum(size * v) / number) for v in (table.confidence, table.accuracy))
-        made.append(
-            f"{name}: confidence {percent(c, 0)}, accuracy {percent(a, 0)} ({nodes(number)})."
-        )
+    for one, two in (("High", "low"), ("High", "high"), ("Low", "high"), ("Low", "low")):
+        size = table.counts * (high == (one == "High")) * (agreed == (two == "high"))
+        n = int(size.sum())
+        if n >= ENOUGH:
+            c, a = (np.nansum(size * v) / n for v in (table.confidence, table.accuracy))
+            both = f"confidence {percent(c, 0)}, accuracy {percent(a, 0)}"
+            made.append(f"{one} confidence, {two} neighbour agreement: {both} ({nodes(n)}).")
     return made
 
 
@@ -188,16 +150,14 @@ def worst_groups(view: MethodView, most: int = 3) -> list[str]:
         return []
     made = []
     for k in groups.worst(most):
-        gap, noise = groups.gap_after[k], 2 * groups.gap_error[k]
-        text = (
+        beyond_noise = abs(groups.gap_after[k]) > 2 * groups.gap_error[k]
+        labels = int(groups.calibration_labels[k])
+        made.append(
             f"Group {k + 1}, {nodes(groups.judged[k])}: confidence "
             f"{percent(groups.confidence_after[k], 0)}, accuracy {percent(groups.accuracy[k], 0)}"
+            f"{'' if beyond_noise else ', which may be chance'}. It had {count(labels)} "
+            f"calibration label{'' if labels == 1 else 's'}."
         )
-        if np.isnan(noise) or abs(gap) <= noise:
-            text += ", which may be chance"
-        labels = int(groups.calibration_labels[k])
-        text += f". It had {count(labels)} calibration label{'' if labels == 1 else 's'}."
-        made.append(text)
     return made
 
 
@@ -214,11 +174,8 @@ def accepted(step: Acceptance) -> str:
         f"confidence of at least {percent(step.threshold)}; {nodes(step.deferred)} {verb} review."
     )
     if step.wrong is not None:
-        w = step.wrong
-        told += (
-            f" Of the accepted {percent(w.value)} were wrong "
-            f"({percent(w.low)} to {percent(w.high)}, 95\u202f% interval)."
-        )
+        share, low, high = map(percent, step.wrong)
+        told += f" Of the accepted {share} were wrong ({low} to {high}, 95\u202f% interval)."
     for name, missed, of in step.hidden:
         told += f" Of {nodes(of)} of {name}, {count(missed)} are accepted as another class."
     return told
@@ -227,12 +184,10 @@ def accepted(step: Acceptance) -> str:
 def guarantee(found: Decisions) -> str:
     """What the numbers of accepted nodes rest on."""
     told = f"Each holds with 90\u202f% probability over the draw of {nodes(found.labels)}"
-    if found.error_weight == 1.0:
-        return f"{told}."
-    return (
-        f"{told}; these are taken to have chosen the model, too, so that an error among them "
-        f"counts for {found.error_weight:.2f}."
-    )
+    if found.error_weight != 1.0:
+        told += "; these are taken to have chosen the model, too, so that an error among them "
+        told += f"counts for {found.error_weight:.2f}"
+    return f"{told}."
 
 
 def sets(found: Sets) -> str:
@@ -242,8 +197,8 @@ def sets(found: Sets) -> str:
         f"{found.size:.2f} classes on average; {percent(found.single)} of them are a single class."
     )
     if found.covered is not None:
-        c = found.covered
-        told += f" Their coverage is {percent(c.value)} ({percent(c.low)} to {percent(c.high)})."
+        share, low, high = map(percent, found.covered)
+        told += f" Their coverage is {share} ({low} to {high})."
     return told
 
 

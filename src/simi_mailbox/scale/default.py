@@ -75,45 +75,31 @@ class View:
         return self.limits.cut(z) if len(z) else z[:, self.limits.classes]
 
 
-def put_labels(store: Store, view: View, labelled: Labelled, logits: Tensor, base: Base) -> View:
-    """The same view, with these labels in the store; nodes are sorted, ``logits`` are theirs."""
-    if not len(labelled):
-        return view
-    residuals = label_residuals(base.probabilities(logits), labelled.y)
-    files = [
-        store.put(LABELLED, labelled.index.numpy()),
-        store.put(RESIDUALS, residuals.numpy()),
-    ]
-    return replace(view, labels=" ".join(file.digest for file in files))
-
-
 # --- functions of a block -------------------------------------------------------------------------
 
 
-def sums_of(store: Store, block: int, view: View, rows: Ints | None = None) -> Sums:
-    """What the passes have found of the nodes of a block, or of some ``rows`` of it."""
-    some = slice(None) if rows is None else rows
+def tensor(store: Store, kind: str, block: int) -> Tensor:
+    return torch.from_numpy(store.get(name(kind, block)))
+
+
+def sums_of(store: Store, block: int, view: View, nodes: Ints | None = None) -> Sums:
+    """What the passes have found of a block, or of those of some sorted ``nodes`` in it."""
+    rows: Ints | slice = slice(None)
+    if nodes is not None:
+        low, high = np.searchsorted(nodes, view.plan.span(block))
+        rows = nodes[low:high] - view.plan.span(block)[0]
 
     def part(kind: str) -> Tensor:
-        return torch.from_numpy(np.array(store.view(name(kind, block))[some]))
+        return torch.from_numpy(np.array(store.view(name(kind, block))[rows]))
 
-    z, probs, degree = view.logits(store, block, some), part("probs")[:, :-1], part("degree")
+    z, probs, degree = view.logits(store, block, rows), part("probs")[:, :-1], part("degree")
     near = far = z.new_zeros(len(z), view.classes + 1)
     if view.labels:
         whole = np.zeros((view.plan.size(block), view.classes + 1), dtype=z.numpy().dtype)
         whole[store.get(name("beside", block))] = store.get(name("near", block))
-        near, far = torch.from_numpy(whole[some]), part("far")
-    return Sums(
-        z, probs, degree, part("around"), part("beyond"), near, far,
-        part("closeness") if view.hidden else None,
-    )  # fmt: skip
-
-
-def sums_of_nodes(store: Store, block: int, view: View, nodes: Ints) -> Sums:
-    """Of those of some sorted nodes that lie in a block."""
-    start, stop = view.plan.span(block)
-    low, high = np.searchsorted(nodes, [start, stop])
-    return sums_of(store, block, view, nodes[low:high] - start)
+        near, far = torch.from_numpy(whole[rows]), part("far")
+    closeness = part("closeness") if view.hidden else None
+    return Sums(z, probs, degree, part("around"), part("beyond"), near, far, closeness)
 
 
 def stacked_sums(parts: list[Sums]) -> Sums:
@@ -125,18 +111,15 @@ def stacked_sums(parts: list[Sums]) -> Sums:
 
 def totals_of(store: Store, block: int) -> Floats:
     """`unit_totals` of a block."""
-    probs, degree, similarity = (
-        torch.from_numpy(store.get(name(kind, block))) for kind in ("probs", "degree", "similarity")
-    )
-    return unit_totals(probs[:, :-1], degree, similarity)
+    probs, degree = tensor(store, "probs", block), tensor(store, "degree", block)
+    return unit_totals(probs[:, :-1], degree, tensor(store, "similarity", block))
 
 
 def probs_block(store: Store, block: int, view: View) -> list[Written]:
     z = view.logits(store, block)
     right = torch.empty(len(z), z.shape[1] + 1, dtype=z.dtype)
     right[:, :-1] = scaled_softmax(z, view.temperature)
-    degree = torch.from_numpy(store.get(name("degree", block)))
-    right[:, -1] = degree.clamp(min=1).to(z.dtype).reciprocal()
+    right[:, -1] = tensor(store, "degree", block).clamp(min=1).to(z.dtype).reciprocal()
     return [store.put(name("probs", block), right.numpy())]
 
 
@@ -146,13 +129,12 @@ def around_band(store: Store, band: int, view: View, bands: list[range]) -> list
     def right(column: int) -> tuple[Array, None]:
         return store.get(name("probs", column)), None
 
-    sums = tiles.neighbour_sums(store, bands[band], view.plan, view.classes + 1, right)
-    written = []
-    for block in bands[band]:
-        found, probs = sums.pop(block), store.get(name("probs", block))
+    written, columns = [], view.classes + 1
+    for block, found in tiles.neighbour_sums(store, bands[band], view.plan, columns, right):
+        probs = store.get(name("probs", block))
         around = found[:, :-1].astype(probs.dtype)
         back = probs[:, -1] * found[:, -1].astype(probs.dtype)
-        degree = torch.from_numpy(store.get(name("degree", block)))
+        degree = tensor(store, "degree", block)
         similarity = overlap(torch.from_numpy(probs[:, :-1]), torch.from_numpy(around), degree)
         made = {"around": around, "back": back, "similarity": similarity.numpy()}
         written += [store.put(name(kind, block), part) for kind, part in made.items()]
@@ -166,11 +148,10 @@ def beyond_band(store: Store, band: int, view: View, bands: list[range]) -> list
         inverse = np.array(store.view(name("probs", column))[:, -1:])
         return store.get(name("around", column)) * inverse, None  # as a random step
 
-    sums = tiles.neighbour_sums(store, bands[band], view.plan, view.classes, right)
     written = []
-    for block in bands[band]:
-        probs, back = (torch.from_numpy(store.get(name(kind, block))) for kind in ("probs", "back"))
-        found = torch.from_numpy(sums.pop(block)).to(probs.dtype).mul_(probs[:, -1:])
+    for block, sums in tiles.neighbour_sums(store, bands[band], view.plan, view.classes, right):
+        probs, back = tensor(store, "probs", block), tensor(store, "back", block)
+        found = torch.from_numpy(sums).to(probs.dtype).mul_(probs[:, -1:])
         second = without_own(found, probs[:, :-1], back)
         written.append(store.put(name("beyond", block), second.numpy()))
     return written
@@ -184,8 +165,8 @@ def near_block(store: Store, block: int, view: View) -> list[Written]:
         nodes, rows = _labelled(store, view.plan, column)
         return residuals, _places(view.plan.size(column), nodes, rows.start)
 
-    sums = tiles.neighbour_sums(store, [block], view.plan, residuals.shape[1], right)
-    near = sums.pop(block).astype(residuals.dtype)
+    ((_, sums),) = tiles.neighbour_sums(store, [block], view.plan, residuals.shape[1], right)
+    near = sums.astype(residuals.dtype)
     nodes = np.flatnonzero(near.any(axis=1))
     return [
         store.put(name("beside", block), nodes.astype(np.int32)),
@@ -202,11 +183,10 @@ def far_band(store: Store, band: int, view: View, bands: list[range]) -> list[Wr
         near *= store.view(name("probs", column))[beside, -1:]  # as a random step
         return near, _places(view.plan.size(column), beside)
 
-    sums = tiles.neighbour_sums(store, bands[band], view.plan, view.classes + 1, right)
-    written = []
-    for block in bands[band]:
+    written, columns = [], view.classes + 1
+    for block, sums in tiles.neighbour_sums(store, bands[band], view.plan, columns, right):
         inverse = np.array(store.view(name("probs", block))[:, -1:])
-        found = sums.pop(block).astype(inverse.dtype) * inverse
+        found = sums.astype(inverse.dtype) * inverse
         nodes, rows = _labelled(store, view.plan, block)
         back = np.array(store.view(name("back", block))[nodes])
         found[nodes] -= back[:, None] * store.view(RESIDUALS)[rows]
@@ -228,15 +208,12 @@ def _places(size: int, nodes: Ints, first: int = 0) -> Array:
     return place
 
 
-# --- the hidden layer -----------------------------------------------------------------------------
-
-
 def hidden_rows(hidden: Shards, start: int, stop: int) -> Array:
-    """Some rows, checked."""
+    """Some rows of the hidden layer, checked."""
     x = hidden.read(start, stop).astype(np.float32)  # as in memory, whatever is given
-    bad = np.flatnonzero(~np.isfinite(x).all(axis=1))
-    if len(bad):
-        where = hidden.where(start + int(bad[0]))
+    bad = ~np.isfinite(x).all(axis=1)
+    if bad.any():
+        where = hidden.where(start + int(bad.argmax()))
         raise ValueError(f"{where}: the hidden layer is NaN or infinite there")
     return x
 
@@ -268,64 +245,16 @@ def added_each(parts: list[list[Floats]]) -> list[Floats]:
 
 
 def closeness_block(
-    store: Store, block: int, plan: Plan, hidden: Shards, prototypes: tuple[Floats, Floats]
+    store: Store, block: int, plan: Plan, hidden: Shards, prototypes: dict[str, Floats]
 ) -> list[Written]:
     dtype = store.view(name("probs", block)).dtype
-    found = [nearness(x, *prototypes).astype(dtype) for _, x in _hidden_runs(block, plan, hidden)]
+    found = [nearness(x, **prototypes).astype(dtype) for _, x in _hidden_runs(block, plan, hidden)]
     return [store.put(name("closeness", block), np.concatenate(found))]
-
-
-# --- all passes -----------------------------------------------------------------------------------
-
-
-def pass_predictions(engine: Engine, view: View) -> None:
-    """Probabilities, and their sums over neighbours."""
-    plan, columns = view.plan, view.classes + 1
-    engine.write("probabilities", probs_block, plan.blocks, view)
-    bands = plan.bands(columns, 3 * _item(engine) * columns)
-    engine.write("neighbours", around_band, range(len(bands)), view, bands)
-    engine.write("two steps away", beyond_band, range(len(bands)), view, bands)
-
-
-def pass_labels(engine: Engine, view: View) -> None:
-    """What the labels in the store tell, one and two steps away."""
-    if not view.labels:
-        return
-    plan, columns = view.plan, view.classes + 1
-    engine.write("neighbouring labels", near_block, plan.blocks, view)
-    bands = plan.bands(columns, 3 * _item(engine) * columns)
-    engine.write("labels two steps away", far_band, range(len(bands)), view, bands)
-
-
-def _item(engine: Engine) -> int:
-    return int(engine.store.view(name("logits", 0)).itemsize)
-
-
-def find_prototypes(
-    engine: Engine, view: View, hidden: Shards, mass: Floats
-) -> tuple[Floats, Floats]:
-    """Means of the classes in the hidden layer, and its precision; ``mass`` is Σ p."""
-    given = (view.plan.blocks, view.plan, hidden, mass)
-    sums = engine.total("hidden layer", prototype_sums_of, added_each, *given)
-    return prototypes_of(mass, view.plan.nodes, *sums)
-
-
-def pass_hidden(
-    engine: Engine, view: View, hidden: Shards, prototypes: tuple[Floats, Floats]
-) -> View:
-    """The same view, with the nearness of nodes to the classes in the hidden layer."""
-    engine.write("nearness", closeness_block, view.plan.blocks, view.plan, hidden, prototypes)
-    return replace(view, hidden=True)
-
-
-# --- functions of a block -------------------------------------------------------------------------
 
 
 def points_block(store: Store, block: int, view: View, calibrator: SimiMailbox) -> list[Written]:
     """What the nodes of a block are grouped by."""
-    degree, similarity = (
-        torch.from_numpy(store.get(name(kind, block))) for kind in ("degree", "similarity")
-    )
+    degree, similarity = tensor(store, "degree", block), tensor(store, "similarity", block)
     points = calibrator._points(view.logits(store, block), degree, similarity)
     return [store.put(name("points", block), points)]
 
@@ -339,10 +268,10 @@ def nearest_block(store: Store, block: int, grouping: Grouping) -> list[Written]
     return [store.put(name("nearest", block), found)]
 
 
-def identity_of(store: Store, _block: int, view: View) -> tuple[str, Floats]:
+def identity_of(store: Store, _block: int, view: View) -> list[Any]:
     """What graph and logits are known again by, as of nodes in memory."""
-    plan = view.plan
-    return fingerprint(store, plan), sketch(view.logits(store, b) for b in plan.blocks)
+    blocks = view.plan.blocks
+    return [fingerprint(store, view.plan), sketch(view.logits(store, b) for b in blocks)]
 
 
 def entries_of(store: Store, block: int) -> int:
@@ -383,22 +312,20 @@ def fit(
     few = z[torch.isin(nodes, chosen.index)].double().numpy()
     calibrator._take_base(few, chosen)
     view = View(plan, limits, calibrator.temperature_)
-    pass_predictions(engine, view)
+    _look_at_predictions(engine, view)
     totals = engine.total("units", totals_of, added, plan.blocks)
     calibrator._take_units(totals)
     _group(engine, view, calibrator)
-    view = put_labels(engine.store, view, labelled, z, calibrator._base)
-    pass_labels(engine, view)
+    view = _look_at_labels(engine, view, labelled, z, calibrator._base)
     if hidden is not None:
-        means, precision = find_prototypes(engine, view, hidden, totals[5:])
-        calibrator.hidden_ = {"means": means, "precision": precision}
-        view = pass_hidden(engine, view, hidden, (means, precision))
-    given = (plan.blocks, view, chosen.index.numpy())
-    step, look = "calibration nodes", sums_of_nodes
-    sums = engine.total(step, look, stacked_sums, *given)
-    seen = calibrator._nodes(sums)
-    calibrator._fit_model(seen, chosen.y.numpy(), prior, selected=used_for_selection)
-    calibrator._take_reference(calibrator._points_of(sums), sums.degree, seen, chosen.y)
+        whole = (plan.blocks, plan, hidden, totals[5:])
+        sums = engine.total("hidden layer", prototype_sums_of, added_each, *whole)
+        found = prototypes_of(totals[5:], plan.nodes, *sums)
+        calibrator.hidden_ = dict(zip(("means", "precision"), found, strict=True))
+    view = _look_at_hidden(engine, view, hidden, calibrator)
+    few_nodes = (plan.blocks, view, chosen.index.numpy())
+    sums = engine.total("calibration nodes", sums_of, stacked_sums, *few_nodes)
+    calibrator._learn(sums, chosen, prior, selected=used_for_selection)
     calibrator._keep_labels(labelled, *_identity(engine, view))
     calibrator.num_classes_, calibrator.classes_ = plan.classes, limits.classes
     calibrator.widest_ = limits.widest
@@ -413,17 +340,13 @@ def look_again(
     ``named`` holds labels that are known by now, and training nodes, if there are any.
     """
     view = View(plan, calibrator._logit_range, calibrator.temperature_)
-    pass_predictions(engine, view)
+    _look_at_predictions(engine, view)
     known = calibrator._known(named, lambda: _identity(engine, view))
     order = known.index.argsort()
     known = Labelled(known.index[order], known.y[order])
     logits = _logits_of(engine, view, known.index)
-    view = put_labels(engine.store, view, known, logits, calibrator._base)
-    pass_labels(engine, view)
-    if hidden is not None:
-        kept = calibrator.hidden_
-        view = pass_hidden(engine, view, hidden, (kept["means"], kept["precision"]))
-    return view
+    view = _look_at_labels(engine, view, known, logits, calibrator._base)
+    return _look_at_hidden(engine, view, hidden, calibrator)
 
 
 def write(engine: Engine, view: View, calibrator: SimiMailbox, out: Output) -> list[Written]:
@@ -432,23 +355,58 @@ def write(engine: Engine, view: View, calibrator: SimiMailbox, out: Output) -> l
     return engine.write("writing", probability_block, *given)
 
 
+def _look_at_predictions(engine: Engine, view: View) -> None:
+    """Probabilities, and their sums over neighbours."""
+    engine.write("probabilities", probs_block, view.plan.blocks, view)
+    bands = _bands(engine, view)
+    engine.write("neighbours", around_band, range(len(bands)), view, bands)
+    engine.write("two steps away", beyond_band, range(len(bands)), view, bands)
+
+
+def _look_at_labels(
+    engine: Engine, view: View, labelled: Labelled, logits: Tensor, base: Base
+) -> View:
+    """The same view, with what labels tell; nodes are sorted, ``logits`` are theirs."""
+    if not len(labelled):
+        return view
+    residuals = label_residuals(base.probabilities(logits), labelled.y)
+    parts = {LABELLED: labelled.index, RESIDUALS: residuals}
+    files = [engine.store.put(kind, part.numpy()) for kind, part in parts.items()]
+    view = replace(view, labels=" ".join(file.digest for file in files))
+    engine.write("neighbouring labels", near_block, view.plan.blocks, view)
+    bands = _bands(engine, view)
+    engine.write("labels two steps away", far_band, range(len(bands)), view, bands)
+    return view
+
+
+def _look_at_hidden(
+    engine: Engine, view: View, hidden: Shards | None, calibrator: SimiMailbox
+) -> View:
+    """The same view, with the nearness of nodes to the classes in the hidden layer."""
+    if hidden is None:
+        return view
+    given = (view.plan.blocks, view.plan, hidden, calibrator.hidden_)
+    engine.write("nearness", closeness_block, *given)
+    return replace(view, hidden=True)
+
+
+def _bands(engine: Engine, view: View) -> list[range]:
+    columns, item = view.classes + 1, engine.store.view(name("logits", 0)).itemsize
+    return view.plan.bands(columns, 3 * item * columns)
+
+
 def _logits_of(engine: Engine, view: View, nodes: Tensor) -> Tensor:
     given = (view.plan.blocks, view.plan, "logits", nodes.numpy())
     return view.cut(engine.total("calibration nodes", gather, stacked, *given))
 
 
-def _identity(engine: Engine, view: View) -> tuple[str, Floats]:
-    found: tuple[str, Floats] = engine.total("identity", identity_of, _only, [0], view)
-    return found
+def _identity(engine: Engine, view: View) -> Any:
+    return engine.total("identity", identity_of, added, [0], view)
 
 
-def _only(parts: list[Any]) -> Any:
-    return parts[0]
-
-
-def _group(engine: Engine, view: View, calibrator: SimiMailbox) -> None:
+def _group(engine: Engine, view: View, cal: SimiMailbox) -> None:
     """Groups, from the points of all nodes."""
-    blocks, cal = view.plan.blocks, calibrator
+    blocks = view.plan.blocks
 
     def total(function: Callable[..., Any], combine: Combine, *args: Any) -> Any:
         return engine.total("groups", of_points, combine, blocks, function, *args)

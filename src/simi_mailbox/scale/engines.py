@@ -10,6 +10,7 @@ import json
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,12 @@ from simi_mailbox.scale.store import Store, Written
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of a pass, blocks done, blocks in all."""
+Pass = Callable[..., Any]
 
 FAN_IN = 8
 """Partial results that are combined at a time."""
 PATIENCE = 30.0
 """Seconds to wait for a scheduler."""
-FAILURES = 10
-"""Times that a block may lose its worker."""
 
 
 def quiet(_step: str, _done: int, _total: int) -> None:
@@ -35,12 +35,15 @@ def quiet(_step: str, _done: int, _total: int) -> None:
 class Journal:
     """What of a work folder is finished, and its checksums: kept line by line, read on restart."""
 
-    def __init__(self, path: Path | None) -> None:
-        self.path, self.done = path, dict[tuple[str, int], list[Written]]()
+    def __init__(self) -> None:
+        self.path: Path | None = None
+        self.done: dict[tuple[str, int], list[Written]] = {}
         self._past = b""
-        if path is None or not path.exists():
-            return
-        for line in path.read_text("utf-8").splitlines():
+
+    def resume(self, path: Path) -> None:
+        """Keep it in a file, and believe what that says of files that are as they were written."""
+        self.path = path
+        for line in path.read_text("utf-8").splitlines() if path.exists() else ():
             try:
                 entry = json.loads(line)
                 files = [Written(**file) for file in entry["files"]]
@@ -62,40 +65,15 @@ class Journal:
                 file.write(json.dumps(entry) + "\n")
 
 
-class Tree:
-    """Combines what comes in eights, as it comes, and the results in eights again."""
-
-    def __init__(self, combine: Combine) -> None:
-        self.combine, self.levels = combine, list[list[Any]]()
-
-    def add(self, part: Any, level: int = 0) -> None:
-        if level == len(self.levels):
-            self.levels.append([])
-        self.levels[level].append(part)
-        if len(self.levels[level]) == FAN_IN:
-            full, self.levels[level] = self.levels[level], []
-            self.add(self.combine(full), level + 1)
-
-    def result(self) -> Any:
-        carried: list[Any] = []
-        for level in self.levels:
-            parts = level + carried
-            carried = [self.combine(parts)] if parts else []
-        return carried[0]
-
-
 class Engine:
     """One block after the other in this process; threads work within a block."""
 
-    def __init__(
-        self, store: Store, journal: Path | None = None, progress: Progress = quiet
-    ) -> None:
-        self.store, self.progress = store, progress
-        self.journal = Journal(journal)
+    def __init__(self, store: Store, progress: Progress = quiet) -> None:
+        self.store, self.progress, self.journal = store, progress, Journal()
+        self.cluster: dict[str, int] = {}
+        """Tasks that a worker runs at a time, at most, and all of them, as `Plan.of` takes it."""
 
-    def write(
-        self, step: str, function: Callable[..., list[Written]], blocks: Sequence[int], *args: Any
-    ) -> list[Written]:
+    def write(self, step: str, function: Pass, blocks: Sequence[int], *args: Any) -> list[Written]:
         """Everything that ``function(store, block, *args)`` wrote; finished blocks are left."""
         key = self.journal.enter(step, args)
         missing = [block for block in blocks if (key, block) not in self.journal.done]
@@ -108,26 +86,38 @@ class Engine:
         return [file for block in blocks for file in self.journal.done[key, block]]
 
     def total(
-        self,
-        step: str,
-        function: Callable[..., Any],
-        combine: Combine,
-        blocks: Sequence[int],
-        *args: Any,
+        self, step: str, function: Pass, combine: Combine, blocks: Sequence[int], *args: Any
     ) -> Any:
         """``combine`` of what ``function(store, block, *args)`` returned for every block."""
-        tree = Tree(combine)
-        for count, (_, part) in enumerate(self._each(function, blocks, args)):
-            self.progress(step, count, len(blocks))
-            tree.add(part)
+        self.progress(step, 0, len(blocks))
+        parts, count = self._parts(function, blocks, args), len(blocks)
+        while True:
+            parts, count = self._combined(combine, parts), -(-count // FAN_IN)
+            if count == 1:
+                break
+        result = self._result(next(parts))
         self.progress(step, len(blocks), len(blocks))
-        return tree.result()
+        return result
+
+    def _combined(self, combine: Combine, parts: Iterator[Any]) -> Iterator[Any]:
+        """Parts in eights, as they come: few are held at a time."""
+        while some := list(islice(parts, FAN_IN)):
+            yield self._call(combine, some)
 
     def _each(
-        self, function: Callable[..., Any], blocks: Sequence[int], args: tuple[Any, ...]
+        self, function: Pass, blocks: Sequence[int], args: tuple[Any, ...]
     ) -> Iterator[tuple[int, Any]]:
         """Blocks as they are finished, and what the function returned."""
-        return ((block, function(self.store, block, *args)) for block in blocks)
+        return zip(blocks, self._parts(function, blocks, args), strict=True)
+
+    def _parts(self, function: Pass, blocks: Sequence[int], args: tuple[Any, ...]) -> Iterator[Any]:
+        return (function(self.store, block, *args) for block in blocks)
+
+    def _call(self, function: Pass, *args: Any) -> Any:
+        return function(*args)
+
+    def _result(self, called: Any) -> Any:
+        return called
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -136,85 +126,49 @@ class Engine:
 class Dask(Engine):
     """Every block is a task of a Dask cluster, whose workers see the same folders."""
 
-    def __init__(
-        self, store: Store, journal: Path, scheduler: str, progress: Progress = quiet
-    ) -> None:
-        super().__init__(store, journal, progress)
-        distributed = require("distributed", extra="scale")
-        self.scheduler = scheduler
+    def __init__(self, store: Store, progress: Progress, scheduler: str) -> None:
+        super().__init__(store, progress)
+        self.distributed, self.scheduler = require("distributed", extra="scale"), scheduler
         try:
-            self.client = distributed.Client(scheduler, timeout=PATIENCE, set_as_default=False)
+            self.client = self.distributed.Client(scheduler, timeout=PATIENCE, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
             raise ConnectionError(
                 f"no Dask scheduler answers at {scheduler} ({error}); start one with "
                 "`dask scheduler`, which prints its address"
             ) from error
-
-    @property
-    def tasks(self) -> int:
-        """Tasks that a worker runs at a time, at most."""
-        return max([1, *self._threads()])
-
-    @property
-    def slots(self) -> int:
-        """Tasks that the cluster runs at a time."""
-        return max(1, sum(self._threads()))
-
-    def _threads(self) -> list[int]:
-        return [int(count) for count in self.client.nthreads().values()]
+        threads = [int(count) for count in self.client.nthreads().values()] or [1]
+        self.cluster = {"tasks": max(threads), "slots": sum(threads)}
 
     def _each(
-        self, function: Callable[..., Any], blocks: Sequence[int], args: tuple[Any, ...]
+        self, function: Pass, blocks: Sequence[int], args: tuple[Any, ...]
     ) -> Iterator[tuple[int, Any]]:
-        futures = self._submit(function, blocks, args)
-        place = {future.key: block for future, block in zip(futures, blocks, strict=True)}
-        for future, result in self._finished(futures):
-            yield place[future.key], result
+        place = dict(zip(self._parts(function, blocks, args), blocks, strict=True))
+        return ((place[future], result) for future, result in self._finished(place))
 
-    def total(
-        self,
-        step: str,
-        function: Callable[..., Any],
-        combine: Combine,
-        blocks: Sequence[int],
-        *args: Any,
-    ) -> Any:
-        """As of `Engine`; the tree is made of tasks, and its root comes here."""
-        level = self._submit(function, blocks, args)
-        self.progress(step, 0, len(blocks))
-        while len(level) > 1:
-            level = [
-                self.client.submit(combine, level[k : k + FAN_IN], pure=False)
-                for k in range(0, len(level), FAN_IN)
-            ]
-        if len(blocks) == 1:
-            level = [self.client.submit(combine, level, pure=False)]
-        (_, result), *_ = self._finished(level)
-        self.progress(step, len(blocks), len(blocks))
+    def _parts(self, function: Pass, blocks: Sequence[int], args: tuple[Any, ...]) -> Iterator[Any]:
+        return (self._call(function, self.store, block, *args) for block in blocks)
+
+    def _call(self, function: Pass, *args: Any) -> Any:
+        # Not pure: the same call after a change of the store is another call.
+        return self.client.submit(function, *args, pure=False)
+
+    def _result(self, called: Any) -> Any:
+        ((_, result),) = self._finished([called])
         return result
 
-    def _submit(
-        self, function: Callable[..., Any], blocks: Sequence[int], args: tuple[Any, ...]
-    ) -> list[Any]:
-        # Not pure: the same call after a change of the store is another call.
-        return [self.client.submit(function, self.store, b, *args, pure=False) for b in blocks]
-
-    def _finished(self, futures: list[Any]) -> Iterable[tuple[Any, Any]]:
-        distributed = require("distributed", extra="scale")
+    def _finished(self, futures: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        errors = (OSError, TimeoutError, self.distributed.CancelledError)
         try:
-            done = distributed.as_completed(
+            done = self.distributed.as_completed(
                 futures, loop=self.client.loop, with_results=True, raise_errors=True
             )
             for future, result in done:
                 if isinstance(result, BaseException):
                     raise result
                 yield future, result
-        except (distributed.KilledWorker, MemoryError):
-            raise
-        except (OSError, TimeoutError, distributed.CancelledError) as error:
-            if isinstance(error, OSError) and self.client.status == "running" and error.filename:
-                raise
-            if self._answers():
+        except errors as error:
+            named = isinstance(error, OSError) and error.filename  # what a worker has found
+            if (named and self.client.status == "running") or self._answers():
                 raise
             raise ConnectionError(
                 f"the Dask scheduler at {self.scheduler} does not answer any more; start again: "

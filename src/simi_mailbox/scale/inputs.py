@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from simi_mailbox._arrays import Array, Floats, Ints
+from simi_mailbox._arrays import Array, Ints
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.files import DAMAGE, is_archive
+from simi_mailbox.files import DAMAGE, is_archive, mapped_npy
 from simi_mailbox.grouping import added, stacked
-from simi_mailbox.node_files.columns import Columns, Contents
+from simi_mailbox.node_files.columns import Columns, Contents, id_column
 from simi_mailbox.node_files.formats import read_file
 from simi_mailbox.node_files.nodes import (
     NodeNames,
@@ -22,10 +21,9 @@ from simi_mailbox.node_files.nodes import (
     labelled_rows,
     node_set,
     one,
-    refuse_twice,
 )
 from simi_mailbox.scale.engines import Engine
-from simi_mailbox.scale.shards import Shards
+from simi_mailbox.scale.shards import Shard, Shards
 from simi_mailbox.scale.store import Store, Written
 from simi_mailbox.scale.tiles import Plan, name
 from simi_mailbox.softmax import LogitRange, logit_gaps, row_blocks
@@ -67,21 +65,21 @@ class Folder:
         path = file_of(self.path, part)
         return None if path is None else nodes_in(path, self.logits.rows, part)
 
-    def labels(self, nodes: Ints, *, unknown: bool = False) -> Ints:
-        """Labels of some nodes, as of `Labels.of`."""
+    def labels(self, nodes: Ints) -> Ints:
+        """Labels of some nodes."""
         path = file_of(self.path, "labels")
         if path is None:
             raise FileNotFoundError(
                 f"there is no file {self.path / 'labels.*'} (.npy, .parquet, …)"
             )
-        return self._labels_in(path).of(nodes, unknown=unknown)
+        return Labels.open(path, self.logits.rows, self.logits.columns).of(nodes)
 
     def known(self, path: Path | None = None) -> tuple[Ints, Ints] | None:
         """Nodes and labels of a file, or else of ``known.*``, if there is one; like labels."""
         path = file_of(self.path, "known") if path is None else path
         if path is None:
             return None
-        labels = self._labels_in(path)
+        labels = Labels.open(path, self.logits.rows, self.logits.columns)
         nodes = np.flatnonzero(labels.y >= 0)
         nodes = nodes if labels.nodes is None else labels.nodes[nodes]
         return nodes, labels.of(nodes)
@@ -93,7 +91,7 @@ class Folder:
             return None
         contents = _contents(path)
         if isinstance(contents, Columns):
-            column = 0 if len(contents.names) == 1 else contents.id_column()
+            column = 0 if len(contents.names) == 1 else id_column(contents.names, path)
             if column is None:
                 raise FileFormatError(f"{path}: it has several columns, and none is called node_id")
             ids = np.asarray(contents.values[column].to_numpy(zero_copy_only=False))
@@ -104,28 +102,16 @@ class Folder:
         except (TypeError, ValueError) as error:
             raise FileFormatError(f"{path}: {error}") from error
 
-    def _labels_in(self, path: Path) -> Labels:
-        return Labels.open(path, self.logits.rows, self.logits.columns)
-
     @property
-    def shards(self) -> list[Shards]:
-        return [self.logits, self.edges, *([] if self.hidden is None else [self.hidden])]
-
-    def identity(self) -> list[Any]:
-        """What changes when the graph, the logits or the hidden layer do."""
-        return [part.identity() for part in self.shards]
-
-    def check_unchanged(self) -> None:
-        """Raise if a shard is not the one any more that was opened."""
-        for part in self.shards:
-            for shard in part.shards:
-                shard.check_unchanged()
+    def shards(self) -> list[Shard]:
+        parts = (self.logits, self.edges, self.hidden)
+        return [shard for part in parts if part is not None for shard in part.shards]
 
 
 @dataclass(frozen=True)
 class Labels:
     """Labels of a file: one per node, of which only those that are asked for are looked at; or of
-    some ``nodes``, sorted, each once."""
+    some ``nodes``, sorted, each once, and −1 of a last one that is none."""
 
     path: Path
     classes: int
@@ -134,45 +120,42 @@ class Labels:
 
     @classmethod
     def open(cls, path: Path, count: int, classes: int) -> Labels:
-        contents, whole = _contents(path), NodeNames(count, rows_only=True)
+        contents, every = _contents(path), NodeNames(count, rows_only=True)
         y = contents[""] if isinstance(contents, dict) and "" in contents else None
         if y is not None and y.ndim == 1:
             if len(y) != count:
                 raise ValueError(f"{path}: {len(y):,} labels for {count:,} nodes")
             return cls(path, classes, y)
         if y is None:
-            nodes, y = labelled_rows(contents, path, whole, Reader(None))
+            nodes, y = labelled_rows(contents, path, every, Reader(None))
         elif y.ndim == 2 and y.shape[1] == 2:
-            nodes = whole.find(np.array(y[:, 0]), path)
-            refuse_twice(nodes, whole, path)
-            y = np.asarray(y[:, 1])
+            nodes, y = every.find(np.array(y[:, 0]), path), np.asarray(y[:, 1])
+            every.refuse_twice(nodes, path)
         else:
             raise FileFormatError(
                 f"{path}: it has shape {list(y.shape)}; expected one label per node, or rows "
                 "(node, label)"
             )
         order = np.argsort(nodes)
-        return cls(path, classes, y[order], nodes[order])
+        return cls(path, classes, np.append(y[order], -1), np.append(nodes[order], count))
 
     def of(self, nodes: Ints, *, unknown: bool = False) -> Ints:
         """Labels of some nodes, −1 where there is none, if it may be ``unknown``."""
         if self.nodes is None:
             y = self.y[nodes].astype(np.float64)
         else:
-            at = np.searchsorted(self.nodes, nodes).clip(max=max(0, len(self.nodes) - 1))
-            y = np.full(len(nodes), -1.0)
-            here = self.nodes[at] == nodes if len(self.nodes) else np.zeros(len(nodes), bool)
-            y[here] = self.y[at[here]]
+            place = np.searchsorted(self.nodes, nodes)
+            here = self.nodes[place] == nodes
             if not (here.all() or unknown):
                 raise ValueError(f"{self.path}: node {nodes[~here][0]} has no label")
+            y = np.where(here, self.y[place], -1.0)
         if unknown:
             y = np.where(y < 0, -1.0, y)
-        bad = ((y != np.rint(y)) | (y < 0) | (y >= self.classes)) & ~(unknown & (y == -1))
-        wrong = np.flatnonzero(bad)
-        if len(wrong):
+        bad = (y != np.rint(y)) | (y < (-1 if unknown else 0)) | (y >= self.classes)
+        if bad.any():
             raise ValueError(
-                f"{self.path}: node {nodes[wrong[0]]} has label {y[wrong[0]]:.15g}, but the "
-                f"classes are 0..{self.classes - 1}"
+                f"{self.path}: node {nodes[bad][0]} has label {y[bad][0]:.15g}, but the classes "
+                f"are 0..{self.classes - 1}"
             )
         return y.astype(np.int64)
 
@@ -195,7 +178,7 @@ def _contents(path: Path) -> Contents:
     if path.suffix != ".npy" or is_archive(path):
         return read_file(path)
     try:
-        return {"": np.load(path, mmap_mode="r", allow_pickle=False)}
+        return {"": mapped_npy(path)}
     except DAMAGE:
         return read_file(path)  # which says what is wrong with it
 
@@ -208,67 +191,53 @@ def read_block(
 ) -> list[Written]:
     """Logits of a block as float32 or float64, checked, and what is to be known of them.
 
-    ``facts``: how near each class comes to the top; then the largest spread, the sum of the mean
-    gaps, and whether all rows look like probabilities. ``spread``: the mean gap of every node.
+    ``facts``: how near each class comes to the top; then whether all rows look like probabilities.
+    ``spread``: the mean gap of every node.
     """
     start, stop = plan.span(block)
-    raw = shards.read(start, stop)
-    check_numbers(raw, kind, shards, start)
-    z = as_logits(raw, kind)
-    del raw
-    best, spread, reach = logit_gaps(z)
+    z = as_logits(shards, start, shards.read(start, stop), kind)
+    best, spread, _ = logit_gaps(z)
     alike = kind == "logits" and are_probabilities(z)
-    facts = np.array([*best, reach.max(), spread.sum(), float(alike)])
     return [
         store.put(name("logits", block), z.numpy()),
         store.put(name("spread", block), spread),
-        store.put(name("facts", block), facts),
+        store.put(name("facts", block), np.array([*best, float(alike)])),
     ]
 
 
-def as_logits(raw: Array, kind: InputType) -> Tensor:
-    if kind == "logits":  # checked already, and a block of them may look like probabilities
-        z = torch.from_numpy(raw)
-        return z if z.dtype in (torch.float32, torch.float64) else z.to(torch.float32)
-    return read_logits(raw, kind)
+def as_logits(shards: Shards, start: int, raw: Array, kind: InputType) -> Tensor:
+    """Rows of shards from ``start`` on as logits; an error for the first that no model can give."""
+    check_numbers(raw, kind, shards, start)
+    if kind != "logits":
+        return read_logits(raw, kind)
+    z = torch.from_numpy(raw)  # a block of logits may look like probabilities
+    return z if z.dtype in (torch.float32, torch.float64) else z.to(torch.float32)
 
 
 def check_numbers(raw: Array, kind: InputType, shards: Shards, start: int) -> None:
     """Raise for the first row that no model can have given."""
-    masked: Array | None = None
     for rows in row_blocks(len(raw), raw.shape[1], elements=1 << 20):
         x = raw[rows]
         if kind == "logits":
-            if np.isfinite(x.sum(dtype=np.float64)):
-                continue
-            if masked is None:
-                masked = np.asarray(np.isneginf(raw).all(axis=0))
-            bad = ~(np.isfinite(x) | masked).all(axis=1)
+            masked = np.isneginf(raw[0])
+            bad = ~np.where(masked, np.isneginf(x), np.isfinite(x)).all(axis=1)
             why = "a logit is NaN or infinite (a class is masked by −inf on every node or on none)"
         else:
             p = x.astype(np.float64) if kind == "probabilities" else np.exp(x.astype(np.float64))
             bad = ~(np.abs(p.sum(axis=1) - 1) <= ROW_SUM_TOLERANCE)
             bad |= ~((p >= -RANGE_TOLERANCE) & (p <= 1 + RANGE_TOLERANCE)).all(axis=1)
             why = f"these are no {kind}: they are not within bounds or do not add up to one"
-        found = np.flatnonzero(bad)
-        if len(found):
-            row = int(found[0])
-            raise ValueError(
-                f"{shards.where(start + rows.start + row)}: {why}: {x[row].tolist()[:6]}"
-            )
+        if bad.any():
+            row = int(bad.argmax())
+            where = shards.where(start + rows.start + row)
+            raise ValueError(f"{where}: {why}: {x[row].tolist()[:6]}")
 
 
 def gather(store: Store, block: int, plan: Plan, kind: str, nodes: Ints) -> Array:
     """Rows of ``nodes`` (sorted) that lie in a block."""
     start, stop = plan.span(block)
     low, high = np.searchsorted(nodes, [start, stop])
-    array = store.view(name(kind, block))
-    return np.array(array[nodes[low:high] - start])
-
-
-CELLS = 1 << 12
-FEW = 1 << 18
-"""Numbers that may be sorted here."""
+    return np.array(store.view(name(kind, block))[nodes[low:high] - start])
 
 
 def facts_of(store: Store, block: int) -> Array:
@@ -284,13 +253,12 @@ def find_limits(engine: Engine, plan: Plan, named: Ints) -> LogitRange:
             "every row of the logits lies in [0, 1] and sums to one: these are probabilities; "
             'say input_type="probabilities"'
         )
-    each = rows[:, : plan.classes]
-    best = each.max(axis=0)
-    some = np.isneginf(each).any(axis=0) & ~np.isneginf(best)
+    best = rows[:, :-1].max(axis=0)
+    some = np.isneginf(rows[:, :-1]).any(axis=0) & ~np.isneginf(best)
     if some.any():
         raise ValueError(
-            f"class {int(np.flatnonzero(some)[0])} has logits −inf in some blocks of nodes and not "
-            "in others; a class is masked by −inf on every node or on none"
+            f"class {int(some.argmax())} has logits −inf in some blocks of nodes and not in "
+            "others; a class is masked by −inf on every node or on none"
         )
 
     def usual(some: Ints | None) -> float:
@@ -310,48 +278,28 @@ def spread_of(store: Store, block: int, kept: Ints) -> list[Written]:
 
 # --- the median of numbers that are nowhere together ----------------------------------------------
 
+DIGIT = 16
+"""Bits that are found at a time."""
+
 
 def median(engine: Engine, plan: Plan, kind: str, step: str = "looking at logits") -> float:
-    """The median of a number per node, exactly: histograms zoom in until few are left."""
-    low, high, below = -np.inf, np.inf, 0
-    places = (plan.nodes - 1) // 2, plan.nodes // 2
-    ends = engine.total(step, extent, _wider, plan.blocks, kind)
-    low, high = float(ends[0]), float(ends[1])
-    while True:
-        edges = np.linspace(low, high, CELLS + 1)
-        counts = engine.total(step, histogram, added, plan.blocks, kind, edges)
-        reached = below + np.cumsum(counts)
-        first, last = (int(np.searchsorted(reached, at, side="right")) for at in places)
-        inside = int(reached[last] - (reached[first - 1] if first else below))
-        if inside <= FEW or high - low <= 1e-12 * max(1.0, abs(high)):
-            break
-        below = int(reached[first - 1]) if first else below
-        low, high = float(edges[first]), float(edges[last + 1])
-    below = int(reached[first - 1]) if first else below
-    bounds = (edges[first], edges[last + 1], last + 1 == CELLS)
-    found = np.sort(engine.total(step, between, stacked, plan.blocks, kind, *bounds))
-    return float((found[places[0] - below] + found[places[1] - below]) / 2)
+    """The median of a number per node, none negative: such numbers are in the order of their bits,
+    of which one look at all blocks finds the next few."""
+    found = []
+    for place in {(plan.nodes - 1) // 2, plan.nodes // 2}:
+        bits = 0
+        for shift in range(64 - DIGIT, -1, -DIGIT):
+            counts = engine.total(step, digits_of, added, plan.blocks, kind, bits, shift)
+            reached = np.cumsum(counts)
+            digit = int(np.searchsorted(reached, place, side="right"))
+            place -= int(reached[digit] - counts[digit])
+            bits = bits << DIGIT | digit
+        found.append(np.uint64(bits).view(np.float64))
+    return float(np.mean(found))
 
 
-def extent(store: Store, block: int, kind: str) -> Floats:
-    numbers = store.get(name(kind, block))
-    return np.array([numbers.min(), numbers.max()])
-
-
-def _wider(parts: list[Floats]) -> Floats:
-    low, high = np.stack(parts).T
-    return np.array([low.min(), high.max()])
-
-
-def histogram(store: Store, block: int, kind: str, edges: Floats) -> Ints:
-    numbers = store.get(name(kind, block))
-    # Not numpy.histogram, whose last cell is closed: cells of a later look must be the same.
-    place = np.searchsorted(edges, numbers, side="right") - 1
-    place[numbers == edges[-1]] = CELLS - 1
-    inside = (place >= 0) & (place < CELLS)
-    return np.bincount(place[inside], minlength=CELLS)
-
-
-def between(store: Store, block: int, kind: str, low: float, high: float, closed: bool) -> Floats:
-    numbers = store.get(name(kind, block))
-    return np.asarray(numbers[(numbers >= low) & ((numbers < high) | (closed & (numbers == high)))])
+def digits_of(store: Store, block: int, kind: str, bits: int, shift: int) -> Ints:
+    """How often each digit follows at ``shift`` in the numbers that begin with ``bits``."""
+    numbers = np.abs(store.get(name(kind, block))).view(np.uint64) >> np.uint64(shift)
+    same = numbers[numbers >> np.uint64(DIGIT) == bits]
+    return np.bincount((same & np.uint64((1 << DIGIT) - 1)).astype(np.int64), minlength=1 << DIGIT)

@@ -1,4 +1,4 @@
-"""Are the probabilities of a folder calibrated?? One look at them, in bounded memory."""
+"""Are the probabilities of a folder calibrated? One look at them, in bounded memory."""
 
 import json
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from simi_mailbox._arrays import Array, Bools
+from simi_mailbox._arrays import Bools
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import StrPath
 from simi_mailbox.metrics import StreamingMetrics
@@ -56,7 +56,7 @@ def evaluate(
 ) -> FolderMetrics:
     """Judge the shards of a folder by labels.
 
-    FolderMetrics are the nodes of ``test``, or all that have a label; those of ``calibration`` and
+    Judged are the nodes of ``test``, or all that have a label; those of ``calibration`` and
     ``train`` are left out, because whatever was fitted on them looks better than it is.
 
     Parameters
@@ -85,84 +85,77 @@ def evaluate(
     >>> found.metrics.num_nodes, round(found.metrics.evaluate()["ece"], 3)
     (9, 0.133)
     """
-    place = Path(folder)
-    shards, origin = _open(place)
+    place, say = Path(folder), progress or quiet
+    shards, folders = _open(place)
     given = {"labels": labels, "test": test, "calibration": calibration, "train": train}
-    files = {name: _find(name, path, place, origin) for name, path in given.items()}
+    files: dict[str, Path | None] = {}
+    for part, path in given.items():
+        found = (file_of(folder, part) for folder in folders)
+        files[part] = Path(path) if path is not None else next(filter(None, found), None)
     if files["labels"] is None:
-        where = place if origin is None else origin
-        raise FileNotFoundError(f"there is no file {where / 'labels.*'}: say where labels are")
+        raise FileNotFoundError(
+            f"there is no file {folders[-1] / 'labels.*'}: say where labels are"
+        )
+    y_of = Labels.open(files["labels"], shards.rows, shards.columns).of
     wanted, fitted_on = _masks(files, shards.rows)
-    metrics, left_out, done = StreamingMetrics.empty(shards.columns, bins), 0, 0
-    runs = [(r.start, r.stop) for r in row_blocks(shards.rows, shards.columns, TOGETHER)]
-    given_labels = Labels.open(files["labels"], shards.rows, shards.columns)
-    for start, stop in runs:
-        y = given_labels.of(np.arange(start, stop), unknown=True)
-        (progress or quiet)("judging", done, len(runs))
-        known = y >= 0
-        if wanted is not None:
-            known &= wanted[start:stop]
-        judged = known & ~fitted_on[start:stop]
-        left_out, done = left_out + int(known.sum() - judged.sum()), done + 1
+    metrics, left_out = StreamingMetrics.empty(shards.columns, bins), 0
+    runs = list(row_blocks(shards.rows, shards.columns, TOGETHER))
+    for done, rows in enumerate(runs):
+        say("judging", done, len(runs))
+        y = y_of(np.arange(rows.start, rows.stop), unknown=True)
+        known = (y >= 0) & wanted[rows]
+        judged = known & ~fitted_on[rows]
+        left_out += int(known.sum() - judged.sum())
         if judged.any():
-            raw = shards.read(start, stop)
-            check_numbers(raw, input_type, shards, start)
-            metrics = metrics.update(_probabilities(raw[judged], input_type), y[judged])
-    (progress or quiet)("judging", done, len(runs))
+            raw = shards.read(rows.start, rows.stop)
+            if input_type == "probabilities":
+                check_numbers(raw, input_type, shards, rows.start)
+                probs = raw.astype(np.promote_types(raw.dtype, np.float32), copy=False)
+            else:
+                probs = scaled_softmax(as_logits(shards, rows.start, raw, input_type)).numpy()
+            metrics = metrics.update(probs[judged], y[judged])
+    say("judging", len(runs), len(runs))
     if not metrics.num_nodes:
         raise ValueError("no labelled node is left to judge on: name other nodes as test")
     return FolderMetrics(metrics, left_out)
 
 
-def _open(place: Path) -> tuple[Shards, Path | None]:
-    """The shards of a folder, and where those were that they were made from."""
+def _open(place: Path) -> tuple[Shards, list[Path]]:
+    """The shards of a folder, and where files of labels and nodes may be: there, or where those
+    shards were that they were made from."""
     if not place.is_dir():
         raise FileNotFoundError(f"there is no folder {place}")
     if not (place / "probabilities").is_dir():
-        return Shards.open(place / "logits"), None
-    manifest = place / MANIFEST
+        return Shards.open(place / "logits"), [place]
+    shards, manifest = Shards.open(place / "probabilities"), place / MANIFEST
     if not manifest.exists():
         if (place / "groups").is_dir():
             raise FileNotFoundError(
                 f"{place} is not finished, it has no {MANIFEST}: run the command again that made it"
             )
-        return Shards.open(place / "probabilities"), None
+        return shards, [place]
     try:
         source = json.loads(manifest.read_text("utf-8")).get("folder")
     except (ValueError, AttributeError) as error:
         raise FileFormatError(f"{manifest}: it is damaged: {error}") from error
-    return Shards.open(place / "probabilities"), None if source is None else Path(source)
+    return shards, [place] if source is None else [place, Path(source)]
 
 
-def _find(name: str, path: StrPath | None, place: Path, origin: Path | None) -> Path | None:
-    if path is not None:
-        return Path(path)
-    found = file_of(place, name)
-    return file_of(origin, name) if found is None and origin is not None else found
-
-
-def _masks(files: dict[str, Path | None], count: int) -> tuple[Bools | None, Bools]:
-    """Nodes that are to be judged (None: all with a label), and those that must not be."""
-    wanted, fitted_on = None, np.zeros(count, dtype=bool)
-    if files["test"] is not None:
-        wanted = np.zeros(count, dtype=bool)
-        wanted[nodes_in(files["test"], count, "test")] = True
-    for name in ("calibration", "train"):
-        path = files[name]
-        if path is None:
-            continue
-        nodes = nodes_in(path, count, name)
-        if wanted is not None and wanted[nodes].any():
-            shared = nodes[wanted[nodes]]
+def _masks(files: dict[str, Path | None], count: int) -> tuple[Bools, Bools]:
+    """Nodes that are to be judged if they have a label, and those that must not be."""
+    parts = {
+        part: nodes_in(path, count, part)
+        for part, path in files.items()
+        if part != "labels" and path is not None
+    }
+    fitted_on, wanted = np.zeros(count, dtype=bool), np.full(count, "test" not in parts)
+    wanted[parts.pop("test", [])] = True
+    for part, nodes in parts.items():
+        shared = nodes[wanted[nodes]]
+        if files["test"] is not None and len(shared):
             raise ValueError(
-                f"{len(shared)} nodes are both in {path} and in {files['test']} (the first is "
-                f"{shared[0]}): take them out of one of the two"
+                f"{len(shared)} nodes are both in {files[part]} and in {files['test']} (the first "
+                f"is {shared[0]}): take them out of one of the two"
             )
         fitted_on[nodes] = True
     return wanted, fitted_on
-
-
-def _probabilities(raw: Array, kind: InputType) -> Array:
-    if kind == "probabilities":
-        return raw if raw.dtype != np.float16 else raw.astype(np.float32)
-    return scaled_softmax(as_logits(raw, kind)).numpy()

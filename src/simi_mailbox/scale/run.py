@@ -21,20 +21,11 @@ from simi_mailbox.files import StrPath
 from simi_mailbox.graph import Graph
 from simi_mailbox.grouping import added, stacked
 from simi_mailbox.parameters import check_parameters
-from simi_mailbox.scale import default, tiles
-from simi_mailbox.scale.default import View, hidden_rows
+from simi_mailbox.scale import default, store, tiles
+from simi_mailbox.scale.default import View
 from simi_mailbox.scale.engines import Dask, Engine, Progress, quiet
 from simi_mailbox.scale.inputs import Folder, check_numbers, find_limits, gather, read_block
-from simi_mailbox.scale.store import (
-    CALIBRATOR,
-    JOURNAL,
-    Output,
-    Store,
-    Written,
-    alone_in,
-    claim,
-    clear,
-)
+from simi_mailbox.scale.store import Output, Store, Written, alone_in
 from simi_mailbox.scale.tiles import PROCESS, Plan, read_size
 from simi_mailbox.softmax import LogitRange
 from simi_mailbox.validation import (
@@ -47,9 +38,8 @@ from simi_mailbox.validation import (
 )
 
 EngineName = Literal["auto", "memory", "disk", "dask"]
-WORK = ".work"
-"""Folder of blocks and tiles, in that of the results."""
 SAMPLE = 20_000
+"""Nodes that the calibration nodes are compared with."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +52,7 @@ class Calibrated:
         Folder of ``probabilities/``, ``groups/``, ``calibrator.safetensors``, ``manifest.json``.
     calibrator : SimiMailbox
     facts : dict
-        Engine, nodes, entries of the graph, classes, blocks, seconds, bytes read and written.
+        Engine, nodes, entries of the graph, classes, blocks, seconds.
 
     Examples
     --------
@@ -150,32 +140,26 @@ def calibrate(
     source, chosen = Folder.open(Path(folder)), _unfitted(calibrator)
     nodes, y, train = _labelled(source)
     ids = source.node_ids()
-    more = {"calibration_nodes": len(nodes)}
-    job = _Job.of(source, Path(out), engine, memory, scheduler, input_type)
-    with job.alone():
+    job = _Job(source, Path(out), engine, memory, scheduler, input_type, work, progress)
+    job.facts["calibration_nodes"] = len(nodes)
+    with alone_in(job.output.folder):
+        job.output.check()
         if job.engine == "memory":
-            logits, inputs = _read(job, progress or quiet)
+            logits, inputs = job.read()
             inputs |= {"train_mask": train, "node_ids": ids}
-            chosen.fit(
-                logits, y, mask=nodes, used_for_selection=used_for_selection,
-                input_type=input_type, **inputs,
-            )  # fmt: skip
-            probs = chosen.predict_proba(logits, **inputs)
-            return job.finish(
-                job.write(probs, chosen.groups_), chosen, inputs["graph"].num_entries, more
-            )
-        with _blocks(job, scheduler, work, progress or quiet) as (runner, plan):
+            about: dict[str, Any] = {"mask": nodes, "input_type": input_type}
+            chosen.fit(logits, y, used_for_selection=used_for_selection, **about, **inputs)
+            return job.write(chosen, chosen.predict_proba(logits, **inputs), chosen.groups_)
+        with job.blocks() as (runner, plan):
             limits = find_limits(runner, plan, np.unique(y))
             if train is None:
                 _suspect(runner, plan, limits, nodes, y)
-            view = default.fit(
-                runner, plan, limits, (nodes, y), source.hidden, chosen,
-                used_for_selection=used_for_selection,
-            )  # fmt: skip
+            given = (runner, plan, limits, (nodes, y), source.hidden, chosen)
+            view = default.fit(*given, used_for_selection=used_for_selection)
             chosen.input_type_ = input_type
             if ids is not None:
                 chosen._name_labels(ids[nodes])
-            return _finish(job, runner, view, chosen, more)
+            return job.write_blocks(runner, view, chosen)
 
 
 def apply(
@@ -225,30 +209,33 @@ def apply(
             f"{calibrator} was fitted with prior_shift=, which shards do not take: add "
             "log(deployed / trained) to their logits, and fit on these"
         )
-    hidden = source.hidden if _needs_hidden(fitted, source) else None
-    given, train, ids = _known(source, known), source.nodes("train"), source.node_ids()
-    more = {} if given is None else {"known_labels": len(given[0])}
+    if not _needs_hidden(fitted, source):
+        source = replace(source, hidden=None)
+    if known is None or isinstance(known, str | os.PathLike):
+        known = source.known(None if known is None else Path(known))
+    train, ids = source.nodes("train"), source.node_ids()
     kind = fitted.input_type_ if input_type is None else input_type
-    job = _Job.of(replace(source, hidden=hidden), Path(out), engine, memory, scheduler, kind)
-    with job.alone():
+    job = _Job(source, Path(out), engine, memory, scheduler, kind, work, progress)
+    if known is not None:
+        job.facts["known_labels"] = len(known[0])
+    with alone_in(job.output.folder):
+        job.output.check()
         if job.engine == "memory":
-            logits, inputs = _read(job, progress or quiet)
-            probs = fitted.predict_proba(
-                logits, **inputs, known=given, train_mask=train, node_ids=ids, input_type=kind
-            )
-            groups = fitted._groups(
-                fitted._read_fitted(logits, graph=inputs["graph"], input_type=kind)
-            )
-            return job.finish(job.write(probs, groups), fitted, inputs["graph"].num_entries, more)
-        named = NodeInputs(
-            torch.empty(1, len(fitted.classes_)).expand(source.logits.rows, -1),
-            known=None if given is None else fitted._read_known(given, source.logits.rows),
+            logits, inputs = job.read()
+            inputs |= {"known": known, "train_mask": train, "node_ids": ids}
+            probs = fitted.predict_proba(logits, **inputs, input_type=kind)
+            data = fitted._read_fitted(logits, graph=inputs["graph"], input_type=kind)
+            return job.write(fitted, probs, fitted._groups(data))
+        count = source.logits.rows
+        nodes = NodeInputs(
+            torch.empty(1, len(fitted.classes_)).expand(count, -1),
+            known=None if known is None else fitted._read_known(known, count),
             training=None if train is None else torch.from_numpy(train),
             node_ids=ids,
         )
-        with _blocks(job, scheduler, work, progress or quiet) as (runner, plan):
-            view = default.look_again(runner, plan, fitted, named, hidden)
-            return _finish(job, runner, view, fitted, more)
+        with job.blocks() as (runner, plan):
+            view = default.look_again(runner, plan, fitted, nodes, source.hidden)
+            return job.write_blocks(runner, view, fitted)
 
 
 def _unfitted(calibrator: SimiMailbox | None) -> SimiMailbox:
@@ -287,13 +274,6 @@ def _needs_hidden(fitted: SimiMailbox, source: Folder) -> bool:
     return True
 
 
-def _known(source: Folder, known: Any) -> Any:
-    """Labels that are known by now: nodes and labels."""
-    if known is None or isinstance(known, str | os.PathLike):
-        return source.known(None if known is None else Path(known))
-    return known
-
-
 # --- what both share ------------------------------------------------------------------------------
 
 
@@ -302,56 +282,38 @@ class _Job:
     """Where from, where to, and by whom."""
 
     source: Folder
-    output: Output
-    engine: str
-    space: int
+    out: Path
+    engine: EngineName
+    memory: str | int
+    scheduler: str | None
     kind: InputType
+    work: StrPath | None = None
+    progress: Progress | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
     began: float = field(default_factory=time.perf_counter)
-    moved: tuple[int, int] = field(default_factory=lambda: _moved())
 
-    @classmethod
-    def of(
-        cls,
-        source: Folder,
-        out: Path,
-        engine: EngineName,
-        memory: str | int,
-        scheduler: str | None,
-        kind: InputType,
-    ) -> _Job:
+    def __post_init__(self) -> None:
         for what, value, allowed in (
-            ("engine", engine, get_args(EngineName)),
-            ("input_type", kind, PER_CLASS),
+            ("engine", self.engine, get_args(EngineName)),
+            ("input_type", self.kind, PER_CLASS),
         ):
             if value not in allowed:
                 raise ValueError(f"{what} must be one of {', '.join(allowed)}, got {value!r}")
-        space, by = read_size(memory), str(engine)
-        if engine == "auto":
-            fits = PROCESS + _in_memory(source) <= space
-            by = "dask" if scheduler else "memory" if fits else "disk"
-        if (by == "dask") != (scheduler is not None):
+        self.space, self.say = read_size(self.memory), self.progress or quiet
+        if self.engine == "auto":
+            fits = PROCESS + in_memory(self.source) <= self.space
+            self.engine = "dask" if self.scheduler else "memory" if fits else "disk"
+        if (self.engine == "dask") != (self.scheduler is not None):
             raise ValueError(
                 "engine='dask' needs scheduler='tcp://…', the address that `dask scheduler` prints"
-                if by == "dask"
-                else f"a scheduler is for engine='dask', not {by!r}"
+                if self.scheduler is None
+                else f"a scheduler is for engine='dask', not {self.engine!r}"
             )
-        if out.exists() and out.samefile(source.path):
+        if self.out.exists() and self.out.samefile(self.source.path):
             raise ValueError(
-                f"{out} is the folder of the shards itself: name another for the results"
+                f"{self.out} is the folder of the shards itself: name another for the results"
             )
-        output = Output(out.resolve(), source.logits.shards[0].path.suffix)
-        return cls(source, output, by, space, kind)
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Hold the folder of the results: one run at a time."""
-        with alone_in(self.output.folder):
-            self.output.check()
-            yield
-
-    def facts(self, plan: Plan) -> dict[str, Any]:
-        """What the work folder is made from."""
-        return {"plan": vars(plan), "input_type": self.kind, "shards": self.source.identity()}
+        self.output = Output(self.out.resolve(), self.source.logits.shards[0].path.suffix)
 
     def plan(self, **cluster: int) -> Plan:
         """Blocks that fit; ``cluster`` tells tasks and slots of Dask."""
@@ -359,109 +321,87 @@ class _Job:
         item = max(4, np.dtype(logits.shards[0].dtype).itemsize)
         return Plan.of(logits.rows, logits.columns, self.space, item=item, **cluster)
 
-    def write(self, probs: Array, groups: Ints) -> list[Written]:
+    def read(self) -> tuple[Array, dict[str, Any]]:
+        """All of a folder: logits, and what else `SimiMailbox.fit` takes."""
+        source, rows = self.source, self.source.logits.rows
+        self.say("reading", 0, 1)
+        logits = source.logits.read(0, rows)
+        check_numbers(logits, self.kind, source.logits, 0)
+        parts = []
+        for shard, start, stop in source.edges.chunks(rows=1 << 22):
+            edges = shard.read(start, stop)
+            tiles.check_ids(edges, rows, shard, start)
+            parts.append(edges.astype(np.int64))
+        graph = Graph.from_edges(np.concatenate(parts).T, rows)
+        hidden = None if source.hidden is None else default.hidden_rows(source.hidden, 0, rows)
+        self.say("reading", 1, 1)
+        self.facts["entries"] = graph.num_entries
+        return logits, {"graph": graph, "hidden": hidden}
+
+    @contextmanager
+    def blocks(self) -> Iterator[tuple[Engine, Plan]]:
+        """An engine whose store holds blocks of logits and tiles of the graph."""
+        inside = self.output.folder / ".work"
+        place = (inside if self.work is None else Path(self.work)).resolve()
+        shards = [shard.identity() for shard in self.source.shards]
+        try:
+            with alone_in(place):
+                given = (Store(place), self.say)
+                runner = Engine(*given) if self.scheduler is None else Dask(*given, self.scheduler)
+                try:
+                    plan = self.plan(**runner.cluster)
+                    facts = {"plan": vars(plan), "input_type": self.kind, "shards": shards}
+                    store.claim(place, facts)
+                    runner.journal.resume(place / store.JOURNAL)
+                    self.output.prepare()
+                    of = (plan.blocks, plan, self.source.logits, self.kind)
+                    runner.write("reading logits", read_block, *of)
+                    tiles.cut(runner, plan, self.source.edges)
+                    yield runner, plan
+                finally:
+                    runner.close()
+                if self.work is None:
+                    store.clear(place)
+        finally:
+            linked = inside.is_symlink()  # to a folder elsewhere: it stays
+            if inside.is_dir() and not linked and not any(inside.iterdir()):
+                inside.rmdir()
+
+    def write(self, calibrator: SimiMailbox, probs: Array, groups: Ints) -> Calibrated:
         """Shards of results that are in memory."""
         self.output.prepare()
-        plan = self.plan()
-        spans = [(block, slice(*plan.span(block))) for block in plan.blocks]
-        each = [self.output.block(block, probs[rows], groups[rows]) for block, rows in spans]
-        return [file for files in each for file in files]
+        plan, files = self.plan(), list[Written]()
+        for block in plan.blocks:
+            rows = slice(*plan.span(block))
+            files += self.output.block(block, probs[rows], groups[rows])
+        return self._finish(files, calibrator)
 
-    def finish(
-        self, files: list[Written], calibrator: SimiMailbox, entries: int, more: dict[str, Any]
-    ) -> Calibrated:
+    def write_blocks(self, runner: Engine, view: View, calibrator: SimiMailbox) -> Calibrated:
+        """Shards of results, block by block."""
+        files = default.write(runner, view, calibrator, self.output)
+        entries = runner.total("degrees", default.entries_of, added, view.plan.blocks)
+        self.facts["entries"] = int(entries)
+        return self._finish(files, calibrator)
+
+    def _finish(self, files: list[Written], calibrator: SimiMailbox) -> Calibrated:
         out, logits = self.output, self.source.logits
-        self.source.check_unchanged()
-        calibrator.save(out.folder / CALIBRATOR)
-        read, written = (now - then for now, then in zip(_moved(), self.moved, strict=True))
+        for shard in self.source.shards:
+            shard.check_unchanged()
+        calibrator.save(out.folder / store.CALIBRATOR)
         facts = {
             "method": calibrator.name,
             "engine": self.engine,
             "nodes": logits.rows,
             "classes": logits.columns,
-            "entries": entries,
-            **more,
+            **self.facts,
             "blocks": len(files) // 2,
             "seconds": round(time.perf_counter() - self.began, 3),
-            "bytes_read": read,
-            "bytes_written": written,
         }
         out.finish(files, {"folder": str(self.source.path.resolve()), **facts})
         return Calibrated(out.folder, calibrator, facts)
 
 
-def _finish(
-    job: _Job, runner: Engine, view: View, calibrator: SimiMailbox, more: dict[str, Any]
-) -> Calibrated:
-    files = default.write(runner, view, calibrator, job.output)
-    entries = int(runner.total("degrees", default.entries_of, added, view.plan.blocks))
-    return job.finish(files, calibrator, entries, more)
-
-
-def _read(job: _Job, progress: Progress) -> tuple[Array, dict[str, Any]]:
-    """All of a folder: logits, and what else `SimiMailbox.fit` takes."""
-    source, rows = job.source, job.source.logits.rows
-    progress("reading", 0, 1)
-    logits = source.logits.read(0, rows)
-    check_numbers(logits, job.kind, source.logits, 0)
-    parts = []
-    for shard, start, stop in source.edges.chunks(rows=1 << 22):
-        edges = shard.read(start, stop)
-        tiles.check_ids(edges, rows, shard, start)
-        parts.append(edges.astype(np.int64))
-    graph = Graph.from_edges(np.concatenate(parts).T, rows)
-    hidden = None if source.hidden is None else hidden_rows(source.hidden, 0, rows)
-    progress("reading", 1, 1)
-    return logits, {"graph": graph, "hidden": hidden}
-
-
-@contextmanager
-def _blocks(
-    job: _Job, scheduler: str | None, work: StrPath | None, progress: Progress
-) -> Iterator[tuple[Engine, Plan]]:
-    """An engine whose store holds blocks of logits and tiles of the graph."""
-    inside = job.output.folder / WORK
-    place = (Path(work) if work is not None else inside).resolve()
-    runner: Engine
-    try:
-        with alone_in(place):
-            if scheduler is None:
-                plan = job.plan()
-                claim(place, job.facts(plan), ours=work is None)
-                runner = Engine(Store(place), place / JOURNAL, progress)
-            else:
-                runner = cluster = Dask(Store(place), place / JOURNAL, scheduler, progress)
-                plan = job.plan(tasks=cluster.tasks, slots=cluster.slots)
-                if claim(place, job.facts(plan), ours=work is None):
-                    runner.journal.done.clear()
-            job.output.prepare()
-            try:
-                _cut(runner, plan, job.source, job.kind)
-                yield runner, plan
-            finally:
-                runner.close()
-            if work is None:
-                clear(place)
-    finally:
-        if work is None:
-            _remove_if_empty(inside)
-
-
-def _remove_if_empty(place: Path) -> None:
-    """Remove the work folder of a finished run; a link to one elsewhere stays."""
-    if place.is_dir() and not place.is_symlink() and not any(place.iterdir()):
-        place.rmdir()
-
-
-def _cut(engine: Engine, plan: Plan, source: Folder, kind: InputType) -> None:
-    engine.write("reading logits", read_block, plan.blocks, plan, source.logits, kind)
-    pieces = source.edges.chunks(plan.chunk)
-    runs = range(len(pieces))
-    engine.write("sorting edges", tiles.sort_chunk, runs, plan, pieces)
-    engine.write("cutting tiles", tiles.merge_row, plan.blocks, plan, len(pieces))
-
-
-def _in_memory(source: Folder) -> int:
+def in_memory(source: Folder) -> int:
     """Bytes that `SimiMailbox` takes at most, with all that is read."""
     n, width = source.logits.rows, 0 if source.hidden is None else source.hidden.columns
     return 14 * 4 * n * source.logits.columns + 24 * n * width + 64 * source.edges.rows
@@ -476,12 +416,8 @@ def _labelled(source: Folder) -> tuple[Ints, Ints, Ints | None]:
         )
     nodes = np.sort(nodes)
     if train is not None:
-        refuse_shared(
-            nodes,
-            train,
-            ("calibration", "train"),
-            "the model looks better than it is on nodes it was trained on",
-        )
+        why = "the model looks better than it is on nodes it was trained on"
+        refuse_shared(nodes, train, ("calibration", "train"), why)
     return nodes, source.labels(nodes), train
 
 
@@ -495,13 +431,3 @@ def _suspect(engine: Engine, plan: Plan, limits: LogitRange, nodes: Ints, y: Int
     suspicion = looks_trained_on(limits.cut(torch.from_numpy(z)), here)
     if suspicion:
         warnings.warn(suspicion.replace("train_mask", "train.*"), CalibrationWarning, stacklevel=3)
-
-
-def _moved() -> tuple[int, int]:
-    """Bytes that this process has read and written so far, caches included (Linux; else 0)."""
-    try:
-        lines = Path("/proc/self/io").read_text().split("\n")
-        found = dict(line.split(": ") for line in lines if ": " in line)
-        return int(found["rchar"]), int(found["wchar"])
-    except OSError:
-        return 0, 0

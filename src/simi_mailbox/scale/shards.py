@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
@@ -13,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from simi_mailbox._arrays import Array, Ints
+from simi_mailbox._arrays import Array
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.files import DAMAGE, is_archive
+from simi_mailbox.files import DAMAGE, NPY_HEADERS, is_archive
 from simi_mailbox.node_files.columns import as_text, edge_columns, id_column, is_list
 from simi_mailbox.node_files.scores import refuse_others, score_columns
 
@@ -71,18 +70,22 @@ class Shard:
 
     def read(self, start: int, stop: int) -> Array:
         """Rows [start, stop) of the shard."""
+        self.check_unchanged()
+        read = _read_parquet if self.path.suffix == ".parquet" else _read_npy
         try:
-            self.check_unchanged()
-            read = _read_parquet if self.path.suffix == ".parquet" else _read_npy
             found = read(self, start, stop)
-            self.check_unchanged()
         except (MemoryError, FileFormatError):
             raise
         except DAMAGE as error:
             raise FileFormatError(
                 f"{self.path}: rows {start}..{stop - 1} cannot be read: {error}"
             ) from error
+        self.check_unchanged()
         return found
+
+    def identity(self) -> list[Any]:
+        """What changes when the file does."""
+        return [str(self.path.resolve()), *self.stamp, self.rows]
 
     def check_unchanged(self) -> None:
         """Raise if the file is not the one any more that was opened."""
@@ -122,13 +125,9 @@ class Shards:
                 )
         return cls(tuple(shards))
 
-    @cached_property
-    def starts(self) -> Ints:
-        return np.array([0, *accumulate(shard.rows for shard in self.shards)])
-
     @property
     def rows(self) -> int:
-        return int(self.starts[-1])
+        return self.shards[-1].first + self.shards[-1].rows
 
     @property
     def columns(self) -> int:
@@ -136,8 +135,8 @@ class Shards:
 
     def where(self, row: int) -> str:
         """File and row in it, as a message tells them."""
-        at = int(np.searchsorted(self.starts, row, side="right")) - 1
-        return f"{self.shards[at].path}, row {row - int(self.starts[at])}"
+        shard = next(shard for shard in self.shards if row < shard.first + shard.rows)
+        return f"{shard.path}, row {row - shard.first}"
 
     def read(self, start: int, stop: int) -> Array:
         parts = [
@@ -154,10 +153,6 @@ class Shards:
             for shard in self.shards
             for start in range(0, shard.rows, rows)
         ]
-
-    def identity(self) -> list[list[Any]]:
-        """What changes when a file does."""
-        return [[str(s.path.resolve()), *s.stamp, s.rows] for s in self.shards]
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
@@ -179,13 +174,10 @@ def _header(path: Path) -> tuple[tuple[int, ...], str, np.dtype[Any], int]:
         raise FileFormatError(f"{path}: it is a .npz file of several arrays; save a single one")
     try:
         with path.open("rb") as file:
-            version = np.lib.format.read_magic(file)
-            read = (
-                np.lib.format.read_array_header_1_0
-                if version == (1, 0)
-                else np.lib.format.read_array_header_2_0
-            )
-            shape, fortran, dtype = read(file)
+            version, _ = np.lib.format.read_magic(file)
+            read = getattr(np.lib.format, f"read_array_header_{version}_0")
+            with NPY_HEADERS:
+                shape, fortran, dtype = read(file)
             return shape, "F" if fortran else "C", dtype, file.tell()
     except DAMAGE as error:
         raise FileFormatError(f"{path}: it is damaged: {error}") from error
@@ -193,22 +185,15 @@ def _header(path: Path) -> tuple[tuple[int, ...], str, np.dtype[Any], int]:
 
 def _read_npy(shard: Shard, start: int, stop: int) -> Array:
     _, order, dtype, offset = _header(shard.path)
-    count = stop - start
+
+    def run(first: int, count: int) -> Array:
+        found = np.fromfile(shard.path, dtype, count, offset=offset + first * dtype.itemsize)
+        return found if dtype.isnative else found.astype(dtype.newbyteorder("="))
+
+    count, columns = stop - start, shard.columns
     if (order == "C") != shard.turned:
-        result = _run(shard.path, dtype, offset, start * shard.columns, count * shard.columns)
-        return result.reshape(count, shard.columns)
-    columns = [
-        _run(shard.path, dtype, offset, column * shard.rows + start, count)
-        for column in range(shard.columns)
-    ]
-    return np.stack(columns, axis=1)
-
-
-def _run(path: Path, dtype: np.dtype[Any], offset: int, first: int, count: int) -> Array:
-    found = np.fromfile(path, dtype, count, offset=offset + first * dtype.itemsize)
-    if len(found) != count:
-        raise FileFormatError(f"{path}: it has become shorter while it was read")
-    return found if dtype.isnative else found.astype(dtype.newbyteorder("="))
+        return run(start * columns, count * columns).reshape(count, columns)
+    return np.stack([run(k * shard.rows + start, count) for k in range(columns)], axis=1)
 
 
 # --- Parquet --------------------------------------------------------------------------------------
@@ -229,20 +214,21 @@ def _open_parquet(path: Path, part: Part, stamp: tuple[int, int, int]) -> Shard:
     first = next(file.iter_batches(10_000), None)
     if first is None:
         raise FileFormatError(f"{path}: it has no rows")
-    guessed = False
+    guessed, width = False, 0
     found = [k for k, column in enumerate(first.columns) if is_list(column.type)]
-    columns = len(first.column(found[0])[0]) if len(found) == 1 else 0
-    if len(found) != 1 and part == "hidden":
+    if len(found) == 1:
+        width = len(first.column(found[0])[0])
+    elif part == "hidden":
         found = [k for k in range(len(names)) if k != position]
-    elif len(found) != 1:
+    else:
         beside, found = score_columns(names, position, lambda k: _measures(first.column(k)))
         guessed, found = not found, found or beside
-    words = [names[k] for k in found if not columns and not _is_number(first.column(k).type)]
+    words = [names[k] for k in found if not width and not _is_number(first.column(k).type)]
     if words or not found:
         which = f"column {', '.join(words)} is not" if words else "it has no column of"
         raise FileFormatError(f"{path}: {which} numbers")
     ids, chosen = None if position is None else names[position], tuple(names[k] for k in found)
-    shard = Shard(path, rows, columns or len(found), "<f4", stamp, chosen=chosen, ids=ids)
+    shard = Shard(path, rows, width or len(found), "<f4", stamp, chosen=chosen, ids=ids)
     if guessed:
         refuse_others(chosen, _numbers(shard, first.select(chosen), 0), path)
     return shard
@@ -264,20 +250,17 @@ def _parquet(path: Path) -> Any:
 
 
 def _read_parquet(shard: Shard, start: int, stop: int) -> Array:
-    file = _parquet(shard.path)
+    file, parts = _parquet(shard.path), []
     sizes = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
     begins = [0, *accumulate(sizes)]
     groups = [k for k in range(len(sizes)) if begins[k] < stop and begins[k + 1] > start]
     at = begins[groups[0]] if groups else 0
-    parts, columns = [], [*shard.chosen, *([shard.ids] if shard.ids else [])]
-    try:
-        for batch in file.iter_batches(BATCH, row_groups=groups, columns=columns):
-            low, high = max(start, at), min(stop, at + len(batch))
-            if low < high:
-                parts.append(_numbers(shard, batch.slice(low - at, high - low), low))
-            at += len(batch)
-    except pa.ArrowException as error:
-        raise FileFormatError(f"{shard.path}: rows from {at} on cannot be read: {error}") from error
+    columns = [*shard.chosen, *([shard.ids] if shard.ids else [])]
+    for batch in file.iter_batches(BATCH, row_groups=groups, columns=columns):
+        low, high = max(start, at), min(stop, at + len(batch))
+        if low < high:
+            parts.append(_numbers(shard, batch.slice(low - at, high - low), low))
+        at += len(batch)
     return np.concatenate(parts) if parts else np.empty((0, shard.columns))
 
 

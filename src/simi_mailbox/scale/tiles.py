@@ -17,9 +17,11 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+import torch
 
 from simi_mailbox._arrays import Array, Floats, Ints
-from simi_mailbox.scale.shards import Shard
+from simi_mailbox.scale.engines import Engine
+from simi_mailbox.scale.shards import Shard, Shards
 from simi_mailbox.scale.store import Store, Written
 from simi_mailbox.softmax import entry_blocks
 
@@ -36,21 +38,15 @@ EDGE_BYTES = 96
 LARGEST_BLOCK = LARGEST_BAND = 1 << 28
 LARGEST_CHUNK = 1 << 22
 
-_SIZE = re.compile(r"\s*([0-9.]+)\s*([KMGT]?)(I?)B?\s*", re.IGNORECASE)
-
 
 def read_size(size: str | int) -> int:
     """Bytes of ``"2GB"``, ``"1.5 GiB"``, ``"800MB"`` or a number."""
-    if not isinstance(size, str):
-        return int(size)
-    match = _SIZE.fullmatch(size)
-    try:
-        assert match is not None
-        number, unit = float(match[1]), match[2].upper()
-    except (AssertionError, ValueError):
-        raise ValueError(f"memory {size!r} is no size: write it like 2GB or 800MB") from None
+    pattern = r"\s*(\d+\.?\d*|\.\d+)\s*([KMGT]?)(I?)B?\s*"
+    match = re.fullmatch(pattern, str(size), re.IGNORECASE)
+    if match is None:
+        raise ValueError(f"memory {size!r} is no size: write it like 2GB or 800MB")
     base = 1024 if match[3] else 1000
-    return int(number * base ** ("", "K", "M", "G", "T").index(unit))
+    return int(float(match[1]) * base ** " KMGT".index(match[2].upper() or " "))
 
 
 @dataclass(frozen=True)
@@ -69,14 +65,7 @@ class Plan:
 
     @classmethod
     def of(
-        cls,
-        nodes: int,
-        classes: int,
-        memory: int,
-        *,
-        item: int = 4,
-        tasks: int = 1,
-        slots: int = 1,
+        cls, nodes: int, classes: int, memory: int, *, item: int = 4, tasks: int = 1, slots: int = 1
     ) -> Plan:
         """The largest blocks that fit into ``memory`` bytes of a process that runs ``tasks`` at a
         time, and that keep all ``slots`` of a cluster busy."""
@@ -90,8 +79,7 @@ class Plan:
         rows = int(space / (COPIES * classes * item + PER_NODE))
         if slots > 1:
             rows = min(rows, -(-nodes // (2 * slots)))
-        rows = max(1, min(rows, LARGEST_BLOCK, nodes))
-        rows = -(-nodes // -(-nodes // rows))  # as many blocks, all alike
+        rows = _alike(nodes, max(1, min(rows, LARGEST_BLOCK, nodes)))
         chunk = max(1, min(int(space / EDGE_BYTES), LARGEST_CHUNK))
         return cls(nodes, classes, rows, chunk, int(space), slots)
 
@@ -104,6 +92,11 @@ class Plan:
         start = block * self.rows
         return start, min(self.nodes, start + self.rows)
 
+    def size(self, block: int) -> int:
+        """Nodes of a block."""
+        start, stop = self.span(block)
+        return stop - start
+
     def bands(self, columns: int, held: int) -> list[range]:
         """Runs of blocks, as few as there can be: sums of ``columns`` numbers of every node of one
         fit into memory beside ``held`` bytes for every node of a block.
@@ -114,19 +107,18 @@ class Plan:
         if self.slots > 1:
             rows = min(rows, self.nodes // (2 * self.slots))
         count = len(self.blocks)
-        size = max(1, rows // self.rows)
-        size = -(-count // -(-count // size))  # as many bands, all alike
+        size = _alike(count, max(1, rows // self.rows))
         return [self.blocks[first : first + size] for first in range(0, count, size)]
-
-    def size(self, block: int) -> int:
-        """Nodes of a block."""
-        start, stop = self.span(block)
-        return stop - start
 
     @property
     def bits(self) -> int:
         """Bits of a node's number within its block."""
         return max(1, (self.rows - 1).bit_length())
+
+
+def _alike(count: int, most: int) -> int:
+    """Size of as many parts as parts of ``most`` would be, all alike."""
+    return -(-count // -(-count // most))
 
 
 Keys = Array
@@ -140,6 +132,13 @@ def name(kind: str, *numbers: int) -> str:
 
 
 # --- cutting --------------------------------------------------------------------------------------
+
+
+def cut(engine: Engine, plan: Plan, edges: Shards) -> None:
+    """Sort the edges of all shards into tiles."""
+    pieces = edges.chunks(plan.chunk)
+    engine.write("sorting edges", sort_chunk, range(len(pieces)), plan, pieces)
+    engine.write("cutting tiles", merge_row, plan.blocks, plan, len(pieces))
 
 
 def sort_chunk(
@@ -158,14 +157,13 @@ def sort_chunk(
 
 def check_ids(edges: Ints, nodes: int, shard: Shard, start: int) -> None:
     """Raise for the first edge that joins a node that is not there."""
-    if not len(edges) or (edges.min() >= 0 and edges.max() < nodes):
-        return
-    row = int(np.flatnonzero(((edges < 0) | (edges >= nodes)).any(axis=1))[0])
-    source, target = edges[row].tolist()
-    raise ValueError(
-        f"{shard.path}, row {start + row}: the edge joins nodes {source} and {target}, but the "
-        f"logits number nodes 0..{nodes - 1}"
-    )
+    if len(edges) and (edges.min() < 0 or edges.max() >= nodes):
+        row = int(((edges < 0) | (edges >= nodes)).any(axis=1).argmax())
+        source, target = edges[row].tolist()
+        raise ValueError(
+            f"{shard.path}, row {start + row}: the edge joins nodes {source} and {target}, but "
+            f"the logits number nodes 0..{nodes - 1}"
+        )
 
 
 def _keys(plan: Plan, row: Array, column: Array) -> Keys:
@@ -177,10 +175,7 @@ def _keys(plan: Plan, row: Array, column: Array) -> Keys:
 
 def _once(keys: Keys) -> Keys:
     """Sorted keys, each once."""
-    if not len(keys):
-        return keys
-    kept = np.empty(len(keys), dtype=bool)
-    kept[0] = True
+    kept = np.ones(len(keys), dtype=bool)
     np.not_equal(keys[1:], keys[:-1], out=kept[1:])
     return keys if kept.all() else keys[kept]
 
@@ -190,14 +185,11 @@ def merge_row(store: Store, block: int, plan: Plan, runs: int) -> list[Written]:
     written, width = [], len(plan.blocks)
     degree = np.zeros(plan.size(block), dtype=np.int64)
     parts = np.zeros(width, dtype=np.int64)
-    first = block * width
-    for keys in _ranges(
-        store, first << 2 * plan.bits, (first + width) << 2 * plan.bits, runs, plan
-    ):
+    cuts = [tile << 2 * plan.bits for tile in range(block * width, (block + 1) * width + 1)]
+    for keys in _ranges(store, cuts[0], cuts[-1], runs, plan):
         keys.sort()
         keys = _once(keys)
-        cuts = [tile << 2 * plan.bits for tile in range(first, first + width)]
-        ends = [*np.searchsorted(keys, np.array(cuts, dtype=np.uint64)).tolist(), len(keys)]
+        ends = [*np.searchsorted(keys, np.array(cuts[:-1], dtype=np.uint64)).tolist(), len(keys)]
         entries = _entries(keys, plan.bits)
         degree += np.bincount(entries[:, 0], minlength=len(degree))
         for column in np.flatnonzero(np.diff(ends)).tolist():
@@ -213,31 +205,31 @@ def merge_row(store: Store, block: int, plan: Plan, runs: int) -> list[Written]:
 def _ranges(store: Store, low: int, high: int, runs: int, plan: Plan) -> Iterator[Keys]:
     """All keys in [low, high), in ranges of whole rows that hold no more than a few chunks."""
     places = [_place(store, run, low, high) for run in range(runs)]
-    count = sum(stop - start for start, stop in places)
+    count = sum(place.stop - place.start for place in places)
     if count > 3 * plan.chunk and high - low > 1 << plan.bits:
         half = (low + high) >> (plan.bits + 1) << plan.bits
         yield from _ranges(store, low, half, runs, plan)
         yield from _ranges(store, half, high, runs, plan)
     elif count:
         keys, at = np.empty(count, dtype=np.uint64), 0
-        for run, (start, stop) in enumerate(places):
-            if start < stop:
-                keys[at : at + stop - start] = store.view(name("run", run))[start:stop]
-                at += stop - start
+        for run, place in enumerate(places):
+            some = store.view(name("run", run))[place]  # one is mapped at a time
+            keys[at : at + len(some)] = some
+            at += len(some)
         yield keys
 
 
-def _place(store: Store, run: int, low: int, high: int) -> tuple[int, int]:
+def _place(store: Store, run: int, low: int, high: int) -> slice:
     keys = store.view(name("run", run))
     # A bound beyond the last key that 64 bits can hold is the end.
-    start, stop = (
+    ends = (
         int(np.searchsorted(keys, np.uint64(k))) if k < 1 << 64 else len(keys) for k in (low, high)
     )
-    return start, stop
+    return slice(*ends)
 
 
 def _entries(keys: Keys, bits: int) -> Array:
-    """(row, column) of keys, [entries, 2]."""
+    """(row, column) of keys, [entries, 2]; the keys are used up."""
     entries = np.empty((len(keys), 2), dtype=np.uint32)
     low = np.uint64((1 << bits) - 1)
     entries[:, 1] = keys & low
@@ -256,7 +248,8 @@ def fingerprint(store: Store, plan: Plan) -> str:
     for block in plan.blocks:
         degree = store.get(name("degree", block))
         parts = store.get(name("parts", block)).tolist()
-        for low, high in entry_blocks(_offsets(degree), plan.chunk):
+        offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(degree)]))
+        for low, high in entry_blocks(offsets, plan.chunk):
             found = []
             for column in plan.blocks:
                 for part in range(parts[column]):
@@ -272,12 +265,6 @@ def fingerprint(store: Store, plan: Plan) -> str:
     return digest.hexdigest()[:16]
 
 
-def _offsets(degree: Ints) -> Any:
-    import torch
-
-    return torch.from_numpy(np.concatenate([[0], np.cumsum(degree)]))
-
-
 # --- summing --------------------------------------------------------------------------------------
 
 
@@ -287,8 +274,8 @@ def neighbour_sums(
     plan: Plan,
     width: int,
     right: Callable[[int], tuple[Array, Array | None]],
-) -> dict[int, Floats]:
-    """Sums over the neighbours of all nodes of some row blocks, of ``width`` numbers each.
+) -> Iterator[tuple[int, Floats]]:
+    """Some row blocks, and sums over the neighbours of their nodes, of ``width`` numbers each.
 
     ``right(column)`` gives the numbers of a column block, as `add_sums` takes them. They are read
     once for all the row blocks.
@@ -296,15 +283,14 @@ def neighbour_sums(
     sums = {block: np.zeros((plan.size(block), width)) for block in blocks}
     parts = {block: store.get(name("parts", block)).tolist() for block in blocks}
     for column in plan.blocks:
-        looking = [block for block in blocks if parts[block][column]]
-        numbers = right(column) if looking else None
-        for block in looking:
-            for part in range(parts[block][column]):
-                entries = store.get(name("tile", block, column, part))
-                assert numbers is not None
-                add_sums(entries, *numbers, sums[block])
+        tiles = [(b, part) for b in blocks for part in range(parts[b][column])]
+        numbers = right(column) if tiles else None
+        for block, part in tiles:
+            assert numbers is not None
+            add_sums(store.get(name("tile", block, column, part)), *numbers, sums[block])
         del numbers  # before the next are read
-    return sums
+    for block in blocks:
+        yield block, sums.pop(block)
 
 
 def add_sums(entries: Array, right: Array, place: Array | None, onto: Floats) -> None:

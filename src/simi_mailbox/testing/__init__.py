@@ -3,20 +3,12 @@
 from typing import Any
 
 from simi_mailbox.calibrators import Calibrator
-from simi_mailbox.testing import interface_checks, label_checks, result_checks
+from simi_mailbox.testing import checks, label_checks  # noqa: F401 (they fill CHECKS)
+from simi_mailbox.testing.cases import CHECKS, Case
 from simi_mailbox.testing.cases import PROBLEM as PROBLEM
-from simi_mailbox.testing.cases import Case
 from simi_mailbox.testing.cases import CheckProblem as CheckProblem
-from simi_mailbox.testing.checks import ContractCheck
 
 __all__ = ["check_calibrator"]
-
-CHECKS: dict[str, ContractCheck] = {
-    **result_checks.CHECKS,
-    **label_checks.CHECKS,
-    **interface_checks.CHECKS,
-}
-"""The whole contract, by name of the check."""
 
 
 def check_calibrator(method: type[Calibrator] | Calibrator, **params: Any) -> None:
@@ -57,11 +49,11 @@ def check_calibrator(method: type[Calibrator] | Calibrator, **params: Any) -> No
 
 def run_check(case: Case, name: str) -> None:
     """Hold a method to one check of `CHECKS`."""
-    check = CHECKS[name]
+    remedy, holds = CHECKS[name]
     try:
-        check.holds(case)
+        holds(case)
     except Exception as error:
-        told = str(error).strip() if isinstance(error, AssertionError) else repr(error)
+        told = " ".join((str(error) if isinstance(error, AssertionError) else repr(error)).split())
         raise AssertionError(
-            f"{case.cls.__name__} fails the check {name!r}: {told}\nRemedy: {check.remedy}"
+            f"{case.cls.__name__} fails the check {name!r}: {told}\nRemedy: {remedy}"
         ) from error

@@ -55,22 +55,15 @@ def test_without_drift_the_level_hardly_moves() -> None:
     assert np.mean(found) < 0.03
 
 
-def test_updates_add_up_and_the_newer_label_counts() -> None:
+@pytest.mark.parametrize(
+    ("first", "then", "shift"), [((300, 325), 300, 1), ((300, 310), 310, 0), ((300, 325), 325, 0)]
+)
+def test_updates_add_up_and_the_newer_label_counts(first: Any, then: int, shift: int) -> None:
     p = problem()
     at_once = fitted(p).update(np.arange(300, 340), p.y[300:340])
-    daily = fitted(p).update(np.arange(300, 325), (p.y[300:325] + 1) % 3)
-    daily.update(np.arange(300, 340), p.y[300:340])
+    daily = fitted(p).update(np.arange(*first), (p.y[slice(*first)] + shift) % 3)
+    daily.update(np.arange(then, 340), p.y[then:340])
     assert daily.correction_["labels"] == 40
-    one, other = (c.predict_proba(p.logits, graph=p.graph) for c in (at_once, daily))
-    assert np.abs(one - other).max() < 1e-6
-
-
-@pytest.mark.parametrize("cut", [310, 325])
-def test_labels_of_other_nodes_are_added_to_those_of_earlier_updates(cut: int) -> None:
-    p = problem()
-    at_once = fitted(p).update(np.arange(300, 340), p.y[300:340])
-    daily = fitted(p).update(np.arange(300, cut), p.y[300:cut])
-    daily.update(np.arange(cut, 340), p.y[cut:340])
     np.testing.assert_array_equal(daily.late_["ids"], np.arange(300, 340))
     np.testing.assert_array_equal(daily.late_["labels"], p.y[300:340])
     one, other = (c.predict_proba(p.logits, graph=p.graph) for c in (at_once, daily))
@@ -120,11 +113,7 @@ def test_labels_of_nodes_that_are_not_here_leave_the_level() -> None:
     with pytest.warns(CalibrationWarning, match="no late label is of a node that is here"):
         cal.update(["elsewhere"], [0])
     assert not hasattr(cal, "correction_")
-
-
-def test_labels_that_fit_knew_tell_nothing_new() -> None:
-    p = problem()
-    with pytest.warns(CalibrationWarning, match="the level stays"):
+    with pytest.warns(CalibrationWarning, match="the level stays"):  # fit knew these labels
         fitted(p).update(range(50), p.y[:50])
 
 
@@ -158,12 +147,11 @@ def test_a_fit_forgets_what_was_updated() -> None:
 def test_a_correction_keeps_the_uniform_weight_of_the_model() -> None:
     """Labels of a model with a uniform part, as it is: nothing has drifted."""
     rng = np.random.default_rng(0)
-    z, none = 4 * rng.normal(size=(3000, 3)), np.empty((3000, 0))
+    z = 4 * rng.normal(size=(3000, 3))
     y = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
     y = np.where(rng.random(3000) < 0.3, rng.integers(0, 3, 3000), y)
-    one = none[0]
-    model = Model((), 0.0, one, one, np.zeros(3), one, np.full(3, 1 / 3), 0.3)
-    found = correction(model, Nodes(torch.from_numpy(z), torch.from_numpy(none), [], none), y)
+    model = Model.bare(np.full(3, 1 / 3), 0.3)
+    found = correction(model, Nodes.bare(torch.from_numpy(z)), y)
     assert found["drifted"] < 0.1
     assert abs(found["scale"]) < 0.01
     assert np.abs(found["intercepts"]).max() < 0.02
@@ -173,10 +161,7 @@ def test_a_correction_keeps_the_uniform_weight_of_the_model() -> None:
 def two_classes(gap: Any, uniform: float = 0.0) -> tuple[Model, Nodes]:
     """Nodes whose fitted score of class 1 relative to class 0 is ``gap``."""
     scores = torch.from_numpy(np.stack([np.zeros(len(gap)), gap], axis=1))
-    none = np.empty((len(gap), 0))
-    frequencies = np.array([0.6, 0.4])
-    model = Model((), 0.0, none[0], none[0], np.zeros(2), none[0], frequencies, uniform)
-    return model, Nodes(scores, torch.from_numpy(none), [], none)
+    return Model.bare(np.array([0.6, 0.4]), uniform), Nodes.bare(scores)
 
 
 @pytest.mark.parametrize("uniform", [0.0, 0.1])

@@ -10,12 +10,12 @@ import json
 import os
 import struct
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import safetensors.torch
@@ -25,10 +25,11 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from simi_mailbox.files import cache_folder, whole_file
+from simi_mailbox.plain_text import unknown
 from simi_mailbox_bench.backbones.features import Features
 from simi_mailbox_bench.backbones.networks import Backbone
 from simi_mailbox_bench.backbones.settings import Settings, settings_for
-from simi_mailbox_bench.backbones.training import BACKBONES, TrainedRun, restore, train
+from simi_mailbox_bench.backbones.training import BACKBONES, restore, train
 from simi_mailbox_bench.datasets import NodeDataset, Split, load, make_split
 from simi_mailbox_bench.datasets.catalogue import find
 from simi_mailbox_bench.datasets.dataset import SHIFTS
@@ -62,8 +63,7 @@ class RunKey:
         return int.from_bytes(hashlib.sha256(str(self).encode()).digest()[:7], "big")
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(NamedTuple):
     """How many runs the paper makes under a protocol."""
 
     splits: int
@@ -88,13 +88,6 @@ SIZES = {
 }
 
 
-def size_of(protocol: str) -> Size:
-    """Size of a protocol; an unknown one lists the choices."""
-    if protocol not in SIZES:
-        raise ValueError(f"unknown protocol {protocol!r}; choices: {', '.join(SIZES)}")
-    return SIZES[protocol]
-
-
 def runs(
     dataset: str, backbone: str, protocol: str, limit: int | None = None, size: Size | None = None
 ) -> list[RunKey]:
@@ -103,11 +96,8 @@ def runs(
     Any number of first runs is then as good a sample as its number allows: runs of one split share
     a test set and tell less than runs of different splits.
     """
-    if limit is not None and limit < 1:
-        raise ValueError(f"runs={limit}: at least one run is needed")
-    size = size or size_of(protocol)
-    order = product(range(size.inits), range(size.folds), range(size.splits))
-    made = [RunKey(dataset, backbone, protocol, split, fold, init) for init, fold, split in order]
+    order = product(*map(range, reversed(size or SIZES[protocol])))
+    made = [RunKey(dataset, backbone, protocol, *reversed(place)) for place in order]
     return made[:limit]
 
 
@@ -140,11 +130,7 @@ class CachedRun:
         return restore(self.key.backbone, self.weights, dataset or self.dataset, self.settings)
 
     def forward(self, dataset: NodeDataset | None = None) -> Callable[..., Tensor]:
-        """Frozen backbone as a function of edge weights: ``forward(edge_weight) -> logits``.
-
-        One weight for each entry of the dataset's graph; none stands for ones. The result is
-        differentiable in the weights.
-        """
+        """Frozen backbone as a differentiable ``forward(edge_weight) -> logits``; default: ones."""
         dataset = dataset or self.dataset
         return self.model(dataset).on(dataset)
 
@@ -167,9 +153,7 @@ class RunCache:
     def path(self, key: RunKey, settings: Settings | None = None) -> Path:
         """File of a run; an unknown backbone is an error."""
         if key.backbone not in BACKBONES:
-            raise ValueError(
-                f"unknown backbone {key.backbone!r}; choose one of {', '.join(BACKBONES)}"
-            )
+            raise ValueError(unknown("backbone", key.backbone, BACKBONES))
         settings = settings or settings_for(key.dataset)
         return self.root / f"{key}-{settings.digest()}.safetensors"
 
@@ -194,41 +178,37 @@ class RunCache:
         except BadFileError as error:
             warnings.warn(f"run cache: {path} is damaged ({error}); ignored", stacklevel=2)
             return None
-        if facts["data"] != _identity(key):
-            warnings.warn(f"run cache: {path} belongs to other data; ignored", stacklevel=2)
-            return None
-        return _cached(key, settings, tensors, facts)
+        if facts["data"] == _identity(key):
+            return self._run(key, settings, tensors, facts)
+        warnings.warn(f"run cache: {path} belongs to other data; ignored", stacklevel=2)
+        return None
 
     def _train(self, key: RunKey, settings: Settings) -> CachedRun:
         dataset, _ = _load(key.dataset)
         split = make_split(dataset, key.protocol, key.split, key.fold)
         run = train(dataset, split, key.backbone, seed=key.seed, settings=settings)
-        tensors, facts = _contents(run)
+        tensors = {"logits": run.logits.to(torch.float32).contiguous()}
+        tensors |= {f"{_WEIGHTS}{name}": value for name, value in run.weights.items()}
+        facts: dict[str, Any] = {name: getattr(run, name) for name in _FACTS}
         facts |= {"key": asdict(key), "settings": asdict(settings), "data": _identity(key)}
         write_run_file(self.path(key, settings), tensors, facts)
-        return _cached(key, settings, tensors, facts)
+        return self._run(key, settings, tensors, facts)
+
+    @staticmethod
+    def _run(
+        key: RunKey, settings: Settings, tensors: dict[str, Tensor], facts: dict[str, Any]
+    ) -> CachedRun:
+        weights = {
+            name.removeprefix(_WEIGHTS): value
+            for name, value in tensors.items()
+            if name.startswith(_WEIGHTS)
+        }
+        told = {name: facts[name] for name in _FACTS}
+        return CachedRun(key, settings, tensors["logits"], weights, **told)
 
 
 _FACTS = ("epochs", "best_epoch", "seconds", "val_accuracy", "val_nll")
-
-
-def _contents(run: TrainedRun) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    tensors = {"logits": run.logits.to(torch.float32).contiguous()}
-    tensors |= {f"weights.{name}": value for name, value in run.weights.items()}
-    return tensors, {name: getattr(run, name) for name in _FACTS}
-
-
-def _cached(
-    key: RunKey, settings: Settings, tensors: dict[str, Tensor], facts: dict[str, Any]
-) -> CachedRun:
-    prefix = "weights."
-    return CachedRun(
-        key=key,
-        settings=settings,
-        logits=tensors["logits"],
-        weights={k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)},
-        **{name: facts[name] for name in _FACTS},
-    )
+_WEIGHTS = "weights."
 
 
 def _load(name: str) -> tuple[NodeDataset, str]:
@@ -238,20 +218,14 @@ def _load(name: str) -> tuple[NodeDataset, str]:
 
 @lru_cache(maxsize=2)
 def _load_from(name: str, places: tuple[str | None, ...]) -> tuple[NodeDataset, str]:
+    """A dataset, and the name of what a training sees, however the arrays are stored."""
     dataset = load(name)
-    return dataset, _digest(dataset)
-
-
-def _digest(dataset: NodeDataset) -> str:
-    """Name of what a training sees, independent of how the arrays are stored."""
     x = sp.csr_array(dataset.x, dtype=np.float32, copy=True)
     x.sum_duplicates()
     x.eliminate_zeros()
     graph = dataset.graph
-    return _hash(
-        [graph.indptr.numpy(), graph.indices.numpy(), x.indptr, x.indices, dataset.y],
-        x.data.tobytes(),
-    )
+    integers = [graph.indptr.numpy(), graph.indices.numpy(), x.indptr, x.indices, dataset.y]
+    return dataset, _hash(integers, x.data.tobytes())
 
 
 def _identity(key: RunKey) -> str:
@@ -278,23 +252,16 @@ def digest(logits: Any) -> str:
     return hashlib.sha256(array.tobytes()).hexdigest()[:12]
 
 
-def graph_size(name: str) -> int:
-    """Nodes and edge entries of a known dataset, without loading it."""
-    entry = find(name)
-    return entry.nodes + entry.entries
-
-
-def missing(names: list[str]) -> dict[str, str]:
+def missing(names: Iterable[str]) -> dict[str, str]:
     """Datasets that are not here, each with what to do about it."""
-    return {name: _advice(name) for name in names if not is_here(find(name))}
-
-
-def _advice(name: str) -> str:
-    try:
-        load(name, download=False)
-    except (FileNotFoundError, ValueError) as error:
-        return str(error)
-    return ""
+    absent = {}
+    for name in names:
+        if not is_here(find(name)):
+            try:
+                load(name, download=False)
+            except (FileNotFoundError, ValueError) as error:
+                absent[name] = str(error)
+    return absent
 
 
 Made = tuple[dict[str, Tensor], dict[str, Any]]
@@ -336,7 +303,8 @@ def read_run_file(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     content = path.read_bytes()
     try:
         tensors = safetensors.torch.load(content)
-        metadata = _metadata(content)
+        (length,) = struct.unpack("<Q", content[:8])
+        metadata = json.loads(content[8 : 8 + length])["__metadata__"]
         expected, text = metadata["sha256"], metadata["facts"]
     except (SafetensorError, struct.error, ValueError, KeyError, TypeError) as error:
         raise BadFileError(f"not a complete file: {error}") from error
@@ -344,12 +312,6 @@ def read_run_file(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise BadFileError("its checksum does not match its content")
     facts: dict[str, Any] = json.loads(text)
     return tensors, facts
-
-
-def _metadata(content: bytes) -> dict[str, str]:
-    (length,) = struct.unpack("<Q", content[:8])
-    header: dict[str, dict[str, str]] = json.loads(content[8 : 8 + length])
-    return header["__metadata__"]
 
 
 def _checksum(tensors: dict[str, Tensor], text: str) -> str:

@@ -24,9 +24,9 @@ class Features:
     def __init__(self, x: Any, *, row_normalise: bool = False) -> None:
         matrix = _as_csr(x)
         if not np.isfinite(matrix.data).all():
-            raise ValueError(
-                "features hold nan or infinite values; replace or drop them before training"
-            )
+            raise ValueError("features hold nan or infinite values; replace or drop them first")
+        self._propagated: dict[Csr, Tensor] = {}
+        self._memory: dict[int, Tensor] = {}
         self._matrix = row_normalised(matrix) if row_normalise else matrix
         self.shape: tuple[int, int] = (int(matrix.shape[0]), int(matrix.shape[1]))
 
@@ -47,10 +47,8 @@ class Features:
         """The features of some nodes (``None``: of all)."""
         if index is None:
             return self
-        picked = object.__new__(Features)
-        picked._matrix = self._matrix[index.numpy()]
-        picked.shape = (int(index.numel()), self.shape[1])
-        picked.__dict__["is_dense"] = self.is_dense
+        picked = Features(self._matrix[index.numpy()])
+        picked.is_dense = self.is_dense
         return picked
 
     def __matmul__(self, weight: Tensor) -> Tensor:
@@ -59,29 +57,13 @@ class Features:
         return self._sparse @ weight
 
     def propagated(self, matrix: Csr) -> Tensor:
-        """Dense features already multiplied by a layer's matrix; computed once for each matrix.
-
-        ``matrix (X W) = (matrix X) W``, and only W changes from epoch to epoch.
-        """
-        key = id(matrix)
-        if key not in self._propagated:
-            # The matrix is kept beside its product, so that its id cannot be given out again.
-            self._propagated[key] = (matrix, torch.mm(matrix.tensor, self._dense))
-        return self._propagated[key][1]
-
-    @cached_property
-    def _propagated(self) -> dict[int, tuple[Csr, Tensor]]:
-        return {}
-
-    @cached_property
-    def _memory(self) -> dict[int, Tensor]:
-        return {}
+        """``matrix X``, found once for each matrix: (matrix X) W is matrix (X W), and W changes."""
+        if matrix not in self._propagated:
+            self._propagated[matrix] = torch.mm(matrix.tensor, self._dense)
+        return self._propagated[matrix]
 
     def dropped(self, weight: Tensor, rate: float, generator: torch.Generator) -> Tensor:
-        """Product with ``weight`` after dropout of the features.
-
-        A stored zero stays zero under dropout, so a sparse matrix draws for stored values only.
-        """
+        """Product with ``weight`` after dropout of the stored features: zeros stay zero."""
         if rate == 0:
             return self @ weight
         if self.is_dense:
@@ -111,7 +93,12 @@ def _row_scale(x: Any) -> Any:
 
 def _as_csr(x: Any) -> Any:
     if isinstance(x, Tensor):
-        x = from_torch(x)
+        x = x.detach().cpu()
+        if x.layout == torch.sparse_csr:
+            parts = x.values().numpy(), x.col_indices().numpy(), x.crow_indices().numpy()
+            x = sp.csr_array(parts, shape=tuple(x.shape))
+        else:
+            x = x.to_dense().numpy()
     if not sp.issparse(x):
         x = np.asarray(x)
     if x.ndim != 2:
@@ -119,17 +106,6 @@ def _as_csr(x: Any) -> Any:
     matrix = sp.csr_array(x, dtype=np.float32, copy=True)
     matrix.sum_duplicates()
     return matrix
-
-
-def from_torch(x: Tensor) -> Any:
-    """Features of a dense or sparse tensor, dense as NumPy or sparse as SciPy."""
-    x = x.detach().cpu()
-    if x.layout == torch.sparse_csr:
-        return sp.csr_array(
-            (x.values().numpy(), x.col_indices().numpy(), x.crow_indices().numpy()),
-            shape=tuple(x.shape),
-        )
-    return x.to_dense().numpy()
 
 
 class FrozenFeatures(Features):
@@ -168,9 +144,9 @@ def random_choice(
         words.random_(-(2**63), None, generator=generator)
         table = (_BITS * (keep - drop) + drop).to(dtype)
         index = words.view(torch.uint8).int()
-        buffer = (
-            None if reuse is None else reuse.setdefault(size, table.new_empty(index.numel(), 8))
-        )
+        buffer = None
+        if reuse is not None:
+            buffer = reuse.setdefault(size, table.new_empty(index.numel(), 8))
         return torch.index_select(table, 0, index, out=buffer).view(-1)[:size]
     kept = torch.rand(size, generator=generator) >= rate
     return kept.to(dtype).mul_(keep - drop).add_(drop)

@@ -25,7 +25,6 @@ from simi_mailbox.parameters import (
     check_parameters,
 )
 from simi_mailbox.sparse import Csr
-from simi_mailbox.validation import Labelled
 from simi_mailbox_bench.backbones.features import Features, drop
 from simi_mailbox_bench.backbones.networks import fan_in_uniform
 from simi_mailbox_bench.backbones.training import (
@@ -54,16 +53,13 @@ class RadialFlows(nn.Module):
 
     with :math:`\alpha > 0` and :math:`\beta > -\alpha`, which makes it invertible. Along the ray
     from the centre, :math:`r \mapsto r (\gamma + r) / (\alpha + r)` with
-    :math:`\gamma = \alpha + \beta > 0`; so both the determinant and the inverse have closed forms.
+    :math:`\gamma = \alpha + \beta > 0`, so that the determinant has a closed form.
     """
 
     def __init__(
         self, num_flows: int, dim: int, num_layers: int, generator: torch.Generator
     ) -> None:
         super().__init__()
-        for name, value in (("num_flows", num_flows), ("dim", dim), ("num_layers", num_layers)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
         bound = 1.0 / math.sqrt(dim)
 
         def uniform(*shape: int) -> nn.Parameter:
@@ -73,63 +69,24 @@ class RadialFlows(nn.Module):
         self.raw_alpha = uniform(num_layers, num_flows)
         self.raw_gamma = uniform(num_layers, num_flows)
 
-    @property
-    def num_flows(self) -> int:
-        """Number of densities."""
-        return int(self.centre.shape[1])
-
-    @property
-    def dim(self) -> int:
-        """Dimension of the space."""
-        return int(self.centre.shape[2])
-
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Map points [n, dim] to the normal's space."""
-        columns, log_det = self._columns(z)
-        return columns.transpose(1, 2), log_det
-
-    def inverse(self, points: Tensor) -> Tensor:
-        """Undo :meth:`forward`: points [num_flows, n, dim] of the normal's space back to R^dim.
-
-        Useful for sampling; each flow returns its own points, so the result has the shape given.
-        """
-        z = points
-        for centre, alpha, gamma in reversed(list(self._layers())):
-            offset = z - centre
-            image = torch.linalg.vector_norm(offset, dim=-1)
-            # r (γ + r) = image (α + r): the positive root of a quadratic, written so that nothing
-            # cancels whichever sign b has.
-            b = gamma - image
-            root = torch.sqrt(b * b + 4 * alpha * image)
-            radius = torch.where(
-                b > 0, 2 * alpha * image / (b + root).clamp_min(1e-30), (root - b) / 2
-            )
-            shrink = (alpha + radius) / (gamma + radius)
-            z = centre + shrink.unsqueeze(-1) * offset
-        return z
-
-    def log_prob(self, z: Tensor) -> Tensor:
-        """Log-density [n, num_flows] of points [n, dim]."""
-        block = max(_SMALLEST_BLOCK, _BLOCK_NUMBERS // (self.num_flows * self.dim))
-        return torch.cat([self._log_prob(part) for part in torch.split(z, block)])
-
-    def _log_prob(self, z: Tensor) -> Tensor:
-        columns, log_det = self._columns(z)
-        normal = -0.5 * (columns.square().sum(dim=1) + self.dim * math.log(2 * math.pi))
-        return (normal + log_det).T.contiguous()
-
-    def _columns(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Map points [n, dim] to the normal's space [num_flows, dim, n]; log-determinants."""
         alpha, gamma = F.softplus(self.raw_alpha), F.softplus(self.raw_gamma)
         result: tuple[Tensor, Tensor] = _Chain.apply(  # type: ignore[no-untyped-call]
             z, self.centre, alpha, gamma
         )
         return result
 
-    def _layers(self) -> list[tuple[Tensor, Tensor, Tensor]]:
-        alphas = F.softplus(self.raw_alpha).unsqueeze(-1)
-        gammas = F.softplus(self.raw_gamma).unsqueeze(-1)
-        centres = self.centre.unsqueeze(2)
-        return list(zip(centres, alphas, gammas, strict=True))
+    def log_prob(self, z: Tensor) -> Tensor:
+        """Log-density [n, num_flows] of points [n, dim]."""
+        _, num_flows, dim = self.centre.shape
+        block = max(_SMALLEST_BLOCK, _BLOCK_NUMBERS // (num_flows * dim))
+        found = []
+        for part in torch.split(z, block):
+            points, log_det = self.forward(part)
+            normal = -0.5 * (points.square().sum(dim=1) + dim * math.log(2 * math.pi))
+            found.append((normal + log_det).T.contiguous())
+        return torch.cat(found)
 
 
 class _Chain(torch.autograd.Function):
@@ -201,26 +158,11 @@ _LOG_EVIDENCE_LIMIT = 30.0  # keeps exp() and digamma() inside what float32 can 
 class GPNSettings:
     """Shape and training of a GPN; the defaults are the authors' smaller model.
 
-    Parameters
-    ----------
-    latent_dim, hidden_dim, flow_layers
-        Size of the latent space, of the encoder's hidden layer, and of each class's flow.
-    dropout
-        Rate after the hidden layer.
-    teleport, steps
-        Of personalised PageRank: the share of evidence that stays, and the rounds.
-    entropy_weight
-        Weight of the Dirichlet entropy that is rewarded in the loss.
-    class_budget
-        Whether the evidence of a node is multiplied by the number of classes.
-    lr, weight_decay
-        Of Adam; the flows have no weight decay.
-    warmup_epochs
-        Epochs at the start that move the flows alone.
-    max_epochs, patience
-        Training stops when the validation cross-entropy has not fallen for ``patience`` epochs.
-    row_normalise
-        Divide each row of the features by its sum where that exceeds one.
+    Of personalised PageRank, ``teleport`` is the share of evidence that stays and ``steps`` the
+    rounds. ``entropy_weight`` is that of the Dirichlet entropy that is rewarded in the loss;
+    ``class_budget`` multiplies the evidence of a node by the number of classes. The flows have no
+    weight decay, and the first ``warmup_epochs`` move them alone. Training stops when the
+    validation cross-entropy has not fallen for ``patience`` epochs.
     """
 
     latent_dim: Count = 10
@@ -277,10 +219,7 @@ class GPNPrediction:
 
 
 class GPN(nn.Module):
-    """Graph posterior network.
-
-    ``log_prior`` holds the log frequencies of the classes among the training nodes.
-    """
+    """Graph posterior network; ``log_prior`` holds the log frequencies of the training classes."""
 
     log_prior: Tensor
 
@@ -289,11 +228,14 @@ class GPN(nn.Module):
         self.settings = settings
         self.generator = torch.Generator().manual_seed(seed)
         self.register_buffer("log_prior", log_prior.to(torch.float32))
-        self.weight1, self.bias1 = _linear(in_dim, settings.hidden_dim, self.generator)
-        self.weight2, self.bias2 = _linear(settings.hidden_dim, settings.latent_dim, self.generator)
-        self.flows = RadialFlows(
-            log_prior.numel(), settings.latent_dim, settings.flow_layers, self.generator
+        hidden, latent = settings.hidden_dim, settings.latent_dim
+        self.weight1, self.bias1, self.weight2, self.bias2 = (
+            nn.Parameter(fan_in_uniform(shape, fan_in, self.generator))
+            for fan_in, out in ((in_dim, hidden), (hidden, latent))
+            for shape in ((fan_in, out), (out,))
         )
+        classes = log_prior.numel()
+        self.flows = RadialFlows(classes, latent, settings.flow_layers, self.generator)
 
     def encode(self, features: Features | Tensor) -> Tensor:
         """Latent points [n, latent_dim] of the nodes."""
@@ -322,10 +264,6 @@ class GPN(nn.Module):
 
 def personalised_pagerank(values: Tensor, adjacency: Csr, *, teleport: float, steps: int) -> Tensor:
     """``steps`` rounds of x ← (1 - teleport) Â x + teleport · values, started at ``values``."""
-    if not 0.0 < teleport <= 1.0:
-        raise ValueError(f"teleport must be in (0, 1], got {teleport}")
-    if steps < 0:
-        raise ValueError(f"steps must not be negative, got {steps}")
     current = values
     for _ in range(steps):
         current = torch.add(teleport * values, adjacency @ current, alpha=1.0 - teleport)
@@ -341,10 +279,7 @@ def posterior_loss(alpha: Tensor, y: Tensor, entropy_weight: float) -> Tensor:
 
 
 def dirichlet_entropy(alpha: Tensor) -> Tensor:
-    """Differential entropy of Dirichlet distributions [n].
-
-    Above a total of 10,000 the exact terms are large and cancel, so Stirling's form is used.
-    """
+    """Differential entropy [n]; Stirling's form above 10,000, where exact terms cancel."""
     k = alpha.shape[1]
     total = alpha.sum(dim=1)
     exact = (
@@ -359,13 +294,6 @@ def dirichlet_entropy(alpha: Tensor) -> Tensor:
         - (k - 0.5) * total.log()
     )
     return torch.where(total >= 10_000, stirling, exact)
-
-
-def _linear(rows: int, columns: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    def draw(*shape: int) -> nn.Parameter:
-        return nn.Parameter(fan_in_uniform(shape, rows, generator))
-
-    return draw(rows, columns), draw(columns)
 
 
 @dataclass(frozen=True)
@@ -401,7 +329,10 @@ def train_gpn(
     settings = settings or GPNSettings()
     x, adjacency = read_graph(features, graph, row_normalise=settings.row_normalise)
     train, val, classes = read_labels(y, split, x.shape[0], num_classes)
-    counts = _class_counts(train, classes)
+    counts = torch.bincount(train.y, minlength=classes).to(torch.float32)
+    if not counts.all():
+        told = f"class {int(counts.argmin())} has no training node"
+        raise ValueError(f"{told}; a GPN fits one density to each class")
     model = GPN(x.shape[1], (counts / counts.sum()).log(), settings, seed)
 
     started = time.perf_counter()
@@ -432,14 +363,3 @@ def train_gpn(
         model, main, loss, validate, rule, epochs=settings.max_epochs, progress=progress
     )
     return TrainedGPN(model, best.epochs, time.perf_counter() - started, rule.best)
-
-
-def _class_counts(train: Labelled, classes: int) -> Tensor:
-    counts = torch.bincount(train.y, minlength=classes).to(torch.float32)
-    absent = (counts == 0).nonzero()
-    if absent.numel():
-        raise ValueError(
-            f"class {int(absent[0])} has no training node; a GPN fits one density to each class "
-            "and needs at least one node of every class in split.train"
-        )
-    return counts

@@ -65,7 +65,9 @@ def plan(matrix: Csr, layers: int, targets: Tensor | None = None) -> LayerPlan:
         return LayerPlan((Layer(matrix),) * layers)
     # Neighbours get nearby numbers, so that products find their rows in cache; nothing else
     # depends on the numbering inside a plan.
-    renamed = _nearby(matrix)
+    parts = (matrix.values.numpy(), matrix.indices.numpy(), matrix.indptr.numpy())
+    order = reverse_cuthill_mckee(sp.csr_array(parts, matrix.shape), matrix.symmetric)
+    renamed = torch.from_numpy(order.astype("int64"))
     rank = torch.empty_like(renamed)
     rank[renamed] = torch.arange(renamed.numel())
     rows, _ = matrix.take(renamed)
@@ -80,13 +82,6 @@ def plan(matrix: Csr, layers: int, targets: Tensor | None = None) -> LayerPlan:
     return LayerPlan(tuple(reversed(built)), renamed[nodes])
 
 
-def _nearby(matrix: Csr) -> Tensor:
-    """An order of the nodes in which neighbours stand close together."""
-    parts = (matrix.values.numpy(), matrix.indices.numpy(), matrix.indptr.numpy())
-    order = reverse_cuthill_mckee(sp.csr_array(parts, matrix.shape), matrix.symmetric)
-    return torch.from_numpy(order.astype("int64"))
-
-
 def split_targets(steps: LayerPlan, count: int) -> tuple[LayerPlan, LayerPlan]:
     """Plans for the first ``count`` targets and for the rest, sharing all layers but the last."""
     *shared, last = steps.layers
@@ -94,9 +89,8 @@ def split_targets(steps: LayerPlan, count: int) -> tuple[LayerPlan, LayerPlan]:
 
     def part(rows: Tensor) -> LayerPlan:
         own = None if last.own is None else last.own[rows]
-        return LayerPlan(
-            (*shared, replace(last, matrix=last.matrix.take(rows)[0], own=own)), steps.inputs
-        )
+        end = replace(last, matrix=last.matrix.take(rows)[0], own=own)
+        return LayerPlan((*shared, end), steps.inputs)
 
     return part(every[:count]), part(every[count:])
 
@@ -137,6 +131,9 @@ class Backbone(nn.Module):
     def _initial(self, depth: int, wide: int, narrow: int, random: Generator) -> Weights:
         """Draw the initial weights of one layer, by name."""
         raise NotImplementedError
+
+    def _weights(self, depth: int, *names: str) -> list[Tensor]:
+        return [self.get_parameter(f"{name}{depth}") for name in names]
 
     def plan(self, graph: Graph, targets: Tensor | None = None) -> LayerPlan:
         """Rows and matrices that the output at ``targets`` (all nodes by default) needs."""
@@ -180,7 +177,16 @@ class Backbone(nn.Module):
         ``edge_weight`` (GCN and GraphSAGE) has one value for each entry of ``graph``; self-loops
         keep weight one. The result is differentiable in it.
         """
-        steps = self.plan(graph) if edge_weight is None else self._weighted(graph, edge_weight)
+        if edge_weight is None:
+            steps = self.plan(graph)
+        elif tuple(edge_weight.shape) == (graph.num_entries,):
+            layer = Layer(self._weighted_matrix(graph, edge_weight), lasting=False)
+            steps = LayerPlan((layer,) * self.settings.layers)
+        else:
+            shape = tuple(edge_weight.shape)
+            raise ValueError(
+                f"edge_weight needs one value for each entry of the graph, got {shape}"
+            )
         return self.finish(self.stem(features, steps), steps)
 
     def on(self, dataset: NodeDataset) -> Callable[..., Tensor]:
@@ -188,20 +194,7 @@ class Backbone(nn.Module):
         trainable = any(weight.requires_grad for weight in self.parameters())
         kind = Features if trainable else FrozenFeatures
         features = kind(dataset.x, row_normalise=self.settings.row_normalise)
-
-        def forward(edge_weight: Tensor | None = None) -> Tensor:
-            return self.forward(features, dataset.graph, edge_weight)
-
-        return forward
-
-    def _weighted(self, graph: Graph, edge_weight: Tensor) -> LayerPlan:
-        if tuple(edge_weight.shape) != (graph.num_entries,):
-            raise ValueError(
-                f"edge_weight needs one value for each of the graph's {graph.num_entries} "
-                f"entries, got shape {tuple(edge_weight.shape)}"
-            )
-        layer = Layer(self._weighted_matrix(graph, edge_weight), lasting=False)
-        return LayerPlan((layer,) * self.settings.layers)
+        return lambda edge_weight=None: self.forward(features, dataset.graph, edge_weight)
 
     def _weighted_matrix(self, graph: Graph, edge_weight: Tensor) -> Csr:
         raise ValueError(f"{self.name} takes no edge weights; backbones that do: gcn, sage")
@@ -240,7 +233,7 @@ class GCN(Backbone):
         return symmetric_normalised(graph)
 
     def _layer(self, depth: int, x: Input, layer: Layer, noise: Noise = None) -> Tensor:
-        weight, bias = self.get_parameter(f"weight{depth}"), self.get_parameter(f"bias{depth}")
+        weight, bias = self._weights(depth, "weight", "bias")
         return propagate(layer, x, weight) + bias
 
     def _weighted_matrix(self, graph: Graph, edge_weight: Tensor) -> Csr:
@@ -275,9 +268,8 @@ class SAGE(Backbone):
         return mean_normalised(graph)
 
     def _layer(self, depth: int, x: Input, layer: Layer, noise: Noise = None) -> Tensor:
-        weight, own = self.get_parameter(f"weight{depth}"), self.get_parameter(f"own{depth}")
-        mean = propagate(layer, x, weight)
-        return mean + layer.at_targets(x @ own) + self.get_parameter(f"bias{depth}")
+        weight, own, bias = self._weights(depth, "weight", "own", "bias")
+        return propagate(layer, x, weight) + layer.at_targets(x @ own) + bias
 
     def _weighted_matrix(self, graph: Graph, edge_weight: Tensor) -> Csr:
         # As DGL and PyG scale messages: the weight multiplies a neighbour's share of the mean.
@@ -302,11 +294,9 @@ class GIN(Backbone):
 
     def _layer(self, depth: int, x: Input, layer: Layer, noise: Noise = None) -> Tensor:
         # The sum and the MLP's first matrix commute; multiplying first keeps the features sparse.
-        inner = propagate(layer, x, self.get_parameter(f"weight{depth}0"))
-        inner = F.relu(inner + self.get_parameter(f"bias{depth}0"))
-        return torch.addmm(
-            self.get_parameter(f"bias{depth}1"), inner, self.get_parameter(f"weight{depth}1")
-        )
+        names = (f"weight{depth}0", f"bias{depth}0", f"weight{depth}1", f"bias{depth}1")
+        weight0, bias0, weight1, bias1 = map(self.get_parameter, names)
+        return torch.addmm(bias1, F.relu(propagate(layer, x, weight0) + bias0), weight1)
 
 
 class MLP(Backbone):
@@ -322,8 +312,8 @@ class MLP(Backbone):
         return Csr.of(Graph.empty(graph.num_nodes))
 
     def _layer(self, depth: int, x: Input, layer: Layer, noise: Noise = None) -> Tensor:
-        own = layer.at_targets(x @ self.get_parameter(f"weight{depth}"))
-        return own + self.get_parameter(f"bias{depth}")
+        weight, bias = self._weights(depth, "weight", "bias")
+        return layer.at_targets(x @ weight) + bias
 
 
 # Four megabytes of float32. On Computers (505,474 entries, 8 heads) all heads at once took 1.6
@@ -366,28 +356,28 @@ class GAT(Backbone):
         return F.elu(x)
 
     def _layer(self, depth: int, x: Input, layer: Layer, noise: Noise = None) -> Tensor:
-        weight = self.get_parameter(f"weight{depth}")
+        weight, to_source, to_target, bias = self._weights(
+            depth, "weight", "source", "target", "bias"
+        )
         if noise is not None and isinstance(x, Features):
             product = x.dropped(weight, self.settings.dropout, noise)
         else:
             product = x @ weight
-        return self._attend(depth, product, layer, noise)
-
-    def _attend(self, depth: int, product: Tensor, layer: Layer, noise: Noise) -> Tensor:
-        heads = self._heads(depth)
+        heads, entries = self._heads(depth), layer.matrix.num_entries
         width = product.shape[1] // heads
         # Head-major: each head's rows lie together, where its sparse product finds them in cache.
         hidden = product.view(-1, heads, width).transpose(0, 1).contiguous()
-        source = torch.bmm(hidden, self.get_parameter(f"source{depth}").unsqueeze(2)).squeeze(2)
-        target = torch.bmm(hidden, self.get_parameter(f"target{depth}").unsqueeze(2)).squeeze(2)
+        source = torch.bmm(hidden, to_source.unsqueeze(2)).squeeze(2)
+        target = torch.bmm(hidden, to_target.unsqueeze(2)).squeeze(2)
         if layer.own is not None:
             target = target.index_select(1, layer.own)
         rate, signs, scale = self.settings.attention_dropout, None, 1.0
-        together = _heads_together(heads, layer.matrix.num_entries)
-        pattern = stacked(layer.matrix, together)
+        # As many heads at a time as keep the entries' arrays in cache.
+        fitting = max(1, _CACHED_ENTRIES // max(1, entries))
+        count = next(n for n in range(1, heads + 1) if heads % n == 0 and heads // n <= fitting)
+        pattern = stacked(layer.matrix, heads // count)
         parts = []
         # chunk() and not slices: its backward pass is one concatenation.
-        count = heads // together
         groups = zip(hidden.chunk(count), source.chunk(count), target.chunk(count), strict=True)
         for some_hidden, some_source, some_target in groups:
             if noise is not None and rate > 0:
@@ -395,21 +385,8 @@ class GAT(Backbone):
                 signs = random_choice(
                     pattern.num_entries, rate, noise, drop=-1.0, keep=1.0, dtype=product.dtype
                 )
-            part = attend_additively(
-                pattern,
-                some_hidden.reshape(-1, width),
-                some_source.flatten(),
-                some_target.flatten(),
-                signs=signs,
-                scale=scale,
-            )
-            parts.append(part.view(together, -1, width))
+            ends = some_hidden.reshape(-1, width), some_source.flatten(), some_target.flatten()
+            part = attend_additively(pattern, *ends, signs=signs, scale=scale)
+            parts.append(part.view(heads // count, -1, width))
         out = parts[0] if len(parts) == 1 else torch.cat(parts)
-        out = out.transpose(0, 1).reshape(-1, heads * width)
-        return out + self.get_parameter(f"bias{depth}")
-
-
-def _heads_together(heads: int, entries: int) -> int:
-    """How many heads to compute at a time: as many as keep the entries' arrays in cache."""
-    fitting = max(1, _CACHED_ENTRIES // max(1, entries))
-    return max(count for count in range(1, heads + 1) if heads % count == 0 and count <= fitting)
+        return out.transpose(0, 1).reshape(-1, heads * width) + bias

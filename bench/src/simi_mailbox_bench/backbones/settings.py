@@ -25,27 +25,13 @@ CODE_VERSION = 1
 class Settings:
     """How a backbone is built and trained. The defaults are the GATS protocol's.
 
-    Parameters
-    ----------
-    hidden : int
-        Width of every hidden layer (for GAT: of all heads together).
-    layers : int
-        Number of message-passing layers, at least two.
-    heads : int
-        Attention heads of every GAT layer but the last, which has one.
-    dropout, attention_dropout : float
-        Rate on hidden activations (for GAT on the input of each layer), and on GAT's attention
-        coefficients.
-    lr, weight_decay : float
-        Adam's step size and L2 penalty.
-    epochs, patience : int
-        Most epochs, and how many of them may pass without a better validation score.
-    row_normalise : bool
-        Divide each feature row by its sum where that exceeds one.
-    class_weight : float
-        Weight of class 1 in the loss of a two-class problem; 0 gives both classes the same sum of
-        weights. With another weight than 1 the checkpoint is the one of the lowest weighted
-        validation loss: accuracy says nothing of a rare class.
+    ``hidden`` is the width of every hidden layer, for GAT of all ``heads`` together (the last
+    layer has one); ``dropout`` acts on hidden activations, for GAT on the input of each layer.
+    ``patience`` epochs may pass without a better validation score. ``row_normalise`` divides each
+    feature row by its sum where that exceeds one. ``class_weight`` is that of class 1 in the loss
+    of a two-class problem; 0 gives both classes the same sum of weights. With another weight than
+    1 the checkpoint is the one of the lowest weighted validation loss: accuracy says nothing of a
+    rare class.
     """
 
     hidden: Count = 64
@@ -78,17 +64,16 @@ class Settings:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-_NO_DECAY = Settings(weight_decay=0.0)
+_GATS = Settings()
+_NO_DECAY = replace(_GATS, weight_decay=0.0)
 _LARGE = replace(_NO_DECAY, hidden=256, row_normalise=False)
 # Platonov et al. train these on the features as they are and without weight decay.
 _PLATONOV = replace(_NO_DECAY, row_normalise=False)
 
 PUBLISHED: dict[str, Settings] = {
-    **dict.fromkeys(("cora", "citeseer", "pubmed", "coraml"), Settings()),
+    **dict.fromkeys(("cora", "citeseer", "pubmed", "coraml"), _GATS),
     **dict.fromkeys(("computers", "photo", "cs", "physics", "corafull"), _NO_DECAY),
-    **dict.fromkeys(
-        ("chameleon", "squirrel", "actor", "texas", "wisconsin", "cornell"), Settings()
-    ),
+    **dict.fromkeys(("chameleon", "squirrel", "actor", "texas", "wisconsin", "cornell"), _GATS),
     **dict.fromkeys(
         ("roman-empire", "amazon-ratings", "minesweeper", "tolokers", "questions"), _PLATONOV
     ),
@@ -105,4 +90,4 @@ PUBLISHED: dict[str, Settings] = {
 
 def settings_for(dataset: str) -> Settings:
     """Published settings of a dataset, and the defaults for a graph without any."""
-    return PUBLISHED.get(dataset.lower()) or Settings()
+    return PUBLISHED.get(dataset.lower(), _GATS)

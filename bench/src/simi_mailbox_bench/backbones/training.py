@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from simi_mailbox.graph import Graph, as_graph
+from simi_mailbox.plain_text import unknown
 from simi_mailbox.sparse import Csr
 from simi_mailbox.validation import Labelled
 from simi_mailbox_bench.backbones.features import Features
@@ -64,17 +65,6 @@ def read_labels(
     return train, val, classes
 
 
-class StoppingRule(Protocol):
-    """Says after each epoch whether to keep its weights, and when to stop."""
-
-    def update(self, *scores: float) -> bool:
-        """Take the validation scores of one epoch; true where its weights are to be kept."""
-
-    @property
-    def stopped(self) -> bool:
-        """Whether patience has run out."""
-
-
 class LowestLoss:
     """Keep the epoch with the lowest loss; stop ``patience`` epochs after it (None: never)."""
 
@@ -82,15 +72,33 @@ class LowestLoss:
         self.patience, self.best, self.waited = patience, float("inf"), 0
 
     def update(self, *scores: float) -> bool:
-        """Whether the loss is the lowest so far."""
-        lower = scores[0] < self.best
-        self.best, self.waited = min(self.best, scores[0]), 0 if lower else self.waited + 1
+        """Take the scores of one epoch, the loss last; true where its weights are to be kept."""
+        lower = scores[-1] < self.best
+        self.best, self.waited = min(self.best, scores[-1]), 0 if lower else self.waited + 1
         return lower
 
     @property
     def stopped(self) -> bool:
         """Whether patience has run out."""
         return self.patience is not None and self.waited >= self.patience
+
+
+class EarlyStopping(LowestLoss):
+    """The protocol's rule: accuracy *or* NLL must hold up to go on, both for a checkpoint.
+
+    Ties count as holding up. The reference values are the best of each score seen so far, not
+    those of the checkpoint.
+    """
+
+    best_accuracy = 0.0
+
+    def update(self, *scores: float) -> bool:
+        """Take accuracy and NLL of one epoch; true when it is to be the new checkpoint."""
+        accuracy, nll = scores
+        accurate, likely = accuracy >= self.best_accuracy, nll <= self.best
+        self.waited = 0 if accurate or likely else self.waited + 1
+        self.best_accuracy, self.best = max(self.best_accuracy, accuracy), min(self.best, nll)
+        return accurate and likely
 
 
 @dataclass(frozen=True)
@@ -116,15 +124,12 @@ def train_loop(
     optimiser: torch.optim.Optimizer,
     loss: Callable[[], Tensor],
     validate: Callable[[], tuple[float, ...]],
-    rule: StoppingRule,
+    rule: LowestLoss,
     *,
     epochs: int,
     progress: Progress | None = None,
 ) -> Best:
-    """Train a model in place, and leave it frozen, in evaluation mode, at its best epoch.
-
-    ``loss`` is the training loss, ``validate`` the validation scores of the model as it is now.
-    """
+    """Train a model in place, and leave it frozen, in evaluation mode, at its best epoch."""
     kept, best_epoch, epoch = _copy(model), 0, 0
     scores: tuple[float, ...] = ()
     while epoch < epochs and not rule.stopped:
@@ -162,41 +167,13 @@ class TrainedRun:
     val_nll: float
 
 
-@dataclass
-class EarlyStopping:
-    """The protocol's rule: accuracy *or* NLL must hold up to go on, both for a checkpoint.
-
-    Ties count as holding up. The reference values are the best of each score seen so far, not
-    those of the checkpoint.
-    """
-
-    patience: int
-    best_accuracy: float = field(default=0.0, init=False)
-    best_nll: float = field(default=float("inf"), init=False)
-    waited: int = field(default=0, init=False)
-
-    def update(self, *scores: float) -> bool:
-        """Take accuracy and NLL of one epoch; true when it is to be the new checkpoint."""
-        accuracy, nll = scores
-        accurate, likely = accuracy >= self.best_accuracy, nll <= self.best_nll
-        self.waited = 0 if accurate or likely else self.waited + 1
-        self.best_accuracy = max(self.best_accuracy, accuracy)
-        self.best_nll = min(self.best_nll, nll)
-        return accurate and likely
-
-    @property
-    def stopped(self) -> bool:
-        """Whether patience has run out."""
-        return self.waited >= self.patience
-
-
 def build(
     backbone: str, in_dim: int, num_classes: int, settings: Settings | None = None, *, seed: int = 0
 ) -> Backbone:
     """Make a backbone with new weights."""
     if backbone not in BACKBONES:
-        raise ValueError(f"unknown backbone {backbone!r}; choose one of {', '.join(BACKBONES)}")
-    generator = torch.Generator().manual_seed(seed)
+        raise ValueError(unknown("backbone", backbone, BACKBONES))
+    generator = Generator().manual_seed(seed)
     return BACKBONES[backbone](in_dim, num_classes, settings or Settings(), generator)
 
 
@@ -218,31 +195,30 @@ def train(
     settings: Settings | None = None,
     progress: Progress | None = None,
 ) -> TrainedRun:
-    """Train a backbone on the training nodes, watched on the validation nodes.
-
-    Test labels are never read.
-    """
+    """Train a backbone, watched on the validation nodes; test labels are never read."""
     settings = settings or settings_for(dataset.name)
-    train_nodes, val_nodes = (_nodes(split, part, dataset) for part in ("train", "val"))
+    split.check(dataset.num_nodes)
+    train_nodes, val_nodes = torch.tensor(split.train), torch.tensor(split.val)
     model = build(backbone, dataset.x.shape[1], dataset.num_classes, settings, seed=seed)
     features = Features(dataset.x, row_normalise=settings.row_normalise)
     labels = torch.from_numpy(np.array(dataset.y, dtype=np.int64))
-    generator = torch.Generator().manual_seed(seed + 1)
+    noise = Generator().manual_seed(seed + 1)
     start = time.perf_counter()
-    given = (model, features, dataset.graph, train_nodes, val_nodes, generator)
-    steps = _SharedStem(*given) if model.shares_stem else _Separate(*given)
+    steps = (_SharedStem if model.shares_stem else _Separate)(
+        model, features, dataset.graph, train_nodes, val_nodes, noise=noise
+    )
     optimiser = torch.optim.Adam(
         model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
     )
     train_labels, val_labels = labels[train_nodes], labels[val_nodes]
     weights = _class_weights(settings.class_weight, train_labels)
-    plain = weights is None
+    rule = EarlyStopping if weights is None else LowestLoss
     best = train_loop(
         model,
         optimiser,
         lambda: F.cross_entropy(steps.training_logits(), train_labels, weights),
         lambda: _scores(steps.validation_logits(), val_labels, weights),
-        EarlyStopping(settings.patience) if plain else _LowestNll(settings.patience),
+        rule(settings.patience),
         epochs=settings.epochs,
         progress=progress,
     )
@@ -255,37 +231,27 @@ def train(
     return TrainedRun(logits, hidden, best.weights, best.epochs, best.epoch, seconds, accuracy, nll)
 
 
-@dataclass
-class _TrainingSteps:
-    """What logits to train on and logits to watch are made of."""
-
-    model: Backbone
-    features: Features
-    graph: Graph
-    train_nodes: Tensor
-    val_nodes: Tensor
-    generator: torch.Generator
-
-
-@dataclass
-class _SharedStem(_TrainingSteps):
+class _SharedStem:
     """Logits for backbones whose first layer is free of dropout.
 
     The first layer that evaluates one epoch is the one the next epoch trains on: the weights are
     the same. It is computed once, at the rows that either of the two needs.
     """
 
-    def __post_init__(self) -> None:
-        both = self.model.plan(self.graph, torch.cat([self.train_nodes, self.val_nodes]))
-        self.training, self.validation = split_targets(both, self.train_nodes.numel())
-        self.features = self.features.rows(both.inputs)
+    def __init__(
+        self, model: Backbone, features: Features, graph: Graph, *nodes: Tensor, noise: Generator
+    ) -> None:
+        self.model, self.noise = model, noise
+        both = model.plan(graph, torch.cat(nodes))
+        self.training, self.validation = split_targets(both, nodes[0].numel())
+        self.features = features.rows(both.inputs)
         self.stem: Tensor | None = None
 
     def training_logits(self) -> Tensor:
         stem = self.stem
         if stem is None:
             stem = self.model.stem(self.features, self.training)
-        return self.model.finish(stem, self.training, self.generator)
+        return self.model.finish(stem, self.training, self.noise)
 
     def validation_logits(self) -> Tensor:
         self.stem = self.model.stem(self.features, self.validation)
@@ -293,54 +259,32 @@ class _SharedStem(_TrainingSteps):
             return self.model.finish(self.stem, self.validation)
 
 
-@dataclass
-class _Separate(_TrainingSteps):
+class _Separate:
     """Logits for backbones that drop features: training and evaluation have nothing in common."""
 
-    def __post_init__(self) -> None:
-        self.training = self.model.plan(self.graph, self.train_nodes)
-        self.validation = self.model.plan(self.graph, self.val_nodes)
-        self.training_features = self.features.rows(self.training.inputs)
-        self.validation_features = self.features.rows(self.validation.inputs)
+    def __init__(
+        self, model: Backbone, features: Features, graph: Graph, *nodes: Tensor, noise: Generator
+    ) -> None:
+        self.model, self.noise = model, noise
+        plans = [model.plan(graph, part) for part in nodes]
+        self.training, self.validation = ((features.rows(p.inputs), p) for p in plans)
 
     def training_logits(self) -> Tensor:
-        stem = self.model.stem(self.training_features, self.training, self.generator)
-        return self.model.finish(stem, self.training, self.generator)
+        stem = self.model.stem(*self.training, self.noise)
+        return self.model.finish(stem, self.training[1], self.noise)
 
     @torch.no_grad()
     def validation_logits(self) -> Tensor:
-        stem = self.model.stem(self.validation_features, self.validation)
-        return self.model.finish(stem, self.validation)
-
-
-class _LowestNll(LowestLoss):
-    """The lowest loss, whatever the accuracy."""
-
-    def update(self, *scores: float) -> bool:
-        return super().update(scores[1])
+        return self.model.finish(self.model.stem(*self.validation), self.validation[1])
 
 
 def _class_weights(weight: float, labels: Tensor) -> Tensor | None:
     """Weights of the two classes in the loss; None if they are equal."""
-    if weight == 1.0:
-        return None
     if weight == 0.0:
         return labels.numel() / (2.0 * labels.bincount(minlength=2))
-    return torch.tensor([1.0, weight])
+    return None if weight == 1.0 else torch.tensor([1.0, weight])
 
 
 def _scores(logits: Tensor, labels: Tensor, weights: Tensor | None) -> tuple[float, float]:
     correct = int((logits.argmax(1) == labels).sum())
     return correct / labels.numel(), float(F.cross_entropy(logits, labels, weights))
-
-
-def _nodes(split: Split, part: str, dataset: NodeDataset) -> Tensor:
-    index = np.array(getattr(split, part), dtype=np.int64)
-    if index.size == 0:
-        raise ValueError(f"the split has no {part} nodes; training needs some of each")
-    if index.min() < 0 or index.max() >= dataset.graph.num_nodes:
-        raise ValueError(
-            f"the split's {part} nodes reach {index.max()}, but {dataset.name} has "
-            f"{dataset.graph.num_nodes} nodes; is it a split of another graph?"
-        )
-    return torch.from_numpy(index)

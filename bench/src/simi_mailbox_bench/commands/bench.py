@@ -9,19 +9,17 @@ from typing import Any
 import click
 
 from simi_mailbox.calibrators import registry
-from simi_mailbox.cli.options import completions, plugin_option
-from simi_mailbox.cli.outputs import check_file, check_folder
+from simi_mailbox.cli.options import check_file, check_folder, completions, plugin_option
 from simi_mailbox.files import whole_file
 from simi_mailbox_bench import runner, tables
 from simi_mailbox_bench.commands.figure import SHOWS, figure
 from simi_mailbox_bench.commands.running import listed, open_store, run_planned, tell
-from simi_mailbox_bench.prior.judged_table import judged_tables
-from simi_mailbox_bench.runner import in_words
+from simi_mailbox_bench.prior.judging import judged_tables
 from simi_mailbox_bench.store import ResultStore
 from simi_mailbox_bench.tables.base import Selection, Table, TableResult, counted
 
 Names = tuple[str, ...] | None
-FORMATS = ("terminal", "markdown", "csv", "latex")
+FORMATS = ("terminal", "markdown", "csv")
 TABLES = Path("results/tables")
 
 
@@ -51,14 +49,14 @@ def bench() -> None:
 @click.command("list")
 @click.option("--store", type=click.Path(path_type=Path), help="Result store to look into.")
 def list_tables(store: Path | None) -> None:
-    """List tables and figures: what each shows; of tables, how much is done, needs and costs."""
+    """List tables and figures: what each shows; of tables, how much is done and needed."""
     from rich.console import Console
     from rich.table import Table as RichTable
 
     from simi_mailbox_bench.backbones.cached_runs import missing
 
     rows = open_store(store)
-    shown = RichTable("table", "shows", "cells done", "not here", "still to run", "about", box=None)
+    shown = RichTable("table", "shows", "cells done", "not here", "still to run", box=None)
     for name in tables.names():
         table = tables.get(name)
         absent = missing(list(table.needs()))
@@ -69,7 +67,6 @@ def list_tables(store: Path | None) -> None:
             table.progress(rows, absent),
             ", ".join(absent) or "–",
             f"{planned.rows} rows" if planned.rows else "nothing",
-            in_words(planned.total_seconds) if planned.rows else "–",
         )
     console = Console(width=None if sys.stdout.isatty() else 150)
     console.print(shown)
@@ -79,7 +76,7 @@ def list_tables(store: Path | None) -> None:
     console.print(drawn)
     click.echo(
         "Cells: done with all their runs, of those whose graph is here. "
-        "Times are for one core; `--jobs` divides them. `--runs N` makes N runs per cell."
+        "`--runs N` makes N runs per cell."
     )
 
 
@@ -181,8 +178,7 @@ def _table_command(table: Table) -> click.Command:
     @plugin_option
     @click.option("--runs", type=click.IntRange(1), help="Runs per cell, over splits first.")
     @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True)
-    @click.option("--scheduler", help="Address of a Dask scheduler to run on.")
-    @click.option("--dry-run", is_flag=True, help="Tell what would run and for how long.")
+    @click.option("--dry-run", is_flag=True, help="Tell what would run.")
     @click.option("--cached-only", is_flag=True, help="Only runs whose backbone is trained.")
     @click.option("--show", is_flag=True, help="Show what is stored and run nothing.")
     @click.option("--format", "form", type=click.Choice(FORMATS), default="terminal")
@@ -215,10 +211,7 @@ def _table_command(table: Table) -> click.Command:
 
 
 def _guests(table: Table, methods: Names) -> list[str]:
-    """Methods of other packages to show: those named, or all where the table is open to them.
-
-    Those of probmetrics are in the registry's tables, and are shown elsewhere where named.
-    """
+    """Methods of other packages to show: those named, or all where the table is open to them."""
     if methods is None and not table.open:
         return []
     named = {name.lower() for name in methods or ()}
@@ -236,7 +229,6 @@ def _make(
     selection: Selection,
     *,
     jobs: int,
-    scheduler: str | None,
     dry_run: bool,
     cached_only: bool,
     show: bool,
@@ -260,9 +252,9 @@ def _make(
                 err=True,
             )
         if dry_run:
-            tell(planned, jobs, rows)
+            tell(planned, rows)
             return
-        failures = run_planned(planned, rows, jobs, scheduler)
+        failures = run_planned(planned, rows, jobs)
     result = table.result(rows, selection)
     if show and not result.measured().lines:
         raise click.ClickException(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from simi_mailbox.cli.outputs import check_file, check_folder
+from simi_mailbox.cli.options import check_file, check_folder
 from simi_mailbox.files import whole_file
 from simi_mailbox_bench import runner
 from simi_mailbox_bench.commands.running import listed, open_store, run_planned
@@ -37,17 +37,10 @@ Names = tuple[str, ...] | None
 _RUNS = click.argument(
     "runs", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
-_FILE = click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path))
-
-
-def _cached_options(command: Callable[..., None]) -> Callable[..., None]:
-    graphs = click.option(
-        "--graphs", callback=listed, help="Graphs of cached runs, by commas (default: all here)."
-    )
-    backbones = click.option(
-        "--backbones", callback=listed, help="Their backbones (default: gcn,gat)."
-    )
-    return graphs(backbones(command))
+_GRAPHS = click.option(
+    "--graphs", callback=listed, help="Graphs of cached runs, by commas (default: all here)."
+)
+_BACKBONES = click.option("--backbones", callback=listed, help="Theirs (default: gcn,gat).")
 
 
 @click.group()
@@ -57,10 +50,11 @@ def prior() -> None:
 
 @prior.command()
 @_RUNS
-@_FILE
+@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--cached-only", is_flag=True, help="Learn from the cached runs; none is trained.")
 @click.option("--runs", "most", type=click.IntRange(3), help="At most so many cached runs each.")
-@_cached_options
+@_GRAPHS
+@_BACKBONES
 def fit(
     runs: tuple[Path, ...],
     out: Path,
@@ -107,7 +101,10 @@ def show(name: str, dataset: str | None) -> None:
     settings = priors.shipped() if name == priors.LEARNED else priors.read(name)
     if dataset is not None:
         settings = priors.without(settings, _family(settings, dataset))
-    click.echo("\n".join([*_words(priors.prior_of(settings)), "", *_sources(settings)]))
+    sources = [
+        f"  {s.graph} {s.backbone}: {counted(s.runs, 'run')}, {s.labels} labels" for s in settings
+    ]
+    click.echo("\n".join([*_words(priors.prior_of(settings)), "", *sources]))
 
 
 @prior.command()
@@ -115,7 +112,8 @@ def show(name: str, dataset: str | None) -> None:
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path))
 @click.option("--prior", "name", default="learned", show_default=True, help="A prior, for RUNS.")
 @click.option("--methods", callback=listed, help="Further methods that need no features.")
-@_cached_options
+@_GRAPHS
+@_BACKBONES
 def judge(
     runs: tuple[Path, ...], out: Path, name: str, methods: Names, graphs: Names, backbones: Names
 ) -> None:
@@ -130,7 +128,7 @@ def judge(
 
     Writes rows.jsonl and table.md into the folder OUT; rows that are there are not made again.
     """
-    from simi_mailbox_bench.prior import judged_table, judging
+    from simi_mailbox_bench.prior import judging
 
     if runs and (graphs or backbones):
         raise click.UsageError("--graphs, --backbones choose cached runs; leave them or RUNS out")
@@ -142,11 +140,11 @@ def judge(
         units = list(judging.file_units(runs, name, methods or ()))
     else:
         units = _some(list(judging.cached_units(*_chosen(graphs, backbones), methods or ())))
-    failures = run_planned(runner.plan(units, rows), rows, jobs=1, scheduler=None)
+    failures = run_planned(runner.plan(units, rows), rows)
     keys = [key for unit in units for key in unit.keys() if key in rows]  # noqa: SIM118
     if keys:
         text = f"# The prior on graphs it was not learned on\n\nMade by `{_command(runs)}`.\n\n"
-        shown = judged_table.table(rows, keys, () if runs else judged_table.MAIN)
+        shown = judging.table(rows, keys, () if runs else judging.MAIN)
         with whole_file(out / "table.md") as unfinished:
             unfinished.write_text(text + shown, encoding="utf-8")
     click.echo(f"{out}: {len(keys)} rows")
@@ -199,18 +197,10 @@ def _words(learned: Prior) -> list[str]:
         lines.append("")
     for keep, mode in ((True, "predictions preserved"), (False, "predictions may change")):
         for selected, whose in ((True, "used for selection"), (False, "not used for selection")):
-            drops = [
-                100 * learned.drop(UNIT, n, keep_classes=keep, selected=selected) for n in LABELS
-            ]
-            told = ", ".join(f"{d:.2f} with {n}" for d, n in zip(drops, LABELS, strict=True))
+            given = {"keep_classes": keep, "selected": selected}
+            told = ", ".join(f"{100 * learned.drop(UNIT, n, **given):.2f} with {n}" for n in LABELS)
             lines.append(f"selection bias, {mode}, nodes {whose}: {told} labels, in points")
     return [
         *lines,
         f"calibration nodes that as good as could not be wrong: {learned.error_free_labels:.0f}",
-    ]
-
-
-def _sources(settings: Sequence[Setting]) -> list[str]:
-    return [
-        f"  {s.graph} {s.backbone}: {counted(s.runs, 'run')}, {s.labels} labels" for s in settings
     ]

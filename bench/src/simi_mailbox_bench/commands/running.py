@@ -1,14 +1,16 @@
 """The work behind a command: its store and options, told beforehand, shown, stopped in order."""
 
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import click
 
-from simi_mailbox.cli.outputs import reason
-from simi_mailbox.cli.signals import exit_code, terminable
 from simi_mailbox.files import cache_folder
 from simi_mailbox_bench import runner
-from simi_mailbox_bench.runner import in_words
 from simi_mailbox_bench.store import ResultStore
 from simi_mailbox_bench.tables.base import counted
 
@@ -40,28 +42,45 @@ def open_store(path: Path | None) -> ResultStore:
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     except OSError as error:
-        raise click.ClickException(f"cannot read the store {path}: {reason(error)}") from None
+        raise click.ClickException(
+            f"cannot read the store {path}: {error.strerror or error}"
+        ) from None
     for message in rows.repairs:
         click.echo(message, err=True)
     return rows
 
 
-def tell(planned: runner.RunPlan, jobs: int, rows: ResultStore) -> None:
-    """Say what would run, and for how long."""
+def tell(planned: runner.RunPlan, rows: ResultStore) -> None:
+    """Say what would run."""
     click.echo(
-        f"would run {counted(planned.rows, 'row')} in {counted(len(planned.units), 'unit')}, "
-        f"about {in_words(planned.total_seconds / jobs)} with {jobs} "
-        f"process{'es' if jobs > 1 else ''}; {_stored(planned.already)} in {rows.path} already"
+        f"would run {counted(planned.rows, 'row')} in {counted(len(planned.units), 'unit')}; "
+        f"{_stored(planned.already)} in {rows.path} already"
     )
-    for unit, seconds in list(zip(planned.units, planned.seconds, strict=True))[:20]:
-        click.echo(f"  {unit.label}: {counted(len(unit.keys()), 'row')}, {in_words(seconds)}")
+    for unit in planned.units[:20]:
+        click.echo(f"  {unit.label}: {counted(len(unit.items), 'row')}")
     if len(planned.units) > 20:
         click.echo(f"  … and {counted(len(planned.units) - 20, 'more unit')}")
 
 
-def run_planned(
-    planned: runner.RunPlan, rows: ResultStore, jobs: int, scheduler: str | None
-) -> int:
+@contextmanager
+def terminable() -> Iterator[None]:
+    """SIGTERM inside the block is an interrupt, so that what it started is ended too."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set handlers
+        return
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(number: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not break the cleaning up
+    raise KeyboardInterrupt(number)
+
+
+def run_planned(planned: runner.RunPlan, rows: ResultStore, jobs: int = 1) -> int:
     """Do the planned work, with a bar that shows how far it is; the number of failures."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -71,13 +90,8 @@ def run_planned(
         try:
             rows.prepare()
         except OSError as error:
-            message = f"cannot write the store {rows.path}: {reason(error)}"
+            message = f"cannot write the store {rows.path}: {error.strerror or error}"
             raise click.ClickException(message) from None
-        if scheduler is not None:
-            try:
-                runner.check_scheduler(scheduler)
-            except runner.NoSchedulerError as error:
-                raise click.ClickException(str(error)) from None
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -87,23 +101,19 @@ def run_planned(
     )
     try:
         with terminable(), Progress(*columns, console=console, disable=not planned.units) as shown:
-            total = max(planned.total_seconds, 1e-9)
-            task = shown.add_task(counted(planned.rows, "row"), total=total)
+            task = shown.add_task(counted(planned.rows, "row"), total=planned.rows)
 
-            def advance(label: str, seconds: float) -> None:
-                shown.update(task, advance=seconds, description=label)
+            def advance(unit: runner.Unit) -> None:
+                shown.update(task, advance=len(unit.items), description=unit.label)
 
-            report = runner.run(planned, rows, jobs=jobs, scheduler=scheduler, advance=advance)
-    except runner.WorkerLostError as lost:
+            report = runner.run(planned, rows, jobs=jobs, advance=advance)
+    except (runner.WorkerLostError, KeyboardInterrupt) as stop:
         made = planned.rows - runner.plan(planned.units, rows).rows
-        stored = _stored(planned.already + made)
-        message = f"{lost}; {stored} in {rows.path}; the same command continues"
-        raise click.ClickException(message) from None
-    except KeyboardInterrupt as stop:
-        made = planned.rows - runner.plan(planned.units, rows).rows
-        stored = _stored(planned.already + made)
-        click.echo(f"stopped; {stored} in {rows.path}; the same command continues", err=True)
-        raise SystemExit(exit_code(stop)) from None
+        where = f"{_stored(planned.already + made)} in {rows.path}; the same command continues"
+        if isinstance(stop, runner.WorkerLostError):
+            raise click.ClickException(f"{stop}; {where}") from None
+        click.echo(f"stopped; {where}", err=True)
+        raise SystemExit(128 + (stop.args[0] if stop.args else signal.SIGINT)) from None
     for message in rows.repairs[told:]:
         click.echo(message, err=True)
     for failure in report.failures:

@@ -3,7 +3,7 @@
 from simi_mailbox_bench.datasets.catalogue import names
 from simi_mailbox_bench.datasets.dataset import NodeDataset, Split
 from simi_mailbox_bench.datasets.loading import available, load
-from simi_mailbox_bench.datasets.protocols import PROTOCOLS, make_split, num_splits
+from simi_mailbox_bench.datasets.protocols import PROTOCOLS, make_split
 
 __all__ = [
     "PROTOCOLS",
@@ -13,5 +13,4 @@ __all__ = [
     "load",
     "make_split",
     "names",
-    "num_splits",
 ]

@@ -47,10 +47,8 @@ class Split:
         masks = [np.asarray(mask) for mask in (train, val, test)]
         for part, mask in zip(PARTS, masks, strict=True):
             if mask.dtype != np.bool_ or mask.ndim != 1:
-                raise TypeError(
-                    f"the {part} mask must be boolean with one axis, "
-                    f"got {mask.dtype} of shape {list(mask.shape)}"
-                )
+                given = f"{mask.dtype} of shape {list(mask.shape)}"
+                raise TypeError(f"the {part} mask must be boolean with one axis, got {given}")
         if len({mask.size for mask in masks}) != 1:
             raise ValueError(f"masks have different lengths: {[mask.size for mask in masks]}")
         return cls(*(np.flatnonzero(mask) for mask in masks))
@@ -60,21 +58,15 @@ class Split:
         for part in PARTS:
             last = int(getattr(self, part)[-1])
             if last >= num_nodes:
-                raise ValueError(
-                    f"the split does not fit the graph: {part} holds node {last}, "
-                    f"but nodes are numbered 0..{num_nodes - 1}"
-                )
+                told = f"{part} holds node {last}, but nodes are numbered 0..{num_nodes - 1}"
+                raise ValueError(f"the split does not fit the graph: {told}")
         return self
 
     def masks(self, num_nodes: int) -> tuple[Bools, Bools, Bools]:
         """Boolean masks (train, val, test) of length ``num_nodes``."""
         self.check(num_nodes)
-        masks = []
-        for part in PARTS:
-            mask = np.zeros(num_nodes, dtype=np.bool_)
-            mask[getattr(self, part)] = True
-            masks.append(mask)
-        return masks[0], masks[1], masks[2]
+        nodes = np.arange(num_nodes)
+        return np.isin(nodes, self.train), np.isin(nodes, self.val), np.isin(nodes, self.test)
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -89,8 +81,7 @@ class Split:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        train, val, test = self.sizes
-        return f"Split(train={train}, val={val}, test={test})"
+        return "Split(train={}, val={}, test={})".format(*self.sizes)
 
 
 def _indices(value: Any, part: str) -> Ints:
@@ -136,29 +127,11 @@ Features = Any  # scipy.sparse.csr_array or npt.NDArray[np.float32]; SciPy ships
 class NodeDataset:
     """A node-classification dataset, checked on construction; its arrays are read-only.
 
-    Attributes
-    ----------
-    name : str
-        Name in the catalogue, or the name of a synthetic graph.
-    graph : Graph
-        The edges, without self-loops.
-    x : scipy.sparse.csr_array or ndarray, float32 [n, F]
-        Features as PyG delivers them, not row-normalised; sparse when stored sparse.
-    y : ndarray, int64 [n]
-        Classes 0..num_classes-1.
-    num_classes : int
-    folds : ndarray, int8 [s, n], or None
-        Shipped 3-fold splits: 0, 1, 2 = fold, 3 = test, -1 = in no part.
-    public : Split or None
-        Planetoid's public split.
-    official : tuple of Split
-        Splits published with the dataset.
-    unlabelled : ndarray, bool [n], or None
-        Nodes whose class in ``y`` is a filler because the source gives none.
-    shifts : dict
-        Structural-shift splits: by the name of the shift the nodes of each of `SHIFT_PARTS`.
-    source : str
-        Where the data came from, for reports.
+    Features ``x`` [n, F] are as PyG delivers them, not row-normalised, and sparse when stored so;
+    the graph has no self-loops. ``folds`` [s, n] are 3-fold splits: 0, 1, 2 = fold, 3 = test, -1 =
+    in no part; ``public`` is Planetoid's split, ``official`` are those published with the data.
+    Of the nodes ``unlabelled``, the class in ``y`` is a filler because the source gives none.
+    ``shifts`` holds, by the name of a structural shift, the nodes of each of `SHIFT_PARTS`.
     """
 
     name: str
@@ -174,17 +147,22 @@ class NodeDataset:
     shifts: Mapping[str, Mapping[str, Ints]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        n = self.graph.num_nodes
+        n, k = self.graph.num_nodes, self.num_classes
+        if k < 2:
+            raise ValueError(f"a dataset needs at least two classes, got num_classes={k}")
+        if not np.issubdtype(np.asarray(self.y).dtype, np.integer):
+            raise TypeError(f"labels must be integers, got {np.asarray(self.y).dtype}")
+        y = _array(self, "y", np.int64, (n,))
+        bad = np.flatnonzero((y < 0) | (y >= k))
+        if bad.size:
+            raise ValueError(f"node {bad[0]} has class {y[bad[0]]}; classes are 0..{k - 1}")
         object.__setattr__(self, "x", _features(self.x, n))
-        object.__setattr__(self, "y", _labels(self.y, n, self.num_classes))
         if self.folds is not None:
-            object.__setattr__(self, "folds", _folds(self.folds, n))
+            folds = _array(self, "folds", np.int8, (len(self.folds), n))
+            if folds.size and (folds.min() < -1 or folds.max() > 3):
+                raise ValueError("folds may hold only 0, 1, 2 (fold), 3 (test) and -1 (in no part)")
         if self.unlabelled is not None:
-            unlabelled = np.array(self.unlabelled, dtype=np.bool_)
-            if unlabelled.shape != (n,):
-                raise ValueError(f"unlabelled has shape {list(unlabelled.shape)}, expected [{n}]")
-            unlabelled.flags.writeable = False
-            object.__setattr__(self, "unlabelled", unlabelled)
+            _array(self, "unlabelled", np.bool_, (n,))
         for split in (self.public, *self.official):
             if split is not None:
                 split.check(n)
@@ -221,9 +199,8 @@ class NodeDataset:
 
     def __repr__(self) -> str:
         return (
-            f"NodeDataset({self.name!r}, nodes={self.num_nodes}, "
-            f"entries={self.graph.num_entries}, classes={self.num_classes}, "
-            f"features={self.num_features})"
+            f"NodeDataset({self.name!r}, nodes={self.num_nodes}, classes={self.num_classes}, "
+            f"entries={self.graph.num_entries}, features={self.num_features})"
         )
 
 
@@ -245,30 +222,11 @@ def _features(x: Any, n: int) -> Features:
     return x
 
 
-def _labels(y: Any, n: int, num_classes: int) -> Ints:
-    labels = np.array(y)
-    if not np.issubdtype(labels.dtype, np.integer):
-        raise TypeError(f"labels must be integers, got {labels.dtype}")
-    if labels.shape != (n,):
-        raise ValueError(f"labels have shape {list(labels.shape)}, expected [{n}]")
-    if num_classes < 2:
-        raise ValueError(f"a dataset needs at least two classes, got num_classes={num_classes}")
-    bad = np.flatnonzero((labels < 0) | (labels >= num_classes))
-    if bad.size:
-        raise ValueError(
-            f"node {bad[0]} has class {labels[bad[0]]}; classes are 0..{num_classes - 1}"
-        )
-    labels = labels.astype(np.int64, copy=False)
-    labels.flags.writeable = False
-    return labels
-
-
-def _folds(folds: Any, n: int) -> npt.NDArray[np.int8]:
-    array = np.array(folds)
-    if array.ndim != 2 or array.shape[1] != n:
-        raise ValueError(f"folds have shape {list(array.shape)}, expected [splits, {n}]")
-    if array.size and (array.min() < -1 or array.max() > 3):
-        raise ValueError("folds may hold only 0, 1, 2 (fold), 3 (test) and -1 (in no part)")
-    result = array.astype(np.int8, copy=False)
-    result.flags.writeable = False
-    return result
+def _array(dataset: NodeDataset, name: str, dtype: Any, shape: tuple[int, ...]) -> Any:
+    """Give the dataset a read-only copy of one of its arrays."""
+    array = np.array(getattr(dataset, name), dtype=dtype)
+    if array.shape != shape:
+        raise ValueError(f"{name} has shape {list(array.shape)}, expected {list(shape)}")
+    array.flags.writeable = False
+    object.__setattr__(dataset, name, array)
+    return array

@@ -3,11 +3,9 @@
 Arxiv is read from OGB's text files, without the ogb package and without pickle.
 """
 
-import gzip
-import io
+import shutil
+import tempfile
 import urllib.request
-import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +14,8 @@ import scipy.sparse as sp
 
 from simi_mailbox._arrays import Arrays
 from simi_mailbox._extras import require
-from simi_mailbox.files import whole_file
 from simi_mailbox_bench.datasets.catalogue import Entry
 
-# Their loaders keep the directions of the edges; all others deliver both directions.
-_KEEP_DIRECTIONS = frozenset({"WikipediaNetwork", "Actor", "WebKB"})
 # Features with fewer columns, or more values that are not zero, gain nothing from being sparse.
 _SPARSE_COLUMNS, _SPARSE_SHARE = 64, 0.5
 
@@ -35,17 +30,12 @@ def from_pyg(entry: Entry, root: Path) -> Arrays:
 
 
 def to_arrays(data: Any, entry: Entry) -> Arrays:
-    """Arrays of a PyG ``Data``; the reverse edges are added where PyG keeps directions.
-
-    PyG has already made the features binary where it does so, so nothing marks that here.
-    """
+    """Arrays of a PyG ``Data``; the reverse edges are added where PyG keeps directions."""
     y = data.y.reshape(-1).numpy()
     edges = data.edge_index.numpy()
     arrays: Arrays = {"y": y.astype(np.int16), **feature_arrays(data.x)}
     arrays["edge_index"] = undirected_closure(edges, y.size).astype(np.int32)
     kind = entry.loader[0]
-    if kind in _KEEP_DIRECTIONS:
-        arrays["edge_index_pyg"] = edges.astype(np.int32)
     if getattr(data, "train_mask", None) is not None:
         for part in ("train", "val", "test"):
             mask = data[f"{part}_mask"].numpy().astype(np.bool_)
@@ -87,50 +77,35 @@ def undirected_closure(edges: Any, num_nodes: int) -> np.ndarray[Any, np.dtype[n
 
 
 ARXIV_URL = "http://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
-ARXIV_ARCHIVE = "arxiv.zip"
 # OGB's archive unpacks to the first name; the ogb package renames it to the second.
 _ARXIV_FOLDERS = ("arxiv", "ogbn_arxiv")
 _ARXIV_SPLITS = {"train": "train", "val": "valid", "test": "test"}
 
 
 def find_arxiv(folders: list[Path]) -> Path | None:
-    """Unpacked folder or archive of ogbn-arxiv in the first folder that holds one."""
-    for folder in folders:
-        for name in _ARXIV_FOLDERS:
-            if (folder / name / "raw" / "edge.csv.gz").is_file():
-                return folder / name
-        if (folder / ARXIV_ARCHIVE).is_file():
-            return folder / ARXIV_ARCHIVE
-    return None
+    """Unpacked folder of ogbn-arxiv in the first folder that holds one."""
+    places = (folder / name for folder in folders for name in _ARXIV_FOLDERS)
+    return next((place for place in places if (place / "raw" / "edge.csv.gz").is_file()), None)
 
 
 def fetch_arxiv(root: Path) -> Path:
-    """Download OGB's archive into ``root``; a partial download is never left under its name."""
+    """Download OGB's archive and unpack it into ``root``."""
     root.mkdir(parents=True, exist_ok=True)
-    with whole_file(root / ARXIV_ARCHIVE) as unfinished:
-        urllib.request.urlretrieve(ARXIV_URL, unfinished)
-    return root / ARXIV_ARCHIVE
+    with tempfile.TemporaryDirectory() as folder:
+        archive, _ = urllib.request.urlretrieve(ARXIV_URL, Path(folder) / "arxiv.zip")
+        shutil.unpack_archive(archive, root)
+    return root / _ARXIV_FOLDERS[0]
 
 
-def read_arxiv(path: Path) -> Arrays:
-    """Read OGB's files, from an unpacked folder or the archive, into the layout of docs/data.md.
+def read_arxiv(folder: Path) -> Arrays:
+    """Read OGB's files into the layout of docs/data.md."""
 
-    Citations become undirected edges; ``edge_index_pyg`` keeps their direction.
-    """
-    if path.is_dir():
-        return _arxiv_arrays(lambda name: (path / name).read_bytes(), path)
-    with zipfile.ZipFile(path) as archive:
-        return _arxiv_arrays(lambda name: archive.read(f"{_ARXIV_FOLDERS[0]}/{name}"), path)
-
-
-def _arxiv_arrays(read: Callable[[str], bytes], path: Path) -> Arrays:
     def table(name: str, dtype: Any) -> Any:
         try:
-            text = gzip.decompress(read(name))
-            return np.loadtxt(io.BytesIO(text), delimiter=",", dtype=dtype, ndmin=2)
-        except (KeyError, OSError, EOFError, ValueError) as error:
+            return np.loadtxt(folder / name, delimiter=",", dtype=dtype, ndmin=2)
+        except (OSError, EOFError, ValueError) as error:
             raise ValueError(
-                f"cannot read {name} of ogbn-arxiv in {path}: {error}. Delete it and download "
+                f"cannot read {name} of ogbn-arxiv in {folder}: {error}. Delete it and download "
                 f"{ARXIV_URL} again."
             ) from error
 
@@ -140,7 +115,6 @@ def _arxiv_arrays(read: Callable[[str], bytes], path: Path) -> Arrays:
         "x": table("raw/node-feat.csv.gz", np.float32),
         "y": y.astype(np.int16),
         "edge_index": undirected_closure(edges, y.size).astype(np.int32),
-        "edge_index_pyg": edges.astype(np.int32),
     }
     for part, file in _ARXIV_SPLITS.items():
         nodes = table(f"split/time/{file}.csv.gz", np.int64).reshape(-1)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,40 +24,38 @@ from simi_mailbox.files import cache_folder, open_archive, whole_file
 from simi_mailbox.graph import Graph
 from simi_mailbox_bench.datasets import catalogue, downloads
 from simi_mailbox_bench.datasets.catalogue import Entry
-from simi_mailbox_bench.datasets.dataset import SHIFT_PARTS, SHIFTS, NodeDataset, Split
+from simi_mailbox_bench.datasets.dataset import PARTS, SHIFT_PARTS, SHIFTS, NodeDataset, Split
 from simi_mailbox_bench.datasets.protocols import class_members, generator
 
 _HOMOPHILY_TOLERANCE = 0.005
 _PROVIDERS = {"ogb": "OGB's archive", "pyg": "PyG's loader", "file": "no other place"}
 
 
-@dataclass(frozen=True)
-class Found:
-    """A dataset file on this machine and the checksum it must have (None: none is known)."""
+class Found(NamedTuple):
+    """A dataset file on this machine, and its checksum if that is known."""
 
     path: Path
     sha256: str | None
     source: str
 
 
-def load(name: str, *, directed: bool = False, download: bool = True) -> NodeDataset:
+def load(name: str, *, download: bool = True) -> NodeDataset:
     """Load a dataset by name.
 
     Looked for in this order: the file ``<name>.npz`` in the folder that the environment variable
     ``SIMI_MAILBOX_DATA`` names, then in the cache folder (``~/.cache/simi-mailbox/data``); then,
     if ``download`` is true, through PyG's loader, keeping a converted copy in the cache folder.
-    ``directed`` keeps the edges' directions where PyG's loader keeps them.
     """
     entry = catalogue.find(name)
     if entry.origin == "scikit-learn":
         return digits()
     found = locate(entry)
     if found is None:
-        dataset = _obtain(entry, directed=directed, download=download)
+        dataset = _obtain(entry, download=download)
     else:
         if found.sha256 is not None:
             verify(found.path, found.sha256)
-        dataset = read_archive(found.path, entry, directed=directed, source=found.source)
+        dataset = read_archive(found.path, entry, source=found.source)
         _check_homophily(dataset, entry, str(found.path))
     if entry.folds and dataset.folds is None:
         warnings.warn(
@@ -109,32 +107,24 @@ def locate(entry: Entry) -> Found | None:
     for folder in folders():
         path = folder / entry.file_name
         if path.is_file():
-            return Found(path, entry.sha256 or read_checksum(path), "file")
-        converted = _converted_path(entry, folder)
+            return Found(path, entry.sha256, "file")
+        converted = folder / f"{entry.name}.converted.npz"
         if converted.is_file():
-            # Byte for byte a conversion differs from the original file, so it is checked
-            # against the sum noted when it was made.
-            return Found(converted, read_checksum(converted), "converted")
+            return Found(converted, None, "converted")  # its bytes differ from the original's
     return None
 
 
-def _converted_path(entry: Entry, folder: Path) -> Path:
-    return folder / f"{entry.name}.converted.npz"
-
-
-def _obtain(entry: Entry, *, directed: bool, download: bool) -> NodeDataset:
+def _obtain(entry: Entry, *, download: bool) -> NodeDataset:
     """Read the dataset from its origin, and keep it as a file in the cache folder."""
     cache = cache_folder("data")
     try:
-        if entry.origin == "ogb":
-            raw = downloads.find_arxiv(folders())
-            if raw is None and not download:
-                raise FileNotFoundError("downloading is switched off (download=False)")
-            arrays = downloads.read_arxiv(raw or downloads.fetch_arxiv(cache))
-        elif entry.origin == "file":
+        raw = downloads.find_arxiv(folders()) if entry.origin == "ogb" else None
+        if entry.origin == "file":
             raise FileNotFoundError("it is read from its file only")
-        elif not download:
+        if raw is None and not download:
             raise FileNotFoundError("downloading is switched off (download=False)")
+        if entry.origin == "ogb":
+            arrays = downloads.read_arxiv(raw or downloads.fetch_arxiv(cache))
         else:
             arrays = downloads.from_pyg(entry, cache / "pyg")
     except ValueError:
@@ -143,32 +133,28 @@ def _obtain(entry: Entry, *, directed: bool, download: bool) -> NodeDataset:
         raise FileNotFoundError(_what_to_do(entry, error)) from error
     origin = f"the copy of {entry.name} that {_PROVIDERS[entry.origin]} provides"
     try:
-        dataset = from_arrays(arrays, entry, directed=directed, source=entry.origin)
+        dataset = from_arrays(arrays, entry, source=entry.origin)
     except (KeyError, ValueError) as error:
         raise ValueError(f"{origin} is not usable: {error}") from error
     _check_homophily(dataset, entry, origin)
-    path = _converted_path(entry, cache)
     try:
-        write_archive(path, arrays)
+        kept = arrays | {"sha256": np.array(_content(arrays))}
+        write_archive(cache / f"{entry.name}.converted.npz", kept)
     except OSError as error:
-        warnings.warn(f"could not keep {entry.name} in {path}: {error}", stacklevel=3)
+        warnings.warn(f"could not keep {entry.name} in {cache}: {error}", stacklevel=3)
     return dataset
 
 
 def _what_to_do(entry: Entry, error: Exception) -> str:
-    looked = " and ".join(str(folder) for folder in folders())
+    looked = " and ".join(map(str, folders()))
     checksum = f" (sha256 {entry.sha256})" if entry.sha256 else ""
-    provider = _PROVIDERS[entry.origin]
-    also = (
-        f", or OGB's {downloads.ARXIV_ARCHIVE} from {downloads.ARXIV_URL}"
-        if entry.origin == "ogb"
-        else ""
-    )
+    archive = f", or OGB's {downloads.ARXIV_URL}, unpacked,"
     return (
-        f"{entry.name} is not here: there is no {entry.file_name} in {looked}, and {provider} "
-        f"did not provide it: {error or type(error).__name__}. Either put {entry.file_name}"
-        f"{checksum}{also} into {folders()[0]}, or set SIMI_MAILBOX_DATA to the folder that holds "
-        "it, or load it once with a network connection and simi-mailbox[pyg] installed."
+        f"{entry.name} is not here: there is no {entry.file_name} in {looked}, and "
+        f"{_PROVIDERS[entry.origin]} did not provide it: {error or type(error).__name__}. Either "
+        f"put {entry.file_name}{checksum}{archive if entry.origin == 'ogb' else ''} into "
+        f"{folders()[0]}, or set SIMI_MAILBOX_DATA to the folder that holds it, or load it once "
+        "with a network connection and simi-mailbox[pyg] installed."
     )
 
 
@@ -176,10 +162,8 @@ def _check_homophily(dataset: NodeDataset, entry: Entry, what: str) -> None:
     # Catches a copy with the right counts and the wrong labels: Cornell in the repository that
     # PyG downloads from (graphdml-uiuc-jlu/geom-gcn@f1fc0d14) holds Texas's features and labels
     # beside Cornell's edges (homophily 0.256 instead of 0.123).
-    if entry.homophily is None or dataset.graph.is_directed:
-        return
     measured = dataset.homophily()
-    if abs(measured - entry.homophily) > _HOMOPHILY_TOLERANCE:
+    if entry.homophily and abs(measured - entry.homophily) > _HOMOPHILY_TOLERANCE:
         raise ValueError(
             f"{what} is not {entry.name} as published: {measured:.3f} of its edges join one "
             f"class, expected {entry.homophily:.3f}; labels and edges do not belong together. "
@@ -187,13 +171,13 @@ def _check_homophily(dataset: NodeDataset, entry: Entry, what: str) -> None:
         )
 
 
-def read_archive(
-    path: Path, entry: Entry, *, directed: bool = False, source: str = "file"
-) -> NodeDataset:
+def read_archive(path: Path, entry: Entry, *, source: str = "file") -> NodeDataset:
     """Read one archive; raise ValueError saying what is wrong with it, if anything is."""
     arrays = _read_arrays(path)
     try:
-        return from_arrays(arrays, entry, directed=directed, source=source)
+        if source == "converted" and str(arrays["sha256"]) != _content(arrays):
+            raise ValueError("its content is not what was converted")
+        return from_arrays(arrays, entry, source=source)
     except (KeyError, ValueError, TypeError) as error:
         detail = f"key {error} is missing" if isinstance(error, KeyError) else str(error)
         raise ValueError(
@@ -212,35 +196,27 @@ def _read_arrays(path: Path) -> Arrays:
         ) from error
 
 
-def from_arrays(
-    arrays: Arrays, entry: Entry, *, directed: bool = False, source: str = "memory"
-) -> NodeDataset:
+def from_arrays(arrays: Arrays, entry: Entry, *, source: str = "memory") -> NodeDataset:
     """Build a dataset from the arrays of an archive, checked against the catalogue."""
-    y = arrays["y"]
-    edges = arrays["edge_index"]
-    counts = {
-        "nodes": (y.size, entry.nodes),
-        "entries of edge_index": (edges.shape[-1], entry.entries),
-        "classes": (int(y.max(initial=-1)) + 1, entry.classes),
-    }
-    x = _features(arrays)
-    counts["features"] = (x.shape[1], entry.features)
-    for what, (given, expected) in counts.items():
+    x, y, edges = _features(arrays), arrays["y"], arrays["edge_index"]
+    for what, given, expected in (
+        ("nodes", y.size, entry.nodes),
+        ("entries of edge_index", edges.shape[-1], entry.entries),
+        ("classes", int(y.max(initial=-1)) + 1, entry.classes),
+        ("features", x.shape[1], entry.features),
+    ):
         if given != expected:
             raise ValueError(f"it has {given} {what}, expected {expected}")
-    keeps_directions = directed and "edge_index_pyg" in arrays
-    graph = Graph.from_edges(
-        arrays["edge_index_pyg"] if keeps_directions else edges, y.size, directed=keeps_directions
-    )
+    public, official = _splits(arrays)
     return NodeDataset(
         name=entry.name,
-        graph=graph,
+        graph=Graph.from_edges(edges, y.size),
         x=_scaled(x, entry.scaling),
         y=y,
         num_classes=entry.classes,
         folds=arrays.get("gats_folds"),
-        public=_public(arrays),
-        official=_official(arrays),
+        public=public,
+        official=official,
         unlabelled=_unlabelled(arrays),
         source=source,
     )
@@ -249,18 +225,18 @@ def from_arrays(
 def _features(arrays: Arrays) -> Any:
     if "x" in arrays:
         return arrays["x"]
-    data, indices, indptr = (arrays[f"x_{part}"] for part in ("data", "indices", "indptr"))
-    rows, columns = (int(size) for size in arrays["x_shape"])
+    data, *index = (arrays[f"x_{part}"] for part in ("data", "indices", "indptr"))
     if bool(arrays.get("pyg_binarises_x", False)):
         # PyG sets every positive count to 1 on loading; all stored entries are positive.
         data = np.ones_like(data)
-    if indptr.shape != (rows + 1,) or indptr[0] != 0 or (np.diff(indptr) < 0).any():
-        raise ValueError("x_indptr is not a valid CSR index")
-    if indptr[-1] != data.size or indices.size != data.size:
-        raise ValueError("x_data, x_indices and x_indptr do not belong together")
-    if indices.size and (indices.min() < 0 or indices.max() >= columns):
-        raise ValueError(f"x_indices leave the {columns} feature columns")
-    return sp.csr_array((data, indices, indptr), shape=(rows, columns))
+    try:
+        x = sp.csr_array((data, *index), shape=tuple(arrays["x_shape"].tolist()))
+        x.check_format()
+        if x.nnz != data.size:
+            raise ValueError(f"{data.size} values for {x.nnz} entries")
+    except ValueError as error:
+        raise ValueError(f"x_data, x_indices and x_indptr are no CSR matrix: {error}") from error
+    return x
 
 
 def _scaled(x: Any, how: str) -> Any:
@@ -286,22 +262,18 @@ def _unlabelled(arrays: Arrays) -> Bools | None:
     return mask
 
 
-def _public(arrays: Arrays) -> Split | None:
-    if "train_mask" not in arrays:
-        return None
-    return Split.from_masks(*(arrays[f"{part}_mask"] for part in ("train", "val", "test")))
-
-
-def _official(arrays: Arrays) -> tuple[Split, ...]:
-    if "train_masks" not in arrays:
-        return ()
-    masks = [arrays[f"{part}_masks"] for part in ("train", "val", "test")]
-    if len({mask.shape for mask in masks}) != 1 or masks[0].ndim != 2:
-        raise ValueError(
-            "train_masks, val_masks and test_masks must have one shape [splits, nodes], "
-            f"got {[list(mask.shape) for mask in masks]}"
-        )
-    return tuple(Split.from_masks(*rows) for rows in zip(*masks, strict=True))
+def _splits(arrays: Arrays) -> tuple[Split | None, tuple[Split, ...]]:
+    """The public split and the official ones."""
+    public, official = None, []
+    if "train_mask" in arrays:
+        public = Split.from_masks(*(arrays[f"{part}_mask"] for part in PARTS))
+    if "train_masks" in arrays:
+        masks = [arrays[f"{part}_masks"] for part in PARTS]
+        if len({mask.shape for mask in masks}) != 1 or masks[0].ndim != 2:
+            shapes = [list(mask.shape) for mask in masks]
+            raise ValueError(f"masks must have one shape [splits, nodes], got {shapes}")
+        official = [Split.from_masks(*rows) for rows in zip(*masks, strict=True)]
+    return public, tuple(official)
 
 
 def verify(path: Path, expected: str) -> None:
@@ -324,42 +296,27 @@ def _sha256(path: str, mtime_ns: int, size: int) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def _content(arrays: Arrays) -> str:
+    """Checksum of all arrays but the one that holds it."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays.keys() - {"sha256"}):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
+    return digest.hexdigest()
+
+
 def write_archive(path: Path, arrays: Arrays) -> None:
-    """Write an archive and, beside it, its sha256. A half-written file never has its name."""
+    """Write an archive; a half-written file never has its name."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as unfinished:
-        with unfinished.open("wb") as stream:
-            np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
-        with unfinished.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        # The sum goes first: a crash in between leaves a mismatch, which is refused, and never
-        # an unchecked file.
-        _checksum_path(path).write_text(f"{digest}  {path.name}\n")
-
-
-def read_checksum(path: Path) -> str | None:
-    """Checksum noted beside a file by `write_archive` (in the format of ``sha256sum``), if any."""
-    note = _checksum_path(path)
-    if not note.is_file():
-        return None
-    words = note.read_text().split()
-    if not words or len(words[0]) != 64:
-        raise ValueError(f"{note} does not hold a sha256; delete it and {path.name}")
-    return words[0]
-
-
-def _checksum_path(path: Path) -> Path:
-    return path.with_name(f"{path.name}.sha256")
+    with whole_file(path) as unfinished, unfinished.open("wb") as stream:
+        np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
 
 
 PER_CLASS, CALIBRATION, SPLITS = 20, 500, 10
 
 
 def digits() -> NodeDataset:
-    """The digits graph with ten official splits, drawn from fixed seeds.
-
-    20 training nodes per class, 500 calibration nodes, all others test.
-    """
+    """The digits graph with ten official splits, drawn from fixed seeds."""
     graph, x, y = digits_graph()
     official = tuple(_split(y, number) for number in range(SPLITS))
     return NodeDataset("Digits", graph, x, y, 10, official=official, source="scikit-learn")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,18 +15,16 @@ from simi_mailbox.plain_text import unknown
 from simi_mailbox_bench.datasets.dataset import SHIFTS, NodeDataset, Split
 
 TEST, NO_PART = 3, -1
-_FOLD_SPLITS, _NUM_FOLDS, _RANDOM_SPLITS, _SPARSE_SPLITS = 5, 3, 10, 15
-_RATES = (20, 40, 60)
+_NUM_FOLDS, _RATES = 3, (20, 40, 60)
 _SPARSE_PER_CLASS, _SPARSE_VAL, _SPARSE_TEST = 20, 500, 1000
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """How one named protocol makes its splits."""
+    """How one named protocol makes its splits, and how many a dataset has (0: it has none)."""
 
     make: Callable[[NodeDataset, int, int], Split]
     count: Callable[[NodeDataset], int]
-    summary: str
     folds: int = 1
 
 
@@ -38,19 +37,12 @@ def make_split(dataset: NodeDataset, protocol: str, split: int = 0, fold: int = 
     if count == 0:
         usable = ", ".join(name for name, p in PROTOCOLS.items() if p.count(dataset))
         raise ValueError(f"{dataset.name} has no {protocol!r} split; it has: {usable}")
-    _check_number("split", split, count, protocol)
-    _check_number("fold", fold, chosen.folds, protocol)
+    for what, value, most in (("split", split, count), ("fold", fold, chosen.folds)):
+        if not 0 <= value < most:
+            raise ValueError(
+                f"{what}={value} is out of range: {protocol!r} has {what} 0..{most - 1}"
+            )
     return chosen.make(dataset, split, fold).check(dataset.num_nodes)
-
-
-def num_splits(dataset: NodeDataset, protocol: str) -> int:
-    """Number of splits that a protocol has on this dataset (0 if it does not apply)."""
-    return PROTOCOLS[protocol].count(dataset)
-
-
-def _check_number(what: str, value: int, count: int, protocol: str) -> None:
-    if not 0 <= value < count:
-        raise ValueError(f"{what}={value} is out of range: {protocol!r} has {what} 0..{count - 1}")
 
 
 def generator(*key: object) -> np.random.Generator:
@@ -103,23 +95,6 @@ def _folds(dataset: NodeDataset, split: int, fold: int) -> Split:
     return split_from_folds(stratified_folds(dataset.y, rng, labelled=dataset.labelled), fold)
 
 
-def _count_folds(dataset: NodeDataset) -> int:
-    return _FOLD_SPLITS if dataset.folds is None else len(dataset.folds)
-
-
-def _public(dataset: NodeDataset, split: int, fold: int) -> Split:
-    assert dataset.public is not None
-    return dataset.public
-
-
-def _official(dataset: NodeDataset, split: int, fold: int) -> Split:
-    return dataset.official[split]
-
-
-def _sparse(dataset: NodeDataset, split: int, fold: int) -> Split:
-    return _per_class(dataset, generator(dataset.name, "sparse", split), _SPARSE_PER_CLASS)
-
-
 def _per_class(
     dataset: NodeDataset, rng: np.random.Generator, per_class: int, keep: int | None = None
 ) -> Split:
@@ -158,10 +133,6 @@ def _rate(per_class: int) -> Callable[[NodeDataset, int, int], Split]:
     return make
 
 
-def _count_rates(dataset: NodeDataset) -> int:
-    return _RANDOM_SPLITS if dataset.public is None else 1
-
-
 def _gpn(dataset: NodeDataset, split: int, fold: int) -> Split:
     rng = generator(dataset.name, "gpn", split)
     parts: tuple[list[Ints], ...] = ([], [], [])
@@ -174,7 +145,7 @@ def _gpn(dataset: NodeDataset, split: int, fold: int) -> Split:
     return Split(*(np.concatenate(part) for part in parts))
 
 
-def _at_random(train: int, val: int) -> Callable[[NodeDataset, int, int], Split]:
+def _at_random(train: int, val: int) -> Protocol:
     """So many percent of the labelled nodes for training and validation, the rest for testing."""
 
     def make(dataset: NodeDataset, split: int, fold: int) -> Split:
@@ -184,41 +155,33 @@ def _at_random(train: int, val: int) -> Callable[[NodeDataset, int, int], Split]
         first, second = int(train / 100 * order.size), int(val / 100 * order.size)
         return Split(order[:first], order[first : first + second], order[first + second :])
 
-    return make
+    return Protocol(make, lambda _: 10)
 
 
 def _shift(name: str) -> Protocol:
     """Trained and calibrated on nodes of the inside, tested on the outside (``test_out``)."""
     parts = ("train", "valid_in", "test_out")
     return Protocol(
-        lambda dataset, split, fold: Split(*(dataset.shift_part(name, part) for part in parts)),
+        lambda dataset, *_: Split(*(dataset.shift_part(name, part) for part in parts)),
         lambda dataset: int(name in dataset.shifts),
-        f"structural shift by {name}: 30 / 10 / 40 %",
     )
 
 
-def _fixed(number: int) -> Callable[[NodeDataset], int]:
-    return lambda dataset: number
-
-
 PROTOCOLS: dict[str, Protocol] = {
-    "folds": Protocol(
-        _folds, _count_folds, "five stratified 3-fold splits, 10/5/72.25 %", _NUM_FOLDS
+    "folds": Protocol(_folds, lambda d: 5 if d.folds is None else len(d.folds), _NUM_FOLDS),
+    "public": Protocol(lambda d, *_: cast(Split, d.public), lambda d: int(d.public is not None)),
+    "official": Protocol(lambda d, split, _: d.official[split], lambda d: len(d.official)),
+    "sparse": Protocol(
+        lambda d, k, _: _per_class(d, generator(d.name, "sparse", k), _SPARSE_PER_CLASS),
+        lambda _: 15,
     ),
-    "public": Protocol(_public, lambda d: int(d.public is not None), "Planetoid's public split"),
-    "official": Protocol(_official, lambda d: len(d.official), "splits published with the data"),
-    "sparse": Protocol(_sparse, _fixed(_SPARSE_SPLITS), "20 per class / 500 / 1000"),
     **{
-        f"rate{rate}": Protocol(_rate(rate), _count_rates, f"{rate} labels per class")
+        f"rate{rate}": Protocol(_rate(rate), lambda d: 10 if d.public is None else 1)
         for rate in _RATES
     },
-    "gpn": Protocol(_gpn, _fixed(_RANDOM_SPLITS), "5 / 14.25 / 64.6 % of every class"),
-    **{
-        f"random-{a}-{b}-{100 - a - b}": Protocol(
-            _at_random(a, b), _fixed(_RANDOM_SPLITS), f"{a}/{b}/{100 - a - b} % at random"
-        )
-        for a, b in ((10, 10), (50, 25))
-    },
+    "gpn": Protocol(_gpn, lambda _: 10),
+    "random-10-10-80": _at_random(10, 10),
+    "random-50-25-25": _at_random(50, 25),
     **{name: _shift(name) for name in SHIFTS},
 }
-"""Ways to draw splits, by name: `make_split` takes one."""
+"""Ways to draw splits, by name: `make_split` takes one; docs/data.md describes them."""

@@ -1,7 +1,8 @@
 """The numbers that the paper prints, one JSON file per table.
 
 A cell is ``[dataset, backbone, method, mean, std, …]``; further entries tell cells of one dataset
-apart (labels per class, kind of perturbation). ``doubtful`` lists cells that cannot be right.
+apart (labels per class, kind of perturbation). ``doubtful`` in a file lists
+cells that cannot be right.
 """
 
 import functools
@@ -30,15 +31,10 @@ def cells(table: str) -> dict[tuple[str, ...], Printed]:
     return found
 
 
-def doubtful(table: str) -> list[dict[str, str]]:
-    """Cells or claims of a table that cannot be right as printed, each with the reason."""
-    return list(_read(table)["doubtful"])
-
-
 @functools.cache
 def _read(table: str) -> dict[str, Any]:
     source = files(__name__) / f"{_SAME_CELLS.get(table, table)}.json"
     if not source.is_file():  # a table of ours alone, such as the sensitivity curves
-        return {"cells": [], "doubtful": []}
+        return {"cells": []}
     content: dict[str, Any] = json.loads(source.read_text(encoding="utf-8"))
     return content

@@ -1,10 +1,10 @@
-"""Is a prior worth anything on graphs it was not learned on? Units of the bench."""
+"""What a prior is worth on graphs it was not learned on: units of the bench, and Markdown."""
 
 from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,24 +16,21 @@ from simi_mailbox import calibrators
 from simi_mailbox.calibrators.simi_mailbox.families import family_of
 from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED, leave_out, read
 from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox_bench import render
 from simi_mailbox_bench.backbones.cached_runs import RunCache, RunKey, digest
 from simi_mailbox_bench.calibration import CalibrationUnit
+from simi_mailbox_bench.compare import holm
 from simi_mailbox_bench.methods import HIDDEN, Method
 from simi_mailbox_bench.prior.learning import cached_keys
 from simi_mailbox_bench.prior.past_runs import PastRun, read_run, unseen
-from simi_mailbox_bench.runner import Durations
-from simi_mailbox_bench.store import Row, row_key
+from simi_mailbox_bench.runner import Unit
+from simi_mailbox_bench.store import ResultStore, Row, row_key
+from simi_mailbox_bench.tables.base import Cell, Selection, Table, TableResult
 
 
 @dataclass(frozen=True)
 class JudgedUnit(CalibrationUnit):
-    """Methods with and without a prior on one run, cached or in a file.
-
-    Parameters
-    ----------
-    path, content
-        File of a past run, and the digest of what it holds; "" for a run of the run cache.
-    """
+    """Methods with and without a prior on one run: a cached one, or that of a file ``path``."""
 
     path: str = ""
     content: str = ""
@@ -44,9 +41,6 @@ class JudgedUnit(CalibrationUnit):
 
     def backbone_identity(self) -> str:
         return self.content or super().backbone_identity()
-
-    def seconds(self, durations: Durations) -> float:
-        return float(len(self.items))
 
     def ready(self) -> bool:
         return bool(self.path) or super().ready()
@@ -69,26 +63,14 @@ class JudgedUnit(CalibrationUnit):
 def judged_methods(
     prior: str, others: Sequence[str] = (), *, hidden: bool = False
 ) -> tuple[Method, ...]:
-    """What is judged: what the table always shows, and others of the registry, all as shipped.
-
-    ``hidden`` says that the run has a hidden layer. Methods that need more than logits and graph
-    cannot be judged on past runs.
-
-    Examples
-    --------
-    >>> [str(method) for method in judged_methods("learned", ["gats"])][2:]
-    ['simi-mailbox', 'simi-mailbox', 'simi-mailbox-free', 'gats']
-    """
+    """What the table always shows, and others that need logits and graph alone, as shipped."""
     for name in others:
         more = calibrators.get(name).required_inputs - {"graph"}
         if more:
-            able = [
-                n for n in calibrators.names() if calibrators.get(n).required_inputs <= {"graph"}
-            ]
-            raise ValueError(
-                f"{name} needs {' and '.join(sorted(more))}, which past runs do not hold; "
-                f"choices: {', '.join(able)}"
-            )
+            inputs = {n: calibrators.get(n).required_inputs for n in calibrators.names()}
+            able = ", ".join(n for n, needs in inputs.items() if needs <= {"graph"})
+            needs = " and ".join(sorted(more))
+            raise ValueError(f"{name} needs {needs}, which past runs do not hold; choices: {able}")
     always = (
         Method.as_shipped("temperature"),
         Method.as_shipped("ensemble-temperature"),
@@ -129,17 +111,7 @@ def file_units(
 
 
 def unlearned(run: PastRun, prior: str) -> str:
-    """Name of a prior that was not learned on this graph or its relatives.
-
-    Of the shipped prior their family is left out. One of a user's own has to be learned anew.
-
-    Examples
-    --------
-    >>> unlearned(PastRun("mine", "gcn", None, None, None, None), "learned")
-    'learned'
-    >>> unlearned(PastRun("CoraML", "gcn", None, None, None, None), "learned")[-12:]
-    'without cora'
-    """
+    """Name of a prior that was not learned on this graph or its relatives."""
     names = [name for name in (run.family, run.graph_name) if name]
     known = [family for name in names if (family := _known_family(name)) is not None]
     if prior == LEARNED:
@@ -179,3 +151,156 @@ def _content(source: Any) -> str:
     parts += [source.dataset.graph.indices, [] if split.train is None else split.train]
     parts += [] if source.hidden is None else [source.hidden.to_dense()]
     return row_key({"parts": [digest(part) for part in parts]})
+
+
+BASELINE, WITH_PRIOR, FREE = "temperature", "learned prior", "classes free"
+NO_PRIOR = "plain shrinkage"
+NAMES = {
+    "ensemble-temperature": "ets",
+    "simi-mailbox": WITH_PRIOR,
+    "simi-mailbox-free": FREE,
+    "simi-mailbox+hidden": f"{WITH_PRIOR}, with hidden",
+    "simi-mailbox-free+hidden": f"{FREE}, with hidden",
+}
+# Metric of a row, its unit in the table, digits.
+METRICS = {
+    "ece": ("percent", 2),
+    "debiased_ece": ("percent", 2),
+    "kde_ece": ("percent", 2),
+    "nll": ("nats", 4),
+    "brier": ("raw", 4),
+    "accuracy": ("percent", 2),  # higher is better, and only free classes move it
+}
+MAIN = ("Cora", "Citeseer", "Pubmed", "Computers", "Photo", "CS", "Physics")
+
+_STARS = (
+    "One star: the 95 % interval over splits (Student's t) leaves zero out. Two stars: it still "
+    "does when all settings of a table are to be right together with 95 % (Holm). Of twenty "
+    "settings without any true difference, one gets a star by chance."
+)
+
+
+@dataclass(frozen=True)
+class JudgedTable(Table):
+    """Judged rows, known from the rows alone: methods by setting, against temperature scaling."""
+
+    rows: tuple[Row, ...]
+    metric: str = "ece"
+    unit: str = "percent"
+    digits: int = 2
+    name: str = "prior"
+    shows: str = "the prior on graphs it was not learned on"
+    baseline: str | None = BASELINE
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(_label(row) for row in self.rows))
+
+    def units(self, selection: Selection) -> list[Unit]:
+        return []
+
+    def cells(self, selection: Selection) -> list[Cell]:
+        keys: dict[tuple[str, str], dict[str, dict[Any, str]]] = {}
+        for row in self.rows:
+            setting = keys.setdefault((row["dataset"], row["backbone"]), {})
+            place = row["split"], row["fold"], row["init"]
+            setting.setdefault(_label(row), {})[place] = row["key"]
+        return [
+            Cell(*setting, label, found)
+            for setting, labels in keys.items()
+            for label, found in labels.items()
+        ]
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    """What a judged method is called in the table."""
+    method = str(row["method"])
+    if method == "simi-mailbox" and row["settings"]["prior"] is None:
+        return NO_PRIOR
+    return NAMES.get(method, method)
+
+
+def table(store: ResultStore, keys: Iterable[str] | None = None, main: Sequence[str] = MAIN) -> str:
+    """Markdown: means per setting, differences to temperature scaling paired by split.
+
+    Of the rows ``keys`` (default: all); graphs of ``main`` come first, under their own title.
+    """
+    rows = store.rows() if keys is None else [store[key] for key in keys if key in store]
+    first = [row for row in rows if row["dataset"] in main]
+    rest = [row for row in rows if row["dataset"] not in main]
+    parts = [_STARS]
+    for title, chosen in (
+        ("The seven graphs", first),
+        ("Other graphs" if first else "All graphs", rest),
+    ):
+        if chosen:
+            results = (made.result(store, Selection()) for made in _tables(chosen))
+            parts += [f"## {title}", *map(_section, results)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _tables(rows: Sequence[Row], name: str = "prior") -> list[JudgedTable]:
+    """One table for each metric that all rows have; older ones have fewer."""
+    known = set.intersection(*(set(row["metrics"]) for row in rows)) if rows else set()
+    return [
+        JudgedTable(tuple(rows), metric, *METRICS[metric], name=f"{name}/{metric}")
+        for metric in METRICS
+        if metric in known
+    ]
+
+
+def judged_tables(results: Path) -> dict[str, list[TableResult]]:
+    """What `simi-mailbox prior judge` has left in folders beside the store, in each metric."""
+    made = {}
+    for path in sorted(results.glob("*/rows.jsonl")):
+        store = ResultStore(path)
+        tables = _tables(store.rows(), path.parent.name)
+        made[path.parent.name] = [one.result(store, Selection()) for one in tables]
+    return made
+
+
+def marks(p_values: Sequence[float], level: float = 0.05) -> list[str]:
+    """Two stars where a difference stays significant among all of these (Holm), one where alone."""
+    together = zip(p_values, holm(p_values), strict=True)
+    return ["**" if both < level else "*" if p < level else "" for p, both in together]
+
+
+def _section(result: TableResult) -> str:
+    metric = result.metric
+    title = metric.replace("_", " ").upper() + (" in %" if result.unit == "percent" else "")
+    methods = result.methods()
+    higher = metric == "accuracy"
+    judged = FREE if higher and FREE in methods else WITH_PRIOR
+    lines = {place: result.line(*place, judged) for place in result.groups()}
+    pairs = [line.paired if line else None for line in lines.values()]
+    stars = marks([pair.p_value if pair else 1.0 for pair in pairs])
+    head = f"{'free' if judged == FREE else 'prior'} − temperature (± s.e. over splits)"
+    rows = [["setting", "runs", *methods, head]]
+    means = []
+    for (place, line), pair, star in zip(lines.items(), pairs, stars, strict=True):
+        cells = [result.line(*place, method) for method in methods]
+        values = [cell.summary.mean if cell and cell.summary else np.nan for cell in cells]
+        means.append(values)
+        change = values[methods.index(judged)] - values[methods.index(BASELINE)]
+        spread = f" ± {pair.error:.{result.digits}f}{star}" if pair else ""
+        rows.append(
+            [
+                f"{place[0]} {place[1].upper()}",
+                str(line.summary.runs if line and line.summary else 0),
+                *(f"{value:.{result.digits}f}" for value in values),
+                f"{pair.difference if pair else change:+.{result.digits}f}{spread}",
+            ]
+        )
+    array = np.array(means)
+    ours, theirs = array[:, methods.index(judged)], array[:, methods.index(BASELINE)]
+    better = ours > theirs if higher else ours < theirs
+    told = [f"better in {int(better.sum())} of {len(array)}"]
+    if higher:
+        told.insert(0, f"{ours.mean() - theirs.mean():+.2f} points")
+    elif theirs.mean() > 0:  # of a debiased error around zero there is no share
+        told.insert(0, f"{100 * (ours.mean() / theirs.mean() - 1):+.1f} %")
+    if theirs.min() > 0 and not higher:
+        told.append(f"mean of the settings' changes {100 * np.mean(ours / theirs - 1):+.1f} %")
+    average = (f"**{value:.{result.digits}f}**" for value in array.mean(axis=0))
+    rows.append(["**mean**", "", *average, "; ".join(told)])
+    return "\n".join([f"### {title}", "", *render.grid(rows)])

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import inspect
+import io
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from simi_mailbox.calibrators.simi_mailbox import model
+from simi_mailbox import grouping
+from simi_mailbox._arrays import Arrays, Ints
+from simi_mailbox.calibrators.simi_mailbox import calibrator, evidence, model
 from simi_mailbox.calibrators.simi_mailbox.evidence import term_names
 from simi_mailbox.calibrators.simi_mailbox.families import family_of
 from simi_mailbox.calibrators.simi_mailbox.model import Coefficients, Nodes
 from simi_mailbox.calibrators.simi_mailbox.prior import MODES, Setting, coefficients_of
-from simi_mailbox.files import cache_folder
+from simi_mailbox.files import cache_folder, open_archive, whole_file
 from simi_mailbox.softmax import preserve_predictions
+from simi_mailbox.validation import CalibrationData, Labelled
 from simi_mailbox_bench.backbones.cached_runs import CachedRun, RunCache, RunKey
 from simi_mailbox_bench.datasets.catalogue import find
-from simi_mailbox_bench.prior.looks import Look, look_at, redrawn, version
-from simi_mailbox_bench.prior.past_runs import PastRun
+from simi_mailbox_bench.prior.past_runs import PastRun, checked, unseen
 
 FEWEST_RUNS = 3
 FEWEST_NODES = 1000
@@ -31,22 +40,108 @@ PROTOCOLS = ("folds", "official")
 
 Name = tuple[str, str, str]
 """Graph, family and backbone."""
-Looks = tuple[Look, Look]
+Looks = tuple["Look", "Look"]
 """At a run with its own calibration nodes, and with as many that did not choose its checkpoint."""
 Tell = Callable[[str], None]
 
 
-def coefficients(look: Look, *, hidden: bool) -> dict[str, float]:
-    """Coefficients that fit the nodes that were neither trained nor calibrated on.
+@dataclass(frozen=True, eq=False)
+class Look:
+    """Calibration nodes of a run, and the nodes that were neither trained nor calibrated on.
 
-    Examples
-    --------
-    >>> from simi_mailbox.synthetic import calibration_problem
-    >>> p = calibration_problem(500, 3, seed=0)
-    >>> look = look_at(PastRun("a", "gcn", p.logits, p.y, p.graph, range(100)))
-    >>> sorted(coefficients(look, hidden=False))[:3]
-    ['inverse_degree', 'labels', 'labels_2_steps']
+    Both with the term "hidden" where the run has a hidden layer. Of the ``labels`` calibration
+    nodes, ``own`` are the first few thousand. ``error`` and ``error_elsewhere`` are the shares of
+    calibration nodes and of others that are predicted wrongly; the latter is not zero.
     """
+
+    own: Nodes
+    others: Nodes
+    own_y: Ints
+    others_y: Ints
+    labels: int
+    error: float
+    error_elsewhere: float
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the run has a hidden layer."""
+        return len(self.own.classes) == len(evidence.CLASSES)
+
+    def save(self, path: Path) -> None:
+        """Write it as an npz file; it appears whole or not at all."""
+        numbers = np.array([self.labels, self.error, self.error_elsewhere])
+        arrays: dict[str, Any] = {"own_y": self.own_y, "others_y": self.others_y, "n": numbers}
+        for name in ("own", "others"):
+            nodes: Nodes = getattr(self, name)
+            arrays |= {f"{name} gaps": nodes.gaps.numpy(), f"{name} groups": nodes.groups}
+            arrays |= {f"{name} exponents": nodes.exponents.numpy()}
+            arrays |= {f"{name} {i}": part.numpy() for i, part in enumerate(nodes.classes)}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)
+        with whole_file(path) as unfinished:
+            unfinished.write_bytes(buffer.getvalue())
+
+    @classmethod
+    def load(cls, path: Path) -> Look:
+        """Read what `save` wrote."""
+        with open_archive(path) as archive:
+            kept: Arrays = dict(archive)
+        labels, *errors = kept["n"].tolist()
+        own, others = (_nodes(kept, name) for name in ("own", "others"))
+        return cls(own, others, kept["own_y"], kept["others_y"], int(labels), *errors)
+
+
+def _nodes(kept: Arrays, name: str) -> Nodes:
+    classes = sorted(key for key in kept if key.startswith(f"{name} ") and key[-1].isdigit())
+    gaps, exponents, *terms = (
+        torch.from_numpy(kept[key]) for key in (f"{name} gaps", f"{name} exponents", *classes)
+    )
+    return Nodes(gaps, exponents, terms, kept[f"{name} groups"])
+
+
+@functools.cache
+def version() -> str:
+    """Digest of the code that decides what a look holds: looks of other code are made again."""
+    text = "".join(inspect.getsource(part) for part in (calibrator, evidence, grouping, model))
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def look_at(run: PastRun) -> Look:
+    """Look at one run."""
+    run = checked(run)
+    z, y = run.logits, torch.from_numpy(run.y)
+    mine = Labelled(torch.from_numpy(run.calibration), y[run.calibration])
+    chosen = calibrator.enough(mine, z[mine.index])
+    data = CalibrationData(logits=z, graph=run.graph, hidden=run.hidden, calibration=mine)
+    cal = calibrator.SimiMailbox()
+    there = cal._prepare(data, chosen)
+    others = torch.from_numpy(np.flatnonzero(unseen(run)))
+    wrong = z.argmax(dim=1) != y
+    return Look(
+        cal._nodes(there.sums(chosen.index)),
+        cal._nodes(there.sums(others)),
+        chosen.y.numpy(),
+        run.y[others.numpy()],
+        len(mine),
+        float(wrong[mine.index].double().mean()),
+        max(float(wrong[others].double().mean()), 1.0 / (len(others) + 2.0)),
+    )
+
+
+def redrawn(run: PastRun) -> PastRun:
+    """The same run with as many calibration nodes that had no part in choosing the checkpoint."""
+    run = checked(run)
+    others = np.flatnonzero(unseen(run))
+    count = max(min(len(run.calibration), len(others) // 2), 1)
+    drawn = np.random.default_rng(0).choice(others, count, replace=False)
+    y = run.y.copy()
+    y[run.calibration] = -1  # not looked at either way
+    return replace(run, y=y, calibration=np.sort(drawn), hidden=None)
+
+
+def coefficients(look: Look, *, hidden: bool) -> dict[str, float]:
+    """Coefficients that fit the nodes that were neither trained nor calibrated on."""
     if hidden and not look.hidden:
         return {}
     names, nodes, y = term_names(hidden=hidden), look.others, look.others_y[:ENOUGH]
@@ -106,11 +201,7 @@ def gather(runs: Iterable[PastRun], tell: Tell = lambda line: None) -> list[Sett
 def settings_of(
     found: Mapping[Name, Callable[[], Iterator[Looks]]], tell: Tell = lambda line: None
 ) -> list[Setting]:
-    """Settings from what was looked at, in two rounds, one look in memory at a time.
-
-    First the coefficients that fit each graph. Then the selection bias that is left by a fit that
-    believes in the coefficients of *other families*.
-    """
+    """Coefficients of each graph; then the selection bias, believing those of other families."""
     fits: dict[Name, tuple[dict[str, float], dict[str, float]]] = {}
     for name, looks in found.items():
         pairs = [(coefficients(x, hidden=False), coefficients(x, hidden=True)) for x, _ in looks()]
@@ -175,10 +266,7 @@ def cached_settings(
     runs: int | None = None,
     tell: Tell = lambda line: None,
 ) -> list[Setting]:
-    """Settings of all graphs and backbones with cached runs, at most ``runs`` of each.
-
-    None is trained. Looks are kept in the user's cache: who learns again looks at new runs only.
-    """
+    """Settings of all graphs and backbones with cached runs, at most ``runs`` of each."""
     found: dict[Name, Callable[[], Iterator[Looks]]] = {}
     for keys in cached_keys(cache, graphs, backbones, FEWEST_NODES):
         name = find(keys[0].dataset).name, family_of(keys[0].dataset), keys[0].backbone
@@ -212,11 +300,7 @@ def cached_look(cache: RunCache, key: RunKey) -> Looks | None:
 def cached_keys(
     cache: RunCache, graphs: Sequence[str], backbones: Sequence[str], least_nodes: int = 0
 ) -> Iterator[list[RunKey]]:
-    """Cached runs of every setting: published training settings, first initialisation.
-
-    A graph is taken under the protocol it is published with: the official splits where it has
-    those only, the folds elsewhere.
-    """
+    """Cached first initialisations of every setting, of the folds if there are any."""
     for graph, backbone in product(graphs, backbones):
         if find(graph).nodes < least_nodes:
             continue

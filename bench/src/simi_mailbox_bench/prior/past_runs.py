@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from simi_mailbox._arrays import Array, Arrays, Bools
-from simi_mailbox.files import whole_file
+from simi_mailbox._arrays import Arrays, Bools
+from simi_mailbox.exceptions import FileFormatError
+from simi_mailbox.files import open_archive, whole_file
 from simi_mailbox.graph import Graph
+from simi_mailbox.node_files.columns import NAMES
 from simi_mailbox.validation import read_index, read_labels, read_nodes, refuse_shared
-from simi_mailbox_bench.prior.bundles import read_bundle
 
 NEEDED = ("logits", "labels", "edges", "calibration")
 OPTIONAL = ("train", "hidden", "split", "directed", "graph", "backbone", "family")
@@ -21,28 +22,13 @@ OPTIONAL = ("train", "hidden", "split", "directed", "graph", "backbone", "family
 
 @dataclass(frozen=True, eq=False)
 class PastRun:
-    """A trained GNN's logits on a graph whose labels have become known since.
+    """A trained GNN's logits [n, K] on a graph whose labels have become known since.
 
-    Parameters
-    ----------
-    graph_name, backbone : str
-        What the run is filed under.
-    logits : array [n, K]
-    y : array [n]
-        Labels of all nodes; negative where unknown.
-    graph
-        As `fit` of a calibrator takes it.
-    calibration : array
-        The nodes whose labels a calibrator would have had: boolean or indices.
-    train : array, optional
-        The nodes that the GNN was trained on. They are left out, because a GNN is better on them
-        than on any other node.
-    family : str, optional
-        Graphs of one origin leave a corpus together; by default the graph's own name.
-    split : int
-        Runs of one split share their test nodes, so that they are one observation, not several.
-    hidden : array [n, d], optional
-        What enters the GNN's last layer.
+    ``y`` is negative where a label is unknown. A calibrator would have had the labels of the nodes
+    ``calibration`` (boolean or indices). The nodes ``train`` that the GNN was trained on are left
+    out, because a GNN is better on them than on any other node. Graphs of one ``family`` leave a
+    corpus together; by default it is the graph's own name. Runs of one ``split`` share their test
+    nodes: they are one observation, not several. ``hidden`` [n, d] is what enters the last layer.
     """
 
     graph_name: str
@@ -58,18 +44,9 @@ class PastRun:
 
 
 def checked(run: PastRun) -> PastRun:
-    """The same run with tensors, a `Graph` and int64 arrays; what makes no sense is an error.
-
-    Examples
-    --------
-    >>> run = PastRun("a", "gcn", np.zeros((3, 2)), [0, 1, 5], [[0, 1], [1, 2]], [0])
-    >>> checked(run)
-    Traceback (most recent call last):
-    ...
-    ValueError: node 2 of y has label 5, but the classes are 0..1
-    """
-    needed = frozenset({"graph"})
-    nodes = read_nodes(needed, "a past run", run.logits, run.graph, hidden=run.hidden)
+    """The same run with tensors, a `Graph` and int64 arrays; what makes no sense is an error."""
+    given = run.logits, run.graph
+    nodes = read_nodes(frozenset({"graph"}), "a past run", *given, hidden=run.hidden)
     n, k = nodes.num_nodes, nodes.num_classes
     y = np.asarray(run.y)
     if y.shape != (n,):
@@ -100,14 +77,7 @@ def checked(run: PastRun) -> PastRun:
 
 
 def unseen(run: PastRun) -> Bools:
-    """Labelled nodes that the GNN was neither trained nor calibrated on.
-
-    Examples
-    --------
-    >>> run = PastRun("a", "gcn", None, [0, 1, 0, -1], None, calibration=[1], train=[0])
-    >>> unseen(run).tolist()
-    [False, False, True, False]
-    """
+    """Labelled nodes that the GNN was neither trained nor calibrated on."""
     found: Bools = np.asarray(run.y) >= 0
     n = len(found)
     found[read_index(run.calibration, n, "calibration")] = False
@@ -160,7 +130,20 @@ def read_run(path: str | os.PathLike[str]) -> PastRun:
     ways), and the words ``graph``, ``backbone`` and ``family``; the graph's name is by default the
     file's.
     """
-    arrays = read_bundle(path, NEEDED, OPTIONAL)
+    with open_archive(path) as archive:
+        names = {part: NAMES.get(part, (part,)) for part in (*NEEDED, *OPTIONAL)}
+        found = {part: [name for name in names[part] if name in archive] for part in names}
+        lacking = [" or ".join(map(repr, names[part])) for part in NEEDED if not found[part]]
+        if lacking:
+            there = ", ".join(archive) or "nothing"
+            raise FileFormatError(
+                f"{path}: it has no array {', no '.join(lacking)}; it has: {there}"
+            )
+        for twice in (x for x in found.values() if len(x) > 1):
+            raise FileFormatError(
+                f"{path}: it holds both {twice[0]!r} and {twice[1]!r}: keep one of them"
+            )
+        arrays = {part: archive[x[0]] for part, x in found.items() if x}
     try:
         return checked(_run(arrays, Path(path).stem))
     except (ValueError, TypeError) as error:
@@ -169,9 +152,11 @@ def read_run(path: str | os.PathLike[str]) -> PastRun:
 
 def _run(arrays: Arrays, name: str) -> PastRun:
     n, edges = len(arrays["logits"]), arrays["edges"]
-    if arrays.get("directed", np.array(False)).shape:
+    directed, split = (arrays.get(part, np.array(0)) for part in ("directed", "split"))
+    if directed.shape:
         raise ValueError("directed must be one truth value")
-    directed = bool(arrays.get("directed", False))
+    if split.shape or split.dtype.kind not in "iu":
+        raise ValueError(f"split must be a whole number, got {split!r}")
     return PastRun(
         graph_name=str(arrays.get("graph", name)),
         backbone=str(arrays.get("backbone", "?")),
@@ -182,11 +167,5 @@ def _run(arrays: Arrays, name: str) -> PastRun:
         calibration=arrays["calibration"],
         train=arrays.get("train"),
         hidden=arrays.get("hidden"),
-        split=_whole(arrays.get("split", np.array(0))),
+        split=int(split),
     )
-
-
-def _whole(number: Array) -> int:
-    if number.shape or number.dtype.kind not in "iu":
-        raise ValueError(f"split must be a whole number, got {number!r}")
-    return int(number)

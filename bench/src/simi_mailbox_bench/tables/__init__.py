@@ -10,14 +10,14 @@ from simi_mailbox_bench.tables.base import Cell, Line, Selection, Table, TableRe
 __all__ = ["Cell", "Line", "Selection", "Table", "TableResult", "get", "names"]
 
 HOMES = (
-    ("paper", "table1 table1-5 released obs t2a gc recent scaling sensitivity het1 het2 sparse"),
-    ("paper", "mlp sage gin kde class nll brier"),
-    ("own", "registry registry-debiased registry-kde registry-nll registry-brier"),
-    ("own", "versus versus-kde versus-nll versus-brier"),
-    ("own", "registry-accuracy moving moving-accuracy moving-nll ablation ablation-ece"),
-    ("binary", "binary binary-ece binary-brier binary-auprc"),
+    ("calibration", "table1 table1-5 released obs t2a gc recent scaling sensitivity het1 het2"),
+    ("calibration", "sparse mlp sage gin kde class nll brier"),
+    ("calibration", "registry registry-debiased registry-kde registry-nll registry-brier"),
+    ("calibration", "versus versus-kde versus-nll versus-brier"),
+    ("calibration", "registry-accuracy moving moving-accuracy moving-nll ablation ablation-ece"),
+    ("calibration", "binary binary-ece binary-brier binary-auprc"),
     ("timing", "t2b t2b-wall t2b-epochs t2b-per-epoch"),
-    ("own", "digits"),
+    ("calibration", "digits"),
     ("gpn", "gpn"),
     ("ood", "ood ood-aupr ood-fpr95"),
     ("selftraining", "self-training-gcn self-training-gat"),

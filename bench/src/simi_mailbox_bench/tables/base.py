@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 from simi_mailbox.plain_text import unknown
@@ -64,11 +65,8 @@ class Line:
 
         Runs of one split share their test nodes, so that the true error is larger.
         """
-        if self.deviation is None or not self.printed_runs:
+        if not (self.summary and self.printed and self.printed.std and self.printed_runs):
             return None
-        assert self.summary is not None
-        assert self.printed is not None
-        assert self.printed.std
         measured = self.summary.std**2 / self.summary.runs
         error = math.sqrt(measured + self.printed.std**2 / self.printed_runs)
         return (self.summary.mean - self.printed.mean) / error
@@ -83,12 +81,7 @@ class Line:
 
 @dataclass(frozen=True)
 class TableResult:
-    """A table ready to be rendered.
-
-    ``standings`` holds, for each method that is judged, where it stands by (dataset, backbone);
-    ``remarks`` are sentences on single cells, too many for a caption. ``target`` is what a mean
-    is to reach, where the table has one.
-    """
+    """A table ready to be rendered; ``standings`` by method and (dataset, backbone)."""
 
     name: str
     title: str
@@ -116,19 +109,14 @@ class TableResult:
 
     def line(self, dataset: str, backbone: str, method: str) -> Line | None:
         """The line of one cell, if there is one."""
-        for line in self.lines:
-            if (line.dataset, line.backbone, line.method) == (dataset, backbone, method):
-                return line
-        return None
+        place = dataset, backbone, method
+        found = (x for x in self.lines if (x.dataset, x.backbone, x.method) == place)
+        return next(found, None)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One line of a table and the rows it is the mean of.
-
-    ``metric`` says which number of a row, where it is not the table's; ``printed_runs`` of how
-    many runs the printed number is the mean, if not of as many.
-    """
+    """One line of a table and the rows it is the mean of; its own metric, if not the table's."""
 
     dataset: str
     backbone: str
@@ -141,13 +129,7 @@ class Cell:
 
     @classmethod
     def of(
-        cls,
-        dataset: str,
-        backbone: str,
-        method: str,
-        item: Any,
-        units: Mapping[Place, Unit],
-        **more: Any,
+        cls, dataset: str, backbone: str, method: str, item: Any, units: Any, **more: Any
     ) -> Cell:
         """The cell of the rows that each of ``units`` makes of ``item``."""
         keys = {place: unit.key(item) for place, unit in units.items()}
@@ -157,28 +139,12 @@ class Cell:
 class Table(ABC):
     """A table of the paper: work to be done, and cells made of the rows that are there.
 
-    Attributes
-    ----------
-    name, shows
-        Name on the command line, and what it shows in a few words.
-    datasets, backbones, methods
-        What it can be restricted to.
-    metric, unit, digits
-        Which number of a row; "percent" multiplies by 100.
-    baseline
-        Method that the others are compared with.
-    judged
-        Methods that are each held against all others but these, setting by setting.
-    caption
-        Sentences on what is shown.
-    notes
-        Sentences on the comparison with the baseline and on the remarks, for where these stand.
-    open
-        Whether methods of other packages join without being named.
-    target
-        What a mean is to reach, if anything.
-    metrics
-        Metrics to choose from; `with_metric` shows another one than the first.
+    It ``shows`` a ``metric`` of its rows in a ``unit`` ("percent" multiplies by 100). The other
+    methods are compared with the ``baseline``; those ``judged`` are each held against all others
+    but these, setting by setting. A ``caption`` tells what is shown, ``notes`` are for where the
+    comparison and remarks stand. Methods of other packages join an ``open`` table without being
+    named. A ``target`` is what a mean is to reach; ``tells_runs`` adds the runs per cell. Of
+    several ``metrics``, `with_metric` shows another one than the first.
     """
 
     name: str
@@ -195,6 +161,7 @@ class Table(ABC):
     open: bool = False
     target: float | None = None
     metrics: tuple[str, ...] = ()
+    tells_runs: bool = False
 
     @property
     @abstractmethod
@@ -271,11 +238,19 @@ class Table(ABC):
 
     def captions(self, lines: Sequence[Line]) -> tuple[str, ...]:
         """Sentences below the table."""
-        return self.caption
+        made = runs_per_cell(lines) if self.tells_runs else ""
+        return (*self.caption, *([f"{made}."] if made else []))
 
     def remarks(self, store: ResultStore, selection: Selection) -> list[str]:
         """Sentences on single cells that depend on what was measured."""
         return []
+
+    def settings(self, selection: Selection) -> Iterator[tuple[str, str]]:
+        """The selected pairs of a dataset and a backbone."""
+        return product(
+            selected(selection.datasets, self.datasets),
+            selected(selection.backbones, self.backbones),
+        )
 
     def check(self, selection: Selection) -> Selection:
         """The selection with names as the table spells them; unknown names list the choices."""

@@ -1,18 +1,44 @@
-"""Tables that compare calibrators on the logits of trained backbones."""
+"""Tables that compare calibrators on the logits of trained backbones: those of `calibration.toml`.
+
+The label of a column names its method, and behind it what differs from the published settings:
+"simi-mailbox-paper exact N=15 λ=50", "simi-mailbox − labels" (without a part of the method).
+"""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.resources import files
 from itertools import product
-from typing import Self
+from typing import Any
 
+from simi_mailbox.calibrators.registry import METHODS
 from simi_mailbox_bench import methods, paper_tables
-from simi_mailbox_bench.backbones.cached_runs import RunKey, Size, runs, size_of
+from simi_mailbox_bench.ablation import ABLATED, PARTS
+from simi_mailbox_bench.backbones.cached_runs import SIZES, RunKey, Size, runs
 from simi_mailbox_bench.calibration import CalibrationUnit
-from simi_mailbox_bench.methods import Method
+from simi_mailbox_bench.methods import HIDDEN, WITH_HIDDEN, Method
+from simi_mailbox_bench.oracle import ORACLE
+from simi_mailbox_bench.rivals import RIVALS
 from simi_mailbox_bench.runner import Unit
 from simi_mailbox_bench.tables.base import Cell, Line, Selection, Table, runs_per_cell, selected
+
+DATA = tomllib.loads((files(__package__) / "calibration.toml").read_text(encoding="utf-8"))
+GROUPS = (5, 10, 15, 20, 25, 30)
+WEIGHTS = (1, 5, 10, 20, 30, 40, 50)
+GRIDS = ("simi-mailbox-paper exact", "simi-mailbox-oracle exact")
+_WORDS: dict[str, dict[str, Any]] = {
+    "searched": {"search": True},
+    "cross-fitted": {"search": True, "folds": 5},
+    "exact": {"solver": "exact", "selection": "none"},
+    "standard": {"scaling": "standard"},
+}
+
+
+def grid_label(name: str, n_groups: int, weight: int) -> str:
+    """Column of one cell of a grid."""
+    return f"{name} N={n_groups} λ={weight}"
 
 
 @dataclass(frozen=True)
@@ -26,34 +52,50 @@ class Column:
     backbones: tuple[str, ...] | None = None
 
     @classmethod
-    def of(cls, name: str, as_printed: str | None = None, **overrides: object) -> Column:
-        """A column named after its method."""
-        return cls(name, Method.of(name, **overrides), as_printed)
+    def of(cls, label: str, printed: Mapping[str, str] = DATA["printed"]) -> Column:
+        """The column of a label; ``printed`` is what the paper calls methods."""
+        if label in DATA["columns"]:
+            settings = dict(DATA["columns"][label])
+            name, shown, metric = (settings.pop(x, None) for x in ("method", "printed", "metric"))
+            return cls(label, Method.of(name, **settings), shown, metric)
+        if " − " in label:
+            whole, part = label.split(" − ")
+            keep = whole == "simi-mailbox"
+            if part == "groups":
+                return cls(label, Method.of(whole, n_groups=1))
+            return cls(label, Method.of(ABLATED, keep_classes=keep, without=part))
+        name, *words = label.split()
+        settings = {}
+        for word in words:
+            if word[:2] == "N=":
+                settings["n_groups"] = int(word[2:])
+            elif word[:2] == "λ=":
+                settings["penalty"] = float(word[2:])
+            else:
+                settings |= _WORDS[word]
+        if name == ORACLE:  # it has its own rule of selection
+            settings.pop("selection", None)
+        backbones = DATA["backbones"].get(name)
+        scaled = "Simi-Mailbox w/ standard scaling" if "standard" in words else None
+        return cls(
+            label,
+            Method.of(name, **settings),
+            scaled or printed.get(name),
+            backbones=tuple(backbones) if backbones else None,
+        )
 
 
 @dataclass(frozen=True)
 class CalibrationTable(Table):
     """A grid (graph, backbone) × methods, one metric, beside the printed numbers.
 
-    Parameters
-    ----------
-    name, shows, datasets, backbones, metric, unit, digits, baseline, judged, caption, open
-        See `Table`; baseline and judged are labels of columns.
-    columns
-        The methods.
-    protocol
-        Which splits, and how many runs.
-    default_runs
-        Runs per cell when none are asked for: a number, or one per dataset with "" for the rest;
-        None for all runs of the protocol.
-    sizes
-        Datasets whose number of splits is not the protocol's usual one.
-    paper_runs
-        How many runs the paper makes, where they are not those of protocol and sizes.
-    evaluation, quantity
-        See `CalibrationUnit`.
-    besides
-        Datasets that are shown when they are named, and else not.
+    What `Table` has, and ``columns``; ``protocol`` (but that of ``protocols``, by dataset) and
+    ``sizes`` say which splits there are and how many runs ("" for all other datasets), of which a
+    cell has ``default_runs`` if none are asked for (0: all), and the paper ``paper_runs`` if not
+    all. Initialisations count from ``first_init``, so that a table can have its own networks.
+    With ``by_seed``, runs that share one split are compared by their seed. ``evaluation`` and
+    ``quantity`` are those of `CalibrationUnit`; ``besides`` are datasets that are shown only when
+    they are named.
     """
 
     name: str
@@ -65,9 +107,12 @@ class CalibrationTable(Table):
     metric: str = "ece"
     unit: str = "percent"
     digits: int = 2
-    default_runs: Mapping[str, int] | int | None = None
-    sizes: Mapping[str, Size] = field(default_factory=dict)
+    default_runs: Mapping[str, int] | int = 0
+    sizes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    protocols: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    first_init: int = 0
     paper_runs: int | None = None
+    by_seed: bool = False
     evaluation: str = "test"
     quantity: str = "metrics"
     baseline: str | None = "temperature"
@@ -75,13 +120,6 @@ class CalibrationTable(Table):
     caption: tuple[str, ...] = ()
     open: bool = False
     besides: tuple[str, ...] = ()
-
-    def shown_as(
-        self, name: str, metric: str, what: str, unit: str = "percent", digits: int = 2
-    ) -> Self:
-        """The same rows in another metric, as a table of its own."""
-        shows = f"{what}, on the rows of {self.name}"
-        return replace(self, name=name, shows=shows, metric=metric, unit=unit, digits=digits)
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -101,35 +139,42 @@ class CalibrationTable(Table):
 
     def runs_of(self, dataset: str, backbone: str, limit: int | None) -> list[RunKey]:
         """Runs of one cell."""
-        if limit is None:
-            chosen = self.default_runs
-            limit = chosen.get(dataset, chosen.get("")) if isinstance(chosen, Mapping) else chosen
-        return runs(dataset, backbone, self.protocol, limit, self.sizes.get(dataset))
+        chosen = self.default_runs
+        if isinstance(chosen, Mapping):
+            chosen = chosen.get(dataset, chosen[""])
+        others = (name for name, listed in self.protocols.items() if dataset in listed)
+        protocol = next(others, self.protocol)
+        made = runs(dataset, backbone, protocol, limit or chosen or None, self._size(dataset))
+        return [replace(run, init=run.init + self.first_init) for run in made]
+
+    def _size(self, dataset: str) -> Size | None:
+        size = self.sizes.get(dataset, self.sizes.get(""))
+        return Size(*size) if size else None
 
     def paper_runs_of(self, dataset: str) -> int:
         """How many runs the paper makes on a dataset."""
-        return self.paper_runs or self.sizes.get(dataset, size_of(self.protocol)).runs
+        return self.paper_runs or (self._size(dataset) or SIZES[self.protocol]).runs
 
     def units(self, selection: Selection) -> list[Unit]:
         work: list[Unit] = []
-        for dataset in selected(selection.datasets, self.datasets):
-            for backbone in selected(selection.backbones, self.backbones):
-                columns = self.columns_of(backbone, selection)
-                wanted = tuple(dict.fromkeys(column.method for column in columns))
-                if wanted:
-                    cell_runs = self.runs_of(dataset, backbone, selection.runs)
-                    work += [self.unit_of(run, wanted) for run in cell_runs]
+        for dataset, backbone in self.settings(selection):
+            columns = self.columns_of(backbone, selection)
+            wanted = tuple(dict.fromkeys(column.method for column in columns))
+            if wanted:
+                found = self.runs_of(dataset, backbone, selection.runs)
+                work += [self.unit_of(run, wanted) for run in found]
         return work
 
     def cells(self, selection: Selection) -> list[Cell]:
         numbers = paper_tables.cells(self.name)
         made = []
-        for dataset, backbone in product(
-            selected(selection.datasets, self.datasets),
-            selected(selection.backbones, self.backbones),
-        ):
-            runs = self.runs_of(dataset, backbone, selection.runs)
-            units = {run.place: self.unit_of(run) for run in runs}
+        for dataset, backbone in self.settings(selection):
+            units = {
+                run.place: self.unit_of(run)
+                for run in self.runs_of(dataset, backbone, selection.runs)
+            }
+            if self.by_seed and len({split for split, _, _ in units}) == 1:
+                units = {place[::-1]: unit for place, unit in units.items()}
             made += [
                 Cell.of(
                     dataset,
@@ -170,3 +215,58 @@ class CalibrationTable(Table):
     def unit_of(self, run: RunKey, wanted: tuple[Method, ...] = ()) -> CalibrationUnit:
         """The work of some methods on one run."""
         return CalibrationUnit(run, wanted, self.evaluation, self.quantity)
+
+
+# What follows the registry and the method's own parts.
+_MADE = {
+    "registry": [  # platt and beta are for two classes: table binary
+        name for name in (*METHODS, *HIDDEN, *RIVALS) if name not in ("platt", "beta")
+    ],
+    "grids": [
+        *(grid_label(*cell) for cell in product(GRIDS, GROUPS, WEIGHTS)),
+        *(f"simi-mailbox N={n}" for n in GROUPS),
+    ],
+    "ablated": [
+        label
+        for whole in ("simi-mailbox", "simi-mailbox-free")
+        for label in (
+            *(whole, *(f"{whole} − {part}" for part in (*PARTS, "groups"))),
+            whole + WITH_HIDDEN,
+        )
+    ],
+}
+
+
+def shared(items: Iterable[str]) -> tuple[str, ...]:
+    """Items with the list that stands for each "$name"."""
+    lists = DATA["shared"] | _MADE
+    return tuple(
+        one
+        for item in items
+        for one in (shared(lists[item[1:]]) if item.startswith("$") else (item,))
+    )
+
+
+def described(name: str) -> dict[str, Any]:
+    """The lines of a table, with those that it takes from others."""
+    given = DATA["table"][name]
+    other = given.get("like") or given.get("rows_of")
+    words, unit, digits = DATA["metrics"][given.get("metric", "ece")]
+    shows = {"shows": f"{words}, on the rows of {other}"} if "rows_of" in given else {}
+    base = described(other) if other else DATA["default"]
+    return {**base, "unit": unit, "digits": digits, **shows, **given, "name": name}
+
+
+def table(name: str, kind: type[CalibrationTable] = CalibrationTable) -> CalibrationTable:
+    """A table of `calibration.toml`."""
+    about = described(name)
+    about = {key: value for key, value in about.items() if key not in ("like", "rows_of")}
+    printed = DATA["printed"] | about.pop("printed", {})
+    for key, value in about.items():
+        if isinstance(value, list):
+            about[key] = shared(value)
+    about["columns"] = tuple(Column.of(label, printed) for label in about["columns"])
+    return kind(**about)
+
+
+TABLES = tuple(table(name) for name in DATA["table"] if name != "gpn")

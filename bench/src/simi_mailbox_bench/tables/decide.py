@@ -2,38 +2,292 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import functools
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import product
+from typing import Any
 
-from simi_mailbox_bench.backbones.cached_runs import RunKey, runs
-from simi_mailbox_bench.compare import Place, paired
-from simi_mailbox_bench.deciding import ACCEPT, DRAWS, FOLDS, SCORES, DecideUnit, Question
-from simi_mailbox_bench.methods import Method
+import numpy as np
+
+from simi_mailbox import decide, metrics
+from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox.calibrators.simi_mailbox.prior import leave_out, resolve
+from simi_mailbox.decide.quantile import degree_groups, group_quantiles, quantile_edges
+from simi_mailbox.decide.scores import (
+    APS,
+    DAPS,
+    LAC,
+    RAPS,
+    SNAPS,
+    Score,
+    ScoredNodes,
+    similar_nodes,
+)
+from simi_mailbox.decide.sets import node_weights
+from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.validation import read_features
+from simi_mailbox_bench.backbones.cached_runs import RunKey, digest, load_logits, runs
+from simi_mailbox_bench.calibration import (
+    CachedRunUnit,
+    probabilities,
+    probabilities_cross_fitted,
+    rounded,
+    versions,
+)
+from simi_mailbox_bench.datasets import load
+from simi_mailbox_bench.methods import Method, find
 from simi_mailbox_bench.runner import Unit
-from simi_mailbox_bench.store import ResultStore
+from simi_mailbox_bench.store import ResultStore, Row
 from simi_mailbox_bench.tables.base import (
     Cell,
-    Line,
     Selection,
     Table,
     TableResult,
-    runs_per_cell,
     selected,
 )
-from simi_mailbox_bench.tables.paper import FEW_RUNS, HOMOPHILOUS
+from simi_mailbox_bench.tables.calibration import DATA
+
+REVISION = 2
+"""Raised when what a row holds is computed in another way."""
+LEVELS = (0.9, 0.95)
+DRAWS = 20
+"""Samples of unselected calibration nodes; one of 134 moves the coverage by 2.6 points."""
+FOLDS = 5
+"""Parts of the validation nodes, each looked at where its labels are not known."""
+DEGREE_GROUPS = 4
+MAX_ERROR, CONFIDENCE = 0.05, 0.9
+ACCEPT = "accept"
+SCORES: dict[str, Score] = {score.name: score for score in (LAC(), APS(), RAPS(), DAPS(), SNAPS())}
+DIGITS = 5
+
+
+@dataclass(frozen=True)
+class Question:
+    """A method's probabilities, and what is made of them: sets by a score, or acceptance."""
+
+    method: Method
+    rule: str
+
+    def __str__(self) -> str:
+        return f"{self.method}/{self.rule}"
+
+
+@dataclass(frozen=True)
+class DecideUnit(CachedRunUnit):
+    """Decide on the probabilities of one run in several ways, and judge on its test nodes.
+
+    *Plain*: thresholds from the validation nodes, which have also chosen the checkpoint.
+    *Corrected*: the same, an error counting for as much as graphs of other families have shown.
+    *Crossfit*: corrected, and each of these nodes as a fit without its label sees the graph; of
+    methods that use labels of neighbouring nodes. *Unselected*: as many test nodes, drawn at
+    random, `DRAWS` times; judged are the others. Probabilities are those of one fit on all
+    validation nodes.
+    """
+
+    items: tuple[Question, ...]
+
+    def identity(self, item: Question) -> dict[str, Any]:
+        return {
+            **vars(self.run),
+            "backbone_settings": self.backbone_identity(),
+            **item.method.identity(self.run),
+            "measure": "decide",
+            "rule": item.rule if item.rule == ACCEPT else SCORES[item.rule].to_dict(),
+            "measure_revision": REVISION,
+            "error_free_labels": rounded(_error_free_labels(self.run.dataset), DIGITS),
+        }
+
+    def prepare(self) -> Prepared:
+        return Prepared(self.run, load_logits(self.run))
+
+    def measure(self, item: Question, prepared: Prepared) -> Row:
+        with warnings.catch_warnings():  # too few labels show in what is measured
+            warnings.simplefilter("ignore", CalibrationWarning)
+            probs = prepared.probabilities(item.method)
+            rule = _acceptance if item.rule == ACCEPT else _sets
+            found = rule(item, probs, prepared)
+        source = prepared.source
+        return {
+            **found,
+            "nodes": {"calibration": len(source.split.val), "test": len(source.split.test)},
+            "logits": digest(source.logits),
+            "versions": versions(),
+        }
+
+
+@dataclass
+class Prepared:
+    """A run, and the probabilities that were made of it so far."""
+
+    run: RunKey
+    source: Any
+    made: dict[Method, Floats] = field(default_factory=dict)
+    parts: dict[Method, list[tuple[Ints, Floats]]] = field(default_factory=dict)
+    redrawn: list[tuple[str, Ints, Ints]] = field(default_factory=list)
+
+    @property
+    def y(self) -> Ints:
+        labels: Ints = self.source.dataset.y
+        return labels
+
+    @property
+    def prior(self) -> str:
+        return leave_out(self.run.dataset)
+
+    def probabilities(self, method: Method) -> Floats:
+        if method not in self.made:
+            self.made[method] = probabilities(self.run, method, self.source)
+        return self.made[method]
+
+    def cross_fitted(self, method: Method) -> list[tuple[Ints, Floats]] | None:
+        """Parts of the validation nodes, each with probabilities of a fit without its labels."""
+        if "known" not in find(method.name).optional_inputs:
+            return None
+        if method not in self.parts:
+            found = probabilities_cross_fitted(self.run, method, self.source, FOLDS)
+            self.parts[method] = found
+        return self.parts[method]
+
+    def samples(self, method: Method) -> Iterator[tuple[str, Ints, Ints]]:
+        """Kind of calibration nodes, these nodes, and the nodes to judge on."""
+        split = self.source.split
+        yield "plain", split.val, split.test
+        yield "corrected", split.val, split.test
+        if self.cross_fitted(method) is not None:
+            yield "crossfit", split.val, split.test
+        if not self.redrawn:
+            rng = np.random.default_rng([16, self.run.split, self.run.fold])
+            for _ in range(DRAWS):
+                drawn = rng.permutation(split.test)
+                count = len(split.val)
+                self.redrawn.append(("unselected", np.sort(drawn[:count]), np.sort(drawn[count:])))
+        yield from self.redrawn
+
+
+def _sets(item: Question, probs: Floats, prepared: Prepared) -> Row:
+    """Thresholds as `PredictionSets` finds them, of scores that are worked out once."""
+    graph, y = prepared.source.dataset.graph, prepared.y
+    scores = _scores(item.rule, probs, prepared)
+    own = scores[np.arange(len(y)), y.clip(min=0)]
+    group = degree_groups(graph, quantile_edges(graph.degree.numpy(), DEGREE_GROUPS))
+    wrong = probs.argmax(axis=1) != y
+    own_crossfit, wrong_crossfit = own.copy(), wrong.copy()
+    for nodes, seen in prepared.cross_fitted(item.method) or ():
+        own_crossfit[nodes] = _scores(item.rule, seen, prepared)[nodes, y[nodes]]
+        wrong_crossfit[nodes] = seen[nodes].argmax(axis=1) != y[nodes]
+    prior = resolve(prepared.prior)
+    counts = _Counts(scores, own, group, prepared.source.split.test)
+    hits: dict[str, list[Floats]] = {}
+    numbers: dict[str, list[float]] = {}
+    for (kind, nodes, judged), level in product(prepared.samples(item.method), LEVELS):
+        weights = None
+        crossfit = kind == "crossfit"
+        shown = own_crossfit if crossfit else own
+        if crossfit or kind == "corrected":
+            errors = (wrong_crossfit if crossfit else wrong)[nodes]
+            weights = node_weights(errors, prior.error_weight(len(nodes)))
+        drawn = nodes if kind == "unselected" else nodes[:0]
+        for by_degree in (False,) if kind == "plain" else (False, True):
+            part = group[nodes] if by_degree else np.zeros(len(nodes), dtype=np.int64)
+            parts = DEGREE_GROUPS if by_degree else 1
+            limits = group_quantiles(shown[nodes], part, parts, level, weights)
+            covered, there, classes = counts(np.broadcast_to(limits, DEGREE_GROUPS), drawn)
+            where = f"{kind}_{level * 100:.0f}" + ("_by_degree" if by_degree else "")
+            with np.errstate(invalid="ignore"):
+                hits.setdefault(where, []).append(covered / there)
+            share = float(covered.sum() / len(judged))
+            numbers.setdefault(f"coverage_{where}", []).append(share)
+            numbers.setdefault(f"size_{where}", []).append(float(classes / len(judged)))
+    values = {name: float(np.mean(found)) for name, found in numbers.items()}
+    # Over the draws first: the least of several noisy groups would else be least by chance.
+    for where, found in hits.items():
+        values[f"worst_{where}"] = float(np.nanmin(np.mean(found, axis=0)))
+    return {"metrics": {name: rounded(value, DIGITS) for name, value in values.items()}}
+
+
+class _Counts:
+    """Test nodes whose label is in their set, and classes in sets, for any threshold of a group.
+
+    Scores are sorted once, so that a threshold is one search; nodes that a threshold was found on
+    are taken off.
+    """
+
+    def __init__(self, scores: Floats, own: Floats, group: Ints, test: Ints) -> None:
+        self.scores, self.own, self.group = scores, own, group
+        members = [test[group[test] == g] for g in range(DEGREE_GROUPS)]
+        self.sizes = np.array([len(nodes) for nodes in members])
+        self.sorted_own = [np.sort(own[nodes]) for nodes in members]
+        self.sorted_scores = [np.sort(scores[nodes], axis=None) for nodes in members]
+
+    def __call__(self, limits: Floats, without: Ints) -> tuple[Ints, Ints, int]:
+        """By group, test nodes whose label is in their set, all test nodes; classes in all sets."""
+        found = [
+            [
+                np.searchsorted(one, limit, side="right")
+                for one, limit in zip(sort, limits, strict=True)
+            ]
+            for sort in (self.sorted_own, self.sorted_scores)
+        ]
+        group = self.group[without]
+        limit = limits[group]
+        hit = np.bincount(group[self.own[without] <= limit], minlength=DEGREE_GROUPS)
+        gone = np.bincount(group, minlength=DEGREE_GROUPS)
+        classes = int((self.scores[without] <= limit[:, None]).sum())
+        return np.array(found[0]) - hit, self.sizes - gone, int(sum(found[1])) - classes
+
+
+def _acceptance(item: Question, probs: Floats, prepared: Prepared) -> Row:
+    y, test = prepared.y, prepared.source.split.test
+    curve = metrics.risk_coverage(probs[test], y[test])
+    values = {"aurc": curve.aurc, "excess_aurc": curve.excess_aurc}
+    values["error_at_80"] = curve.risk_at(0.8)
+    numbers: dict[str, list[float]] = {}
+    for kind, nodes, judged in prepared.samples(item.method):
+        rule = decide.Accept(
+            max_error=MAX_ERROR,
+            confidence=CONFIDENCE,
+            prior=prepared.prior if kind in ("corrected", "crossfit") else None,
+        )
+        parts = prepared.cross_fitted(item.method) if kind == "crossfit" else None
+        rule.fit(probs, y, mask=nodes, used_for_selection=kind != "unselected", cross_fitted=parts)
+        taken = rule.accepts(probs)[judged]
+        wrong = (probs[judged].argmax(axis=1) != y[judged])[taken]
+        error = float(wrong.mean()) if wrong.size else 0.0
+        numbers.setdefault(f"accepted_{kind}", []).append(float(taken.mean()))
+        numbers.setdefault(f"broken_{kind}", []).append(float(error > MAX_ERROR))
+    values |= {name: float(np.mean(found)) for name, found in numbers.items()}
+    return {"metrics": {name: rounded(value, DIGITS) for name, value in values.items()}}
+
+
+def _scores(name: str, probs: Floats, prepared: Prepared) -> Floats:
+    dataset = prepared.source.dataset
+    score, rows = SCORES[name], slice(0, len(probs))
+    nodes = ScoredNodes(probs, dataset.graph)
+    if isinstance(score, SNAPS):
+        matrix = _similar(dataset.name, score.k)
+        own = score.base.prepare(nodes)(rows)
+        return score.mixed(own, dataset.graph, lambda part: matrix[part])(rows)
+    return score.prepare(nodes)(rows)
+
+
+@functools.lru_cache(maxsize=1)
+def _similar(dataset: str, k: int) -> Any:
+    """Nodes of similar features; a minute's work on some graphs, and the same for all runs."""
+    x = load(dataset).x
+    return similar_nodes(read_features(x, x.shape[0]), k)(slice(0, x.shape[0]))
+
+
+def _error_free_labels(dataset: str) -> float:
+    """Calibration nodes that could not be wrong, by the prior without the dataset's family."""
+    return resolve(leave_out(dataset)).error_free_labels
+
 
 METHODS = ("uncalibrated", "temperature", "gats", "simi-mailbox")
-BEST_OF = ("lac", "aps", "daps", "snaps")
-"""What users have today, on uncalibrated probabilities."""
 USES_NEIGHBOURING_LABELS = "simi-mailbox"
 """The method that uses labels of neighbouring nodes."""
 BY_DEGREE = " by degree"
-GAP = 2.0
-"""Points of coverage that the worst group lacks, if there is a gap."""
-
-Values = Mapping[str, Mapping[tuple[str, str], Mapping[Place, float]]]
-"""By column, by (graph, backbone), by run."""
 
 HOW = (
     "probabilities/score. Calibrators are fitted on the validation nodes. Unselected: thresholds "
@@ -70,33 +324,30 @@ class DecideTable(Table):
     """A grid (graph, backbone) × (probabilities, rule) of one number of the rows."""
 
     name = "decide"
-    datasets = tuple(name for name in HOMOPHILOUS if name != "CoraFull")
+    datasets = tuple(DATA["shared"]["seven"])
     backbones = ("gcn", "gat")
     metrics = METRICS
+    tells_runs = True
 
     def __init__(self, metric: str = METRICS[0]) -> None:
         measure, kind, level, *_ = (*metric.split("_"), "", "")
         self.metric = metric
         self.shows = MEASURES[measure].format(level=level) + (f", {KINDS[kind]}" if kind else "")
-        self.probabilities = (USES_NEIGHBOURING_LABELS,) if kind == "crossfit" else METHODS
+        probabilities = (USES_NEIGHBOURING_LABELS,) if kind == "crossfit" else METHODS
         self.caption = (CROSSFIT,) if kind == "crossfit" else (HOW,) if kind else ()
         self.target = float(level) if measure == "coverage" else None
         self.conditioned = measure == "worst"
         self.digits = {"size": 3, "aurc": 2}.get(measure, 1)
         self.unit = "classes" if measure == "size" else "percent"
-        self.rules = tuple(SCORES) if level else (ACCEPT,)
-        if self.conditioned:
-            self.rules = ("lac", "aps", "daps")
+        rules = tuple(SCORES) if level else (ACCEPT,)
+        self.questions = _questions(
+            probabilities, ("lac", "aps", "daps") if self.conditioned else rules
+        )
         if measure in ("aurc", "accepted"):
             self.baseline = f"uncalibrated/{ACCEPT}"
 
     def with_metric(self, metric: str) -> DecideTable:
         return DecideTable(metric)
-
-    @property
-    def questions(self) -> dict[str, Question]:
-        """What each column asks."""
-        return _questions(self.probabilities, self.rules)
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -109,94 +360,33 @@ class DecideTable(Table):
         items = tuple(every[label] for label in (every if named is None else named))
         return [
             DecideUnit(run, items)
-            for dataset in selected(selection.datasets, self.datasets)
-            for backbone in selected(selection.backbones, self.backbones)
-            for run in self.runs_of(dataset, backbone, selection)
+            for setting in self.settings(selection)
+            for run in self._runs(setting, selection)
         ]
 
-    def runs_of(self, dataset: str, backbone: str, selection: Selection) -> list[RunKey]:
-        """Runs of one cell."""
-        return runs(dataset, backbone, "folds", selection.runs or FEW_RUNS)
+    def _runs(self, setting: tuple[str, str], selection: Selection) -> list[RunKey]:
+        return runs(*setting, "folds", selection.runs or DATA["default"]["default_runs"])
 
     def cells(self, selection: Selection) -> list[Cell]:
         made = []
         ways = (("", self.metric), (BY_DEGREE, f"{self.metric}_by_degree"))
-        for dataset, backbone in product(
-            selected(selection.datasets, self.datasets),
-            selected(selection.backbones, self.backbones),
-        ):
-            there = self.runs_of(dataset, backbone, selection)
+        for setting in self.settings(selection):
+            units = {run.place: DecideUnit(run, ()) for run in self._runs(setting, selection)}
             for label in selected(selection.methods, self.methods):
-                keys = {run.place: DecideUnit(run, ()).key(self.questions[label]) for run in there}
+                one = Cell.of(*setting, label, self.questions[label], units)
                 made += [
-                    Cell(dataset, backbone, label + suffix, keys, metric=metric)
+                    replace(one, method=label + suffix, metric=metric)
                     for suffix, metric in (ways if self.conditioned else ways[:1])
                 ]
         return made
 
-    def captions(self, lines: Sequence[Line]) -> tuple[str, ...]:
-        made = runs_per_cell(lines)
-        return (*self.caption, *([f"{made}."] if made else []))
-
     def result(self, store: ResultStore, selection: Selection) -> TableResult:
         return replace(super().result(store, selection), name=f"{self.name}/{self.metric}")
-
-    def remarks(self, store: ResultStore, selection: Selection) -> list[str]:
-        """What the table says of each column, in one sentence."""
-        values: dict[str, dict[tuple[str, str], Mapping[Place, float]]] = {}
-        for cell in self.cells(selection):
-            found = self._sample(store, cell).values
-            if found:
-                values.setdefault(cell.method, {})[cell.dataset, cell.backbone] = found
-        if self.conditioned:
-            return _raised(values, float(self.metric[-2:]))
-        return _larger(values) if self.metric.startswith("size") else []
 
 
 def _questions(probabilities: Sequence[str], rules: Sequence[str]) -> dict[str, Question]:
     asked = [Question(Method.of(name), rule) for name, rule in product(probabilities, rules)]
     return {str(question): question for question in asked}
-
-
-def _raised(values: Values, target: float) -> list[str]:
-    """What thresholds for each quarter of the degrees do to the worst, where it lacks coverage."""
-    told = []
-    for label in [name for name in values if name + BY_DEGREE in values]:
-        pairs = zip(values[label].values(), values[label + BY_DEGREE].values(), strict=True)
-        means = [[sum(found.values()) / len(found) for found in pair] for pair in pairs]
-        gains = [each - one for one, each in means if one <= target - GAP]
-        by = f", by {min(gains):.1f} to {max(gains):.1f} points" if gains else ""
-        told.append(f"{label} {len(gains)} of {len(means)}{by}")
-    if not told:
-        return []
-    return [
-        f"Settings where the worst quarter lacks {GAP:.0f} points or more, and by how much a "
-        f"threshold for each quarter raises it: {'; '.join(told)}."
-    ]
-
-
-def _larger(values: Values) -> list[str]:
-    """In how many settings sets are larger than the smallest of uncalibrated probabilities."""
-    rivals = [label for label in (f"uncalibrated/{name}" for name in BEST_OF) if label in values]
-    told = []
-    for label, settings in values.items():
-        if label in rivals or not rivals:
-            continue
-        behind = []
-        for place, found in settings.items():
-            there = [values[rival][place] for rival in rivals if place in values[rival]]
-            if there:
-                best = min(there, key=lambda sizes: sum(sizes.values()) / len(sizes))
-                difference = paired(found, best)
-                behind.append(difference is not None and difference.low > 0)
-        told.append(f"{label} {sum(behind)} of {len(behind)}")
-    if not told:
-        return []
-    names = ", ".join(rival.split("/")[1] for rival in rivals)
-    return [
-        f"Larger, by more than noise (95 % interval over splits), than the smallest of {names} on "
-        f"uncalibrated probabilities, in settings: {', '.join(told)}."
-    ]
 
 
 TABLES = (DecideTable(),)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -12,15 +13,17 @@ import torch
 from torch import Tensor
 
 from simi_mailbox._arrays import Ints
+from simi_mailbox.calibrators.simi_mailbox.paper import GroupedTemperatures
 from simi_mailbox.graph import Graph
 from simi_mailbox_bench import ood, paper_tables
-from simi_mailbox_bench.backbones.cached_runs import RunKey, digest, graph_size, kept
+from simi_mailbox_bench.backbones.cached_runs import RunKey, digest, kept
 from simi_mailbox_bench.backbones.features import row_normalised
 from simi_mailbox_bench.backbones.gpn import GPNPrediction, GPNSettings, train_gpn
 from simi_mailbox_bench.calibration import versions
 from simi_mailbox_bench.datasets import Split, load, make_split
-from simi_mailbox_bench.methods import Method
-from simi_mailbox_bench.runner import Durations, Unit
+from simi_mailbox_bench.methods import NOTES, Method
+from simi_mailbox_bench.oracle import ORACLE, SOURCE, SimiMailboxOracle
+from simi_mailbox_bench.runner import Unit
 from simi_mailbox_bench.store import Row
 from simi_mailbox_bench.tables.base import SEEDS_ARE_UNITS, Cell, Selection, Table, selected
 
@@ -31,18 +34,37 @@ LABEL_THRESHOLDS = {"Cora": 3, "Photo": 4, "Physics": 2}
 PERTURBATION_SEED = 123
 # Raised when the code changes what the same settings compute.
 CODE_VERSION = 1
-
 CLASSIFIER = ood.ClassifierSettings()
 GPN = GPNSettings.latent16()
+SEEDS = 10
+PAPER, OURS = "simi-mailbox-paper", "Simi-Mailbox"
+SEARCHED = f"{PAPER} searched"
+CALIBRATED = {
+    "temperature": Method.of("temperature"),
+    "simi-mailbox": Method.of("simi-mailbox"),
+    PAPER: Method.of(PAPER),
+    SEARCHED: Method.of(PAPER, search=True),
+    ORACLE: Method.of(ORACLE),
+}
+OF_GPN = ("gpn-probability", "gpn-evidence")
+# Label of each score and the paper's column.
+SCORES: dict[str, str | None] = {
+    "max-probability": None,
+    "energy": None,
+    "gnnsafe": "GNNSafe",
+    "gpn-probability": "GPN",
+    "gpn-evidence": None,
+    "temperature": None,
+    "simi-mailbox": OURS,
+    PAPER: OURS,
+    SEARCHED: OURS,
+    ORACLE: OURS,
+}
 
 
 @dataclass(frozen=True, eq=False)
 class DetectionProblem:
-    """A graph to train on, and the nodes to tell its test nodes from.
-
-    ``ood_x`` and ``ood_graph`` hold the nodes ``ood_nodes``; the same features or graph as
-    in training where only the other is perturbed.
-    """
+    """A graph to train on, and the nodes ``ood_nodes`` to tell its test nodes from."""
 
     x: Any
     graph: Graph
@@ -74,16 +96,12 @@ def problem(name: str, kind: str) -> DetectionProblem:
 
 
 class Models:
-    """What the models of one run say about each kind of OOD nodes; made when asked for.
-
-    Perturbed features or edges do not change what is trained on, so those two kinds share one
-    classifier and one GPN.
-    """
+    """Outputs of one run's models; feature and structure share what they are trained on."""
 
     def __init__(self, run: RunKey) -> None:
         self.run = run
         self._problems: dict[str, DetectionProblem] = {}
-        self._trained: dict[tuple[str, str], Any] = {}
+        self._trained: dict[tuple[str, bool], Any] = {}
 
     def problem(self, kind: str) -> DetectionProblem:
         """The problem of one kind."""
@@ -91,83 +109,39 @@ class Models:
             self._problems[kind] = problem(self.run.dataset, kind)
         return self._problems[kind]
 
-    def logits(self, kind: str) -> tuple[Tensor, Tensor]:
-        """Logits of the training graph and of the foreign one."""
+    def outputs(self, kind: str, *, gpn: bool) -> tuple[Tensor, Tensor]:
+        """Logits of the classifier, or α of the GPN: on the training graph and the foreign one."""
 
         def make() -> tuple[dict[str, Tensor], dict[str, Any]]:
-            given, trained = self.problem(kind), self._train(kind, ood.train_classifier, CLASSIFIER)
-            tensors = {
-                "own": trained.logits(given.x, given.graph),
-                "foreign": trained.logits(given.ood_x, given.ood_graph),
-            }
-            return tensors, {"epoch": trained.best_epoch}
+            given, trained = self.problem(kind), self._train(kind, gpn)
+            graphs = {"own": (given.x, given.graph), "foreign": (given.ood_x, given.ood_graph)}
+            if gpn:
+                found = {name: trained.predict(*graph).alpha for name, graph in graphs.items()}
+                return found, {"epochs": trained.epochs}
+            found = {name: trained.logits(*graph) for name, graph in graphs.items()}
+            return found, {"epoch": trained.best_epoch}
 
-        classes = {"classes": "label" if kind == "label" else "all"}
-        tensors, _ = kept("ood", self._identity(kind, CLASSIFIER) | classes, make)
-        return tensors["own"], tensors["foreign"]
-
-    def posteriors(self, kind: str) -> tuple[GPNPrediction, GPNPrediction]:
-        """What a GPN says of the training graph and of the foreign one."""
-
-        def make() -> tuple[dict[str, Tensor], dict[str, Any]]:
-            given, trained = self.problem(kind), self._train(kind, train_gpn, GPN)
-            tensors = {
-                "own": trained.predict(given.x, given.graph).alpha,
-                "foreign": trained.predict(given.ood_x, given.ood_graph).alpha,
-            }
-            return tensors, {"epochs": trained.epochs}
-
-        tensors, _ = kept("ood-gpn", self._identity(kind, GPN), make)
-        own, foreign = (GPNPrediction(tensors[name], torch.zeros(0)) for name in ("own", "foreign"))
-        return own, foreign
-
-    def _identity(self, kind: str, settings: Any) -> dict[str, Any]:
-        return {
-            **asdict(self.run),
+        identity = {
+            **vars(self.run),
             "kind": kind,
             "perturbation_seed": PERTURBATION_SEED,
             "version": CODE_VERSION,
-            **asdict(settings),
+            **asdict(GPN if gpn else CLASSIFIER),
+            **({} if gpn else {"classes": "label" if kind == "label" else "all"}),
         }
+        tensors, _ = kept("ood-gpn" if gpn else "ood", identity, make)
+        return tensors["own"], tensors["foreign"]
 
-    def _train(self, kind: str, train: Callable[..., Any], settings: Any) -> Any:
+    def _train(self, kind: str, gpn: bool) -> Any:
         """Train on the graph of a kind, unless a kind with the same one was trained on."""
         same = "label" if kind == "label" else "feature"
-        if (same, train.__name__) not in self._trained:
+        if (same, gpn) not in self._trained:
             given = self.problem(same)
-            self._trained[same, train.__name__] = train(
-                given.x,
-                given.graph,
-                given.y,
-                given.split,
-                num_classes=given.num_classes,
-                settings=settings,
-                seed=self.run.init,
-            )
-        return self._trained[same, train.__name__]
-
-
-def test_accuracy(scores: Tensor, given: DetectionProblem) -> float:
-    """Accuracy on the test nodes."""
-    predicted = scores.argmax(dim=1).numpy()[given.split.test]
-    return round(float((predicted == given.y[given.split.test]).mean()), 8)
-
-
-DATASETS = ("Cora", "Photo", "Physics")
-SEEDS = 10
-
-CALIBRATED = ("temperature", "simi-mailbox")
-OF_GPN = ("gpn-probability", "gpn-evidence")
-# Label of each score and the paper's column.
-SCORES: dict[str, str | None] = {
-    "max-probability": None,
-    "energy": None,
-    "gnnsafe": "GNNSafe",
-    "gpn-probability": "GPN",
-    "gpn-evidence": None,
-    "temperature": None,
-    "simi-mailbox": "Simi-Mailbox",
-}
+            train: Any = train_gpn if gpn else ood.train_classifier
+            how = {"num_classes": given.num_classes, "settings": GPN if gpn else CLASSIFIER}
+            data = given.x, given.graph, given.y, given.split
+            self._trained[same, gpn] = train(*data, **how, seed=self.run.init)
+        return self._trained[same, gpn]
 
 
 @dataclass(frozen=True)
@@ -187,17 +161,13 @@ class OODUnit(Unit):
             "experiment": "ood",
             "kind": kind,
             "perturbation_seed": PERTURBATION_SEED,
-            **asdict(self.run),
+            **vars(self.run),
             "model": asdict(GPN if score in OF_GPN else CLASSIFIER),
             "version": CODE_VERSION,
         }
         if score in CALIBRATED:
-            return {**base, **Method.of(score).identity(self.run)}
+            return {**base, **CALIBRATED[score].identity(self.run)}
         return {**base, "method": score}
-
-    def seconds(self, durations: Durations) -> float:
-        once = durations.training(self.run.dataset, "gcn", graph_size(self.run.dataset))
-        return once * len({kind for kind, _ in self.items})
 
     def ready(self) -> bool:
         return False
@@ -207,67 +177,64 @@ class OODUnit(Unit):
 
     def measure(self, item: tuple[str, str], prepared: Models) -> Row:
         kind, score = item
-        given = prepared.problem(kind)
+        given, gpn = prepared.problem(kind), score in OF_GPN
         started = time.perf_counter()
-        if score in OF_GPN:
-            own, foreign, accuracy = _of_gpn(score, *prepared.posteriors(kind), given)
-            seen = {}  # a GPN is another model than the one behind the other scores
-        else:
-            logits = prepared.logits(kind)
-            own, foreign = _of_logits(score, self.run, *logits, given)
-            accuracy = test_accuracy(logits[0], given)
-            seen = {"logits": digest(logits[0])}
+        own, other = prepared.outputs(kind, gpn=gpn)
+        score_of = _scorer(score, self.run, own, given)
+        test = given.split.test
+        right = own.argmax(dim=1).numpy()[test] == given.y[test]
         found = ood.evaluate(
-            own[torch.tensor(given.split.test)], foreign[torch.tensor(given.ood_nodes)]
+            score_of(own, given.graph)[torch.tensor(test)],
+            score_of(other, given.ood_graph)[torch.tensor(given.ood_nodes)],
         )
+        values = {**asdict(found), "accuracy": float(right.mean())}
         return {
-            "metrics": {
-                "auroc": round(found.auroc, 8),
-                "aupr": round(found.aupr, 8),
-                "fpr95": round(found.fpr95, 8),
-                "accuracy": accuracy,
-            },
+            "metrics": {name: round(value, 8) for name, value in values.items()},
             "seconds": {"total": round(time.perf_counter() - started, 3)},
             "seed": self.run.init,
-            **seen,
+            # A GPN is another model than the one behind the other scores.
+            **({} if gpn else {"logits": digest(own)}),
             "versions": versions(),
         }
 
 
-def _of_gpn(
-    score: str, known: GPNPrediction, strange: GPNPrediction, given: DetectionProblem
-) -> tuple[Tensor, Tensor, float]:
-    accuracy = test_accuracy(known.alpha, given)
-    if score == "gpn-evidence":
-        return known.evidence, strange.evidence, accuracy
-    return known.probs.amax(dim=1), strange.probs.amax(dim=1), accuracy
+def _scorer(
+    score: str, run: RunKey, own: Tensor, given: DetectionProblem
+) -> Callable[[Tensor, Graph], Tensor]:
+    """Scores of the nodes of a graph, by what a model says of them."""
+    if score in CALIBRATED:
+        return partial(ood.calibrated_confidence, _fitted(CALIBRATED[score], run, own, given))
+    scorers: dict[str, Callable[[Tensor, Graph], Tensor]] = {
+        "max-probability": lambda z, _: ood.max_probability(z),
+        "energy": lambda z, _: ood.energy(z),
+        "gnnsafe": ood.propagated_energy,
+        "gpn-probability": lambda alpha, _: GPNPrediction(alpha, alpha).probs.amax(dim=1),
+        "gpn-evidence": lambda alpha, _: GPNPrediction(alpha, alpha).evidence,
+    }
+    return scorers[score]
 
 
-def _of_logits(
-    score: str, run: RunKey, own: Tensor, other: Tensor, given: DetectionProblem
-) -> tuple[Tensor, Tensor]:
-    if score == "max-probability":
-        return ood.max_probability(own), ood.max_probability(other)
-    if score == "energy":
-        return ood.energy(own), ood.energy(other)
-    if score == "gnnsafe":
-        return (
-            ood.propagated_energy(own, given.graph),
-            ood.propagated_energy(other, given.ood_graph),
-        )
-    calibrator = Method.of(score).build(run)
-    calibrator.fit(own, given.y, mask=given.split.val, graph=given.graph)
-    return (
-        ood.calibrated_confidence(calibrator, own, given.graph),
-        ood.calibrated_confidence(calibrator, other, given.ood_graph),
-    )
+class _ForOtherGraphs(SimiMailboxOracle):
+    """The released method for nodes that it was not fitted on: in the group of their centroid."""
+
+    _temperatures = GroupedTemperatures._temperatures
+
+
+def _fitted(method: Method, run: RunKey, logits: Tensor, given: DetectionProblem) -> Any:
+    """The calibrator, fitted on the validation nodes; the oracle reads all labels of the graph."""
+    inputs: dict[str, Any] = {"mask": given.split.val, "graph": given.graph}
+    if method.name != ORACLE:
+        return method.build(run).fit(logits, given.y, **inputs)
+    others = np.setdiff1d(np.flatnonzero(given.y >= 0), given.split.val)
+    inputs |= {"early_stopping_mask": others, "train_mask": given.split.train}
+    return _ForOtherGraphs(**method.settings(run)).fit(logits, given.y, **inputs)
 
 
 class OODTable(Table):
     """One metric of detection, by graph and kind of OOD nodes."""
 
     baseline = "max-probability"
-    datasets = DATASETS
+    datasets = tuple(LABEL_THRESHOLDS)
     backbones = ("gcn",)
     caption = (
         "Positives are the test nodes of the training graph, negatives the OOD nodes. "
@@ -277,8 +244,10 @@ class OODTable(Table):
         "The paper's caption calls a lower AUROC better; it is the other way round.",
         "gpn-probability, gpn-evidence: largest probability and evidence of a GPN; the paper does "
         "not say which of them its GPN column is.",
-        "temperature, simi-mailbox: largest calibrated probability; the calibrator is fitted on "
-        "the validation nodes of the training graph and applied to the OOD nodes.",
+        "temperature, simi-mailbox and its forms: largest calibrated probability; fitted on "
+        "the validation nodes of the training graph and applied to the OOD nodes. "
+        f"{PAPER}: as described, N = 15, λ = 50; searched: N and λ by validation ECE. {ORACLE}: "
+        f"as released ({SOURCE}), OOD nodes in the group of the nearest centroid.",
     )
     notes = (SEEDS_ARE_UNITS,)
 
@@ -290,11 +259,9 @@ class OODTable(Table):
         return tuple(SCORES)
 
     def units(self, selection: Selection) -> list[Unit]:
-        return [
-            OODUnit(run, self._items(selection))
-            for dataset in selected(selection.datasets, self.datasets)
-            for run in self._runs(dataset, selection)
-        ]
+        items = tuple(product(KINDS, selected(selection.methods, self.methods)))
+        datasets = selected(selection.datasets, self.datasets)
+        return [OODUnit(run, items) for name in datasets for run in self._runs(name, selection)]
 
     def cells(self, selection: Selection) -> list[Cell]:
         numbers = paper_tables.cells(self.name) if self.compare else {}
@@ -302,15 +269,13 @@ class OODTable(Table):
         for dataset in selected(selection.datasets, self.datasets):
             runs = self._runs(dataset, selection)
             units = {(run.init, 0, 0): OODUnit(run, ()) for run in runs}
-            for item in self._items(selection):
+            for item in product(KINDS, selected(selection.methods, self.methods)):
                 kind, score = item
                 shown = numbers.get((dataset, "gcn", SCORES[score] or "", kind.capitalize()))
-                cells.append(Cell.of(f"{dataset} {kind}", "gcn", score, item, units, printed=shown))
+                where = f"{dataset} {kind}", "gcn", score
+                note = NOTES.get(score, "")
+                cells.append(Cell.of(*where, item, units, printed=shown, note=note))
         return cells
-
-    def _items(self, selection: Selection) -> tuple[tuple[str, str], ...]:
-        scores = selected(selection.methods, self.methods)
-        return tuple(product(KINDS, scores))
 
     def _runs(self, dataset: str, selection: Selection) -> list[RunKey]:
         count = SEEDS if selection.runs is None else selection.runs

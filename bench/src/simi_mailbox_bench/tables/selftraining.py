@@ -14,15 +14,16 @@ from simi_mailbox import metrics
 from simi_mailbox._arrays import Ints
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox_bench import paper_tables
-from simi_mailbox_bench.backbones.cached_runs import RunKey, digest, graph_size, kept
+from simi_mailbox_bench.backbones.cached_runs import RunKey, digest, kept
 from simi_mailbox_bench.backbones.settings import Settings
 from simi_mailbox_bench.backbones.training import train
 from simi_mailbox_bench.calibration import versions
 from simi_mailbox_bench.datasets import NodeDataset, Split, load, make_split
-from simi_mailbox_bench.label_rivals import train_on_both
-from simi_mailbox_bench.methods import Method
-from simi_mailbox_bench.runner import Durations, Unit
-from simi_mailbox_bench.self_training import Stage, self_train
+from simi_mailbox_bench.methods import NOTES, Method
+from simi_mailbox_bench.oracle import ORACLE, SOURCE
+from simi_mailbox_bench.rivals import train_on_both
+from simi_mailbox_bench.runner import Unit
+from simi_mailbox_bench.self_training import self_train
 from simi_mailbox_bench.store import ResultStore, Row
 from simi_mailbox_bench.tables.base import (
     SEEDS_ARE_UNITS,
@@ -44,19 +45,28 @@ PLANS: dict[tuple[str, int], dict[str, tuple[int, float]]] = {
     ("gat", 60): {"Cora": (2, 0.8), "Citeseer": (6, 0.8), "Pubmed": (3, 0.85)},
 }
 RATES = (20, 40, 60)
+_RECORDED = ("right", "val_accuracy", "test_accuracy")
 DATASETS = ("Cora", "Citeseer", "Pubmed")
 SEEDS = 5
 
 PLAIN, BOTH = "plain GNN", "plain GNN, validation labels too"
-# Label of each column, the calibrator behind it, and the paper's column.
-COLUMNS: dict[str, tuple[str | None, str | None]] = {
+# Label of each column, the method behind it, and the paper's column.
+PAPER, OURS = "simi-mailbox-paper", "Simi-Mailbox"
+SEARCHED = f"{PAPER} searched"
+COLUMNS: dict[str, tuple[Method | None, str | None]] = {
     PLAIN: (None, "UnCal."),
     BOTH: (None, None),
-    "uncalibrated": ("uncalibrated", None),
-    "temperature": ("temperature", None),
-    "cagcn": ("cagcn", "CaGCN"),
-    "gats": ("gats", None),
-    "simi-mailbox": ("simi-mailbox", "Simi-Mailbox"),
+    "plain GNN + correct-and-smooth": (Method.of("correct-and-smooth"), None),
+    "plain GNN + simi-mailbox-free": (Method.of("simi-mailbox-free"), None),
+    "uncalibrated": (Method.of("uncalibrated"), None),
+    "temperature": (Method.of("temperature"), None),
+    "cagcn": (Method.of("cagcn"), "CaGCN"),
+    "gats": (Method.of("gats"), None),
+    "correct-and-smooth": (Method.of("correct-and-smooth"), None),
+    "simi-mailbox": (Method.of("simi-mailbox"), OURS),
+    PAPER: (Method.of(PAPER), OURS),
+    SEARCHED: (Method.of(PAPER, search=True), OURS),
+    ORACLE: (Method.of(ORACLE), OURS),
 }
 
 
@@ -86,24 +96,14 @@ class SelfTrainingUnit(Unit):
     def identity(self, item: str) -> dict[str, Any]:
         base = {
             "experiment": "self-training",
-            **asdict(self.run),
+            **vars(self.run),
             "backbone_settings": self._settings.digest(),
         }
-        name, _ = COLUMNS[item]
-        if name is None:
+        method, _ = COLUMNS[item]
+        if method is None:
             return {**base, "method": "plain" if item == PLAIN else "plain-on-both"}
-        stages, threshold = self._plan
-        return {
-            **base,
-            **Method.of(name).identity(self.run),
-            "stages": stages,
-            "threshold": threshold,
-        }
-
-    def seconds(self, durations: Durations) -> float:
-        once = durations.training(self.run.dataset, self.run.backbone, graph_size(self.run.dataset))
-        stages = sum(1 if COLUMNS[item][0] is None else self._plan[0] - 1 for item in self.items)
-        return once * max(1, stages)
+        stages, threshold = self._stages_and_threshold(item)
+        return {**base, **method.identity(self.run), "stages": stages, "threshold": threshold}
 
     def ready(self) -> bool:
         return False
@@ -115,15 +115,16 @@ class SelfTrainingUnit(Unit):
     def _settings(self) -> Settings:
         return backbone_settings(self.run.backbone, self.run.dataset)
 
-    @property
-    def _plan(self) -> tuple[int, float]:
-        return PLANS[self.run.backbone, rate_of(self.run)][self.run.dataset]
+    def _stages_and_threshold(self, item: str) -> tuple[int, float]:
+        """Of a column; one stage is the plain GNN."""
+        plan = PLANS[self.run.backbone, rate_of(self.run)][self.run.dataset]
+        return (1, 0.5) if item.startswith(PLAIN) else plan
 
     def measure(self, item: str, prepared: NodeDataset) -> Row:
-        name, _ = COLUMNS[item]
+        method, _ = COLUMNS[item]
         if item == BOTH:
             return self._trained_on_both(prepared)
-        stages, threshold = (1, 0.5) if name is None else self._plan
+        stages, threshold = self._stages_and_threshold(item)
         split = make_split(prepared, self.run.protocol)
         trained: list[torch.Tensor] = []
 
@@ -138,18 +139,27 @@ class SelfTrainingUnit(Unit):
                 prepared,
                 split,
                 backbone=backbone,
-                calibrator=None if name is None else Method.of(name).build(self.run),
+                calibrator=_calibrator(method, self.run, prepared, split),
                 stages=stages,
                 threshold=threshold,
                 seed=self.run.init,
             )
         error = metrics.ece(result.probs[split.test], prepared.y[split.test])
+        moved = method is not None and item.startswith(PLAIN)
+        right = result.probs.argmax(axis=1) == prepared.y
         return {
             "metrics": {
-                "accuracy": result.test_accuracy,
+                "accuracy": float(right[split.test].mean()) if moved else result.test_accuracy,
                 "val_accuracy": result.stages[-1].val_accuracy,
             },
-            "stage_records": [_plain(stage) for stage in result.stages],
+            "stage_records": [
+                {
+                    "labels": stage.train_nodes,
+                    "added": int(stage.added.size),
+                    **{name: getattr(stage, name) for name in _RECORDED},
+                }
+                for stage in result.stages
+            ],
             "probs": {"ece": round(error, 8)},  # of the last stage
             "seconds": {"total": round(time.perf_counter() - started, 3)},
             "seed": self.run.init,
@@ -173,19 +183,43 @@ class SelfTrainingUnit(Unit):
         }
 
 
+def _calibrator(method: Method | None, run: RunKey, dataset: NodeDataset, split: Split) -> Any:
+    """The unfitted calibrator of a column."""
+    if method is not None and method.name in (ORACLE, "correct-and-smooth"):
+        return _FurtherLabels(method, run, dataset, split)
+    return None if method is None else method.build(run)
+
+
+class _FurtherLabels:
+    """A method that needs more labels than those of the validation nodes, to be fitted like others.
+
+    Correct & Smooth uses the training labels. The released Simi-Mailbox reads the labels of all
+    nodes, of those that are to get pseudo-labels, too.
+    """
+
+    required_inputs = frozenset({"graph"})
+
+    def __init__(self, method: Method, run: RunKey, dataset: NodeDataset, split: Split) -> None:
+        self.method, self.run, self.dataset, self.split = method, run, dataset, split
+
+    def fit(self, logits: Any, y: Ints, *, mask: Ints, graph: Any) -> None:
+        self.calibrator = self.method.build(self.run)
+        given: dict[str, Any] = {"mask": mask, "graph": graph}
+        if getattr(self.calibrator, "reads_test_labels", False):
+            y = self.dataset.y
+            others = np.setdiff1d(np.arange(len(y)), mask)
+            given |= {"early_stopping_mask": others, "train_mask": self.split.train}
+        else:
+            given["early_stopping_mask"] = self.split.train
+        self.calibrator.fit(logits, y, **given)
+
+    def predict_proba(self, logits: Any, *, graph: Any) -> Any:
+        return self.calibrator.predict_proba(logits, graph=graph)
+
+
 def rate_of(run: RunKey) -> int:
     """Labels per class of a run's protocol ("rate20" → 20)."""
     return int(run.protocol.removeprefix("rate"))
-
-
-def _plain(stage: Stage) -> dict[str, Any]:
-    return {
-        "labels": stage.train_nodes,
-        "added": int(stage.added.size),
-        "right": stage.right,
-        "val_accuracy": stage.val_accuracy,
-        "test_accuracy": stage.test_accuracy,
-    }
 
 
 def _train(
@@ -218,7 +252,12 @@ class SelfTrainingTable(Table):
         "Stages and thresholds are those that the authors of CaGCN published for CaGCN; every "
         "calibrator is fitted on the validation nodes in every stage. simi-mailbox also takes "
         "their labels as evidence on neighbouring nodes, and so on pseudo-labels, which the "
-        f"others do not. {BOTH}: no pseudo-labels, but the GNN itself is trained on them.",
+        f"others do not. {BOTH}: no pseudo-labels, but the GNN itself is trained on them, for the "
+        "epochs that were kept without. plain GNN + correct-and-smooth, + simi-mailbox-free: no "
+        "pseudo-labels, but predictions of the plain GNN that validation labels may change.",
+        "correct-and-smooth (PyG's) uses training and validation labels. simi-mailbox-paper: as "
+        "described, N = 15, λ = 50; searched: N and λ by validation ECE. simi-mailbox-oracle: as "
+        f"released ({SOURCE}), which reads the labels of all nodes, pseudo-labelled ones included.",
     )
     notes = (
         SEEDS_ARE_UNITS,
@@ -249,7 +288,9 @@ class SelfTrainingTable(Table):
             for column in selected(selection.methods, self.methods):
                 shown = numbers.get((dataset, backbone, COLUMNS[column][1] or "", str(rate)))
                 where = f"{dataset} {rate}", backbone, column
-                cells.append(Cell.of(*where, column, units, printed=shown))
+                method = COLUMNS[column][0]
+                note = NOTES.get(method.name, "") if method else ""
+                cells.append(Cell.of(*where, column, units, printed=shown, note=note))
         return cells
 
     def remarks(self, store: ResultStore, selection: Selection) -> list[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from itertools import permutations, product
 from typing import Any
 
@@ -25,10 +25,8 @@ from simi_mailbox_bench.store import ResultStore, Row
 from simi_mailbox_bench.tables.base import (
     SEEDS_ARE_UNITS,
     Cell,
-    Line,
     Selection,
     Table,
-    runs_per_cell,
     selected,
 )
 from simi_mailbox_bench.tables.calibration import CalibrationTable, Column
@@ -55,11 +53,12 @@ def runs_of(setting: str, backbone: str, limit: int | None) -> list[RunKey]:
 
 
 def shown_in(table: Any, metric: str) -> Any:
-    """A table of another metric, in its unit."""
+    """The same table of another metric, in its unit."""
     if metric not in table.metrics:
         raise ValueError(f"{table.name} shows {', '.join(table.metrics)}")
     unit, digits = UNITS.get(metric.split("_")[0], ("percent", 2))
-    return replace(table, metric=metric, unit=unit, digits=digits)
+    name = f"{table.name.split('/')[0]}/{metric}"
+    return replace(table, name=name, metric=metric, unit=unit, digits=digits)
 
 
 @dataclass(frozen=True)
@@ -76,9 +75,7 @@ class ShiftTable(CalibrationTable):
     def runs_of(self, dataset: str, backbone: str, limit: int | None) -> list[RunKey]:
         return runs_of(dataset, backbone, limit)
 
-    def with_metric(self, metric: str) -> Table:
-        found: Table = shown_in(self, metric)
-        return found
+    with_metric = shown_in
 
 
 @dataclass(frozen=True)
@@ -97,8 +94,7 @@ class MeasuredTable(Table):
     backbones: tuple[str, ...] = ("gcn", "gat")
     metrics: tuple[str, ...] = ()
     caption: tuple[str, ...] = ()
-    besides: tuple[Any, ...] = field(default=())
-    """Items that only the remarks look at."""
+    tells_runs = True
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -107,21 +103,19 @@ class MeasuredTable(Table):
     def needs(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(setting.split()[0] for setting in self.datasets))
 
-    def with_metric(self, metric: str) -> Table:
-        found: Table = shown_in(self, metric)
-        return found
+    with_metric = shown_in
 
     def units(self, selection: Selection) -> list[Unit]:
         chosen = [self.columns[name][0] for name in selected(selection.methods, self.columns)]
         work: list[Unit] = []
-        for setting, backbone in self._groups(selection):
-            items = tuple(_item(one, setting) for one in dict.fromkeys([*chosen, *self.besides]))
+        for setting, backbone in self.settings(selection):
+            items = tuple(_item(one, setting) for one in dict.fromkeys(chosen))
             work += [self.kind(run, items) for run in runs_of(setting, backbone, selection.runs)]
         return work
 
     def cells(self, selection: Selection) -> list[Cell]:
         made = []
-        for setting, backbone in self._groups(selection):
+        for setting, backbone in self.settings(selection):
             found = runs_of(setting, backbone, selection.runs)
             units = {run.place: self.kind(run, ()) for run in found}
             for name in selected(selection.methods, self.columns):
@@ -134,26 +128,17 @@ class MeasuredTable(Table):
                 )  # fmt: skip
         return made
 
-    def captions(self, lines: Sequence[Line]) -> tuple[str, ...]:
-        made = runs_per_cell(lines)
-        return (*self.caption, *([f"{made}."] if made else []))
-
     def remarks(self, store: ResultStore, selection: Selection) -> list[str]:
         look = {MonitorUnit: monitor_remarks, UpdateUnit: update_remarks, TwitchUnit: pair_remarks}
-        rows: list[tuple[str, Any, Row]] = []
-        for setting, backbone in self._groups(selection):
-            for run in runs_of(setting, backbone, selection.runs):
-                for one in dict.fromkeys([*(item for item, _ in self.columns.values())]):
-                    key = self.kind(run, ()).key(_item(one, setting))
-                    if key in store:
-                        rows.append((setting, one, store[key]["metrics"]))
+        items = dict.fromkeys(item for item, _ in self.columns.values())
+        rows = [
+            (setting, item, store[key]["metrics"])
+            for setting, backbone in self.settings(selection)
+            for run in runs_of(setting, backbone, selection.runs)
+            for item in items
+            if (key := self.kind(run, ()).key(_item(item, setting))) in store
+        ]
         return look[self.kind](rows) if rows else []
-
-    def _groups(self, selection: Selection) -> Iterable[tuple[str, str]]:
-        return product(
-            selected(selection.datasets, self.datasets),
-            selected(selection.backbones, self.backbones),
-        )
 
 
 def _item(item: Any, setting: str) -> Any:
@@ -231,7 +216,7 @@ def pair_remarks(rows: Rows) -> list[str]:
 TABLES: tuple[Table, ...] = (
     ShiftTable(
         name="shift",
-        shows="calibrators under the 21 structural shifts, ECE on test_out",
+        shows="calibrators under the 21 structural shifts",
         datasets=SETTINGS,
         backbones=("gcn", "gat"),
         columns=tuple(
@@ -243,6 +228,7 @@ TABLES: tuple[Table, ...] = (
         ),
         protocol=SHIFTS[0],
         quantity="shift",
+        by_seed=True,
         caption=(OFFICIAL, SEEDS_ARE_UNITS),
     ),
     MeasuredTable(

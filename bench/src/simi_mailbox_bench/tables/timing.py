@@ -14,7 +14,7 @@ from simi_mailbox_bench.backbones.cached_runs import digest
 from simi_mailbox_bench.calibration import versions
 from simi_mailbox_bench.methods import Method, describe, find
 from simi_mailbox_bench.paper_tables import Printed
-from simi_mailbox_bench.runner import Durations, Unit
+from simi_mailbox_bench.runner import Unit
 from simi_mailbox_bench.store import Row
 from simi_mailbox_bench.tables.base import Cell, Selection, Table, selected
 
@@ -30,7 +30,6 @@ _METHODS: dict[str, tuple[Method, str | None]] = {
     "gats": (Method.of("gats"), "GATS"),
 }
 _BY_EPOCH = ("cagcn", "gats")
-_EXPECTED = {"temperature": 1.0, "simi-mailbox": 3.0, "simi-mailbox-paper": 4.0, "cagcn": 60.0}
 
 
 @dataclass(frozen=True)
@@ -128,10 +127,6 @@ class TimingUnit(Unit):
             "fold": 0,
             "init": repeat,
         }
-
-    def seconds(self, durations: Durations) -> float:
-        scale = max(1.0, SIZES[self.size].entries / SIZES["Arxiv"].entries / 2)
-        return 5.0 + sum(_EXPECTED.get(label, 180.0) * scale for label, _ in self.items)
 
     def prepare(self) -> LargeProblem:
         tiny, large = make_large(_TINY), make_large(SIZES[self.size])

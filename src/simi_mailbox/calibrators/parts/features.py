@@ -16,23 +16,17 @@ WIDEST = 512
 
 def check_width(data: NodeInputs, width: int) -> None:
     """Refuse features of another number of columns than a calibrator was fitted on."""
-    assert data.features is not None
-    if data.features.shape[1] != width:
+    found = data.features.shape[1] if data.features is not None else 0
+    if found != width:
         raise ValueError(
-            f"features have {data.features.shape[1]} columns, "
-            f"but this calibrator was fitted on {width}"
+            f"features have {found} columns, but this calibrator was fitted on {width}"
         )
 
 
-def feature_matrix(data: NodeInputs, width: int | None = None) -> Any:
-    """Features as a float64 NumPy array, or as a SciPy CSR array if they are sparse.
-
-    ``width`` is the number of columns that a fitted calibrator expects.
-    """
+def feature_matrix(data: NodeInputs) -> Any:
+    """Features as a float64 NumPy array, or as a SciPy CSR array if they are sparse."""
     features = data.features
     assert features is not None
-    if width is not None:
-        check_width(data, width)
     if features.layout == torch.sparse_csr:
         parts = (features.values(), features.col_indices(), features.crow_indices())
         values, columns, offsets = (part.numpy() for part in parts)
@@ -58,12 +52,9 @@ def prototype_sums(x: Any, probs: Floats, mass: Floats) -> tuple[Floats, Floats,
     products [d, d], or squares [d].
     """
     means = np.asarray(x.T @ (probs / np.maximum(mass, 1e-12))).T
-    if x.shape[1] > WIDEST:
-        second = np.asarray((x * x).sum(axis=0)).ravel()
-    else:
-        dense = _dense(x)
-        second = dense.T @ dense
-    return np.asarray(x.sum(axis=0)).ravel(), means, second
+    dense = x if x.shape[1] > WIDEST else _dense(x)
+    second = (x * x).sum(axis=0) if x.shape[1] > WIDEST else dense.T @ dense
+    return np.asarray(x.sum(axis=0)), means, np.asarray(second)
 
 
 def prototypes_of(
@@ -104,8 +95,7 @@ def distances(x: Any, means: Floats, precision: Floats) -> Floats:
         cross = dense @ moved.T
     squared = own[:, None] - 2 * cross + (moved * means).sum(axis=1)
     # Rounding can leave a node that sits on its prototype slightly below zero.
-    result: Floats = np.sqrt(np.maximum(squared, 0.0) / width)
-    return result
+    return np.asarray(np.sqrt(np.maximum(squared, 0.0) / width))
 
 
 def _dense(x: Any) -> Floats:

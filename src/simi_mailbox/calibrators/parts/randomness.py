@@ -1,12 +1,11 @@
 """Random numbers from a stream of one's own: fits in several threads do not disturb each other.
 
-PyTorch draws first weights, dropout and noise from one generator for the whole process. Inside
-`seeded`, the calling thread draws from a generator of its own instead, which gives the same numbers
-as the common one would for the same seed; nobody else's stream is touched.
+Inside `seeded`, the calling thread draws from a generator of its own, which gives the same numbers
+as PyTorch's, common to the whole process, would for the same seed.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -51,10 +50,9 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
 
 
 def chosen(shape: tuple[int, ...], share: float) -> Tensor:
-    """True for a random share of the places, drawn from the stream.
+    """True for a random share of the places, drawn from the stream and rounded to 1 / 2^16.
 
-    Two random bytes are compared for each place, several times as fast as a draw from a Bernoulli
-    distribution; so the share is rounded to a multiple of 2^-16.
+    Two random bytes are compared for each place: several times as fast as a Bernoulli draw.
     """
     size = math.prod(shape)
     words = torch.empty((size + 3) // 4, dtype=torch.int64)
@@ -72,13 +70,7 @@ def normal_like(x: Tensor) -> Tensor:
 class _FromStream(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
     """Gives the stream to everything that would draw from the common generator."""
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = dict(kwargs or {})
         if func in _DRAWS and given.get("generator") is None:
             given["generator"] = _stream.get()

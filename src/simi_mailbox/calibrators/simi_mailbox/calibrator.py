@@ -13,30 +13,13 @@ import torch
 from torch import Tensor
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.calibrators.parts.fitted_values import BELOW_ONE, Shapes, check_within
-from simi_mailbox.calibrators.simi_mailbox.evidence import (
-    NOBODY,
-    InMemory,
-    Sums,
-    Units,
-    closeness,
-    overlap,
-    term_names,
-    terms,
-    unit_totals,
-    units_from,
-)
-from simi_mailbox.calibrators.simi_mailbox.model import (
-    Base,
-    Model,
-    Nodes,
-    bias_unit,
-    fit,
-    level_for,
-    reference_temperature,
-)
+from simi_mailbox.calibrators.base import BELOW_ONE, Calibrator, Shapes, check_within
+from simi_mailbox.calibrators.simi_mailbox import evidence
+from simi_mailbox.calibrators.simi_mailbox import model as models
+from simi_mailbox.calibrators.simi_mailbox.evidence import InMemory, Sums, Units
+from simi_mailbox.calibrators.simi_mailbox.model import Base, Model, Nodes
 from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED, Prior, resolve
+from simi_mailbox.calibrators.simi_mailbox.support import LEFT_OUT, Support
 from simi_mailbox.calibrators.simi_mailbox.update import advice, corrected, correction
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.grouping import Grouping, Scaling, SoftGroups, find_groups, nearest
@@ -57,6 +40,9 @@ ROUNDING = 0.01
 """Change of logits, relative to their mean size, up to which they are the same."""
 CONTRADICTED = 0.2
 """Share of calibration nodes with another likeliest class that is worth a warning."""
+POSITIVE = (1e-300, 1e300)
+
+Identity = Callable[[], tuple[str, Floats]]
 
 
 @hyperparameters
@@ -86,7 +72,7 @@ class SimiMailbox(Calibrator):
     scaling : {"min-max", "standard"}
         How confidence and similarity are scaled before k-means.
     seed : int
-        Seed of k-means++.
+        Of k-means++.
 
     Attributes
     ----------
@@ -96,9 +82,8 @@ class SimiMailbox(Calibrator):
         Of a node of average degree at the centroid of each group, before other evidence.
     groups_, similarity_ : array [n]
         Of the nodes of ``fit``: nearest group, and mailbox similarity of p = softmax(z / T).
-    coefficients_ : dict
+    coefficients_, intercepts_ : dict, array [classes]
         Of all terms; "trust" is the weight of the evidence, "uniform" of the uniform mixture.
-    intercepts_ : array [classes]
     contradicted_ : float
         Share of calibration nodes for whose predicted class another is likelier.
     labels_ : dict
@@ -109,6 +94,8 @@ class SimiMailbox(Calibrator):
     reference_ : dict
         Confidence, mailbox similarity and degree of (at most 4,096) calibration nodes, and their
         accuracy: what `monitor.Monitor` compares later nodes with.
+    support_ : dict
+        What calibration nodes have shown that are, by their degrees, no random sample of the graph.
     late_, correction_ : dict
         Only after ``update``: late labels by id, and what they have changed.
 
@@ -157,78 +144,39 @@ class SimiMailbox(Calibrator):
     def _fit(self, data: CalibrationData) -> None:
         prior = resolve(self.prior)
         chosen = enough(data.calibration, data.calibration_logits)
-        nodes = self._prepare(data, chosen)(chosen.index)
-        y, selected = chosen.y.numpy(), data.used_for_selection
-        self._fit_model(nodes, y, prior, selected=selected, weight=_weights(chosen))
-        points = self._points_at(data, chosen.index)
-        self._take_reference(points, data.neighbourhoods.degree[chosen.index], nodes, chosen.y)
+        there = self._prepare(data, chosen)
+        self._learn(there.sums(chosen.index), chosen, prior, selected=data.used_for_selection)
         self._keep_labels(data.calibration, *_identity(data))
         if data.node_ids is not None:
-            ids = data.node_ids[data.calibration.index.numpy()]
-            self._name_labels(ids)
+            self._name_labels(data.node_ids[data.calibration.index.numpy()])
         self._latest: NodeInputs = data
 
-    def _points_at(self, data: CalibrationData, nodes: Tensor) -> Floats:
-        own = confidence(data.logits[nodes], self.temperature_).numpy()
-        return np.stack([own, self.similarity_[nodes.numpy()]], axis=1)
-
-    def _take_reference(self, points: Floats, degree: Tensor, nodes: Nodes, y: Tensor) -> None:
-        """What the calibration nodes look like: what later ones are compared with."""
-        self.reference_: dict[str, Any] = {
-            "confidence": points[:, 0].astype(np.float32),
-            "similarity": points[:, 1].astype(np.float32),
-            "degree": degree.numpy().astype(np.int64),
-            "accuracy": float((nodes.gaps.argmax(dim=1) == y).double().mean()),
-        }
-
-    def _name_labels(self, ids: Any) -> None:
-        """The ids of the nodes of `_keep_labels`."""
-        self.labels_["ids"] = _storable(ids)
-
-    def _keep_labels(self, labelled: Labelled, graph: str, logits: Floats) -> None:
-        """The labels of ``fit``, and what tells whether nodes are the same."""
-        nodes, y = labelled.index.numpy(), labelled.y.numpy()
-        self.labels_: dict[str, Any] = {
-            "nodes": nodes, "labels": y, "graph": graph, "logits": logits,
-        }  # fmt: skip
-
-    def _prepare(self, data: CalibrationData, chosen: Labelled) -> Callable[[Tensor], Nodes]:
-        """Temperature, units and groups; what the model sees of any nodes."""
-        z = data.logits[chosen.index].double().numpy()
-        self._take_base(z, chosen)
-        there = self._in_memory(data)
+    def _prepare(self, data: CalibrationData, chosen: Labelled) -> InMemory:
+        """Temperature, units and groups; what is known of all nodes."""
+        self._take_base(data.logits[chosen.index].double().numpy(), chosen)
+        there, degree = self._in_memory(data), data.neighbourhoods.degree
         there.take_labels(data.calibration, self._base)
-        self._group(data, there)
-        return lambda nodes: self._nodes(there.sums(nodes))
-
-    def _take_base(self, logits: Floats, chosen: Labelled) -> None:
-        """The temperature of temperature scaling; then one with class intercepts."""
-        y, weight = chosen.y.numpy(), _weights(chosen)
-        self.temperature_ = reference_temperature(logits, y, weight)
-        self.base_: dict[str, Any] = asdict(Base.fit(logits, y, weight, self.temperature_))
-
-    @property
-    def _base(self) -> Base:
-        return Base(**self.base_)
-
-    def _in_memory(self, data: NodeInputs) -> InMemory:
-        there = InMemory(data.logits, data.neighbourhoods, self.temperature_)
-        if data.hidden is not None:
-            found = getattr(self, "hidden_", None)
-            kept = None if found is None else (found["means"], found["precision"])
-            kept, there.closeness = closeness(data.hidden, there.probs, kept)
-            self.hidden_: dict[str, Floats] = dict(zip(("means", "precision"), kept, strict=True))
-        return there
-
-    def _group(self, data: CalibrationData, there: InMemory) -> None:
-        """Units and groups, from all nodes and no label."""
-        similar, degree = there.similarity(), data.neighbourhoods.degree
-        self._take_units(unit_totals(there.probs, degree, similar))
+        similar = there.similarity()
+        self._take_units(evidence.unit_totals(there.probs, degree, similar))
         points = self._points(data.logits, degree, similar)
         grouping = find_groups(points, self.n_groups, scaling=self.scaling, seed=self.seed)
         self._take_groups(grouping, float(np.median(nearest(grouping, points))))
         self.groups_: Ints = grouping.assign(points)
         self.similarity_: Floats = points[:, 1]
+        return there
+
+    def _take_base(self, logits: Floats, chosen: Labelled) -> None:
+        """The temperature of temperature scaling; then one with class intercepts."""
+        given = logits, chosen.y.numpy(), _weights(chosen)
+        self.temperature_ = models.reference_temperature(*given)
+        self.base_: dict[str, Any] = asdict(Base.fit(*given, self.temperature_))
+
+    def _in_memory(self, data: NodeInputs) -> InMemory:
+        there = InMemory(data.logits, data.neighbourhoods, self.temperature_)
+        if data.hidden is not None:
+            kept = getattr(self, "hidden_", None)
+            self.hidden_, there.closeness = evidence.closeness(data.hidden, there.probs, kept)
+        return there
 
     def _take_units(self, totals: Floats) -> None:
         self.units_: dict[str, Any] = asdict(Units.of(self.temperature_, totals))
@@ -240,23 +188,32 @@ class SimiMailbox(Calibrator):
         self.centroids_: Floats = grouping.centroids
         self.bandwidth_ = SoftGroups.around(grouping, median).bandwidth
 
-    def _points(self, logits: Tensor, degree: Tensor, similar: Tensor) -> Floats:
-        """What nodes are grouped by: (confidence, similarity)."""
-        filled = similar.masked_fill(degree == 0, self.units_["mean_similarity"])
-        return torch.stack([confidence(logits, self.temperature_), filled], dim=1).numpy()
+    def _learn(self, sums: Sums, chosen: Labelled, prior: Prior, *, selected: bool) -> None:
+        """The model, from what is known of some calibration nodes, and what later ones are
+        compared with."""
+        if not evidence.drawn_at_random(sums.degree, self.units_["centre"]):
+            self.support_: dict[str, Any] = asdict(Support.of(sums))
+        nodes, y = self._nodes(sums), chosen.y.numpy()
+        self._fit_model(nodes, y, prior, selected=selected, weight=_weights(chosen))
+        points = self._points_of(sums).astype(np.float32)
+        self.reference_: dict[str, Any] = {
+            "confidence": points[:, 0],
+            "similarity": points[:, 1],
+            "degree": sums.degree.numpy().astype(np.int64),
+            "accuracy": float((nodes.gaps.argmax(dim=1) == chosen.y).double().mean()),
+        }
 
     def _fit_model(
         self, nodes: Nodes, y: Ints, prior: Prior, *, selected: bool, weight: Floats | None = None
     ) -> None:
-        hidden = hasattr(self, "hidden_")
-        model = fit(nodes, y, term_names(hidden=hidden), prior.coefficients(hidden=hidden), weight)
+        belief = prior.coefficients(hidden=hasattr(self, "hidden_"))
+        model = models.fit(nodes, y, self._term_names, belief, weight)
         likeliest = model.probabilities(nodes).argmax(dim=1)
         self.contradicted_ = float((likeliest != nodes.gaps.argmax(dim=1)).double().mean())
-        drop = prior.drop(
-            bias_unit(model, nodes), len(y), keep_classes=self.keep_classes, selected=selected
-        )
-        model = replace(model, level=level_for(model, nodes, drop))
-        self.prior_: dict[str, Any] = prior.to_dict()
+        unit = models.bias_unit(model, nodes)
+        drop = prior.drop(unit, len(y), keep_classes=self.keep_classes, selected=selected)
+        model = replace(model, level=models.level_for(model, nodes, drop))
+        self.prior_: dict[str, Any] = asdict(prior)
         self.coefficients_: dict[str, float] = model.numbers()
         self.intercepts_: Floats = model.intercepts
         self.deviations_: Floats = model.groups
@@ -271,6 +228,15 @@ class SimiMailbox(Calibrator):
                 CalibrationWarning,
                 stacklevel=5,
             )
+
+    def _keep_labels(self, labelled: Labelled, graph: str, logits: Floats) -> None:
+        """The labels of ``fit``, and what tells whether nodes are the same."""
+        kept = {"nodes": labelled.index.numpy(), "labels": labelled.y.numpy()}
+        self.labels_: dict[str, Any] = {**kept, "graph": graph, "logits": logits}
+
+    def _name_labels(self, ids: Any) -> None:
+        """The ids of the nodes of `_keep_labels`."""
+        self.labels_["ids"] = _storable(ids)
 
     # --- late labels ------------------------------------------------------------------------------
 
@@ -300,10 +266,6 @@ class SimiMailbox(Calibrator):
             The nodes as they are now, as ``predict_proba`` takes them; ``all_ids`` is its
             ``node_ids``. By default those of the last ``fit`` or ``predict_proba``.
 
-        Returns
-        -------
-        self
-
         Examples
         --------
         >>> from simi_mailbox.synthetic import calibration_problem
@@ -326,10 +288,7 @@ class SimiMailbox(Calibrator):
             )
         ids = read_node_ids(node_ids, len(node_ids))
         new = read_classes(labels, np.arange(len(ids)), len(ids), self.num_classes_, of="labels")
-        numbered = self._logit_range.number(torch.from_numpy(new)).numpy()
-        if (numbered < 0).any():
-            label = int(new[numbered < 0][0])
-            raise ValueError(f"labels name class {label}, which was masked when it was fitted")
+        numbered = self._numbered(torch.from_numpy(new), "labels name").numpy()
         before = dict(vars(self))
         try:
             self._take_late(ids, numbered)
@@ -343,22 +302,15 @@ class SimiMailbox(Calibrator):
         """Add late labels to those known; the newer one counts."""
         late = getattr(self, "late_", {"ids": ids[:0], "labels": y[:0]})
         old = np.asarray(late["ids"])
-        if (
-            len(old)
-            and "U" in (old.dtype.kind, ids.dtype.kind)
-            and old.dtype.kind != ids.dtype.kind
-        ):
-            raise TypeError("node_ids are strings in one place and integers in the other")
+        _check_kinds(old, ids)
         left = ~np.isin(old, ids)
         every = np.concatenate([old[left], ids]) if left.any() else ids
-        self.late_: dict[str, Any] = {
-            "ids": _storable(every), "labels": np.concatenate([late["labels"][left], y]),
-        }  # fmt: skip
+        y = np.concatenate([late["labels"][left], y])
+        self.late_: dict[str, Any] = {"ids": _storable(every), "labels": y}
 
     def _correct(self, data: NodeInputs) -> None:
         """The level, from all late labels of nodes that are here and that ``fit`` did not have."""
-        known = self._known(data, lambda: _identity(data))
-        fitted = self._labels_of_fit(data, lambda: _identity(data), late=False)
+        known, fitted = self._known(data), self._here(data)
         labels = torch.full((data.num_nodes,), -1)
         labels[fitted.index] = fitted.y
         new = labels[known.index] != known.y
@@ -375,10 +327,8 @@ class SimiMailbox(Calibrator):
             return
         there = self._in_memory(data)
         there.take_labels(known, self._base)
-        nodes = self._nodes(there.sums(known.index[new]))
-        self.correction_: dict[str, Any] = correction(
-            self._fitted_model, nodes, known.y[new].numpy()
-        )
+        model, nodes = self._before_correction(there.sums(known.index[new]))
+        self.correction_: dict[str, Any] = correction(model, nodes, known.y[new].numpy())
         if refit := advice(self.correction_):
             warnings.warn(refit, CalibrationWarning, stacklevel=3)
 
@@ -389,30 +339,33 @@ class SimiMailbox(Calibrator):
     # --- what was fitted --------------------------------------------------------------------------
 
     @property
+    def _base(self) -> Base:
+        return Base(**self.base_)
+
+    @property
     def _units(self) -> Units:
-        return units_from(self.units_)
+        return Units(**self.units_)
 
     @property
     def _soft(self) -> SoftGroups:
         return SoftGroups(Grouping(self.shift_, self.scale_, self.centroids_), self.bandwidth_)
 
     @property
-    def _fitted_model(self) -> Model:
-        return Model.from_numbers(
-            self.coefficients_, self.intercepts_, self.deviations_, self.frequencies_
-        )
+    def _support(self) -> Support | None:
+        found = getattr(self, "support_", None)
+        return None if found is None else Support(**found)
 
     @property
-    def _model(self) -> Model:
-        late, model = getattr(self, "correction_", None), self._fitted_model
-        return model if late is None else corrected(model, late["scale"], late["intercepts"])
+    def _term_names(self) -> tuple[str, ...]:
+        names = evidence.term_names(hidden=hasattr(self, "hidden_"))
+        return tuple(name for name in names if name != LEFT_OUT or self._support is None)
 
     # --- prediction -------------------------------------------------------------------------------
 
     def _predict(self, data: NodeInputs) -> Tensor:
         self._check_hidden(data)
         there = self._in_memory(data)
-        there.take_labels(self._known(data, lambda: _identity(data)), self._base)
+        there.take_labels(self._known(data), self._base)
         self._latest = data
         probs = torch.empty_like(data.logits)
         for rows, sums in there.all_sums():
@@ -421,20 +374,42 @@ class SimiMailbox(Calibrator):
 
     def _probabilities(self, sums: Sums) -> Tensor:
         """Of some nodes."""
-        probs = torch.empty_like(sums.logits)
+        probs, late = torch.empty_like(sums.logits), getattr(self, "correction_", None)
         for rows in row_blocks(*probs.shape):
             part = sums.rows(rows)
-            probs[rows] = self._model.probabilities(self._nodes(part)).to(probs.dtype)
+            model, nodes = self._before_correction(part)
+            if late is not None:
+                model = corrected(model, late["scale"], late["intercepts"])
+            probs[rows] = model.probabilities(nodes).to(probs.dtype)
             if self.keep_classes:
                 preserve_predictions(probs[rows], part.logits.argmax(dim=1))
         return probs
 
     def _nodes(self, sums: Sums) -> Nodes:
         """What the model sees of some nodes."""
-        return terms(sums, self._units, self._soft.membership(self._points_of(sums)))
+        groups = self._soft.membership(self._points_of(sums))
+        nodes = evidence.terms(sums, self._units, groups)
+        if self._support is None:
+            return nodes
+        left_out = evidence.CLASSES.index(LEFT_OUT)
+        return self._support.restrict(nodes, self._units.centre, left_out)
+
+    def _before_correction(self, sums: Sums) -> tuple[Model, Nodes]:
+        """The model of some nodes, and what it sees of them; late labels correct its level."""
+        found = self.intercepts_, self.deviations_, self.frequencies_
+        model, nodes = Model.from_numbers(self.coefficients_, *found), self._nodes(sums)
+        if self._support is None:
+            return model, nodes
+        at = self._support.apply(model, self._base, nodes, sums, self.temperature_)
+        return Model.bare(model.frequencies), at
+
+    def _points(self, logits: Tensor, degree: Tensor, similar: Tensor) -> Floats:
+        """What nodes are grouped by: (confidence, similarity)."""
+        filled = similar.masked_fill(degree == 0, self.units_["mean_similarity"])
+        return torch.stack([confidence(logits, self.temperature_), filled], dim=1).numpy()
 
     def _points_of(self, sums: Sums) -> Floats:
-        similar = overlap(sums.probs, sums.predictions, sums.degree)
+        similar = evidence.overlap(sums.probs, sums.predictions, sums.degree)
         return self._points(sums.logits, sums.degree, similar)
 
     def _groups(self, data: NodeInputs) -> Ints:
@@ -443,7 +418,7 @@ class SimiMailbox(Calibrator):
         points = self._points(data.logits, degree, there.similarity())
         return self._soft.grouping.assign(points)
 
-    def _known(self, data: NodeInputs, identity: Callable[[], tuple[str, Floats]]) -> Labelled:
+    def _known(self, data: NodeInputs, identity: Identity | None = None) -> Labelled:
         """Labels of ``fit`` and those known by now; the newer one counts.
 
         ``identity()`` tells graph and logits as `_keep_labels` was told them.
@@ -457,11 +432,7 @@ class SimiMailbox(Calibrator):
         return _newer(fitted, Labelled(known.index[new], known.y[new]))
 
     def _labels_of_fit(
-        self,
-        data: NodeInputs,
-        identity: Callable[[], tuple[str, Floats]],
-        *,
-        late: bool = True,
+        self, data: NodeInputs, identity: Identity | None = None, *, late: bool = True
     ) -> Labelled:
         """Of the nodes that are known to be those of ``fit``, or, if ``late``, of ``update``."""
         kept, y = self.labels_, torch.from_numpy(self.labels_["labels"])
@@ -470,7 +441,7 @@ class SimiMailbox(Calibrator):
         if ids is not None:
             found = matched(np.asarray(kept.get("ids", kept["nodes"])), y, ids)
         else:
-            graph, logits = identity()
+            graph, logits = identity() if identity else _identity(data)
             if not (kept["graph"] == graph and same_logits(kept["logits"], logits)):
                 return self._unknown_nodes()
             found = Labelled(torch.from_numpy(kept["nodes"]), y)
@@ -485,7 +456,7 @@ class SimiMailbox(Calibrator):
 
     def _here(self, data: NodeInputs) -> Labelled:
         """The calibration nodes of ``fit`` that are known to be here."""
-        return self._labels_of_fit(data, lambda: _identity(data), late=False)
+        return self._labels_of_fit(data, late=False)
 
     def _unknown_nodes(self) -> Labelled:
         warnings.warn(
@@ -494,80 +465,82 @@ class SimiMailbox(Calibrator):
             CalibrationWarning,
             stacklevel=6,
         )
-        return NOBODY
+        return evidence.NOBODY
 
     def _check_hidden(self, data: NodeInputs) -> None:
         fitted = getattr(self, "hidden_", None)
-        if (data.hidden is None) != (fitted is None):
-            raise ValueError(
-                "this calibrator was fitted with a hidden layer: pass hidden=… here as well"
-                if data.hidden is None
-                else "this calibrator was fitted without hidden=…: leave it out, or fit with it"
-            )
-        if data.hidden is not None and fitted is not None:
-            width = fitted["means"].shape[1]
-            if data.hidden.shape[1] != width:
+        if data.hidden is None or fitted is None:
+            if data.hidden is not fitted:
                 raise ValueError(
-                    f"hidden has {data.hidden.shape[1]} columns, but this calibrator was fitted "
-                    f"on {width}"
+                    "this calibrator was fitted with a hidden layer: pass hidden=… here as well"
+                    if data.hidden is None
+                    else "this calibrator was fitted without hidden=…: leave it out, or fit with it"
                 )
+            return
+        width, expected = data.hidden.shape[1], fitted["means"].shape[1]
+        if width != expected:
+            raise ValueError(
+                f"hidden has {width} columns, but this calibrator was fitted on {expected}"
+            )
 
     def _check_state(self) -> None:
-        k = len(self.intercepts_)
-        units, labels = self._units, self.labels_
-        if units.class_share.shape != (k,) or units.centre.shape != (2,):
-            raise ValueError(f"units_ must hold two centres and a share for each of {k} classes")
-        if len(self.deviations_) not in (0, len(self.centroids_)):
-            raise ValueError("deviations_ must have a number for every group")
+        k, labels, numbers = len(self.intercepts_), self.labels_, dict(self.coefficients_)
         nodes, y = labels["nodes"], labels["labels"]
         ids = np.asarray(labels.get("ids", nodes))
-        if not nodes.shape == y.shape == ids.shape == (len(y),):
-            raise ValueError("labels_ must have a node, a label and, if any, an id of each")
-        if {nodes.dtype.kind, y.dtype.kind} != {"i"} or ids.dtype.kind not in "iuU":
-            raise ValueError("labels_ must have whole numbers for nodes and labels")
-        if np.shape(labels["logits"]) != (k + 2,):
-            raise ValueError(f"labels_ must know logits by {k + 2} numbers")
-        check_within("labels_", y, 0, k - 1)
-        check_within("nodes of labels_", nodes, 0, 2**62)
-        check_within("temperature_", self.temperature_, 1e-300, 1e300)
-        if self._base.intercepts.shape != (k,):
-            raise ValueError(f"base_ must have an intercept for each of {k} classes")
-        check_within("temperature of base_", self._base.temperature, 1e-300, 1e300)
-        check_within("intercepts of base_", self._base.intercepts, -1e3, 1e3)
-        check_within("shares of units_", units.class_share, 1e-300, 1.0)
-        check_within("frequencies_", self.frequencies_, 1e-300, 1.0)
-        check_within("bandwidth_", self.bandwidth_, 1e-300, 1e300)
-        numbers = dict(self.coefficients_)
-        hidden = hasattr(self, "hidden_")
-        if hidden and self.hidden_["means"].shape[0] != k:
-            raise ValueError(f"hidden_ must have a mean for each of {k} classes")
-        known = {*term_names(hidden=hidden), "scale", "uniform", "trust", "level"}
-        if set(numbers) != known:
-            raise ValueError(f"coefficients_ has {sorted(numbers)}, not {sorted(known)}")
-        check_within("the uniform weight of coefficients_", numbers.pop("uniform"), 0.0, BELOW_ONE)
-        check_within("coefficients_", list(numbers.values()), -1e3, 1e3)
-        check_within("intercepts_", self.intercepts_, -1e3, 1e3)
-        seen = {len(self.reference_[name]) for name in ("confidence", "similarity", "degree")}
-        if len(seen) != 1:
-            raise ValueError("reference_ must have as many degrees as confidences")
-        check_within("accuracy of reference_", self.reference_["accuracy"], 0.0, 1.0)
-        late, found = getattr(self, "late_", None), getattr(self, "correction_", None)
-        if late is not None:
-            if len(late["ids"]) != len(late["labels"]) or late["labels"].dtype.kind != "i":
-                raise ValueError("late_ must have an id and a class for every label")
-            check_within("late_", late["labels"], 0, k - 1)
-        if found is not None:
-            if found["intercepts"].shape != (k,):
-                raise ValueError(f"correction_ must have an intercept for each of {k} classes")
-            check_within("correction_", [found["scale"], *found["intercepts"]], -1e3, 1e3)
-        check_within("deviations_", self.deviations_, -1e3, 1e3)
+        units, base, kept = self._units, self._base, self.reference_
+        late = getattr(self, "late_", {"ids": ids[:0], "labels": y[:0]})
+        moved = getattr(self, "correction_", {"scale": 0.0, "intercepts": np.zeros(k)})
+        support = self._support or Support(np.zeros(0, dtype=np.int64), 0.0)
+        means = getattr(self, "hidden_", {"means": np.zeros((k, 0))})["means"]
+        named = {*self._term_names, "scale", "uniform", "trust", "level"}
+        sizes = {len(kept[name]) for name in ("confidence", "similarity", "degree")}
+        alike = nodes.shape == y.shape == ids.shape == (len(y),)
+        whole = {nodes.dtype.kind, y.dtype.kind} == {"i"} and ids.dtype.kind in "iuU"
+        paired = len(late["ids"]) == len(late["labels"]) and late["labels"].dtype.kind == "i"
+        deviations, each = len(self.deviations_), f"for each of {k} classes"
+        holds = {
+            f"units_ must hold a share {each}": units.class_share.shape == (k,),
+            "units_ must hold two centres": units.centre.shape == (2,),
+            "deviations_ must have one for every group": deviations in (0, len(self.centroids_)),
+            "labels_ must have a node, a label and, if any, an id of each": alike,
+            "labels_ must have whole numbers for nodes and labels": whole,
+            f"labels_ must know logits by {k + 2}": np.shape(labels["logits"]) == (k + 2,),
+            f"base_ must have an intercept {each}": base.intercepts.shape == (k,),
+            f"hidden_ must have a mean {each}": len(means) == k,
+            f"coefficients_ has {sorted(numbers)}, not {sorted(named)}": set(numbers) == named,
+            "reference_ must have as many degrees as confidences": len(sizes) == 1,
+            "late_ must have an id and a class for every label": paired,
+            f"correction_ must have an intercept {each}": moved["intercepts"].shape == (k,),
+        }
+        for told, fine in holds.items():
+            if not fine:
+                raise ValueError(told)
+        uniform = numbers.pop("uniform")
+        for name, values, low, high in (
+            ("labels_", y, 0, k - 1),
+            ("nodes of labels_", nodes, 0, 2**62),
+            ("temperature_", self.temperature_, *POSITIVE),
+            ("temperature of base_", base.temperature, *POSITIVE),
+            ("intercepts of base_", base.intercepts, -1e3, 1e3),
+            ("shares of units_", units.class_share, 1e-300, 1.0),
+            ("frequencies_", self.frequencies_, 1e-300, 1.0),
+            ("bandwidth_", self.bandwidth_, *POSITIVE),
+            ("the uniform weight of coefficients_", uniform, 0.0, BELOW_ONE),
+            ("coefficients_", list(numbers.values()), -1e3, 1e3),
+            ("intercepts_", self.intercepts_, -1e3, 1e3),
+            ("deviations_", self.deviations_, -1e3, 1e3),
+            ("labels of support_", support.labels, 0.0, 1.0),
+            ("degrees of support_", support.degrees, 0, 2**62),
+            ("accuracy of reference_", kept["accuracy"], 0.0, 1.0),
+            ("late_", late["labels"], 0, k - 1),
+            ("correction_", [moved["scale"], *moved["intercepts"]], -1e3, 1e3),
+        ):
+            check_within(name, values, low, high)
 
 
 @hyperparameters
 class SimiMailboxFree(SimiMailbox):
-    """`SimiMailbox` with ``keep_classes=False``: predictions may change.
-
-    The same method under a name of its own, for tables and commands that know methods by name.
+    """`SimiMailbox` with ``keep_classes=False`` under a name of its own, for tables and commands.
 
     Examples
     --------
@@ -584,12 +557,6 @@ def enough(labelled: Labelled, logits: Tensor) -> Labelled:
     """All of these nodes, or as many as are `ENOUGH`, spread evenly over their confidence.
 
     Chosen by confidence and not by number, so that names of nodes do not matter.
-
-    Examples
-    --------
-    >>> many = Labelled(torch.arange(20_000), torch.zeros(20_000, dtype=torch.int64))
-    >>> len(enough(many, torch.rand(20_000, 3)))
-    4096
     """
     count = min(ENOUGH, ENOUGH_NUMBERS // logits.shape[1])
     if len(labelled) <= count:
@@ -605,21 +572,18 @@ def _weights(labelled: Labelled) -> Floats | None:
 
 
 def matched(ids: Any, y: Tensor, nodes: Any) -> Labelled:
-    """Those of some labelled ids that are among ``nodes``, by their places there.
-
-    Examples
-    --------
-    >>> found = matched(np.array([7, 5]), torch.tensor([0, 1]), np.array([4, 5, 6]))
-    >>> found.index.tolist(), found.y.tolist()
-    ([1], [1])
-    """
-    if ids.dtype.kind != nodes.dtype.kind and "U" in (ids.dtype.kind, nodes.dtype.kind):
-        raise TypeError("node_ids are strings in one place and integers in the other")
+    """Those of some labelled ids that are among ``nodes``, by their places there."""
+    _check_kinds(ids, nodes)
     order = np.argsort(nodes, kind="stable")
     place = np.searchsorted(nodes, ids, sorter=order).clip(max=len(nodes) - 1)
     index = order[place]
     here = torch.from_numpy(nodes[index] == ids)
     return Labelled(torch.from_numpy(index)[here], y[here])
+
+
+def _check_kinds(one: Any, other: Any) -> None:
+    if len(one) and len(other) and (one.dtype.kind == "U") != (other.dtype.kind == "U"):
+        raise TypeError("node_ids are strings in one place and integers in the other")
 
 
 def _newer(old: Labelled, new: Labelled) -> Labelled:
@@ -638,12 +602,6 @@ def sketch(parts: Iterable[Tensor]) -> Floats:
 
     Sums over nodes of z − max z, by class, with weights that differ from node to node; then the sum
     of their mean sizes, and the number of nodes.
-
-    Examples
-    --------
-    >>> z = torch.eye(3)
-    >>> bool(np.allclose(sketch([z]), sketch([z[:1], z[1:]])))
-    True
     """
     sums, size, count = torch.zeros(1, dtype=torch.float64), 0.0, 0
     for part in parts:
@@ -658,14 +616,7 @@ def sketch(parts: Iterable[Tensor]) -> Floats:
 
 
 def same_logits(one: Floats, other: Floats) -> bool:
-    """Whether two sketches are of the same logits, up to `ROUNDING` of their mean size.
-
-    Examples
-    --------
-    >>> z = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
-    >>> same_logits(sketch([z]), sketch([z.half().float()])), same_logits(sketch([z]), sketch([-z]))
-    (True, False)
-    """
+    """Whether two sketches are of the same logits, up to `ROUNDING` of their mean size."""
     if one.shape != other.shape or one[-1] != other[-1]:
         return False
     tolerance = ROUNDING * one[-2] / np.sqrt(one[-1])

@@ -8,7 +8,7 @@ does not enter.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,9 @@ CLASSES = ("neighbours", "neighbours_2_steps", "labels", "labels_2_steps", "hidd
 PSEUDO_NEIGHBOURS, PSEUDO_PREDICTIONS, PSEUDO_MASS = 2.0, 0.3, 0.1
 """Added to neighbours, and to predictions and labels two steps away: few are not believed."""
 
+NO_CHANCE, LARGE = 5.0, 0.25
+"""Standard errors and deviations by which calibration nodes differ that were not drawn."""
+
 BLOCK = 1 << 19
 """Numbers of a run of nodes that are looked at together."""
 
@@ -45,22 +48,11 @@ def term_names(*, hidden: bool) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """What is known of some nodes: their own rows, and sums over their neighbours.
+    """What is known of some nodes: their own rows [m, K], and sums over their neighbours.
 
-    Attributes
-    ----------
-    logits, probs : Tensor [m, K]
-    degree : Tensor [m]
-    predictions : Tensor [m, K]
-        Σ p_j over neighbours j.
-    predictions_2_steps : Tensor [m, K]
-        Mean of p_j over two random steps, without what comes back to the node itself.
-    labels : Tensor [m, K + 1]
-        Σ over labelled neighbours of their `label_residuals`.
-    labels_2_steps : Tensor [m, K + 1]
-        The same, as the mean over two random steps, without what comes back to the node itself.
-    closeness : Tensor [m, K], optional
-        How near the node is to every class in the hidden layer.
+    ``predictions`` is Σ p_j over neighbours j; ``labels`` [m, K + 1] that of the `label_residuals`
+    of labelled ones; those of two steps are means over two random steps, without what comes back to
+    the node itself. ``closeness`` is how near the node is to every class in the hidden layer.
     """
 
     logits: Tensor
@@ -82,16 +74,9 @@ class Sums:
 class Units:
     """Means over all nodes that ``fit`` found, kept for every prediction.
 
-    Attributes
-    ----------
-    temperature : float
-        T of p = softmax(z / T).
-    centre : array [2]
-        Subtracted from the terms of the temperature.
-    class_share : array [K]
-        Mean of p, as if one node of every class had been added.
-    mean_similarity : float
-        For nodes without neighbours.
+    ``temperature`` is T of p = softmax(z / T), ``centre`` [2] is subtracted from the terms of the
+    temperature, ``class_share`` [K] is the mean of p, as if one node of every class had been added,
+    and ``mean_similarity`` is for nodes without neighbours.
     """
 
     temperature: float
@@ -122,14 +107,16 @@ def degree_terms(degree: Tensor) -> Tensor:
     return torch.stack([more.log(), more.reciprocal()], dim=1)
 
 
-def label_residuals(probs: Tensor, y: Tensor) -> Tensor:
-    """What labels tell beyond the probabilities of their nodes, and a column of ones, [m, K + 1].
+def drawn_at_random(degree: Tensor, centre: Floats) -> bool:
+    """Whether these nodes have the mean degree terms ``centre`` of all nodes, but for chance."""
+    found = degree_terms(degree).numpy()
+    away, spread = np.abs(found.mean(axis=0) - centre), found.std(axis=0)
+    differs = away > np.maximum(LARGE, NO_CHANCE / np.sqrt(len(found))) * spread
+    return not bool(differs.any())
 
-    Examples
-    --------
-    >>> label_residuals(torch.tensor([[0.75, 0.25]]), torch.tensor([0])).tolist()
-    [[0.25, -0.25, 1.0]]
-    """
+
+def label_residuals(probs: Tensor, y: Tensor) -> Tensor:
+    """What labels tell beyond their nodes' probabilities, and a column of ones, [m, K + 1]."""
     rows = torch.cat([-probs, probs.new_ones(len(probs), 1)], dim=1)
     rows[torch.arange(len(y)), y] += 1.0
     return rows
@@ -180,22 +167,7 @@ def terms(sums: Sums, units: Units, groups: Floats) -> Nodes:
 
 
 class InMemory:
-    """Sums over the neighbours of a graph in memory, for any rows.
-
-    Parameters
-    ----------
-    logits : Tensor [n, K]
-    graph : Graph
-    temperature : float
-    closeness : Tensor [n, K], optional
-
-    Examples
-    --------
-    >>> path = Graph.from_edges([[0, 1], [1, 2]])
-    >>> there = InMemory(torch.tensor([[9.0, 0.0], [9.0, 0.0], [0.0, 9.0]]), path, 1.0)
-    >>> there.sums(torch.tensor([1])).predictions.round().tolist()
-    [[1.0, 1.0]]
-    """
+    """Sums over the neighbours of a graph in memory, for any rows; ``closeness`` is [n, K]."""
 
     def __init__(
         self, logits: Tensor, graph: Graph, temperature: float, closeness: Tensor | None = None
@@ -220,9 +192,6 @@ class InMemory:
     def _labels_near(self, part: Csr) -> Tensor:
         """Sums of residuals over the entries of ``part`` that are labelled."""
         return neighbour_sums(part.renumbered(self._place, len(self._residuals)), self._residuals)
-
-    def _numbers(self, rows: Tensor | slice) -> Tensor:
-        return torch.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
 
     def _chance_back(self, nodes: Tensor) -> Tensor:
         """That two random steps end where they began."""
@@ -257,11 +226,8 @@ class InMemory:
         """Of all nodes, run by run: what lies between the runs is never held at once."""
         near, around = self._labels_near(self.csr), neighbour_sums(self.csr, self.probs)
         for rows in row_blocks(*self._size, BLOCK):
-            part = self.csr.run(rows)
-            yield (
-                rows,
-                self._sums(rows, part, around[rows], around, near[rows], near, self.steps),
-            )
+            given = self.csr.run(rows), around[rows], around, near[rows], near, self.steps
+            yield rows, self._sums(rows, *given)
 
     def _sums(
         self, rows: Tensor | slice, part: Csr, around: Tensor, beside: Tensor, near: Tensor,
@@ -269,8 +235,9 @@ class InMemory:
     ) -> Sums:  # fmt: skip
         """``around`` and ``near`` of the rows of ``part``; ``beside``, ``far`` of its columns."""
         probs, degree = self.probs[rows], self.graph.degree[rows]
+        nodes = torch.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
         beyond = neighbour_sums(part, beside, steps).mul_(self.steps[rows][:, None])
-        beyond = without_own(beyond, probs, self._chance_back(self._numbers(rows)))
+        beyond = without_own(beyond, probs, self._chance_back(nodes))
         second = torch.zeros_like(near)
         if len(self._residuals):
             second = neighbour_sums(part, far, steps).mul_(self.steps[rows][:, None])
@@ -284,18 +251,15 @@ class InMemory:
 
 
 def closeness(
-    hidden: Tensor, probs: Tensor, prototypes: tuple[Floats, Floats] | None = None
-) -> tuple[tuple[Floats, Floats], Tensor]:
+    hidden: Tensor, probs: Tensor, prototypes: dict[str, Floats] | None = None
+) -> tuple[dict[str, Floats], Tensor]:
     """Means of the classes in a hidden layer, and −log distance of every node to each of them.
 
     A class's mean is that of all nodes weighted by its probability: no label enters.
     """
     dense = hidden if hidden.layout is torch.strided else hidden.to_dense()
     x = np.asarray(dense.numpy(), dtype=np.float64)
-    found = prototypes or fit_prototypes(x, probs.double().numpy())
-    return found, torch.from_numpy(nearness(x, *found)).to(probs.dtype)
-
-
-def units_from(fields: Mapping[str, Any]) -> Units:
-    """From the fields of a saved calibrator."""
-    return Units(**{name: fields[name] for name in Units.__dataclass_fields__})
+    if prototypes is None:
+        means, precision = fit_prototypes(x, probs.double().numpy())
+        prototypes = {"means": means, "precision": precision}
+    return prototypes, torch.from_numpy(nearness(x, **prototypes)).to(probs.dtype)

@@ -18,10 +18,11 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize
 from scipy.special import expit, log_softmax, logsumexp, softmax
 from torch import Tensor
 
@@ -43,6 +44,8 @@ ODDS = {"alike": 1.0, "unlike": 0.01, "none": 1.0}
 """Before labels are seen: a graph like the others, unlike any, or one without evidence."""
 NO_WEIGHT, EXACT = -7.0, 1e-4
 PASSES, HALVINGS, WIDTH_PASSES = 60, 30, 4
+COLDEST = 30.0
+"""Of |log T|."""
 SETTLED, ROUGHLY, WIDTHS_SETTLED = 1e-3, 0.03, 0.2
 """A Newton step below these leaves an error of about its square."""
 LOWEST_LEVEL = 0.25
@@ -71,22 +74,22 @@ class Coefficients:
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """What the model sees of some nodes; ``exponents`` and ``classes`` in the order of the names.
+    """What the model sees of some nodes, terms in the order of their names.
 
-    Attributes
-    ----------
-    gaps : Tensor [m, K]
-        (z − max z) / T.
-    exponents : Tensor [m, j]
-    classes : list of Tensor [m, K]
-    groups : array [m, G]
-        Membership; rows sum to one, or there is no group.
+    ``gaps`` [m, K] are (z − max z) / T, ``exponents`` is [m, j], each of ``classes`` [m, K], and
+    ``groups`` [m, G] the membership: rows sum to one, or there is no group.
     """
 
     gaps: Tensor
     exponents: Tensor
     classes: list[Tensor]
     groups: Floats
+
+    @classmethod
+    def bare(cls, gaps: Tensor) -> Nodes:
+        """Without terms and groups."""
+        none = np.empty((len(gaps), 0))
+        return cls(gaps, torch.from_numpy(none), [], none)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +109,13 @@ class Model:
     uniform: float
     trust: float = 1.0
     level: float = 1.0
+
+    @classmethod
+    def bare(cls, frequencies: Floats, uniform: float = 0.0) -> Model:
+        """The model whose scores are the gaps of `Nodes.bare`."""
+        none = np.empty(0)
+        zero = np.zeros(len(frequencies))
+        return cls((), 0.0, none, none, zero, none, frequencies, uniform)
 
     def scores(self, nodes: Nodes) -> Tensor:
         """s of some nodes, [m, K]."""
@@ -155,41 +165,23 @@ def reference_temperature(logits: Floats, y: Ints, weight: Floats | None = None)
     """Temperature scaling with a Cauchy prior on log T: for dozens of labels nearly the plain one.
 
     ``weight`` is what each label counts.
-
-    Examples
-    --------
-    >>> z = np.array([[2.0, 0.0]] * 400)
-    >>> round(reference_temperature(z, np.array([0, 0, 0, 1] * 100)), 1)  # plain: 1.82
-    1.8
-    >>> reference_temperature(z[:2], np.array([0, 0])) > 0.5  # plain: 0
-    True
     """
-    gaps, theta, each = logits - logits.max(axis=1, keepdims=True), 0.0, np.arange(len(y))
+    gaps, each = logits - logits.max(axis=1, keepdims=True), np.arange(len(y))
     counts = np.ones(len(y)) if weight is None else weight
 
-    def value(at: float) -> tuple[float, float, float]:
-        scaled = math.exp(at) * gaps
+    def cost(theta: Floats) -> tuple[float, Floats]:
+        scaled = np.exp(theta) * gaps
         log_p = log_softmax(scaled, axis=1)
-        p = np.exp(log_p)
-        mean = (p * scaled).sum(axis=1)
-        slope = float(counts @ (mean - scaled[each, y]))
-        bend = slope + float(counts @ ((p * scaled**2).sum(axis=1) - mean**2))
-        far = at / TEMPERATURE_WIDTH
-        prior = (2.0 * far / (1.0 + far**2)) / TEMPERATURE_WIDTH
-        return math.log1p(far**2) - float(counts @ log_p[each, y]), slope + prior, bend
+        slope = counts @ ((np.exp(log_p) * scaled).sum(axis=1) - scaled[each, y])
+        far = theta / TEMPERATURE_WIDTH
+        slope = slope + 2.0 * far / (1.0 + far**2) / TEMPERATURE_WIDTH
+        value = float(np.log1p(far[0] ** 2) - counts @ log_p[each, y])
+        return value / len(y), slope / len(y)
 
-    now = value(theta)
-    for _ in range(PASSES):
-        step = float(np.clip(-now[1] / max(abs(now[2]) + 1.0, 1e-6), -1.0, 1.0))
-        if abs(step) < SETTLED / 10:
-            break
-        for _ in range(HALVINGS):
-            after = value(theta + step)
-            if after[0] <= now[0]:
-                break
-            step /= 2.0
-        theta, now = theta + step, after
-    return math.exp(-theta)
+    how = {"ftol": 1e-14, "gtol": 1e-6}
+    limits = [(-COLDEST, COLDEST)]
+    found = minimize(cost, [0.0], jac=True, method="L-BFGS-B", bounds=limits, options=how)
+    return math.exp(-found.x[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,8 +198,8 @@ class Base:
     @classmethod
     def fit(cls, logits: Floats, y: Ints, weight: Floats | None, temperature: float) -> Base:
         """Of labelled nodes; ``temperature`` is where to start."""
-        gaps, none = logits - logits.max(axis=1, keepdims=True), np.empty((len(y), 0))
-        nodes = Nodes(torch.from_numpy(gaps / temperature), torch.from_numpy(none), [], none)
+        gaps = logits - logits.max(axis=1, keepdims=True)
+        nodes = Nodes.bare(torch.from_numpy(gaps / temperature))
         at = _fit_case(_Likelihood(nodes, y, weight), (), _nothing(()))[1]
         return cls(temperature * math.exp(-at[0]), at[1:-1])
 
@@ -229,19 +221,6 @@ def fit(
     Averaged over three cases: a graph like others, one unlike any (wide normal priors around
     zero), and one without evidence, each weighted by its Laplace evidence. ``weight`` is what each
     label counts in the likelihood.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> z = rng.normal(size=(4000, 3)) * 3
-    >>> biased = z + np.array([1.0, 0.0, 0.0])  # trained with another class balance
-    >>> y = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
-    >>> gaps = biased - biased.max(axis=1, keepdims=True)
-    >>> none = np.empty((4000, 0))
-    >>> nodes = Nodes(torch.from_numpy(gaps), torch.from_numpy(none), [], none)
-    >>> found = fit(nodes, y, (), Coefficients.vague(()))
-    >>> (found.intercepts - found.intercepts[1]).round(1).tolist()
-    [-1.0, 0.0, 0.0]
     """
     objective = _Likelihood(nodes, y, weight)
     vague = Coefficients.vague(names)
@@ -257,9 +236,8 @@ def fit(
     weight = softmax([math.log(odds) + evidence for odds, evidence, _ in found])
     at = sum(part * one for part, (*_, one) in zip(weight, found, strict=True))
     trust = float(weight[:-1].sum())
-    j, h, groups = nodes.exponents.shape[1], len(nodes.classes), nodes.groups.shape[1]
     theta, exponents, deviations, classes, intercepts, odds = np.split(
-        np.asarray(at), np.cumsum([1, j, groups, h, nodes.gaps.shape[1]])
+        np.asarray(at), np.cumsum(objective.sizes)
     )
     return Model(
         names, float(theta[0]), exponents, classes, intercepts, deviations,
@@ -270,15 +248,11 @@ def fit(
 def estimate(nodes: Nodes, y: Ints, names: tuple[str, ...]) -> dict[str, float]:
     """Coefficients that fit nodes whose labels are all known: what a prior is learned from."""
     objective = _Likelihood(replace(nodes, groups=nodes.groups[:, :0]), y)
-    layout = objective.layout
-    mean, variance = layout.prior(names, Coefficients.vague(names), objective.unit)
+    mean, variance = objective.prior(names, Coefficients.vague(names))
     start = (mean, *objective(mean))
-    at = _minimum(objective, mean, layout.with_widths(variance, 1.0, 1.0), start)[0]
-    found = [*at[1 : layout.eta], *at[layout.eta : layout.eta + layout.classes]]
-    return {
-        **{name: float(value) for name, value in zip(names, found, strict=True)},
-        "uniform": float(at[-1]) - objective.unit,
-    }
+    at = _minimum(objective, mean, objective.with_widths(variance, 1.0, 1.0), start)[0]
+    found = dict(zip(names, at[objective.places].tolist(), strict=True))
+    return {**found, "uniform": float(at[-1]) - objective.unit}
 
 
 def error_rate(gaps: Floats) -> float:
@@ -300,18 +274,7 @@ def bias_unit(model: Model, nodes: Nodes) -> float:
 
 
 def level_for(model: Model, nodes: Nodes, drop: float) -> float:
-    """The common factor of all scores that lowers the mean confidence of some nodes by ``drop``.
-
-    Examples
-    --------
-    >>> none = np.empty((1, 0))
-    >>> nodes = Nodes(torch.tensor([[0.0, -2.0]]), torch.from_numpy(none), [], none)
-    >>> plain = Model((), 0.0, none[0], none[0], np.zeros(2), none[0], np.full(2, 0.5), 0.0)
-    >>> lower = replace(plain, level=level_for(plain, nodes, 0.05))
-    >>> change = plain.probabilities(nodes).max() - lower.probabilities(nodes).max()
-    >>> round(float(change), 3)
-    0.05
-    """
+    """The common factor of all scores that lowers the mean confidence of some nodes by ``drop``."""
     scores = model.scores(nodes).double().numpy()
 
     def mean(factor: float) -> float:
@@ -338,34 +301,30 @@ def _fit_case(
     start: Floats | None = None,
 ) -> tuple[float, Floats]:
     """Log evidence and parameters with one belief; widths of intercepts and groups by evidence."""
-    layout = objective.layout
-    mean, variance = layout.prior(names, belief, objective.unit)
+    mean, variance = objective.prior(names, belief)
     at = mean if start is None else np.append(start[:-1], mean[-1])
     where = (at, *objective(at))
-    groups = GROUP_WIDTHS if layout.groups else (1.0,)
+    groups = GROUP_WIDTHS if objective.sizes[2] else (1.0,)
+    grid = np.array(list(product(groups, INTERCEPT_WIDTHS)))
+    odds = _log_half_cauchy(grid[:, 1], INTERCEPTS_TYPICAL)
+    if objective.sizes[2]:
+        odds += _log_half_cauchy(grid[:, 0], GROUPS_TYPICAL)
     widths = np.array([GROUPS_TYPICAL, INTERCEPTS_TYPICAL])
     for _ in range(WIDTH_PASSES):
-        variances = layout.with_widths(variance, *widths)
+        variances = objective.with_widths(variance, *widths)
         where = _minimum(objective, mean, variances, where, ROUGHLY)
-        curved = (*where[:3], _positive(where[3]))
-        grid = np.array(list(product(groups, INTERCEPT_WIDTHS)))
-        evidence = np.array(
-            [
-                _log_evidence(*curved, mean, layout.with_widths(variance, *pair))
-                + (_log_half_cauchy(pair[0], GROUPS_TYPICAL) if layout.groups else 0.0)
-                + _log_half_cauchy(pair[1], INTERCEPTS_TYPICAL)
-                for pair in grid
-            ]
-        )
+        curved = (*where[:3], _positive(where[3]), mean)
+        told = [_log_evidence(*curved, objective.with_widths(variance, *pair)) for pair in grid]
+        evidence = odds + told
         before, widths = widths, np.exp(softmax(evidence) @ np.log(grid))
         if np.abs(np.log(widths / before)).max() < WIDTHS_SETTLED:
             break
-    where = _minimum(objective, mean, layout.with_widths(variance, *widths), where)
+    where = _minimum(objective, mean, objective.with_widths(variance, *widths), where)
     return float(logsumexp(evidence)), where[0]
 
 
-def _log_half_cauchy(width: float, typical: float) -> float:
-    return math.log(width) - math.log1p((width / typical) ** 2)  # on an even grid of logarithms
+def _log_half_cauchy(width: Any, typical: float) -> Any:
+    return np.log(width) - np.log1p((width / typical) ** 2)  # on an even grid of logarithms
 
 
 def _log_evidence(
@@ -380,70 +339,54 @@ def _log_evidence(
     return -float(cost + 0.5 * np.linalg.slogdet(precision)[1] + 0.5 * np.log(variance).sum())
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """Where parameters stand: θ, a [j], u [G], b [h], e [K], log-odds of the uniform mixture."""
-
-    exponents: int
-    groups: int
-    classes: int
-    num_classes: int
-
-    @property
-    def eta(self) -> int:
-        return 1 + self.exponents + self.groups
-
-    @property
-    def size(self) -> int:
-        return self.eta + self.classes + self.num_classes + 1
-
-    def prior(
-        self, names: tuple[str, ...], belief: Coefficients, unit: float
-    ) -> tuple[Floats, Floats]:
-        mean, variance = np.zeros(self.size), np.ones(self.size)
-        places = [*range(1, 1 + self.exponents), *range(self.eta, self.eta + self.classes)]
-        variance[0] = SCALE_WIDTH**2
-        for place, name in zip(places, names, strict=True):
-            mean[place], variance[place] = belief.location[name], belief.spread[name] ** 2
-        mean[-1] = max(belief.location["uniform"] + unit, NO_WEIGHT)
-        variance[-1] = belief.spread["uniform"] ** 2
-        return mean, variance
-
-    def with_widths(self, variance: Floats, groups: float, intercepts: float) -> Floats:
-        found = variance.copy()
-        found[1 + self.exponents : self.eta] = groups**2
-        found[self.eta + self.classes : -1] = intercepts**2
-        return found
-
-
 class _Likelihood:
     """−log likelihood of the parameters: value, gradient, Hessian.
 
-    With F_i = (e^η g_i, C_i1, …, 1) [K × (1 + h + K)], d = F[y] − E_p F and ρ = (1 − w) p_y / q_y:
+    They stand in the order θ, a [j], u [G], b [h], e [K], log-odds of the uniform mixture. With
+    F_i = (e^η g_i, C_i1, …, 1) [K × (1 + h + K)], d = F[y] − E_p F and ρ = (1 − w) p_y / q_y:
     ∇ log q = ρ d, ∇² log q = ρ (e₀e₀ᵀ d₀ − Cov_p F) + ρ (1 − ρ) d dᵀ in (η, b, e); η is linear.
     """
 
     def __init__(self, nodes: Nodes, y: Ints, counts: Floats | None = None) -> None:
         self.counts = np.ones(len(y)) if counts is None else counts
-        j, groups = nodes.exponents.shape[1], nodes.groups.shape[1]
-        self.layout = _Layout(j, groups, len(nodes.classes), nodes.gaps.shape[1])
         self.gaps = nodes.gaps.double().numpy()
         self.unit = 2.0 * math.log(error_rate(self.gaps))
         self.y, self.classes = y, [part.double().numpy() for part in nodes.classes]
-        exponents = nodes.exponents.double().numpy()
+        exponents, k = nodes.exponents.double().numpy(), self.gaps.shape[1]
         self.x = np.concatenate([np.ones((len(y), 1)), exponents, nodes.groups], axis=1)
-        self.frequencies: Floats = np.full(self.layout.num_classes, 1 / self.layout.num_classes)
+        self.sizes = [1, exponents.shape[1], nodes.groups.shape[1], len(nodes.classes), k]
+        self.eta, self.size = self.x.shape[1], sum(self.sizes) + 1
+        of_classes = range(self.eta, self.eta + len(nodes.classes))
+        self.places = [*range(1, 1 + self.sizes[1]), *of_classes]
+        """Where coefficients of terms stand."""
+        self.frequencies: Floats = np.full(k, 1 / k)
+
+    def prior(self, names: tuple[str, ...], belief: Coefficients) -> tuple[Floats, Floats]:
+        """Mean and variance of all parameters, but for groups and intercepts."""
+        mean, variance = np.zeros(self.size), np.ones(self.size)
+        variance[0] = SCALE_WIDTH**2
+        for place, name in zip(self.places, names, strict=True):
+            mean[place], variance[place] = belief.location[name], belief.spread[name] ** 2
+        mean[-1] = max(belief.location["uniform"] + self.unit, NO_WEIGHT)
+        variance[-1] = belief.spread["uniform"] ** 2
+        return mean, variance
+
+    def with_widths(self, variance: Floats, groups: float, intercepts: float) -> Floats:
+        """Variances with those of groups and intercepts."""
+        found = variance.copy()
+        found[1 + self.sizes[1] : self.eta] = groups**2
+        found[self.eta + self.sizes[3] : -1] = intercepts**2
+        return found
 
     def expected(self, at: Floats) -> Floats:
         """Mean probabilities of the classes, without evidence, as if a blank node were added."""
-        j, h = self.layout.eta, self.layout.classes
+        j, h = self.eta, self.sizes[3]
         scores = np.exp(self.x @ at[:j])[:, None] * self.gaps + at[j + h : -1]
         total: Floats = self.counts @ softmax(scores, axis=1)
         return (total + 1.0 / len(total)) / (float(self.counts.sum()) + 1.0)
 
     def __call__(self, at: Floats) -> tuple[float, Floats, Floats]:
-        layout, x, y = self.layout, self.x, self.y
-        j, h, k, m = layout.eta, layout.classes, layout.num_classes, len(self.y)
+        x, y, j, (h, k), m = self.x, self.y, self.eta, self.sizes[3:], len(self.y)
         weight = float(expit(at[-1]))
         f = np.empty((1 + h, m, k))
         f[0] = np.exp(np.clip(x @ at[:j], -12.0, 12.0))[:, None] * self.gaps
@@ -475,7 +418,7 @@ class _Likelihood:
         cross[:, 0] += share * d[:, 0]
         slopes = share[:, None] * d
         slope = np.concatenate([-x.T @ slopes[:, 0], -slopes[:, 1:].sum(axis=0), [-gap.sum()]])
-        hessian = np.empty((layout.size, layout.size))
+        hessian = np.empty((self.size, self.size))
         hessian[:j, :j] = -x.T @ (cross[:, :1] * x)
         hessian[:j, j:-1] = -x.T @ cross[:, 1:]
         hessian[j:-1, :j] = hessian[:j, j:-1].T

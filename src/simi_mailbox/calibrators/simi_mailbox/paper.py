@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import ClassVar, Literal
 
@@ -12,21 +12,30 @@ import torch
 from torch import Tensor
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.adam import LEARNING_RATE, adam_path
-from simi_mailbox.calibrators.base import TemperatureCalibrator
-from simi_mailbox.calibrators.parts.fitted_values import Shapes
-from simi_mailbox.calibrators.simi_mailbox.paper_selection import Judge, Trial, lowest
+from simi_mailbox.adam import LEARNING_RATE, Tabulated, adam_path
+from simi_mailbox.calibrators.base import Shapes, TemperatureCalibrator
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.grouping import Grouping, Scaling, find_groups
 from simi_mailbox.mailbox import mailbox
+from simi_mailbox.metrics.calibration_error import bin_outcomes
 from simi_mailbox.parameters import Count, NonNegative, Positive, Whole, hyperparameters
-from simi_mailbox.softmax import confidence
-from simi_mailbox.temperature import PaperLoss, fit_paper_loss, theta_bounds
+from simi_mailbox.softmax import confidence, top_gaps
+from simi_mailbox.temperature import (
+    ConfidenceCurve,
+    CrossEntropy,
+    Curve,
+    PaperLoss,
+    fit_paper_loss,
+    theta_bounds,
+)
 from simi_mailbox.validation import CalibrationData, Labelled, NodeInputs
 
 GROUPS = (5, 10, 15, 20, 25, 30)
 PENALTIES = (1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0)
 BINS, RELEASED_BINS = 15, 10
+
+Ece = Callable[[Sequence[Floats]], Floats]
+Pairs = list[tuple[Labelled, Labelled]]
 
 
 def node_points(data: NodeInputs) -> Floats:
@@ -75,12 +84,9 @@ class SimiMailboxPaper(GroupedTemperatures):
     cannot. Groups without calibration node: their gap term is left out and T stays at 1.
 
     With few labels in a group a_n is mostly noise. ``search=True, folds=5`` gives the method its
-    best chance; `SimiMailbox` is the one for use.
-
-    The mailbox depends on the size of the logits and on a constant added to a node's: the same
-    model whose output went through a log-softmax, or was scaled, has other groups and other
-    probabilities. Pass the raw outputs of the model. Where every row sums to one after exp,
-    ``fit`` warns.
+    best chance; `SimiMailbox` is the one for use. The mailbox depends on the size of the logits and
+    on a constant added to a node's: pass the raw outputs of the model. Where every row sums to one
+    after exp, ``fit`` warns.
 
     Parameters
     ----------
@@ -153,16 +159,18 @@ class SimiMailboxPaper(GroupedTemperatures):
             raise ValueError("folds is 1; expected 0 (no cross-fitting) or at least 2")
 
     def _fit(self, data: CalibrationData) -> None:
-        points, judge = node_points(data), self._judge(data)
+        points, (fitted, judged) = node_points(data), zip(*self._pairs(data), strict=True)
+        bins = RELEASED_BINS if self.selection == "training-ece" else BINS
         penalties = PENALTIES if self.search else (self.penalty,)
         best, least = None, np.inf
         for n_groups in self._numbers_of_groups(len(data.calibration)):
             grouping = find_groups(points, n_groups, scaling=self.scaling, seed=self.seed)
             groups = torch.from_numpy(grouping.assign(points))
             trial = Trial(data.logits, grouping, groups, tabulated=self.solver == "adam")
-            losses = [trial.loss_on(some, penalties) for some in judge.fitted]
+            losses = [trial.loss_on(some, penalties) for some in fitted]
             paths = [self._path(loss, data.logits) for loss in losses]
-            eces, epochs = lowest(zip(*paths, strict=True), judge.on(trial), self.patience)
+            ece = trial.ece_on(judged, bins) if self.selection != "none" else _last
+            eces, epochs = lowest(zip(*paths, strict=True), ece, self.patience)
             first = int(eces.argmin())
             if best is None or eces[first] < least:
                 best, least = (trial, penalties[first], int(epochs[first])), eces[first]
@@ -187,20 +195,18 @@ class SimiMailboxPaper(GroupedTemperatures):
         )
         return (1,)
 
-    def _judge(self, data: CalibrationData) -> Judge:
-        """On which nodes is fitted, and on which the ECE is taken."""
+    def _pairs(self, data: CalibrationData) -> Pairs:
+        """On which nodes is fitted, and on which the ECE of that is taken."""
         given = data.calibration
-        if self.selection == "none":
-            return Judge([(given, given)], bins=0)
         if self.selection == "training-ece":
             if data.holdout is None:
                 raise ValueError(
                     'selection="training-ece" stops on the nodes that the GNN was trained on: '
                     "pass early_stopping_mask=train_mask"
                 )
-            return Judge([(given, data.holdout)], RELEASED_BINS)
+            return [(given, data.holdout)]
         if not self.folds:
-            return Judge([(given, given)], BINS)
+            return [(given, given)]
         if len(given) < 2 * self.folds:
             raise ValueError(
                 f"{len(given)} calibration nodes are too few for {self.folds} folds: give at "
@@ -208,7 +214,7 @@ class SimiMailboxPaper(GroupedTemperatures):
             )
         part = np.random.default_rng(self.seed).permutation(len(given)) % self.folds
         out = [torch.from_numpy(part == k) for k in range(self.folds)]
-        return Judge([(_some(given, ~mask), _some(given, mask)) for mask in out], BINS)
+        return [(_some(given, ~mask), _some(given, mask)) for mask in out]
 
     def _path(self, loss: PaperLoss, logits: Tensor) -> Iterator[Floats]:
         """Temperatures [weights, groups] after every epoch; of the exact solver, the solutions."""
@@ -221,5 +227,77 @@ class SimiMailboxPaper(GroupedTemperatures):
         yield np.stack([np.where(loss.known, one.temperatures, 1.0) for one in found])
 
 
+def _last(found: Sequence[Floats]) -> Floats:
+    """All epochs alike: the last of them is kept."""
+    return np.zeros(len(found[0]))
+
+
 def _some(labelled: Labelled, mask: Tensor) -> Labelled:
     return Labelled(labelled.index[mask], labelled.y[mask])
+
+
+# --- how it chooses -------------------------------------------------------------------------------
+
+
+def group_accuracy(logits: Tensor, labelled: Labelled, groups: Tensor, n_groups: int) -> Floats:
+    """Share of the labelled nodes of every group that are predicted right; NaN without any."""
+    right = (logits[labelled.index].argmax(dim=1) == labelled.y).double().numpy()
+    group = groups[labelled.index].numpy()
+    counts = np.bincount(group, minlength=n_groups)
+    hits = np.bincount(group, right, minlength=n_groups)
+    return np.where(counts > 0, hits / np.maximum(counts, 1), np.nan)
+
+
+class Trial:
+    """Nodes in groups, and the loss as a function of the groups' temperatures.
+
+    ``tabulated`` keeps what was computed, for a solver that asks thousands of times.
+    """
+
+    def __init__(
+        self, logits: Tensor, grouping: Grouping, groups: Tensor, *, tabulated: bool
+    ) -> None:
+        self.logits, self.grouping, self.groups = logits, grouping, groups
+        self.n_groups = len(grouping.centroids)
+        self._kept: Callable[[Curve], Curve] = Tabulated if tabulated else lambda curve: curve
+        self._curve = self._kept(ConfidenceCurve(logits, groups, self.n_groups))
+
+    def loss_on(self, labelled: Labelled, penalties: Sequence[float]) -> PaperLoss:
+        """The loss on some labelled nodes, for some weights λ."""
+        z, group = self.logits[labelled.index], self.groups[labelled.index]
+        ce = self._kept(CrossEntropy(z, labelled.y, group, self.n_groups))
+        accuracy = group_accuracy(self.logits, labelled, self.groups, self.n_groups)
+        return PaperLoss(self._curve, ce, accuracy, penalties)
+
+    def ece_on(self, judged: Sequence[Labelled], bins: int) -> Ece:
+        """From temperatures [weights, groups] of several fits to the ECE of every weight, each fit
+        being judged on nodes of its own; all are put into the same bins."""
+        index, y = (torch.cat([getattr(part, name) for part in judged]) for name in ("index", "y"))
+        z, fits = self.logits[index], np.arange(len(judged))
+        gaps, right = top_gaps(z).numpy(), (z.argmax(dim=1) == y).double().numpy()
+        fit = np.repeat(fits, [len(part) for part in judged])
+        place = fit * self.n_groups + self.groups[index].numpy()
+
+        def ece(temperatures: Sequence[Floats]) -> Floats:
+            each = np.concatenate(temperatures, axis=1)[:, place]
+            confident = [1.0 / np.exp(gaps / row[:, None]).sum(axis=1) for row in each]
+            # Rounded: rounding errors must not choose between epochs.
+            return np.array([bin_outcomes(c, right, bins).ece for c in confident]).round(12)
+
+        return ece
+
+
+def lowest(path: Iterable[Sequence[Floats]], ece: Ece, patience: int) -> tuple[Floats, Ints]:
+    """Lowest ECE of every weight along a path, and its epoch (the last of equals).
+
+    The search of a weight ends after ``patience`` epochs without an equal or better one.
+    """
+    least, best, searched = np.array(np.inf), np.array(0), np.array(True)
+    for epoch, temperatures in enumerate(path, start=1):
+        found = ece(temperatures)
+        better = searched & (found <= least)
+        least, best = np.where(better, found, least), np.where(better, epoch, best)
+        searched = searched & (epoch - best < patience)
+        if not searched.any():
+            break
+    return least, best

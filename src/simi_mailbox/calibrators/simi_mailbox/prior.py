@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -44,25 +43,15 @@ MODES = ("kept", "free", "kept_unselected", "free_unselected")
 
 @dataclass(frozen=True)
 class Setting:
-    """One backbone on one graph: means over its runs.
+    """One backbone on one graph: means over ``runs``, with so many ``labels`` of calibration nodes.
 
-    Parameters
-    ----------
-    graph, family, backbone, runs
-        What it is, and how many runs it is the mean of.
-    labels : int
-        Number of calibration nodes.
-    plain, hidden : dict
-        Coefficients that fit the nodes that were neither trained nor calibrated on, without and
-        with a hidden layer (which may be missing).
-    bias : dict
-        By `MODES`: mean over these nodes of confidence − correct, times u / n, after the fit on
-        the n calibration nodes, with their `model.bias_unit` u.
-    bias_weight : float
-        Mean of (u / n)².
-    fewer_errors, fewer_errors_weight : float
-        (e' − e) / (1 − e') with the error rate e' of the other nodes, and e' / (n (1 − e')): their
-        ratio is the number of calibration nodes that as good as could not be wrong.
+    ``plain`` and ``hidden`` are coefficients that fit the nodes that were neither trained nor
+    calibrated on, without and with a hidden layer (which may be missing). ``bias`` is, by `MODES`,
+    the mean over these nodes of confidence − correct, times u / n, after the fit on the n
+    calibration nodes, with their `model.bias_unit` u; ``bias_weight`` the mean of (u / n)².
+    ``fewer_errors`` is (e' − e) / (1 − e') with the error rate e' of the other nodes, and its
+    weight e' / (n (1 − e')): their ratio is the number of calibration nodes that as good as could
+    not be wrong.
     """
 
     graph: str
@@ -94,19 +83,10 @@ class Setting:
 class Prior:
     """What to expect of a graph on which nothing but a few labels is known.
 
-    Parameters
-    ----------
-    plain, hidden : Coefficients
-        What is believed of the model without and with a hidden layer.
-    bias : dict
-        By `MODES`: by how much mean confidence is too high after a fit, in units of
-        `model.bias_unit` / labels.
-    fewest_labels : int
-        The smallest number of labels that the bias was learned from; below, it is not extrapolated.
-    error_free_labels : float
-        The calibration nodes have as few errors as if so many of them could not be wrong.
-    origin : str
-        What it was learned from.
+    ``plain`` and ``hidden`` are believed of the model without and with a hidden layer; ``bias`` is,
+    by `MODES`, by how much mean confidence is too high after a fit, in units of `model.bias_unit` /
+    labels, not extrapolated below the ``fewest_labels`` that it was learned from. The calibration
+    nodes have as few errors as if ``error_free_labels`` of them could not be wrong.
     """
 
     plain: Coefficients
@@ -139,19 +119,9 @@ class Prior:
 
         These nodes have also chosen the checkpoint, so that the GNN errs less on them than on
         others. Rules that count errors (prediction sets, acceptance) give each this weight.
-
-        Examples
-        --------
-        >>> prior = Prior.vague()
-        >>> prior.error_weight(150)
-        1.0
         """
         n = max(labels, self.fewest_labels, 2.0 * self.error_free_labels, 1.0)
         return n / (n - self.error_free_labels)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and words, for files."""
-        return asdict(self)
 
 
 def prior_of(settings: Sequence[Setting]) -> Prior:
@@ -161,22 +131,16 @@ def prior_of(settings: Sequence[Setting]) -> Prior:
     Selection bias is an interquartile mean, weighted by how much a setting can tell about it.
     """
     weight = np.array([s.bias_weight for s in settings])
-    bias = {
-        mode: max(
-            interquartile_mean(
-                np.array([s.bias[mode] for s in settings]) / weight, np.sqrt(weight)
-            ),
-            0.0,
-        )
-        for mode in MODES
-    }
+    bias = {mode: np.array([s.bias[mode] for s in settings]) / weight for mode in MODES}
+    found = {mode: interquartile_mean(each, np.sqrt(weight)) for mode, each in bias.items()}
     fewer = np.array([(s.fewer_errors, s.fewer_errors_weight) for s in settings]).T
-    graphs = ", ".join(sorted({s.graph for s in settings}))
-    backbones = ", ".join(sorted({s.backbone for s in settings}))
+    graphs, backbones = (
+        ", ".join(sorted({getattr(s, name) for s in settings})) for name in ("graph", "backbone")
+    )
     return Prior(
         coefficients_of([s.plain for s in settings], hidden=False),
         coefficients_of([s.hidden for s in settings if s.hidden], hidden=True),
-        bias,
+        {mode: max(mean, 0.0) for mode, mean in found.items()},
         min(s.labels for s in settings),
         max(interquartile_mean(fewer[0] / fewer[1], fewer[1]), 0.0),
         f"{graphs} with {backbones}, {sum(s.runs for s in settings)} runs",
@@ -210,13 +174,7 @@ def coefficients_of(fits: Sequence[Mapping[str, float]], *, hidden: bool) -> Coe
 
 
 def interquartile_mean(values: Floats, weights: Floats) -> float:
-    """Mean over the inner half of the weight: a quarter at either end may be anything.
-
-    Examples
-    --------
-    >>> interquartile_mean(np.array([3.0, 1.0, 100.0, 4.0]), np.ones(4))
-    3.5
-    """
+    """Mean over the inner half of the weight: a quarter at either end may be anything."""
     order = values.argsort()
     reached = weights[order].cumsum() / weights.sum()
     inside = np.diff(reached.clip(0.25, 0.75), prepend=0.25)
@@ -228,19 +186,15 @@ def interquartile_mean(values: Floats, weights: Floats) -> float:
 
 def dumps(settings: Sequence[Setting]) -> str:
     """The text of a prior file: JSON, one line for each setting."""
-    lines = [json.dumps(_rounded(asdict(setting)), ensure_ascii=False) for setting in settings]
+    exact = [json.dumps(asdict(setting)) for setting in settings]
+    rounded = [json.loads(one, parse_float=lambda x: float(f"{float(x):.5g}")) for one in exact]
+    lines = [json.dumps(one, ensure_ascii=False) for one in rounded]
     head = {"format": FORMAT, "version": VERSION, "checksum": _checksum(lines)}
     return json.dumps(head)[:-1] + ', "settings": [\n' + ",\n".join(lines) + "\n]}\n"
 
 
 def loads(text: str, source: str = "this text") -> tuple[Setting, ...]:
-    """Settings of the text of a prior file.
-
-    Raises
-    ------
-    FileFormatError
-        If it is damaged, is no prior, or was written in a newer format.
-    """
+    """Settings of the text of a prior file; `FileFormatError` if it is none."""
     try:
         head = json.loads(text)
         if head["format"] != FORMAT:
@@ -281,13 +235,7 @@ def read(path: str | os.PathLike[str]) -> tuple[Setting, ...]:
 
 
 def learned() -> Prior:
-    """The prior that comes with the package.
-
-    Examples
-    --------
-    >>> learned().plain.location["inverse_degree"] < 0  # nodes with few neighbours
-    True
-    """
+    """The prior that comes with the package."""
     return resolve(LEARNED)
 
 
@@ -307,13 +255,7 @@ def leave_out(dataset: str) -> str:
 
 
 def resolve(prior: str | os.PathLike[str] | None) -> Prior:
-    """The prior that a calibrator's parameter names: the shipped one, a part of it, or a file.
-
-    Examples
-    --------
-    >>> resolve("learned without Cora") == learned()
-    False
-    """
+    """The prior that a calibrator's parameter names: the shipped one, a part of it, or a file."""
     if prior is None:
         return Prior.vague()
     if not isinstance(prior, str | os.PathLike):
@@ -352,9 +294,3 @@ def _text() -> str:
 
 def _checksum(lines: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _rounded(part) for key, part in value.items()}
-    return float(f"{value:.5g}") if isinstance(value, float) else value

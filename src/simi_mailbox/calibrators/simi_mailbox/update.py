@@ -14,19 +14,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.special import expit, logit, logsumexp, softmax
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.calibrators.simi_mailbox.model import (
-    Model,
-    Nodes,
-    _Likelihood,
-    _log_evidence,
-    _log_half_cauchy,
-    _minimum,
-    _positive,
-)
+from simi_mailbox.calibrators.simi_mailbox import model as models
+from simi_mailbox.calibrators.simi_mailbox.model import Model, Nodes
 
 # Fixed on the structural shifts of CoraML, Citeseer and Photo, 50 labels each.
 SCALE_WIDTH = 0.3
@@ -40,37 +32,22 @@ REFIT_LABELS, REFIT_DRIFT = 50, 0.5
 
 
 def correction(model: Model, nodes: Nodes, y: Ints) -> dict[str, Any]:
-    """What late labels tell of the level: ``scale`` a, ``intercepts`` b, probability of drift.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> z = 3 * rng.normal(size=(400, 2))
-    >>> y = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
-    >>> none = np.empty((400, 0))
-    >>> model = Model((), 0.0, none[0], none[0], np.zeros(2), none[0], np.full(2, 0.5), 0.0)
-    >>> as_before = Nodes(torch.from_numpy(z), torch.from_numpy(none), [], none)
-    >>> doubled = replace(as_before, gaps=2 * as_before.gaps)
-    >>> [round(correction(model, nodes, y)["drifted"], 1) for nodes in (as_before, doubled)]
-    [0.0, 1.0]
-    """
-    blank = np.empty((len(y), 0))
-    scores = model.scores(nodes).double()
-    likelihood = _Likelihood(Nodes(scores, torch.from_numpy(blank), [], blank), y)
-    likelihood.frequencies, layout = model.frequencies, likelihood.layout
-    mean, variance = np.zeros(layout.size), np.ones(layout.size)
+    """What late labels tell of the level: ``scale`` a, ``intercepts`` b, probability of drift."""
+    likelihood = models._Likelihood(Nodes.bare(model.scores(nodes).double()), y)
+    likelihood.frequencies = model.frequencies
+    mean, variance = np.zeros(likelihood.size), np.ones(likelihood.size)
     mean[-1] = logit(max(model.uniform, 1e-6))
     variance[0], variance[-1] = SCALE_WIDTH**2, FIXED**2
-    evidence, found = [], []
+    start, told, found = (mean, *likelihood(mean)), [], []
+    odds = models._log_half_cauchy(np.array(INTERCEPT_WIDTHS), INTERCEPTS_TYPICAL)
     for width in INTERCEPT_WIDTHS:
-        wide = layout.with_widths(variance, 1.0, width)
-        start = (mean, *likelihood(mean))
-        at, value, slope, hessian = _minimum(likelihood, mean, wide, start)
-        told = _log_evidence(at, value, slope, _positive(hessian), mean, wide)
-        evidence.append(told + _log_half_cauchy(width, INTERCEPTS_TYPICAL))
+        wide = likelihood.with_widths(variance, 1.0, width)
+        at, value, slope, hessian = models._minimum(likelihood, mean, wide, start)
+        curved = at, value, slope, models._positive(hessian)
+        told.append(models._log_evidence(*curved, mean, wide))
         found.append(at)
-    before = logsumexp([_log_half_cauchy(width, INTERCEPTS_TYPICAL) for width in INTERCEPT_WIDTHS])
-    gain = float(logsumexp(evidence) - before + likelihood(mean)[0])
+    evidence = odds + told
+    gain = float(logsumexp(evidence) - logsumexp(odds) + start[1])
     drifted = float(expit(math.log(ODDS) + gain))
     at = drifted * (softmax(evidence) @ np.array(found))
     return {"scale": float(at[0]), "intercepts": at[1:-1], "drifted": drifted, "labels": len(y)}
