@@ -175,8 +175,8 @@ def distance_to(graph: Graph, nodes: Any) -> Ints:
     start = read_index(nodes, n, "nodes", empty=True)
     if not start.size:
         return np.full(n, -1, dtype=np.int64)
-    entries = (np.ones(graph.num_entries), graph.indices.numpy(), graph.indptr.numpy())
-    reach = sp.csr_array(entries, shape=(n, n)).T
+    links = (part.to(torch.int32).numpy() for part in (graph.indices, graph.indptr))
+    reach = sp.csr_array((np.ones(graph.num_entries), *links), shape=(n, n)).T
     steps = dijkstra(reach, indices=start, unweighted=True, min_only=True)
     return np.where(np.isinf(steps), -1, steps).astype(np.int64)
 
