@@ -68,10 +68,15 @@ class Unit(ABC):
         """Keys of the rows this unit makes."""
         return [self.key(item) for item in self.items]
 
+    def of(self, items: tuple[Any, ...]) -> Self:
+        """The same unit with other items."""
+        made: Self = replace(cast(Any, self), items=items)
+        return made
+
     def pending(self, done: Container[str]) -> Self | None:
         """The same unit without the rows that are there already; None if nothing is left."""
         left = tuple(item for item in self.items if self.key(item) not in done)
-        return replace(cast(Any, self), items=left) if left else None
+        return self.of(left) if left else None
 
     def execute(self, skip: Callable[[str], bool]) -> Iterator[Outcome]:
         """Do the items; ``skip(key)`` tells, at the last moment, that someone else did one."""

@@ -23,7 +23,6 @@ from simi_mailbox_bench.compare import holm
 from simi_mailbox_bench.methods import HIDDEN, Method
 from simi_mailbox_bench.prior.learning import cached_keys
 from simi_mailbox_bench.prior.past_runs import PastRun, read_run, unseen
-from simi_mailbox_bench.runner import Unit
 from simi_mailbox_bench.store import ResultStore, Row, row_key
 from simi_mailbox_bench.tables.base import Cell, Selection, Table, TableResult
 
@@ -180,14 +179,11 @@ _STARS = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class JudgedTable(Table):
     """Judged rows, known from the rows alone: methods by setting, against temperature scaling."""
 
     rows: tuple[Row, ...]
-    metric: str = "ece"
-    unit: str = "percent"
-    digits: int = 2
     name: str = "prior"
     shows: str = "the prior on graphs it was not learned on"
     baseline: str | None = BASELINE
@@ -195,9 +191,6 @@ class JudgedTable(Table):
     @property
     def methods(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(_label(row) for row in self.rows))
-
-    def units(self, selection: Selection) -> list[Unit]:
-        return []
 
     def cells(self, selection: Selection) -> list[Cell]:
         keys: dict[tuple[str, str], dict[str, dict[Any, str]]] = {}
@@ -243,8 +236,10 @@ def _tables(rows: Sequence[Row], name: str = "prior") -> list[JudgedTable]:
     """One table for each metric that all rows have; older ones have fewer."""
     known = set.intersection(*(set(row["metrics"]) for row in rows)) if rows else set()
     return [
-        JudgedTable(tuple(rows), metric, *METRICS[metric], name=f"{name}/{metric}")
-        for metric in METRICS
+        JudgedTable(
+            rows=tuple(rows), metric=metric, unit=unit, digits=digits, name=f"{name}/{metric}"
+        )
+        for metric, (unit, digits) in METRICS.items()
         if metric in known
     ]
 

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from simi_mailbox.plain_text import unknown
 from simi_mailbox_bench.compare import (
@@ -127,15 +127,29 @@ class Cell:
     metric: str | None = None
     printed_runs: int = 0
 
-    @classmethod
-    def of(
-        cls, dataset: str, backbone: str, method: str, item: Any, units: Any, **more: Any
-    ) -> Cell:
-        """The cell of the rows that each of ``units`` makes of ``item``."""
-        keys = {place: unit.key(item) for place, unit in units.items()}
-        return cls(dataset, backbone, method, keys, **more)
+
+@dataclass(frozen=True)
+class Shown:
+    """A method of a setting: its label, the item of each unit, and what a `Cell` tells besides."""
+
+    label: str
+    item: Any
+    printed: Printed | None = None
+    note: str = ""
+    metric: str | None = None
+    printed_runs: int = 0
 
 
+class Setting(NamedTuple):
+    """A graph and a backbone, the work of each run, still without items, and what is shown."""
+
+    dataset: str
+    backbone: str
+    units: Mapping[Place, Unit]
+    shown: Sequence[Shown]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Table(ABC):
     """A table of the paper: work to be done, and cells made of the rows that are there.
 
@@ -149,8 +163,8 @@ class Table(ABC):
 
     name: str
     shows: str
-    datasets: tuple[str, ...]
-    backbones: tuple[str, ...]
+    datasets: tuple[str, ...] = ()
+    backbones: tuple[str, ...] = ("gcn", "gat")
     metric: str = "ece"
     unit: str = "percent"
     digits: int = 2
@@ -172,13 +186,34 @@ class Table(ABC):
         """Names of the datasets whose data must be there; the others are skipped."""
         return self.datasets
 
-    @abstractmethod
+    def settings(self, selection: Selection) -> Iterable[Setting]:
+        """The selected settings, with what is selected of each."""
+        raise NotImplementedError
+
     def units(self, selection: Selection) -> list[Unit]:
         """The work behind the selected part of the table."""
+        work: dict[Unit, dict[Any, None]] = {}  # a unit may serve several settings
+        for setting in self.settings(selection):
+            for unit in setting.units.values():
+                work.setdefault(unit, {}).update((shown.item, None) for shown in setting.shown)
+        return [unit.of(tuple(items)) for unit, items in work.items() if items]
 
-    @abstractmethod
     def cells(self, selection: Selection) -> list[Cell]:
         """Lines of the selected part of the table."""
+        return [
+            Cell(
+                setting.dataset,
+                setting.backbone,
+                shown.label,
+                {place: unit.key(shown.item) for place, unit in setting.units.items()},
+                shown.printed,
+                shown.note,
+                shown.metric,
+                shown.printed_runs,
+            )
+            for setting in self.settings(selection)
+            for shown in setting.shown
+        ]
 
     def result(self, store: ResultStore, selection: Selection) -> TableResult:
         """The selected part of the table, as far as its rows are in the store."""
@@ -245,7 +280,7 @@ class Table(ABC):
         """Sentences on single cells that depend on what was measured."""
         return []
 
-    def settings(self, selection: Selection) -> Iterator[tuple[str, str]]:
+    def places(self, selection: Selection) -> Iterator[tuple[str, str]]:
         """The selected pairs of a dataset and a backbone."""
         return product(
             selected(selection.datasets, self.datasets),

@@ -11,7 +11,6 @@ from simi_mailbox_bench.backbones.cached_runs import RunKey, kept, place
 from simi_mailbox_bench.backbones.gpn import GPNSettings, train_gpn
 from simi_mailbox_bench.calibration import CalibrationUnit
 from simi_mailbox_bench.datasets import NodeDataset, Split, load, make_split
-from simi_mailbox_bench.methods import Method
 from simi_mailbox_bench.store import row_key
 from simi_mailbox_bench.tables.calibration import CalibrationTable, table
 
@@ -91,8 +90,8 @@ class GPNUnit(CalibrationUnit):
 class GPNTable(CalibrationTable):
     """A calibration table whose backbone is a GPN."""
 
-    def unit_of(self, run: RunKey, wanted: tuple[Method, ...] = ()) -> GPNUnit:
-        return GPNUnit(run, wanted, self.evaluation, self.quantity)
+    def unit_of(self, run: RunKey) -> GPNUnit:
+        return GPNUnit(run, (), self.evaluation, self.quantity)
 
 
 TABLES = (table("gpn", GPNTable),)

@@ -1,7 +1,7 @@
 """Detection of out-of-distribution nodes as in GNNSafe (Wu et al., 2023)."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
@@ -25,7 +25,14 @@ from simi_mailbox_bench.methods import NOTES, Method
 from simi_mailbox_bench.oracle import ORACLE, SOURCE, SimiMailboxOracle
 from simi_mailbox_bench.runner import Unit
 from simi_mailbox_bench.store import Row
-from simi_mailbox_bench.tables.base import SEEDS_ARE_UNITS, Cell, Selection, Table, selected
+from simi_mailbox_bench.tables.base import (
+    SEEDS_ARE_UNITS,
+    Selection,
+    Setting,
+    Shown,
+    Table,
+    selected,
+)
 
 KINDS = ("feature", "structure", "label")
 # GNNSafe's thresholds t: classes above t are known, t itself is used for exposure, those below
@@ -230,13 +237,14 @@ def _fitted(method: Method, run: RunKey, logits: Tensor, given: DetectionProblem
     return _ForOtherGraphs(**method.settings(run)).fit(logits, given.y, **inputs)
 
 
+@dataclass(frozen=True, kw_only=True)
 class OODTable(Table):
     """One metric of detection, by graph and kind of OOD nodes."""
 
-    baseline = "max-probability"
-    datasets = tuple(LABEL_THRESHOLDS)
-    backbones = ("gcn",)
-    caption = (
+    baseline: str | None = "max-probability"
+    datasets: tuple[str, ...] = tuple(LABEL_THRESHOLDS)
+    backbones: tuple[str, ...] = ("gcn",)
+    caption: tuple[str, ...] = (
         "Positives are the test nodes of the training graph, negatives the OOD nodes. "
         "feature: mixtures of two nodes' features; structure: edges of a block model; label: "
         "classes that training did not see (GNNSafe has no such task on Physics: here classes 3 "
@@ -249,41 +257,35 @@ class OODTable(Table):
         f"{PAPER}: as described, N = 15, λ = 50; searched: N and λ by validation ECE. {ORACLE}: "
         f"as released ({SOURCE}), OOD nodes in the group of the nearest centroid.",
     )
-    notes = (SEEDS_ARE_UNITS,)
-
-    def __init__(self, name: str, metric: str, shows: str, *, compare: bool = False) -> None:
-        self.name, self.metric, self.shows, self.compare = name, metric, shows, compare
+    notes: tuple[str, ...] = (SEEDS_ARE_UNITS,)
 
     @property
     def methods(self) -> tuple[str, ...]:
         return tuple(SCORES)
 
-    def units(self, selection: Selection) -> list[Unit]:
-        items = tuple(product(KINDS, selected(selection.methods, self.methods)))
-        datasets = selected(selection.datasets, self.datasets)
-        return [OODUnit(run, items) for name in datasets for run in self._runs(name, selection)]
-
-    def cells(self, selection: Selection) -> list[Cell]:
-        numbers = paper_tables.cells(self.name) if self.compare else {}
-        cells = []
-        for dataset in selected(selection.datasets, self.datasets):
-            runs = self._runs(dataset, selection)
+    def settings(self, selection: Selection) -> Iterator[Setting]:
+        numbers = paper_tables.cells(self.name)
+        seeds = range(SEEDS if selection.runs is None else selection.runs)
+        for (dataset, backbone), kind in product(self.places(selection), KINDS):
+            runs = [RunKey(dataset, backbone, "gnnsafe", init=seed) for seed in seeds]
+            shown = [
+                Shown(
+                    score,
+                    (kind, score),
+                    numbers.get((dataset, backbone, SCORES[score] or "", kind.capitalize())),
+                    NOTES.get(score, ""),
+                )
+                for score in selected(selection.methods, self.methods)
+            ]
             units = {(run.init, 0, 0): OODUnit(run, ()) for run in runs}
-            for item in product(KINDS, selected(selection.methods, self.methods)):
-                kind, score = item
-                shown = numbers.get((dataset, "gcn", SCORES[score] or "", kind.capitalize()))
-                where = f"{dataset} {kind}", "gcn", score
-                note = NOTES.get(score, "")
-                cells.append(Cell.of(*where, item, units, printed=shown, note=note))
-        return cells
-
-    def _runs(self, dataset: str, selection: Selection) -> list[RunKey]:
-        count = SEEDS if selection.runs is None else selection.runs
-        return [RunKey(dataset, "gcn", "gnnsafe", init=seed) for seed in range(count)]
+            yield Setting(f"{dataset} {kind}", backbone, units, shown)
 
 
-TABLES = (
-    OODTable("ood", "auroc", "detection of OOD nodes: AUROC", compare=True),
-    OODTable("ood-aupr", "aupr", "AUPR, on the rows of ood (higher is better)"),
-    OODTable("ood-fpr95", "fpr95", "false positives at 95 % recall, on the rows of ood (lower)"),
+TABLES = tuple(
+    OODTable(name=name, metric=metric, shows=shows)
+    for name, metric, shows in (
+        ("ood", "auroc", "detection of OOD nodes: AUROC"),
+        ("ood-aupr", "aupr", "AUPR, on the rows of ood (higher is better)"),
+        ("ood-fpr95", "fpr95", "false positives at 95 % recall, on the rows of ood (lower)"),
+    )
 )

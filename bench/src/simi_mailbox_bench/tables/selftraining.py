@@ -3,7 +3,9 @@
 import hashlib
 import time
 import warnings
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from statistics import fmean
 from typing import Any
 
@@ -27,8 +29,9 @@ from simi_mailbox_bench.self_training import self_train
 from simi_mailbox_bench.store import ResultStore, Row
 from simi_mailbox_bench.tables.base import (
     SEEDS_ARE_UNITS,
-    Cell,
     Selection,
+    Setting,
+    Shown,
     Table,
     counted,
     selected,
@@ -239,13 +242,14 @@ def _train(
     return tensors["logits"]
 
 
+@dataclass(frozen=True, kw_only=True)
 class SelfTrainingTable(Table):
     """Test accuracy after self-training, by label rate and by how confidence was measured."""
 
-    metric = "accuracy"
-    baseline = PLAIN
-    datasets = DATASETS
-    caption = (
+    metric: str = "accuracy"
+    baseline: str | None = PLAIN
+    datasets: tuple[str, ...] = DATASETS
+    caption: tuple[str, ...] = (
         "Accuracy: higher is better. The number behind a graph's name is its labels per class.",
         "plain GNN: no pseudo-labels (the paper's UnCal. column). uncalibrated: self-training on "
         "plain softmax confidence. The last stage counts, whichever stage was best.",
@@ -259,39 +263,31 @@ class SelfTrainingTable(Table):
         "described, N = 15, λ = 50; searched: N and λ by validation ECE. simi-mailbox-oracle: as "
         f"released ({SOURCE}), which reads the labels of all nodes, pseudo-labelled ones included.",
     )
-    notes = (
+    notes: tuple[str, ...] = (
         SEEDS_ARE_UNITS,
         "From stage to stage, mean over seeds: accuracy → nodes added (share of them rightly "
         "labelled) → accuracy of the next stage. A seed stops when it adds nothing, and then "
         "counts with its last accuracy.",
     )
 
-    def __init__(self, backbone: str) -> None:
-        self.name = f"self-training-{backbone}"
-        self.shows = f"test accuracy of self-training, {backbone.upper()}"
-        self.backbones = (backbone,)
-
     @property
     def methods(self) -> tuple[str, ...]:
         return tuple(COLUMNS)
 
-    def units(self, selection: Selection) -> list[Unit]:
-        columns = tuple(selected(selection.methods, self.methods))
-        return [SelfTrainingUnit(run, columns) for runs in self._groups(selection) for run in runs]
-
-    def cells(self, selection: Selection) -> list[Cell]:
+    def settings(self, selection: Selection) -> Iterator[Setting]:
+        """Low label rates first, so that the first rows tell most."""
         numbers = paper_tables.cells(self.name)
-        cells = []
-        for runs in self._groups(selection):
-            dataset, backbone, rate = runs[0].dataset, runs[0].backbone, rate_of(runs[0])
-            units = {(run.init, 0, 0): SelfTrainingUnit(run, ()) for run in runs}
-            for column in selected(selection.methods, self.methods):
-                shown = numbers.get((dataset, backbone, COLUMNS[column][1] or "", str(rate)))
-                where = f"{dataset} {rate}", backbone, column
-                method = COLUMNS[column][0]
+        seeds = range(SEEDS if selection.runs is None else selection.runs)
+        for rate, (dataset, backbone) in product(RATES, list(self.places(selection))):
+            runs = [RunKey(dataset, backbone, f"rate{rate}", init=seed) for seed in seeds]
+            shown = []
+            for label in selected(selection.methods, self.methods):
+                method, column = COLUMNS[label]
+                printed = numbers.get((dataset, backbone, column or "", str(rate)))
                 note = NOTES.get(method.name, "") if method else ""
-                cells.append(Cell.of(*where, column, units, printed=shown, note=note))
-        return cells
+                shown.append(Shown(label, label, printed, note))
+            units = {(run.init, 0, 0): SelfTrainingUnit(run, ()) for run in runs}
+            yield Setting(f"{dataset} {rate}", backbone, units, shown)
 
     def remarks(self, store: ResultStore, selection: Selection) -> list[str]:
         remarks = []
@@ -302,16 +298,6 @@ class SelfTrainingTable(Table):
                 made = counted(len(rows), "seed")
                 remarks.append(f"{cell.dataset}, {cell.method}, {made}: {stages}")
         return remarks
-
-    def _groups(self, selection: Selection) -> list[list[RunKey]]:
-        """Runs of every (rate, graph); low rates first, so that the first rows tell most."""
-        count = SEEDS if selection.runs is None else selection.runs
-        return [
-            [RunKey(dataset, backbone, f"rate{rate}", init=seed) for seed in range(count)]
-            for rate in RATES
-            for dataset in selected(selection.datasets, self.datasets)
-            for backbone in selected(selection.backbones, self.backbones)
-        ]
 
 
 def _stages(records: list[list[dict[str, Any]]]) -> str:
@@ -331,4 +317,11 @@ def _stages(records: list[list[dict[str, Any]]]) -> str:
     return " → ".join(parts) + "."
 
 
-TABLES = (SelfTrainingTable("gcn"), SelfTrainingTable("gat"))
+TABLES = tuple(
+    SelfTrainingTable(
+        name=f"self-training-{backbone}",
+        shows=f"test accuracy of self-training, {backbone.upper()}",
+        backbones=(backbone,),
+    )
+    for backbone in ("gcn", "gat")
+)
