@@ -143,10 +143,9 @@ def judge(
     failures = run_planned(runner.plan(units, rows), rows)
     keys = [key for unit in units for key in unit.keys() if key in rows]  # noqa: SIM118
     if keys:
-        text = f"# The prior on graphs it was not learned on\n\nMade by `{_command(runs)}`.\n\n"
-        shown = judging.table(rows, keys, () if runs else judging.MAIN)
+        text = f"Made by `{_command(runs)}`.\n\n{judging.table(rows, keys)}"
         with whole_file(out / "table.md") as unfinished:
-            unfinished.write_text(text + shown, encoding="utf-8")
+            unfinished.write_text(text, encoding="utf-8")
     click.echo(f"{out}: {len(keys)} rows")
     if failures:
         raise SystemExit(1)

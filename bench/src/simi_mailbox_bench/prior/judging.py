@@ -19,7 +19,6 @@ from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox_bench import render
 from simi_mailbox_bench.backbones.cached_runs import RunCache, RunKey, digest
 from simi_mailbox_bench.calibration import CalibrationUnit
-from simi_mailbox_bench.compare import holm
 from simi_mailbox_bench.methods import HIDDEN, Method
 from simi_mailbox_bench.prior.learning import cached_keys
 from simi_mailbox_bench.prior.past_runs import PastRun, read_run, unseen
@@ -152,14 +151,13 @@ def _content(source: Any) -> str:
     return row_key({"parts": [digest(part) for part in parts]})
 
 
-BASELINE, WITH_PRIOR, FREE = "temperature", "learned prior", "classes free"
-NO_PRIOR = "plain shrinkage"
+BASELINE, NO_PRIOR = "temperature", "plain shrinkage"
 NAMES = {
     "ensemble-temperature": "ets",
-    "simi-mailbox": WITH_PRIOR,
-    "simi-mailbox-free": FREE,
-    "simi-mailbox+hidden": f"{WITH_PRIOR}, with hidden",
-    "simi-mailbox-free+hidden": f"{FREE}, with hidden",
+    "simi-mailbox": "learned prior",
+    "simi-mailbox-free": "classes free",
+    "simi-mailbox+hidden": "learned prior, with hidden",
+    "simi-mailbox-free+hidden": "classes free, with hidden",
 }
 # Metric of a row, its unit in the table, digits.
 METRICS = {
@@ -170,13 +168,6 @@ METRICS = {
     "brier": ("raw", 4),
     "accuracy": ("percent", 2),  # higher is better, and only free classes move it
 }
-MAIN = ("Cora", "Citeseer", "Pubmed", "Computers", "Photo", "CS", "Physics")
-
-_STARS = (
-    "One star: the 95 % interval over splits (Student's t) leaves zero out. Two stars: it still "
-    "does when all settings of a table are to be right together with 95 % (Holm). Of twenty "
-    "settings without any true difference, one gets a star by chance."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,23 +204,10 @@ def _label(row: Mapping[str, Any]) -> str:
     return NAMES.get(method, method)
 
 
-def table(store: ResultStore, keys: Iterable[str] | None = None, main: Sequence[str] = MAIN) -> str:
-    """Markdown: means per setting, differences to temperature scaling paired by split.
-
-    Of the rows ``keys`` (default: all); graphs of ``main`` come first, under their own title.
-    """
-    rows = store.rows() if keys is None else [store[key] for key in keys if key in store]
-    first = [row for row in rows if row["dataset"] in main]
-    rest = [row for row in rows if row["dataset"] not in main]
-    parts = [_STARS]
-    for title, chosen in (
-        ("The seven graphs", first),
-        ("Other graphs" if first else "All graphs", rest),
-    ):
-        if chosen:
-            results = (made.result(store, Selection()) for made in _tables(chosen))
-            parts += [f"## {title}", *map(_section, results)]
-    return "\n\n".join(parts) + "\n"
+def table(store: ResultStore, keys: Iterable[str]) -> str:
+    """Markdown: the rows ``keys`` in every metric, against temperature scaling on the same runs."""
+    made = _tables([store[key] for key in keys])
+    return "\n".join(render.markdown(one.result(store, Selection())) for one in made)
 
 
 def _tables(rows: Sequence[Row], name: str = "prior") -> list[JudgedTable]:
@@ -252,50 +230,3 @@ def judged_tables(results: Path) -> dict[str, list[TableResult]]:
         tables = _tables(store.rows(), path.parent.name)
         made[path.parent.name] = [one.result(store, Selection()) for one in tables]
     return made
-
-
-def marks(p_values: Sequence[float], level: float = 0.05) -> list[str]:
-    """Two stars where a difference stays significant among all of these (Holm), one where alone."""
-    together = zip(p_values, holm(p_values), strict=True)
-    return ["**" if both < level else "*" if p < level else "" for p, both in together]
-
-
-def _section(result: TableResult) -> str:
-    metric = result.metric
-    title = metric.replace("_", " ").upper() + (" in %" if result.unit == "percent" else "")
-    methods = result.methods()
-    higher = metric == "accuracy"
-    judged = FREE if higher and FREE in methods else WITH_PRIOR
-    lines = {place: result.line(*place, judged) for place in result.groups()}
-    pairs = [line.paired if line else None for line in lines.values()]
-    stars = marks([pair.p_value if pair else 1.0 for pair in pairs])
-    head = f"{'free' if judged == FREE else 'prior'} − temperature (± s.e. over splits)"
-    rows = [["setting", "runs", *methods, head]]
-    means = []
-    for (place, line), pair, star in zip(lines.items(), pairs, stars, strict=True):
-        cells = [result.line(*place, method) for method in methods]
-        values = [cell.summary.mean if cell and cell.summary else np.nan for cell in cells]
-        means.append(values)
-        change = values[methods.index(judged)] - values[methods.index(BASELINE)]
-        spread = f" ± {pair.error:.{result.digits}f}{star}" if pair else ""
-        rows.append(
-            [
-                f"{place[0]} {place[1].upper()}",
-                str(line.summary.runs if line and line.summary else 0),
-                *(f"{value:.{result.digits}f}" for value in values),
-                f"{pair.difference if pair else change:+.{result.digits}f}{spread}",
-            ]
-        )
-    array = np.array(means)
-    ours, theirs = array[:, methods.index(judged)], array[:, methods.index(BASELINE)]
-    better = ours > theirs if higher else ours < theirs
-    told = [f"better in {int(better.sum())} of {len(array)}"]
-    if higher:
-        told.insert(0, f"{ours.mean() - theirs.mean():+.2f} points")
-    elif theirs.mean() > 0:  # of a debiased error around zero there is no share
-        told.insert(0, f"{100 * (ours.mean() / theirs.mean() - 1):+.1f} %")
-    if theirs.min() > 0 and not higher:
-        told.append(f"mean of the settings' changes {100 * np.mean(ours / theirs - 1):+.1f} %")
-    average = (f"**{value:.{result.digits}f}**" for value in array.mean(axis=0))
-    rows.append(["**mean**", "", *average, "; ".join(told)])
-    return "\n".join([f"### {title}", "", *render.grid(rows)])
