@@ -42,6 +42,10 @@ class CachedRunUnit(Unit):
         """Digest of the settings that the run's backbone is trained with."""
         return _digest(settings_for(self.run.dataset))
 
+    def run_identity(self) -> dict[str, Any]:
+        """The run and the training of its backbone."""
+        return {**vars(self.run), "backbone_settings": self.backbone_identity()}
+
     def ready(self) -> bool:
         return self.run in RunCache()
 
@@ -56,8 +60,7 @@ class CalibrationUnit(CachedRunUnit):
 
     def identity(self, item: Method) -> dict[str, Any]:
         return {
-            **vars(self.run),
-            "backbone_settings": self.backbone_identity(),
+            **self.run_identity(),
             **item.identity(self.run),
             "evaluation": self.evaluation,
             "measure": self.quantity,
@@ -75,17 +78,11 @@ class CalibrationUnit(CachedRunUnit):
         seconds |= {"metrics": time.perf_counter() - started, "backbone": prepared.seconds}
         return {
             **measured,
-            **self.facts(calibrator),
             "seconds": {name: rounded(value) for name, value in seconds.items()},
             "seed": int(calibrator.get_params().get("seed", 0)),
             "nodes": {"calibration": len(prepared.split.val), "evaluated": len(evaluated)},
             "logits": digest(prepared.logits),
-            "versions": versions(),
         }
-
-    def facts(self, calibrator: Any) -> Row:
-        """What a row tells of the fitted calibrator, besides what it was worth."""
-        return {}
 
     def nodes(self, method: str, source: Any) -> tuple[Ints | None, Ints]:
         """Hold-out nodes of a method, and the nodes it is measured on."""
@@ -132,8 +129,8 @@ def _apply(
     with warnings.catch_warnings():  # the metrics judge, where a fit would warn
         warnings.simplefilter("ignore", CalibrationWarning)
         calibrator.fit(source.logits, y, mask=mask, early_stopping_mask=holdout, **inputs)
-    fitted = time.perf_counter()
-    probs = np.asarray(calibrator.predict_proba(source.logits, **inputs), dtype=np.float64)
+        fitted = time.perf_counter()
+        probs = np.asarray(calibrator.predict_proba(source.logits, **inputs), dtype=np.float64)
     return probs, {"fit": fitted - started, "predict": time.perf_counter() - fitted}
 
 
@@ -250,24 +247,6 @@ def _shift(probs: Floats, index: Ints, source: Any) -> Row:
 _QUANTITIES = {
     "metrics": _metrics, "variance": _variance, "one-class": _one_class, "shift": _shift,
 }  # fmt: skip
-
-
-@functools.cache
-def versions() -> dict[str, str]:
-    """Versions that a result may depend on."""
-    import scipy
-    import sklearn
-    import torch
-
-    import simi_mailbox
-
-    return {
-        "simi-mailbox": simi_mailbox.__version__,
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "scikit-learn": sklearn.__version__,
-        "torch": torch.__version__,
-    }
 
 
 def rounded(value: float, digits: int = 8) -> float | None:

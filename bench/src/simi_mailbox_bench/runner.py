@@ -90,9 +90,29 @@ class Unit(ABC):
                 identity = self.identity(item)
                 key = row_key(identity)
                 if not skip(key):
-                    yield {"key": key, **identity, **self.measure(item, prepared)}
+                    measured = self.measure(item, prepared)
+                    yield {"key": key, **identity, **measured, "versions": versions()}
             except Exception as error:
                 yield Failure(f"{self.label}: {item}", f"{type(error).__name__}: {error}")
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Versions that a result may depend on."""
+    import numpy
+    import scipy
+    import sklearn
+    import torch
+
+    import simi_mailbox
+
+    return {
+        "simi-mailbox": simi_mailbox.__version__,
+        "numpy": numpy.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+        "torch": torch.__version__,
+    }
 
 
 GLANCE = 0.5

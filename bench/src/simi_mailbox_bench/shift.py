@@ -23,7 +23,7 @@ from simi_mailbox_bench.backbones.cached_runs import (
     digest,
     load_logits,
 )
-from simi_mailbox_bench.calibration import CachedRunUnit, rounded, versions
+from simi_mailbox_bench.calibration import CachedRunUnit, rounded
 from simi_mailbox_bench.datasets import NodeDataset, load
 from simi_mailbox_bench.methods import Method
 from simi_mailbox_bench.store import Row
@@ -48,8 +48,7 @@ class ShiftUnit(CachedRunUnit):
 
     def identity(self, item: Any) -> dict[str, Any]:
         return {
-            **vars(self.run),
-            "backbone_settings": self.backbone_identity(),
+            **self.run_identity(),
             **Method.of("simi-mailbox").identity(self.run),
             "measure": type(self).__name__,
             "measure_revision": REVISION,
@@ -66,7 +65,6 @@ class ShiftUnit(CachedRunUnit):
         return {
             "metrics": {name: rounded(float(value), 6) for name, value in found.items()},
             "logits": digest(prepared.source.logits),
-            "versions": versions(),
         }
 
     def numbers(self, item: Any, prepared: FittedRun) -> dict[str, float]:

@@ -93,13 +93,8 @@ def _row_scale(x: Any) -> Any:
 
 def _as_csr(x: Any) -> Any:
     if isinstance(x, Tensor):
-        x = x.detach().cpu()
-        if x.layout == torch.sparse_csr:
-            parts = x.values().numpy(), x.col_indices().numpy(), x.crow_indices().numpy()
-            x = sp.csr_array(parts, shape=tuple(x.shape))
-        else:
-            x = x.to_dense().numpy()
-    if not sp.issparse(x):
+        x = x.detach().cpu().to_dense().numpy()
+    elif not sp.issparse(x):
         x = np.asarray(x)
     if x.ndim != 2:
         raise ValueError(f"features must be a matrix [nodes, features], got shape {x.shape}")

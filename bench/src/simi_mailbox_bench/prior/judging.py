@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ import numpy as np
 from simi_mailbox import calibrators
 from simi_mailbox.calibrators.simi_mailbox.families import family_of
 from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED, leave_out, read
-from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox_bench import render
 from simi_mailbox_bench.backbones.cached_runs import RunCache, RunKey, digest
 from simi_mailbox_bench.calibration import CalibrationUnit
@@ -45,17 +43,6 @@ class JudgedUnit(CalibrationUnit):
 
     def prepare(self) -> Any:
         return _source(read_run(self.path)) if self.path else super().prepare()
-
-    def measure(self, item: Method, prepared: Any) -> Row:
-        with warnings.catch_warnings():  # the metrics judge, where a fit would warn
-            warnings.simplefilter("ignore", CalibrationWarning)
-            return super().measure(item, prepared)
-
-    def facts(self, calibrator: Any) -> Row:
-        fitted = getattr(calibrator, "coefficients_", None)
-        if fitted is None or getattr(calibrator, "prior", None) is None:
-            return {}
-        return {"fitted": {name: float(f"{value:.4g}") for name, value in fitted.items()}}
 
 
 def judged_methods(

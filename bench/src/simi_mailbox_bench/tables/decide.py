@@ -34,7 +34,6 @@ from simi_mailbox_bench.calibration import (
     probabilities,
     probabilities_cross_fitted,
     rounded,
-    versions,
 )
 from simi_mailbox_bench.datasets import load
 from simi_mailbox_bench.methods import Method, find
@@ -91,8 +90,7 @@ class DecideUnit(CachedRunUnit):
 
     def identity(self, item: Question) -> dict[str, Any]:
         return {
-            **vars(self.run),
-            "backbone_settings": self.backbone_identity(),
+            **self.run_identity(),
             **item.method.identity(self.run),
             "measure": "decide",
             "rule": item.rule if item.rule == ACCEPT else SCORES[item.rule].to_dict(),
@@ -114,7 +112,6 @@ class DecideUnit(CachedRunUnit):
             **found,
             "nodes": {"calibration": len(source.split.val), "test": len(source.split.test)},
             "logits": digest(source.logits),
-            "versions": versions(),
         }
 
 

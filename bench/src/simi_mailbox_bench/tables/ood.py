@@ -19,7 +19,6 @@ from simi_mailbox_bench import ood, paper_tables
 from simi_mailbox_bench.backbones.cached_runs import RunKey, digest, kept
 from simi_mailbox_bench.backbones.features import row_normalised
 from simi_mailbox_bench.backbones.gpn import GPNPrediction, GPNSettings, train_gpn
-from simi_mailbox_bench.calibration import versions
 from simi_mailbox_bench.datasets import Split, load, make_split
 from simi_mailbox_bench.methods import NOTES, Method
 from simi_mailbox_bench.oracle import ORACLE, SOURCE, SimiMailboxOracle
@@ -201,7 +200,6 @@ class OODUnit(Unit):
             "seed": self.run.init,
             # A GPN is another model than the one behind the other scores.
             **({} if gpn else {"logits": digest(own)}),
-            "versions": versions(),
         }
 
 

@@ -19,7 +19,6 @@ from simi_mailbox_bench import paper_tables
 from simi_mailbox_bench.backbones.cached_runs import RunKey, digest, kept
 from simi_mailbox_bench.backbones.settings import Settings
 from simi_mailbox_bench.backbones.training import train
-from simi_mailbox_bench.calibration import versions
 from simi_mailbox_bench.datasets import NodeDataset, Split, load, make_split
 from simi_mailbox_bench.methods import NOTES, Method
 from simi_mailbox_bench.oracle import ORACLE, SOURCE
@@ -167,7 +166,6 @@ class SelfTrainingUnit(Unit):
             "seconds": {"total": round(time.perf_counter() - started, 3)},
             "seed": self.run.init,
             "logits": digest(trained[0]),  # of the first stage, which all columns share
-            "versions": versions(),
         }
 
     def _trained_on_both(self, prepared: NodeDataset) -> Row:
@@ -182,7 +180,6 @@ class SelfTrainingUnit(Unit):
             "stage_records": [],
             "seed": self.run.init,
             "logits": digest(first.logits),
-            "versions": versions(),
         }
 
 

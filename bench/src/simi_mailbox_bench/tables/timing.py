@@ -11,7 +11,6 @@ from simi_mailbox._arrays import Ints
 from simi_mailbox.graph import Graph
 from simi_mailbox_bench import paper_tables
 from simi_mailbox_bench.backbones.cached_runs import digest
-from simi_mailbox_bench.calibration import versions
 from simi_mailbox_bench.methods import Method, describe, find
 from simi_mailbox_bench.paper_tables import Printed
 from simi_mailbox_bench.runner import Unit
@@ -147,7 +146,6 @@ class TimingUnit(Unit):
             },
             "seconds": {"fit": processor},
             "logits": digest(prepared.logits),
-            "versions": versions(),
         }
 
 
