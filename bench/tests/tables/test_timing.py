@@ -67,7 +67,7 @@ def test_a_fit_that_waits_takes_wall_clock_time_but_no_processor_time(monkeypatc
             return super().fit(*args, **kwargs)
 
     monkeypatch.setattr(timing, "find", lambda name: Waits)
-    unit = timing.TimingUnit("Arxiv", (("temperature", 0),))
-    metrics = unit.measure(("temperature", 0), make_large(SMALL))["metrics"]
+    unit = timing.TimingUnit("Arxiv", ("temperature",))
+    metrics = unit.measure("temperature", make_large(SMALL))["metrics"]
     assert metrics["wall"] >= 0.3
     assert metrics["wall"] - metrics["seconds"] >= 0.25

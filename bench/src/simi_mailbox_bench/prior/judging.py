@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -157,6 +157,15 @@ METRICS = {
 }
 
 
+class StoredRow(NamedTuple):
+    """In the place of a unit: a row that is there."""
+
+    stored: str
+
+    def key(self, item: None) -> str:
+        return self.stored
+
+
 @dataclass(frozen=True, kw_only=True)
 class JudgedTable(Table):
     """Judged rows, known from the rows alone: methods by setting, against temperature scaling."""
@@ -171,16 +180,12 @@ class JudgedTable(Table):
         return tuple(dict.fromkeys(_label(row) for row in self.rows))
 
     def cells(self, selection: Selection) -> list[Cell]:
-        keys: dict[tuple[str, str], dict[str, dict[Any, str]]] = {}
+        units: dict[tuple[str, str, str], dict[Any, Any]] = {}
         for row in self.rows:
-            setting = keys.setdefault((row["dataset"], row["backbone"]), {})
+            where = row["dataset"], row["backbone"], _label(row)
             place = row["split"], row["fold"], row["init"]
-            setting.setdefault(_label(row), {})[place] = row["key"]
-        return [
-            Cell(*setting, label, found)
-            for setting, labels in keys.items()
-            for label, found in labels.items()
-        ]
+            units.setdefault(where, {})[place] = StoredRow(row["key"])
+        return [Cell(*where, None, stored) for where, stored in units.items()]
 
 
 def _label(row: Mapping[str, Any]) -> str:

@@ -6,8 +6,9 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 from simi_mailbox.plain_text import unknown
 from simi_mailbox_bench.compare import (
@@ -116,37 +117,25 @@ class TableResult:
 
 @dataclass(frozen=True)
 class Cell:
-    """One line of a table and the rows it is the mean of; its own metric, if not the table's."""
+    """One line of a table: the ``item`` whose rows the ``units`` of its runs make, itemless here.
+
+    ``metric`` is its own, if it is not the table's.
+    """
 
     dataset: str
     backbone: str
     method: str
-    keys: Mapping[Place, str]
-    printed: Printed | None = None
-    note: str = ""
-    metric: str | None = None
-    printed_runs: int = 0
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A method of a setting: its label, the item of each unit, and what a `Cell` tells besides."""
-
-    label: str
     item: Any
+    units: Mapping[Place, Unit]
     printed: Printed | None = None
     note: str = ""
     metric: str | None = None
     printed_runs: int = 0
 
-
-class Setting(NamedTuple):
-    """A graph and a backbone, the work of each run, still without items, and what is shown."""
-
-    dataset: str
-    backbone: str
-    units: Mapping[Place, Unit]
-    shown: Sequence[Shown]
+    @cached_property
+    def keys(self) -> Mapping[Place, str]:
+        """Keys of the rows it is the mean of."""
+        return {place: unit.key(self.item) for place, unit in self.units.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,34 +175,17 @@ class Table(ABC):
         """Names of the datasets whose data must be there; the others are skipped."""
         return self.datasets
 
-    def settings(self, selection: Selection) -> Iterable[Setting]:
-        """The selected settings, with what is selected of each."""
-        raise NotImplementedError
+    @abstractmethod
+    def cells(self, selection: Selection) -> list[Cell]:
+        """Lines of the selected part of the table."""
 
     def units(self, selection: Selection) -> list[Unit]:
         """The work behind the selected part of the table."""
-        work: dict[Unit, dict[Any, None]] = {}  # a unit may serve several settings
-        for setting in self.settings(selection):
-            for unit in setting.units.values():
-                work.setdefault(unit, {}).update((shown.item, None) for shown in setting.shown)
-        return [unit.of(tuple(items)) for unit, items in work.items() if items]
-
-    def cells(self, selection: Selection) -> list[Cell]:
-        """Lines of the selected part of the table."""
-        return [
-            Cell(
-                setting.dataset,
-                setting.backbone,
-                shown.label,
-                {place: unit.key(shown.item) for place, unit in setting.units.items()},
-                shown.printed,
-                shown.note,
-                shown.metric,
-                shown.printed_runs,
-            )
-            for setting in self.settings(selection)
-            for shown in setting.shown
-        ]
+        work: dict[Unit, dict[Any, None]] = {}
+        for cell in self.cells(selection):
+            for unit in cell.units.values():
+                work.setdefault(unit, {})[cell.item] = None
+        return [unit.of(tuple(items)) for unit, items in work.items()]
 
     def result(self, store: ResultStore, selection: Selection) -> TableResult:
         """The selected part of the table, as far as its rows are in the store."""

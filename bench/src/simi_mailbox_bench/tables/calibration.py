@@ -7,7 +7,7 @@ The label of a column names its method, and behind it what differs from the publ
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from itertools import product
@@ -21,15 +21,7 @@ from simi_mailbox_bench.calibration import CalibrationUnit
 from simi_mailbox_bench.methods import HIDDEN, WITH_HIDDEN, Method
 from simi_mailbox_bench.oracle import ORACLE
 from simi_mailbox_bench.rivals import RIVALS
-from simi_mailbox_bench.tables.base import (
-    Line,
-    Selection,
-    Setting,
-    Shown,
-    Table,
-    runs_per_cell,
-    selected,
-)
+from simi_mailbox_bench.tables.base import Cell, Line, Selection, Table, runs_per_cell, selected
 
 DATA = tomllib.loads((files(__package__) / "calibration.toml").read_text(encoding="utf-8"))
 GROUPS = (5, 10, 15, 20, 25, 30)
@@ -152,18 +144,22 @@ class CalibrationTable(Table):
         """How many runs the paper makes on a dataset."""
         return self.paper_runs or (self._size(dataset) or SIZES[self.protocol]).runs
 
-    def settings(self, selection: Selection) -> Iterator[Setting]:
+    def cells(self, selection: Selection) -> list[Cell]:
         numbers = paper_tables.cells(self.name)
         chosen = selected(selection.methods, self.methods)
+        made = []
         for dataset, backbone in self.places(selection):
-            runs_made = self.runs_of(dataset, backbone, selection.runs)
-            units = {run.place: self.unit_of(run) for run in runs_made}
+            found = self.runs_of(dataset, backbone, selection.runs)
+            units = {run.place: self.unit_of(run) for run in found}
             if self.by_seed and len({split for split, _, _ in units}) == 1:
                 units = {place[::-1]: unit for place, unit in units.items()}
-            shown = [
-                Shown(
+            made += [
+                Cell(
+                    dataset,
+                    backbone,
                     column.label,
                     column.method,
+                    units,
                     numbers.get((dataset, backbone, column.printed or "")),
                     methods.NOTES.get(column.method.name, ""),
                     column.metric,
@@ -172,7 +168,7 @@ class CalibrationTable(Table):
                 for column in self.columns
                 if column.label in chosen and (not column.backbones or backbone in column.backbones)
             ]
-            yield Setting(dataset, backbone, units, shown)
+        return made
 
     def captions(self, lines: Sequence[Line]) -> tuple[str, ...]:
         """With how many runs the numbers stand on, beside those of the paper if any."""

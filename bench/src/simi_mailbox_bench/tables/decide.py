@@ -39,14 +39,7 @@ from simi_mailbox_bench.datasets import load
 from simi_mailbox_bench.methods import Method, find
 from simi_mailbox_bench.runner import Unit
 from simi_mailbox_bench.store import ResultStore, Row
-from simi_mailbox_bench.tables.base import (
-    Selection,
-    Setting,
-    Shown,
-    Table,
-    TableResult,
-    selected,
-)
+from simi_mailbox_bench.tables.base import Cell, Selection, Table, TableResult, selected
 from simi_mailbox_bench.tables.calibration import DATA
 
 REVISION = 2
@@ -310,18 +303,22 @@ class DecideTable(Table):
         table = replace(self, questions=_questions(METHODS, (*SCORES, ACCEPT))) if every else self
         return Table.units(table, selection)
 
-    def settings(self, selection: Selection) -> Iterator[Setting]:
-        ways = [("", self.metric), (BY_DEGREE, f"{self.metric}_by_degree")]
+    def cells(self, selection: Selection) -> list[Cell]:
         chosen = selected(selection.methods, self.methods)
-        shown = [
-            Shown(f"{question}{suffix}", question, metric=metric)
-            for question in self.questions
-            for suffix, metric in (ways if self.metric.startswith("worst") else ways[:1])
-            if str(question) in chosen
-        ]
+        ways = {"": self.metric}
+        if self.metric.startswith("worst"):
+            ways[BY_DEGREE] = f"{self.metric}_by_degree"
+        made = []
         for place in self.places(selection):
             found = runs(*place, "folds", selection.runs or DATA["default"]["default_runs"])
-            yield Setting(*place, {run.place: DecideUnit(run, ()) for run in found}, shown)
+            units = {run.place: DecideUnit(run, ()) for run in found}
+            made += [
+                Cell(*place, f"{question}{suffix}", question, units, metric=metric)
+                for question in self.questions
+                if str(question) in chosen
+                for suffix, metric in ways.items()
+            ]
+        return made
 
     def result(self, store: ResultStore, selection: Selection) -> TableResult:
         return replace(super().result(store, selection), name=f"{self.name}/{self.metric}")

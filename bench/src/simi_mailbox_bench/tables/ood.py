@@ -1,7 +1,7 @@
 """Detection of out-of-distribution nodes as in GNNSafe (Wu et al., 2023)."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
@@ -24,14 +24,7 @@ from simi_mailbox_bench.methods import NOTES, Method
 from simi_mailbox_bench.oracle import ORACLE, SOURCE, SimiMailboxOracle
 from simi_mailbox_bench.runner import Unit
 from simi_mailbox_bench.store import Row
-from simi_mailbox_bench.tables.base import (
-    SEEDS_ARE_UNITS,
-    Selection,
-    Setting,
-    Shown,
-    Table,
-    selected,
-)
+from simi_mailbox_bench.tables.base import SEEDS_ARE_UNITS, Cell, Selection, Table, selected
 
 KINDS = ("feature", "structure", "label")
 # GNNSafe's thresholds t: classes above t are known, t itself is used for exposure, those below
@@ -261,22 +254,19 @@ class OODTable(Table):
     def methods(self) -> tuple[str, ...]:
         return tuple(SCORES)
 
-    def settings(self, selection: Selection) -> Iterator[Setting]:
+    def cells(self, selection: Selection) -> list[Cell]:
         numbers = paper_tables.cells(self.name)
         seeds = range(SEEDS if selection.runs is None else selection.runs)
-        for (dataset, backbone), kind in product(self.places(selection), KINDS):
+        made = []
+        for dataset, backbone in self.places(selection):
             runs = [RunKey(dataset, backbone, "gnnsafe", init=seed) for seed in seeds]
-            shown = [
-                Shown(
-                    score,
-                    (kind, score),
-                    numbers.get((dataset, backbone, SCORES[score] or "", kind.capitalize())),
-                    NOTES.get(score, ""),
-                )
-                for score in selected(selection.methods, self.methods)
-            ]
             units = {(run.init, 0, 0): OODUnit(run, ()) for run in runs}
-            yield Setting(f"{dataset} {kind}", backbone, units, shown)
+            for item in product(KINDS, selected(selection.methods, self.methods)):
+                kind, score = item
+                printed = numbers.get((dataset, backbone, SCORES[score] or "", kind.capitalize()))
+                where = f"{dataset} {kind}", backbone, score
+                made.append(Cell(*where, item, units, printed, NOTES.get(score, "")))
+        return made
 
 
 TABLES = tuple(

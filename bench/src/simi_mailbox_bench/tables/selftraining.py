@@ -3,7 +3,6 @@
 import hashlib
 import time
 import warnings
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from statistics import fmean
@@ -28,9 +27,8 @@ from simi_mailbox_bench.self_training import self_train
 from simi_mailbox_bench.store import ResultStore, Row
 from simi_mailbox_bench.tables.base import (
     SEEDS_ARE_UNITS,
+    Cell,
     Selection,
-    Setting,
-    Shown,
     Table,
     counted,
     selected,
@@ -271,20 +269,21 @@ class SelfTrainingTable(Table):
     def methods(self) -> tuple[str, ...]:
         return tuple(COLUMNS)
 
-    def settings(self, selection: Selection) -> Iterator[Setting]:
+    def cells(self, selection: Selection) -> list[Cell]:
         """Low label rates first, so that the first rows tell most."""
         numbers = paper_tables.cells(self.name)
         seeds = range(SEEDS if selection.runs is None else selection.runs)
+        made = []
         for rate, (dataset, backbone) in product(RATES, list(self.places(selection))):
             runs = [RunKey(dataset, backbone, f"rate{rate}", init=seed) for seed in seeds]
-            shown = []
+            units = {(run.init, 0, 0): SelfTrainingUnit(run, ()) for run in runs}
             for label in selected(selection.methods, self.methods):
                 method, column = COLUMNS[label]
                 printed = numbers.get((dataset, backbone, column or "", str(rate)))
                 note = NOTES.get(method.name, "") if method else ""
-                shown.append(Shown(label, label, printed, note))
-            units = {(run.init, 0, 0): SelfTrainingUnit(run, ()) for run in runs}
-            yield Setting(f"{dataset} {rate}", backbone, units, shown)
+                where = f"{dataset} {rate}", backbone, label
+                made.append(Cell(*where, label, units, printed, note))
+        return made
 
     def remarks(self, store: ResultStore, selection: Selection) -> list[str]:
         remarks = []

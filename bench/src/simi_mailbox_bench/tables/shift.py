@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import permutations, product
 from typing import Any
@@ -21,14 +21,7 @@ from simi_mailbox_bench.shift import (
     UpdateUnit,
 )
 from simi_mailbox_bench.store import ResultStore, Row
-from simi_mailbox_bench.tables.base import (
-    SEEDS_ARE_UNITS,
-    Selection,
-    Setting,
-    Shown,
-    Table,
-    selected,
-)
+from simi_mailbox_bench.tables.base import SEEDS_ARE_UNITS, Cell, Selection, Table, selected
 from simi_mailbox_bench.tables.calibration import CalibrationTable, Column
 
 GRAPHS = ("CoraML", "Citeseer", "Photo", "Pubmed", "Computers", "CS", "Physics")
@@ -97,27 +90,26 @@ class MeasuredTable(Table):
 
     with_metric = shown_in
 
-    def settings(self, selection: Selection) -> Iterator[Setting]:
-        for name, backbone in self.places(selection):
-            found = runs_of(name, backbone, selection.runs)
+    def cells(self, selection: Selection) -> list[Cell]:
+        made = []
+        for place in self.places(selection):
+            found = runs_of(*place, selection.runs)
             units = {run.place: self.kind(run, ()) for run in found}
-            shown = []
             for label in selected(selection.methods, self.columns):
                 item, metric = self.columns[label]
-                item = name.split()[1] if item == "{to}" else item
-                shown.append(Shown(label, item, metric=metric.format(self.metric)))
-            yield Setting(name, backbone, units, shown)
+                item = place[0].split()[1] if item == "{to}" else item
+                made.append(Cell(*place, label, item, units, metric=metric.format(self.metric)))
+        return made
 
     def remarks(self, store: ResultStore, selection: Selection) -> list[str]:
         look = {MonitorUnit: monitor_remarks, UpdateUnit: update_remarks, TwitchUnit: pair_remarks}
-        rows = [
-            (setting.dataset, item, store[key]["metrics"])
-            for setting in self.settings(replace(selection, methods=None))
-            for unit in setting.units.values()
-            for item in dict.fromkeys(shown.item for shown in setting.shown)
-            if (key := unit.key(item)) in store
-        ]
-        return look[self.kind](rows) if rows else []
+        rows = {
+            key: (cell.dataset, cell.item, store[key]["metrics"])
+            for cell in self.cells(replace(selection, methods=None))
+            for key in cell.keys.values()
+            if key in store
+        }
+        return look[self.kind](list(rows.values())) if rows else []
 
 
 Rows = list[tuple[str, Any, Row]]

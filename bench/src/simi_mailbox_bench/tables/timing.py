@@ -1,5 +1,6 @@
 """The paper's time table, on synthetic graphs of exactly the published sizes."""
 
+import functools
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -61,6 +62,7 @@ class LargeProblem:
     val: Ints
 
 
+@functools.lru_cache(maxsize=2)
 def make_large(size: LargeSize, *, seed: int = 0, homophily: float = 0.7) -> LargeProblem:
     """Draw a graph of exactly this size, with logits of about 70 % accuracy.
 
@@ -97,7 +99,7 @@ def _edges(size: LargeSize, y: Ints, homophily: float, rng: np.random.Generator)
 
 @dataclass(frozen=True)
 class TimingUnit(Unit):
-    """Fit methods on a synthetic graph and take the time; an item is a method and its repeat.
+    """Fit methods on a synthetic graph and take the time, in one of several repeats.
 
     Processor and wall-clock time are taken: with one thread on an idle machine they are the same,
     and where they are not, the machine was busy. First, untimed, every method is fitted to a tiny
@@ -105,15 +107,15 @@ class TimingUnit(Unit):
     """
 
     size: str
-    items: tuple[tuple[str, int], ...]
+    items: tuple[str, ...]
+    repeat: int = 0
 
     @property
     def label(self) -> str:
         return f"{self.size} size"
 
-    def identity(self, item: tuple[str, int]) -> dict[str, Any]:
-        label, repeat = item
-        method = _METHODS[label][0]
+    def identity(self, item: str) -> dict[str, Any]:
+        method = _METHODS[item][0]
         calibrator = find(method.name)(**dict(method.overrides))
         return {
             "task": "timing",
@@ -124,18 +126,18 @@ class TimingUnit(Unit):
             **({"stop": "published"} if method.name in _BY_EPOCH else {}),
             "split": 0,
             "fold": 0,
-            "init": repeat,
+            "init": self.repeat,
         }
 
     def prepare(self) -> LargeProblem:
         tiny, large = make_large(_TINY), make_large(SIZES[self.size])
-        for label in dict(self.items):
-            _fit(_METHODS[label][0], tiny)
+        for item in self.items:
+            _fit(_METHODS[item][0], tiny)
         _fit(Method.of("temperature"), large)
         return large
 
-    def measure(self, item: tuple[str, int], prepared: LargeProblem) -> Row:
-        spent, epochs = _fit(_METHODS[item[0]][0], prepared)
+    def measure(self, item: str, prepared: LargeProblem) -> Row:
+        spent, epochs = _fit(_METHODS[item][0], prepared)
         processor, wall = (round(float(part), 4) for part in spent)
         return {
             "metrics": {
@@ -183,24 +185,17 @@ class TimingTable(Table):
     def needs(self) -> tuple[str, ...]:
         return ()
 
-    def units(self, selection: Selection) -> list[Unit]:
-        repeats = range(selection.runs or self.default_runs)
-        chosen = selected(selection.methods, self.methods)
-        items = tuple((method, repeat) for repeat in repeats for method in chosen)
-        return [TimingUnit(size, items) for size in selected(selection.datasets, self.datasets)]
-
     def cells(self, selection: Selection) -> list[Cell]:
         numbers = paper_tables.cells("t2b") if self.unit == "seconds" else {}
-        cells = []
-        for size in selected(selection.datasets, self.datasets):
-            unit = TimingUnit(size, ())
+        repeats = range(selection.runs or self.default_runs)
+        made = []
+        for size, backbone in self.places(selection):
+            units = {(0, 0, repeat): TimingUnit(size, (), repeat) for repeat in repeats}
             for method in selected(selection.methods, self.methods):
-                repeats = range(selection.runs or self.default_runs)
-                keys = {(0, 0, repeat): unit.key((method, repeat)) for repeat in repeats}
                 found = numbers.get((size, "gcn", _METHODS[method][1] or ""))
                 printed = Printed(found.mean, None) if found else None
-                cells.append(Cell(unit.label, "synthetic", method, keys, printed))
-        return cells
+                made.append(Cell(f"{size} size", backbone, method, method, units, printed))
+        return made
 
 
 _CAPTION = (
