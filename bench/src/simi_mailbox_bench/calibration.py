@@ -19,7 +19,7 @@ from simi_mailbox_bench.backbones.cached_runs import RunCache, RunKey, digest, l
 from simi_mailbox_bench.backbones.features import row_normalised
 from simi_mailbox_bench.backbones.settings import Settings, settings_for
 from simi_mailbox_bench.methods import FEATURES, Method
-from simi_mailbox_bench.rivals import retrained_logits
+from simi_mailbox_bench.rivals import train_on_both
 from simi_mailbox_bench.runner import Unit
 from simi_mailbox_bench.store import Row
 
@@ -158,7 +158,9 @@ def features(source: Any, kind: str) -> Any:
     if kind == "hidden":
         return source.hidden
     if kind == "retrained":
-        return retrained_logits(source)
+        given = source.dataset, source.split, source.key.backbone
+        how = {"settings": source.settings, "epochs": source.best_epoch}
+        return train_on_both(*given, seed=source.key.seed, **how)
     x = source.dataset.x
     return row_normalised(x) if source.settings.row_normalise else x
 

@@ -1,8 +1,6 @@
 """Charts of measured tables, for the pages: SVG that follows a light or a dark screen.
 
-Each function of `CHARTS` draws some parts of written tables. Colours are those of Okabe and Ito,
-which stay apart under every common kind of colour blindness, and every method has a marker of its
-own.
+Colours are those of Okabe and Ito; every method has a marker of its own.
 """
 
 from __future__ import annotations

@@ -61,15 +61,12 @@ def differing(method: Logits, baseline: Logits) -> set[Place]:
 
 
 def paired(
-    method: Mapping[Place, float],
-    baseline: Mapping[Place, float],
-    apart: Collection[Place] = (),
+    method: Mapping[Place, float], baseline: Mapping[Place, float], apart: Collection[Place] = ()
 ) -> Paired | None:
     """Compare two methods over the runs both have, with the split as the unit.
 
-    Runs of one split share a test set, and runs of one fold share nearly all else, so they are
-    first averaged within their split; the test is then over the (few) splits. Runs that stand
-    ``apart``, because they were measured on different logits, are no pairs.
+    Runs of one split share a test set and are averaged first. Runs that stand ``apart``, because
+    they were measured on different logits, are no pairs.
     """
     by_split: dict[int, list[float]] = {}
     for place, value in method.items():

@@ -9,11 +9,8 @@ A block is what stands between two comments that begin a line::
 First comes the kind (one of `KINDS`), then the tables, then what is shown of them: ``methods``,
 ``datasets``, ``backbones``; ``spread=std`` adds the standard deviation over runs to an overview.
 ``x as y`` shows a table or a method x under the name y; ``x/m`` is metric m of a table with
-several. ``chart`` and one of `charts.CHARTS` makes a picture instead, in the file
-``images/bench/NAME.svg`` beside the page::
-
-    <!-- begin: chart dots table1-5 backbones=gcn name=main title="What the picture shows" -->
-    <!-- end -->
+several. ``chart``, one of `charts.CHARTS`, ``name=`` and ``title=`` make the picture
+``images/bench/NAME.svg`` beside the page instead.
 """
 
 import csv

@@ -1,9 +1,7 @@
 """Methods of others that are no part of the library, beside ours on the same labels.
 
-Calibrators of probmetrics, called from the installed package: they know of no graph, and are what a
-user with few labels would pick instead. And for who lets predicted classes change, Correct & Smooth
-(Huang et al., ICLR 2021) as PyG has it, and the GNN trained once more with the validation labels
-among its training labels.
+Calibrators of probmetrics, which know of no graph; and for who lets predicted classes change, PyG's
+Correct & Smooth (Huang et al., ICLR 2021), and the GNN trained once more with validation labels.
 """
 
 from __future__ import annotations
@@ -114,13 +112,6 @@ class Retrained(Calibrator):
     def _predict(self, data: NodeInputs) -> Tensor:
         assert data.features is not None
         return scaled_softmax(data.features)
-
-
-def retrained_logits(source: Any) -> Tensor:
-    """Logits of a run's backbone, trained with its validation nodes among the training nodes."""
-    key, best = source.key, source.best_epoch
-    given = source.dataset, source.split, key.backbone
-    return train_on_both(*given, seed=key.seed, settings=source.settings, epochs=best)
 
 
 def train_on_both(

@@ -163,11 +163,7 @@ def plan(units: Iterable[Unit], store: ResultStore, *, only_ready: bool = False)
 
 
 def run(
-    planned: RunPlan,
-    store: ResultStore,
-    *,
-    jobs: int = 1,
-    advance: Callable[[Unit], object] = bool,
+    planned: RunPlan, store: ResultStore, *, jobs: int = 1, advance: Callable[[Unit], object] = bool
 ) -> Report:
     """Do the planned work; every row is appended to the store as soon as it is there."""
     report = Report(already=planned.already)

@@ -1,8 +1,4 @@
-"""Self-training: a GNN labels the nodes it is confident of, and learns again with their help.
-
-Confidence is calibrated anew in every stage, on the validation nodes. Wang et al. (NeurIPS 2021)
-introduced the scheme for graphs.
-"""
+"""Self-training (Wang et al., NeurIPS 2021): a GNN learns again from nodes it is confident of."""
 
 import copy
 import math
@@ -30,11 +26,9 @@ _Trained = tuple[Array, Callable[[], Forward] | None]
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """What happened in one stage: train, calibrate, label.
+    """One stage: train on ``train_nodes`` labels and pseudo-labels, calibrate, label.
 
-    The first stage (``number`` 1) has the plain GNN, trained on true labels only; ``train_nodes``
-    counts labels and pseudo-labels it was trained on. Nodes ``added`` got the pseudo-labels
-    ``labels`` after its training, of which ``right`` are right.
+    Nodes ``added`` got the pseudo-labels ``labels`` after its training, ``right`` of them rightly.
     """
 
     number: int

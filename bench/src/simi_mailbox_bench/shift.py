@@ -18,11 +18,7 @@ from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.monitor import Check, Monitor
 from simi_mailbox.monitor.check import DISTRUST, UNKNOWN
 from simi_mailbox.monitor.drift import drift_tests
-from simi_mailbox_bench.backbones.cached_runs import (
-    RunCache,
-    digest,
-    load_logits,
-)
+from simi_mailbox_bench.backbones.cached_runs import RunCache, digest, load_logits
 from simi_mailbox_bench.calibration import CachedRunUnit, rounded
 from simi_mailbox_bench.datasets import NodeDataset, load
 from simi_mailbox_bench.methods import Method

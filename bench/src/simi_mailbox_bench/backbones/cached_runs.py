@@ -91,11 +91,7 @@ SIZES = {
 def runs(
     dataset: str, backbone: str, protocol: str, limit: int | None = None, size: Size | None = None
 ) -> list[RunKey]:
-    """Runs of one cell of a table, in an order that spreads over splits first.
-
-    Any number of first runs is then as good a sample as its number allows: runs of one split share
-    a test set and tell less than runs of different splits.
-    """
+    """Runs of one cell, over splits first: runs of one split share a test set and tell less."""
     order = product(*map(range, reversed(size or SIZES[protocol])))
     made = [RunKey(dataset, backbone, protocol, *reversed(place)) for place in order]
     return made[:limit]

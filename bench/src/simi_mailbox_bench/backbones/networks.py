@@ -2,12 +2,8 @@
 
 All share one shape: a *stem*, the first layer up to its activation, and a *finish*, dropout and the
 remaining layers. Where the stem draws no random numbers (all but GAT), training and evaluation at
-the same weights share it, the dear part.
-
-Training needs the last layer's output at the training nodes only, evaluation at the validation
-nodes only. A plan walks backwards from those nodes, as DGL's message-flow blocks do, but without
-sampling: the result is exactly that of the whole graph. On Computers this shrinks the last layer
-tenfold.
+the same weights share it, the dear part. Training needs the last layer at the training nodes only,
+evaluation at the validation nodes: a plan walks backwards from those nodes, without sampling.
 """
 
 from __future__ import annotations

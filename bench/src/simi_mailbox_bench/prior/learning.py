@@ -46,9 +46,8 @@ Tell = Callable[[str], None]
 class Look:
     """Calibration nodes of a run, and the nodes that were neither trained nor calibrated on.
 
-    Both with the term "hidden" where the run has a hidden layer. Of the ``labels`` calibration
-    nodes, ``own`` are the first few thousand. ``error`` and ``error_elsewhere`` are the shares of
-    calibration nodes and of others that are predicted wrongly; the latter is not zero.
+    Both with the term "hidden" where the run has a hidden layer. ``own`` are the first few thousand
+    of the ``labels`` calibration nodes; ``error`` and ``error_elsewhere`` are shares of errors.
     """
 
     own: Nodes

@@ -189,11 +189,7 @@ def _calibrator(method: Method | None, run: RunKey, dataset: NodeDataset, split:
 
 
 class _FurtherLabels:
-    """A method that needs more labels than those of the validation nodes, to be fitted like others.
-
-    Correct & Smooth uses the training labels. The released Simi-Mailbox reads the labels of all
-    nodes, of those that are to get pseudo-labels, too.
-    """
+    """Correct & Smooth with training labels, or the released Simi-Mailbox with all labels."""
 
     required_inputs = frozenset({"graph"})
 
@@ -297,11 +293,7 @@ class SelfTrainingTable(Table):
 
 
 def _stages(records: list[list[dict[str, Any]]]) -> str:
-    """What happened from stage to stage, averaged over all seeds.
-
-    A seed stops where it adds nothing, because a further stage would train the same model again:
-    in the stages behind, it counts with its last accuracy.
-    """
+    """What happened from stage to stage; a seed that stopped counts with its last accuracy."""
     parts = []
     for number in range(max(len(stages) for stages in records)):
         here = [stages[min(number, len(stages) - 1)] for stages in records]

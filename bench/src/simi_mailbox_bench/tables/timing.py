@@ -64,11 +64,7 @@ class LargeProblem:
 
 @functools.lru_cache(maxsize=2)
 def make_large(size: LargeSize, *, seed: int = 0, homophily: float = 0.7) -> LargeProblem:
-    """Draw a graph of exactly this size, with logits of about 70 % accuracy.
-
-    Values do not matter for time, but neighbours that mostly agree and confidences that spread do
-    a little, because they decide how groups and temperatures come out.
-    """
+    """Draw a graph of exactly this size, with logits of about 70 % accuracy."""
     rng = np.random.default_rng(seed)
     y = rng.integers(size.classes, size=size.nodes)
     graph = Graph.from_edges(_edges(size, y, homophily, rng), num_nodes=size.nodes)
@@ -99,11 +95,10 @@ def _edges(size: LargeSize, y: Ints, homophily: float, rng: np.random.Generator)
 
 @dataclass(frozen=True)
 class TimingUnit(Unit):
-    """Fit methods on a synthetic graph and take the time, in one of several repeats.
+    """Fit methods on a synthetic graph and take processor and wall-clock time, in one repeat.
 
-    Processor and wall-clock time are taken: with one thread on an idle machine they are the same,
-    and where they are not, the machine was busy. First, untimed, every method is fitted to a tiny
-    graph and one to the large one, so that no time contains an import or the first use of memory.
+    First, untimed, every method is fitted to a tiny graph and one to the large one, so that no time
+    contains an import or the first use of memory.
     """
 
     size: str
