@@ -89,8 +89,7 @@ def test_a_torn_last_line_is_removed_and_reported(path, before, torn):
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["<<<<<<< HEAD", '{"key":"b"}', '{"key":"b","metrics":1}', '{"key":1}', "[]", ""],
+    "line", ["<<<<<<< HEAD", '{"key":"b"}', '{"key":"b","metrics":1}', '{"key":1}', "[]", ""]
 )
 def test_an_unreadable_line_in_the_middle_is_skipped_and_reported(path, line):
     ResultStore(path).append(row("a"))

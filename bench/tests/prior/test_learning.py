@@ -14,13 +14,7 @@ from simi_mailbox.metrics import nll
 from simi_mailbox_bench import datasets
 from simi_mailbox_bench.backbones import Settings, train
 from simi_mailbox_bench.prior import learning
-from simi_mailbox_bench.prior.learning import (
-    coefficients,
-    gather,
-    look_at,
-    redrawn,
-    selection_bias,
-)
+from simi_mailbox_bench.prior.learning import coefficients, gather, look_at, redrawn, selection_bias
 
 VAGUE = Coefficients.vague(("log_degree", "inverse_degree", *CLASSES[:-1]))
 
