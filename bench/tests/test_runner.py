@@ -44,15 +44,6 @@ def test_running_twice_runs_once(tmp_path):
     assert keys_in(store.path) == expected(units)
 
 
-def test_a_failing_run_stops_nothing_else(tmp_path):
-    store = ResultStore(tmp_path / "rows.jsonl")
-    units = [FakeUnit(0, broken="b"), FakeUnit(1)]
-    report = runner.run(runner.plan(units, store), store)
-    assert [failure.label for failure in report.failures] == ["unit 0: b"]
-    assert report.written == len(store) == 5
-    assert runner.plan(units, store).rows == 1
-
-
 def test_two_runners_on_one_store(tmp_path):
     """Both plan all of the work before either has begun."""
     path = tmp_path / "rows.jsonl"

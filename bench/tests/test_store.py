@@ -177,13 +177,6 @@ def test_a_folder_is_no_store(tmp_path, name):
         ResultStore(tmp_path / "rows.jsonl")
 
 
-def test_a_store_that_cannot_be_written_is_known_beforehand(tmp_path):
-    (tmp_path / "file").touch()
-    store = ResultStore(tmp_path / "file" / "rows.jsonl")
-    with pytest.raises(OSError, match="file"):
-        store.prepare()
-
-
 def test_rows_without_key_and_other_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match="key"):
         ResultStore(tmp_path / "rows.jsonl").append({"metrics": {}})

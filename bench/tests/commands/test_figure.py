@@ -100,15 +100,6 @@ def test_what_cannot_be_drawn_is_told(cached, tmp_path, monkeypatch, arguments, 
     assert list(tmp_path.iterdir()) == [tmp_path / "taken"]
 
 
-def test_a_missing_graph_is_told(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    advice = {"Cora": "put Cora.npz here"}
-    monkeypatch.setattr("simi_mailbox_bench.backbones.cached_runs.missing", lambda names: advice)
-    result = run("observation", "--dataset", "Cora")
-    assert result.exit_code == 1
-    assert "Cora is missing: put Cora.npz here" in result.output
-
-
 def test_figures_say_what_they_show_and_their_methods_are_known():
     assert list(SHOWS) == list(FIGURES)
     for _, chosen in FIGURES.values():

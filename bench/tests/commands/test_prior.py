@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from simi_mailbox.calibrators import TemperatureScaling
 from simi_mailbox.cli.group import cli
 from simi_mailbox.metrics import nll
 from simi_mailbox_bench.commands.prior import UNIT
-from simi_mailbox_bench.prior import read_run
 from simi_mailbox_bench.prior.judging import judged_methods
 
 
@@ -88,14 +86,6 @@ def test_mistakes_are_explained(arguments, message):
     assert message in done.output
 
 
-def test_an_incomplete_run_is_refused(tmp_path):
-    path = tmp_path / "half.npz"
-    np.savez(path, logits=np.zeros((3, 2)))
-    told = invoke("fit", str(path), "--out", str(tmp_path / "x.json"), code=1)
-    assert "no array 'labels' or 'y', no 'edges' or 'edge_index', no 'calibration'" in told
-    assert not (tmp_path / "x.json").exists()
-
-
 def test_a_prior_is_judged_on_past_runs_of_ones_own(tmp_path):
     train = np.arange(500, 550)
     paths = [
@@ -161,18 +151,6 @@ def test_a_prior_is_not_judged_on_graphs_it_was_learned_on(tmp_path):
     assert rows[-1]["settings"]["prior"].endswith("without cora")
     assert text.startswith("Made by `simi-mailbox ")
     assert "nan" not in text
-
-
-def test_the_page_tells_how_to_write_a_run(tmp_path, monkeypatch):
-    page = (Path(__file__).parents[3] / "docs/prior.md").read_text(encoding="utf-8")
-    choices, fitting, writing = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    monkeypatch.chdir(tmp_path)
-    run = past_run(0, n=200, labels=50)
-    given = {name: getattr(run, name) for name in ("logits", "y", "calibration")}
-    given |= {"edge_index": run.graph.edge_index(), "train": [190], "hidden": run.logits}
-    given |= {"val_mask": run.calibration, "train_mask": [190]}
-    exec(choices + fitting + writing, given | {"nodes": [150], "labels": [0]})
-    assert read_run("clinic-2025-0.npz").graph_name == "clinic-2025"
 
 
 def test_settings_are_learned_and_judged_from_the_bank(tmp_path, monkeypatch):

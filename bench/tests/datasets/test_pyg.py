@@ -65,30 +65,6 @@ def test_what_loaders_deliver_is_converted(entry, given, edges, parts):
     assert [split.val.tolist() for split in dataset.official] == [[1], [2]][: parts[0].ndim]
 
 
-def test_pygs_own_loader_reads_a_small_raw_file(tmp_path):
-    """The real loader on an invented file of Questions' layout, so nothing is downloaded."""
-    raw = tmp_path / "questions" / "raw"
-    raw.mkdir(parents=True)
-    rng = np.random.default_rng(0)
-    n = 12
-    part = np.arange(n) % 3
-    np.savez(
-        raw / "questions.npz",
-        node_features=rng.random((n, 4), dtype=np.float32),
-        node_labels=np.arange(n) % 2,
-        edges=np.stack([np.arange(n - 1), np.arange(1, n)], axis=1),
-        train_masks=np.array([part == 0] * 10),
-        val_masks=np.array([part == 1] * 10),
-        test_masks=np.array([part == 2] * 10),
-    )
-    loader = ("HeterophilousGraphDataset", "Questions")
-    entry = Entry("Questions", n, 2 * (n - 1), 2, 4, loader, "official")
-    dataset = loading.from_arrays(downloads.from_pyg(entry, tmp_path), entry)
-    assert dataset.graph.degree.tolist() == [1] + [2] * (n - 2) + [1]
-    assert len(dataset.official) == 10
-    assert dataset.official[3].test.tolist() == [2, 5, 8, 11]
-
-
 def test_pygs_own_directed_loader_reads_small_raw_files(tmp_path):
     """An invented Texas: four pages, three links and a self-loop."""
     raw = tmp_path / "texas" / "raw"

@@ -131,17 +131,9 @@ def test_nodes_without_a_label_are_not_looked_at():
     assert (look.others_y >= 0).all()
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"y": np.zeros(10)}, "labels of all 3000 nodes"),
-        ({"train": np.arange(300, 3000)}, "no labelled node is left"),
-    ],
-)
-def test_past_runs_that_teach_nothing_are_refused(change, message):
-    run = past_run(0)
-    with pytest.raises(ValueError, match=message):
-        list(gather([type(run)(**{**vars(run), **change})]))
+def test_past_runs_that_teach_nothing_are_refused():
+    with pytest.raises(ValueError, match="no labelled node is left"):
+        gather([replace(past_run(0), train=np.arange(300, 3000))])
 
 
 def calibrated(run, chosen):
