@@ -128,7 +128,6 @@ class Report:
     """What a call of `run` did."""
 
     written: int = 0
-    already: int = 0
     failures: list[Failure] = field(default_factory=list)
 
 
@@ -166,7 +165,7 @@ def run(
     planned: RunPlan, store: ResultStore, *, jobs: int = 1, advance: Callable[[Unit], object] = bool
 ) -> Report:
     """Do the planned work; every row is appended to the store as soon as it is there."""
-    report = Report(already=planned.already)
+    report = Report()
     if planned.units:
         store.prepare()  # here and not in a worker, so that the caller's store tells of it
     # Closed at once when anything is raised here, because then workers must not go on.

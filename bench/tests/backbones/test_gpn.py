@@ -171,8 +171,8 @@ def test_evidence_falls_with_distance_from_the_data_to_even_probabilities(traine
     x, _, _, _ = toy()
     centre = x.mean(axis=0)
     away = np.stack([centre + step * np.ones(CLASSES) for step in (2.0, 8.0, 32.0)])
-    evidence = trained.predict(away.astype(np.float32), Graph.empty(3)).feature_evidence
-    known = trained.predict(x, Graph.empty(x.shape[0])).feature_evidence
+    evidence = trained.predict(away.astype(np.float32), Graph.empty(3)).evidence
+    known = trained.predict(x, Graph.empty(x.shape[0])).evidence
     assert evidence[0] > evidence[1] > evidence[2]
     assert evidence[2] < 0.01 * known.median()
     far = np.full((1, CLASSES), 1e4, dtype=np.float32)

@@ -78,8 +78,8 @@ def test_what_is_drawn_is_what_the_tables_measure(monkeypatch, cached, source, t
     test = source.split.test
     probs = cal.predict_proba(source.logits)[test]
     expected = metrics.reliability(probs, source.dataset.y[test])
-    assert drawn[0].curve.counts.tolist() == (2 * expected.counts).tolist()
-    assert drawn[0].curve.ece == pytest.approx(expected.ece, abs=1e-6)
+    assert drawn[0][1].counts.tolist() == (2 * expected.counts).tolist()
+    assert drawn[0][1].ece == pytest.approx(expected.ece, abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -105,9 +105,9 @@ def test_a_split_that_does_not_fit_the_graph_is_refused():
 
 def test_masks_of_different_length_or_kind_are_refused():
     yes = np.array([True, False, False])
-    with pytest.raises(ValueError, match="different lengths"):
+    with pytest.raises(ValueError, match=r"of one length, got .* bool of shape \[4\]"):
         Split.from_masks(yes, np.roll(yes, 1), np.array([False, False, True, True]))
-    with pytest.raises(TypeError, match="val mask must be boolean"):
+    with pytest.raises(ValueError, match=r"masks must be boolean .*, int64 of shape \[3\]"):
         Split.from_masks(yes, [0, 1, 0], np.roll(yes, 2))
 
 

@@ -189,7 +189,6 @@ class GPNPrediction:
     """What a GPN says of every node: a Dirichlet distribution over its class probabilities."""
 
     alpha: Tensor
-    feature_evidence: Tensor
 
     @property
     def probs(self) -> Tensor:
@@ -244,11 +243,9 @@ class GPN(nn.Module):
 
     def forward(self, features: Features | Tensor, adjacency: Csr) -> GPNPrediction:
         """Predict every node of a graph, the training graph or another one."""
-        own = self.feature_evidence(self.encode(features))
-        spread = personalised_pagerank(
-            own, adjacency, teleport=self.settings.teleport, steps=self.settings.steps
-        )
-        return GPNPrediction(alpha=1.0 + spread, feature_evidence=own.sum(dim=1))
+        own, settings = self.feature_evidence(self.encode(features)), self.settings
+        how = {"teleport": settings.teleport, "steps": settings.steps}
+        return GPNPrediction(1.0 + personalised_pagerank(own, adjacency, **how))
 
 
 def personalised_pagerank(values: Tensor, adjacency: Csr, *, teleport: float, steps: int) -> Tensor:

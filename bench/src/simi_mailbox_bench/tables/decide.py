@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -108,38 +108,22 @@ class DecideUnit(CachedRunUnit):
         }
 
 
-@dataclass
 class Prepared:
     """A run, and the probabilities that were made of it so far."""
 
-    run: RunKey
-    source: Any
-    made: dict[Method, Floats] = field(default_factory=dict)
-    parts: dict[Method, list[tuple[Ints, Floats]]] = field(default_factory=dict)
-    redrawn: list[tuple[str, Ints, Ints]] = field(default_factory=list)
+    def __init__(self, run: RunKey, source: Any) -> None:
+        self.run, self.source = run, source
+        self.y: Ints = source.dataset.y
+        self.prior = leave_out(run.dataset)
+        self.probabilities = functools.cache(lambda method: probabilities(run, method, source))
+        self.cross_fitted = functools.cache(self._cross_fitted)
+        self.redrawn: list[tuple[str, Ints, Ints]] = []
 
-    @property
-    def y(self) -> Ints:
-        labels: Ints = self.source.dataset.y
-        return labels
-
-    @property
-    def prior(self) -> str:
-        return leave_out(self.run.dataset)
-
-    def probabilities(self, method: Method) -> Floats:
-        if method not in self.made:
-            self.made[method] = probabilities(self.run, method, self.source)
-        return self.made[method]
-
-    def cross_fitted(self, method: Method) -> list[tuple[Ints, Floats]] | None:
+    def _cross_fitted(self, method: Method) -> list[tuple[Ints, Floats]] | None:
         """Parts of the validation nodes, each with probabilities of a fit without its labels."""
         if "known" not in find(method.name).optional_inputs:
             return None
-        if method not in self.parts:
-            found = probabilities_cross_fitted(self.run, method, self.source, FOLDS)
-            self.parts[method] = found
-        return self.parts[method]
+        return probabilities_cross_fitted(self.run, method, self.source, FOLDS)
 
     def samples(self, method: Method) -> Iterator[tuple[str, Ints, Ints]]:
         """Kind of calibration nodes, these nodes, and the nodes to judge on."""

@@ -1,5 +1,6 @@
 """Detection of out-of-distribution nodes as in GNNSafe (Wu et al., 2023)."""
 
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -99,20 +100,15 @@ class Models:
 
     def __init__(self, run: RunKey) -> None:
         self.run = run
-        self._problems: dict[str, DetectionProblem] = {}
-        self._trained: dict[tuple[str, bool], Any] = {}
-
-    def problem(self, kind: str) -> DetectionProblem:
-        """The problem of one kind."""
-        if kind not in self._problems:
-            self._problems[kind] = problem(self.run.dataset, kind)
-        return self._problems[kind]
+        self.problem = functools.cache(lambda kind: problem(run.dataset, kind))
+        self._trained = functools.cache(self._train)
 
     def outputs(self, kind: str, *, gpn: bool) -> tuple[Tensor, Tensor]:
         """Logits of the classifier, or α of the GPN: on the training graph and the foreign one."""
 
         def make() -> tuple[dict[str, Tensor], dict[str, Any]]:
-            given, trained = self.problem(kind), self._train(kind, gpn)
+            given = self.problem(kind)
+            trained = self._trained("label" if kind == "label" else "feature", gpn)
             graphs = {"own": (given.x, given.graph), "foreign": (given.ood_x, given.ood_graph)}
             if gpn:
                 found = {name: trained.predict(*graph).alpha for name, graph in graphs.items()}
@@ -132,15 +128,10 @@ class Models:
         return tensors["own"], tensors["foreign"]
 
     def _train(self, kind: str, gpn: bool) -> Any:
-        """Train on the graph of a kind, unless a kind with the same one was trained on."""
-        same = "label" if kind == "label" else "feature"
-        if (same, gpn) not in self._trained:
-            given = self.problem(same)
-            train: Any = train_gpn if gpn else ood.train_classifier
-            how = {"num_classes": given.num_classes, "settings": GPN if gpn else CLASSIFIER}
-            data = given.x, given.graph, given.y, given.split
-            self._trained[same, gpn] = train(*data, **how, seed=self.run.init)
-        return self._trained[same, gpn]
+        given = self.problem(kind)
+        train: Any = train_gpn if gpn else ood.train_classifier
+        how = {"num_classes": given.num_classes, "settings": GPN if gpn else CLASSIFIER}
+        return train(given.x, given.graph, given.y, given.split, **how, seed=self.run.init)
 
 
 @dataclass(frozen=True)
@@ -206,8 +197,8 @@ def _scorer(
         "max-probability": lambda z, _: ood.max_probability(z),
         "energy": lambda z, _: ood.energy(z),
         "gnnsafe": ood.propagated_energy,
-        "gpn-probability": lambda alpha, _: GPNPrediction(alpha, alpha).probs.amax(dim=1),
-        "gpn-evidence": lambda alpha, _: GPNPrediction(alpha, alpha).evidence,
+        "gpn-probability": lambda alpha, _: GPNPrediction(alpha).probs.amax(dim=1),
+        "gpn-evidence": lambda alpha, _: GPNPrediction(alpha).evidence,
     }
     return scorers[score]
 
