@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox.analysis.judged import judged_similarity, mean_of, unit_bins
 from simi_mailbox.crossfit import cross_fitted_folds
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox_bench import methods
@@ -199,8 +200,6 @@ def variance_of_calibration_error(
 
     Parameters are those of `analysis.similarity_confidence`.
     """
-    from simi_mailbox.analysis.judged import judged_similarity, mean_of, unit_bins
-
     judged, s, known = judged_similarity(probs, y, similarity, nodes)
     row = unit_bins(judged.confidence, bins)
     accuracy = mean_of(row, judged.correct, bins)
@@ -217,8 +216,6 @@ def variance_of_calibration_error(
 def _mean_variance(cell: Ints, values: Floats, num_cells: int) -> float:
     """Mean of the unbiased variances in each cell of two nodes or more; NaN without any."""
     counts = np.bincount(cell, minlength=num_cells)
-    from simi_mailbox.analysis.judged import mean_of
-
     centre = mean_of(cell, values, num_cells)
     squares = np.bincount(cell, weights=(values - centre[cell]) ** 2, minlength=num_cells)
     several = counts > 1

@@ -211,7 +211,6 @@ class TrainedClassifier:
     settings: ClassifierSettings
     in_dim: int
     best_epoch: int
-    val_loss: float
 
     @torch.no_grad()
     def logits(self, x: Any, graph: Any) -> Tensor:
@@ -250,9 +249,8 @@ def train_classifier(
     def validate() -> tuple[float]:
         return (float(loss(val)),)
 
-    rule = LowestLoss()
-    epochs = settings.epochs
+    rule, epochs = LowestLoss(), settings.epochs
     best = train_loop(
         model, optimiser, lambda: loss(train), validate, rule, epochs=epochs, progress=progress
     )
-    return TrainedClassifier(model, settings, in_dim, best.epoch, rule.best)
+    return TrainedClassifier(model, settings, in_dim, best.epoch)

@@ -104,10 +104,6 @@ class Block:
             return [f"![{self.options['title']}]({self.chart})"]
         return KINDS[self.kind](self.parts)
 
-    def drawing(self) -> str:
-        """The chart."""
-        return charts.svg(self.kind, self.parts, self.options["title"])
-
     def is_drawn(self, page: Path) -> bool:
         """Whether the file of a chart shows these numbers; a block of text needs no file."""
         if self.chart is None:

@@ -39,26 +39,13 @@ class Rival(Calibrator):
         return probs
 
 
-class TemperatureMixture(Rival):
-    """One temperature, and a share 1 / (labels + 1) of the uniform distribution."""
-
-    name = "ts-mix"
-
-
-class StructuredVectorScaling(Rival):
-    """Vector scaling, shrunk toward one temperature."""
-
-    name = "svs"
-
-
-class StructuredMatrixScaling(Rival):
-    """Matrix scaling, shrunk toward one temperature."""
-
-    name = "sms"
-
-
 RIVALS: dict[str, type[Rival]] = {
-    cls.name: cls for cls in (TemperatureMixture, StructuredVectorScaling, StructuredMatrixScaling)
+    name: type(name, (Rival,), {"name": name, "__doc__": about})
+    for name, about in {
+        "ts-mix": "One temperature, and a share 1 / (labels + 1) of the uniform distribution.",
+        "svs": "Vector scaling, shrunk toward one temperature.",
+        "sms": "Matrix scaling, shrunk toward one temperature.",
+    }.items()
 }
 
 

@@ -30,13 +30,6 @@ def test_list_shows_every_dataset_and_what_is_missing(folder):
     assert "34 missing" in result.output
 
 
-def test_list_here_shows_only_what_needs_no_download(folder, tiny, tiny_arrays):
-    loading.write_archive(folder / "Tiny.npz", tiny_arrays)
-    output = run("list", "--here").output
-    rows = [line.split()[1] for line in output.splitlines() if line.startswith("│")]
-    assert rows == ["Digits", "Tiny"]
-
-
 def test_check_accepts_good_files(folder, tiny, tiny_arrays, monkeypatch):
     loading.write_archive(folder / "Tiny.npz", tiny_arrays)
     known = hashlib.sha256((folder / "Tiny.npz").read_bytes()).hexdigest()

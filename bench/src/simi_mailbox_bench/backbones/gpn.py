@@ -243,9 +243,9 @@ class GPN(nn.Module):
 
     def forward(self, features: Features | Tensor, adjacency: Csr) -> GPNPrediction:
         """Predict every node of a graph, the training graph or another one."""
-        own, settings = self.feature_evidence(self.encode(features)), self.settings
-        how = {"teleport": settings.teleport, "steps": settings.steps}
-        return GPNPrediction(1.0 + personalised_pagerank(own, adjacency, **how))
+        own, how = self.feature_evidence(self.encode(features)), self.settings
+        spread = personalised_pagerank(own, adjacency, teleport=how.teleport, steps=how.steps)
+        return GPNPrediction(1.0 + spread)
 
 
 def personalised_pagerank(values: Tensor, adjacency: Csr, *, teleport: float, steps: int) -> Tensor:

@@ -179,10 +179,8 @@ class Backbone(nn.Module):
             layer = Layer(self._weighted_matrix(graph, edge_weight), lasting=False)
             steps = LayerPlan((layer,) * self.settings.layers)
         else:
-            shape = tuple(edge_weight.shape)
-            raise ValueError(
-                f"edge_weight needs one value for each entry of the graph, got {shape}"
-            )
+            told = f"got shape {tuple(edge_weight.shape)}"
+            raise ValueError(f"edge_weight needs one value for each entry of the graph, {told}")
         return self.finish(self.stem(features, steps), steps)
 
     def on(self, dataset: NodeDataset) -> Callable[..., Tensor]:

@@ -65,8 +65,6 @@ with (files(__package__) / "catalogue.csv").open(encoding="utf-8") as _table:
 
 def find(name: str) -> Entry:
     """Entry of a dataset, whatever the case of ``name``; an unknown name lists the choices."""
-    if not isinstance(name, str):
-        raise TypeError(f"a dataset name is a string, got {type(name).__name__}")
     known = {known.lower(): known for known in ENTRIES} | _ALIASES
     try:
         return ENTRIES[known[name.strip().lower()]]

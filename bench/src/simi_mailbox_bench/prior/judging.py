@@ -52,10 +52,8 @@ def judged_methods(
     for name in others:
         more = calibrators.get(name).required_inputs - {"graph"}
         if more:
-            inputs = {n: calibrators.get(n).required_inputs for n in calibrators.names()}
-            able = ", ".join(n for n, needs in inputs.items() if needs <= {"graph"})
             needs = " and ".join(sorted(more))
-            raise ValueError(f"{name} needs {needs}, which past runs do not hold; choices: {able}")
+            raise ValueError(f"{name} needs {needs}, which past runs do not hold")
     always = (
         Method.as_shipped("temperature"),
         Method.as_shipped("ensemble-temperature"),

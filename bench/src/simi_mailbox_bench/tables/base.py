@@ -62,10 +62,7 @@ class Line:
 
     @property
     def deviation_error(self) -> float | None:
-        """(measured − printed) in standard errors of that difference, runs taken as independent.
-
-        Runs of one split share their test nodes, so that the true error is larger.
-        """
+        """(measured − printed) in standard errors of that difference, runs taken as independent."""
         if not (self.summary and self.printed and self.printed.std and self.printed_runs):
             return None
         measured = self.summary.std**2 / self.summary.runs
@@ -341,17 +338,13 @@ def selected(chosen: Sequence[str] | None, everything: Iterable[str]) -> list[st
     return [name for name in everything if chosen is None or name in chosen]
 
 
-def choose(
-    what: str, given: tuple[str, ...] | None, choices: tuple[str, ...]
-) -> tuple[str, ...] | None:
+def choose(what: str, given: Sequence[str] | None, choices: Sequence[str]) -> Any:
     """Names as ``choices`` spell them; an unknown one is an error that lists the choices."""
-    if given is None:
-        return None
     by_lower = {choice.lower(): choice for choice in choices}
-    for name in given:
+    for name in given or ():
         if name.lower() not in by_lower:
             raise ValueError(unknown(what, name, choices))
-    return tuple(by_lower[name.lower()] for name in given)
+    return None if given is None else tuple(by_lower[name.lower()] for name in given)
 
 
 def counted(number: int, noun: str) -> str:

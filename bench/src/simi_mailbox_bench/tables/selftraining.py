@@ -45,7 +45,6 @@ PLANS: dict[tuple[str, int], dict[str, tuple[int, float]]] = {
     ("gat", 60): {"Cora": (2, 0.8), "Citeseer": (6, 0.8), "Pubmed": (3, 0.85)},
 }
 RATES = (20, 40, 60)
-_RECORDED = ("right", "val_accuracy", "test_accuracy")
 DATASETS = ("Cora", "Citeseer", "Pubmed")
 SEEDS = 5
 
@@ -71,11 +70,7 @@ COLUMNS: dict[str, tuple[Method | None, str | None]] = {
 
 
 def backbone_settings(backbone: str, dataset: str) -> Settings:
-    """Training of the backbones in Wang et al.'s experiments.
-
-    Two things differ from their code: training stops by this package's rule, and GAT has no ELU
-    behind its last layer.
-    """
+    """Wang et al.'s, but for our rule of stopping and no ELU behind the last layer of a GAT."""
     if backbone == "gat":
         decay = 1e-3 if dataset == "Pubmed" else 5e-4
         return Settings(dropout=0.6, attention_dropout=0.6, lr=0.005, weight_decay=decay)
@@ -117,7 +112,8 @@ class SelfTrainingUnit(Unit):
 
     def _stages_and_threshold(self, item: str) -> tuple[int, float]:
         """Of a column; one stage is the plain GNN."""
-        plan = PLANS[self.run.backbone, rate_of(self.run)][self.run.dataset]
+        rate = int(self.run.protocol.removeprefix("rate"))
+        plan = PLANS[self.run.backbone, rate][self.run.dataset]
         return (1, 0.5) if item.startswith(PLAIN) else plan
 
     def measure(self, item: str, prepared: NodeDataset) -> Row:
@@ -126,6 +122,9 @@ class SelfTrainingUnit(Unit):
             return self._trained_on_both(prepared)
         stages, threshold = self._stages_and_threshold(item)
         split = make_split(prepared, self.run.protocol)
+        calibrator: Any = method and method.build(self.run)
+        if method and method.name in (ORACLE, "correct-and-smooth"):
+            calibrator = _FurtherLabels(method, self.run, prepared, split)
         trained: list[torch.Tensor] = []
 
         def backbone(y: Ints, split: Split, seed: int) -> torch.Tensor:
@@ -139,7 +138,7 @@ class SelfTrainingUnit(Unit):
                 prepared,
                 split,
                 backbone=backbone,
-                calibrator=_calibrator(method, self.run, prepared, split),
+                calibrator=calibrator,
                 stages=stages,
                 threshold=threshold,
                 seed=self.run.init,
@@ -156,7 +155,9 @@ class SelfTrainingUnit(Unit):
                 {
                     "labels": stage.train_nodes,
                     "added": int(stage.added.size),
-                    **{name: getattr(stage, name) for name in _RECORDED},
+                    "right": stage.right,
+                    "val_accuracy": stage.val_accuracy,
+                    "test_accuracy": stage.test_accuracy,
                 }
                 for stage in result.stages
             ],
@@ -181,13 +182,6 @@ class SelfTrainingUnit(Unit):
         }
 
 
-def _calibrator(method: Method | None, run: RunKey, dataset: NodeDataset, split: Split) -> Any:
-    """The unfitted calibrator of a column."""
-    if method is not None and method.name in (ORACLE, "correct-and-smooth"):
-        return _FurtherLabels(method, run, dataset, split)
-    return None if method is None else method.build(run)
-
-
 class _FurtherLabels:
     """Correct & Smooth with training labels, or the released Simi-Mailbox with all labels."""
 
@@ -209,11 +203,6 @@ class _FurtherLabels:
 
     def predict_proba(self, logits: Any, *, graph: Any) -> Any:
         return self.calibrator.predict_proba(logits, graph=graph)
-
-
-def rate_of(run: RunKey) -> int:
-    """Labels per class of a run's protocol ("rate20" → 20)."""
-    return int(run.protocol.removeprefix("rate"))
 
 
 def _train(

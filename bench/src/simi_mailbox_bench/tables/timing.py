@@ -133,7 +133,7 @@ class TimingUnit(Unit):
 
     def measure(self, item: str, prepared: LargeProblem) -> Row:
         spent, epochs = _fit(_METHODS[item][0], prepared)
-        processor, wall = (round(float(part), 4) for part in spent)
+        processor, wall = (round(part, 4) for part in spent)
         return {
             "metrics": {
                 "seconds": processor,
@@ -146,22 +146,18 @@ class TimingUnit(Unit):
         }
 
 
-def _fit(method: Method, given: LargeProblem) -> tuple[npt.NDArray[np.float64], int]:
+def _fit(method: Method, given: LargeProblem) -> tuple[tuple[float, float], int]:
     """Processor and wall-clock seconds of a fit to its own stop, and epochs until then."""
     calibrator = find(method.name)(**dict(method.overrides))
     inputs = {"graph": given.graph} if "graph" in calibrator.required_inputs else {}
     holdout = given.train if method.name in _BY_EPOCH else None
-    started = _now()
+    started = time.process_time(), time.perf_counter()
     calibrator.fit(given.logits, given.y, mask=given.val, early_stopping_mask=holdout, **inputs)
-    spent = _now() - started
+    spent = time.process_time() - started[0], time.perf_counter() - started[1]
     epochs = int(getattr(calibrator, "epochs_", 0))
     if epochs and method.name not in _BY_EPOCH:  # which counts the epochs that were kept
         epochs = min(epochs + calibrator.patience, calibrator.epochs)
     return spent, epochs
-
-
-def _now() -> npt.NDArray[np.float64]:
-    return np.array([time.process_time(), time.perf_counter()])
 
 
 @dataclass(frozen=True, kw_only=True)
