@@ -42,7 +42,7 @@ def test_stages_grow_by_nodes_in_no_part_of_the_split(result):
 
 def test_counts_of_right_labels_and_accuracies_are_true_and_printed(result):
     for stage in result.stages:
-        assert stage.right == (stage.labels == Y[stage.added]).sum()
+        assert stage.right == (result.pseudo_labels == Y)[stage.added].sum()
     correct = result.predictions == Y
     assert result.test_accuracy == correct[SPLIT.test].mean()
     assert result.stages[-1].val_accuracy == correct[SPLIT.val].mean()

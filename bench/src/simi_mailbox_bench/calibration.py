@@ -195,10 +195,8 @@ def variance_of_calibration_error(
     D(i) = |acc(B_m) − p̂_i| for node i of confidence interval B_m;
     V(B) = Σ_{i in B} (D(i) − mean D)² / (|B| − 1); the table holds unweighted means of V over
     intervals and over cells of equal confidence and similarity, and, over all nodes, the variance
-    of |acc(B_m) − conf(B_m)|. The paper prints them times 100. Cells with fewer than two nodes have
-    no variance and are left out of the mean; nodes without neighbours are in no cell.
-
-    Parameters are those of `analysis.similarity_confidence`.
+    of |acc(B_m) − conf(B_m)|. Cells with fewer than two nodes are left out of the mean; nodes
+    without neighbours are in no cell. Parameters are those of `analysis.similarity_confidence`.
     """
     judged, s, known = judged_similarity(probs, y, similarity, nodes)
     row = unit_bins(judged.confidence, bins)

@@ -83,9 +83,9 @@ def paired(
 class Standing:
     """Where one method stands among others in one setting, for a metric that is best low.
 
-    The ``rival`` is the other method with the lowest mean, "" if there is none. The verdict is
-    "best" where no rival has a lower mean, "tied" where the rival's is lower but the 95 % interval
-    of the paired difference holds zero, "behind" where it does not, "" where this cannot be said.
+    The ``rival`` is the other method with the lowest mean. The verdict is "best" where none has a
+    lower mean, "tied" where the rival's is lower but the 95 % interval of the paired difference
+    holds zero, "behind" where it does not, "" where this cannot be said.
     """
 
     method: str

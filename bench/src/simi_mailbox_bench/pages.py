@@ -108,9 +108,8 @@ class Block:
         """Whether the file of a chart shows these numbers; a block of text needs no file."""
         if self.chart is None:
             return True
-        file = page.parent / self.chart
-        seen = charts.drawn(file.read_text("utf-8")) if file.is_file() else ""
-        return seen == charts.digest(self.kind, self.parts)
+        file, told = page.parent / self.chart, charts.told(self.kind, self.parts)
+        return file.is_file() and told in file.read_text("utf-8")
 
 
 def fill(text: str, folder: Path) -> tuple[str, list[tuple[int, str]], list[Block]]:
@@ -140,11 +139,6 @@ def fill(text: str, folder: Path) -> tuple[str, list[tuple[int, str]], list[Bloc
         parts += [text[done : match.start(3)], body]
         done = match.end(3)
     return "".join([*parts, text[done:]]), stale, blocks
-
-
-def make(asks: str, folder: Path) -> list[str]:
-    """The lines of Markdown that a block asks for."""
-    return read(asks, folder).text()
 
 
 def read(asks: str, folder: Path, line: int = 0) -> Block:

@@ -279,10 +279,8 @@ def verify(path: Path, expected: str) -> None:
     found = _sha256(str(path), status.st_mtime_ns, status.st_size)
     if found != expected:
         raise ValueError(
-            f"{path} has the wrong checksum and is refused.\n"
-            f"  sha256 found:    {found}\n  sha256 expected: {expected}\n"
-            "The file is damaged or another version: replace it by the original, or delete it "
-            "so that the dataset is downloaded again."
+            f"{path} has the wrong checksum and is refused: sha256 {found}, expected {expected}; "
+            "replace it by the original, or delete it so that the dataset is downloaded again."
         )
 
 

@@ -88,13 +88,12 @@ class Column:
 class CalibrationTable(Table):
     """A grid (graph, backbone) × methods, one metric, beside the printed numbers.
 
-    What `Table` has, and ``columns``; ``protocol`` (but that of ``protocols``, by dataset) and
-    ``sizes`` say which splits there are and how many runs ("" for all other datasets), of which a
-    cell has ``default_runs`` if none are asked for (0: all), and the paper ``paper_runs`` if not
-    all. Initialisations count from ``first_init``, so that a table can have its own networks.
-    With ``by_seed``, runs that share one split are compared by their seed. ``evaluation`` and
-    ``quantity`` are those of `CalibrationUnit`; ``besides`` are datasets that are shown only when
-    they are named.
+    ``protocol`` (but that of ``protocols``, by dataset) and ``sizes`` say which splits there are
+    and how many runs ("" for all other datasets), of which a cell has ``default_runs`` if none are
+    asked for (0: all), and the paper ``paper_runs`` if not all. Initialisations count from
+    ``first_init``. With ``by_seed``, runs that share one split are compared by their seed.
+    ``evaluation`` and ``quantity`` are those of `CalibrationUnit`; datasets ``besides`` are shown
+    only when they are named.
     """
 
     columns: tuple[Column, ...]

@@ -73,10 +73,8 @@ class DecideUnit(CachedRunUnit):
 
     *Plain*: thresholds from the validation nodes, which have also chosen the checkpoint.
     *Corrected*: the same, an error counting for as much as graphs of other families have shown.
-    *Crossfit*: corrected, and each of these nodes as a fit without its label sees the graph; of
-    methods that use labels of neighbouring nodes. *Unselected*: as many test nodes, drawn at
-    random, `DRAWS` times; judged are the others. Probabilities are those of one fit on all
-    validation nodes.
+    *Crossfit*: corrected, and each of these nodes as a fit without its label sees the graph.
+    *Unselected*: as many test nodes, drawn at random, `DRAWS` times; judged are the others.
     """
 
     items: tuple[Question, ...]
