@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 
 import pytest
 
@@ -42,25 +41,6 @@ def test_running_twice_runs_once(tmp_path):
     assert again.units == ()
     assert (again.already, runner.run(again, store).written) == (12, 0)
     assert keys_in(store.path) == expected(units)
-
-
-def test_two_runners_on_one_store(tmp_path):
-    """Both plan all of the work before either has begun."""
-    path = tmp_path / "rows.jsonl"
-    units = [FakeUnit(i, pause=0.002) for i in range(40)]
-    stores = [ResultStore(path), ResultStore(path)]
-    plans = [runner.plan(units, store) for store in stores]
-    reports: list[runner.Report] = []
-    threads = [
-        threading.Thread(target=lambda p=p, s=s: reports.append(runner.run(p, s)))
-        for p, s in zip(plans, stores, strict=True)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert keys_in(path) == expected(units)
-    assert sum(report.written for report in reports) == 120
 
 
 def test_several_processes(tmp_path):

@@ -237,15 +237,6 @@ def test_stores_that_cannot_be_read_are_one_line(store):
     assert errors(result)[0].startswith("Error: a result store is a .jsonl file")
 
 
-def test_an_unreadable_line_is_told_once_with_its_number(whole, store):
-    store.write_bytes(b'{"key":"x"}\n' + whole[0].read_bytes())
-    for more in ([], ["--show"]):
-        result = call(*SMALL, "--format", "csv", *more, store=store)
-        assert (result.exit_code, result.stdout) == (0, whole[1])
-        (line,) = [line for line in result.stderr.splitlines() if "unreadable" in line]
-        assert line == 'rows.jsonl: skipped an unreadable line, number 1: b\'{"key":"x"}\''
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -5,7 +5,6 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,11 +31,6 @@ def test_arrays_are_read_only_and_of_fixed_type():
     for array in (dataset.y, dataset.x.data):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
-
-
-def test_homophily_is_the_share_of_edges_within_a_class():
-    assert build().homophily() == pytest.approx(2 / 3)
-    assert np.isnan(build(graph=Graph.empty(4)).homophily())
 
 
 @pytest.mark.parametrize(
@@ -122,12 +116,6 @@ def test_masks_and_indices_are_the_same_split(parts):
 
 
 # --- labels of a split --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("y", [Y, Y.tolist(), Y[:, None], Y.astype(float), torch.tensor(Y)])
-def test_all_forms_of_labels_mean_the_same(y):
-    labels, classes = split_labels(y, SPLIT, 8)
-    assert (labels.tolist(), classes) == ([0, 0, 0, -1, 1, 1, 1, -1], 2)
 
 
 def test_labels_of_other_nodes_are_not_looked_at():

@@ -89,17 +89,9 @@ def test_a_part_of_a_file_gets_one_line_and_nothing_is_written(tmp_path, run, ve
     assert not [*out.rglob("*")]
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"y": [None] * N}, "labels must be numbers"),
-        ({"y": np.full(N, 9)}, "label 9"),
-        ({"split": 0.5}, "split must be a whole number"),
-    ],
-)
-def test_what_could_not_be_read_is_not_written(tmp_path, run, changed, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        write_run(replace(run, **changed), tmp_path / "run.npz")
+def test_what_could_not_be_read_is_not_written(tmp_path, run):
+    with pytest.raises(ValueError, match="split must be a whole number"):
+        write_run(replace(run, split=0.5), tmp_path / "run.npz")
     assert not list(tmp_path.iterdir())
 
 
