@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import toy_graph
 from simi_mailbox import calibrators
 from simi_mailbox.graph import Graph
 from simi_mailbox_bench import ood
@@ -150,12 +151,8 @@ SHORT = ood.ClassifierSettings(epochs=40)
 
 @pytest.fixture(scope="module")
 def toy():
-    rng = np.random.default_rng(0)
-    y = np.repeat(np.arange(3), 40)
-    x = (np.eye(6)[y] + 0.3 * rng.random((120, 6))).astype(np.float32)
-    edges = rng.integers(0, 40, (2, 240)) + 40 * rng.integers(0, 3, 240)
-    order = rng.permutation(120)
-    return x, Graph.from_edges(edges, 120), y, Split(order[:30], order[30:60], order[60:])
+    data, split = toy_graph.toy(120, noise=0.15, ends=(30, 60, 120))
+    return data.x, data.graph, data.y, split
 
 
 def test_the_epoch_of_lowest_validation_loss_knows_its_own_graph_better(toy):
@@ -175,9 +172,9 @@ def test_the_epoch_of_lowest_validation_loss_knows_its_own_graph_better(toy):
     unknown = ood.propagated_energy(trained.logits(mixed, graph), graph)
     assert ood.evaluate(known, unknown).auroc > 0.8
     torch.testing.assert_close(trained.logits(sp.csr_array(x), graph), own)
-    message = "5 features per node, but the classifier was trained on 6"
+    message = "2 features per node, but the classifier was trained on 3"
     with pytest.raises(ValueError, match=message):
-        trained.logits(x[:, :5], graph)
+        trained.logits(x[:, :2], graph)
 
 
 def test_reads_no_label_of_a_test_node_and_repeats_itself(toy):

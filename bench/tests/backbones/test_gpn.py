@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+import toy_graph
 from simi_mailbox.graph import Graph
 from simi_mailbox.sparse import normalised_adjacency
 from simi_mailbox_bench.backbones.gpn import (
@@ -18,9 +19,7 @@ from simi_mailbox_bench.backbones.gpn import (
     posterior_loss,
     train_gpn,
 )
-from simi_mailbox_bench.datasets import Split
-
-CLASSES, PER_CLASS = 3, 40
+from toy_graph import CLASSES
 
 
 def drawn(*shape, seed=0):
@@ -132,16 +131,9 @@ def test_loss_is_the_expected_cross_entropy():
 # --- training -----------------------------------------------------------------------------------
 
 
-def toy(seed=0):
-    """Three clusters of features, edges mostly inside a class."""
-    rng = np.random.default_rng(seed)
-    y = np.repeat(np.arange(CLASSES), PER_CLASS)
-    x = (np.eye(CLASSES)[y] * 2 + rng.normal(0, 0.4, (y.size, CLASSES))).astype(np.float32)
-    same = rng.integers(0, PER_CLASS, (2, 200)) + PER_CLASS * rng.integers(0, CLASSES, 200)
-    other = rng.integers(0, y.size, (2, 15))
-    graph = Graph.from_edges(np.concatenate([same, other], axis=1), y.size)
-    order = rng.permutation(y.size)
-    return x, graph, y, Split(order[:30], order[30:60], order[60:])
+def toy():
+    data, split = toy_graph.toy(120, noise=0.2, ends=(30, 60, 120))
+    return 2 * data.x, data.graph, data.y, split
 
 
 @pytest.fixture(scope="module")
