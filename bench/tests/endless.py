@@ -1,17 +1,17 @@
 """The command `bench endless`: a table whose rows take their time. Run as a script."""
 
 import sys
+from dataclasses import dataclass
 
 from fake import FakeUnit
 from simi_mailbox_bench import tables
 from simi_mailbox_bench.tables import Table
 
 
+@dataclass(frozen=True, kw_only=True)
 class EndlessTable(Table):
-    name = "endless"
-    shows = "rows that take their time"
-    datasets = ()
-    backbones = ()
+    name: str = "endless"
+    shows: str = "rows that take their time"
 
     @property
     def methods(self):

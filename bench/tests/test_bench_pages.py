@@ -11,11 +11,7 @@ from tests.pages import BENCH_PAGES, DOCS, PAGES, blocks, command_lines, parse, 
 from tests.test_pages import arrays
 
 from simi_mailbox.cli.group import cli
-from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox_bench import datasets, ood
-from simi_mailbox_bench.backbones import Settings
-from simi_mailbox_bench.datasets import Split
-from simi_mailbox_bench.self_training import self_train
 
 
 @pytest.mark.parametrize(("page", "line"), command_lines(bench=True))
@@ -66,16 +62,6 @@ def test_self_training_page(capsys):
     assert names["safe"].kept == 1 + np.argmax([s.val_accuracy for s in names["safe"].stages])
     assert names["mine"].stages[0].added.size > 0
     assert "stage" in capsys.readouterr().out
-
-
-def test_self_training_page_is_right_about_harm():
-    names = run_page("self-training.md", blocks=1)
-    split = Split(names["train"], names["val"], names["test"])
-    with pytest.warns(CalibrationWarning, match="self-training: "):
-        result = self_train(
-            names["digits"], split, stages=2, settings=Settings(epochs=80), calibrator="temperature"
-        )  # fmt: skip
-    assert result.test_accuracy < result.stages[0].test_accuracy
 
 
 def test_ood_page(capsys):

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from simi_mailbox import calibrators, metrics, pyg
-from simi_mailbox.calibrators import Uncalibrated
+from simi_mailbox import metrics, pyg
 from simi_mailbox_bench.backbones.cached_runs import RunKey, digest, load_logits
 from simi_mailbox_bench.backbones.settings import Settings
 from simi_mailbox_bench.calibration import (
@@ -32,18 +31,6 @@ def source(cache):
 
 def rows(unit):
     return list(unit.execute(lambda key: False))
-
-
-def test_a_row_is_what_a_user_would_measure(source):
-    method = Method.of("uncalibrated")
-    (row,) = rows(CalibrationUnit(RUN, (method,)))
-    probs = Uncalibrated().fit(source.logits, source.dataset.y, mask=source.split.val)
-    shown = np.asarray(probs.predict_proba(source.logits), dtype=np.float64)[source.split.test]
-    expected = metrics.evaluate(shown, source.dataset.y[source.split.test])
-    assert row["metrics"] == pytest.approx(expected, rel=1e-6)
-    floor = metrics.noise_floor(shown, draws=200, seed=0)
-    assert row["noise_floor"]["mean"] == pytest.approx(floor.mean, rel=1e-6)
-    assert row["key"] == CalibrationUnit(RUN, (method,)).key(method)
 
 
 @pytest.mark.parametrize("name", ["gats", "simi-mailbox", "simi-mailbox-oracle"])
@@ -123,12 +110,6 @@ def test_features_are_those_the_backbone_saw(source):
     assert features(source, "hidden").shape == (source.dataset.num_nodes, 64)
 
 
-def test_only_the_method_whose_features_changed_has_new_rows():
-    own = {name: calibrators.get(name).version for name in calibrators.names()}
-    revised = {name for name in own if Method.of(name).identity(RUN)["revision"] > own[name]}
-    assert revised == {"gets"}
-
-
 def test_a_row_names_the_logits_it_was_measured_on(source):
     unit = CalibrationUnit(RUN, (Method.of("uncalibrated"),))
     (row,) = rows(unit)
@@ -137,15 +118,6 @@ def test_a_row_names_the_logits_it_was_measured_on(source):
     other = source.logits.clone()
     other[3, 2] = np.nextafter(float(other[3, 2]), np.float32(np.inf), dtype=np.float32).item()
     assert digest(other) != row["logits"]
-
-
-def test_a_changed_method_is_measured_again(monkeypatch):
-    unit = CalibrationUnit(RUN, (Method.of("uncalibrated"), Method.of("temperature")))
-    done = unit.keys()
-    assert unit.pending(done) is None
-    monkeypatch.setattr(calibrators.get("temperature"), "version", 2)
-    left = unit.pending(done)
-    assert left.items == (Method.of("temperature"),)
 
 
 def test_one_failure_does_not_stop_the_others_and_missing_logits_are_one(source):
@@ -157,14 +129,6 @@ def test_one_failure_does_not_stop_the_others_and_missing_logits_are_one(source)
     (failed,) = rows(replace(unit, run=RunKey("Digits", "gcn", "public")))
     assert isinstance(failed, Failure)
     assert "no 'public' split" in failed.error
-
-
-def test_what_someone_else_did_is_not_done_again(source):
-    unit = CalibrationUnit(RUN, (Method.of("uncalibrated"), Method.of("temperature")))
-    done = unit.keys()[0]
-    (row,) = unit.execute(lambda key: key == done)
-    assert isinstance(row, dict)
-    assert row["method"] == "temperature"
 
 
 def given(name, hidden):

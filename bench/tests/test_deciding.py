@@ -99,11 +99,6 @@ def test_unselected_nodes_are_test_nodes_and_judge_nothing(source):
     assert (drawn[0][1] != drawn[1][1]).any()
 
 
-def fake(unit, item, **metrics):
-    place = {"split": unit.run.split, "fold": 0, "init": 0}
-    return {"key": unit.key(item), **place, "metrics": metrics}
-
-
 def test_the_table_shows_each_metric_of_the_rows(tmp_path):
     store = ResultStore(tmp_path / "rows.jsonl")
     runs = [RunKey("Cora", "gcn", "folds", split) for split in range(2)]
@@ -113,8 +108,9 @@ def test_the_table_shows_each_metric_of_the_rows(tmp_path):
             for method, more in (("uncalibrated", 0.0), ("temperature", 0.1)):
                 unit, item = DecideUnit(run, ()), Question(Method.of(method), score)
                 grown = size + more + 0.01 * run.split * more
-                row = fake(unit, item, coverage_corrected_90=covered, size_unselected_90=grown)
-                assert store.append(row)
+                found = {"coverage_corrected_90": covered, "size_unselected_90": grown}
+                found |= {"worst_unselected_90": 0.85, "worst_unselected_90_by_degree": 0.9}
+                assert store.append({"key": unit.key(item), "metrics": found})
     part = Selection(datasets=("Cora",), backbones=("gcn",), runs=2)
     coverage = get("decide").result(store, part)
     assert (coverage.name, coverage.target) == ("decide/coverage_corrected_90", 90.0)
@@ -123,13 +119,6 @@ def test_the_table_shows_each_metric_of_the_rows(tmp_path):
     size = get("decide").with_metric("size_unselected_90").result(store, part)
     assert size.line("Cora", "gcn", "uncalibrated/lac").summary.mean == pytest.approx(1.4)
 
-
-def test_the_worst_group_stands_beside_thresholds_by_degree(tmp_path):
-    store = ResultStore(tmp_path / "rows.jsonl")
-    unit, item = DecideUnit(RunKey("Cora", "gcn", "folds"), ()), Question(PLAIN, "lac")
-    row = fake(unit, item, worst_unselected_90=0.85, worst_unselected_90_by_degree=0.9)
-    assert store.append(row)
-    part = Selection(datasets=("Cora",), backbones=("gcn",), runs=1)
     worst = get("decide").with_metric("worst_unselected_90").result(store, part)
     shown = [f"uncalibrated/lac{way}" for way in ("", " by degree")]
     means = [worst.line("Cora", "gcn", name).summary.mean for name in shown]

@@ -136,22 +136,6 @@ def test_infinity_on_some_nodes_and_logits_beyond_all_measure_are_refused(place,
         simi_mailbox.TemperatureScaling().fit(z, z.argmax(1), mask=np.arange(10))
 
 
-def test_whole_numbers_above_two_to_the_24_keep_their_order():
-    z = np.array([[1 << 25, (1 << 25) + 1], [5, 3], [2, 9]] * 10)
-    cal = simi_mailbox.TemperatureScaling()
-    with pytest.warns(CalibrationWarning):
-        cal.fit(z, z.argmax(1), mask=np.arange(30))
-    assert (cal.predict_proba(z).argmax(1) == z.argmax(1)).all()
-
-
-@pytest.mark.filterwarnings("ignore::simi_mailbox.CalibrationWarning")
-def test_ordinary_logits_pass_untouched():
-    z = trained()[2].logits
-    cal = simi_mailbox.TemperatureScaling()
-    cal.fit(z, trained()[0].y, mask=trained()[1].val)
-    assert cal._logit_range.cut(z) is z
-
-
 def test_groups_on_a_bound_are_reported():
     dataset, split, run, _ = trained()
     cal = simi_mailbox.SimiMailboxPaper(solver="exact", selection="none")

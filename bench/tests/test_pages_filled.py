@@ -122,14 +122,14 @@ def write(folder, *tables):
 )  # fmt: skip
 def test_what_a_block_holds(folder, asks, lines):
     """All of its lines, or the last ones, without the head."""
-    made = pages.make(asks, folder)
+    made = pages.read(asks, folder).text()
     assert made[-len(lines) :] == lines
     assert len(made) in (len(lines), len(lines) + 2)
 
 
 def test_targets_are_reached_in_settings_whose_mean_hardly_misses_them(tmp_path):
     write(tmp_path, replace(MAIN, target=2.1))
-    assert pages.make('reached "main as 2.1 %"', tmp_path) == [
+    assert pages.read('reached "main as 2.1 %"', tmp_path).text() == [
         "|  | 2.1 % |",
         "|---|--:|",
         "| temperature | 2 of 3 |",
@@ -140,7 +140,7 @@ def test_targets_are_reached_in_settings_whose_mean_hardly_misses_them(tmp_path)
 
 def test_a_verdict_is_over_the_runs_that_both_have(folder):
     """Photo with a GAT has three runs of one: the other counts with its mean over these."""
-    head, _, gats, oracle = pages.make("verdict main", folder)
+    head, _, gats, oracle = pages.read("verdict main", folder).text()
     assert "| temperature | change of the mean | mean change |" in head
     # Means 4.5 and 7/3; relative changes −25 %, +50 % and +350 %.
     numbers = "3 | 3–15 of 75 | 1 | 1 | 1 | 4.50 | 2.33 | +92.9 % | +125.0 %"
@@ -158,7 +158,7 @@ def test_losses_are_told_with_their_p_among_all_settings(tmp_path):
         for method in ("temperature", "gats")
     ]
     write(tmp_path, replace(MAIN, lines=tuple(lines)))
-    _, _, photo = pages.make("losses main methods=gats", tmp_path)
+    _, _, photo = pages.read("losses main methods=gats", tmp_path).text()
     assert photo.split(" | ")[1:3] == ["Photo GCN", "gats"]
     assert photo.endswith("| +0.50 ± 0.25 | 0.02 | 0.04 |")
 
@@ -168,7 +168,7 @@ def test_progress_counts_cells_with_all_their_runs(tmp_path):
     part = [replace(line, dataset="Cora 20", summary=None) for line in asked[:1]]
     main = replace(MAIN, title="all", lines=(*asked, *part))
     write(tmp_path, main, replace(PLAIN, title="CS", lines=(asked[-1],)))
-    assert pages.make('progress "main, plain"', tmp_path)[2:] == [
+    assert pages.read('progress "main, plain"', tmp_path).text()[2:] == [
         "| `main` | 6 of 8, 1 begun | CS |",  # Cora is there, and so could "Cora 20" be
         "| `plain` | 0 of 0 | CS |",
     ]

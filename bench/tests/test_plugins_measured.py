@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from tests.calibrators.test_plugins import folder
 from tests.test_plugin_package import installed, run, source
 
@@ -15,7 +14,6 @@ from simi_mailbox_bench import runner, tables
 from simi_mailbox_bench.backbones.cached_runs import RunKey
 from simi_mailbox_bench.calibration import CalibrationUnit
 from simi_mailbox_bench.commands.bench import _guests
-from simi_mailbox_bench.commands.bench import bench as command
 from simi_mailbox_bench.methods import Method
 
 __all__ = ["folder", "installed", "source"]
@@ -93,13 +91,3 @@ def test_tables_take_guests_when_named_and_the_open_one_takes_all(folder):
         assert table.joined_by(_guests(table, ("temperature",))).methods == table.methods
     digits = tables.get("registry").joined_by((), ["digits"])
     assert digits.datasets == (*tables.get("registry").datasets, "Digits")
-
-
-def test_a_plugin_that_cannot_be_used_is_a_usage_error(folder):
-    asked = ["table1", "--plugin", "no_such_module:Mine", "--dry-run"]
-    result = CliRunner().invoke(command, asked)
-    assert result.exit_code == 2
-    assert (
-        "the plug-in no_such_module:Mine cannot be used: ModuleNotFoundError: No module named"
-        in result.output
-    )

@@ -1,13 +1,11 @@
 """The table of all methods: its rows, and the verdicts beneath it."""
 
 import pytest
-from click.testing import CliRunner
 
 from simi_mailbox import calibrators
 from simi_mailbox_bench import render
 from simi_mailbox_bench.backbones.cached_runs import runs
 from simi_mailbox_bench.calibration import CalibrationUnit
-from simi_mailbox_bench.commands.bench import bench
 from simi_mailbox_bench.methods import HIDDEN, Method
 from simi_mailbox_bench.rivals import RIVALS
 from simi_mailbox_bench.store import ResultStore
@@ -104,26 +102,3 @@ def test_terminal_and_markdown_show_each_setting_and_the_sum_once(result):
     assert "## Where simi-mailbox stands" in text
     assert "| Photo | GAT | – | – | – | not judged |" in text
     assert "printed" not in text
-
-
-def test_only_the_shown_methods_are_rivals(store):
-    chosen = ("simi-mailbox", "temperature")
-    shown = get("registry").result(store, Selection(("Photo",), ("gcn",), chosen))
-    assert shown.standings["simi-mailbox"]["Photo", "gcn"].verdict == "best"
-    without = get("registry").result(store, Selection(("Photo",), ("gcn",), ("temperature",)))
-    assert not without.standings
-    assert "stands" not in render.terminal(without).splitlines()[-1]
-
-
-def test_the_commands(store, tmp_path):
-    arguments = ["registry-nll", "--show", "--methods", "simi-mailbox,gats", "--store"]
-    called = CliRunner().invoke(bench, [*arguments, str(store.path)])
-    assert called.exit_code == 0, called.output
-    assert "simi-mailbox is best or tied in 2 of 3 settings" in called.output
-    written = CliRunner().invoke(
-        bench, ["write", "--store", str(store.path), "--out", str(tmp_path)]
-    )
-    assert written.exit_code == 0, written.output
-    assert "in 2 of 3 settings" in (tmp_path / "registry.md").read_text()
-    lines = (tmp_path / "registry.csv").read_text().splitlines()[1:]
-    assert sum(line.split(",")[5] != "" for line in lines) == 9 + len(SHORT)

@@ -34,13 +34,6 @@ RESULT = TableResult(
 )
 
 
-def test_deviation_counts_printed_standard_deviations():
-    near, far, absent = RESULT.lines
-    assert near.deviation == pytest.approx((3.791 - 3.87) / 1.22)
-    assert absent.deviation is None
-    assert far.deviation == pytest.approx(2.6)
-
-
 def test_terminal_shows_every_part_of_a_cell():
     text = render.terminal(RESULT, width=150)
     line = next(part for part in text.splitlines() if "oracle (reads test labels)" in part)

@@ -89,8 +89,7 @@ def test_a_torn_last_line_is_removed_and_reported(path, before, torn):
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["<<<<<<< HEAD", '{"key":"b"}', '{"key":"b","metrics":1}', '{"key":1}', "[]", ""],
+    "line", ["<<<<<<< HEAD", '{"key":"b"}', '{"key":"b","metrics":1}', '{"key":1}', "[]", ""]
 )
 def test_an_unreadable_line_in_the_middle_is_skipped_and_reported(path, line):
     ResultStore(path).append(row("a"))
@@ -176,13 +175,6 @@ def test_a_folder_is_no_store(tmp_path, name):
     (tmp_path / name).mkdir()
     with pytest.raises(ValueError, match=f"{name} is a folder"):
         ResultStore(tmp_path / "rows.jsonl")
-
-
-def test_a_store_that_cannot_be_written_is_known_beforehand(tmp_path):
-    (tmp_path / "file").touch()
-    store = ResultStore(tmp_path / "file" / "rows.jsonl")
-    with pytest.raises(OSError, match="file"):
-        store.prepare()
 
 
 def test_rows_without_key_and_other_files_are_refused(tmp_path):

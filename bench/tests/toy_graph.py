@@ -10,17 +10,16 @@ CLASSES, N = 3, 240
 QUICK = Settings(hidden=16, epochs=60, patience=20)
 
 
-def toy(seed=0):
-    """Three noisy clusters; half of the nodes are in no part of the split."""
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, CLASSES, N)
-    x = (np.eye(CLASSES)[y] + rng.normal(0, 0.5, (N, CLASSES))).astype(np.float32)
-    pairs = rng.integers(0, N, (2, 4000))
+def toy(n=N, classes=CLASSES, *, noise=0.5, ends=(18, 78, 120)):
+    """Noisy clusters joined inside; nodes behind the last of ``ends`` are in no part of a split."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, classes, n)
+    x = (np.eye(classes)[y] + rng.normal(0, noise, (n, classes))).astype(np.float32)
+    pairs = rng.integers(0, n, (2, 4000))
     keep = (y[pairs[0]] == y[pairs[1]]) | (rng.random(4000) < 0.1)
-    graph = Graph.from_edges(pairs[:, keep][:, :500], N)
-    order = rng.permutation(N)
-    split = Split(order[:18], order[18:78], order[78:120])
-    return NodeDataset("toy", graph, x, y, CLASSES), split
+    graph = Graph.from_edges(pairs[:, keep][:, :500], n)
+    train, val, test, _ = np.split(rng.permutation(n), ends)
+    return NodeDataset("toy", graph, x, y, classes), Split(train, val, test)
 
 
 def oracle_trainer(y, confident=3.0):

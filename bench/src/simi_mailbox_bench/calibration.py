@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox.analysis.judged import judged_similarity, mean_of, unit_bins
 from simi_mailbox.crossfit import cross_fitted_folds
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox_bench import methods
@@ -19,7 +20,7 @@ from simi_mailbox_bench.backbones.cached_runs import RunCache, RunKey, digest, l
 from simi_mailbox_bench.backbones.features import row_normalised
 from simi_mailbox_bench.backbones.settings import Settings, settings_for
 from simi_mailbox_bench.methods import FEATURES, Method
-from simi_mailbox_bench.rivals import retrained_logits
+from simi_mailbox_bench.rivals import train_on_both
 from simi_mailbox_bench.runner import Unit
 from simi_mailbox_bench.store import Row
 
@@ -42,6 +43,10 @@ class CachedRunUnit(Unit):
         """Digest of the settings that the run's backbone is trained with."""
         return _digest(settings_for(self.run.dataset))
 
+    def run_identity(self) -> dict[str, Any]:
+        """The run and the training of its backbone."""
+        return {**vars(self.run), "backbone_settings": self.backbone_identity()}
+
     def ready(self) -> bool:
         return self.run in RunCache()
 
@@ -56,8 +61,7 @@ class CalibrationUnit(CachedRunUnit):
 
     def identity(self, item: Method) -> dict[str, Any]:
         return {
-            **vars(self.run),
-            "backbone_settings": self.backbone_identity(),
+            **self.run_identity(),
             **item.identity(self.run),
             "evaluation": self.evaluation,
             "measure": self.quantity,
@@ -75,17 +79,11 @@ class CalibrationUnit(CachedRunUnit):
         seconds |= {"metrics": time.perf_counter() - started, "backbone": prepared.seconds}
         return {
             **measured,
-            **self.facts(calibrator),
             "seconds": {name: rounded(value) for name, value in seconds.items()},
             "seed": int(calibrator.get_params().get("seed", 0)),
             "nodes": {"calibration": len(prepared.split.val), "evaluated": len(evaluated)},
             "logits": digest(prepared.logits),
-            "versions": versions(),
         }
-
-    def facts(self, calibrator: Any) -> Row:
-        """What a row tells of the fitted calibrator, besides what it was worth."""
-        return {}
 
     def nodes(self, method: str, source: Any) -> tuple[Ints | None, Ints]:
         """Hold-out nodes of a method, and the nodes it is measured on."""
@@ -132,8 +130,8 @@ def _apply(
     with warnings.catch_warnings():  # the metrics judge, where a fit would warn
         warnings.simplefilter("ignore", CalibrationWarning)
         calibrator.fit(source.logits, y, mask=mask, early_stopping_mask=holdout, **inputs)
-    fitted = time.perf_counter()
-    probs = np.asarray(calibrator.predict_proba(source.logits, **inputs), dtype=np.float64)
+        fitted = time.perf_counter()
+        probs = np.asarray(calibrator.predict_proba(source.logits, **inputs), dtype=np.float64)
     return probs, {"fit": fitted - started, "predict": time.perf_counter() - fitted}
 
 
@@ -161,7 +159,9 @@ def features(source: Any, kind: str) -> Any:
     if kind == "hidden":
         return source.hidden
     if kind == "retrained":
-        return retrained_logits(source)
+        given = source.dataset, source.split, source.key.backbone
+        how = {"settings": source.settings, "epochs": source.best_epoch}
+        return train_on_both(*given, seed=source.key.seed, **how)
     x = source.dataset.x
     return row_normalised(x) if source.settings.row_normalise else x
 
@@ -195,13 +195,9 @@ def variance_of_calibration_error(
     D(i) = |acc(B_m) − p̂_i| for node i of confidence interval B_m;
     V(B) = Σ_{i in B} (D(i) − mean D)² / (|B| − 1); the table holds unweighted means of V over
     intervals and over cells of equal confidence and similarity, and, over all nodes, the variance
-    of |acc(B_m) − conf(B_m)|. The paper prints them times 100. Cells with fewer than two nodes have
-    no variance and are left out of the mean; nodes without neighbours are in no cell.
-
-    Parameters are those of `analysis.similarity_confidence`.
+    of |acc(B_m) − conf(B_m)|. Cells with fewer than two nodes are left out of the mean; nodes
+    without neighbours are in no cell. Parameters are those of `analysis.similarity_confidence`.
     """
-    from simi_mailbox.analysis.judged import judged_similarity, mean_of, unit_bins
-
     judged, s, known = judged_similarity(probs, y, similarity, nodes)
     row = unit_bins(judged.confidence, bins)
     accuracy = mean_of(row, judged.correct, bins)
@@ -218,8 +214,6 @@ def variance_of_calibration_error(
 def _mean_variance(cell: Ints, values: Floats, num_cells: int) -> float:
     """Mean of the unbiased variances in each cell of two nodes or more; NaN without any."""
     counts = np.bincount(cell, minlength=num_cells)
-    from simi_mailbox.analysis.judged import mean_of
-
     centre = mean_of(cell, values, num_cells)
     squares = np.bincount(cell, weights=(values - centre[cell]) ** 2, minlength=num_cells)
     several = counts > 1
@@ -250,24 +244,6 @@ def _shift(probs: Floats, index: Ints, source: Any) -> Row:
 _QUANTITIES = {
     "metrics": _metrics, "variance": _variance, "one-class": _one_class, "shift": _shift,
 }  # fmt: skip
-
-
-@functools.cache
-def versions() -> dict[str, str]:
-    """Versions that a result may depend on."""
-    import scipy
-    import sklearn
-    import torch
-
-    import simi_mailbox
-
-    return {
-        "simi-mailbox": simi_mailbox.__version__,
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "scikit-learn": sklearn.__version__,
-        "torch": torch.__version__,
-    }
 
 
 def rounded(value: float, digits: int = 8) -> float | None:

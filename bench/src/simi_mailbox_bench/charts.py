@@ -1,8 +1,6 @@
 """Charts of measured tables, for the pages: SVG that follows a light or a dark screen.
 
-Each function of `CHARTS` draws some parts of written tables. Colours are those of Okabe and Ito,
-which stay apart under every common kind of colour blindness, and every method has a marker of its
-own.
+Colours are those of Okabe and Ito; every method has a marker of its own.
 """
 
 from __future__ import annotations
@@ -44,9 +42,7 @@ LOOKS = {
     "platt": ("#009e73", "v"),
     "beta": ("#cc79a7", "P"),
     "simi-mailbox": (BLUE, "D"),
-    "learned prior": (BLUE, "D"),
     "simi-mailbox-free": (SKY, "d"),
-    "classes free": (SKY, "d"),
     "simi-mailbox-paper": ("#d55e00", "p"),
     "simi-mailbox-oracle": (INK, "*"),
 }
@@ -267,12 +263,12 @@ def look(method: str) -> tuple[str, str]:
     return LOOKS.get(method) or LOOKS.get(method.split()[0].split("+")[0], OTHER)
 
 
-def digest(kind: str, parts: Sequence[Part]) -> str:
-    """Name of what a chart shows: the same for the same numbers."""
+def told(kind: str, parts: Sequence[Part]) -> str:
+    """What a chart tells of its numbers: the same for the same numbers."""
     shown = [[p.title, p.about, p.methods, p.shown()] for p in parts]
     bases = [[p.row(place, p.about["baseline"]) for place in p.places()] for p in parts]
     text = json.dumps([LOOK, kind, shown, bases], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"<desc>{hashlib.sha256(text.encode()).hexdigest()[:16]}</desc>"
 
 
 def svg(kind: str, parts: Sequence[Part], title: str) -> str:
@@ -296,17 +292,11 @@ def svg(kind: str, parts: Sequence[Part], title: str) -> str:
         f"<style>svg{{{rules['light']};font-family:system-ui,sans-serif}}"
         f"@media(prefers-color-scheme:dark){{svg{{{rules['dark']}}}}}</style>"
     )
-    told = title.replace("&", "&amp;").replace("<", "&lt;")
-    head = f"<title>{told}</title><desc>{digest(kind, parts)}</desc>{style}"
+    name = title.replace("&", "&amp;").replace("<", "&lt;")
+    head = f"<title>{name}</title>{told(kind, parts)}{style}"
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r"font: ([0-9.]+px) [^;\"]*", r"font-size: \1", text)
     return re.sub(r"(<svg[^>]*>)", lambda m: m[1] + head, text, count=1)
-
-
-def drawn(text: str) -> str:
-    """Digest of the numbers that a chart was drawn from; "" if it tells none."""
-    found = re.search(r"<desc>([0-9a-f]{16})</desc>", text)
-    return found[1] if found else ""
 
 
 def _axes(count: int, height: float) -> tuple[Any, list[Any]]:

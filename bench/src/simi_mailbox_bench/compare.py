@@ -61,15 +61,12 @@ def differing(method: Logits, baseline: Logits) -> set[Place]:
 
 
 def paired(
-    method: Mapping[Place, float],
-    baseline: Mapping[Place, float],
-    apart: Collection[Place] = (),
+    method: Mapping[Place, float], baseline: Mapping[Place, float], apart: Collection[Place] = ()
 ) -> Paired | None:
     """Compare two methods over the runs both have, with the split as the unit.
 
-    Runs of one split share a test set, and runs of one fold share nearly all else, so they are
-    first averaged within their split; the test is then over the (few) splits. Runs that stand
-    ``apart``, because they were measured on different logits, are no pairs.
+    Runs of one split share a test set and are averaged first. Runs that stand ``apart``, because
+    they were measured on different logits, are no pairs.
     """
     by_split: dict[int, list[float]] = {}
     for place, value in method.items():
@@ -86,9 +83,9 @@ def paired(
 class Standing:
     """Where one method stands among others in one setting, for a metric that is best low.
 
-    The ``rival`` is the other method with the lowest mean, "" if there is none. The verdict is
-    "best" where no rival has a lower mean, "tied" where the rival's is lower but the 95 % interval
-    of the paired difference holds zero, "behind" where it does not, "" where this cannot be said.
+    The ``rival`` is the other method with the lowest mean. The verdict is "best" where none has a
+    lower mean, "tied" where the rival's is lower but the 95 % interval of the paired difference
+    holds zero, "behind" where it does not, "" where this cannot be said.
     """
 
     method: str

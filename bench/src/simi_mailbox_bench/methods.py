@@ -123,7 +123,6 @@ def describe(value: Any) -> Any:
 # What a method that needs features is given: the graph's node features, as the backbone saw them,
 # or the backbone's hidden representation (the output of its first layer).
 FEATURES = {
-    "gets": "nodes",
     "retrained": "retrained",
     "group-calibration": "hidden",
     "simcalib": "hidden",

@@ -1,8 +1,4 @@
-"""Out-of-distribution detection: scores, how well one separates nodes, and nodes to test with.
-
-The classifier is a GCN with batch normalisation, as GNNSafe trains it; any model's logits can be
-scored.
-"""
+"""Out-of-distribution detection: scores, how well one separates nodes, and nodes to test with."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -97,11 +93,10 @@ def evaluate(known: Any, unknown: Any) -> Detection:
 
 
 def random_blocks(graph: Graph, num_blocks: int, *, seed: int) -> Graph:
-    """Structure out of distribution: edges drawn anew by a stochastic block model.
+    """Structure out of distribution: edges drawn anew by a stochastic block model, as in GNNSafe.
 
-    Nodes are cut by number into ``num_blocks`` blocks of equal size (the last takes the rest).
-    Two nodes are joined with 1.5 (same block) or 0.5 times the density of the given graph, as in
-    GNNSafe, which has one block per class.
+    Nodes are cut by number into blocks of equal size (the last takes the rest). Two nodes are
+    joined with 1.5 (same block) or 0.5 times the density of the given graph.
     """
     n = graph.num_nodes
     density = graph.num_entries / max(n * (n - 1), 1)
@@ -216,7 +211,6 @@ class TrainedClassifier:
     settings: ClassifierSettings
     in_dim: int
     best_epoch: int
-    val_loss: float
 
     @torch.no_grad()
     def logits(self, x: Any, graph: Any) -> Tensor:
@@ -238,7 +232,7 @@ def train_classifier(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> TrainedClassifier:
-    """Train the classifier on the training nodes; the validation loss chooses the epoch."""
+    """Train GNNSafe's GCN with batch normalisation; the validation loss chooses the epoch."""
     settings = settings or ClassifierSettings()
     features, adjacency = read_graph(x, graph, row_normalise=settings.row_normalise)
     n, in_dim = features.shape
@@ -255,9 +249,8 @@ def train_classifier(
     def validate() -> tuple[float]:
         return (float(loss(val)),)
 
-    rule = LowestLoss()
-    epochs = settings.epochs
+    rule, epochs = LowestLoss(), settings.epochs
     best = train_loop(
         model, optimiser, lambda: loss(train), validate, rule, epochs=epochs, progress=progress
     )
-    return TrainedClassifier(model, settings, in_dim, best.epoch, rule.best)
+    return TrainedClassifier(model, settings, in_dim, best.epoch)

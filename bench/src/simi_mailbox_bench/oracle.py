@@ -1,9 +1,8 @@
 """Simi-Mailbox as its authors released it, which reads test labels.
 
 The paper says that a group's target is the accuracy of its *validation* nodes. The released code
-averages over *all* nodes of the group, test nodes included. This class computes what that code
-computes, to show where the printed numbers come from. It is not in the registry, it cannot be had
-through `calibrators.get`, and every table marks it: it is no method that anybody could use.
+averages over *all* nodes of the group, test nodes included. This shows where the printed numbers
+come from; it is not in the registry, and every table marks it: nobody could use such a method.
 """
 
 from __future__ import annotations
@@ -41,15 +40,13 @@ EPOCHS, PATIENCE = 2000, 100
 class SimiMailboxOracle(GroupedTemperatures):
     """Simi-Mailbox as released: each group's accuracy is taken over all its nodes.
 
-    With ``solver="adam"`` all is as in the released code (`SOURCE`): scikit-learn's k-means on the
-    nodes in their order, in single precision; a target accuracy of 0 for groups without validation
-    node; Adam on CE(validation) + λ Σ_n (a_n − mean confidence of group n)²; the epoch of lowest
-    ECE (10 bins) on the training nodes is kept. N and λ are the caller's: the released defaults,
-    N = 1 and λ = 50, are one temperature for all nodes.
-
+    With ``solver="adam"`` all is as in the released code (`SOURCE`): scikit-learn's k-means in
+    single precision; a target accuracy of 0 for groups without validation node; Adam on
+    CE(validation) + λ Σ_n (a_n − mean confidence of group n)²; the epoch of lowest ECE (10 bins) on
+    the training nodes is kept. N and λ are the caller's: the released N = 1 is one temperature.
     With ``solver="exact"`` the same loss is minimised exactly, in the groups of
-    `SimiMailboxPaper`; a group without validation node has the accuracy of all its nodes as its
-    target, because the exact solution for 0 would be the uniform distribution.
+    `SimiMailboxPaper`; a group without validation node aims at the accuracy of all its nodes,
+    because the exact solution for 0 would be the uniform distribution.
     """
 
     name: ClassVar[str] = ORACLE

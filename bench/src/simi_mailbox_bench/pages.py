@@ -9,11 +9,8 @@ A block is what stands between two comments that begin a line::
 First comes the kind (one of `KINDS`), then the tables, then what is shown of them: ``methods``,
 ``datasets``, ``backbones``; ``spread=std`` adds the standard deviation over runs to an overview.
 ``x as y`` shows a table or a method x under the name y; ``x/m`` is metric m of a table with
-several. ``chart`` and one of `charts.CHARTS` makes a picture instead, in the file
-``images/bench/NAME.svg`` beside the page::
-
-    <!-- begin: chart dots table1-5 backbones=gcn name=main title="What the picture shows" -->
-    <!-- end -->
+several. ``chart``, one of `charts.CHARTS`, ``name=`` and ``title=`` make the picture
+``images/bench/NAME.svg`` beside the page instead.
 """
 
 import csv
@@ -107,17 +104,12 @@ class Block:
             return [f"![{self.options['title']}]({self.chart})"]
         return KINDS[self.kind](self.parts)
 
-    def drawing(self) -> str:
-        """The chart."""
-        return charts.svg(self.kind, self.parts, self.options["title"])
-
     def is_drawn(self, page: Path) -> bool:
         """Whether the file of a chart shows these numbers; a block of text needs no file."""
         if self.chart is None:
             return True
-        file = page.parent / self.chart
-        seen = charts.drawn(file.read_text("utf-8")) if file.is_file() else ""
-        return seen == charts.digest(self.kind, self.parts)
+        file, told = page.parent / self.chart, charts.told(self.kind, self.parts)
+        return file.is_file() and told in file.read_text("utf-8")
 
 
 def fill(text: str, folder: Path) -> tuple[str, list[tuple[int, str]], list[Block]]:
@@ -147,11 +139,6 @@ def fill(text: str, folder: Path) -> tuple[str, list[tuple[int, str]], list[Bloc
         parts += [text[done : match.start(3)], body]
         done = match.end(3)
     return "".join([*parts, text[done:]]), stale, blocks
-
-
-def make(asks: str, folder: Path) -> list[str]:
-    """The lines of Markdown that a block asks for."""
-    return read(asks, folder).text()
 
 
 def read(asks: str, folder: Path, line: int = 0) -> Block:

@@ -1,9 +1,7 @@
 """Methods of others that are no part of the library, beside ours on the same labels.
 
-Calibrators of probmetrics, called from the installed package: they know of no graph, and are what a
-user with few labels would pick instead. And for who lets predicted classes change, Correct & Smooth
-(Huang et al., ICLR 2021) as PyG has it, and the GNN trained once more with the validation labels
-among its training labels.
+Calibrators of probmetrics, which know of no graph; and for who lets predicted classes change, PyG's
+Correct & Smooth (Huang et al., ICLR 2021), and the GNN trained once more with validation labels.
 """
 
 from __future__ import annotations
@@ -41,26 +39,13 @@ class Rival(Calibrator):
         return probs
 
 
-class TemperatureMixture(Rival):
-    """One temperature, and a share 1 / (labels + 1) of the uniform distribution."""
-
-    name = "ts-mix"
-
-
-class StructuredVectorScaling(Rival):
-    """Vector scaling, shrunk toward one temperature."""
-
-    name = "svs"
-
-
-class StructuredMatrixScaling(Rival):
-    """Matrix scaling, shrunk toward one temperature."""
-
-    name = "sms"
-
-
 RIVALS: dict[str, type[Rival]] = {
-    cls.name: cls for cls in (TemperatureMixture, StructuredVectorScaling, StructuredMatrixScaling)
+    name: type(name, (Rival,), {"name": name, "__doc__": about})
+    for name, about in {
+        "ts-mix": "One temperature, and a share 1 / (labels + 1) of the uniform distribution.",
+        "svs": "Vector scaling, shrunk toward one temperature.",
+        "sms": "Matrix scaling, shrunk toward one temperature.",
+    }.items()
 }
 
 
@@ -114,13 +99,6 @@ class Retrained(Calibrator):
     def _predict(self, data: NodeInputs) -> Tensor:
         assert data.features is not None
         return scaled_softmax(data.features)
-
-
-def retrained_logits(source: Any) -> Tensor:
-    """Logits of a run's backbone, trained with its validation nodes among the training nodes."""
-    key, best = source.key, source.best_epoch
-    given = source.dataset, source.split, key.backbone
-    return train_on_both(*given, seed=key.seed, settings=source.settings, epochs=best)
 
 
 def train_on_both(

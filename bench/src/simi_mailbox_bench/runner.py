@@ -68,10 +68,15 @@ class Unit(ABC):
         """Keys of the rows this unit makes."""
         return [self.key(item) for item in self.items]
 
+    def of(self, items: tuple[Any, ...]) -> Self:
+        """The same unit with other items."""
+        made: Self = replace(cast(Any, self), items=items)
+        return made
+
     def pending(self, done: Container[str]) -> Self | None:
         """The same unit without the rows that are there already; None if nothing is left."""
         left = tuple(item for item in self.items if self.key(item) not in done)
-        return replace(cast(Any, self), items=left) if left else None
+        return self.of(left) if left else None
 
     def execute(self, skip: Callable[[str], bool]) -> Iterator[Outcome]:
         """Do the items; ``skip(key)`` tells, at the last moment, that someone else did one."""
@@ -85,9 +90,29 @@ class Unit(ABC):
                 identity = self.identity(item)
                 key = row_key(identity)
                 if not skip(key):
-                    yield {"key": key, **identity, **self.measure(item, prepared)}
+                    measured = self.measure(item, prepared)
+                    yield {"key": key, **identity, **measured, "versions": versions()}
             except Exception as error:
                 yield Failure(f"{self.label}: {item}", f"{type(error).__name__}: {error}")
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Versions that a result may depend on."""
+    import numpy
+    import scipy
+    import sklearn
+    import torch
+
+    import simi_mailbox
+
+    return {
+        "simi-mailbox": simi_mailbox.__version__,
+        "numpy": numpy.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+        "torch": torch.__version__,
+    }
 
 
 GLANCE = 0.5
@@ -103,7 +128,6 @@ class Report:
     """What a call of `run` did."""
 
     written: int = 0
-    already: int = 0
     failures: list[Failure] = field(default_factory=list)
 
 
@@ -138,14 +162,10 @@ def plan(units: Iterable[Unit], store: ResultStore, *, only_ready: bool = False)
 
 
 def run(
-    planned: RunPlan,
-    store: ResultStore,
-    *,
-    jobs: int = 1,
-    advance: Callable[[Unit], object] = bool,
+    planned: RunPlan, store: ResultStore, *, jobs: int = 1, advance: Callable[[Unit], object] = bool
 ) -> Report:
     """Do the planned work; every row is appended to the store as soon as it is there."""
-    report = Report(already=planned.already)
+    report = Report()
     if planned.units:
         store.prepare()  # here and not in a worker, so that the caller's store tells of it
     # Closed at once when anything is raised here, because then workers must not go on.

@@ -1,8 +1,4 @@
-"""Self-training: a GNN labels the nodes it is confident of, and learns again with their help.
-
-Confidence is calibrated anew in every stage, on the validation nodes. Wang et al. (NeurIPS 2021)
-introduced the scheme for graphs.
-"""
+"""Self-training (Wang et al., NeurIPS 2021): a GNN learns again from nodes it is confident of."""
 
 import copy
 import math
@@ -30,17 +26,11 @@ _Trained = tuple[Array, Callable[[], Forward] | None]
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """What happened in one stage: train, calibrate, label.
-
-    The first stage (``number`` 1) has the plain GNN, trained on true labels only; ``train_nodes``
-    counts labels and pseudo-labels it was trained on. Nodes ``added`` got the pseudo-labels
-    ``labels`` after its training, of which ``right`` are right.
-    """
+    """One stage: train on so many nodes, label those ``added``, ``right`` of them rightly."""
 
     number: int
     train_nodes: int
     added: Ints
-    labels: Ints
     right: int
     val_accuracy: float
     test_accuracy: float
@@ -96,12 +86,11 @@ def self_train(
     """Train a GNN in stages, each with the nodes that the one before was confident of.
 
     In every stage the GNN is trained anew with the same seed, its confidence is calibrated on the
-    validation nodes, and each node whose calibrated confidence exceeds ``threshold`` enters the
-    training nodes under its predicted class, for good. Nodes of the split's parts are never given
-    a pseudo-label. A stage that adds nothing is the last. Labels of other nodes than training and
-    validation nodes serve for nothing but the record. ``backbone`` may be a function
-    ``train(y, split, seed) -> logits``, whose ``y`` is −1 wherever a label may not be used;
-    ``keep="best"`` returns the stage with the highest accuracy on the validation nodes.
+    validation nodes, and each node in no part of the split whose calibrated confidence exceeds
+    ``threshold`` enters the training nodes under its predicted class, for good. A stage that adds
+    nothing is the last. Labels of test nodes serve for the record alone. ``backbone`` may be a
+    function ``train(y, split, seed) -> logits``, whose ``y`` is −1 wherever a label may not be
+    used; ``keep="best"`` returns the stage with the highest accuracy on the validation nodes.
     """
     if stages < 1 or not 0.0 < threshold < 1.0:
         raise ValueError(
@@ -137,7 +126,7 @@ def self_train(
         correct = trained[0].argmax(axis=1) == dataset.y
         right = int((pseudo[added] == dataset.y[added]).sum())
         scores = float(correct[split.val].mean()), float(correct[split.test].mean())
-        records.append(Stage(number, grown.size, added, pseudo[added], right, *scores))
+        records.append(Stage(number, grown.size, added, right, *scores))
         best = max(stage.val_accuracy for stage in records[:-1]) if number > 1 else -1.0
         if keep == "last" or records[-1].val_accuracy > best:
             kept = number, trained[0], probs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -18,12 +18,8 @@ from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.monitor import Check, Monitor
 from simi_mailbox.monitor.check import DISTRUST, UNKNOWN
 from simi_mailbox.monitor.drift import drift_tests
-from simi_mailbox_bench.backbones.cached_runs import (
-    RunCache,
-    digest,
-    load_logits,
-)
-from simi_mailbox_bench.calibration import CachedRunUnit, rounded, versions
+from simi_mailbox_bench.backbones.cached_runs import RunCache, digest, load_logits
+from simi_mailbox_bench.calibration import CachedRunUnit, rounded
 from simi_mailbox_bench.datasets import NodeDataset, load
 from simi_mailbox_bench.methods import Method
 from simi_mailbox_bench.store import Row
@@ -48,8 +44,7 @@ class ShiftUnit(CachedRunUnit):
 
     def identity(self, item: Any) -> dict[str, Any]:
         return {
-            **vars(self.run),
-            "backbone_settings": self.backbone_identity(),
+            **self.run_identity(),
             **Method.of("simi-mailbox").identity(self.run),
             "measure": type(self).__name__,
             "measure_revision": REVISION,
@@ -66,7 +61,6 @@ class ShiftUnit(CachedRunUnit):
         return {
             "metrics": {name: rounded(float(value), 6) for name, value in found.items()},
             "logits": digest(prepared.source.logits),
-            "versions": versions(),
         }
 
     def numbers(self, item: Any, prepared: FittedRun) -> dict[str, float]:
@@ -74,29 +68,22 @@ class ShiftUnit(CachedRunUnit):
         raise NotImplementedError
 
 
-@dataclass
 class FittedRun:
     """A run, and the default method fitted on its validation nodes."""
 
-    source: Any
-    made: dict[bool, SimiMailbox] = field(default_factory=dict)
+    def __init__(self, source: Any) -> None:
+        self.source = source
+        self.dataset: NodeDataset = source.dataset
+        self._fitted = lru_cache(self._fit)
 
-    @property
-    def dataset(self) -> NodeDataset:
-        found: NodeDataset = self.source.dataset
-        return found
+    def _fit(self, name: str) -> SimiMailbox:
+        data, mask = self.dataset, self.source.split.val
+        fitted: SimiMailbox = Method.of(name).build(self.source.key)
+        return fitted.fit(self.source.logits, data.y, graph=data.graph, mask=mask)
 
     def calibrator(self, *, keep: bool) -> SimiMailbox:
         """A copy: updates of one question must not reach the next."""
-        if keep not in self.made:
-            name = "simi-mailbox" if keep else "simi-mailbox-free"
-            data, split = self.dataset, self.source.split
-            unfitted = Method.of(name).build(self.source.key)
-            self.made[keep] = unfitted.fit(
-                self.source.logits, data.y, graph=data.graph, mask=split.val
-            )
-        fitted = self.made[keep]
-        return copy(fitted)
+        return copy(self._fitted("simi-mailbox" if keep else "simi-mailbox-free"))
 
     def part(self, where: str) -> Ints:
         """Nodes of ``test_in`` or ``test_out``."""
@@ -205,9 +192,7 @@ class TwitchUnit(ShiftUnit):
         return found | scores(probs[rest], y[rest], "_updated")
 
 
-@lru_cache(maxsize=8)
-def _target(name: str) -> NodeDataset:
-    return load(name)
+_target = lru_cache(maxsize=8)(load)
 
 
 def _judged(check: Check, truth: float, suffix: str) -> dict[str, float]:

@@ -1,9 +1,7 @@
 """The result store: one JSON line per run, appended, never rewritten.
 
-Several processes may append to one file. Each append happens under an exclusive lock, after
-reading what others have added since, so that a row is never there twice; the whole line is handed
-to the system in one write, so that a killed process leaves at most one torn line, which the next
-append removes. Threads may share one store: each looks at the file alone.
+Processes append under an exclusive lock, after reading what others have added, so that no row is
+there twice, and in one write: a killed one leaves a torn line at most, which is removed later.
 """
 
 import gzip

@@ -89,16 +89,6 @@ def test_two_runners_and_a_kill_make_the_same_table(whole, environment, store):
     assert len(store.read_text().splitlines()) == len(ResultStore(store)) == 15
 
 
-def test_a_kill_in_the_middle_and_again_makes_the_same_table(whole, environment, store):
-    killed(start(store, environment), store)
-    assert 0 < len(ResultStore(store)) < 15
-    with store.open("ab") as file:
-        file.write(b'{"key":"torn')  # as if the kill had come a moment later
-    result = table_of(store)
-    assert (result.exit_code, result.stdout) == (0, whole[1])
-    assert result.stderr.count("torn last line") == 1
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_stops_in_order(whole, store, number, code):
     load = calibration.load_logits
@@ -153,14 +143,6 @@ def test_dry_run_tells_and_runs_nothing(whole, store, more, would, left_out):
 ONE = ["digits", "--backbones", "gcn", "--runs", "1"]
 
 
-def test_nothing_cached_is_told(cache, store, monkeypatch):
-    monkeypatch.setenv("SIMI_MAILBOX_CACHE", str(store.parent))
-    result = call(*ONE, "--cached-only", store=store)
-    assert result.exit_code == 0
-    assert "left out: 5 rows whose backbone is not trained yet" in result.stderr
-    assert not store.exists()
-
-
 def broken(*_):
     raise RuntimeError("not today")
 
@@ -174,13 +156,6 @@ def test_a_failing_method_is_told_and_the_rest_is_made(cache, store, monkeypatch
     assert len(ResultStore(store)) == 4
     for one in (result, call(*ONE, store=store)):
         assert "1 run failed; the others are stored" in one.stderr
-
-
-def test_where_every_run_fails_no_others_are_claimed(cache, store, monkeypatch):
-    monkeypatch.setattr(calibration, "load_logits", broken)
-    result = call("digits", "--runs", "1", store=store)
-    assert result.exit_code == 1
-    assert result.stderr.splitlines()[-1] == "2 runs failed"
 
 
 @pytest.mark.parametrize(
@@ -208,15 +183,10 @@ def test_missing_data_are_told_and_left_out(cache, store):
     assert "t2a: large graphs" in result.stdout
 
 
-def test_the_list_names_every_table_and_what_is_done(whole):
-    result = call("list", store=whole[0])
-    assert result.exit_code == 0
-    expected = (
-        "digits table1 obs t2a t2b gc recent scaling sensitivity het1 het2 sparse mlp sage gin kde "
-        "class nll brier"
-    )
-    assert set(expected.split()) <= set(result.stdout.split())
-    (digits,) = [line for line in result.stdout.splitlines() if line.startswith(" digits ")]
+def test_the_list_tells_of_every_table_what_is_done(whole):
+    lines = call("list", store=whole[0]).stdout.splitlines()
+    assert {"table1", "t2b", "ood", "twitch"} <= {line.split()[0] for line in lines if line}
+    (digits,) = [line for line in lines if line.startswith(" digits ")]
     assert "0 of 10, 5 begun" in digits  # three runs of each with a GCN, none with an MLP
 
 
@@ -265,15 +235,6 @@ def test_stores_that_cannot_be_read_are_one_line(store):
         assert (result.exit_code, f"Error: {packed} is no whole gzip file" in line) == (1, True)
     result = call("digits", "--show", store="rows.csv")
     assert errors(result)[0].startswith("Error: a result store is a .jsonl file")
-
-
-def test_an_unreadable_line_is_told_once_with_its_number(whole, store):
-    store.write_bytes(b'{"key":"x"}\n' + whole[0].read_bytes())
-    for more in ([], ["--show"]):
-        result = call(*SMALL, "--format", "csv", *more, store=store)
-        assert (result.exit_code, result.stdout) == (0, whole[1])
-        (line,) = [line for line in result.stderr.splitlines() if "unreadable" in line]
-        assert line == 'rows.jsonl: skipped an unreadable line, number 1: b\'{"key":"x"}\''
 
 
 @pytest.mark.parametrize(

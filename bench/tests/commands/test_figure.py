@@ -78,8 +78,8 @@ def test_what_is_drawn_is_what_the_tables_measure(monkeypatch, cached, source, t
     test = source.split.test
     probs = cal.predict_proba(source.logits)[test]
     expected = metrics.reliability(probs, source.dataset.y[test])
-    assert drawn[0].curve.counts.tolist() == (2 * expected.counts).tolist()
-    assert drawn[0].curve.ece == pytest.approx(expected.ece, abs=1e-6)
+    assert drawn[0][1].counts.tolist() == (2 * expected.counts).tolist()
+    assert drawn[0][1].ece == pytest.approx(expected.ece, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -98,15 +98,6 @@ def test_what_cannot_be_drawn_is_told(cached, tmp_path, monkeypatch, arguments, 
     assert result.exit_code == 1
     assert message in result.output
     assert list(tmp_path.iterdir()) == [tmp_path / "taken"]
-
-
-def test_a_missing_graph_is_told(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    advice = {"Cora": "put Cora.npz here"}
-    monkeypatch.setattr("simi_mailbox_bench.backbones.cached_runs.missing", lambda names: advice)
-    result = run("observation", "--dataset", "Cora")
-    assert result.exit_code == 1
-    assert "Cora is missing: put Cora.npz here" in result.output
 
 
 def test_figures_say_what_they_show_and_their_methods_are_known():

@@ -26,11 +26,3 @@ def test_the_shell_completes_methods_of_a_table():
     found = {line.split(",", 1)[1] for line in output.splitlines()}
     forms = ("", " searched", " cross-fitted", " exact")
     assert found == {f"gats,simi-mailbox-paper{form}" for form in forms}
-
-
-def test_a_file_that_is_no_prior_is_told(tmp_path):
-    path = tmp_path / "latin.csv"
-    path.write_bytes("id,a\nné,0.5\n".encode("latin-1"))
-    result = CliRunner().invoke(cli, ["prior", "show", str(path)])
-    assert result.exit_code == 1
-    assert "latin.csv is not a prior file" in result.output

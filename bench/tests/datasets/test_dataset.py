@@ -5,12 +5,10 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from simi_mailbox.graph import Graph
-from simi_mailbox.validation import read_classes
 from simi_mailbox_bench import ood
 from simi_mailbox_bench.backbones.gpn import train_gpn
 from simi_mailbox_bench.datasets import NodeDataset, Split
@@ -33,26 +31,6 @@ def test_arrays_are_read_only_and_of_fixed_type():
     for array in (dataset.y, dataset.x.data):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
-
-
-def test_the_callers_arrays_stay_writeable():
-    x, y = np.eye(4, dtype=np.float32), np.array([0, 0, 1, 1])
-    sparse = sp.csr_array(x)
-    build(x=x, y=y)
-    build(x=sparse)
-    x[0, 0], y[0], sparse.data[0] = 5, 1, 7
-    assert (x[0, 0], y[0], sparse.data[0]) == (5, 1, 7)
-
-
-def test_homophily_is_the_share_of_edges_within_a_class():
-    assert build().homophily() == pytest.approx(2 / 3)
-    assert np.isnan(build(graph=Graph.empty(4)).homophily())
-
-
-def test_labelled_leaves_out_fillers():
-    dataset = build(unlabelled=np.array([False, True, False, False]))
-    assert dataset.labelled.tolist() == [True, False, True, True]
-    assert build().labelled.all()
 
 
 @pytest.mark.parametrize(
@@ -121,9 +99,9 @@ def test_a_split_that_does_not_fit_the_graph_is_refused():
 
 def test_masks_of_different_length_or_kind_are_refused():
     yes = np.array([True, False, False])
-    with pytest.raises(ValueError, match="different lengths"):
+    with pytest.raises(ValueError, match=r"of one length, got .* bool of shape \[4\]"):
         Split.from_masks(yes, np.roll(yes, 1), np.array([False, False, True, True]))
-    with pytest.raises(TypeError, match="val mask must be boolean"):
+    with pytest.raises(ValueError, match=r"masks must be boolean .*, int64 of shape \[3\]"):
         Split.from_masks(yes, [0, 1, 0], np.roll(yes, 2))
 
 
@@ -138,12 +116,6 @@ def test_masks_and_indices_are_the_same_split(parts):
 
 
 # --- labels of a split --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("y", [Y, Y.tolist(), Y[:, None], Y.astype(float), torch.tensor(Y)])
-def test_all_forms_of_labels_mean_the_same(y):
-    labels, classes = split_labels(y, SPLIT, 8)
-    assert (labels.tolist(), classes) == ([0, 0, 0, -1, 1, 1, 1, -1], 2)
 
 
 def test_labels_of_other_nodes_are_not_looked_at():
@@ -165,9 +137,3 @@ def test_labels_of_other_nodes_are_not_looked_at():
 def test_labels_that_make_no_sense_are_refused_everywhere(y, error, message, train):
     with pytest.raises(error, match=message):
         train(np.eye(8), Graph.empty(8), y, SPLIT) if train else split_labels(y, SPLIT, 8)
-
-
-def test_classes_to_leave_out_are_read_from_whole_numbers_only():
-    with pytest.raises(ValueError, match=r"node 1 has 0\.5"):
-        ood.leave_out_classes([0, 0.5, 2], Split([0], [1], [2]), unknown=[0])
-    assert read_classes([2, 5], np.array([1]), 2, name="truth").tolist() == [5]

@@ -38,13 +38,6 @@ def test_features_are_binary_where_pyg_makes_them_so(tiny_arrays):
     assert (x.data.tolist(), x.indices.tolist()) == ([1, 1, 1], [0, 2, 1])
 
 
-def test_unlabelled_nodes_become_a_mask_and_keep_their_class(tiny_arrays):
-    tiny_arrays["unlabelled"] = np.array([1, 2])
-    dataset = loading.from_arrays(tiny_arrays, TINY)
-    assert np.flatnonzero(dataset.unlabelled).tolist() == [1, 2]
-    assert dataset.y[[1, 2]].tolist() == [0, 0]
-
-
 @pytest.mark.parametrize(
     "key", ["y", "edge_index", "x_data", "x_indices", "x_indptr", "x_shape", "val_masks"]
 )
@@ -66,11 +59,8 @@ def test_a_missing_key_is_named(path, tiny_arrays, key):
         ("x_indptr", np.array([0, 2, 1, 2, 3, 3, 3]), "no CSR matrix"),
         ("x_indptr", np.array([0, 1, 1, 2, 2, 2, 2]), "no CSR matrix: 3 values for 2 entries"),
         ("x_indices", np.array([0, 3, 1], dtype=np.int32), "no CSR matrix"),
-        ("x_data", np.array([1, np.inf, 1], dtype=np.float32), "NaN or infinite"),
-        ("train_masks", np.zeros((1, 6), dtype=bool), "train part of the split is empty"),
         ("train_masks", np.ones((1, 6), dtype=bool), "train and val share 2 nodes"),
         ("val_masks", np.zeros((2, 6), dtype=bool), "must have one shape"),
-        ("gats_folds", np.zeros((5, 5), dtype=np.int8), r"folds has shape \[5, 5\]"),
         ("unlabelled", np.array([6]), "unlabelled must list node numbers"),
     ],
 )
@@ -78,19 +68,6 @@ def test_wrong_content_is_refused(path, tiny_arrays, key, value, message):
     with pytest.raises(ValueError, match=message) as caught:
         read(path, {**tiny_arrays, key: value})
     assert "Tiny.npz is not a Tiny dataset" in str(caught.value)
-
-
-def test_pickled_content_is_refused_and_not_run(path, tiny_arrays):
-    marker = path.parent / "ran"
-
-    class Payload:
-        def __reduce__(self):
-            return (os.mkdir, (str(marker),))
-
-    tiny_arrays["y"] = np.array([Payload()], dtype=object)
-    with pytest.raises(ValueError, match="Python objects, which could run code when read"):
-        read(path, tiny_arrays)
-    assert not marker.exists()
 
 
 @pytest.mark.parametrize("damage", [0.0, 0.05, 0.5, 0.95, "a flipped byte", "a single array"])
@@ -119,21 +96,3 @@ def test_verify_names_both_sums_and_notices_a_change(path):
         loading.verify(path, sums[0])
     assert all(one in str(caught.value) for one in sums)
     assert "replace it by the original, or delete it" in str(caught.value)
-
-
-def test_a_failed_write_leaves_the_old_file_untouched_and_nothing_else(
-    tmp_path, tiny_arrays, monkeypatch
-):
-    path = tmp_path / "new" / "Tiny.npz"
-    loading.write_archive(path, tiny_arrays)
-    before = path.read_bytes()
-
-    def interrupted(stream, **arrays):
-        stream.write(b"half")
-        raise OSError("disk full")
-
-    monkeypatch.setattr(np, "savez_compressed", interrupted)
-    with pytest.raises(OSError, match="disk full"):
-        loading.write_archive(path, tiny_arrays)
-    assert path.read_bytes() == before
-    assert [p.name for p in path.parent.iterdir()] == ["Tiny.npz"]

@@ -2,7 +2,6 @@
 
 import shutil
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,12 +34,6 @@ def test_real_graphs_have_the_published_counts(name, real):
     assert (dataset.folds is not None) == entry.folds
     assert (dataset.public is not None) == (entry.splits == "public")
     assert len(dataset.official) == (10 if entry.splits == "official" else 0)
-
-
-@pytest.mark.parametrize("name", ["Photo", "Computers", "CS", "Physics", "CoraML", "Pubmed"])
-def test_features_are_binary_as_pyg_delivers_them_but_for_tf_idf(name, real):
-    values = np.unique(real(name).x.data)
-    assert values.size > 1000 if name == "Pubmed" else values.tolist() == [1.0]
 
 
 def test_citeseers_unlabelled_nodes_are_marked(real):
@@ -113,22 +106,9 @@ def test_a_download_is_kept_and_checked_the_next_time(folder, tiny, tiny_arrays,
     assert not list(folder.iterdir())
     kept = cache_folder("data") / "Tiny.converted.npz"
     whole = kept.read_bytes()
-    with np.load(kept) as arrays:
-        other = {**arrays, "y": arrays["y"][::-1]}
-    np.savez(kept, **other)
-    with pytest.raises(ValueError, match=r"content is not what was converted.* delete the file"):
-        datasets.load("Tiny")
     kept.write_bytes(whole[:-100])
     with pytest.raises(ValueError, match="cannot read"):
         datasets.load("Tiny")
-
-
-def test_an_unwritable_cache_does_not_lose_the_download(folder, tiny, tiny_arrays, monkeypatch):
-    monkeypatch.setattr(downloads, "from_pyg", lambda entry, root: tiny_arrays)
-    (folder / "blocked").write_text("a file where the cache folder should be")
-    monkeypatch.setenv("SIMI_MAILBOX_CACHE", str(folder / "blocked"))
-    with pytest.warns(UserWarning, match="could not keep Tiny"):
-        assert datasets.load("Tiny").num_nodes == 6
 
 
 def test_labels_that_do_not_belong_to_the_edges_are_refused_and_not_kept(
@@ -148,30 +128,6 @@ def test_a_copy_without_the_published_folds_says_so(folder, tiny, tiny_arrays, m
     put(folder, "Tiny", tiny_arrays)
     with pytest.warns(UserWarning, match="lacks the published 3-fold splits"):
         datasets.load("Tiny")
-
-
-def test_the_default_folder_is_in_the_users_cache(monkeypatch):
-    monkeypatch.delenv("SIMI_MAILBOX_DATA", raising=False)
-    monkeypatch.delenv("SIMI_MAILBOX_CACHE", raising=False)
-    assert loading.folders() == [Path.home() / ".cache" / "simi-mailbox" / "data"]
-
-
-def test_geom_gcns_corrupt_cornell_is_refused(real, folder, monkeypatch):
-    monkeypatch.undo()  # the real files first, the empty folder of the fixture afterwards
-    cornell, texas = real("Cornell"), real("Texas")
-    monkeypatch.setenv("SIMI_MAILBOX_DATA", str(folder))
-    monkeypatch.setenv("SIMI_MAILBOX_CACHE", str(folder / "cache"))
-    found = np.zeros((183, 183), dtype=bool)
-    found[tuple(cornell.graph.edge_index().numpy())] = True
-    found[range(3), range(3)] = True  # stand for the three self-loops of the source
-    arrays = {
-        "edge_index": np.argwhere(found).T,
-        "y": texas.y,
-        **downloads.feature_arrays(texas.x.toarray()),
-    }
-    monkeypatch.setattr(downloads, "from_pyg", lambda entry, root: arrays)
-    with pytest.raises(ValueError, match=r"0\.256 of its edges join one class, expected 0\.123"):
-        datasets.load("Cornell")
 
 
 # --- the catalogue ------------------------------------------------------------------------------
@@ -195,8 +151,6 @@ def test_an_unknown_name_lists_the_choices_and_the_closest_if_any():
     with pytest.raises(ValueError, match="choices") as caught:
         catalogue.find("qqqqqq")
     assert "did you mean" not in str(caught.value)
-    with pytest.raises(TypeError, match="string, got int"):
-        catalogue.find(3)
 
 
 def test_every_dataset_of_the_experiments_is_listed_and_has_one_family():
@@ -210,16 +164,6 @@ def test_every_dataset_of_the_experiments_is_listed_and_has_one_family():
     assert sorted(name for members in FAMILIES.values() for name in members) == sorted(
         datasets.names()
     )
-
-
-def test_checksums_are_distinct_and_well_formed():
-    known = [catalogue.find(name) for name in WITH_FILE]
-    sums = [entry.sha256 for entry in known if not entry.file]
-    assert len(sums) == len(set(sums)) == 26
-    assert all(len(value) == 64 and int(value, 16) > 0 for value in sums)
-    for entry in known:
-        if entry.file:  # the same graph under another loss
-            assert entry.sha256 == catalogue.find(entry.file).sha256
 
 
 # --- the built-in digits --------------------------------------------------------------------------

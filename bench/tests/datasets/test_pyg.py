@@ -65,53 +65,6 @@ def test_what_loaders_deliver_is_converted(entry, given, edges, parts):
     assert [split.val.tolist() for split in dataset.official] == [[1], [2]][: parts[0].ndim]
 
 
-def test_pygs_own_loader_reads_a_small_raw_file(tmp_path):
-    """The real loader on an invented file of Questions' layout, so nothing is downloaded."""
-    raw = tmp_path / "questions" / "raw"
-    raw.mkdir(parents=True)
-    rng = np.random.default_rng(0)
-    n = 12
-    part = np.arange(n) % 3
-    np.savez(
-        raw / "questions.npz",
-        node_features=rng.random((n, 4), dtype=np.float32),
-        node_labels=np.arange(n) % 2,
-        edges=np.stack([np.arange(n - 1), np.arange(1, n)], axis=1),
-        train_masks=np.array([part == 0] * 10),
-        val_masks=np.array([part == 1] * 10),
-        test_masks=np.array([part == 2] * 10),
-    )
-    loader = ("HeterophilousGraphDataset", "Questions")
-    entry = Entry("Questions", n, 2 * (n - 1), 2, 4, loader, "official")
-    dataset = loading.from_arrays(downloads.from_pyg(entry, tmp_path), entry)
-    assert dataset.graph.degree.tolist() == [1] + [2] * (n - 2) + [1]
-    assert len(dataset.official) == 10
-    assert dataset.official[3].test.tolist() == [2, 5, 8, 11]
-
-
-def test_pygs_own_directed_loader_reads_small_raw_files(tmp_path):
-    """An invented Texas: four pages, three links and a self-loop."""
-    raw = tmp_path / "texas" / "raw"
-    raw.mkdir(parents=True)
-    rows = ["0\t1,0\t0", "1\t0,1\t1", "2\t1,1\t1", "3\t0,0\t0"]
-    (raw / "out1_node_feature_label.txt").write_text("\n".join(["header", *rows, ""]))
-    edges = ["0\t1", "1\t2", "3\t2", "3\t3"]
-    (raw / "out1_graph_edges.txt").write_text("\n".join(["header", *edges, ""]))
-    for k in range(10):
-        masks = np.roll(np.eye(4, dtype=np.int64), k, axis=0)
-        np.savez(
-            raw / f"texas_split_0.6_0.2_{k}.npz",
-            train_mask=masks[0],
-            val_mask=masks[1],
-            test_mask=masks[2],
-        )
-    entry = Entry("Texas", 4, 7, 2, 2, ("WebKB", "Texas"), "official", self_loops=1)
-    arrays = downloads.from_pyg(entry, tmp_path)
-    dataset = loading.from_arrays(arrays, entry)
-    assert dataset.graph.degree.tolist() == [1, 2, 2, 1]
-    assert [int(split.train[0]) for split in dataset.official[:3]] == [0, 3, 2]
-
-
 def test_pygs_own_loader_makes_features_binary(tmp_path):
     """An invented CoraFull: PyG sets counts to 1, so the stored file needs no mark for it."""
     raw = tmp_path / "CoraFull" / "cora" / "raw"

@@ -1,37 +1,14 @@
 """Judged runs are rows like any others; what the table says of them."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from past_run import past_run
 from simi_mailbox.calibrators import GATS
 from simi_mailbox_bench.prior import write_run
-from simi_mailbox_bench.prior.judging import METRICS, file_units, judged_methods, marks, table
+from simi_mailbox_bench.prior.judging import METRICS, file_units, judged_methods, table
 from simi_mailbox_bench.store import ResultStore
-
-RESULTS = Path(__file__).parents[3] / "results"
-
-
-@given(st.lists(st.floats(0.0001, 1.0), min_size=1, max_size=30))
-def test_stars_follow_holm(p_values):
-    # Adjusted as its definition says: the largest of (m − rank) p over the smaller ones.
-    ordered = sorted(p_values)
-    found = marks(p_values)
-    for p, mark in zip(p_values, found, strict=True):
-        last = max(i for i, other in enumerate(ordered) if other == p)
-        first = min(i for i, other in enumerate(ordered) if other == p)
-        adjusted = [
-            max((len(ordered) - i) * ordered[i] for i in range(k + 1)) for k in (first, last)
-        ]
-        if max(adjusted) < 0.05:
-            assert mark == "**"
-        elif min(adjusted) >= 0.05:
-            assert mark == ("*" if p < 0.05 else "")
 
 
 def test_the_table_counts_and_averages(tmp_path):
@@ -53,24 +30,11 @@ def test_the_table_counts_and_averages(tmp_path):
                     "metrics": dict.fromkeys(METRICS, value),
                 }
                 store.append(row)
-    text = table(store)
-    assert "| Cora GCN | 3 | 40.00 | 40.00 | 40.00 | 31.00 | 31.00 | -9.00 ± 0.58** |" in text
-    assert "-22.5 %; better in 2 of 2" in text
-    errors, accuracy = text.split("### ACCURACY in %")
-    assert "free − temperature" in accuracy
-    assert "free − temperature" not in errors
-    assert "-9.00 points; better in 0 of 2" in accuracy  # of accuracy, more is better
-    assert (
-        "| Cora GCN | 3 | 0.4000 | 0.4000 | 0.4000 | 0.3100 | 0.3100 | -0.0900 ± 0.0058** |" in text
-    )
-
-
-@pytest.mark.parametrize(("folder", "main"), [("prior", None), ("unseen", ())])
-def test_the_published_tables_are_what_their_rows_say(folder, main):
-    published = (RESULTS / folder / "table.md").read_text(encoding="utf-8")
-    store = ResultStore(RESULTS / folder / "rows.jsonl")
-    made = table(store) if main is None else table(store, main=main)
-    assert published[published.index("One star") :] == made
+    text = table(store, [row["key"] for row in store.rows()])
+    assert text.count("| Cora | GCN | temperature | 40.00 ± 0.00 | 3 |") == len(METRICS) - 2
+    pair = "-9.00* [-11.48, -6.52] 3/3"  # ± 4.303 standard errors of 0.577
+    assert f"| Cora | GCN | learned prior | 31.00 ± 0.82 | 3 | {pair} |" in text
+    assert "| Cora | GAT | classes free | 0.3100 ± 0.0082 | 3 | -0.0900* [-0.1148, " in text
 
 
 def test_methods_that_stop_early_do_so_on_the_training_nodes(tmp_path, monkeypatch):

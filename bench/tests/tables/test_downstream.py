@@ -7,7 +7,6 @@ from simi_mailbox_bench import ood as detection
 from simi_mailbox_bench import paper_tables, runner
 from simi_mailbox_bench.backbones.gpn import GPNSettings
 from simi_mailbox_bench.backbones.settings import Settings
-from simi_mailbox_bench.runner import Failure
 from simi_mailbox_bench.store import ResultStore
 from simi_mailbox_bench.tables import Selection, get, gpn, ood, selftraining
 
@@ -136,24 +135,3 @@ def test_problems_perturb_one_thing_only(toy_cora):
     assert structure.ood_graph != structure.graph
     assert label.num_classes == 1 or set(label.y[label.split.train]) == {*range(label.num_classes)}
     assert set(toy_cora.y[label.ood_nodes]) == {0, 1, 2}
-
-
-@pytest.mark.usefixtures("quick")
-def test_a_failing_column_does_not_stop_the_others(store, monkeypatch):
-    monkeypatch.setattr("simi_mailbox.calibrators.temperature.TemperatureScaling._fit", no_training)
-    selection = Selection(datasets=("Cora",), methods=(selftraining.PLAIN, "temperature"), runs=1)
-    units = get("self-training-gcn").units(selection)
-    report = runner.run(runner.plan(units, store), store)
-    assert report.written == 1
-    (failure,) = report.failures
-    assert isinstance(failure, Failure)
-    assert "trained again" in failure.error
-    assert "temperature" in failure.label
-
-
-def test_every_published_plan_is_there():
-    for backbone in ("gcn", "gat"):
-        for rate in selftraining.RATES:
-            plan = selftraining.PLANS[backbone, rate]
-            assert set(plan) == set(selftraining.DATASETS)
-            assert all(stages >= 1 and 0 < threshold < 1 for stages, threshold in plan.values())

@@ -156,12 +156,6 @@ def test_captions_say_what_was_measured_and_name_the_paper_only_for_its_tables(f
         assert part.caption[-1] == told
 
 
-def test_a_metric_that_could_not_be_computed_is_left_out(filled):
-    line = get("nll").result(filled[0], Selection(("Cora",), ("gcn",))).lines[1]
-    assert line.summary is None
-    assert line.floor is None
-
-
 def test_every_table_is_listed_once_and_found_where_it_is_listed():
     assert len(set(names())) == len(names())
     homes = {home for home, _ in tables.HOMES}

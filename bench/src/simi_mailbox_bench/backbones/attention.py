@@ -60,13 +60,11 @@ class _AdditiveAttention(Function):
         out_i = Σ_j m_ij e_ij x_j / Σ_j e_ij.
 
     Both sums are products of a sparse matrix with a dense one. So is the whole backward pass: the
-    only entry-wise gradient, that of e_ij, is needed just summed over rows (for b) and over columns
-    (for a), and Σ_j λ_ij m_ij e_ij (g_i · x_j) = g_i · Σ_j (λ_ij m_ij e_ij) x_j is such a product.
-
-    Reordering into the transpose's entry order is a random gather, the dearest step of all. One
-    array serves for all that is needed there: the weight with the sign of the dropout mask
-    (negative: dropped). And since ``exp(s) > 1`` exactly where ``s > 0``, the slope of the leaky
-    ReLU can be read off it as well, unless the scores had to be shifted.
+    gradient of e_ij is needed just summed over rows (for b) and over columns (for a), and
+    Σ_j λ_ij m_ij e_ij (g_i · x_j) = g_i · Σ_j (λ_ij m_ij e_ij) x_j is such a product. Reordering
+    into the transpose's entry order is the dearest step: one array serves for all, the weight with
+    the sign of the dropout mask (negative: dropped). Since ``exp(s) > 1`` exactly where ``s > 0``,
+    the slope of the leaky ReLU is read off it as well, unless the scores had to be shifted.
     """
 
     @staticmethod

@@ -91,11 +91,7 @@ SIZES = {
 def runs(
     dataset: str, backbone: str, protocol: str, limit: int | None = None, size: Size | None = None
 ) -> list[RunKey]:
-    """Runs of one cell of a table, in an order that spreads over splits first.
-
-    Any number of first runs is then as good a sample as its number allows: runs of one split share
-    a test set and tell less than runs of different splits.
-    """
+    """Runs of one cell, over splits first: runs of one split share a test set and tell less."""
     order = product(*map(range, reversed(size or SIZES[protocol])))
     made = [RunKey(dataset, backbone, protocol, *reversed(place)) for place in order]
     return made[:limit]
@@ -165,7 +161,11 @@ class RunCache:
         """Read a run; train and keep it first if it is missing, damaged or out of date."""
         settings = settings or settings_for(key.dataset)
         found = self.find(key, settings)
-        return found if found is not None else self._train(key, settings)
+        if found is None:
+            self._train(key, settings)
+            found = self.find(key, settings)
+        assert found is not None
+        return found
 
     def find(self, key: RunKey, settings: Settings | None = None) -> CachedRun | None:
         """Read a run, or return None if there is no intact file of today's data for it."""
@@ -178,12 +178,15 @@ class RunCache:
         except BadFileError as error:
             warnings.warn(f"run cache: {path} is damaged ({error}); ignored", stacklevel=2)
             return None
-        if facts["data"] == _identity(key):
-            return self._run(key, settings, tensors, facts)
-        warnings.warn(f"run cache: {path} belongs to other data; ignored", stacklevel=2)
-        return None
+        if facts["data"] != _identity(key):
+            warnings.warn(f"run cache: {path} belongs to other data; ignored", stacklevel=2)
+            return None
+        logits = tensors.pop("logits")
+        weights = {name.removeprefix(_WEIGHTS): value for name, value in tensors.items()}
+        told = {name: facts[name] for name in _FACTS}
+        return CachedRun(key, settings, logits, weights, **told)
 
-    def _train(self, key: RunKey, settings: Settings) -> CachedRun:
+    def _train(self, key: RunKey, settings: Settings) -> None:
         dataset, _ = _load(key.dataset)
         split = make_split(dataset, key.protocol, key.split, key.fold)
         run = train(dataset, split, key.backbone, seed=key.seed, settings=settings)
@@ -192,19 +195,6 @@ class RunCache:
         facts: dict[str, Any] = {name: getattr(run, name) for name in _FACTS}
         facts |= {"key": asdict(key), "settings": asdict(settings), "data": _identity(key)}
         write_run_file(self.path(key, settings), tensors, facts)
-        return self._run(key, settings, tensors, facts)
-
-    @staticmethod
-    def _run(
-        key: RunKey, settings: Settings, tensors: dict[str, Tensor], facts: dict[str, Any]
-    ) -> CachedRun:
-        weights = {
-            name.removeprefix(_WEIGHTS): value
-            for name, value in tensors.items()
-            if name.startswith(_WEIGHTS)
-        }
-        told = {name: facts[name] for name in _FACTS}
-        return CachedRun(key, settings, tensors["logits"], weights, **told)
 
 
 _FACTS = ("epochs", "best_epoch", "seconds", "val_accuracy", "val_nll")

@@ -44,16 +44,11 @@ _SMALLEST_BLOCK = 256
 
 
 class RadialFlows(nn.Module):
-    r"""``num_flows`` densities on R^dim, each a chain of radial maps onto a standard normal.
+    """``num_flows`` densities on R^dim, each a chain of radial maps onto a standard normal.
 
-    One map pulls points towards a centre :math:`c` or pushes them away from it
-    (Rezende & Mohamed, 2015):
-
-    .. math:: f(z) = z + \frac{\beta}{\alpha + r} (z - c), \qquad r = \lVert z - c \rVert,
-
-    with :math:`\alpha > 0` and :math:`\beta > -\alpha`, which makes it invertible. Along the ray
-    from the centre, :math:`r \mapsto r (\gamma + r) / (\alpha + r)` with
-    :math:`\gamma = \alpha + \beta > 0`, so that the determinant has a closed form.
+    One map f(z) = z + β / (α + r) (z − c), r = |z − c|, pulls points towards a centre c or pushes
+    them away from it (Rezende & Mohamed, 2015). It is invertible for α > 0 and γ = α + β > 0; along
+    the ray from the centre r ↦ r (γ + r) / (α + r), so that the determinant has a closed form.
     """
 
     def __init__(
@@ -90,11 +85,9 @@ class RadialFlows(nn.Module):
 
 
 class _Chain(torch.autograd.Function):
-    """The chain of maps, differentiated by hand.
+    """The chain of maps, differentiated by hand: a third of the time of PyTorch's own graph.
 
-    Points are held as [flows, dim, nodes]: sums over the few dimensions and products with one
-    number per node then run along the many nodes. That and the closed-form backward pass make a
-    training step about three times as fast as with PyTorch's own graph.
+    Points are held as [flows, dim, nodes], so that sums and products run along the many nodes.
     """
 
     @staticmethod
@@ -187,11 +180,7 @@ class GPNSettings:
     def latent16(cls) -> GPNSettings:
         """Return the authors' other model: 16 latent dimensions, wider spread of evidence."""
         return cls(
-            latent_dim=16,
-            teleport=0.1,
-            entropy_weight=1e-4,
-            weight_decay=1e-3,
-            class_budget=False,
+            latent_dim=16, teleport=0.1, entropy_weight=1e-4, weight_decay=1e-3, class_budget=False
         )
 
 
@@ -200,7 +189,6 @@ class GPNPrediction:
     """What a GPN says of every node: a Dirichlet distribution over its class probabilities."""
 
     alpha: Tensor
-    feature_evidence: Tensor
 
     @property
     def probs(self) -> Tensor:
@@ -255,11 +243,9 @@ class GPN(nn.Module):
 
     def forward(self, features: Features | Tensor, adjacency: Csr) -> GPNPrediction:
         """Predict every node of a graph, the training graph or another one."""
-        own = self.feature_evidence(self.encode(features))
-        spread = personalised_pagerank(
-            own, adjacency, teleport=self.settings.teleport, steps=self.settings.steps
-        )
-        return GPNPrediction(alpha=1.0 + spread, feature_evidence=own.sum(dim=1))
+        own, how = self.feature_evidence(self.encode(features)), self.settings
+        spread = personalised_pagerank(own, adjacency, teleport=how.teleport, steps=how.steps)
+        return GPNPrediction(1.0 + spread)
 
 
 def personalised_pagerank(values: Tensor, adjacency: Csr, *, teleport: float, steps: int) -> Tensor:
@@ -298,7 +284,7 @@ def dirichlet_entropy(alpha: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class TrainedGPN:
-    """A trained GPN, ready for its own graph or another one with the same features."""
+    """A trained GPN, for its own graph or another one with the same features."""
 
     model: GPN
     epochs: int

@@ -2,12 +2,8 @@
 
 All share one shape: a *stem*, the first layer up to its activation, and a *finish*, dropout and the
 remaining layers. Where the stem draws no random numbers (all but GAT), training and evaluation at
-the same weights share it, the dear part.
-
-Training needs the last layer's output at the training nodes only, evaluation at the validation
-nodes only. A plan walks backwards from those nodes, as DGL's message-flow blocks do, but without
-sampling: the result is exactly that of the whole graph. On Computers this shrinks the last layer
-tenfold.
+the same weights share it, the dear part. Training needs the last layer at the training nodes only,
+evaluation at the validation nodes: a plan walks backwards from those nodes, without sampling.
 """
 
 from __future__ import annotations
@@ -183,10 +179,8 @@ class Backbone(nn.Module):
             layer = Layer(self._weighted_matrix(graph, edge_weight), lasting=False)
             steps = LayerPlan((layer,) * self.settings.layers)
         else:
-            shape = tuple(edge_weight.shape)
-            raise ValueError(
-                f"edge_weight needs one value for each entry of the graph, got {shape}"
-            )
+            told = f"got shape {tuple(edge_weight.shape)}"
+            raise ValueError(f"edge_weight needs one value for each entry of the graph, {told}")
         return self.finish(self.stem(features, steps), steps)
 
     def on(self, dataset: NodeDataset) -> Callable[..., Tensor]:

@@ -27,11 +27,9 @@ class Settings:
 
     ``hidden`` is the width of every hidden layer, for GAT of all ``heads`` together (the last
     layer has one); ``dropout`` acts on hidden activations, for GAT on the input of each layer.
-    ``patience`` epochs may pass without a better validation score. ``row_normalise`` divides each
-    feature row by its sum where that exceeds one. ``class_weight`` is that of class 1 in the loss
-    of a two-class problem; 0 gives both classes the same sum of weights. With another weight than
-    1 the checkpoint is the one of the lowest weighted validation loss: accuracy says nothing of a
-    rare class.
+    ``row_normalise`` divides each feature row by its sum where that exceeds one. ``class_weight``
+    is that of class 1 in the loss of a two-class problem (0: both classes have the same sum), and
+    with another one than 1 the checkpoint is the one of the lowest weighted validation loss.
     """
 
     hidden: Count = 64

@@ -234,8 +234,7 @@ def train(
 class _SharedStem:
     """Logits for backbones whose first layer is free of dropout.
 
-    The first layer that evaluates one epoch is the one the next epoch trains on: the weights are
-    the same. It is computed once, at the rows that either of the two needs.
+    The first layer that evaluates one epoch is the one the next trains on: it is computed once.
     """
 
     def __init__(

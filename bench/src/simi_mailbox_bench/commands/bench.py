@@ -131,6 +131,7 @@ def _results(table: Table, rows: ResultStore) -> list[TableResult]:
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a block is stale.")
 def fill_pages(pages: tuple[Path, ...], folder: Path, check: bool) -> None:
     """Make the marked blocks and charts of Markdown pages from written tables."""
+    from simi_mailbox_bench import charts
     from simi_mailbox_bench.pages import fill
 
     made = {}
@@ -153,7 +154,8 @@ def fill_pages(pages: tuple[Path, ...], folder: Path, check: bool) -> None:
             assert block.chart is not None
             target = path.parent / block.chart
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(block.drawing(), "utf-8")
+            drawing = charts.svg(block.kind, block.parts, block.options["title"])
+            target.write_text(drawing, "utf-8")
         if stale:
             with whole_file(path) as unfinished:
                 unfinished.write_text(text, "utf-8")

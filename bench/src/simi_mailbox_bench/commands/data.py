@@ -14,8 +14,7 @@ def data() -> None:
 
 
 @data.command("list")
-@click.option("--here", is_flag=True, help="Only the datasets that need no download.")
-def list_datasets(here: bool) -> None:
+def list_datasets() -> None:
     """List all datasets: which are here, and their sizes."""
     table = Table(title="Datasets", title_justify="left")
     for column in ("name", "here", "source"):
@@ -27,8 +26,7 @@ def list_datasets(here: bool) -> None:
     for entry in catalogue.ENTRIES.values():
         present = loading.is_here(entry)
         missing += not present
-        if present or not here:
-            table.add_row(*_row(entry, present))
+        table.add_row(*_row(entry, present))
     console.show_table(table, width=140)
     for folder in loading.folders():
         click.echo(f"folder: {folder}{'' if folder.is_dir() else ' (does not exist)'}")
@@ -41,16 +39,13 @@ def list_datasets(here: bool) -> None:
 
 def _row(entry: Entry, present: bool) -> tuple[str, ...]:
     found = loading.locate(entry)
-    source = {"pyg": "PyG", "ogb": "OGB"}.get(entry.origin, entry.origin)
-    if found is not None:
-        source = found.source
+    origin = {"pyg": "PyG", "ogb": "OGB"}.get(entry.origin, entry.origin)
     size = f"{found.path.stat().st_size / 1e6:.2f}" if found is not None else "-"
-    splits = ["folds"] if entry.folds else []
-    splits += [entry.splits] if entry.splits else []
+    splits = [name for name in ("folds" * entry.folds, entry.splits) if name]
     return (
         entry.name,
         "yes" if present else "missing",
-        source,
+        found.source if found is not None else origin,
         f"{entry.nodes:,}",
         f"{entry.edges:,}",
         str(entry.classes),
@@ -91,6 +86,5 @@ def _verdict(entry: Entry) -> tuple[bool, str]:
         return False, f"WRONG: {error}"
     if found is None:
         return True, f"ok: embedded, {dataset.num_nodes:,} nodes"
-    summed = found.sha256 or found.source == "converted"  # which holds its own
-    known = "checksum matches" if summed else "no checksum is known, content fits"
+    known = "checksum matches" if found.sha256 else "no checksum is known, content fits"
     return True, f"ok: {known}, {dataset.num_nodes:,} nodes"

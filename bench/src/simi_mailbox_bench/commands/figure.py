@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import click
 import numpy as np
 
 from simi_mailbox.cli.options import check_file
 from simi_mailbox_bench.commands.running import listed
-
-if TYPE_CHECKING:
-    from simi_mailbox.analysis import SimilarityConfidence
-    from simi_mailbox.metrics import Reliability
 
 # Name -> (rows of pictures, methods of the paper's figure); what each shows.
 FIGURES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -32,12 +28,8 @@ FEWEST = 5
 """Cells of fewer nodes, over all runs, stay blank."""
 
 
-class FigureColumn(NamedTuple):
-    """One method of a figure: its name, curve and heat map."""
-
-    name: str
-    curve: Reliability
-    heat: SimilarityConfidence
+Column = tuple[str, Any, Any]
+"""One method of a figure: its name, `Reliability` and `SimilarityConfidence`."""
 
 
 @click.command()
@@ -99,7 +91,7 @@ def _runs(dataset: str, backbone: str, limit: int, cached_only: bool) -> list[An
     return here
 
 
-def _column(name: str, runs: Sequence[Any]) -> FigureColumn:
+def _column(name: str, runs: Sequence[Any]) -> Column:
     """What a method predicts for the test nodes of all runs, one after the other."""
     from simi_mailbox import analysis
     from simi_mailbox_bench.backbones.cached_runs import load_logits
@@ -114,14 +106,12 @@ def _column(name: str, runs: Sequence[Any]) -> FigureColumn:
         test = source.split.test
         parts.append((probs[test], source.dataset.y[test], similarity[test]))
     probs, y, similarity = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return FigureColumn(
-        f"{name} ({NOTES[name]})" if name in NOTES else name,
-        analysis.reliability_curve(probs, y),
-        analysis.similarity_confidence(probs, y, similarity, cell="paper", closed="above"),
-    )
+    heat = analysis.similarity_confidence(probs, y, similarity, cell="paper", closed="above")
+    title = f"{name} ({NOTES[name]})" if name in NOTES else name
+    return title, analysis.reliability_curve(probs, y), heat
 
 
-def draw(columns: Sequence[FigureColumn], rows: Sequence[str], title: str) -> Any:
+def draw(columns: Sequence[Column], rows: Sequence[str], title: str) -> Any:
     """Reliability diagrams and heat maps of several methods, one column each, as one figure."""
     from simi_mailbox import plots
     from simi_mailbox._extras import require
@@ -132,18 +122,18 @@ def draw(columns: Sequence[FigureColumn], rows: Sequence[str], title: str) -> An
     made = figures.Figure(figsize=size, layout="constrained")
     grid = made.subplots(len(rows), len(columns), squeeze=False)
     handles: dict[str, Any] = {}
-    for across, column in enumerate(columns):
+    for across, (name, curve, heat) in enumerate(columns):
         pictures = {
-            "curve": plots.reliability_diagram(column.curve),
-            "heat": plots.heat_map(column.heat, fewest=FEWEST),
+            "curve": plots.reliability_diagram(curve),
+            "heat": plots.heat_map(heat, fewest=FEWEST),
         }
         for down, row in enumerate(rows):
             ax = pictures[row].plot(grid[down, across], legend=False)
             handles |= legend_handles(pictures[row], COLORS)
             if across:
                 ax.set_ylabel("")
-        error = f"\nECE {100 * column.curve.ece:.2f} %" if rows[0] == "curve" else ""
-        grid[0, across].set_title(f"{column.name}{error}", fontsize=11, color=COLORS["ink"])
+        error = f"\nECE {100 * curve.ece:.2f} %" if rows[0] == "curve" else ""
+        grid[0, across].set_title(f"{name}{error}", fontsize=11, color=COLORS["ink"])
     shown = {name: handle for name, handle in handles.items() if not name.startswith("ECE")}
     style = {"frameon": False, "fontsize": 9, "labelcolor": COLORS["ink"]}
     place = {"loc": "outside lower center", "ncols": max(2, min(len(columns), 4))}

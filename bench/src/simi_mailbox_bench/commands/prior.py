@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +14,7 @@ from simi_mailbox_bench.commands.running import listed, open_store, run_planned
 from simi_mailbox_bench.tables.base import counted
 
 if TYPE_CHECKING:
-    from simi_mailbox.calibrators.simi_mailbox.prior import Prior, Setting
+    from simi_mailbox.calibrators.simi_mailbox.prior import Prior
 
 TERMS = {
     "log_degree": "temperature: log(1 + degree)",
@@ -93,14 +90,11 @@ def fit(
 
 @prior.command()
 @click.argument("name", default="learned")
-@click.option("--without", "dataset", help="Leave a dataset and its family out.")
-def show(name: str, dataset: str | None) -> None:
+def show(name: str) -> None:
     """Show a prior in plain numbers: 'learned' (the default) or the path of a prior file."""
     from simi_mailbox.calibrators.simi_mailbox import prior as priors
 
     settings = priors.shipped() if name == priors.LEARNED else priors.read(name)
-    if dataset is not None:
-        settings = priors.without(settings, _family(settings, dataset))
     sources = [
         f"  {s.graph} {s.backbone}: {counted(s.runs, 'run')}, {s.labels} labels" for s in settings
     ]
@@ -143,10 +137,8 @@ def judge(
     failures = run_planned(runner.plan(units, rows), rows)
     keys = [key for unit in units for key in unit.keys() if key in rows]  # noqa: SIM118
     if keys:
-        text = f"# The prior on graphs it was not learned on\n\nMade by `{_command(runs)}`.\n\n"
-        shown = judging.table(rows, keys, () if runs else judging.MAIN)
         with whole_file(out / "table.md") as unfinished:
-            unfinished.write_text(text + shown, encoding="utf-8")
+            unfinished.write_text(judging.table(rows, keys), encoding="utf-8")
     click.echo(f"{out}: {len(keys)} rows")
     if failures:
         raise SystemExit(1)
@@ -169,21 +161,6 @@ def _some(found: list[Any]) -> list[Any]:
             "`simi-mailbox bench table1` trains and keeps them"
         )
     return found
-
-
-def _family(settings: Sequence[Setting], name: str) -> str:
-    """Family of a graph of these settings, or of a relative that the table of families knows."""
-    from simi_mailbox.calibrators.simi_mailbox.families import family_of
-
-    own = {word: setting.family for setting in settings for word in (setting.family, setting.graph)}
-    return own[name] if name in own else family_of(name)
-
-
-def _command(runs: tuple[Path, ...] = ()) -> str:
-    """As typed, with one word in place of many files."""
-    files = {str(path) for path in runs}
-    words = [word for word in sys.argv[1:] if word not in files]
-    return shlex.join(["simi-mailbox", *words[:2], *["RUNS"][: len(files)], *words[2:]])
 
 
 def _words(learned: Prior) -> list[str]:

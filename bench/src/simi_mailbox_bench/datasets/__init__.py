@@ -5,12 +5,4 @@ from simi_mailbox_bench.datasets.dataset import NodeDataset, Split
 from simi_mailbox_bench.datasets.loading import available, load
 from simi_mailbox_bench.datasets.protocols import PROTOCOLS, make_split
 
-__all__ = [
-    "PROTOCOLS",
-    "NodeDataset",
-    "Split",
-    "available",
-    "load",
-    "make_split",
-    "names",
-]
+__all__ = ["PROTOCOLS", "NodeDataset", "Split", "available", "load", "make_split", "names"]

@@ -15,13 +15,11 @@ class Entry:
     """What is known about a dataset before reading it.
 
     ``entries`` counts both directions of every edge, and each of the ``self_loops`` once, which
-    `Graph` drops. Counts were read from the files that have a checksum; the others are those that
-    PyG's and OGB's documentation state. ``loader`` is a PyG class and its ``name`` argument.
-    ``splits`` are "public", "official" or none ("") that were published, and ``folds`` tells that
-    the file ships the five 3-fold splits. ``origin`` ("pyg", "ogb", "scikit-learn" or "file") is
-    what provides the data where no file is found. On loading, ``scaling`` ("rank", "standard" or
-    "") is done to the columns of features. ``file`` is the dataset whose file this is read from,
-    if not its own: the same graph under another loss.
+    `Graph` drops. ``loader`` is a PyG class and its ``name`` argument. ``splits`` are "public",
+    "official" or none ("") that were published, and ``folds`` tells that the file ships the five
+    3-fold splits. ``origin`` ("pyg", "ogb", "scikit-learn" or "file") is what provides the data
+    where no file is found. On loading, columns of features get their ``scaling`` ("rank",
+    "standard" or ""). ``file`` is the dataset whose file this is read from, if not its own.
     """
 
     name: str
@@ -67,8 +65,6 @@ with (files(__package__) / "catalogue.csv").open(encoding="utf-8") as _table:
 
 def find(name: str) -> Entry:
     """Entry of a dataset, whatever the case of ``name``; an unknown name lists the choices."""
-    if not isinstance(name, str):
-        raise TypeError(f"a dataset name is a string, got {type(name).__name__}")
     known = {known.lower(): known for known in ENTRIES} | _ALIASES
     try:
         return ENTRIES[known[name.strip().lower()]]

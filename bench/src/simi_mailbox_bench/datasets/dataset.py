@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numbers
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -45,12 +45,9 @@ class Split:
     def from_masks(cls, train: Any, val: Any, test: Any) -> Split:
         """Build from three boolean masks of one length."""
         masks = [np.asarray(mask) for mask in (train, val, test)]
-        for part, mask in zip(PARTS, masks, strict=True):
-            if mask.dtype != np.bool_ or mask.ndim != 1:
-                given = f"{mask.dtype} of shape {list(mask.shape)}"
-                raise TypeError(f"the {part} mask must be boolean with one axis, got {given}")
-        if len({mask.size for mask in masks}) != 1:
-            raise ValueError(f"masks have different lengths: {[mask.size for mask in masks]}")
+        if {(mask.dtype, mask.shape) for mask in masks} != {(np.dtype(bool), (masks[0].size,))}:
+            given = ", ".join(f"{mask.dtype} of shape {list(mask.shape)}" for mask in masks)
+            raise ValueError(f"masks must be boolean and of one length, got {given}")
         return cls(*(np.flatnonzero(mask) for mask in masks))
 
     def check(self, num_nodes: int) -> Split:
@@ -108,16 +105,13 @@ def split_labels(y: Any, split: Split, n: int, num_classes: int | None = None) -
     used = np.concatenate([split.train, split.val])
     labels[used] = read_classes(y, used, n)
     read = labels[used]
-    if num_classes is None:
-        num_classes = int(read.max()) + 1
-    elif not isinstance(num_classes, numbers.Integral):
-        raise TypeError(f"num_classes must be a whole number, got {num_classes!r}")
+    num_classes = int(read.max()) + 1 if num_classes is None else operator.index(num_classes)
     if read.min() < 0 or read.max() >= num_classes:
         raise ValueError(
             f"labels of training and validation nodes range over {read.min()}..{read.max()}; "
             f"expected 0..{num_classes - 1}"
         )
-    return labels, int(num_classes)
+    return labels, num_classes
 
 
 Features = Any  # scipy.sparse.csr_array or npt.NDArray[np.float32]; SciPy ships no types

@@ -56,9 +56,8 @@ def stratified_folds(
 ) -> npt.NDArray[np.int8]:
     """Fold of every node: 0, 1 or 2, 3 for test, -1 for nodes in no part.
 
-    Of every class, ``int(0.15 * n_c)`` nodes are drawn; the drawn list, class after class, is
-    dealt round-robin into the folds. Of what is left of each class, ``int(0.85 * left)`` nodes
-    are the test part (72.25 % of all nodes, not 85 %).
+    Of every class ``int(0.15 * n_c)`` nodes are drawn, and dealt round-robin into the folds, class
+    after class; ``int(0.85 * left)`` of what is left are the test part (72.25 % of all nodes).
     """
     drawn: list[Ints] = []
     folds = np.full(y.size, NO_PART, dtype=np.int8)

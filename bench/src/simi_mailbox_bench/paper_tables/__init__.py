@@ -1,8 +1,7 @@
 """The numbers that the paper prints, one JSON file per table.
 
 A cell is ``[dataset, backbone, method, mean, std, …]``; further entries tell cells of one dataset
-apart (labels per class, kind of perturbation). ``doubtful`` in a file lists
-cells that cannot be right.
+apart (labels per class, kind of perturbation); ``doubtful`` ones cannot be right.
 """
 
 import functools

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from simi_mailbox import calibrators
 from simi_mailbox.calibrators.simi_mailbox.families import family_of
 from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED, leave_out, read
-from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox_bench import render
 from simi_mailbox_bench.backbones.cached_runs import RunCache, RunKey, digest
 from simi_mailbox_bench.calibration import CalibrationUnit
-from simi_mailbox_bench.compare import holm
 from simi_mailbox_bench.methods import HIDDEN, Method
 from simi_mailbox_bench.prior.learning import cached_keys
 from simi_mailbox_bench.prior.past_runs import PastRun, read_run, unseen
-from simi_mailbox_bench.runner import Unit
 from simi_mailbox_bench.store import ResultStore, Row, row_key
 from simi_mailbox_bench.tables.base import Cell, Selection, Table, TableResult
 
@@ -48,17 +44,6 @@ class JudgedUnit(CalibrationUnit):
     def prepare(self) -> Any:
         return _source(read_run(self.path)) if self.path else super().prepare()
 
-    def measure(self, item: Method, prepared: Any) -> Row:
-        with warnings.catch_warnings():  # the metrics judge, where a fit would warn
-            warnings.simplefilter("ignore", CalibrationWarning)
-            return super().measure(item, prepared)
-
-    def facts(self, calibrator: Any) -> Row:
-        fitted = getattr(calibrator, "coefficients_", None)
-        if fitted is None or getattr(calibrator, "prior", None) is None:
-            return {}
-        return {"fitted": {name: float(f"{value:.4g}") for name, value in fitted.items()}}
-
 
 def judged_methods(
     prior: str, others: Sequence[str] = (), *, hidden: bool = False
@@ -67,10 +52,8 @@ def judged_methods(
     for name in others:
         more = calibrators.get(name).required_inputs - {"graph"}
         if more:
-            inputs = {n: calibrators.get(n).required_inputs for n in calibrators.names()}
-            able = ", ".join(n for n, needs in inputs.items() if needs <= {"graph"})
             needs = " and ".join(sorted(more))
-            raise ValueError(f"{name} needs {needs}, which past runs do not hold; choices: {able}")
+            raise ValueError(f"{name} needs {needs}, which past runs do not hold")
     always = (
         Method.as_shipped("temperature"),
         Method.as_shipped("ensemble-temperature"),
@@ -153,14 +136,13 @@ def _content(source: Any) -> str:
     return row_key({"parts": [digest(part) for part in parts]})
 
 
-BASELINE, WITH_PRIOR, FREE = "temperature", "learned prior", "classes free"
-NO_PRIOR = "plain shrinkage"
+BASELINE, NO_PRIOR = "temperature", "plain shrinkage"
 NAMES = {
     "ensemble-temperature": "ets",
-    "simi-mailbox": WITH_PRIOR,
-    "simi-mailbox-free": FREE,
-    "simi-mailbox+hidden": f"{WITH_PRIOR}, with hidden",
-    "simi-mailbox-free+hidden": f"{FREE}, with hidden",
+    "simi-mailbox": "learned prior",
+    "simi-mailbox-free": "classes free",
+    "simi-mailbox+hidden": "learned prior, with hidden",
+    "simi-mailbox-free+hidden": "classes free, with hidden",
 }
 # Metric of a row, its unit in the table, digits.
 METRICS = {
@@ -171,23 +153,22 @@ METRICS = {
     "brier": ("raw", 4),
     "accuracy": ("percent", 2),  # higher is better, and only free classes move it
 }
-MAIN = ("Cora", "Citeseer", "Pubmed", "Computers", "Photo", "CS", "Physics")
-
-_STARS = (
-    "One star: the 95 % interval over splits (Student's t) leaves zero out. Two stars: it still "
-    "does when all settings of a table are to be right together with 95 % (Holm). Of twenty "
-    "settings without any true difference, one gets a star by chance."
-)
 
 
-@dataclass(frozen=True)
+class StoredRow(NamedTuple):
+    """In the place of a unit: a row that is there."""
+
+    stored: str
+
+    def key(self, item: None) -> str:
+        return self.stored
+
+
+@dataclass(frozen=True, kw_only=True)
 class JudgedTable(Table):
     """Judged rows, known from the rows alone: methods by setting, against temperature scaling."""
 
     rows: tuple[Row, ...]
-    metric: str = "ece"
-    unit: str = "percent"
-    digits: int = 2
     name: str = "prior"
     shows: str = "the prior on graphs it was not learned on"
     baseline: str | None = BASELINE
@@ -196,20 +177,13 @@ class JudgedTable(Table):
     def methods(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(_label(row) for row in self.rows))
 
-    def units(self, selection: Selection) -> list[Unit]:
-        return []
-
     def cells(self, selection: Selection) -> list[Cell]:
-        keys: dict[tuple[str, str], dict[str, dict[Any, str]]] = {}
+        units: dict[tuple[str, str, str], dict[Any, Any]] = {}
         for row in self.rows:
-            setting = keys.setdefault((row["dataset"], row["backbone"]), {})
+            where = row["dataset"], row["backbone"], _label(row)
             place = row["split"], row["fold"], row["init"]
-            setting.setdefault(_label(row), {})[place] = row["key"]
-        return [
-            Cell(*setting, label, found)
-            for setting, labels in keys.items()
-            for label, found in labels.items()
-        ]
+            units.setdefault(where, {})[place] = StoredRow(row["key"])
+        return [Cell(*where, None, stored) for where, stored in units.items()]
 
 
 def _label(row: Mapping[str, Any]) -> str:
@@ -220,31 +194,20 @@ def _label(row: Mapping[str, Any]) -> str:
     return NAMES.get(method, method)
 
 
-def table(store: ResultStore, keys: Iterable[str] | None = None, main: Sequence[str] = MAIN) -> str:
-    """Markdown: means per setting, differences to temperature scaling paired by split.
-
-    Of the rows ``keys`` (default: all); graphs of ``main`` come first, under their own title.
-    """
-    rows = store.rows() if keys is None else [store[key] for key in keys if key in store]
-    first = [row for row in rows if row["dataset"] in main]
-    rest = [row for row in rows if row["dataset"] not in main]
-    parts = [_STARS]
-    for title, chosen in (
-        ("The seven graphs", first),
-        ("Other graphs" if first else "All graphs", rest),
-    ):
-        if chosen:
-            results = (made.result(store, Selection()) for made in _tables(chosen))
-            parts += [f"## {title}", *map(_section, results)]
-    return "\n\n".join(parts) + "\n"
+def table(store: ResultStore, keys: Iterable[str]) -> str:
+    """Markdown: the rows ``keys`` in every metric, against temperature scaling on the same runs."""
+    made = _tables([store[key] for key in keys])
+    return "\n".join(render.markdown(one.result(store, Selection())) for one in made)
 
 
 def _tables(rows: Sequence[Row], name: str = "prior") -> list[JudgedTable]:
     """One table for each metric that all rows have; older ones have fewer."""
     known = set.intersection(*(set(row["metrics"]) for row in rows)) if rows else set()
     return [
-        JudgedTable(tuple(rows), metric, *METRICS[metric], name=f"{name}/{metric}")
-        for metric in METRICS
+        JudgedTable(
+            rows=tuple(rows), metric=metric, unit=unit, digits=digits, name=f"{name}/{metric}"
+        )
+        for metric, (unit, digits) in METRICS.items()
         if metric in known
     ]
 
@@ -257,50 +220,3 @@ def judged_tables(results: Path) -> dict[str, list[TableResult]]:
         tables = _tables(store.rows(), path.parent.name)
         made[path.parent.name] = [one.result(store, Selection()) for one in tables]
     return made
-
-
-def marks(p_values: Sequence[float], level: float = 0.05) -> list[str]:
-    """Two stars where a difference stays significant among all of these (Holm), one where alone."""
-    together = zip(p_values, holm(p_values), strict=True)
-    return ["**" if both < level else "*" if p < level else "" for p, both in together]
-
-
-def _section(result: TableResult) -> str:
-    metric = result.metric
-    title = metric.replace("_", " ").upper() + (" in %" if result.unit == "percent" else "")
-    methods = result.methods()
-    higher = metric == "accuracy"
-    judged = FREE if higher and FREE in methods else WITH_PRIOR
-    lines = {place: result.line(*place, judged) for place in result.groups()}
-    pairs = [line.paired if line else None for line in lines.values()]
-    stars = marks([pair.p_value if pair else 1.0 for pair in pairs])
-    head = f"{'free' if judged == FREE else 'prior'} − temperature (± s.e. over splits)"
-    rows = [["setting", "runs", *methods, head]]
-    means = []
-    for (place, line), pair, star in zip(lines.items(), pairs, stars, strict=True):
-        cells = [result.line(*place, method) for method in methods]
-        values = [cell.summary.mean if cell and cell.summary else np.nan for cell in cells]
-        means.append(values)
-        change = values[methods.index(judged)] - values[methods.index(BASELINE)]
-        spread = f" ± {pair.error:.{result.digits}f}{star}" if pair else ""
-        rows.append(
-            [
-                f"{place[0]} {place[1].upper()}",
-                str(line.summary.runs if line and line.summary else 0),
-                *(f"{value:.{result.digits}f}" for value in values),
-                f"{pair.difference if pair else change:+.{result.digits}f}{spread}",
-            ]
-        )
-    array = np.array(means)
-    ours, theirs = array[:, methods.index(judged)], array[:, methods.index(BASELINE)]
-    better = ours > theirs if higher else ours < theirs
-    told = [f"better in {int(better.sum())} of {len(array)}"]
-    if higher:
-        told.insert(0, f"{ours.mean() - theirs.mean():+.2f} points")
-    elif theirs.mean() > 0:  # of a debiased error around zero there is no share
-        told.insert(0, f"{100 * (ours.mean() / theirs.mean() - 1):+.1f} %")
-    if theirs.min() > 0 and not higher:
-        told.append(f"mean of the settings' changes {100 * np.mean(ours / theirs - 1):+.1f} %")
-    average = (f"**{value:.{result.digits}f}**" for value in array.mean(axis=0))
-    rows.append(["**mean**", "", *average, "; ".join(told)])
-    return "\n".join([f"### {title}", "", *render.grid(rows)])

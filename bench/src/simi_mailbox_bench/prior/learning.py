@@ -5,29 +5,26 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-import io
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from simi_mailbox import grouping
-from simi_mailbox._arrays import Arrays, Ints
+from simi_mailbox._arrays import Ints
 from simi_mailbox.calibrators.simi_mailbox import calibrator, evidence, model
 from simi_mailbox.calibrators.simi_mailbox.evidence import term_names
 from simi_mailbox.calibrators.simi_mailbox.families import family_of
 from simi_mailbox.calibrators.simi_mailbox.model import Coefficients, Nodes
 from simi_mailbox.calibrators.simi_mailbox.prior import MODES, Setting, coefficients_of
-from simi_mailbox.files import cache_folder, open_archive, whole_file
 from simi_mailbox.softmax import preserve_predictions
 from simi_mailbox.validation import CalibrationData, Labelled
-from simi_mailbox_bench.backbones.cached_runs import CachedRun, RunCache, RunKey
+from simi_mailbox_bench.backbones.cached_runs import CachedRun, Made, RunCache, RunKey, digest, kept
 from simi_mailbox_bench.datasets.catalogue import find
 from simi_mailbox_bench.prior.past_runs import PastRun, checked, unseen
 
@@ -49,9 +46,8 @@ Tell = Callable[[str], None]
 class Look:
     """Calibration nodes of a run, and the nodes that were neither trained nor calibrated on.
 
-    Both with the term "hidden" where the run has a hidden layer. Of the ``labels`` calibration
-    nodes, ``own`` are the first few thousand. ``error`` and ``error_elsewhere`` are the shares of
-    calibration nodes and of others that are predicted wrongly; the latter is not zero.
+    Both with the term "hidden" where the run has a hidden layer. ``own`` are the first few thousand
+    of the ``labels`` calibration nodes; ``error`` and ``error_elsewhere`` are shares of errors.
     """
 
     own: Nodes
@@ -67,37 +63,28 @@ class Look:
         """Whether the run has a hidden layer."""
         return len(self.own.classes) == len(evidence.CLASSES)
 
-    def save(self, path: Path) -> None:
-        """Write it as an npz file; it appears whole or not at all."""
-        numbers = np.array([self.labels, self.error, self.error_elsewhere])
-        arrays: dict[str, Any] = {"own_y": self.own_y, "others_y": self.others_y, "n": numbers}
-        for name in ("own", "others"):
-            nodes: Nodes = getattr(self, name)
-            arrays |= {f"{name} gaps": nodes.gaps.numpy(), f"{name} groups": nodes.groups}
-            arrays |= {f"{name} exponents": nodes.exponents.numpy()}
-            arrays |= {f"{name} {i}": part.numpy() for i, part in enumerate(nodes.classes)}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        buffer = io.BytesIO()
-        np.savez(buffer, **arrays)
-        with whole_file(path) as unfinished:
-            unfinished.write_bytes(buffer.getvalue())
 
-    @classmethod
-    def load(cls, path: Path) -> Look:
-        """Read what `save` wrote."""
-        with open_archive(path) as archive:
-            kept: Arrays = dict(archive)
-        labels, *errors = kept["n"].tolist()
-        own, others = (_nodes(kept, name) for name in ("own", "others"))
-        return cls(own, others, kept["own_y"], kept["others_y"], int(labels), *errors)
+def _pack(part: str, look: Look) -> dict[str, Tensor]:
+    """A look as named tensors, for a file."""
+    numbers = torch.tensor([look.labels, look.error, look.error_elsewhere], dtype=torch.float64)
+    packed = {f"{part} numbers": numbers}
+    for name, nodes, y in (("own", look.own, look.own_y), ("others", look.others, look.others_y)):
+        parts = [torch.tensor(y), torch.tensor(nodes.groups), nodes.gaps, nodes.exponents]
+        packed |= {f"{part} {name} {i}": x for i, x in enumerate((*parts, *nodes.classes))}
+    return packed
 
 
-def _nodes(kept: Arrays, name: str) -> Nodes:
-    classes = sorted(key for key in kept if key.startswith(f"{name} ") and key[-1].isdigit())
-    gaps, exponents, *terms = (
-        torch.from_numpy(kept[key]) for key in (f"{name} gaps", f"{name} exponents", *classes)
-    )
-    return Nodes(gaps, exponents, terms, kept[f"{name} groups"])
+def _unpack(part: str, packed: Mapping[str, Tensor]) -> Look:
+    labels, *errors = packed[f"{part} numbers"].tolist()
+    ends = []
+    for name in ("own", "others"):
+        names = (f"{part} {name} {i}" for i in itertools.count())
+        y, groups, gaps, exponents, *classes = (
+            packed[found] for found in itertools.takewhile(packed.__contains__, names)
+        )
+        ends.append((Nodes(gaps, exponents, classes, groups.numpy()), y.numpy()))
+    (own, own_y), (others, others_y) = ends
+    return Look(own, others, own_y, others_y, int(labels), *errors)
 
 
 @functools.cache
@@ -181,16 +168,7 @@ def _classes(nodes: Nodes, *, hidden: bool) -> list[Tensor]:
 
 
 def gather(runs: Iterable[PastRun], tell: Tell = lambda line: None) -> list[Setting]:
-    """Settings of past runs: runs of the same graph and backbone are averaged.
-
-    Examples
-    --------
-    >>> from simi_mailbox.synthetic import calibration_problem
-    >>> p = calibration_problem(500, 3, seed=0)
-    >>> run = PastRun("a", "gcn", p.logits, p.y, p.graph, range(100))
-    >>> [(s.graph, s.runs) for s in gather([run, run])]
-    [('a', 2)]
-    """
+    """Settings of past runs: runs of the same graph and backbone are averaged."""
     found: dict[Name, list[Looks]] = defaultdict(list)
     for run in runs:
         name = run.graph_name, run.family or run.graph_name, run.backbone
@@ -281,20 +259,17 @@ def cached_settings(
 
 def cached_look(cache: RunCache, key: RunKey) -> Looks | None:
     """What was looked at in a cached run, now or before; None if there is no such run."""
-    source = cache.path(key)
-    folder = cache_folder("looks") / version() / source.relative_to(cache.root).with_suffix("")
-    paths = [folder / f"{part}.npz" for part in ("own", "redrawn")]
-    made = source.stat().st_mtime if source.is_file() else np.inf
-    if all(path.is_file() and path.stat().st_mtime > made for path in paths):
-        return Look.load(paths[0]), Look.load(paths[1])
     cached = cache.find(key)
     if cached is None:
         return None
-    run = past_run(cached)
-    found = look_at(run), look_at(redrawn(run))
-    for path, look in zip(paths, found, strict=True):
-        look.save(path)
-    return found
+
+    def make() -> Made:
+        run = past_run(cached)
+        return _pack("own", look_at(run)) | _pack("redrawn", look_at(redrawn(run))), {}
+
+    identity = {"run": str(key), "logits": digest(cached.logits), "code": version()}
+    packed, _ = kept("looks", identity, make)
+    return _unpack("own", packed), _unpack("redrawn", packed)
 
 
 def cached_keys(

@@ -26,9 +26,8 @@ class PastRun:
 
     ``y`` is negative where a label is unknown. A calibrator would have had the labels of the nodes
     ``calibration`` (boolean or indices). The nodes ``train`` that the GNN was trained on are left
-    out, because a GNN is better on them than on any other node. Graphs of one ``family`` leave a
-    corpus together; by default it is the graph's own name. Runs of one ``split`` share their test
-    nodes: they are one observation, not several. ``hidden`` [n, d] is what enters the last layer.
+    out. Graphs of one ``family`` (default: the graph's own name) leave a corpus together. Runs of
+    one ``split`` share their test nodes. ``hidden`` [n, d] is what enters the last layer.
     """
 
     graph_name: str
@@ -91,17 +90,7 @@ def unseen(run: PastRun) -> Bools:
 
 
 def write_run(run: PastRun, path: str | os.PathLike[str]) -> None:
-    """Write a past run as an npz file; it appears whole or not at all.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> run = PastRun("a", "gcn", np.zeros((3, 2)), [0, 1, 1], [[0, 1], [1, 2]], [0])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_run(run, f"{folder}/a.npz")
-    ...     read_run(f"{folder}/a.npz").graph_name
-    'a'
-    """
+    """Write a past run as an npz file; it appears whole or not at all."""
     run = checked(run)
     arrays = {
         "logits": run.logits.numpy(),
@@ -127,8 +116,7 @@ def read_run(path: str | os.PathLike[str]) -> PastRun:
 
     It holds ``logits``, ``y``, ``edge_index`` and ``calibration`` (or what else files of users
     call them), and may hold ``train``, ``hidden``, ``split``, ``directed`` (else edges go both
-    ways), and the words ``graph``, ``backbone`` and ``family``; the graph's name is by default the
-    file's.
+    ways), and the words ``graph`` (default: the file's name), ``backbone`` and ``family``.
     """
     with open_archive(path) as archive:
         names = {part: NAMES.get(part, (part,)) for part in (*NEEDED, *OPTIONAL)}

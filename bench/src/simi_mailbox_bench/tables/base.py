@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -61,10 +62,7 @@ class Line:
 
     @property
     def deviation_error(self) -> float | None:
-        """(measured − printed) in standard errors of that difference, runs taken as independent.
-
-        Runs of one split share their test nodes, so that the true error is larger.
-        """
+        """(measured − printed) in standard errors of that difference, runs taken as independent."""
         if not (self.summary and self.printed and self.printed.std and self.printed_runs):
             return None
         measured = self.summary.std**2 / self.summary.runs
@@ -116,26 +114,28 @@ class TableResult:
 
 @dataclass(frozen=True)
 class Cell:
-    """One line of a table and the rows it is the mean of; its own metric, if not the table's."""
+    """One line of a table: the ``item`` whose rows the ``units`` of its runs make, itemless here.
+
+    ``metric`` is its own, if it is not the table's.
+    """
 
     dataset: str
     backbone: str
     method: str
-    keys: Mapping[Place, str]
+    item: Any
+    units: Mapping[Place, Unit]
     printed: Printed | None = None
     note: str = ""
     metric: str | None = None
     printed_runs: int = 0
 
-    @classmethod
-    def of(
-        cls, dataset: str, backbone: str, method: str, item: Any, units: Any, **more: Any
-    ) -> Cell:
-        """The cell of the rows that each of ``units`` makes of ``item``."""
-        keys = {place: unit.key(item) for place, unit in units.items()}
-        return cls(dataset, backbone, method, keys, **more)
+    @cached_property
+    def keys(self) -> Mapping[Place, str]:
+        """Keys of the rows it is the mean of."""
+        return {place: unit.key(self.item) for place, unit in self.units.items()}
 
 
+@dataclass(frozen=True, kw_only=True)
 class Table(ABC):
     """A table of the paper: work to be done, and cells made of the rows that are there.
 
@@ -149,8 +149,8 @@ class Table(ABC):
 
     name: str
     shows: str
-    datasets: tuple[str, ...]
-    backbones: tuple[str, ...]
+    datasets: tuple[str, ...] = ()
+    backbones: tuple[str, ...] = ("gcn", "gat")
     metric: str = "ece"
     unit: str = "percent"
     digits: int = 2
@@ -173,12 +173,16 @@ class Table(ABC):
         return self.datasets
 
     @abstractmethod
-    def units(self, selection: Selection) -> list[Unit]:
-        """The work behind the selected part of the table."""
-
-    @abstractmethod
     def cells(self, selection: Selection) -> list[Cell]:
         """Lines of the selected part of the table."""
+
+    def units(self, selection: Selection) -> list[Unit]:
+        """The work behind the selected part of the table."""
+        work: dict[Unit, dict[Any, None]] = {}
+        for cell in self.cells(selection):
+            for unit in cell.units.values():
+                work.setdefault(unit, {})[cell.item] = None
+        return [unit.of(tuple(items)) for unit, items in work.items()]
 
     def result(self, store: ResultStore, selection: Selection) -> TableResult:
         """The selected part of the table, as far as its rows are in the store."""
@@ -245,7 +249,7 @@ class Table(ABC):
         """Sentences on single cells that depend on what was measured."""
         return []
 
-    def settings(self, selection: Selection) -> Iterator[tuple[str, str]]:
+    def places(self, selection: Selection) -> Iterator[tuple[str, str]]:
         """The selected pairs of a dataset and a backbone."""
         return product(
             selected(selection.datasets, self.datasets),
@@ -334,17 +338,13 @@ def selected(chosen: Sequence[str] | None, everything: Iterable[str]) -> list[st
     return [name for name in everything if chosen is None or name in chosen]
 
 
-def choose(
-    what: str, given: tuple[str, ...] | None, choices: tuple[str, ...]
-) -> tuple[str, ...] | None:
+def choose(what: str, given: Sequence[str] | None, choices: Sequence[str]) -> Any:
     """Names as ``choices`` spell them; an unknown one is an error that lists the choices."""
-    if given is None:
-        return None
     by_lower = {choice.lower(): choice for choice in choices}
-    for name in given:
+    for name in given or ():
         if name.lower() not in by_lower:
             raise ValueError(unknown(what, name, choices))
-    return tuple(by_lower[name.lower()] for name in given)
+    return None if given is None else tuple(by_lower[name.lower()] for name in given)
 
 
 def counted(number: int, noun: str) -> str:

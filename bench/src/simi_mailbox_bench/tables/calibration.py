@@ -21,7 +21,6 @@ from simi_mailbox_bench.calibration import CalibrationUnit
 from simi_mailbox_bench.methods import HIDDEN, WITH_HIDDEN, Method
 from simi_mailbox_bench.oracle import ORACLE
 from simi_mailbox_bench.rivals import RIVALS
-from simi_mailbox_bench.runner import Unit
 from simi_mailbox_bench.tables.base import Cell, Line, Selection, Table, runs_per_cell, selected
 
 DATA = tomllib.loads((files(__package__) / "calibration.toml").read_text(encoding="utf-8"))
@@ -85,28 +84,21 @@ class Column:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CalibrationTable(Table):
     """A grid (graph, backbone) × methods, one metric, beside the printed numbers.
 
-    What `Table` has, and ``columns``; ``protocol`` (but that of ``protocols``, by dataset) and
-    ``sizes`` say which splits there are and how many runs ("" for all other datasets), of which a
-    cell has ``default_runs`` if none are asked for (0: all), and the paper ``paper_runs`` if not
-    all. Initialisations count from ``first_init``, so that a table can have its own networks.
-    With ``by_seed``, runs that share one split are compared by their seed. ``evaluation`` and
-    ``quantity`` are those of `CalibrationUnit`; ``besides`` are datasets that are shown only when
-    they are named.
+    ``protocol`` (but that of ``protocols``, by dataset) and ``sizes`` say which splits there are
+    and how many runs ("" for all other datasets), of which a cell has ``default_runs`` if none are
+    asked for (0: all), and the paper ``paper_runs`` if not all. Initialisations count from
+    ``first_init``. With ``by_seed``, runs that share one split are compared by their seed.
+    ``evaluation`` and ``quantity`` are those of `CalibrationUnit`; datasets ``besides`` are shown
+    only when they are named.
     """
 
-    name: str
-    shows: str
-    datasets: tuple[str, ...]
-    backbones: tuple[str, ...]
     columns: tuple[Column, ...]
     protocol: str = "folds"
-    metric: str = "ece"
-    unit: str = "percent"
-    digits: int = 2
+    baseline: str | None = "temperature"
     default_runs: Mapping[str, int] | int = 0
     sizes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     protocols: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -115,10 +107,6 @@ class CalibrationTable(Table):
     by_seed: bool = False
     evaluation: str = "test"
     quantity: str = "metrics"
-    baseline: str | None = "temperature"
-    judged: tuple[str, ...] = ()
-    caption: tuple[str, ...] = ()
-    open: bool = False
     besides: tuple[str, ...] = ()
 
     @property
@@ -155,39 +143,29 @@ class CalibrationTable(Table):
         """How many runs the paper makes on a dataset."""
         return self.paper_runs or (self._size(dataset) or SIZES[self.protocol]).runs
 
-    def units(self, selection: Selection) -> list[Unit]:
-        work: list[Unit] = []
-        for dataset, backbone in self.settings(selection):
-            columns = self.columns_of(backbone, selection)
-            wanted = tuple(dict.fromkeys(column.method for column in columns))
-            if wanted:
-                found = self.runs_of(dataset, backbone, selection.runs)
-                work += [self.unit_of(run, wanted) for run in found]
-        return work
-
     def cells(self, selection: Selection) -> list[Cell]:
         numbers = paper_tables.cells(self.name)
+        chosen = selected(selection.methods, self.methods)
         made = []
-        for dataset, backbone in self.settings(selection):
-            units = {
-                run.place: self.unit_of(run)
-                for run in self.runs_of(dataset, backbone, selection.runs)
-            }
+        for dataset, backbone in self.places(selection):
+            found = self.runs_of(dataset, backbone, selection.runs)
+            units = {run.place: self.unit_of(run) for run in found}
             if self.by_seed and len({split for split, _, _ in units}) == 1:
                 units = {place[::-1]: unit for place, unit in units.items()}
             made += [
-                Cell.of(
+                Cell(
                     dataset,
                     backbone,
                     column.label,
                     column.method,
                     units,
-                    printed=numbers.get((dataset, backbone, column.printed or "")),
-                    note=methods.NOTES.get(column.method.name, ""),
-                    metric=column.metric,
-                    printed_runs=self.paper_runs_of(dataset),
+                    numbers.get((dataset, backbone, column.printed or "")),
+                    methods.NOTES.get(column.method.name, ""),
+                    column.metric,
+                    self.paper_runs_of(dataset),
                 )
-                for column in self.columns_of(backbone, selection)
+                for column in self.columns
+                if column.label in chosen and (not column.backbones or backbone in column.backbones)
             ]
         return made
 
@@ -203,18 +181,9 @@ class CalibrationTable(Table):
             sentences.append(f"Not measured: {', '.join(absent)}.")
         return (*self.caption, *sentences)
 
-    def columns_of(self, backbone: str, selection: Selection) -> list[Column]:
-        """The selected columns that are shown for a backbone."""
-        chosen = selected(selection.methods, self.methods)
-        return [
-            column
-            for column in self.columns
-            if column.label in chosen and (not column.backbones or backbone in column.backbones)
-        ]
-
-    def unit_of(self, run: RunKey, wanted: tuple[Method, ...] = ()) -> CalibrationUnit:
-        """The work of some methods on one run."""
-        return CalibrationUnit(run, wanted, self.evaluation, self.quantity)
+    def unit_of(self, run: RunKey) -> CalibrationUnit:
+        """The work on one run, still without methods."""
+        return CalibrationUnit(run, (), self.evaluation, self.quantity)
 
 
 # What follows the registry and the method's own parts.

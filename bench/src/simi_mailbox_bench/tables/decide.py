@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -34,19 +34,12 @@ from simi_mailbox_bench.calibration import (
     probabilities,
     probabilities_cross_fitted,
     rounded,
-    versions,
 )
 from simi_mailbox_bench.datasets import load
 from simi_mailbox_bench.methods import Method, find
 from simi_mailbox_bench.runner import Unit
 from simi_mailbox_bench.store import ResultStore, Row
-from simi_mailbox_bench.tables.base import (
-    Cell,
-    Selection,
-    Table,
-    TableResult,
-    selected,
-)
+from simi_mailbox_bench.tables.base import Cell, Selection, Table, TableResult, selected
 from simi_mailbox_bench.tables.calibration import DATA
 
 REVISION = 2
@@ -80,18 +73,15 @@ class DecideUnit(CachedRunUnit):
 
     *Plain*: thresholds from the validation nodes, which have also chosen the checkpoint.
     *Corrected*: the same, an error counting for as much as graphs of other families have shown.
-    *Crossfit*: corrected, and each of these nodes as a fit without its label sees the graph; of
-    methods that use labels of neighbouring nodes. *Unselected*: as many test nodes, drawn at
-    random, `DRAWS` times; judged are the others. Probabilities are those of one fit on all
-    validation nodes.
+    *Crossfit*: corrected, and each of these nodes as a fit without its label sees the graph.
+    *Unselected*: as many test nodes, drawn at random, `DRAWS` times; judged are the others.
     """
 
     items: tuple[Question, ...]
 
     def identity(self, item: Question) -> dict[str, Any]:
         return {
-            **vars(self.run),
-            "backbone_settings": self.backbone_identity(),
+            **self.run_identity(),
             **item.method.identity(self.run),
             "measure": "decide",
             "rule": item.rule if item.rule == ACCEPT else SCORES[item.rule].to_dict(),
@@ -113,42 +103,25 @@ class DecideUnit(CachedRunUnit):
             **found,
             "nodes": {"calibration": len(source.split.val), "test": len(source.split.test)},
             "logits": digest(source.logits),
-            "versions": versions(),
         }
 
 
-@dataclass
 class Prepared:
     """A run, and the probabilities that were made of it so far."""
 
-    run: RunKey
-    source: Any
-    made: dict[Method, Floats] = field(default_factory=dict)
-    parts: dict[Method, list[tuple[Ints, Floats]]] = field(default_factory=dict)
-    redrawn: list[tuple[str, Ints, Ints]] = field(default_factory=list)
+    def __init__(self, run: RunKey, source: Any) -> None:
+        self.run, self.source = run, source
+        self.y: Ints = source.dataset.y
+        self.prior = leave_out(run.dataset)
+        self.probabilities = functools.cache(lambda method: probabilities(run, method, source))
+        self.cross_fitted = functools.cache(self._cross_fitted)
+        self.redrawn: list[tuple[str, Ints, Ints]] = []
 
-    @property
-    def y(self) -> Ints:
-        labels: Ints = self.source.dataset.y
-        return labels
-
-    @property
-    def prior(self) -> str:
-        return leave_out(self.run.dataset)
-
-    def probabilities(self, method: Method) -> Floats:
-        if method not in self.made:
-            self.made[method] = probabilities(self.run, method, self.source)
-        return self.made[method]
-
-    def cross_fitted(self, method: Method) -> list[tuple[Ints, Floats]] | None:
+    def _cross_fitted(self, method: Method) -> list[tuple[Ints, Floats]] | None:
         """Parts of the validation nodes, each with probabilities of a fit without its labels."""
         if "known" not in find(method.name).optional_inputs:
             return None
-        if method not in self.parts:
-            found = probabilities_cross_fitted(self.run, method, self.source, FOLDS)
-            self.parts[method] = found
-        return self.parts[method]
+        return probabilities_cross_fitted(self.run, method, self.source, FOLDS)
 
     def samples(self, method: Method) -> Iterator[tuple[str, Ints, Ints]]:
         """Kind of calibration nodes, these nodes, and the nodes to judge on."""
@@ -178,7 +151,6 @@ def _sets(item: Question, probs: Floats, prepared: Prepared) -> Row:
         own_crossfit[nodes] = _scores(item.rule, seen, prepared)[nodes, y[nodes]]
         wrong_crossfit[nodes] = seen[nodes].argmax(axis=1) != y[nodes]
     prior = resolve(prepared.prior)
-    counts = _Counts(scores, own, group, prepared.source.split.test)
     hits: dict[str, list[Floats]] = {}
     numbers: dict[str, list[float]] = {}
     for (kind, nodes, judged), level in product(prepared.samples(item.method), LEVELS):
@@ -188,54 +160,25 @@ def _sets(item: Question, probs: Floats, prepared: Prepared) -> Row:
         if crossfit or kind == "corrected":
             errors = (wrong_crossfit if crossfit else wrong)[nodes]
             weights = node_weights(errors, prior.error_weight(len(nodes)))
-        drawn = nodes if kind == "unselected" else nodes[:0]
+        there = np.bincount(group[judged], minlength=DEGREE_GROUPS)
         for by_degree in (False,) if kind == "plain" else (False, True):
             part = group[nodes] if by_degree else np.zeros(len(nodes), dtype=np.int64)
             parts = DEGREE_GROUPS if by_degree else 1
             limits = group_quantiles(shown[nodes], part, parts, level, weights)
-            covered, there, classes = counts(np.broadcast_to(limits, DEGREE_GROUPS), drawn)
+            limit = np.broadcast_to(limits, DEGREE_GROUPS)[group[judged]]
+            inside = own[judged] <= limit
+            covered = np.bincount(group[judged], inside, minlength=DEGREE_GROUPS)
             where = f"{kind}_{level * 100:.0f}" + ("_by_degree" if by_degree else "")
             with np.errstate(invalid="ignore"):
                 hits.setdefault(where, []).append(covered / there)
-            share = float(covered.sum() / len(judged))
-            numbers.setdefault(f"coverage_{where}", []).append(share)
-            numbers.setdefault(f"size_{where}", []).append(float(classes / len(judged)))
+            classes = np.count_nonzero(scores[judged] <= limit[:, None])
+            numbers.setdefault(f"coverage_{where}", []).append(float(inside.mean()))
+            numbers.setdefault(f"size_{where}", []).append(classes / len(judged))
     values = {name: float(np.mean(found)) for name, found in numbers.items()}
     # Over the draws first: the least of several noisy groups would else be least by chance.
     for where, found in hits.items():
         values[f"worst_{where}"] = float(np.nanmin(np.mean(found, axis=0)))
     return {"metrics": {name: rounded(value, DIGITS) for name, value in values.items()}}
-
-
-class _Counts:
-    """Test nodes whose label is in their set, and classes in sets, for any threshold of a group.
-
-    Scores are sorted once, so that a threshold is one search; nodes that a threshold was found on
-    are taken off.
-    """
-
-    def __init__(self, scores: Floats, own: Floats, group: Ints, test: Ints) -> None:
-        self.scores, self.own, self.group = scores, own, group
-        members = [test[group[test] == g] for g in range(DEGREE_GROUPS)]
-        self.sizes = np.array([len(nodes) for nodes in members])
-        self.sorted_own = [np.sort(own[nodes]) for nodes in members]
-        self.sorted_scores = [np.sort(scores[nodes], axis=None) for nodes in members]
-
-    def __call__(self, limits: Floats, without: Ints) -> tuple[Ints, Ints, int]:
-        """By group, test nodes whose label is in their set, all test nodes; classes in all sets."""
-        found = [
-            [
-                np.searchsorted(one, limit, side="right")
-                for one, limit in zip(sort, limits, strict=True)
-            ]
-            for sort in (self.sorted_own, self.sorted_scores)
-        ]
-        group = self.group[without]
-        limit = limits[group]
-        hit = np.bincount(group[self.own[without] <= limit], minlength=DEGREE_GROUPS)
-        gone = np.bincount(group, minlength=DEGREE_GROUPS)
-        classes = int((self.scores[without] <= limit[:, None]).sum())
-        return np.array(found[0]) - hit, self.sizes - gone, int(sum(found[1])) - classes
 
 
 def _acceptance(item: Question, probs: Floats, prepared: Prepared) -> Row:
@@ -320,73 +263,71 @@ METRICS = (
 """Metrics of a row that the table can show: measure, nodes, level."""
 
 
+@dataclass(frozen=True, kw_only=True)
 class DecideTable(Table):
     """A grid (graph, backbone) × (probabilities, rule) of one number of the rows."""
 
-    name = "decide"
-    datasets = tuple(DATA["shared"]["seven"])
-    backbones = ("gcn", "gat")
-    metrics = METRICS
-    tells_runs = True
-
-    def __init__(self, metric: str = METRICS[0]) -> None:
-        measure, kind, level, *_ = (*metric.split("_"), "", "")
-        self.metric = metric
-        self.shows = MEASURES[measure].format(level=level) + (f", {KINDS[kind]}" if kind else "")
-        probabilities = (USES_NEIGHBOURING_LABELS,) if kind == "crossfit" else METHODS
-        self.caption = (CROSSFIT,) if kind == "crossfit" else (HOW,) if kind else ()
-        self.target = float(level) if measure == "coverage" else None
-        self.conditioned = measure == "worst"
-        self.digits = {"size": 3, "aurc": 2}.get(measure, 1)
-        self.unit = "classes" if measure == "size" else "percent"
-        rules = tuple(SCORES) if level else (ACCEPT,)
-        self.questions = _questions(
-            probabilities, ("lac", "aps", "daps") if self.conditioned else rules
-        )
-        if measure in ("aurc", "accepted"):
-            self.baseline = f"uncalibrated/{ACCEPT}"
+    questions: tuple[Question, ...]
+    datasets: tuple[str, ...] = tuple(DATA["shared"]["seven"])
+    metrics: tuple[str, ...] = METRICS
+    tells_runs: bool = True
 
     def with_metric(self, metric: str) -> DecideTable:
-        return DecideTable(metric)
+        return decide_table(metric)
 
     @property
     def methods(self) -> tuple[str, ...]:
-        return tuple(self.questions)
+        return tuple(map(str, self.questions))
 
     def units(self, selection: Selection) -> list[Unit]:
         """The rows of all metrics, if no column is named: they share their fits."""
-        every = _questions(METHODS, (*SCORES, ACCEPT))
-        named = selection.methods
-        items = tuple(every[label] for label in (every if named is None else named))
-        return [
-            DecideUnit(run, items)
-            for setting in self.settings(selection)
-            for run in self._runs(setting, selection)
-        ]
-
-    def _runs(self, setting: tuple[str, str], selection: Selection) -> list[RunKey]:
-        return runs(*setting, "folds", selection.runs or DATA["default"]["default_runs"])
+        every = selection.methods is None
+        table = replace(self, questions=_questions(METHODS, (*SCORES, ACCEPT))) if every else self
+        return Table.units(table, selection)
 
     def cells(self, selection: Selection) -> list[Cell]:
+        chosen = selected(selection.methods, self.methods)
+        ways = {"": self.metric}
+        if self.metric.startswith("worst"):
+            ways[BY_DEGREE] = f"{self.metric}_by_degree"
         made = []
-        ways = (("", self.metric), (BY_DEGREE, f"{self.metric}_by_degree"))
-        for setting in self.settings(selection):
-            units = {run.place: DecideUnit(run, ()) for run in self._runs(setting, selection)}
-            for label in selected(selection.methods, self.methods):
-                one = Cell.of(*setting, label, self.questions[label], units)
-                made += [
-                    replace(one, method=label + suffix, metric=metric)
-                    for suffix, metric in (ways if self.conditioned else ways[:1])
-                ]
+        for place in self.places(selection):
+            found = runs(*place, "folds", selection.runs or DATA["default"]["default_runs"])
+            units = {run.place: DecideUnit(run, ()) for run in found}
+            made += [
+                Cell(*place, f"{question}{suffix}", question, units, metric=metric)
+                for question in self.questions
+                if str(question) in chosen
+                for suffix, metric in ways.items()
+            ]
         return made
 
     def result(self, store: ResultStore, selection: Selection) -> TableResult:
         return replace(super().result(store, selection), name=f"{self.name}/{self.metric}")
 
 
-def _questions(probabilities: Sequence[str], rules: Sequence[str]) -> dict[str, Question]:
-    asked = [Question(Method.of(name), rule) for name, rule in product(probabilities, rules)]
-    return {str(question): question for question in asked}
+def decide_table(metric: str = METRICS[0]) -> DecideTable:
+    """The table of one metric: what it shows, and of which probabilities and rules."""
+    measure, kind, level, *_ = (*metric.split("_"), "", "")
+    crossfit = kind == "crossfit"
+    scores = ("lac", "aps", "daps") if measure == "worst" else tuple(SCORES)
+    return DecideTable(
+        name="decide",
+        metric=metric,
+        shows=MEASURES[measure].format(level=level) + (f", {KINDS[kind]}" if kind else ""),
+        caption=(CROSSFIT,) if crossfit else (HOW,) if kind else (),
+        target=float(level) if measure == "coverage" else None,
+        digits={"size": 3, "aurc": 2}.get(measure, 1),
+        unit="classes" if measure == "size" else "percent",
+        baseline=f"uncalibrated/{ACCEPT}" if measure in ("aurc", "accepted") else None,
+        questions=_questions(
+            (USES_NEIGHBOURING_LABELS,) if crossfit else METHODS, scores if level else (ACCEPT,)
+        ),
+    )
 
 
-TABLES = (DecideTable(),)
+def _questions(probabilities: Sequence[str], rules: Sequence[str]) -> tuple[Question, ...]:
+    return tuple(Question(Method.of(name), rule) for name, rule in product(probabilities, rules))
+
+
+TABLES = (decide_table(),)

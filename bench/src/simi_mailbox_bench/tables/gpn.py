@@ -8,10 +8,9 @@ import scipy.sparse as sp
 import torch
 
 from simi_mailbox_bench.backbones.cached_runs import RunKey, kept, place
-from simi_mailbox_bench.backbones.gpn import GPNSettings, train_gpn
+from simi_mailbox_bench.backbones.gpn import GPNPrediction, GPNSettings, train_gpn
 from simi_mailbox_bench.calibration import CalibrationUnit
 from simi_mailbox_bench.datasets import NodeDataset, Split, load, make_split
-from simi_mailbox_bench.methods import Method
 from simi_mailbox_bench.store import row_key
 from simi_mailbox_bench.tables.calibration import CalibrationTable, table
 
@@ -54,14 +53,11 @@ def load_gpn(run: RunKey) -> GPNSource:
             settings=settings_of(run),
             seed=run.init + 1000 * run.split,
         )
-        prediction = trained.predict(dataset.x, dataset.graph)
         facts = {"seconds": trained.seconds, "epochs": trained.epochs}
-        return {"alpha": prediction.alpha, "own": prediction.feature_evidence}, facts
+        return {"alpha": trained.predict(dataset.x, dataset.graph).alpha}, facts
 
     tensors, facts = kept("gpn", gpn_identity(run), make)
-    alpha = tensors["alpha"]
-    log_probs = alpha.log() - alpha.sum(dim=1, keepdim=True).log()
-    return GPNSource(dataset, split, log_probs, facts["seconds"])
+    return GPNSource(dataset, split, GPNPrediction(tensors["alpha"]).log_probs, facts["seconds"])
 
 
 def gpn_dataset(name: str) -> NodeDataset:
@@ -91,8 +87,8 @@ class GPNUnit(CalibrationUnit):
 class GPNTable(CalibrationTable):
     """A calibration table whose backbone is a GPN."""
 
-    def unit_of(self, run: RunKey, wanted: tuple[Method, ...] = ()) -> GPNUnit:
-        return GPNUnit(run, wanted, self.evaluation, self.quantity)
+    def unit_of(self, run: RunKey) -> GPNUnit:
+        return GPNUnit(run, (), self.evaluation, self.quantity)
 
 
 TABLES = (table("gpn", GPNTable),)

@@ -1,5 +1,6 @@
 """Detection of out-of-distribution nodes as in GNNSafe (Wu et al., 2023)."""
 
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -19,7 +20,6 @@ from simi_mailbox_bench import ood, paper_tables
 from simi_mailbox_bench.backbones.cached_runs import RunKey, digest, kept
 from simi_mailbox_bench.backbones.features import row_normalised
 from simi_mailbox_bench.backbones.gpn import GPNPrediction, GPNSettings, train_gpn
-from simi_mailbox_bench.calibration import versions
 from simi_mailbox_bench.datasets import Split, load, make_split
 from simi_mailbox_bench.methods import NOTES, Method
 from simi_mailbox_bench.oracle import ORACLE, SOURCE, SimiMailboxOracle
@@ -100,20 +100,15 @@ class Models:
 
     def __init__(self, run: RunKey) -> None:
         self.run = run
-        self._problems: dict[str, DetectionProblem] = {}
-        self._trained: dict[tuple[str, bool], Any] = {}
-
-    def problem(self, kind: str) -> DetectionProblem:
-        """The problem of one kind."""
-        if kind not in self._problems:
-            self._problems[kind] = problem(self.run.dataset, kind)
-        return self._problems[kind]
+        self.problem = functools.cache(lambda kind: problem(run.dataset, kind))
+        self._trained = functools.cache(self._train)
 
     def outputs(self, kind: str, *, gpn: bool) -> tuple[Tensor, Tensor]:
         """Logits of the classifier, or α of the GPN: on the training graph and the foreign one."""
 
         def make() -> tuple[dict[str, Tensor], dict[str, Any]]:
-            given, trained = self.problem(kind), self._train(kind, gpn)
+            given = self.problem(kind)
+            trained = self._trained("label" if kind == "label" else "feature", gpn)
             graphs = {"own": (given.x, given.graph), "foreign": (given.ood_x, given.ood_graph)}
             if gpn:
                 found = {name: trained.predict(*graph).alpha for name, graph in graphs.items()}
@@ -133,15 +128,10 @@ class Models:
         return tensors["own"], tensors["foreign"]
 
     def _train(self, kind: str, gpn: bool) -> Any:
-        """Train on the graph of a kind, unless a kind with the same one was trained on."""
-        same = "label" if kind == "label" else "feature"
-        if (same, gpn) not in self._trained:
-            given = self.problem(same)
-            train: Any = train_gpn if gpn else ood.train_classifier
-            how = {"num_classes": given.num_classes, "settings": GPN if gpn else CLASSIFIER}
-            data = given.x, given.graph, given.y, given.split
-            self._trained[same, gpn] = train(*data, **how, seed=self.run.init)
-        return self._trained[same, gpn]
+        given = self.problem(kind)
+        train: Any = train_gpn if gpn else ood.train_classifier
+        how = {"num_classes": given.num_classes, "settings": GPN if gpn else CLASSIFIER}
+        return train(given.x, given.graph, given.y, given.split, **how, seed=self.run.init)
 
 
 @dataclass(frozen=True)
@@ -194,7 +184,6 @@ class OODUnit(Unit):
             "seed": self.run.init,
             # A GPN is another model than the one behind the other scores.
             **({} if gpn else {"logits": digest(own)}),
-            "versions": versions(),
         }
 
 
@@ -208,8 +197,8 @@ def _scorer(
         "max-probability": lambda z, _: ood.max_probability(z),
         "energy": lambda z, _: ood.energy(z),
         "gnnsafe": ood.propagated_energy,
-        "gpn-probability": lambda alpha, _: GPNPrediction(alpha, alpha).probs.amax(dim=1),
-        "gpn-evidence": lambda alpha, _: GPNPrediction(alpha, alpha).evidence,
+        "gpn-probability": lambda alpha, _: GPNPrediction(alpha).probs.amax(dim=1),
+        "gpn-evidence": lambda alpha, _: GPNPrediction(alpha).evidence,
     }
     return scorers[score]
 
@@ -230,13 +219,14 @@ def _fitted(method: Method, run: RunKey, logits: Tensor, given: DetectionProblem
     return _ForOtherGraphs(**method.settings(run)).fit(logits, given.y, **inputs)
 
 
+@dataclass(frozen=True, kw_only=True)
 class OODTable(Table):
     """One metric of detection, by graph and kind of OOD nodes."""
 
-    baseline = "max-probability"
-    datasets = tuple(LABEL_THRESHOLDS)
-    backbones = ("gcn",)
-    caption = (
+    baseline: str | None = "max-probability"
+    datasets: tuple[str, ...] = tuple(LABEL_THRESHOLDS)
+    backbones: tuple[str, ...] = ("gcn",)
+    caption: tuple[str, ...] = (
         "Positives are the test nodes of the training graph, negatives the OOD nodes. "
         "feature: mixtures of two nodes' features; structure: edges of a block model; label: "
         "classes that training did not see (GNNSafe has no such task on Physics: here classes 3 "
@@ -249,41 +239,32 @@ class OODTable(Table):
         f"{PAPER}: as described, N = 15, λ = 50; searched: N and λ by validation ECE. {ORACLE}: "
         f"as released ({SOURCE}), OOD nodes in the group of the nearest centroid.",
     )
-    notes = (SEEDS_ARE_UNITS,)
-
-    def __init__(self, name: str, metric: str, shows: str, *, compare: bool = False) -> None:
-        self.name, self.metric, self.shows, self.compare = name, metric, shows, compare
+    notes: tuple[str, ...] = (SEEDS_ARE_UNITS,)
 
     @property
     def methods(self) -> tuple[str, ...]:
         return tuple(SCORES)
 
-    def units(self, selection: Selection) -> list[Unit]:
-        items = tuple(product(KINDS, selected(selection.methods, self.methods)))
-        datasets = selected(selection.datasets, self.datasets)
-        return [OODUnit(run, items) for name in datasets for run in self._runs(name, selection)]
-
     def cells(self, selection: Selection) -> list[Cell]:
-        numbers = paper_tables.cells(self.name) if self.compare else {}
-        cells = []
-        for dataset in selected(selection.datasets, self.datasets):
-            runs = self._runs(dataset, selection)
+        numbers = paper_tables.cells(self.name)
+        seeds = range(SEEDS if selection.runs is None else selection.runs)
+        made = []
+        for dataset, backbone in self.places(selection):
+            runs = [RunKey(dataset, backbone, "gnnsafe", init=seed) for seed in seeds]
             units = {(run.init, 0, 0): OODUnit(run, ()) for run in runs}
             for item in product(KINDS, selected(selection.methods, self.methods)):
                 kind, score = item
-                shown = numbers.get((dataset, "gcn", SCORES[score] or "", kind.capitalize()))
-                where = f"{dataset} {kind}", "gcn", score
-                note = NOTES.get(score, "")
-                cells.append(Cell.of(*where, item, units, printed=shown, note=note))
-        return cells
-
-    def _runs(self, dataset: str, selection: Selection) -> list[RunKey]:
-        count = SEEDS if selection.runs is None else selection.runs
-        return [RunKey(dataset, "gcn", "gnnsafe", init=seed) for seed in range(count)]
+                printed = numbers.get((dataset, backbone, SCORES[score] or "", kind.capitalize()))
+                where = f"{dataset} {kind}", backbone, score
+                made.append(Cell(*where, item, units, printed, NOTES.get(score, "")))
+        return made
 
 
-TABLES = (
-    OODTable("ood", "auroc", "detection of OOD nodes: AUROC", compare=True),
-    OODTable("ood-aupr", "aupr", "AUPR, on the rows of ood (higher is better)"),
-    OODTable("ood-fpr95", "fpr95", "false positives at 95 % recall, on the rows of ood (lower)"),
+TABLES = tuple(
+    OODTable(name=name, metric=metric, shows=shows)
+    for name, metric, shows in (
+        ("ood", "auroc", "detection of OOD nodes: AUROC"),
+        ("ood-aupr", "aupr", "AUPR, on the rows of ood (higher is better)"),
+        ("ood-fpr95", "fpr95", "false positives at 95 % recall, on the rows of ood (lower)"),
+    )
 )

@@ -4,6 +4,7 @@ import hashlib
 import time
 import warnings
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from statistics import fmean
 from typing import Any
 
@@ -17,7 +18,6 @@ from simi_mailbox_bench import paper_tables
 from simi_mailbox_bench.backbones.cached_runs import RunKey, digest, kept
 from simi_mailbox_bench.backbones.settings import Settings
 from simi_mailbox_bench.backbones.training import train
-from simi_mailbox_bench.calibration import versions
 from simi_mailbox_bench.datasets import NodeDataset, Split, load, make_split
 from simi_mailbox_bench.methods import NOTES, Method
 from simi_mailbox_bench.oracle import ORACLE, SOURCE
@@ -45,7 +45,6 @@ PLANS: dict[tuple[str, int], dict[str, tuple[int, float]]] = {
     ("gat", 60): {"Cora": (2, 0.8), "Citeseer": (6, 0.8), "Pubmed": (3, 0.85)},
 }
 RATES = (20, 40, 60)
-_RECORDED = ("right", "val_accuracy", "test_accuracy")
 DATASETS = ("Cora", "Citeseer", "Pubmed")
 SEEDS = 5
 
@@ -71,11 +70,7 @@ COLUMNS: dict[str, tuple[Method | None, str | None]] = {
 
 
 def backbone_settings(backbone: str, dataset: str) -> Settings:
-    """Training of the backbones in Wang et al.'s experiments.
-
-    Two things differ from their code: training stops by this package's rule, and GAT has no ELU
-    behind its last layer.
-    """
+    """Wang et al.'s, but for our rule of stopping and no ELU behind the last layer of a GAT."""
     if backbone == "gat":
         decay = 1e-3 if dataset == "Pubmed" else 5e-4
         return Settings(dropout=0.6, attention_dropout=0.6, lr=0.005, weight_decay=decay)
@@ -117,7 +112,8 @@ class SelfTrainingUnit(Unit):
 
     def _stages_and_threshold(self, item: str) -> tuple[int, float]:
         """Of a column; one stage is the plain GNN."""
-        plan = PLANS[self.run.backbone, rate_of(self.run)][self.run.dataset]
+        rate = int(self.run.protocol.removeprefix("rate"))
+        plan = PLANS[self.run.backbone, rate][self.run.dataset]
         return (1, 0.5) if item.startswith(PLAIN) else plan
 
     def measure(self, item: str, prepared: NodeDataset) -> Row:
@@ -126,6 +122,9 @@ class SelfTrainingUnit(Unit):
             return self._trained_on_both(prepared)
         stages, threshold = self._stages_and_threshold(item)
         split = make_split(prepared, self.run.protocol)
+        calibrator: Any = method and method.build(self.run)
+        if method and method.name in (ORACLE, "correct-and-smooth"):
+            calibrator = _FurtherLabels(method, self.run, prepared, split)
         trained: list[torch.Tensor] = []
 
         def backbone(y: Ints, split: Split, seed: int) -> torch.Tensor:
@@ -139,7 +138,7 @@ class SelfTrainingUnit(Unit):
                 prepared,
                 split,
                 backbone=backbone,
-                calibrator=_calibrator(method, self.run, prepared, split),
+                calibrator=calibrator,
                 stages=stages,
                 threshold=threshold,
                 seed=self.run.init,
@@ -156,7 +155,9 @@ class SelfTrainingUnit(Unit):
                 {
                     "labels": stage.train_nodes,
                     "added": int(stage.added.size),
-                    **{name: getattr(stage, name) for name in _RECORDED},
+                    "right": stage.right,
+                    "val_accuracy": stage.val_accuracy,
+                    "test_accuracy": stage.test_accuracy,
                 }
                 for stage in result.stages
             ],
@@ -164,7 +165,6 @@ class SelfTrainingUnit(Unit):
             "seconds": {"total": round(time.perf_counter() - started, 3)},
             "seed": self.run.init,
             "logits": digest(trained[0]),  # of the first stage, which all columns share
-            "versions": versions(),
         }
 
     def _trained_on_both(self, prepared: NodeDataset) -> Row:
@@ -179,23 +179,11 @@ class SelfTrainingUnit(Unit):
             "stage_records": [],
             "seed": self.run.init,
             "logits": digest(first.logits),
-            "versions": versions(),
         }
 
 
-def _calibrator(method: Method | None, run: RunKey, dataset: NodeDataset, split: Split) -> Any:
-    """The unfitted calibrator of a column."""
-    if method is not None and method.name in (ORACLE, "correct-and-smooth"):
-        return _FurtherLabels(method, run, dataset, split)
-    return None if method is None else method.build(run)
-
-
 class _FurtherLabels:
-    """A method that needs more labels than those of the validation nodes, to be fitted like others.
-
-    Correct & Smooth uses the training labels. The released Simi-Mailbox reads the labels of all
-    nodes, of those that are to get pseudo-labels, too.
-    """
+    """Correct & Smooth with training labels, or the released Simi-Mailbox with all labels."""
 
     required_inputs = frozenset({"graph"})
 
@@ -217,11 +205,6 @@ class _FurtherLabels:
         return self.calibrator.predict_proba(logits, graph=graph)
 
 
-def rate_of(run: RunKey) -> int:
-    """Labels per class of a run's protocol ("rate20" → 20)."""
-    return int(run.protocol.removeprefix("rate"))
-
-
 def _train(
     run: RunKey, settings: Settings, dataset: NodeDataset, y: Ints, split: Split, seed: int
 ) -> torch.Tensor:
@@ -239,13 +222,14 @@ def _train(
     return tensors["logits"]
 
 
+@dataclass(frozen=True, kw_only=True)
 class SelfTrainingTable(Table):
     """Test accuracy after self-training, by label rate and by how confidence was measured."""
 
-    metric = "accuracy"
-    baseline = PLAIN
-    datasets = DATASETS
-    caption = (
+    metric: str = "accuracy"
+    baseline: str | None = PLAIN
+    datasets: tuple[str, ...] = DATASETS
+    caption: tuple[str, ...] = (
         "Accuracy: higher is better. The number behind a graph's name is its labels per class.",
         "plain GNN: no pseudo-labels (the paper's UnCal. column). uncalibrated: self-training on "
         "plain softmax confidence. The last stage counts, whichever stage was best.",
@@ -259,39 +243,32 @@ class SelfTrainingTable(Table):
         "described, N = 15, λ = 50; searched: N and λ by validation ECE. simi-mailbox-oracle: as "
         f"released ({SOURCE}), which reads the labels of all nodes, pseudo-labelled ones included.",
     )
-    notes = (
+    notes: tuple[str, ...] = (
         SEEDS_ARE_UNITS,
         "From stage to stage, mean over seeds: accuracy → nodes added (share of them rightly "
         "labelled) → accuracy of the next stage. A seed stops when it adds nothing, and then "
         "counts with its last accuracy.",
     )
 
-    def __init__(self, backbone: str) -> None:
-        self.name = f"self-training-{backbone}"
-        self.shows = f"test accuracy of self-training, {backbone.upper()}"
-        self.backbones = (backbone,)
-
     @property
     def methods(self) -> tuple[str, ...]:
         return tuple(COLUMNS)
 
-    def units(self, selection: Selection) -> list[Unit]:
-        columns = tuple(selected(selection.methods, self.methods))
-        return [SelfTrainingUnit(run, columns) for runs in self._groups(selection) for run in runs]
-
     def cells(self, selection: Selection) -> list[Cell]:
+        """Low label rates first, so that the first rows tell most."""
         numbers = paper_tables.cells(self.name)
-        cells = []
-        for runs in self._groups(selection):
-            dataset, backbone, rate = runs[0].dataset, runs[0].backbone, rate_of(runs[0])
+        seeds = range(SEEDS if selection.runs is None else selection.runs)
+        made = []
+        for rate, (dataset, backbone) in product(RATES, list(self.places(selection))):
+            runs = [RunKey(dataset, backbone, f"rate{rate}", init=seed) for seed in seeds]
             units = {(run.init, 0, 0): SelfTrainingUnit(run, ()) for run in runs}
-            for column in selected(selection.methods, self.methods):
-                shown = numbers.get((dataset, backbone, COLUMNS[column][1] or "", str(rate)))
-                where = f"{dataset} {rate}", backbone, column
-                method = COLUMNS[column][0]
+            for label in selected(selection.methods, self.methods):
+                method, column = COLUMNS[label]
+                printed = numbers.get((dataset, backbone, column or "", str(rate)))
                 note = NOTES.get(method.name, "") if method else ""
-                cells.append(Cell.of(*where, column, units, printed=shown, note=note))
-        return cells
+                where = f"{dataset} {rate}", backbone, label
+                made.append(Cell(*where, label, units, printed, note))
+        return made
 
     def remarks(self, store: ResultStore, selection: Selection) -> list[str]:
         remarks = []
@@ -303,23 +280,9 @@ class SelfTrainingTable(Table):
                 remarks.append(f"{cell.dataset}, {cell.method}, {made}: {stages}")
         return remarks
 
-    def _groups(self, selection: Selection) -> list[list[RunKey]]:
-        """Runs of every (rate, graph); low rates first, so that the first rows tell most."""
-        count = SEEDS if selection.runs is None else selection.runs
-        return [
-            [RunKey(dataset, backbone, f"rate{rate}", init=seed) for seed in range(count)]
-            for rate in RATES
-            for dataset in selected(selection.datasets, self.datasets)
-            for backbone in selected(selection.backbones, self.backbones)
-        ]
-
 
 def _stages(records: list[list[dict[str, Any]]]) -> str:
-    """What happened from stage to stage, averaged over all seeds.
-
-    A seed stops where it adds nothing, because a further stage would train the same model again:
-    in the stages behind, it counts with its last accuracy.
-    """
+    """What happened from stage to stage; a seed that stopped counts with its last accuracy."""
     parts = []
     for number in range(max(len(stages) for stages in records)):
         here = [stages[min(number, len(stages) - 1)] for stages in records]
@@ -331,4 +294,11 @@ def _stages(records: list[list[dict[str, Any]]]) -> str:
     return " → ".join(parts) + "."
 
 
-TABLES = (SelfTrainingTable("gcn"), SelfTrainingTable("gat"))
+TABLES = tuple(
+    SelfTrainingTable(
+        name=f"self-training-{backbone}",
+        shows=f"test accuracy of self-training, {backbone.upper()}",
+        backbones=(backbone,),
+    )
+    for backbone in ("gcn", "gat")
+)

@@ -11,7 +11,6 @@ import numpy as np
 
 from simi_mailbox_bench.backbones.cached_runs import RunKey, runs
 from simi_mailbox_bench.datasets.dataset import SHIFTS
-from simi_mailbox_bench.runner import Unit
 from simi_mailbox_bench.shift import (
     DRAWS,
     LABELS,
@@ -22,13 +21,7 @@ from simi_mailbox_bench.shift import (
     UpdateUnit,
 )
 from simi_mailbox_bench.store import ResultStore, Row
-from simi_mailbox_bench.tables.base import (
-    SEEDS_ARE_UNITS,
-    Cell,
-    Selection,
-    Table,
-    selected,
-)
+from simi_mailbox_bench.tables.base import SEEDS_ARE_UNITS, Cell, Selection, Table, selected
 from simi_mailbox_bench.tables.calibration import CalibrationTable, Column
 
 GRAPHS = ("CoraML", "Citeseer", "Photo", "Pubmed", "Computers", "CS", "Physics")
@@ -61,7 +54,7 @@ def shown_in(table: Any, metric: str) -> Any:
     return replace(table, name=name, metric=metric, unit=unit, digits=digits)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ShiftTable(CalibrationTable):
     """Calibrators on the nodes outside (and inside) of structural shifts."""
 
@@ -78,23 +71,15 @@ class ShiftTable(CalibrationTable):
     with_metric = shown_in
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MeasuredTable(Table):
     """Settings × columns, each an item of a `ShiftUnit` and a number of its row."""
 
-    name: str
-    shows: str
-    datasets: tuple[str, ...]
     kind: type[ShiftUnit]
     columns: dict[str, tuple[Any, str]]
     """Label -> item ("{to}": the second word of the setting), metric ("{}": that of the table)."""
-    metric: str = "ece"
-    unit: str = "percent"
-    digits: int = 2
-    backbones: tuple[str, ...] = ("gcn", "gat")
-    metrics: tuple[str, ...] = ()
-    caption: tuple[str, ...] = ()
-    tells_runs = True
+    datasets: tuple[str, ...] = SETTINGS
+    tells_runs: bool = True
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -105,44 +90,26 @@ class MeasuredTable(Table):
 
     with_metric = shown_in
 
-    def units(self, selection: Selection) -> list[Unit]:
-        chosen = [self.columns[name][0] for name in selected(selection.methods, self.columns)]
-        work: list[Unit] = []
-        for setting, backbone in self.settings(selection):
-            items = tuple(_item(one, setting) for one in dict.fromkeys(chosen))
-            work += [self.kind(run, items) for run in runs_of(setting, backbone, selection.runs)]
-        return work
-
     def cells(self, selection: Selection) -> list[Cell]:
         made = []
-        for setting, backbone in self.settings(selection):
-            found = runs_of(setting, backbone, selection.runs)
+        for place in self.places(selection):
+            found = runs_of(*place, selection.runs)
             units = {run.place: self.kind(run, ()) for run in found}
-            for name in selected(selection.methods, self.columns):
-                item, metric = self.columns[name]
-                made.append(
-                    Cell.of(
-                        setting, backbone, name, _item(item, setting), units,
-                        metric=metric.format(self.metric),
-                    )
-                )  # fmt: skip
+            for label in selected(selection.methods, self.columns):
+                item, metric = self.columns[label]
+                item = place[0].split()[1] if item == "{to}" else item
+                made.append(Cell(*place, label, item, units, metric=metric.format(self.metric)))
         return made
 
     def remarks(self, store: ResultStore, selection: Selection) -> list[str]:
         look = {MonitorUnit: monitor_remarks, UpdateUnit: update_remarks, TwitchUnit: pair_remarks}
-        items = dict.fromkeys(item for item, _ in self.columns.values())
-        rows = [
-            (setting, item, store[key]["metrics"])
-            for setting, backbone in self.settings(selection)
-            for run in runs_of(setting, backbone, selection.runs)
-            for item in items
-            if (key := self.kind(run, ()).key(_item(item, setting))) in store
-        ]
-        return look[self.kind](rows) if rows else []
-
-
-def _item(item: Any, setting: str) -> Any:
-    return setting.split()[1] if item == "{to}" else item
+        rows = {
+            key: (cell.dataset, cell.item, store[key]["metrics"])
+            for cell in self.cells(replace(selection, methods=None))
+            for key in cell.keys.values()
+            if key in store
+        }
+        return look[self.kind](list(rows.values())) if rows else []
 
 
 Rows = list[tuple[str, Any, Row]]
@@ -218,7 +185,6 @@ TABLES: tuple[Table, ...] = (
         name="shift",
         shows="calibrators under the 21 structural shifts",
         datasets=SETTINGS,
-        backbones=("gcn", "gat"),
         columns=tuple(
             Column.of(name)
             for name in (
@@ -232,11 +198,10 @@ TABLES: tuple[Table, ...] = (
         caption=(OFFICIAL, SEEDS_ARE_UNITS),
     ),
     MeasuredTable(
-        "monitor",
-        "error of accuracies estimated without labels, under the 21 structural shifts",
-        SETTINGS,
-        MonitorUnit,
-        {
+        name="monitor",
+        shows="error of accuracies estimated without labels, under the 21 structural shifts",
+        kind=MonitorUnit,
+        columns={
             "as on calibration nodes, test_in": ("test_in", "error_as_before"),
             "A, test_in": ("test_in", "error"),
             "A and D, test_in": ("test_in", "error_features"),
@@ -252,11 +217,10 @@ TABLES: tuple[Table, ...] = (
         ),
     ),
     MeasuredTable(
-        "update",
-        "late labels: test_out after an update with 0, 20, 50, 100 labels of it",
-        SETTINGS,
-        UpdateUnit,
-        {
+        name="update",
+        shows="late labels: test_out after an update with 0, 20, 50, 100 labels of it",
+        kind=UpdateUnit,
+        columns={
             f"{mode}, {count} labels": ((mode, count), "{}")
             for mode, count in product(("kept", "free"), (0, 20, 50, 100))
         },
@@ -272,11 +236,11 @@ TABLES: tuple[Table, ...] = (
         ),
     ),
     MeasuredTable(
-        "twitch",
-        "a model of one language on another: 42 pairs of graphs",
-        PAIRS,
-        TwitchUnit,
-        {
+        name="twitch",
+        shows="a model of one language on another: 42 pairs of graphs",
+        datasets=PAIRS,
+        kind=TwitchUnit,
+        columns={
             "uncalibrated": ("{to}", "{}_uncalibrated"),
             "temperature": ("{to}", "{}_temperature"),
             "simi-mailbox": ("{to}", "{}"),

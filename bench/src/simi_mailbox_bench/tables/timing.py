@@ -1,5 +1,6 @@
 """The paper's time table, on synthetic graphs of exactly the published sizes."""
 
+import functools
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,6 @@ from simi_mailbox._arrays import Ints
 from simi_mailbox.graph import Graph
 from simi_mailbox_bench import paper_tables
 from simi_mailbox_bench.backbones.cached_runs import digest
-from simi_mailbox_bench.calibration import versions
 from simi_mailbox_bench.methods import Method, describe, find
 from simi_mailbox_bench.paper_tables import Printed
 from simi_mailbox_bench.runner import Unit
@@ -62,12 +62,9 @@ class LargeProblem:
     val: Ints
 
 
+@functools.lru_cache(maxsize=2)
 def make_large(size: LargeSize, *, seed: int = 0, homophily: float = 0.7) -> LargeProblem:
-    """Draw a graph of exactly this size, with logits of about 70 % accuracy.
-
-    Values do not matter for time, but neighbours that mostly agree and confidences that spread do
-    a little, because they decide how groups and temperatures come out.
-    """
+    """Draw a graph of exactly this size, with logits of about 70 % accuracy."""
     rng = np.random.default_rng(seed)
     y = rng.integers(size.classes, size=size.nodes)
     graph = Graph.from_edges(_edges(size, y, homophily, rng), num_nodes=size.nodes)
@@ -98,23 +95,22 @@ def _edges(size: LargeSize, y: Ints, homophily: float, rng: np.random.Generator)
 
 @dataclass(frozen=True)
 class TimingUnit(Unit):
-    """Fit methods on a synthetic graph and take the time; an item is a method and its repeat.
+    """Fit methods on a synthetic graph and take processor and wall-clock time, in one repeat.
 
-    Processor and wall-clock time are taken: with one thread on an idle machine they are the same,
-    and where they are not, the machine was busy. First, untimed, every method is fitted to a tiny
-    graph and one to the large one, so that no time contains an import or the first use of memory.
+    First, untimed, every method is fitted to a tiny graph and one to the large one, so that no time
+    contains an import or the first use of memory.
     """
 
     size: str
-    items: tuple[tuple[str, int], ...]
+    items: tuple[str, ...]
+    repeat: int = 0
 
     @property
     def label(self) -> str:
         return f"{self.size} size"
 
-    def identity(self, item: tuple[str, int]) -> dict[str, Any]:
-        label, repeat = item
-        method = _METHODS[label][0]
+    def identity(self, item: str) -> dict[str, Any]:
+        method = _METHODS[item][0]
         calibrator = find(method.name)(**dict(method.overrides))
         return {
             "task": "timing",
@@ -125,19 +121,19 @@ class TimingUnit(Unit):
             **({"stop": "published"} if method.name in _BY_EPOCH else {}),
             "split": 0,
             "fold": 0,
-            "init": repeat,
+            "init": self.repeat,
         }
 
     def prepare(self) -> LargeProblem:
         tiny, large = make_large(_TINY), make_large(SIZES[self.size])
-        for label in dict(self.items):
-            _fit(_METHODS[label][0], tiny)
+        for item in self.items:
+            _fit(_METHODS[item][0], tiny)
         _fit(Method.of("temperature"), large)
         return large
 
-    def measure(self, item: tuple[str, int], prepared: LargeProblem) -> Row:
-        spent, epochs = _fit(_METHODS[item[0]][0], prepared)
-        processor, wall = (round(float(part), 4) for part in spent)
+    def measure(self, item: str, prepared: LargeProblem) -> Row:
+        spent, epochs = _fit(_METHODS[item][0], prepared)
+        processor, wall = (round(part, 4) for part in spent)
         return {
             "metrics": {
                 "seconds": processor,
@@ -147,47 +143,31 @@ class TimingUnit(Unit):
             },
             "seconds": {"fit": processor},
             "logits": digest(prepared.logits),
-            "versions": versions(),
         }
 
 
-def _fit(method: Method, given: LargeProblem) -> tuple[npt.NDArray[np.float64], int]:
+def _fit(method: Method, given: LargeProblem) -> tuple[tuple[float, float], int]:
     """Processor and wall-clock seconds of a fit to its own stop, and epochs until then."""
     calibrator = find(method.name)(**dict(method.overrides))
     inputs = {"graph": given.graph} if "graph" in calibrator.required_inputs else {}
     holdout = given.train if method.name in _BY_EPOCH else None
-    started = _now()
+    started = time.process_time(), time.perf_counter()
     calibrator.fit(given.logits, given.y, mask=given.val, early_stopping_mask=holdout, **inputs)
-    spent = _now() - started
+    spent = time.process_time() - started[0], time.perf_counter() - started[1]
     epochs = int(getattr(calibrator, "epochs_", 0))
     if epochs and method.name not in _BY_EPOCH:  # which counts the epochs that were kept
         epochs = min(epochs + calibrator.patience, calibrator.epochs)
     return spent, epochs
 
 
-def _now() -> npt.NDArray[np.float64]:
-    return np.array([time.process_time(), time.perf_counter()])
-
-
+@dataclass(frozen=True, kw_only=True)
 class TimingTable(Table):
     """Fitting time of calibrators, in seconds on one core of this machine."""
 
-    datasets = tuple(SIZES)
-    backbones = ("synthetic",)
-    unit = "seconds"
-    default_runs = 3
-
-    def __init__(
-        self, name: str, metric: str, taken: str, shows: str, unit: str = "seconds"
-    ) -> None:
-        self.name, self.metric, self.shows, self.unit = name, metric, shows, unit
-        self.caption = (
-            f"Measured: {taken} time with one torch thread, random logits on a random graph with "
-            "communities. Printed: the paper's GCN rows, on a GPU (RTX 2080 Ti or 3090 Ti); not "
-            "the same machine, so only the order can be compared.",
-            "Every method is fitted to the stop that its paper prescribes: t2b-epochs has the "
-            "epochs until then, t2b-per-epoch the processor time of one.",
-        )
+    datasets: tuple[str, ...] = tuple(SIZES)
+    backbones: tuple[str, ...] = ("synthetic",)
+    unit: str = "seconds"
+    default_runs: int = 3
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -196,38 +176,44 @@ class TimingTable(Table):
     def needs(self) -> tuple[str, ...]:
         return ()
 
-    def units(self, selection: Selection) -> list[Unit]:
-        repeats = range(selection.runs or self.default_runs)
-        chosen = selected(selection.methods, self.methods)
-        items = tuple((method, repeat) for repeat in repeats for method in chosen)
-        return [TimingUnit(size, items) for size in selected(selection.datasets, self.datasets)]
-
     def cells(self, selection: Selection) -> list[Cell]:
-        numbers = paper_tables.cells("t2b")
-        cells = []
-        for unit in self.units(selection):
-            assert isinstance(unit, TimingUnit)
+        numbers = paper_tables.cells("t2b") if self.unit == "seconds" else {}
+        repeats = range(selection.runs or self.default_runs)
+        made = []
+        for size, backbone in self.places(selection):
+            units = {(0, 0, repeat): TimingUnit(size, (), repeat) for repeat in repeats}
             for method in selected(selection.methods, self.methods):
-                items = {(0, 0, item[1]): item for item in unit.items if item[0] == method}
-                keys = {place: unit.key(item) for place, item in items.items()}
-                shown = numbers.get((unit.size, "gcn", _METHODS[method][1] or ""))
-                cells.append(
-                    Cell(
-                        unit.label,
-                        "synthetic",
-                        method,
-                        keys,
-                        Printed(shown.mean, None) if shown and self.unit == "seconds" else None,
-                    )
-                )
-        return cells
+                found = numbers.get((size, "gcn", _METHODS[method][1] or ""))
+                printed = Printed(found.mean, None) if found else None
+                made.append(Cell(f"{size} size", backbone, method, method, units, printed))
+        return made
 
 
-_SHOWS = "large graphs: fitting time, on synthetic graphs of exactly their size"
+_CAPTION = (
+    "Measured: {} time with one torch thread, random logits on a random graph with "
+    "communities. Printed: the paper's GCN rows, on a GPU (RTX 2080 Ti or 3090 Ti); not "
+    "the same machine, so only the order can be compared.",
+    "Every method is fitted to the stop that its paper prescribes: t2b-epochs has the "
+    "epochs until then, t2b-per-epoch the processor time of one.",
+)
 
-TABLES = (
-    TimingTable("t2b", "seconds", "processor", _SHOWS),
-    TimingTable("t2b-wall", "wall", "wall-clock", "wall-clock time, on the rows of t2b"),
-    TimingTable("t2b-epochs", "epochs", "processor", "epochs, on the rows of t2b", "epochs"),
-    TimingTable("t2b-per-epoch", "per_epoch", "processor", "time of an epoch", "seconds each"),
+TABLES = tuple(
+    TimingTable(
+        name=name,
+        metric=metric,
+        unit=unit,
+        shows=shows,
+        caption=tuple(
+            text.format("wall-clock" if metric == "wall" else "processor") for text in _CAPTION
+        ),
+    )
+    for name, metric, unit, shows in (
+        (
+            *("t2b", "seconds", "seconds"),
+            "large graphs: fitting time, on synthetic graphs of exactly their size",
+        ),
+        ("t2b-wall", "wall", "seconds", "wall-clock time, on the rows of t2b"),
+        ("t2b-epochs", "epochs", "epochs", "epochs, on the rows of t2b"),
+        ("t2b-per-epoch", "per_epoch", "seconds each", "time of an epoch"),
+    )
 )
