@@ -144,7 +144,8 @@ def refuse_shared(first: Any, second: Any, names: tuple[str, str], why: str) -> 
     both = np.intersect1d(as_numpy(first), as_numpy(second))
     if both.size:
         nodes = "1 node" if both.size == 1 else f"{both.size} nodes"
-        raise ValueError(f"{' and '.join(names)} have {nodes} in common (the first is {both[0]}): {why}")
+        first_one = f"(the first is {both[0]})"
+        raise ValueError(f"{' and '.join(names)} have {nodes} in common {first_one}: {why}")
 
 
 def read_classes(
