@@ -24,7 +24,7 @@ _NEIGHBOURS, _PER_CLASS, _CALIBRATION = 8, 20, 500
 
 @dataclass(frozen=True)
 class Demonstration:
-    """All that the demonstration computed; ``outcomes``: each method's metrics on the test nodes."""
+    """What the demonstration computed; ``outcomes``: metrics of each method on test nodes."""
 
     title: str
     graph: Graph

@@ -120,8 +120,8 @@ def test_neighbours_along_a_metapath(data, model):
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ({"node_type": None}, TypeError, "say which one is classified, node_type=…, one of paper"),
-        ({"node_type": "papr"}, ValueError, "no nodes are of type 'papr'"),
+        ({"node_type": None}, ValueError, "say which one is classified, node_type=…, one of paper"),
+        ({"node_type": "papr"}, ValueError, "node_type=…, one of paper, author; got 'papr'"),
         ({"node_type": "author"}, TypeError, r"metapath=\[\('author', 'paper'\), \('paper', 'au"),
         ({"metapath": [("paper", "author")]}, ValueError, "must begin and end with 'paper'"),
         ({"metapath": [("paper", "venue"), ("venue", "paper")]}, ValueError, r"\('paper', 'venue'"),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import APPNP, GAT, GCN, BatchNorm, GCNConv, GraphSAGE, SGConv
 
-from simi_mailbox import TemperatureScaling, pyg
+from simi_mailbox import pyg
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.pyg.runs import logits_and_hidden
 from tests.pyg.loaders import AllNeighbours, same
@@ -131,8 +131,6 @@ def test_a_layer_may_be_named_or_left(data):
     assert off.hidden_layer is None
     assert not hasattr(off.calibrator, "hidden_")
     assert quiet(model, data, calibrator="temperature").hidden_layer is None
-    by_hand = pyg.CalibratedModel(model, auto.calibrator, hidden="conv2")
-    same(by_hand.on(data), auto.on(data))
 
 
 @pytest.mark.parametrize(
@@ -152,9 +150,7 @@ def test_mistakes_with_the_hidden_layer_are_told(given, error, message, data):
         pyg.calibrate(Plain(), data, **given)
 
 
-def test_a_state_or_a_wrapper_that_names_another_models_layer_is_refused(data):
-    with pytest.raises(ValueError, match="unknown layer of Plain 'no'"):
-        pyg.CalibratedModel(Plain(), TemperatureScaling(), hidden="no")
+def test_a_state_that_names_another_models_layer_is_refused(data):
     state = quiet(Plain(), data).state_dict()
     with pytest.raises(ValueError, match="unknown layer of Linear 'conv2'"):
         pyg.CalibratedModel(nn.Linear(D, K)).load_state_dict(state, strict=False)
