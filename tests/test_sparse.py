@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from simi_mailbox.graph import Graph
 from simi_mailbox.sparse import (
     Csr,
-    PerIndex,
     attend,
     matmul,
     neighbour_sums,
@@ -114,18 +113,6 @@ def test_gradients_agree_with_differences(operation, directed):
     values = normal(pattern.indices.numel()).requires_grad_()
     x = normal(12, 3, seed=2).requires_grad_()
     assert torch.autograd.gradcheck(lambda v, u: operation(pattern, v, u), (values, x))
-
-
-def test_per_index_builds_once_for_each_tensor():
-    built = []
-
-    def build(index):
-        built.append(index)
-        return len(built)
-
-    answers = PerIndex(build)
-    a, b = torch.arange(3), torch.arange(3)
-    assert [answers(a), answers(b), answers(a), answers(b)] == [1, 2, 1, 2]
 
 
 def test_products_of_rectangular_and_symmetric_matrices_have_the_gradients_of_differences():

@@ -70,8 +70,8 @@ def test_paper_loss_is_minimal_in_every_group_its_slope_zero_or_a_bound_reported
     grid = np.exp(-np.linspace(*case.bounds, 200))
     lowest = np.min([case.loss(np.full(GROUPS, t)) for t in grid], axis=0)
     assert (case.loss(solution.temperatures) <= lowest + 1e-9).all()
-    value, d1, _ = case.curve(solution.theta)
-    _, ce_d1, _ = case.ce(solution.theta)
+    value, d1, _ = case.curve(-np.log(solution.temperatures))
+    _, ce_d1, _ = case.ce(-np.log(solution.temperatures))
     gap = np.where(np.isnan(case.accuracy), 0.0, value - np.nan_to_num(case.accuracy))
     derivative = ce_d1 + 2 * case.penalty * gap * d1
     assert (np.abs(derivative)[~solution.at_bound] < 1e-6).all()
@@ -97,7 +97,7 @@ def test_paper_loss_with_two_minima_is_solved_by_the_lower_one(seed):
     values = np.array([loss(theta) for theta in grid])
     assert ((values[1:-1] < values[:-2]) & (values[1:-1] < values[2:])).sum() == 2
     solution = fit_paper_loss(PaperLoss(curve, ce, accuracy, 10.0), theta_bounds(z))
-    assert loss(solution.theta) <= values.min() + 1e-9
+    assert loss(-np.log(solution.temperatures)) <= values.min() + 1e-9
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -147,7 +147,7 @@ def test_temperature_scaling_agrees_with_a_scalar_search_on_scikit_learns_log_lo
         return float(log_loss(y, scaled_softmax(z, float(np.exp(-theta))), labels=labels))
 
     found = minimize_scalar(loss, bounds=case.bounds, method="bounded")
-    assert loss(solution.theta[0]) <= found.fun + 1e-8
+    assert loss(-np.log(solution.temperatures[0])) <= found.fun + 1e-8
 
 
 @given(st.integers(0, 10_000))

@@ -79,15 +79,6 @@ def hyperparameters(cls: type[C]) -> type[C]:
     """Class decorator: annotated attributes become keyword-only arguments, stored untouched.
 
     They are checked at ``fit``: what an attribute may be is its annotation.
-
-    Examples
-    --------
-    >>> from simi_mailbox.calibrators import TemperatureScaling
-    >>> @hyperparameters
-    ... class Halved(TemperatureScaling):
-    ...     share: Share = 0.5
-    >>> Halved(share=0.25).share
-    0.25
     """
     return dataclass(kw_only=True, eq=False, repr=False)(cls)
 
@@ -95,8 +86,7 @@ def hyperparameters(cls: type[C]) -> type[C]:
 def check_parameters(estimator: Any) -> None:
     """Raise `ValueError` for the first parameter that is not what its class declares.
 
-    ``estimator`` is a calibrator or a dataclass of settings. A bool is no number here, and a number
-    is finite.
+    ``estimator`` is a calibrator or a dataclass of settings.
     """
     cls: Any = type(estimator)
     declared = get_type_hints(cls, include_extras=True)
