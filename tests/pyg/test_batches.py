@@ -119,10 +119,8 @@ def test_hops_are_counted(model, hops):
     assert pyg.CalibratedModel(model).num_hops == hops + 2
 
 
-STRANGE, WHOLE = (
-    r"cannot tell how far \w+ looks.*num_hops=…",
-    "looks at the whole graph.*from_logits",
-)
+STRANGE = r"cannot tell how far \w+ looks.*num_hops=…"
+WHOLE = "looks at the whole graph.*from_logits"
 REFUSED = [(gnn.ChebConv(4, 4, K=3), None, STRANGE), (Own(), None, STRANGE)]
 REFUSED += [
     (With(part), None, WHOLE)
@@ -143,9 +141,3 @@ def test_what_cannot_be_counted_is_refused(model, method, message):
         _ = pyg.CalibratedModel(model, calibrator).num_hops
     if message == STRANGE:  # its user may count
         assert pyg.CalibratedModel(model, num_hops=2).num_hops == 4
-
-
-def test_counted_neighbours_are_those_of_calibrators():
-    edges = torch.tensor([[0, 1, 1, 2, 2], [1, 0, 1, 1, 3]])
-    counted = pyg.CountNeighbours()(Data(edge_index=edges, num_nodes=5))
-    assert counted.num_neighbours.tolist() == [1, 2, 2, 1, 0]
