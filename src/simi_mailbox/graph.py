@@ -46,8 +46,6 @@ class Graph:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Graph is immutable; cannot set {name!r}")
 
-    # --- building -----------------------------------------------------------------------------
-
     @classmethod
     def from_edges(
         cls, edge_index: Any, num_nodes: int | None = None, *, directed: bool = False
@@ -99,8 +97,6 @@ class Graph:
     def empty(cls, num_nodes: int) -> Graph:
         """Build a graph of ``num_nodes`` nodes and no edge."""
         return cls.from_edges(np.empty((2, 0), dtype=np.int64), num_nodes)
-
-    # --- reading ------------------------------------------------------------------------------
 
     @property
     def num_nodes(self) -> int:
@@ -161,16 +157,10 @@ def _pattern(rows: Ints, columns: Ints, count: int) -> Any:
 def as_graph(graph: Any, num_nodes: int, *, directed: bool = False) -> Graph:
     """Turn what users have into a `Graph` of exactly ``num_nodes`` nodes.
 
-    Parameters
-    ----------
-    graph
-        A `Graph`, a PyG ``Data`` (anything with ``edge_index`` or ``adj_t``), a DGL graph
-        (anything with ``edges()``), a NetworkX graph (nodes 0..n-1, or else in the order of
-        ``graph.nodes``), a SciPy or torch sparse matrix, or an edge index of shape [2, E].
-    num_nodes
-        Number of nodes that the logits have; a graph of another size is refused.
+    ``graph`` is a `Graph`, a PyG ``Data`` (anything with ``edge_index`` or ``adj_t``), a DGL graph
+    (anything with ``edges()``), a NetworkX graph (nodes 0..n-1, or else in the order of
+    ``graph.nodes``), a SciPy or torch sparse matrix, or an edge index of shape [2, E].
     """
-    result: Graph
     if isinstance(graph, Graph):
         result = graph
     elif isinstance(graph, Tensor) and graph.layout is not torch.strided:

@@ -126,7 +126,6 @@ class Kind(NamedTuple):
 
     @property
     def format(self) -> str:
-        """What the header of a file of this kind says."""
         return f"simi-mailbox {self.word}"
 
 
@@ -208,10 +207,7 @@ def load(path: str | os.PathLike[str], kind: Kind) -> tuple[str, dict[str, Any],
 
 
 def sealed(header: dict[str, Any], tensors: dict[str, Tensor]) -> str:
-    """JSON of a header, with the checksum of all that a file holds.
-
-    It is one text, because safetensors writes several in a random order.
-    """
+    """JSON of a header with a checksum: one text, as safetensors writes several in any order."""
     return json.dumps({**header, "sha256": _checksum(header, tensors)})
 
 

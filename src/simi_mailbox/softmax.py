@@ -267,10 +267,7 @@ def threads_for(numbers: int) -> Iterator[None]:
     bits on every machine.
     """
     before = torch.get_num_threads()
-    if numbers >= WORTH_THREADS or before == 1:
-        yield
-        return
-    torch.set_num_threads(1)
+    torch.set_num_threads(before if numbers >= WORTH_THREADS else 1)
     try:
         yield
     finally:

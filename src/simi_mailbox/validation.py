@@ -366,16 +366,12 @@ def _logarithms(z: Tensor, kind: InputType) -> Tensor:
         what = "probabilities" if kind == "probabilities" else "exp(log-probabilities)"
         raise ValueError(f'input_type="{kind}", but {what} are none: {error}') from None
     smallest = torch.finfo(z.dtype).tiny
-    if kind == "probabilities":
-        return z.clamp(min=smallest).log_()
-    return z.clamp(min=float(np.log(smallest)))
+    logs = z.clamp(min=smallest).log_() if kind == "probabilities" else z
+    return logs.clamp(min=float(np.log(smallest)))
 
 
 def are_probabilities(z: Tensor) -> bool:
-    """Whether every row lies in [0, 1] and sums to one, which logits do not.
-
-    A handful of rows may do so by chance, and is let pass.
-    """
+    """Whether every row lies in [0, 1] and sums to one; a few rows may by chance, and pass."""
     return len(z) >= _FEWEST_ROWS and all(
         bool((rows.sum(dim=1) - 1).abs().max() <= ROW_SUM_TOLERANCE)
         and bool(rows.min() >= -RANGE_TOLERANCE)
@@ -606,29 +602,22 @@ def read_calibration(
         why = "a method would stop on what it is fitted on; take them out of one"
         names = ("mask", "early_stopping_mask")
         refuse_shared(calibration.index, holdout.index, names, why)
-    told = []
+    told = ""
     if nodes.training is not None and not allow_training_nodes:
-        why = (
-            "the model looks better than it is on nodes it was trained on; calibrate with others, "
-            "or insist with allow_training_nodes=True"
-        )
+        why = "the model looks better than it is on nodes it was trained on; calibrate with "
+        why += "others, or insist with allow_training_nodes=True"
         refuse_shared(calibration.index, nodes.training, ("mask", "train_mask"), why)
     elif not allow_training_nodes:
-        told.append(looks_trained_on(nodes.logits, calibration))
+        told = looks_trained_on(nodes.logits, calibration)
     one = calibration.y[0]
+    alike = ""
     if len(calibration) >= _FEWEST_ROWS and bool((calibration.y == one).all()):
-        told.append(
-            f"all {len(calibration)} calibration labels are class {int(one)}: nothing is learned "
-            "of the others; choose calibration nodes at random, and check the labels"
-        )
-    for text in filter(None, told):
+        alike = f"all {len(calibration)} calibration labels are class {int(one)}: nothing is "
+        alike += "learned of the others; choose calibration nodes at random, and check the labels"
+    for text in filter(None, (told, alike)):
         warnings.warn(text, CalibrationWarning, stacklevel=3)
-    return CalibrationData(
-        **vars(nodes),
-        calibration=calibration,
-        holdout=holdout,
-        used_for_selection=used_for_selection,
-    )
+    labels = {"calibration": calibration, "holdout": holdout}
+    return CalibrationData(**vars(nodes), **labels, used_for_selection=used_for_selection)
 
 
 def looks_trained_on(logits: Tensor, calibration: Labelled) -> str:

@@ -141,3 +141,9 @@ def test_what_cannot_be_counted_is_refused(model, method, message):
         _ = pyg.CalibratedModel(model, calibrator).num_hops
     if message == STRANGE:  # its user may count
         assert pyg.CalibratedModel(model, num_hops=2).num_hops == 4
+
+
+def test_counted_neighbours_are_those_of_calibrators():
+    edges = torch.tensor([[0, 1, 1, 2, 2], [1, 0, 1, 1, 3]])
+    counted = pyg.CountNeighbours()(Data(edge_index=edges, num_nodes=5))
+    assert counted.num_neighbours.tolist() == [1, 2, 2, 1, 0]

@@ -151,6 +151,12 @@ def test_no_label_outside_the_masks_is_read(model, data, expected):
     same(pyg.calibrate(model, changed, mask=data.val_mask)(data.x, data.edge_index), expected)
 
 
+def test_features_reach_methods_that_need_them(model, data):
+    calibrated = pyg.calibrate(model, data, calibrator="group-calibration")
+    by_hand = calibrated.calibrator.predict_proba(logits_of(model, data), features=data.x)
+    torch.testing.assert_close(calibrated(data.x, data.edge_index).exp(), by_hand)
+
+
 class OnData(nn.Module):
     def __init__(self, model):
         super().__init__()
