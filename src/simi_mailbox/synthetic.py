@@ -96,7 +96,8 @@ def calibration_problem(
 def _drawn(probs: Floats, rng: np.random.Generator) -> Ints:
     """A class for every node, drawn from its probabilities."""
     below = (np.cumsum(probs, axis=1) <= rng.random((len(probs), 1))).sum(axis=1)
-    return np.minimum(below, probs.shape[1] - 1)  # rounding may leave the last sum below 1
+    # Rounding may leave the last cumulative sum a hair below 1.
+    return np.asarray(np.minimum(below, probs.shape[1] - 1))
 
 
 def _block_model_edges(y: Ints, classes: int, seed: int) -> Iterator[Ints]:

@@ -616,7 +616,7 @@ def read_calibration(
         alike += "learned of the others; choose calibration nodes at random, and check the labels"
     for text in filter(None, (told, alike)):
         warnings.warn(text, CalibrationWarning, stacklevel=3)
-    labels = {"calibration": calibration, "holdout": holdout}
+    labels: dict[str, Any] = {"calibration": calibration, "holdout": holdout}
     return CalibrationData(**vars(nodes), **labels, used_for_selection=used_for_selection)
 
 
