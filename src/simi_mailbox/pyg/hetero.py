@@ -27,7 +27,7 @@ def part_of(
         return graph_among(data, node_type, num_nodes, metapath)
     if not is_hetero(data):
         return data
-    if node_type not in data.node_types:
+    if node_type is None or node_type not in data.node_types:
         raise ValueError(
             f"this {type(data).__name__} has several types of nodes: say which one is classified, "
             f"node_type=…, one of {', '.join(data.node_types)}; got {node_type!r}"
