@@ -129,3 +129,16 @@ def run_line(begin):
     result = CliRunner().invoke(cli, line_of(begin))
     assert result.exit_code == 0, result.output
     return result.output
+
+
+def run_shell(command):
+    """What a command of docs/shell.md prints."""
+    program, *arguments = shlex.split(command)
+    if program == "head":
+        lines = Path(arguments[2]).read_text().splitlines(keepends=True)
+        return "".join(lines[: int(arguments[1])])
+    assert program == "simi-mailbox"
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 0, result.output
+    assert not result.stderr
+    return result.stdout

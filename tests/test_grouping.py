@@ -139,13 +139,8 @@ def test_membership_is_that_of_normal_kernels_and_sums_to_one(seed, groups):
     kernel = np.exp(-(distance - distance.min()) / (2 * found.bandwidth**2))
     np.testing.assert_allclose(shares[i], kernel / kernel.sum(), atol=1e-12)
     assert shares[i].argmax() == found.grouping.assign(points[[i]])[0]
-
-
-@given(seed=st.integers(0, 500), groups=st.integers(2, 25))
-def test_membership_is_continuous(seed, groups):
-    found, points = soft(seed, groups)
     near = points + 1e-6 * np.random.default_rng(seed).normal(size=points.shape)
-    assert np.abs(found.membership(near) - found.membership(points)).max() < 1e-3
+    assert np.abs(found.membership(near) - shares).max() < 1e-3  # it is continuous
 
 
 def test_far_away_points_belong_to_the_nearest_group():

@@ -82,22 +82,17 @@ def test_four_ways_give_the_same_probabilities(whole, tmp_path):
     cal = SimiMailbox(n_groups=5).fit(z, data.y, mask=mask, **given)
     wrapped = pyg.calibrate(model, data, mask, SimiMailbox(n_groups=5), hidden=None)
     write(tmp_path, data, z, mask.nonzero().flatten().tolist())
-    run(
-        tmp_path,
-        "fit logits.csv --edges edges.csv --labels known.csv --set n_groups=5 --out c0.safetensors",
-    )
+    parts = "logits.csv --edges edges.csv"
+    run(tmp_path, f"fit {parts} --labels known.csv --set n_groups=5 --out c0.safetensors")
     for day in range(1, SNAPSHOTS):
         data = snapshot(whole, day)
         z = logits_of(model, data)
         late = set(ids[150 + 8 * day : 158 + 8 * day].tolist())
         known = [i for i, name in enumerate(data.node_ids.tolist()) if name in late]
-        cal.update(
-            data.node_ids[known], data.y[known],
-            logits=z, graph=data.edge_index, all_ids=data.node_ids,
-        )  # fmt: skip
+        given = {"logits": z, "graph": data.edge_index, "all_ids": data.node_ids}
+        cal.update(data.node_ids[known], data.y[known], **given)
         wrapped.update(data.node_ids[known], data.y[known], data)
         write(tmp_path, data, z, known)
-        parts = "logits.csv --edges edges.csv"
         old, new = f"c{day - 1}.safetensors", f"c{day}.safetensors"
         run(tmp_path, f"update {old} {parts} --known known.csv --out {new}")
         run(tmp_path, f"apply {new} {parts} --out p.npz")

@@ -23,24 +23,20 @@ MODULE_NAME = re.compile(rf"({PACKAGE}(\.\w+)|{BENCH}(\.\w+)?)(\.\w+)*(:\w+)?")
 
 @dataclass(frozen=True)
 class Table:
-    """Level of every package, packages that see level 0 only, and arrows within a level."""
+    """Level of every package, and arrows within a level; those of level 0 see each other."""
 
     levels: dict[str, int]
-    apart: set[str]
     arrows: set[tuple[str, str]]
 
     def allows(self, package, other):
-        if (package, other) in self.arrows:
-            return True
-        if package in self.apart or self.levels[package] == 0:
-            return self.levels[other] == 0
-        return self.levels[other] < self.levels[package]
+        lower = self.levels[other] < max(self.levels[package], 1)
+        return lower or (package, other) in self.arrows
 
 
 def table():
     """The table of CONTRIBUTING.md."""
     levels: dict[str, int] = {}
-    apart, arrows = set(), set()
+    arrows: set[tuple[str, str]] = set()
     for line in (ROOT / "CONTRIBUTING.md").read_text("utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) != 4 or not re.fullmatch(r"\d", cells[0]):
@@ -48,10 +44,8 @@ def table():
         packages = re.findall(r"`(\w+)`", cells[1])
         assert not set(packages) & set(levels), "a package is in the table twice"
         levels |= dict.fromkeys(packages, int(cells[0]))
-        if cells[2].startswith("level 0"):
-            apart |= set(packages)
         arrows |= set(re.findall(r"`(\w+)` → `(\w+)`", cells[2]))
-    return Table(levels, apart, arrows)
+    return Table(levels, arrows)
 
 
 def imports(tree):
@@ -100,9 +94,7 @@ def wrong_arrows(source):
         if package not in rules.levels:
             wrong.append(f"{path}: the package {package} is not in the table")
             continue
-        for name in found:
-            if is_bench(name):
-                continue
+        for name in (name for name in found if not is_bench(name)):
             other = name.split(".")[1]
             if other in (package, "__version__"):
                 continue

@@ -7,6 +7,8 @@ the options that are shown.
 import os
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -21,12 +23,15 @@ from simi_mailbox.synthetic import calibration_problem
 from simi_mailbox.testing import CheckProblem
 from tests.pages import (
     BENCH_PAGES,
+    DOCS,
     PAGES,
     blocks,
     command_lines,
+    compare,
     parse,
     run_line,
     run_page,
+    run_shell,
     stored_cora,
 )
 from tests.pyg.loaders import AllNeighbours
@@ -59,7 +64,7 @@ def test_a_command_that_is_not_there_is_found_out():
     assert len(command_lines()) >= 9
 
 
-def test_shards_of_the_page_are_calibrated_and_so_are_those_of_next_week(tmp_path, monkeypatch):
+def test_shards_of_the_page_are_calibrated_and_so_are_those_of_next_week():
     for folder in ("shards", "next-week"):
         write_shards(Path(folder))
     run_line("calibrate shards --memory")
@@ -68,10 +73,30 @@ def test_shards_of_the_page_are_calibrated_and_so_are_those_of_next_week(tmp_pat
     assert Path("calibrated-next-week", "manifest.json").exists()
 
 
-def test_the_readmes_command_calibrates_the_files_of_the_shells_page(tmp_path, monkeypatch):
+def test_the_readmes_command_calibrates_the_files_of_the_shells_page():
     run_page("shell.md")
     assert "wrote probs.csv" in run_line("calibrate logits.csv")
     assert Path("probs.csv").read_text("utf-8").startswith("paper,predicted,confidence,p_biology")
+
+
+def test_shell_page():
+    """Every command of docs/shell.md runs, and prints what the page shows."""
+    run_page("shell.md")
+    ran = 0
+    for block in blocks(DOCS / "shell.md", "console"):
+        lines = re.sub(r"\\\n\s*", "", block)  # a command may go on in the next line
+        for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", lines, re.MULTILINE):
+            compare(run_shell(command), shown, command, atol=0.02)
+            ran += 1
+    assert ran >= 9
+
+
+def test_the_line_for_completion_is_what_the_shell_wants():
+    (line,) = blocks(DOCS / "shell.md", "bash")
+    name, shell = re.search(r"(_\w+_COMPLETE)=(\w+)", line).groups()
+    command, environment = [sys.executable, "-m", "simi_mailbox"], {**os.environ, name: shell}
+    result = subprocess.run(command, env=environment, capture_output=True)
+    assert b"_simi_mailbox_completion" in result.stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -80,14 +105,8 @@ def test_no_snippet_is_left_out(page):
     languages = set(re.findall(r"^```([^\n`]+)\n", page.read_text("utf-8"), re.MULTILINE))
     languages = {name for name in languages if not name.startswith("{")}
     assert languages <= {"python", "console", "bash", "toml", "text", "bibtex"}
-    if languages & {"console", "bash"}:
-        lines = [
-            line
-            for name in ("console", "bash")
-            for b in blocks(page, name)
-            for line in b.splitlines()
-        ]
-        called = [line for line in lines if line.startswith("$")]
+    for block in (*blocks(page, "console"), *blocks(page, "bash")):
+        called = [line for line in block.splitlines() if line.startswith("$")]
         assert page.name == "shell.md" or all("simi-mailbox" in line for line in called)
     for block in blocks(page, "toml"):
         tomllib.loads(block)
@@ -98,7 +117,7 @@ BY_ITSELF = [p.name for p in PAGES if blocks(p, "python") and p.stem not in (*OW
 
 
 @pytest.mark.parametrize("name", [name for name in BY_ITSELF if name != "README.md"])
-def test_python_of_the_page_runs(name, tmp_path, monkeypatch):
+def test_python_of_the_page_runs(name):
     if name == "scale.md":
         write_shards(Path("shards"))
     found = PROVED.get(name, lambda names: True)(run_page(name, **arrays()))
@@ -143,17 +162,14 @@ PROVED = {
 
 def test_every_page_proves_something():
     assert set(PROVED) == set(BY_ITSELF) - {"README.md"}  # that one: test_readme.py
-    tests = set(globals()) | {"test_shell_page"}  # the shell's page has a file of its own
-    assert {f"test_{name.replace('-', '_')}_page" for name in OWN} <= tests
+    assert {f"test_{name.replace('-', '_')}_page" for name in OWN} <= set(globals())
 
 
-def test_report_of_the_page_is_written_by_the_command(tmp_path, monkeypatch):
+def test_report_of_the_page_is_written_by_the_command():
     given = arrays()
-    np.save("logits.npy", given["logits"])
-    np.save("edges.npy", given["edge_index"].numpy())
-    np.save("y.npy", given["y"])
-    np.save("val.npy", np.arange(200))
-    np.save("test.npy", np.arange(200, 400))
+    files = {"logits": given["logits"], "edges": given["edge_index"].numpy(), "y": given["y"]}
+    for name, array in (files | {"val": np.arange(200), "test": np.arange(200, 400)}).items():
+        np.save(f"{name}.npy", array)
     run_line("report ")
     assert os.path.getsize("report.html") > 10_000
 

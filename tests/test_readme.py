@@ -73,23 +73,3 @@ def test_links_and_pictures_lead_somewhere(page):
 def test_make_targets_of_the_readme_exist():
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     assert set(re.findall(r"^    make (\w+)", README, flags=re.MULTILINE)) <= targets
-
-
-def sentences(text):
-    """Sentences of a page: no code, tables, headings or formulas; an item of a list is one."""
-    text = re.sub(r"^(```+).*?^\1", "", text, flags=re.MULTILINE | re.DOTALL)
-    text = re.sub(r"<!--.*?-->|<[^>]+>|\$\$.*?\$\$", "", text, flags=re.DOTALL)
-    text = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]*`", "code", text))
-    lines = [line for line in text.splitlines() if not re.match(r"\s*\||#|    \S", line)]
-    parts = re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", "\n".join(lines))
-    found = [s for part in parts for s in re.split(r"(?<=[.!?])\W*\s+(?=\W*[A-Z])", part)]
-    return [words for s in found if len(words := re.findall(r"\w[\w.,'’%-]*", s)) > 2]
-
-
-def test_sentences_have_at_most_twenty_words_on_average():
-    pages = [ROOT / "README.md", *ROOT.glob("docs/*.md")]
-    lengths = {p.name: [len(s) for s in sentences(p.read_text("utf-8"))] for p in pages}
-    every = [length for page in lengths.values() for length in page]
-    assert len(every) > 500
-    assert np.mean(every) <= 20
-    assert np.mean(lengths["README.md"]) <= 20

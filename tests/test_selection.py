@@ -35,14 +35,6 @@ def test_the_truth_is_chosen_and_fitted_on_all_labels(problem):
     assert choice.verdict == "temperature: NLL significantly lower than that of every other"
 
 
-def test_alike_methods_leave_the_default():
-    given = calibration_problem(600, 3, temperature=1.0, seed=2)
-    logits = given.logits
-    choice = select(logits, given.y, mask=range(200), methods=PAIR, default="uncalibrated")
-    assert choice.name == "uncalibrated"
-    assert choice.verdict == "uncalibrated (default kept: no other method is significantly better)"
-
-
 @pytest.mark.parametrize("labels", [1, 9])
 def test_fewer_labels_than_folds_need_give_the_default_without_evidence(problem, labels):
     choice = select(problem.logits, problem.y, mask=range(labels), graph=problem.graph)

@@ -2,32 +2,27 @@
 
 import numpy as np
 import pytest
+import torch
 from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 
-from simi_mailbox import calibrators, metrics
+from simi_mailbox import calibrators
+from simi_mailbox.mailbox import mailbox
 from simi_mailbox.synthetic import calibration_problem, copied_pages
 
 
-def largest_deviation(probs, y, bins=10):
-    """Largest gap, in standard errors, between frequency and probability over bins."""
-    hit = (y[:, None] == np.arange(probs.shape[1])).ravel()
-    p = probs.ravel()
-    place = np.minimum((p * bins).astype(int), bins - 1)
-    gaps = []
-    for k in range(bins):
-        inside = place == k
-        variance = (p * (1 - p))[inside].sum()
-        if variance > 5:
-            gaps.append(abs((hit - p)[inside].sum()) / np.sqrt(variance))
-    assert len(gaps) >= 5
-    return float(max(gaps))
+def deviation(probs, y):
+    """Largest gap between frequency and probability over ten bins, in standard errors."""
+    p, hit = probs.ravel(), (y[:, None] == np.arange(probs.shape[1])).ravel()
+    place = np.minimum((10 * p).astype(int), 9)
+    gaps, variance = (np.bincount(place, w, 10) for w in (hit - p, p * (1 - p)))
+    return float(np.abs(gaps / np.sqrt(variance)).max())
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.5, lambda conf, sim: 0.5 + conf + 2 * sim])
 def test_labels_are_drawn_from_the_true_probabilities(temperature):
     problem = calibration_problem(20_000, 5, temperature=temperature, seed=1)
-    assert largest_deviation(problem.probs, problem.y) < 4
+    assert deviation(problem.probs, problem.y) < 4
     again = softmax(problem.logits.astype(np.float64) / problem.temperature[:, None], axis=1)
     assert np.array_equal(again, problem.probs)
 
@@ -40,20 +35,10 @@ def test_the_temperature_sees_confidence_and_mailbox():
         return 1 + similarity
 
     problem = calibration_problem(3000, 4, temperature=temperature, seed=0)
-    assert np.array_equal(seen[0], softmax(problem.logits.astype(np.float64), axis=1).max(axis=1))
-    z, graph = problem.logits.astype(np.float64), problem.graph
-    for node in range(0, 3000, 311):
-        neighbours = graph.neighbours(node).numpy()
-        expected = (1 / (1 + np.exp(-z[neighbours] @ z[node]))).mean() if neighbours.size else 0
-        assert seen[1][node] == pytest.approx(expected)
+    z = problem.logits.astype(np.float64)
+    assert np.array_equal(seen[0], softmax(z, axis=1).max(axis=1))
+    assert np.array_equal(seen[1], mailbox(torch.from_numpy(z), problem.graph).numpy())
     assert np.array_equal(problem.temperature, 1 + seen[1])
-
-
-def test_problems_cover_the_range_of_confidence_and_similarity():
-    problem = calibration_problem(5000, seed=0)
-    for values in (problem.confidence, problem.similarity):
-        low, high = np.quantile(values, [0.1, 0.9])
-        assert high - low > 0.3
 
 
 def test_the_seed_decides_everything_but_the_temperature():
@@ -78,9 +63,7 @@ def pages():
 
 def test_labels_are_drawn_from_the_probabilities(pages):
     for nodes in (pages.copied, ~pages.copied):
-        probs, y = pages.probs[nodes], pages.y[nodes]
-        floor = metrics.noise_floor(probs)
-        assert metrics.ece(probs, y) < floor.mean + 4 * floor.std
+        assert deviation(pages.probs[nodes], pages.y[nodes]) < 4
 
 
 def test_copies_link_to_copies_of_the_same_page(pages):
@@ -104,13 +87,10 @@ def test_a_model_that_adds_up_neighbours_errs_in_both_directions(pages):
     for method in ("uncalibrated", "temperature"):
         assert gap(method, pages.copied) < -0.05
         assert gap(method, ~pages.copied) > 0.1
-    left = {
-        method: abs(gap(method, pages.copied)) + abs(gap(method, ~pages.copied))
+    one, ours = (
+        abs(gap(method, pages.copied)) + abs(gap(method, ~pages.copied))
         for method in ("temperature", "simi-mailbox")
-    }
-    assert left["simi-mailbox"] < 0.6 * left["temperature"]
-
-
-def test_pages_of_one_kind_are_refused():
+    )
+    assert ours < 0.6 * one
     with pytest.raises(ValueError, match="share=0"):
         copied_pages(100, share=0)

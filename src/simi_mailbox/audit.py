@@ -22,13 +22,7 @@ OUTPUTS = ("predict_proba", "predict_sets", "accepts")
 
 @dataclass(frozen=True)
 class Audit:
-    """Outcome of an audit; true in a condition if it passed.
-
-    Examples
-    --------
-    >>> "clean" if Audit(True, "same bits") else "leaks"
-    'clean'
-    """
+    """Outcome of an audit; true in a condition if it passed."""
 
     passed: bool
     detail: str
@@ -52,13 +46,12 @@ def reads_only(
 ) -> Audit:
     """Change every label outside the masks and require bit-identical probabilities.
 
-    New copies of ``calibrator`` are fitted with the labels outside the masks permuted, drawn
-    anew, and replaced by −1, and last with the labels as they are. Any difference in the output of
-    ``predict_proba``, however small, fails the audit. Rules of `simi_mailbox.decide` are audited in
-    the same way: they take probabilities for logits, and answer with sets or decisions. The ``y``
-    of a PyG ``Data`` is changed along, and attributes of a graph that hold labels are taken off.
-    Hyper-parameters, feature columns and variables of ``forward`` that equal the hidden labels fail
-    at once.
+    Copies of ``calibrator`` are fitted with the labels outside the masks permuted, drawn anew, and
+    replaced by −1, and last with the labels as they are. Any difference in the output fails the
+    audit. Rules of `simi_mailbox.decide` are audited alike, on probabilities in place of logits.
+    The ``y`` of a PyG ``Data`` is changed along, and other attributes of a graph that hold labels
+    are taken off. Hyper-parameters, feature columns and variables of ``forward`` that equal the
+    hidden labels fail at once.
 
     Parameters
     ----------
@@ -66,28 +59,18 @@ def reads_only(
         As for ``fit``; ``y`` must have full length. Labels of ``train_mask`` may be read by
         calibrators that declare it (``"known" in calibrator.optional_inputs``), and by no others.
     known : (nodes, labels), optional
-        As ``predict_proba`` takes it: labels that it is given beside those of ``fit``.
+        Passed to ``predict_proba``.
     seed : int
         Of the changes.
     new_process : bool
-        Run every fit in a process of its own, which knows the changed labels and no others: what a
-        calibrator keeps from fit to fit, or finds elsewhere in memory, is caught as well. All that
-        is passed in must be importable there (no lambda, no class defined in a function).
+        Run every fit in a process of its own, which knows the changed labels and no others. All
+        that is passed in must be importable there (no lambda, no class defined in a function).
 
     Notes
     -----
-    What it proves: on this problem the output does not depend on hidden labels that came in by
-    arguments. That catches mistakes and ordinary leaks, not a malicious author: within one process,
-    code that walks the caller's frames or keeps labels of an earlier fit passes
-    (``new_process=True`` stops these); labels in a file, on the network, in disguise (a shuffled or
-    scaled copy), or inside the class itself pass always.
-
-    Examples
-    --------
-    >>> from simi_mailbox import TemperatureScaling
-    >>> logits = np.random.default_rng(0).normal(size=(40, 3))
-    >>> reads_only(TemperatureScaling(), logits, logits.argmax(1) // 2, mask=range(20)).passed
-    True
+    It catches mistakes and ordinary leaks of labels that came in by arguments, not a malicious
+    author: code that walks the caller's frames or keeps labels of an earlier fit passes unless
+    ``new_process=True``; labels in a file or in disguise (a shuffled copy) pass always.
     """
     labels = np.array(y)
     n, k = np.shape(logits)
@@ -166,17 +149,15 @@ def _relabelled(graph: Any, labels: Any, outside: Any, others: Any) -> Any:
 def _passed_in(calibrator: Any, inputs: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Everything besides the graph in which labels may hide, and the words for it."""
     for name, value in vars(calibrator).items():
-        parts = value if isinstance(value, dict) else {}
-        yield f"hyper-parameter {name!r}", value
-        yield from ((f"hyper-parameter {name}[{key!r}]", part) for key, part in parts.items())
+        for part in (value, *(value.values() if isinstance(value, dict) else ())):
+            yield f"hyper-parameter {name!r}", part
     for name in ("features", "hidden"):
         columns: Any = inputs.get(name)
         yield f"a column of {name}", columns.toarray() if hasattr(columns, "toarray") else columns
     forward = inputs.get("forward")
-    cells = getattr(forward, "__closure__", None) or ()
+    cells = [cell.cell_contents for cell in getattr(forward, "__closure__", None) or ()]
     kept = getattr(forward, "__defaults__", None) or ()
-    own = getattr(forward, "__dict__", {}).values()
-    for value in (*(cell.cell_contents for cell in cells), *kept, *own):
+    for value in (*cells, *kept, *getattr(forward, "__dict__", {}).values()):
         yield "forward", value
 
 

@@ -42,8 +42,7 @@ def cross_fitted(calibrator: Any, logits: Any, y: Any, *, mask: Any, **given: An
     >>> from simi_mailbox import TemperatureScaling
     >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(200, 3, temperature=2.0, seed=0)
-    >>> cal = TemperatureScaling()
-    >>> cross_fitted(cal, problem.logits, problem.y, mask=range(50)).shape
+    >>> cross_fitted(TemperatureScaling(), problem.logits, problem.y, mask=range(50)).shape
     (50, 3)
     """
     nodes = read_index(mask, len(logits), "mask")
@@ -70,18 +69,8 @@ def cross_fitted_folds(
     """Some calibration nodes, and the probabilities of *all* nodes from a fit without their labels.
 
     The nodes are cut into ``folds`` parts by ``seed``; for each part a copy of the calibrator is
-    fitted on the others. Methods compared with one seed are fitted on the same nodes. More folds
-    are more fits, each nearer to the one on all labels. ``advance`` is called after every fit.
-
-    Examples
-    --------
-    >>> from simi_mailbox import TemperatureScaling
-    >>> from simi_mailbox.synthetic import calibration_problem
-    >>> problem = calibration_problem(200, 3, temperature=2.0, seed=0)
-    >>> given = {"mask": range(50), "folds": 2}
-    >>> found = cross_fitted_folds(TemperatureScaling(), problem.logits, problem.y, **given)
-    >>> [(len(nodes), probs.shape) for nodes, probs in found]
-    [(25, (200, 3)), (25, (200, 3))]
+    fitted on the others, and ``advance`` is called. Methods compared with one seed are fitted on
+    the same nodes.
     """
     nodes = read_index(mask, len(logits), "mask")
     labels = full_length(y, nodes, len(logits))
@@ -117,7 +106,7 @@ def standings(
     """Metrics of several methods on the same nodes, with the best and what is tied with it.
 
     Differences to the best are bootstrapped over nodes, the same nodes for both methods: much of
-    the noise is common to all methods, so that differences are much more certain than the values.
+    the noise is common to both.
     """
     measured = [
         [of_weights(metric, check(np.asarray(given), np.asarray(y))) for metric in METRICS.values()]

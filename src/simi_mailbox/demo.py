@@ -24,15 +24,7 @@ _NEIGHBOURS, _PER_CLASS, _CALIBRATION = 8, 20, 500
 
 @dataclass(frozen=True)
 class Demonstration:
-    """Everything the demonstration computed, for printing and drawing.
-
-    ``outcomes`` has, for each method, its metrics on the test nodes.
-
-    Examples
-    --------
-    >>> run_demo(example="digits").title
-    'Handwritten digits, simple graph convolution'
-    """
+    """What the demonstration computed; ``outcomes``: metrics of each method on test nodes."""
 
     title: str
     graph: Graph
@@ -50,15 +42,9 @@ def run_demo(seed: int = 0, example: str = "copies") -> Demonstration:
     The GNN is the simplest graph convolution (Wu et al., 2019): logistic regression on features
     summed or averaged over neighbours.
 
-    ``"copies"`` is synthetic: pages that are independent evidence, and copies that a model which
-    adds up neighbours counts as often as they are copied, so that temperature scaling cannot be
-    right. ``"digits"`` is real: images joined to their nearest neighbours, where temperature
-    scaling is nearly all that is needed.
-
-    Examples
-    --------
-    >>> list(run_demo(example="digits").outcomes)
-    ['uncalibrated', 'temperature', 'simi-mailbox']
+    ``"copies"`` is synthetic (`synthetic.copied_pages`): temperature scaling cannot be right.
+    ``"digits"`` is real: images joined to their nearest neighbours, where temperature scaling is
+    nearly all that is needed.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -86,12 +72,6 @@ def digits_graph() -> tuple[Graph, Array, Ints]:
 
     Nodes are the 1,797 images of 8 × 8 pixels (features: the 64 raw pixel values, 0 to 16). Each
     is joined to its 8 nearest neighbours in pixel space.
-
-    Examples
-    --------
-    >>> graph, x, y = digits_graph()
-    >>> graph.num_nodes, x.shape
-    (1797, (1797, 64))
     """
     from sklearn.datasets import load_digits
 

@@ -4,7 +4,6 @@ import glob
 import os
 import platform
 import secrets
-import shutil
 import struct
 import tempfile
 import threading
@@ -40,9 +39,8 @@ without end for all of the stack."""
 def whole_file(path: StrPath) -> Iterator[Path]:
     """Write under another name in the same folder; the file gets its own at the end of the block.
 
-    After an error or a kill the old file, if any, is as it was; what a killed writer has left is
-    removed by the next one. A link is followed, an existing file keeps its mode, and a pipe or a
-    device is written into.
+    After an error or a kill the old file is as it was; what a killed writer has left is removed by
+    the next one. A link is followed, a mode kept, and a pipe or a device written into.
     """
     target = Path(os.path.realpath(path))  # a link stays one, and what it points to is written
     if target.is_dir():
@@ -50,10 +48,8 @@ def whole_file(path: StrPath) -> Iterator[Path]:
     if target.exists() and not target.is_file():  # a pipe or a device must not be replaced
         with tempfile.TemporaryDirectory() as folder:
             unfinished = Path(folder) / f"unfinished{target.suffix}"
-            unfinished.touch()
             yield unfinished
-            with unfinished.open("rb") as source, target.open("wb") as sink:
-                shutil.copyfileobj(source, sink)
+            target.write_bytes(unfinished.read_bytes())
         return
     kept = target.stat().st_mode & 0o7777 if target.exists() else None
     unfinished = _unfinished(target, 0o666 if kept is None else kept | 0o600)
@@ -118,8 +114,8 @@ class Archive(Mapping[str, Array]):
             raise KeyError(name)
         with _told(self._path, f"array {name!r}"):
             array = self._file[name]
-        if not isinstance(array, np.ndarray):  # a member of the archive that is no .npy
-            raise FileFormatError(f"{self._path}: {name!r} is not an array")
+            if not isinstance(array, np.ndarray):  # a member of the archive that is no .npy
+                raise TypeError("it is not an array")
         return array
 
     def __iter__(self) -> Iterator[str]:

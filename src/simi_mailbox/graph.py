@@ -46,8 +46,6 @@ class Graph:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Graph is immutable; cannot set {name!r}")
 
-    # --- building -----------------------------------------------------------------------------
-
     @classmethod
     def from_edges(
         cls, edge_index: Any, num_nodes: int | None = None, *, directed: bool = False
@@ -100,8 +98,6 @@ class Graph:
         """Build a graph of ``num_nodes`` nodes and no edge."""
         return cls.from_edges(np.empty((2, 0), dtype=np.int64), num_nodes)
 
-    # --- reading ------------------------------------------------------------------------------
-
     @property
     def num_nodes(self) -> int:
         """Number of nodes."""
@@ -129,25 +125,16 @@ class Graph:
         """All entries as a [2, E] edge list, source first; rows are in CSR order."""
         return torch.stack([self.indices, self.rows()])
 
-    def permute(self, order: Any) -> Graph:
-        """Rename the nodes: node ``order[k]`` of this graph becomes node ``k`` of the result."""
-        order = torch.as_tensor(order, dtype=torch.int64)
-        position = torch.empty_like(order)
-        position[order] = torch.arange(order.numel())
-        return Graph.from_edges(
-            position[self.edge_index()], self.num_nodes, directed=self.is_directed
-        )
-
-    def fingerprint(self) -> str:
-        """Sixteen hex digits that tell two different graphs apart."""
-        return self._fingerprint
-
     @cached_property
     def _fingerprint(self) -> str:
         digest = hashlib.sha256()
         for part in (self.indptr, self.indices):
             digest.update(part.contiguous().numpy().data)
         return digest.hexdigest()[:16]
+
+    def fingerprint(self) -> str:
+        """Sixteen hex digits that tell two different graphs apart."""
+        return self._fingerprint
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Graph):
@@ -170,20 +157,14 @@ def _pattern(rows: Ints, columns: Ints, count: int) -> Any:
 def as_graph(graph: Any, num_nodes: int, *, directed: bool = False) -> Graph:
     """Turn what users have into a `Graph` of exactly ``num_nodes`` nodes.
 
-    Parameters
-    ----------
-    graph
-        A `Graph`, a PyG ``Data`` (anything with ``edge_index`` or ``adj_t``), a DGL graph
-        (anything with ``edges()``), a NetworkX graph (nodes 0..n-1, or else in the order of
-        ``graph.nodes``), a SciPy or torch sparse matrix, or an edge index of shape [2, E].
-    num_nodes
-        Number of nodes that the logits have; a graph of another size is refused.
+    ``graph`` is a `Graph`, a PyG ``Data`` (anything with ``edge_index`` or ``adj_t``), a DGL graph
+    (anything with ``edges()``), a NetworkX graph (nodes 0..n-1, or else in the order of
+    ``graph.nodes``), a SciPy or torch sparse matrix, or an edge index of shape [2, E].
     """
-    result: Graph
     if isinstance(graph, Graph):
         result = graph
     elif isinstance(graph, Tensor) and graph.layout is not torch.strided:
-        result = _from_sparse_tensor(graph, directed)
+        result = _from_adjacency(graph, directed)
     elif hasattr(graph, "tocoo") and hasattr(graph, "shape"):
         result = Graph.from_scipy(graph, directed=directed)
     elif hasattr(graph, "edge_index_dict") or len(getattr(graph, "canonical_etypes", ())) > 1:
@@ -195,7 +176,7 @@ def as_graph(graph: Any, num_nodes: int, *, directed: bool = False) -> Graph:
     elif getattr(graph, "edge_index", None) is not None:
         result = Graph.from_edges(graph.edge_index, _size(graph, num_nodes), directed=directed)
     elif getattr(graph, "adj_t", None) is not None:
-        result = _from_adj_t(graph.adj_t, directed)
+        result = _from_adjacency(graph.adj_t, directed)
     elif hasattr(graph, "adjacency") and hasattr(graph, "nodes"):
         result = _from_networkx(graph, directed)
     elif callable(getattr(graph, "edges", None)):
@@ -212,19 +193,16 @@ def as_graph(graph: Any, num_nodes: int, *, directed: bool = False) -> Graph:
     return result
 
 
-def _from_sparse_tensor(matrix: Tensor, directed: bool) -> Graph:
-    coo: Tensor = matrix.detach().cpu().to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
-    parts = ((coo.values() != 0).numpy(), coo.indices().numpy())
-    return Graph.from_scipy(scipy.sparse.coo_array(parts, shape=coo.shape), directed=directed)
-
-
-def _from_adj_t(adjacency: Any, directed: bool) -> Graph:
-    """PyG's transposed adjacency: a sparse tensor of torch, or of torch_sparse."""
+def _from_adjacency(adjacency: Any, directed: bool) -> Graph:
+    """A sparse tensor of torch, or of torch_sparse: entry (i, j) makes j a neighbour of i."""
     if isinstance(adjacency, Tensor):
-        return _from_sparse_tensor(adjacency, directed)
-    target, source, _ = adjacency.coo()
-    edges, size = torch.stack([source, target]).cpu(), max(adjacency.sparse_sizes())
-    return Graph.from_edges(edges, size, directed=directed)
+        coo: Any = adjacency.detach().to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
+        (rows, columns), values, shape = coo.indices(), coo.values(), coo.shape
+    else:
+        (rows, columns, values), shape = adjacency.coo(), adjacency.sparse_sizes()
+    values = torch.ones(len(rows)) if values is None else values != 0
+    entries = (values.cpu().numpy(), (rows.cpu().numpy(), columns.cpu().numpy()))
+    return Graph.from_scipy(scipy.sparse.coo_array(entries, shape=shape), directed=directed)
 
 
 def _from_networkx(graph: Any, directed: bool) -> Graph:

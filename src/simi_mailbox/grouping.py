@@ -64,8 +64,7 @@ class SoftGroups:
     """Membership of a node in group g, proportional to exp(−d² / (2 bandwidth²)).
 
     d is its distance to the centroid, the squared bandwidth twice the median squared distance of
-    a node to its nearest centroid: neighbouring groups overlap, so that a small change of a node
-    changes little.
+    a node to its nearest centroid: neighbouring groups overlap.
     """
 
     grouping: Grouping
@@ -167,8 +166,8 @@ def _corners(points: Floats, *how: Any) -> Floats:
 
 
 def _outermost(parts: list[Floats]) -> Floats:
-    every = np.stack(parts)
-    return np.stack([every[:, 0].min(axis=0), every[:, 1].max(axis=0)])
+    lowest, highest = zip(*parts, strict=True)
+    return np.stack([np.min(lowest, axis=0), np.max(highest, axis=0)])
 
 
 def _sums(points: Floats, digits: int | None, centre: Floats | float, power: int) -> Floats:

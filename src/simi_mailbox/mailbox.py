@@ -19,9 +19,8 @@ def mailbox(logits: Tensor, graph: Graph, *, block_entries: int = BLOCK_ENTRIES)
     """Neighbourhood similarity m_i = mean over neighbours j of sigmoid(z_i · z_j).
 
     Nodes without neighbours get 0. The products are sampled on the graph's own entries, one block
-    of rows at a time, so that memory is bounded by ``block_entries`` and not by edges × classes,
-    and each pair of neighbours is multiplied once. The result does not depend on the block size or
-    on the number of threads.
+    of rows at a time: memory is bounded by ``block_entries``. The result depends neither on the
+    block size nor on the number of threads.
     """
     n = graph.num_nodes
     totals = torch.zeros(n, dtype=torch.float64)
@@ -57,8 +56,7 @@ def agreement(predictions: Tensor, graph: Graph) -> Tensor:
 def support(probs: Tensor, predicted: Tensor, graph: Graph, *, cosine: bool = False) -> Tensor:
     """Sum over neighbours j of p_j[ŷ_i], the probability they give to i's predicted class.
 
-    With ``cosine`` each term is weighted by the cosine similarity of p_i and p_j. Needs one number
-    per neighbour entry: classes × entries are never held in memory at once.
+    With ``cosine`` each term is weighted by the cosine similarity of p_i and p_j.
     """
     rows = graph.rows()
     terms = probs[graph.indices, predicted[rows]]
@@ -94,8 +92,7 @@ def neighbour_means(graph: Graph, values: Array) -> Callable[[slice | Ints], Flo
 def expected_agreement(probs: Array, graph: Graph) -> Floats:
     """Mean over neighbours j of Σ_k p_ik p_jk; 0 for nodes without neighbours.
 
-    That is the probability that two nodes drawn from their probabilities are of one class: the
-    mailbox of probabilities, which needs no logits and does not feel their arbitrary offset.
+    That is the probability that both are of one class, and does not feel the logits' offset.
     """
     means, result = neighbour_means(graph, probs), np.empty(len(probs))
     for rows in row_blocks(*probs.shape):

@@ -79,15 +79,6 @@ def hyperparameters(cls: type[C]) -> type[C]:
     """Class decorator: annotated attributes become keyword-only arguments, stored untouched.
 
     They are checked at ``fit``: what an attribute may be is its annotation.
-
-    Examples
-    --------
-    >>> from simi_mailbox.calibrators import TemperatureScaling
-    >>> @hyperparameters
-    ... class Halved(TemperatureScaling):
-    ...     share: Share = 0.5
-    >>> Halved(share=0.25).share
-    0.25
     """
     return dataclass(kw_only=True, eq=False, repr=False)(cls)
 
@@ -95,8 +86,7 @@ def hyperparameters(cls: type[C]) -> type[C]:
 def check_parameters(estimator: Any) -> None:
     """Raise `ValueError` for the first parameter that is not what its class declares.
 
-    ``estimator`` is a calibrator or a dataclass of settings. A bool is no number here, and a number
-    is finite.
+    ``estimator`` is a calibrator or a dataclass of settings.
     """
     cls: Any = type(estimator)
     declared = get_type_hints(cls, include_extras=True)
@@ -136,7 +126,6 @@ class Kind(NamedTuple):
 
     @property
     def format(self) -> str:
-        """What the header of a file of this kind says."""
         return f"simi-mailbox {self.word}"
 
 
@@ -218,10 +207,7 @@ def load(path: str | os.PathLike[str], kind: Kind) -> tuple[str, dict[str, Any],
 
 
 def sealed(header: dict[str, Any], tensors: dict[str, Tensor]) -> str:
-    """JSON of a header, with the checksum of all that a file holds.
-
-    It is one text, because safetensors writes several in a random order.
-    """
+    """JSON of a header with a checksum: one text, as safetensors writes several in any order."""
     return json.dumps({**header, "sha256": _checksum(header, tensors)})
 
 

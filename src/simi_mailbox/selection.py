@@ -79,8 +79,7 @@ def select(
 
     Every method is cross-fitted ``repeats`` times on the same folds. The default is left only for
     one whose NLL is lower by more than chance allows, so many methods tried counted in; else the
-    default is fitted, and ``verdict`` says that no other method is significantly better.
-    ``str(choice)`` is the evidence as a table.
+    default is fitted, and ``verdict`` says so. ``str(choice)`` is the evidence as a table.
 
     Parameters
     ----------
@@ -112,11 +111,10 @@ def select(
     labels = full_length(y, nodes, len(logits))
 
     def fitting(calibrator: Any) -> dict[str, Any]:
-        used = (
-            calibrator.required_inputs | calibrator.optional_inputs | {"train_mask", "input_type"}
-        )
+        used = {*calibrator.required_inputs, *calibrator.optional_inputs, "train_mask"}
         held = early_stopping_mask if calibrator.holdout else None
-        return {"early_stopping_mask": held, **{key: given[key] for key in used & given.keys()}}
+        passed = {key: given[key] for key in (used | {"input_type"}) & given.keys()}
+        return {"early_stopping_mask": held, **passed}
 
     def losses(calibrator: Any) -> Floats:
         """Mean NLL of every fold of every cut after a fit on the others."""
@@ -133,12 +131,8 @@ def select(
         with warnings.catch_warnings():  # told when the winner is fitted
             warnings.simplefilter("ignore", CalibrationWarning)
             measured = {name: losses(calibrator) for name, calibrator in rivals.items()}
-        evidence = tuple(
-            sorted(
-                (_score(name, found, measured[default], folds) for name, found in measured.items()),
-                key=lambda row: row.nll,
-            )
-        )
+        rows = [_score(name, found, measured[default], folds) for name, found in measured.items()]
+        evidence = tuple(sorted(rows, key=lambda row: row.nll))
     name, verdict = _judge(evidence, default, folds * repeats)
     winner = clone(rivals[name])
     winner.fit(logits, labels, mask=nodes, **fitting(winner))

@@ -96,11 +96,7 @@ def top_gaps(logits: Tensor) -> Tensor:
 
 
 def keep_argmax(probs: Tensor, logits: Tensor) -> None:
-    """Undo, in place, ties that rounding made: the predicted class stays strictly on top.
-
-    Dividing by a temperature keeps the order of the logits exactly, but two logits one rounding
-    step apart may become equal; the smallest possible step up restores the winner.
-    """
+    """Undo, in place, ties that rounding made: the predicted class goes the smallest step up."""
     for block in row_blocks(*logits.shape):
         p, winner = probs[block], logits[block].argmax(dim=1)
         lost = (winner != p.argmax(dim=1)).nonzero().flatten()
@@ -138,23 +134,16 @@ def preserve_predictions(probs: Tensor, predicted: Tensor) -> float:
 class LogitRange:
     """What is left of logits before a method sees them: found by ``fit``, kept for prediction.
 
-    A class masked with −1e9 or −inf on every node, and a single node with a logit of 1e9, carry no
-    information, and would drown that of all others. The class is taken out and gets probability 0;
-    the node is cut down to a spread at which it is still certain. Ordinary logits stay as they are.
-
-    Attributes
-    ----------
-    num_classes : int
-        Number of all classes.
-    classes : int64 array
-        The possible ones.
-    widest : float
-        Largest distance of a logit to the top one of its node.
+    A class masked with −1e9 or −inf on every node, and a single node with a logit of 1e9, would
+    drown the information of all others. The class is taken out and gets probability 0; the node is
+    cut down to a spread at which it is still certain. Ordinary logits stay as they are.
     """
 
     num_classes: int
     classes: Ints
+    """The possible ones."""
     widest: float
+    """Largest distance of a logit to the top one of its node."""
 
     @classmethod
     def of(cls, logits: Tensor, labels: Tensor | None = None) -> LogitRange:
@@ -273,16 +262,12 @@ WORTH_THREADS = 1 << 22
 def threads_for(numbers: int) -> Iterator[None]:
     """Inside, PyTorch has one thread if the work is small, and as many as before if it is not.
 
-    Training on a small graph is thousands of short operations. Threads that share one of them wait
-    for each other at its end; on a machine whose cores are taken, each wait lasts until the system
-    gives the other thread its turn, and a fit of a second takes a minute. One thread waits for
-    nobody, and gives the same bits on every machine.
+    Training on a small graph is thousands of short operations, after each of which threads wait for
+    each other: on a busy machine a fit of a second takes a minute. One thread also gives the same
+    bits on every machine.
     """
     before = torch.get_num_threads()
-    if numbers >= WORTH_THREADS or before == 1:
-        yield
-        return
-    torch.set_num_threads(1)
+    torch.set_num_threads(before if numbers >= WORTH_THREADS else 1)
     try:
         yield
     finally:

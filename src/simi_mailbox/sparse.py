@@ -1,17 +1,15 @@
 """Sparse matrices in compressed rows (CSR): products and attention with their gradients.
 
-Whatever multiplies with a graph or with sparse features does it here. Nothing gathers node vectors
-over the entries, so memory is that of one number per entry and a few per node: O(E + V·K), never
-O(E·K). Two habits make it fast on one thread: indices are int32, what MKL takes without a
-conversion, and a transpose is found once instead of in every backward pass.
+Nothing gathers node vectors over the entries: memory is O(E + V·K), never O(E·K). Indices are
+int32, what MKL takes without a conversion, and a transpose is found once instead of in every
+backward pass.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -26,8 +24,7 @@ csr_tensor = partial(torch.sparse_csr_tensor, check_invariants=False)
 
 
 with warnings.catch_warnings():
-    # PyTorch announces once per process that CSR tensors are "in beta" and that it does not check
-    # them: drawn here, where nobody has to read it, instead of changing the caller's filters.
+    # PyTorch announces once per process that CSR tensors are "in beta": here nobody has to read it.
     warnings.simplefilter("ignore")
     torch.sparse_csr_tensor([0, 1], [0], [1.0], size=(1, 1))
 
@@ -57,8 +54,7 @@ class Csr:
     @classmethod
     def closed(cls, graph: Graph) -> Csr:
         """A + I: the neighbours of every node and the node itself, sorted."""
-        n = graph.num_nodes
-        entries = np.ones(graph.num_entries, dtype=np.bool_)
+        n, entries = graph.num_nodes, np.ones(graph.num_entries, dtype=np.bool_)
         parts = (entries, graph.indices.numpy(), graph.indptr.numpy())
         closed = scipy.sparse.csr_array(parts, shape=(n, n))
         closed = closed + scipy.sparse.eye_array(n, dtype=np.bool_, format="csr")
@@ -175,29 +171,6 @@ class Csr:
         return matmul(self, self.values, x)
 
 
-T = TypeVar("T")
-
-
-class PerIndex(Generic[T]):
-    """``build(index)``, done once for every index tensor.
-
-    Training asks for the same few nodes in every epoch. What it takes to answer for them, such as
-    their rows of a sparse matrix, is cut out at the first question.
-    """
-
-    def __init__(self, build: Callable[[Tensor], T]) -> None:
-        self._build = build
-        self._known: list[tuple[Tensor, T]] = []
-
-    def __call__(self, index: Tensor) -> T:
-        """Answer for the nodes ``index``."""
-        for known, answer in self._known:
-            if known is index:
-                return answer
-        self._known.append((index, self._build(index)))
-        return self._known[-1][1]
-
-
 def normalised_adjacency(graph: Graph, dtype: torch.dtype = torch.float32) -> Csr:
     """D^-1/2 (A + I) D^-1/2 of the GCN, D counting the self-loop.
 
@@ -292,14 +265,7 @@ def weighted_mean(pattern: Csr, weights: Tensor, x: Tensor) -> tuple[Tensor, Ten
 
 
 def neighbour_sums(pattern: Csr, matrix: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Σ of matrix_j, times weights_j, over the entries j of every row.
-
-    Examples
-    --------
-    >>> path = Csr.of(Graph.from_edges([[0, 1], [1, 2]]))
-    >>> neighbour_sums(path, torch.tensor([[1.0], [10.0], [100.0]])).tolist()
-    [[10.0], [101.0], [10.0]]
-    """
+    """Σ of matrix_j, times weights_j, over the entries j of every row."""
     result = matrix.new_zeros(pattern.shape[0], matrix.shape[1])
     if not pattern.num_entries:
         return result

@@ -1,9 +1,8 @@
 """The exact solver: one temperature per group, all groups at once.
 
-Every problem here is one-dimensional per group, because the temperature T_n of group n touches only
-the nodes of group n. All are solved in θ = log(1/T), so that temperatures stay positive, inside a
-bracket, so that they stay bounded, by a safeguarded Newton iteration, so that there is no learning
-rate and nothing can diverge. One pass over the nodes serves all groups.
+The temperature T_n of group n touches only the nodes of group n: every problem is one-dimensional.
+All are solved in θ = log(1/T), inside a bracket, by a safeguarded Newton iteration. One pass over
+the nodes serves all groups.
 """
 
 from __future__ import annotations
@@ -42,19 +41,12 @@ class Solution:
     temperatures: Floats
     at_bound: Bools
 
-    @property
-    def theta(self) -> Floats:
-        """log(1/T)."""
-        return -np.log(self.temperatures)
-
 
 def theta_bounds(logits: Tensor) -> tuple[float, float]:
     """Bracket for θ = log(1/T), relative to the mean gap between the top logit and the average.
 
     The bounds follow the unit of the logits: those of 100 z allow the probabilities that those of z
-    allow. A temperature fitted within them then gives the same probabilities; whether a method
-    does depends on what else it makes of the logits (groups, features of a network). At the cold
-    end probabilities are 0 or 1 to rounding, at the hot end they are uniform to a hundredth.
+    allow. At the cold end probabilities are 0 or 1 to rounding, at the hot end uniform to 1 %.
     """
     n, k = logits.shape
     gap = float(logits.amax(dim=1).double().sum() - logits.sum(dtype=torch.float64) / k) / n
@@ -158,8 +150,7 @@ def group_temperatures(logits: Tensor, y: Tensor, groups: Tensor, n_groups: int)
     """Temperature of least cross-entropy in each group; where there is none, the global one.
 
     A group without labels has no optimum, nor has one whose predictions are all right (colder is
-    always better) or worse than chance (hotter is): the temperature of all nodes together is the
-    best guess for them.
+    always better) or worse than chance (hotter is).
     """
     solution = fit_cross_entropy(logits, y, groups, n_groups, theta_bounds(logits))
     empty = torch.bincount(groups, minlength=n_groups).numpy() == 0

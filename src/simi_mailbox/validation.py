@@ -1,8 +1,7 @@
 """Input validation, once for all: nodes, labels, logits, probabilities, and what a method sees.
 
-Labels are cut down to the nodes of a mask here, so that reading another label is not forbidden but
-impossible. Everything is read with NumPy; torch is imported where tensors are made, so that metrics
-start without it.
+Labels are cut down to the nodes of a mask here: no method can read another one. Everything is read
+with NumPy; torch is imported where tensors are made, so that metrics start without it.
 """
 
 from __future__ import annotations
@@ -29,10 +28,7 @@ Forward: TypeAlias = "Callable[[Tensor], Tensor]"
 InputType: TypeAlias = Literal[
     "logits", "log-probabilities", "probabilities", "binary-logits", "binary-probabilities"
 ]
-"""What the numbers of all nodes are: said by the caller, never guessed.
-
-The binary ones are one score per node, of the second of two classes.
-"""
+"""What the numbers are, never guessed; binary ones are one score per node, of the second class."""
 
 NO_LABEL = -1
 """Stands where a label is not known or may not be read."""
@@ -83,11 +79,6 @@ def read_weights(sample_weight: Any, nodes: Ints, num_nodes: int) -> Floats:
 
     That number is (Σw)² / Σw² (Kish): equal weights are ones, and few large weights among many
     small ones count as the few labels that they are.
-
-    Examples
-    --------
-    >>> read_weights([1.0, 3.0, 9.9], np.array([0, 1]), 3).round(6).tolist()
-    [0.4, 1.2]
     """
     given = _numbers(sample_weight, "sample_weight")
     if given.shape not in ((num_nodes,), nodes.shape):
@@ -129,24 +120,22 @@ def read_index(nodes: Any, num_nodes: int, name: str, *, empty: bool = False) ->
     index = as_numpy(nodes, name)
     if index.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got shape {list(index.shape)}")
-    if index.dtype == np.bool_ and index.size:
+    if index.size and index.dtype.kind not in "biu":
+        raise TypeError(f"{name} must be boolean or integer; got an array of {index.dtype}")
+    if index.size and index.dtype == np.bool_:
         if index.size != num_nodes:
             raise ValueError(f"{name} has {index.size} entries for {num_nodes} nodes")
         index = np.flatnonzero(index)
-    elif index.size and index.dtype.kind not in "iu":
-        raise TypeError(f"{name} must be boolean or integer; got an array of {index.dtype}")
     if index.size == 0 and not empty:
         raise ValueError(f"{name} selects no node")
     outside = index[(index < 0) | (index >= num_nodes)]
     if outside.size:
         raise ValueError(f"{name} names node {outside[0]}, but nodes are 0..{num_nodes - 1}")
     if np.unique(index).size < index.size:
+        hint = ""
         if index.size == num_nodes and index.max() <= 1:
-            raise ValueError(
-                f"{name} holds 0 and 1 for every node: pass a boolean mask, {name}.astype(bool) "
-                f"({name}.bool() in torch)"
-            )
-        raise ValueError(f"{name} names a node twice")
+            hint = f": it holds 0 and 1 for every node; pass a boolean mask, {name}.astype(bool)"
+        raise ValueError(f"{name} names a node twice{hint}")
     return index.astype(np.int64)
 
 
@@ -154,10 +143,9 @@ def refuse_shared(first: Any, second: Any, names: tuple[str, str], why: str) -> 
     """Raise if two sets of nodes have a node in common."""
     both = np.intersect1d(as_numpy(first), as_numpy(second))
     if both.size:
-        count = f"1 node in common ({both[0]})"
-        if both.size > 1:
-            count = f"{both.size} nodes in common (the first is {both[0]})"
-        raise ValueError(f"{' and '.join(names)} have {count}: {why}")
+        nodes = "1 node" if both.size == 1 else f"{both.size} nodes"
+        first_one = f"(the first is {both[0]})"
+        raise ValueError(f"{' and '.join(names)} have {nodes} in common {first_one}: {why}")
 
 
 def read_classes(
@@ -170,7 +158,10 @@ def read_classes(
     of: str = "",
     only_these: bool = False,
 ) -> Ints:
-    """Class numbers of ``nodes``; what ``y`` holds for other nodes is not looked at."""
+    """Class numbers of ``nodes``; what ``y`` holds for other nodes is not looked at.
+
+    With ``only_these`` it may also hold the labels of ``nodes`` alone, in their order.
+    """
     given, owner = as_numpy(y, name), of and f" of {of}"
     if given.ndim == 2 and given.shape[1] == 1:
         given = given[:, 0]
@@ -193,19 +184,16 @@ def read_classes(
             "classes first, for example by np.unique(names, return_inverse=True)"
         )
     chosen = given[nodes] if given.size == num_nodes else given
-    wrong = np.flatnonzero(chosen != np.rint(chosen)) if chosen.dtype.kind == "f" else nodes[:0]
-    if wrong.size:
+    if (wrong := np.flatnonzero(chosen != np.rint(chosen))).size:
         raise ValueError(
             f"{name} must be whole numbers, the classes 0, 1, …; node {nodes[wrong[0]]} has "
             f"{chosen[wrong[0]]}"
         )
-    if num_classes:
-        wrong = np.flatnonzero((chosen < 0) | (chosen >= num_classes))
-        if wrong.size:
-            raise ValueError(
-                f"node {nodes[wrong[0]]}{owner} has label {chosen[wrong[0]]:.15g}, but the classes "
-                f"are 0..{num_classes - 1}"
-            )
+    if num_classes and (wrong := np.flatnonzero((chosen < 0) | (chosen >= num_classes))).size:
+        raise ValueError(
+            f"node {nodes[wrong[0]]}{owner} has label {chosen[wrong[0]]:.15g}, but the classes "
+            f"are 0..{num_classes - 1}"
+        )
     return chosen.astype(np.int64)
 
 
@@ -222,10 +210,7 @@ def as_numpy(values: Any, name: str = "the array") -> Array:
     if isinstance(values, np.ndarray) or not is_array(values):
         array = np.asarray(values)
         if array.dtype == np.longdouble and array.dtype != np.float64:
-            raise TypeError(
-                f"{name} is an array of {array.dtype}, wider than any model computes: pass "
-                "array.astype(np.float64)"
-            )
+            raise TypeError(f"{name} is an array of {array.dtype}: pass array.astype(np.float64)")
         # torch knows the byte order of this machine only.
         return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
     tensor = values.detach().cpu()
@@ -242,21 +227,20 @@ def _numbers(values: Any, name: str, kinds: str = "biuf") -> Array:
 
 def _refuse_layout(values: Any, name: str) -> None:
     """Raise `TypeError` for masked, sparse and quantised arrays, and for tensors without data."""
-    what = ""
     if isinstance(values, np.ma.MaskedArray):
-        what = "masked array, whose mask would be lost: leave masked nodes out of the mask of "
-        what += "nodes, and pass array.data"
-    elif hasattr(values, "tocsr"):
-        what = "SciPy sparse matrix: pass its .toarray()"
-    elif is_array(values) and not isinstance(values, np.ndarray):
-        if str(values.layout) != "torch.strided":
-            what = f"sparse tensor ({values.layout}): pass its .to_dense()"
-        elif values.is_quantized:
-            what = f"quantised tensor ({values.dtype}): pass its .dequantize()"
-        elif values.is_meta:
-            what = "tensor on the meta device, which holds no numbers"
+        raise TypeError(
+            f"{name} is a masked array, whose mask would be lost: leave masked nodes out of the "
+            "mask of nodes, and pass array.data"
+        )
+    what, tensor = "", is_array(values) and not isinstance(values, np.ndarray)
+    if hasattr(values, "tocsr"):
+        what = "SciPy sparse matrix"
+    elif tensor and str(values.layout) != "torch.strided":
+        what = f"sparse tensor ({values.layout})"
+    elif tensor and (values.is_quantized or values.is_meta):
+        what = f"tensor of {values.dtype} on the device {values.device}"
     if what:
-        raise TypeError(f"{name} is a {what}")
+        raise TypeError(f"{name} is a {what}: pass a dense array of numbers")
 
 
 # --- logits and probabilities ---------------------------------------------------------------------
@@ -265,9 +249,8 @@ def _refuse_layout(values: Any, name: str) -> None:
 def read_logits(logits: Any, kind: InputType = "logits") -> Tensor:
     """Check logits [n, K] and return them as float32 or float64 on the CPU.
 
-    Probabilities become their logarithms, which are logits as good as any; a zero becomes the
-    smallest number that its type can hold. Probabilities that are passed as logits are refused:
-    every method would run, and be wrong.
+    Probabilities become their logarithms, a zero that of the smallest number of its type.
+    Probabilities that are passed as logits are refused: every method would run, and be wrong.
     """
     import torch
 
@@ -284,6 +267,9 @@ def read_logits(logits: Any, kind: InputType = "logits") -> Tensor:
         z = torch.as_tensor(array if array.flags.writeable else array.copy())
     if z.is_complex() or z.dtype == torch.bool:
         raise TypeError(f"{kind} must be real numbers, got a tensor of {z.dtype}")
+    if not z.is_floating_point():  # whole numbers above 2^24 are not told apart by float32
+        wide = z.to(torch.float64)
+        z = wide if z.numel() and float(wide.abs().max()) > 1 << 24 else wide.to(torch.float32)
     if kind.startswith("binary-"):
         z, kind = both_classes(z, kind), kind.removeprefix("binary-")  # type: ignore[assignment]
     if z.ndim != 2 or z.shape[1] < 2:
@@ -297,11 +283,7 @@ def read_logits(logits: Any, kind: InputType = "logits") -> Tensor:
         )
     if z.shape[0] == 0:
         raise ValueError(f"{kind} hold no node")
-    if not z.is_floating_point():  # whole numbers above 2^24 are not told apart by float32
-        wide = z.to(torch.float64)
-        z = wide if float(wide.abs().max()) > 1 << 24 else wide.to(torch.float32)
-    elif z.dtype not in (torch.float32, torch.float64):
-        z = z.to(torch.float32)
+    z = z if z.dtype == torch.float64 else z.to(torch.float32)
     if kind != "logits":
         return _logarithms(z, kind)
     # One pass, no temporary of the same size: a sum is finite only if all its terms are, or if
@@ -332,9 +314,7 @@ def both_classes(z: Tensor, kind: InputType) -> Tensor:
             f'input_type="{kind}" is one score per node, [n] or [n, 1]; got {list(z.shape)}; for a '
             f'column per class say "{kind.removeprefix("binary-")}"'
         )
-    score = z.reshape(-1)
-    if score.dtype not in (torch.float32, torch.float64):
-        score = score.to(torch.float32)
+    score = z.reshape(-1).to(torch.float64 if z.dtype == torch.float64 else torch.float32)
     inside = (score >= -RANGE_TOLERANCE) & (score <= 1 + RANGE_TOLERANCE)
     if kind == "binary-logits":
         if len(score) >= _FEWEST_ROWS and bool(inside.all()):
@@ -354,16 +334,7 @@ def both_classes(z: Tensor, kind: InputType) -> Tensor:
 
 
 def read_prior_shift(prior_shift: Any, num_classes: int) -> Floats:
-    """What is added to the logits of each class: log(deployed / trained), or −log(class weight).
-
-    Examples
-    --------
-    >>> shares = {"trained": [0.5, 0.5], "deployed": [0.9, 0.1]}
-    >>> read_prior_shift(shares, 2).round(2).tolist()
-    [0.59, -1.61]
-    >>> read_prior_shift({"class_weights": [1.0, 9.0]}, 2).round(2).tolist()
-    [0.0, -2.2]
-    """
+    """What is added to the logits of each class: log(deployed / trained), or −log(class weight)."""
     keys = sorted(prior_shift) if isinstance(prior_shift, Mapping) else None
     if keys not in (["deployed", "trained"], ["class_weights"]):
         raise ValueError(
@@ -371,18 +342,16 @@ def read_prior_shift(prior_shift: Any, num_classes: int) -> Floats:
             f"weights}}, got {prior_shift!r}"
         )
     found = np.zeros(num_classes)
-    for name, sign in (("deployed", 1.0), ("trained", -1.0), ("class_weights", -1.0)):
-        if name not in prior_shift:
-            continue
-        given = as_numpy(prior_shift[name], name)
+    for name, values in prior_shift.items():
+        given = as_numpy(values, name)
         if given.shape != (num_classes,) or given.dtype.kind not in "iuf" or not (given > 0).all():
             raise ValueError(
                 f"{name} of prior_shift must be one positive number for each of {num_classes} "
-                f"classes, got {prior_shift[name]!r}"
+                f"classes, got {values!r}"
             )
         if name != "class_weights" and abs(given.sum() - 1) > ROW_SUM_TOLERANCE:
             raise ValueError(f"{name} of prior_shift sums to {given.sum():.6g}; shares sum to 1")
-        found += sign * np.log(given.astype(np.float64))
+        found += (1.0 if name == "deployed" else -1.0) * np.log(given.astype(np.float64))
     return found
 
 
@@ -397,16 +366,12 @@ def _logarithms(z: Tensor, kind: InputType) -> Tensor:
         what = "probabilities" if kind == "probabilities" else "exp(log-probabilities)"
         raise ValueError(f'input_type="{kind}", but {what} are none: {error}') from None
     smallest = torch.finfo(z.dtype).tiny
-    if kind == "probabilities":
-        return z.clamp(min=smallest).log_()
-    return z.clamp(min=float(np.log(smallest)))
+    logs = z.clamp(min=smallest).log_() if kind == "probabilities" else z
+    return logs.clamp(min=float(np.log(smallest)))
 
 
 def are_probabilities(z: Tensor) -> bool:
-    """Whether every row lies in [0, 1] and sums to one, which logits do not.
-
-    A handful of rows may do so by chance, and is let pass.
-    """
+    """Whether every row lies in [0, 1] and sums to one; a few rows may by chance, and pass."""
     return len(z) >= _FEWEST_ROWS and all(
         bool((rows.sum(dim=1) - 1).abs().max() <= ROW_SUM_TOLERANCE)
         and bool(rows.min() >= -RANGE_TOLERANCE)
@@ -424,8 +389,7 @@ def are_log_probabilities(z: Tensor) -> bool:
 def read_probabilities(probs: Any, nodes: Ints | None = None) -> npt.NDArray[np.floating[Any]]:
     """Probabilities [n, K], or the rows of ``nodes``; the dtype is kept: large input is not copied.
 
-    Logits are never recognised and converted: guessing the kind of an input is silently wrong for
-    a user whose logits look like probabilities.
+    Logits are never recognised and converted: a guess would be silently wrong.
     """
     array = _numbers(probs, "probs")
     if array.ndim != 2 or array.size == 0:
@@ -438,57 +402,42 @@ def read_probabilities(probs: Any, nodes: Ints | None = None) -> npt.NDArray[np.
         array = array[nodes]
         if not nodes.size:
             return array
+    number = range(len(array)) if nodes is None else nodes
     # NaN fails both comparisons, so the common case costs two passes and no temporary.
     if not (array.min() >= -RANGE_TOLERANCE and array.max() <= 1 + RANGE_TOLERANCE):
         inside = (array >= -RANGE_TOLERANCE) & (array <= 1 + RANGE_TOLERANCE)
         row, column = np.argwhere(~inside)[0]
-        value = array[row, column]
-        advice = "If these are logits, apply softmax over the classes first."
-        if not np.isfinite(value):
-            advice = "Check the model's output for overflow."
         raise ValueError(
-            f"probs[{row if nodes is None else nodes[row]}, {column}] is {value:.6g}; expected a "
-            f"probability within [0, 1]. {advice}"
+            f"probs[{number[row]}, {column}] is {array[row, column]:.6g}; expected a probability "
+            "within [0, 1]. If these are logits, apply softmax over the classes first."
         )
     sums = array.sum(axis=1, dtype=np.float64)
     worst = int(np.abs(sums - 1).argmax())
     if abs(sums[worst] - 1) > ROW_SUM_TOLERANCE:
         raise ValueError(
-            f"probs of node {worst if nodes is None else nodes[worst]} sum to {sums[worst]:.6g}; "
-            f"expected 1 (within {ROW_SUM_TOLERANCE:g}). If these are logits, apply softmax over "
-            "the classes first (in float32 or wider)."
+            f"probs of node {number[worst]} sum to {sums[worst]:.6g}; expected 1 (within "
+            f"{ROW_SUM_TOLERANCE:g}). If these are logits, apply softmax first (float32 or wider)."
         )
     return array
 
 
 def read_positive(positive: Any, num_classes: int, classes: Any = None) -> int:
-    """The number of a class that was given by its number, or by its name among ``classes``.
-
-    Examples
-    --------
-    >>> read_positive("fraud", 2, ["legit", "fraud"]), read_positive(1, 2)
-    (1, 1)
-    """
-    names = None if classes is None else [str(name) for name in classes]
-    if names is not None and (len(names) != num_classes or len(set(names)) != len(names)):
+    """The number of a class that was given by its number, or by its name among ``classes``."""
+    names = [] if classes is None else [str(name) for name in classes]
+    if classes is not None and not len(names) == len(set(names)) == num_classes:
         raise ValueError(
             f"classes must be {num_classes} different names, one for each class; got {names}"
         )
     if isinstance(positive, str):
-        if names is None:
-            raise ValueError(
-                f"positive is {positive!r}, but the classes have no names: pass its "
-                f"number, 0..{num_classes - 1}, or classes="
-            )
         if positive not in names:
-            raise ValueError(f"positive is {positive!r}; the classes are {', '.join(names)}")
+            known = ", ".join(names) or f"0..{num_classes - 1}, without names: pass classes="
+            raise ValueError(f"positive is {positive!r}; the classes are {known}")
         return names.index(positive)
     if isinstance(positive, bool) or not hasattr(positive, "__index__"):
         raise TypeError(f"positive must be the number or the name of a class, got {positive!r}")
-    number = int(positive.__index__())
-    if not 0 <= number < num_classes:
-        raise ValueError(f"positive is {number}; the classes are 0..{num_classes - 1}")
-    return number
+    if not 0 <= int(positive) < num_classes:
+        raise ValueError(f"positive is {positive}; the classes are 0..{num_classes - 1}")
+    return int(positive)
 
 
 # --- what a method sees --------------------------------------------------------------------------
@@ -505,9 +454,9 @@ class NodeInputs:
     training: Tensor | None = None
     """The nodes that the GNN was trained on, if they were named."""
     hidden: Tensor | None = None
-    """What enters the GNN's last layer [n, d], if it was given."""
+    """What enters the GNN's last layer [n, d]."""
     known: Labelled | None = None
-    """Labels that were named for prediction; nobody else's business."""
+    """Labels that were named for prediction."""
     node_ids: Array | None = None
     """What these nodes are called, on every graph on which they are the same."""
 
@@ -568,20 +517,18 @@ def read_nodes(
     given = {"graph": graph, "features": features, "forward": forward}
     missing = sorted(name for name in needs if given[name] is None)
     if missing:
-        raise TypeError(
-            f"{method} needs {' and '.join(missing)}: "
-            f"pass {', '.join(f'{name}=…' for name in missing)}"
-        )
+        names = " and ".join(missing)
+        raise TypeError(f"{method} needs {names}: pass {', '.join(f'{n}=…' for n in missing)}")
     training = None
     if train_mask is not None:
         training = torch.from_numpy(read_index(train_mask, len(z), "train_mask", empty=True))
     return NodeInputs(
         logits=z,
-        graph=None if graph is None else as_graph(graph, z.shape[0]),
-        features=None if features is None else read_features(features, z.shape[0]),
+        graph=None if graph is None else as_graph(graph, len(z)),
+        features=None if features is None else read_features(features, len(z)),
         forward=forward,
         training=training,
-        hidden=None if hidden is None else read_features(hidden, z.shape[0], "hidden"),
+        hidden=None if hidden is None else read_features(hidden, len(z), "hidden"),
     )
 
 
@@ -655,38 +602,30 @@ def read_calibration(
         why = "a method would stop on what it is fitted on; take them out of one"
         names = ("mask", "early_stopping_mask")
         refuse_shared(calibration.index, holdout.index, names, why)
-    told = []
+    told = ""
     if nodes.training is not None and not allow_training_nodes:
-        why = (
-            "the model looks better than it is on nodes it was trained on; calibrate with others, "
-            "or insist with allow_training_nodes=True"
-        )
+        why = "the model looks better than it is on nodes it was trained on; calibrate with "
+        why += "others, or insist with allow_training_nodes=True"
         refuse_shared(calibration.index, nodes.training, ("mask", "train_mask"), why)
     elif not allow_training_nodes:
-        told.append(looks_trained_on(nodes.logits, calibration))
+        told = looks_trained_on(nodes.logits, calibration)
     one = calibration.y[0]
+    alike = ""
     if len(calibration) >= _FEWEST_ROWS and bool((calibration.y == one).all()):
-        told.append(
-            f"all {len(calibration)} calibration labels are class {int(one)}: nothing is learned "
-            "of the others; choose calibration nodes at random, and check the labels"
-        )
-    for text in filter(None, told):
+        alike = f"all {len(calibration)} calibration labels are class {int(one)}: nothing is "
+        alike += "learned of the others; choose calibration nodes at random, and check the labels"
+    for text in filter(None, (told, alike)):
         warnings.warn(text, CalibrationWarning, stacklevel=3)
-    return CalibrationData(
-        **vars(nodes),
-        calibration=calibration,
-        holdout=holdout,
-        used_for_selection=used_for_selection,
-    )
+    labels: dict[str, Any] = {"calibration": calibration, "holdout": holdout}
+    return CalibrationData(**vars(nodes), **labels, used_for_selection=used_for_selection)
 
 
 def looks_trained_on(logits: Tensor, calibration: Labelled) -> str:
     """How the calibration nodes differ from the others, as training nodes do; "" if they do not.
 
-    On nodes chosen at random a model is as confident as on the others; on nodes it was trained on
-    it is more confident, and more often right than it expects of others. A structural shift (hubs,
-    older nodes) looks the same without labels of the others, so the text names both. How often that
-    is seen, and how often for validation nodes: ``bench/speed/bench_trained_on.py``.
+    On nodes it was trained on a model is more confident than on others, and more often right than
+    it expects of others. A structural shift (hubs, older nodes) looks the same, so the text names
+    both. How often either is seen: ``bench/speed/bench_trained_on.py``.
     """
     from simi_mailbox.softmax import confidence
 

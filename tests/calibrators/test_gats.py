@@ -105,8 +105,9 @@ def test_training_nodes_of_the_fit_are_those_of_its_graph_and_of_no_other() -> N
 def test_training_nodes_can_be_named_at_prediction() -> None:
     cal, logits, graph = fitted_gats(early_stopping_mask=TRAIN)
     order = torch.randperm(200, generator=torch.Generator().manual_seed(0))
-    renamed = order.argsort()[TRAIN]
-    found = cal.node_temperatures(logits[order], graph=graph.permute(order), train_mask=renamed)
+    place = order.argsort()
+    given = {"graph": place[graph.edge_index()], "train_mask": place[TRAIN]}
+    found = cal.node_temperatures(logits[order], **given)
     torch.testing.assert_close(found, cal.node_temperatures(logits, graph=graph)[order])
     none = torch.zeros(200, dtype=torch.bool)
     without = cal.predict_proba(logits, graph=graph, train_mask=none)

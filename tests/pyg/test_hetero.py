@@ -83,6 +83,8 @@ def test_a_type_of_nodes_is_calibrated_with_its_own_edges(data, model):
         torch.testing.assert_close(found.exp(), expected, rtol=1e-5, atol=1e-6)
     written = pyg.WriteProbabilities(calibrated)(data)
     torch.testing.assert_close(written["paper"].prob, expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(TypeError, match="cannot be checked for missing neighbours"):
+        calibrated.seeds(data)
 
 
 def test_a_model_of_pyg_made_heterogeneous(data):
@@ -92,10 +94,6 @@ def test_a_model_of_pyg_made_heterogeneous(data):
     assert calibrated.calibrator.hidden_["means"].shape == (K, 5)
     found = calibrated(data.x_dict, data.edge_index_dict)
     same(found, calibrated.on(data))
-    again = pyg.CalibratedModel(model)
-    again.load_state_dict(calibrated.state_dict())
-    assert (again.node_type, again.metapath) == ("paper", None)
-    same(again.on(data), found)
 
 
 def test_neighbours_along_a_metapath(data, model):
@@ -107,21 +105,21 @@ def test_neighbours_along_a_metapath(data, model):
     dense[tuple(found.edge_index().numpy())] = True
     np.testing.assert_array_equal(dense, expected)
     calibrated = quiet(model, data, node_type="paper", metapath=path)
-    given = calibrated.inputs_on(data)
-    by_hand = calibrated.calibrator.predict_proba(
-        given["logits"], graph=found, hidden=given["hidden"]
-    )
+    given = calibrated.inputs_on(data) | {"graph": found}
+    given = {name: given[name] for name in ("logits", "graph", "hidden")}
+    by_hand = calibrated.calibrator.predict_proba(**given)
     torch.testing.assert_close(calibrated.on(data).exp(), by_hand)
     again = pyg.CalibratedModel(model)
     again.load_state_dict(calibrated.state_dict())
-    assert again.metapath == path
+    assert (again.node_type, again.metapath) == ("paper", path)
+    same(again.on(data), calibrated.on(data))
 
 
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ({"node_type": None}, TypeError, "say which one is classified, node_type=…, one of paper"),
-        ({"node_type": "papr"}, ValueError, "no nodes are of type 'papr'"),
+        ({"node_type": None}, ValueError, "say which one is classified, node_type=…, one of paper"),
+        ({"node_type": "papr"}, ValueError, "node_type=…, one of paper, author; got 'papr'"),
         ({"node_type": "author"}, TypeError, r"metapath=\[\('author', 'paper'\), \('paper', 'au"),
         ({"metapath": [("paper", "author")]}, ValueError, "must begin and end with 'paper'"),
         ({"metapath": [("paper", "venue"), ("venue", "paper")]}, ValueError, r"\('paper', 'venue'"),
@@ -130,8 +128,3 @@ def test_neighbours_along_a_metapath(data, model):
 def test_mistakes_with_types_are_told(given, error, message, data, model):
     with pytest.raises(error, match=message):
         pyg.calibrate(model, data, **{"node_type": "paper", **given})
-
-
-def test_mini_batches_of_several_types_are_refused(data, model):
-    with pytest.raises(TypeError, match="cannot be checked for missing neighbours"):
-        quiet(model, data, node_type="paper").seeds(data)

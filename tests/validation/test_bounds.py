@@ -56,8 +56,6 @@ def changed(row: int, values: list[float]) -> np.ndarray:
 
 # What is called with what, and what it says.
 REFUSED = [
-    (read_logits, (np.zeros(5),), 'say input_type="binary-logits"'),
-    (read_logits, (np.zeros((5, 1)),), 'say input_type="binary-logits"'),
     (read_logits, (np.zeros(5), "probabilities"), 'say input_type="binary-probabilities"'),
     (read_logits, (np.zeros((5, 2)), "binary-logits"), r"\[n, 1\]; got \[5, 2\].* say \"logits\""),
     (read_logits, (np.linspace(0, 1, 20), "binary-logits"), 'say input_type="binary-prob'),
@@ -67,48 +65,31 @@ REFUSED = [
     (read_logits, (np.zeros(0), "binary-logits"), "hold no node"),
     (read_logits, (HALF + 0.2, "probabilities"), '"probabilities", but probabilities are none: pr'),
     (read_logits, (HALF, "log-probabilities"), r"but exp\(log-probabilities\) are none: probs"),
-    (
-        read_logits,
-        ([[1.0, -np.inf], [0.0, 1.0]],),
-        "logits of 1 of 2 nodes .*; the first is node 0",
-    ),
-    (
-        read_probabilities,
-        (changed(4, [0.7, 0.7]), np.array([0, 4])),
-        r"probs of node 4 sum to 1\.4",
-    ),
-    (read_probabilities, (changed(4, [2.0, -1.0]), np.array([0, 4])), r"probs\[4, 0\] is 2"),
-    (read_probabilities, (changed(0, [-2e-6, 1 + 2e-6]),), "probs"),
+    (read_logits, ([[1.0, -np.inf], [0.0, 1.0]],), "logits of 1 of 2 nodes .*; the first is node"),
+    (read_probabilities, (changed(4, [0.7, 0.7]), NODES + 1), r"probs of node 4 sum to 1\.4"),
+    (read_probabilities, (changed(4, [2.0, -1.0]), NODES + 1), r"probs\[4, 0\] is 2"),
     (read_probabilities, (changed(0, [-1.5e-6, 1.0]),), "probs"),
     (read_probabilities, (changed(0, [0.0, 1 + 1.5e-6]),), "probs"),
     (read_index, ([0, 1, 1, 0], 4, "mask"), r"0 and 1 for every node.*mask\.astype\(bool\)"),
-    (read_index, ([1, 1, 1, 1], 4, "mask"), "0 and 1 for every node"),
-    (read_index, ([0, 1, 1], 4, "mask"), "names a node twice"),
     (read_index, ([0, 2, 2, 1], 4, "mask"), "names a node twice"),
-    (read_index, ([0, -1], 5, "mask"), "names node -1"),
-    (read_index, ([0, 5], 5, "mask"), "names node 5"),
-    (refuse_shared, ([1, 2], [2], ("a", "b"), "why"), r"a and b have 1 node in common \(2\): why"),
-    (refuse_shared, ([1, 2], [2, 1], ("a", "b"), "why"), r"2 nodes in common \(the first is 1\)"),
     (
-        read_classes,
-        ([9, 0, 9, -1], NODES, 4, 3),
-        r"node 3 has label -1, but the classes are 0\.\.2",
+        refuse_shared,
+        ([1, 2], [2], ("a", "b"), "why"),
+        r"a and b have 1 node in common \(the first is 2\)",
     ),
+    (refuse_shared, ([1, 2], [2, 1], ("a", "b"), "why"), r"2 nodes in common \(the first is 1\)"),
+    (read_classes, ([9, 0, 9, -1], NODES, 4, 3), r"node 3 has label -1, but the classes are 0\."),
     (read_classes, ([9, 0, 9, 3], NODES, 4, 3), r"node 3 has label 3, but the classes are 0\.\.2"),
     (read_classes, ([1, 0], NODES, 9), r"labels of shape \[2\]; expected one per node, \[9\]$"),
-    (read_classes, (np.eye(3), NODES, 3), r"take argmax\(axis=1\); several labels of a node are"),
     (read_known, (([1],), 4, 3), "known must be a pair"),
-    (read_known, (([1], [0], [0]), 4, 3), "known must be a pair"),
-    (read_known, ({"nodes": [1]}, 4, 3), "known must be a pair"),
     (read_known, (None, 4, 3), "known must be a pair"),
     (read_positive, (-1, 3), r"positive is -1; the classes are 0\.\.2"),
     (read_positive, (3, 3), r"positive is 3; the classes are 0\.\.2"),
     (read_positive, (True, 3), "number or the name"),
     (read_positive, (1.0, 3), "number or the name"),
-    (read_positive, (None, 3), "number or the name"),
     (read_positive, (0, 3, ABC[:2]), "3 different names"),
     (read_positive, (0, 3, ["a", "b", "b"]), "3 different names"),
-    (read_positive, ("a", 3), "the classes have no names"),
+    (read_positive, ("a", 3), r"0\.\.2, without names: pass classes="),
     (read_positive, ("d", 3, ABC), "'d'; the classes are a, b, c"),
     (read_node_ids, (OBJECTS, 2), "whole numbers or strings"),
     (read_node_ids, ([[0], [1]], 2), r"with shape \[2, 1\]"),
@@ -116,17 +97,11 @@ REFUSED = [
     (read_node_ids, ([5, 1, 5], 3), "differ: 5 stands for several nodes"),
     (read_node_ids, ([5, 1, -1], 3), "node_ids of row 2 is -1: ids are not negative"),
     (read_features, (scipy.sparse.csr_array(np.where(DENSE == 2, np.inf, DENSE)), 3), "NaN"),
-    (read_features, (DENSE[:2], 3), r"\[2, 2\] for 3"),
     (read_features, (DENSE[:, 0], 3), r"\[3\] for 3"),
 ]
 
 
-WRONG_TYPE = (
-    "known must be a pair",
-    "number or the name",
-    "whole numbers or",
-    r"with shape \[2, 1",
-)
+WRONG_TYPE = ("known must", "number or the name", "whole numbers or", r"with shape \[2, 1")
 
 
 @pytest.mark.parametrize(("read", "given", "told"), REFUSED)
@@ -178,12 +153,14 @@ def test_one_row_far_down_tells_that_they_are_none(kind):
 
 
 @pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64"])
 @pytest.mark.parametrize("of", [np.asarray, torch.tensor])
-def test_a_score_becomes_two_classes(shape, of):
-    z = read_logits(of(np.array([-2.0, 0.0, 3.0]).reshape(shape)), "binary-logits")
+def test_a_score_becomes_two_classes(shape, dtype, of):
+    z = read_logits(of(np.array([-2, 0, 3], dtype=dtype).reshape(shape)), "binary-logits")
     assert z.tolist() == [[0.0, -2.0], [0.0, 0.0], [0.0, 3.0]]
-    p = read_logits(of(np.array([0.25, 0.5, 1.0]).reshape(shape)), "binary-probabilities").exp()
-    assert np.allclose(p, [[0.75, 0.25], [0.5, 0.5], [0.0, 1.0]])
+    p = read_logits(of(np.array([0, 1, 1], dtype=dtype).reshape(shape)), "binary-probabilities")
+    assert np.allclose(p.exp(), [[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    assert str(z.dtype) == ("torch.float64" if dtype == "float64" else "torch.float32")
 
 
 @pytest.mark.parametrize("beyond", [-1.5e-6, 1 + 1.5e-6])
@@ -248,14 +225,6 @@ def test_logits_of_another_byte_order_and_narrow_floats_are_read():
     assert read_logits(narrow).dtype == torch.float32
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64"])
-def test_binary_scores_keep_their_precision_and_small_types_are_widened(dtype):
-    for score, kind in (([0, 1, 1], "binary-probabilities"), ([-2, 3, 0], "binary-logits")):
-        found = read_logits(np.array(score, dtype=dtype), kind)
-        assert str(found.dtype) == ("torch.float64" if dtype == "float64" else "torch.float32")
-        assert found.shape == (3, 2)
-
-
 @pytest.mark.parametrize(("most", "dtype"), [(1 << 24, "float32"), ((1 << 24) + 1, "float64")])
 def test_whole_numbers_that_float32_does_not_tell_apart_are_wider(most, dtype):
     found = read_logits(np.array([[most, 0, -3], [5, 1, 2]]))
@@ -295,6 +264,7 @@ def test_known_labels_are_a_pair_in_the_order_of_their_nodes():
 
 def test_weights_of_zero_are_weights():
     assert read_weights([0.0, 2.0, 2.0], np.arange(3), 3).tolist() == [0.0, 1.0, 1.0]
+    assert read_weights([1.0, 3.0, 9.9], np.arange(2), 3) == pytest.approx([0.4, 1.2])
     huge = read_weights([1e308, 1e308], np.arange(2), 2)  # their sum is no number
     assert huge.tolist() == [1.0, 1.0]
 

@@ -8,9 +8,8 @@ import pytest
 import scipy.sparse
 import torch
 
-from simi_mailbox import NotFittedError, SimiMailbox, TemperatureScaling, select
+from simi_mailbox import Graph, NotFittedError, SimiMailbox, TemperatureScaling, select
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.crossfit import cross_fitted
 from simi_mailbox.validation import CalibrationData
 from tests.strategies import make_problem
 
@@ -47,35 +46,27 @@ MISTAKES = [
     ({"logits": Z[:, 0] ** 2, "input_type": "probabilities"}, ValueError, "binary-probabilities"),
     ({"logits": Z[:0]}, ValueError, "no node"),
     ({"logits": Z[:, :1]}, ValueError, "at least two classes"),
-    ({"logits": Z[:, :0]}, ValueError, "at least two classes"),
     ({"logits": Z[None]}, ValueError, r"got \[1, 120, 4\]; of outputs per edge or graph pass one"),
     ({"logits": Z * 1e20}, ValueError, "divide all logits"),
     ({"logits": Z > 0}, TypeError, "must be real numbers"),
     ({"logits": Z.astype(str)}, TypeError, "must be real numbers"),
-    ({"logits": Z.astype(object)}, TypeError, "must be real numbers"),
-    ({"logits": Z + 0j}, TypeError, "must be real numbers"),
     ({"logits": torch.tensor(Z + 0j)}, TypeError, "must be real numbers"),
-    ({"logits": torch.tensor(Z > 0)}, TypeError, "must be real numbers"),
     ({"logits": masked(Z)}, TypeError, "logits is a masked array"),
-    ({"logits": Z.astype(np.longdouble)}, TypeError, r"float128, wider .*: pass array\.astype"),
+    ({"logits": Z.astype(np.longdouble)}, TypeError, r"float128: pass array\.astype"),
     ({"logits": torch.tensor(Z).to_sparse()}, TypeError, r"logits is a sparse tensor"),
-    ({"logits": torch.tensor(Z).to_sparse_csr()}, TypeError, r"pass its \.to_dense\(\)"),
+    ({"logits": torch.tensor(Z).to_sparse_csr()}, TypeError, "pass a dense array"),
     ({"logits": scipy.sparse.csr_matrix(Z)}, TypeError, r"logits is a SciPy sparse matrix"),
-    ({"logits": QUANTISED}, TypeError, r"quantised tensor .* pass its \.dequantize\(\)"),
-    ({"logits": torch.empty(N, K, device="meta")}, TypeError, "meta device, which holds no numb"),
+    ({"logits": QUANTISED}, TypeError, "tensor of torch.qint8"),
+    ({"logits": torch.empty(N, K, device="meta")}, TypeError, "on the device meta: pass a dense"),
     ({"y": Y[:50]}, ValueError, r"shape \[50\]; .* \[120\], or one per node of mask, \[60\]"),
-    ({"y": labelled(9)}, ValueError, "has label 9"),
     ({"y": labelled(-1)}, ValueError, "has label -1"),
-    ({"y": np.tile(Y, 2)}, ValueError, r"shape \[240\]; expected one per node"),
     ({"y": Y + 0.5}, ValueError, "whole numbers"),
     ({"y": np.full(N, np.nan)}, ValueError, "whole numbers"),
     ({"y": np.full(N, "cat")}, TypeError, "got an array of <U3; number the classes first"),
     ({"y": np.zeros((N, 4))}, ValueError, r"labels of shape \[120, 4\]; .*take argmax\(axis=1\)"),
     ({"y": masked(Y)}, TypeError, "labels is a masked array, whose mask would be lost"),
-    ({"y": torch.tensor(Y).to_sparse()}, TypeError, "labels is a sparse tensor"),
     ({"y": scipy.sparse.csr_matrix(Y)}, TypeError, "labels is a SciPy sparse matrix"),
     ({"mask": np.zeros(N, bool)}, ValueError, "selects no node"),
-    ({"mask": []}, ValueError, "selects no node"),
     ({"mask": None}, TypeError, "which nodes' labels may be read"),
     ({"mask": np.ones(7, bool)}, ValueError, "7 entries for 120 nodes"),
     ({"mask": [0, 0]}, ValueError, "twice"),
@@ -86,9 +77,9 @@ MISTAKES = [
     ({"mask": ["a", "b"]}, TypeError, "boolean or integer; got an array of <U1"),
     ({"mask": masked(~HIDDEN)}, TypeError, "mask is a masked array"),
     ({"mask": np.arange(N)[::-1]}, ValueError, "mask names all 120 nodes, not in their order: lab"),
-    ({"train_mask": masked(HIDDEN)}, TypeError, "train_mask is a masked array"),
     ({"graph": None}, TypeError, r"SimiMailbox needs graph: pass graph="),
     ({"graph": [[0, 500], [1, 1]]}, ValueError, "edge 1 joins nodes 500"),
+    ({"graph": Graph.empty(50)}, ValueError, "per edge or per graph need a method without graph"),
     ({"y": Y[CASE.mask], "early_stopping_mask": [0]}, ValueError, "full length 120, got 60"),
     ({"early_stopping_mask": [120]}, ValueError, "early_stopping_mask names node 120"),
     ({"early_stopping_mask": []}, ValueError, "early_stopping_mask selects no node"),
@@ -96,7 +87,6 @@ MISTAKES = [
     ({"features": np.zeros((3, 2))}, ValueError, "one row per node"),
     ({"features": np.full((N, 2), np.nan)}, ValueError, "NaN"),
     ({"features": np.zeros((N, 0))}, ValueError, "features have no column"),
-    ({"features": scipy.sparse.csr_array((N, 0))}, ValueError, "features have no column"),
 ]
 
 
@@ -107,13 +97,6 @@ def test_bad_input_is_refused_and_leaves_nothing_fitted(changes, error, message)
         fit(calibrator, **changes)
     with pytest.raises(NotFittedError, match="not fitted"):
         calibrator.predict_proba(Z, graph=CASE.edges)
-
-
-def test_outputs_of_edges_are_told_from_those_of_nodes():
-    from simi_mailbox import Graph
-
-    with pytest.raises(ValueError, match="per edge or per graph need a method without graph"):
-        fit(graph=Graph.from_edges(CASE.edges % 50, 50))
 
 
 def test_all_forms_of_mask_and_labels_mean_the_same():
@@ -156,24 +139,9 @@ def test_labels_of_the_mask_alone_may_be_of_any_type(kind):
     labels = full[mask]
     given = {"mask": mask, "folds": 2}
     methods = {"methods": ["uncalibrated", "temperature"], "default": "uncalibrated"}
-    expected = cross_fitted(TemperatureScaling(), logits, labels, **given)
-    found = cross_fitted(TemperatureScaling(), logits, labels.astype(kind), **given)
-    np.testing.assert_array_equal(found, expected)
     chosen = select(logits, labels, **given, **methods)
     for y in (labels.astype(kind), full.astype(kind)):
         assert select(logits, y, **given, **methods).evidence == chosen.evidence
-
-
-def test_both_kinds_of_binary_scores_agree_with_two_columns():
-    rng = np.random.default_rng(0)
-    s = rng.normal(size=200)
-    p = 1 / (1 + np.exp(-s))
-    y = (rng.random(200) < p).astype(int)
-    columns = np.stack([np.zeros(200), s], axis=1)
-    expected = TemperatureScaling().fit(columns, y, mask=range(200)).predict_proba(columns)
-    for scores, kind in ((s, "binary-logits"), (p, "binary-probabilities")):
-        cal = TemperatureScaling().fit(scores, y, mask=range(200), input_type=kind)
-        assert np.allclose(cal.predict_proba(scores), expected, atol=1e-6)  # the kind is remembered
 
 
 class Listening(Calibrator):

@@ -1,5 +1,7 @@
 """CaGCN: a small GCN over the logits gives every node its temperature."""
 
+from functools import cache
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -8,7 +10,7 @@ from simi_mailbox.calibrators.network import NetworkTemperatures
 from simi_mailbox.calibrators.parts.likelihood import Likelihood, Loss, scaled_nll
 from simi_mailbox.calibrators.parts.randomness import dropout
 from simi_mailbox.parameters import Count, NonNegative, Share, hyperparameters
-from simi_mailbox.sparse import Csr, PerIndex, normalised_adjacency
+from simi_mailbox.sparse import Csr, normalised_adjacency
 from simi_mailbox.validation import CalibrationData, Labelled, NodeInputs
 
 
@@ -80,7 +82,7 @@ class ScaleGCN(nn.Module):
             nn.init.zeros_(layer.bias)
         adjacency = normalised_adjacency(data.neighbourhoods, data.logits.dtype)
         self._all = adjacency, adjacency @ data.logits
-        self._some = PerIndex(self._rows)
+        self._some = cache(self._rows)
 
     def forward(self, index: Tensor | None) -> Tensor:
         """Inverse temperatures of the nodes ``index``, or of all nodes."""

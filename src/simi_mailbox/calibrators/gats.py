@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -13,7 +14,7 @@ from simi_mailbox.exceptions import SolverError
 from simi_mailbox.graph import Graph
 from simi_mailbox.parameters import Count, Positive, hyperparameters
 from simi_mailbox.softmax import confidence
-from simi_mailbox.sparse import Csr, PerIndex, attend, matmul, products
+from simi_mailbox.sparse import Csr, attend, matmul, products
 from simi_mailbox.validation import CalibrationData, NodeInputs
 
 TRAINING, NEIGHBOUR, FURTHER = 0, 1, 2
@@ -166,7 +167,7 @@ class TemperatureAttention(nn.Module):
         if distances is None:
             distances = training_distances(None, data.neighbourhoods)
         self._all = Field.of(data, distances)
-        self._some = PerIndex(self._all.rows)
+        self._some = cache(self._all.rows)
 
     def forward(self, index: Tensor) -> Tensor:
         """Inverse temperatures of the nodes ``index``."""

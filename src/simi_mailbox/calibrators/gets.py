@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import cache, reduce
 from itertools import combinations
 from typing import Annotated
 
@@ -21,7 +21,7 @@ from simi_mailbox.parameters import (
     Share,
     hyperparameters,
 )
-from simi_mailbox.sparse import Csr, PerIndex, normalised_adjacency
+from simi_mailbox.sparse import Csr, normalised_adjacency
 from simi_mailbox.validation import CalibrationData, NodeInputs
 
 KINDS = ("logits", "features", "degree")
@@ -131,7 +131,7 @@ class ExpertMixture(nn.Module):
             self.features = Csr(rows, columns, shape, features.values().to(dtype))
         self.degree = data.neighbourhoods.degree.clamp_max(degrees - 1)
         self.adjacency = normalised_adjacency(data.neighbourhoods, dtype)
-        self._rows = PerIndex(lambda index: self.adjacency.take(index)[0])
+        self._rows = cache(lambda index: self.adjacency.take(index)[0])
 
         self._width = {"logits": classes, "features": width, "degree": deep}
         seers = {kind: sum(kind in kinds for kinds in EXPERTS) for kind in KINDS}

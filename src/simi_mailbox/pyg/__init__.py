@@ -5,9 +5,9 @@ The wrapper itself needs PyTorch alone; PyG is imported with the transforms.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from simi_mailbox._extras import late
 from simi_mailbox.pyg.wrapper import CalibratedModel, calibrate
 
 if TYPE_CHECKING:
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CalibratedModel", "CountNeighbours", "WriteProbabilities", "calibrate"]
 
-
-def __getattr__(name: str) -> Any:
-    if name in ("CountNeighbours", "WriteProbabilities"):
-        return getattr(importlib.import_module("simi_mailbox.pyg.transforms"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = late(
+    __name__, dict.fromkeys(("CountNeighbours", "WriteProbabilities"), "transforms")
+)

@@ -13,18 +13,17 @@ from simi_mailbox.calibrators.simi_mailbox import SimiMailboxPaper
 from simi_mailbox.graph import as_graph
 from simi_mailbox.pyg.runs import is_message_passing, takes_graph
 
-LOCAL = frozenset(
-    {"EdgeConv", "GATConv", "GATv2Conv", "GINConv", "GINEConv", "GraphConv", "SAGEConv"}
-    | {"TransformerConv"}
-)
+LOCAL = {
+    *("EdgeConv", "GATConv", "GATv2Conv", "GINConv", "GINEConv", "GraphConv", "SAGEConv"),
+    "TransformerConv",
+}
 """Layers that look at a node's neighbours and no further."""
-NORMALISED = frozenset({"APPNP", "GCNConv", "GCN2Conv", "LGConv", "SGConv", "SSGConv", "TAGConv"})
-"""Layers that look at the degrees of the neighbours as well: once for the whole model, one hop
-more must be there, or the outermost degrees are too small."""
-WHOLE = frozenset(
-    {"GPSConv", "GraphNorm", "GraphSizeNorm", "InstanceNorm", "MeanSubtractionNorm", "PairNorm"}
-    | {"MultiheadAttention", "PerformerAttention", "SGFormer", "Polynormer"}
-)
+NORMALISED = {"APPNP", "GCNConv", "GCN2Conv", "LGConv", "SGConv", "SSGConv", "TAGConv"}
+"""Layers that also look at the neighbours' degrees: these need one hop more, once for a model."""
+WHOLE = {
+    *("GPSConv", "GraphNorm", "GraphSizeNorm", "InstanceNorm", "MeanSubtractionNorm", "PairNorm"),
+    *("MultiheadAttention", "PerformerAttention", "SGFormer", "Polynormer"),
+}
 """Parts that mix all nodes of a graph."""
 INPUTS = ("x", "pos", "edge_weight", "edge_attr", "edge_type", "node_type", "time")
 """What models are run on besides the graph."""
@@ -35,11 +34,7 @@ WHOLE_GRAPH = (
 
 
 def model_hops(model: nn.Module) -> int:
-    """Hops that a node's logits depend on.
-
-    Layers are counted, with their ``K`` steps where they have that; one that is used twice, or
-    that is not PyG's own, must be counted by its user.
-    """
+    """Hops that a node's logits depend on: PyG's layers are counted, with their ``K`` steps."""
     for part in model.modules():
         if _mixes_all_nodes(part):
             raise ValueError(WHOLE_GRAPH.format(type(part).__name__))
@@ -65,10 +60,7 @@ def calibrator_hops(calibrator: Calibrator) -> int:
 
 
 def check_batch(batch: Any, seeds: Tensor, num_hops: int) -> None:
-    """Raise `ValueError` if neighbours that the seeds' probabilities depend on are missing.
-
-    Every node less than ``num_hops`` away from a seed must have all its neighbours in the batch.
-    """
+    """Raise unless all nodes less than ``num_hops`` away from a seed have all their neighbours."""
     if num_hops == 0:
         return
     expected = getattr(batch, "num_neighbours", None)
@@ -88,14 +80,12 @@ def check_batch(batch: Any, seeds: Tensor, num_hops: int) -> None:
             "nodes of the batch have more neighbours than CountNeighbours() has counted: the graph "
             "has changed since; apply it again before it is cut"
         )
-    lacking = (near & (graph.degree < expected)).nonzero().flatten()
-    if len(lacking):
-        node = int(lacking[0])
+    lacking = int((near & (graph.degree < expected)).sum())
+    if lacking:
         raise ValueError(
-            f"{len(lacking)} of the {int(near.sum())} nodes within {num_hops - 1} hops of the "
-            f"seeds lack neighbours; the first is node {node} of the batch, with "
-            f"{int(graph.degree[node])} of {int(expected[node])}: cut out {num_hops} hops of an "
-            "undirected graph, with all neighbours (num_neighbors=[-1] * calibrated.num_hops)"
+            f"{lacking} of the {int(near.sum())} nodes within {num_hops - 1} hops of the seeds "
+            f"lack neighbours: cut out {num_hops} hops of an undirected graph, with all neighbours "
+            "(num_neighbors=[-1] * calibrated.num_hops)"
         )
 
 
@@ -128,8 +118,7 @@ def row_sums(data: Any) -> Tensor:
 def places(batch: Any, fitted: frozenset[str]) -> Tensor | None:
     """The numbers that the nodes of a mini-batch had at ``fit``; None if nothing proves them.
 
-    They are proved where `CountNeighbours` was applied to the whole graph, found the same graph and
-    inputs as ``fit`` had, and the inputs were not changed since.
+    The proof: `CountNeighbours` found the graph and inputs of ``fit``, unchanged since.
     """
     found = getattr(batch, "fingerprints", None)
     if found is None or not fitted or not fitted <= frozenset(found):

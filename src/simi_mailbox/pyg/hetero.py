@@ -27,14 +27,11 @@ def part_of(
         return graph_among(data, node_type, num_nodes, metapath)
     if not is_hetero(data):
         return data
-    known = ", ".join(data.node_types)
-    if node_type is None:
-        raise TypeError(
+    if node_type is None or node_type not in data.node_types:
+        raise ValueError(
             f"this {type(data).__name__} has several types of nodes: say which one is classified, "
-            f"node_type=…, one of {known}"
+            f"node_type=…, one of {', '.join(data.node_types)}; got {node_type!r}"
         )
-    if node_type not in data.node_types:
-        raise ValueError(f"no nodes are of type {node_type!r}; node_type is one of {known}")
     store = data[node_type]
     graph = graph_among(data.edge_index_dict, node_type, int(store.num_nodes), metapath)
     own = {**dict(store.items()), "edge_index": graph.edge_index(), "num_nodes": store.num_nodes}

@@ -54,11 +54,8 @@ def graph_and_features(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     given = {name: value for name, value in given.items() if value is not None}
     graphs = [given[name] for name in GRAPHS if name in given]
-    graphs += [  # a Data
-        value
-        for value in given.values()
-        if any(getattr(value, name, None) is not None for name in GRAPHS)
-    ]
+    for value in given.values():  # a Data
+        graphs += [value] * any(getattr(value, name, None) is not None for name in GRAPHS)
     features = [given[name] for name in FEATURES if name in given]
     features += [value for name, value in given.items() if name not in GRAPHS]
     first = next(iter(features), None)
@@ -90,13 +87,13 @@ def logits_and_hidden(
 ) -> tuple[Tensor, str | None, Tensor | None]:
     """The logits that ``run()`` returns, and a layer's name with what entered it.
 
-    The model runs in evaluation mode without gradients; afterwards every part is in the mode it was
-    in before. The layer "auto" is the last one with weights whose output has the shape of the
-    logits, unless no other with weights came before it: then what enters it is the model's input.
+    The model runs in evaluation mode without gradients, and is then in the mode it was in before.
+    The layer "auto" is the last one with weights whose output has the shape of the logits, unless
+    no other with weights came before it: then what enters it is the model's input.
     """
-    layers = {}
-    if layer is not None:
-        layers = _layers(model) if layer == "auto" else {layer: layer_named(model, layer)}
+    layers = _layers(model) if layer == "auto" else {}
+    if layer not in (None, "auto"):
+        layers = {layer: layer_named(model, layer)}
     order: list[str] = []
     seen: dict[Any, tuple[str, Tensor]] = {}  # of each shape one: activations are large
     thread = threading.get_ident()  # other threads may run the same layers at the same time

@@ -25,17 +25,6 @@ class WriteProbabilities(_BASE):  # type: ignore[misc]
         As of `simi_mailbox.pyg.calibrate`.
     attr : str
         Where to write them.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from torch_geometric.data import Data
-    >>> from simi_mailbox import TemperatureScaling
-    >>> x = torch.tensor([[2.0, 0.0], [0.0, 2.0], [2.0, 0.0]] * 20)
-    >>> cal = TemperatureScaling().fit(x, [0, 1, 1] * 20, mask=range(60))
-    >>> data = WriteProbabilities(CalibratedModel(torch.nn.Identity(), cal))(Data(x=x))
-    >>> data.prob.shape
-    torch.Size([60, 2])
     """
 
     def __init__(self, calibrated: CalibratedModel, attr: str = "prob") -> None:
@@ -56,17 +45,8 @@ class CountNeighbours(_BASE):  # type: ignore[misc]
     """Write every node's number of neighbours into ``data.num_neighbours``, and what names it.
 
     Loaders cut this out with the nodes, so that a mini-batch can be checked for missing neighbours,
-    and its nodes be told among those whose labels a calibrator knows, where graph and inputs are
-    those of ``fit``. Neighbours are counted as calibrators do: edges in either direction, without
-    self-loops. Apply it again after any change of the graph.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from torch_geometric.data import Data
-    >>> data = Data(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
-    >>> CountNeighbours()(data).num_neighbours.tolist()
-    [1, 2, 1]
+    and its nodes be known again where graph and inputs are those of ``fit``. Edges count in either
+    direction, self-loops do not. Apply it again after any change of the graph.
     """
 
     def forward(self, data: Any) -> Any:

@@ -42,8 +42,8 @@ class CalibratedModel(nn.Module):
 
     ``state_dict`` holds the model's weights and the fitted calibrator (as the bytes of its file, a
     tensor), so that ``torch.load(…, weights_only=True)`` reads it. To load one, wrap a model of the
-    same shape: ``CalibratedModel(model).load_state_dict(state)``. Either model may be compiled, or
-    ``compile()`` be called on either wrapper: names of weights are the same.
+    same shape: ``CalibratedModel(model).load_state_dict(state)``. Names of weights are the same
+    whether models or wrappers are compiled or not.
 
     Parameters
     ----------
@@ -56,19 +56,12 @@ class CalibratedModel(nn.Module):
         arguments do not tell.
     num_hops : int, optional
         Hops that the model's logits depend on, where its layers do not tell; for mini-batches.
-    hidden : str, optional
-        The layer whose input the calibrator was fitted with, as in ``model.named_modules()``.
-    node_type, metapath : optional
-        As of `calibrate`.
-
-    Examples
-    --------
-    >>> from simi_mailbox import TemperatureScaling
-    >>> logits = torch.tensor([[2.0, 0.0], [0.0, 2.0], [2.0, 0.0]] * 20)
-    >>> cal = TemperatureScaling().fit(logits, [0, 1, 1] * 20, mask=range(60))
-    >>> CalibratedModel(nn.Identity(), cal)(logits).argmax(dim=1)[:3].tolist()
-    [0, 1, 0]
     """
+
+    hidden_layer: str | None = None
+    node_type: str | None = None
+    metapath: MetaPath | None = None
+    _fitted_on: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -77,18 +70,11 @@ class CalibratedModel(nn.Module):
         *,
         call: Call | None = None,
         num_hops: int | None = None,
-        hidden: str | None = None,
-        node_type: str | None = None,
-        metapath: MetaPath | None = None,
     ) -> None:
         super().__init__()
-        if hidden is not None:
-            runs.layer_named(model, hidden)
         self.model = model
         self.calibrator: Calibrator = SimiMailbox() if calibrator is None else calibrator
         self._call, self._model_hops = call or runs.call, num_hops
-        self.hidden_layer, self.node_type, self.metapath = hidden, node_type, metapath
-        self._fitted_on: frozenset[str] = frozenset()
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         """Log-probabilities [n, K]; the arguments are the model's."""
@@ -117,8 +103,7 @@ class CalibratedModel(nn.Module):
     ) -> dict[str, Any]:
         """The arguments of `from_logits` for the nodes of a ``Data``: the model is run here.
 
-        What enters the last layer is taken from the model, unless ``hidden`` is given, and ids from
-        ``data.node_ids``, unless ``node_ids`` are.
+        What is not given is taken from the model (``hidden``) and from ``data`` (``node_ids``).
         """
         layer = self.hidden_layer if hidden is None else None
         logits, _, seen = self._run(lambda: self._call(self.model, data), layer)
@@ -145,10 +130,9 @@ class CalibratedModel(nn.Module):
         """Log-probabilities of all nodes from their logits; the model is not run.
 
         For logits that were computed before, such as by PyG's layer-wise ``inference``. ``graph``
-        is whatever calibrators take, or a ``HeteroData`` or its ``edge_index_dict``; it,
-        ``features`` and ``hidden``, what enters the last layer, may be left out if the method does
-        without. ``known`` is a pair (nodes, labels) of labels that are known by now. ``node_ids``
-        are the ids that the nodes had at ``fit``, or their numbers there, if they had none.
+        is whatever calibrators take, or a ``HeteroData`` or its ``edge_index_dict``. ``hidden`` is
+        what enters the last layer, ``known`` a pair (nodes, labels) of labels that are known by
+        now, ``node_ids`` the ids that the nodes had at ``fit``, or their numbers there.
         """
         cal = self.calibrator
         if "graph" in cal.required_inputs:
@@ -160,11 +144,11 @@ class CalibratedModel(nn.Module):
             graph = part_of(graph, self.node_type, self.metapath, len(logits))
         if isinstance(features, Mapping):
             features = features[self.node_type]
-        given = {"graph": graph, "features": features, "hidden": hidden}
-        wanted = cal.required_inputs | (cal.optional_inputs & {"hidden"})
-        ids = node_ids if "known" in cal.optional_inputs else None
+        given = {"graph": graph, "features": features, "hidden": hidden, "known": known}
+        wanted = {*cal.required_inputs, *(cal.optional_inputs & {"hidden"}), "known"}
         given = {name: given.get(name) for name in wanted}
-        probs: Tensor = cal.predict_proba(logits, known=known, node_ids=ids, **given)
+        ids = node_ids if "known" in cal.optional_inputs else None
+        probs: Tensor = cal.predict_proba(logits, node_ids=ids, **given)
         return probs.clamp_(min=torch.finfo(probs.dtype).tiny).log_()
 
     def seeds(
@@ -173,8 +157,7 @@ class CalibratedModel(nn.Module):
         """Log-probabilities of the seed nodes of a mini-batch, as on the whole graph.
 
         Labels of ``fit`` are evidence where ``batch.node_ids`` names its nodes, or where
-        `CountNeighbours` found the graph and the inputs of ``fit``; elsewhere a warning says that
-        they are not.
+        `CountNeighbours` found the graph and inputs of ``fit``; elsewhere a warning says so.
 
         Parameters
         ----------
@@ -218,10 +201,7 @@ class CalibratedModel(nn.Module):
         return self
 
     def monitor(self, data: Any, **more: Any) -> Check:
-        """Whether to trust the probabilities of the nodes of a ``Data``: `monitor.Monitor.check`.
-
-        ``more`` are its other arguments, such as ``nodes``, ``features`` and ``known``.
-        """
+        """`monitor.Monitor.check` of the nodes of a ``Data``; ``more`` are its other arguments."""
         from simi_mailbox.monitor import Monitor
 
         given = {**self.inputs_on(data), "features": None, **more}
@@ -251,8 +231,7 @@ class CalibratedModel(nn.Module):
         if gap > NOISE * float(first[0].abs().max()):
             warnings.warn(
                 f"two runs of {type(self.model).__name__} in evaluation mode differ by {gap:.2g}: "
-                "something in it is random, such as F.dropout(x) without training=self.training; "
-                "probabilities will differ as well",
+                "something in it is random, such as F.dropout(x) without training=self.training",
                 CalibrationWarning,
                 stacklevel=3,
             )
@@ -337,19 +316,18 @@ def calibrate(
     model : torch.nn.Module
         The trained model; it is run in evaluation mode and not changed.
     data : Data or HeteroData
-        PyG's, with the model's inputs, ``edge_index`` and ``y``. Labels outside the mask
-        are not read. ``data.node_ids``, if there are any, are the nodes' ids, by which the labels
-        of ``fit`` find them on other graphs.
+        PyG's, with the model's inputs, ``edge_index`` and ``y``. Labels outside the mask are not
+        read. ``data.node_ids``, if there are any, are the nodes' ids on all graphs.
     mask : array, optional
         The calibration nodes, boolean or indices, which the model was not trained on; by default
         ``data.val_mask``.
     calibrator : Calibrator or str, optional
         A calibrator, which is copied, or its name; by default `SimiMailbox`.
     hidden : "auto", str, Tensor or None
-        What enters the model's last layer, for methods that can make use of it (`SimiMailbox`):
-        of the last layer with weights that yields the classes, if others come before it; of the
-        layer of that name, as in ``model.named_modules()``; a tensor [n, d], where ``logits`` are
-        given as well; or nothing. ``calibrated.hidden_layer`` tells which it is.
+        What enters the model's last layer, for methods that can make use of it: of the last layer
+        with weights that yields the classes, if others come before it; of the layer of that name,
+        as in ``model.named_modules()``; a tensor [n, d], where ``logits`` are given; or nothing.
+        ``calibrated.hidden_layer`` tells which it is.
     node_type : str, optional
         Of a ``HeteroData``: the type of the nodes that are classified.
     metapath : sequence of (source type, target type), optional
@@ -364,20 +342,6 @@ def calibrate(
         As of `CalibratedModel`.
     **fit
         Passed on to the calibrator's ``fit``, such as ``early_stopping_mask``.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> from simi_mailbox.synthetic import calibration_problem
-    >>> problem = calibration_problem(500, 3, temperature=2.0, seed=0)
-    >>> x, y, edges = torch.tensor(problem.logits), problem.y, problem.graph.edge_index()
-    >>> data = SimpleNamespace(x=x, y=y, edge_index=edges, num_nodes=500)  # in place of a Data
-    >>> class Trained(nn.Module):  # in place of a GNN
-    ...     def forward(self, x, edge_index):
-    ...         return x
-    >>> calibrated = calibrate(Trained(), data, mask=range(200))
-    >>> calibrated(data.x, data.edge_index).shape
-    torch.Size([500, 3])
     """
     part = part_of(data, node_type, metapath)
     if getattr(part, "y", None) is None:
@@ -386,10 +350,9 @@ def calibrate(
         train_mask = getattr(part, "train_mask", None)
         if train_mask is not None and train_mask.ndim != 1:
             train_mask = None  # several splits: which one is not said
-    if isinstance(calibrator, str):
-        method = calibrators.get(calibrator)()
-    else:
-        method = SimiMailbox() if calibrator is None else clone(calibrator)
+    calibrator = "simi-mailbox" if calibrator is None else calibrator
+    named = isinstance(calibrator, str)
+    method = calibrators.get(calibrator)() if named else clone(calibrator)
     if "forward" in method.required_inputs:
         raise TypeError(
             f"{type(method).__name__} runs the model with edge weights of its own, "

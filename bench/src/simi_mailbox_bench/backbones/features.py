@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from simi_mailbox.sparse import Csr, PerIndex, matmul
+from simi_mailbox.sparse import Csr, matmul
 
 # Above this share of non-zeros a dense product is faster on one thread: Pubmed (10 % stored) takes
 # 16 ms sparse against 38 dense, Computers (35 %) 61 against 41.
@@ -106,8 +107,8 @@ class FrozenFeatures(Features):
     """Features that meet the same few weights again and again: each product is found once."""
 
     @cached_property
-    def _product(self) -> PerIndex[Tensor]:
-        return PerIndex(super().__matmul__)
+    def _product(self) -> Callable[[Tensor], Tensor]:
+        return cache(super().__matmul__)
 
     def __matmul__(self, weight: Tensor) -> Tensor:
         return self._product(weight)
