@@ -59,12 +59,9 @@ class GroupCoverage:
     groups, counts, coverage, low, high : array [G]
         The groups that have nodes, sorted; their nodes, and the coverage of these with its exact
         (Clopper–Pearson) interval at ``level``.
-    worst, worst_by_chance : float
-        The smallest coverage, and what it would be on average if every group had the coverage of
-        all nodes: the least of many groups is low by chance alone.
-    worst_p_value : float
-        How often chance would make some group as unlikely low as the lowest is: near 0, some group
-        is undercovered.
+    worst, worst_by_chance, worst_p_value : float
+        The smallest coverage; what it would be on average if every group had the coverage of all
+        nodes; and how often chance would make some group as unlikely low as the lowest is.
 
     Examples
     --------
@@ -93,10 +90,9 @@ def coverage_by_group(
 
     Examples
     --------
-    >>> sets = np.tile([True, False], (40, 1))
-    >>> found = coverage_by_group(sets, np.repeat([0, 1], [30, 10]), np.repeat([0, 1], 20))
-    >>> found.coverage.tolist(), found.worst, round(found.worst_by_chance, 2)
-    ([1.0, 0.5], 0.5, 0.7)
+    >>> sets, y = np.tile([True, False], (2, 1)), np.array([0, 1])
+    >>> coverage_by_group(sets, y, groups=np.array([7, 8])).coverage.tolist()
+    [1.0, 0.0]
     """
     from scipy.stats import binom
 
@@ -141,10 +137,9 @@ def covered(sets: Array, y: Array) -> npt.NDArray[np.bool_]:
 def check_sets(sets: Array) -> npt.NDArray[np.bool_]:
     """Validate sets [n, K]: boolean, so that nobody's probabilities are taken for sets."""
     array = to_numpy(sets, "sets")
-    if array.ndim != 2 or array.shape[0] == 0:
-        raise ValueError(f"sets has shape {array.shape}; expected [nodes, classes], not empty.")
-    if array.dtype != np.bool_:
-        raise TypeError(
-            f"sets has dtype {array.dtype}; expected booleans, true for the classes in a set."
+    if array.ndim != 2 or array.shape[0] == 0 or array.dtype != np.bool_:
+        raise ValueError(
+            f"sets has shape {array.shape} and dtype {array.dtype}; expected booleans [nodes, "
+            "classes], not empty, true for the classes in a set."
         )
     return array
