@@ -322,7 +322,7 @@ def test_parameters_are_kept_and_shown():
         ({"condition_on": "degrees"}, ValueError, "unknown condition_on 'degrees'; choose from: c"),
         ({"condition_on": np.zeros(5, int)}, ValueError, r"shape \[5\]; expected one .* \[90\]"),
         ({"condition_on": np.zeros((90, 1, 1), int)}, ValueError, r"memberships \[90, groups\]"),
-        ({"condition_on": np.zeros(90)}, TypeError, "whole numbers, one per node; got float64"),
+        ({"condition_on": np.zeros(90)}, ValueError, "whole numbers, one per node; got float64"),
         ({"condition_on": np.full((90, 2), 0.5)}, ValueError, "memberships must be true or false"),
         ({"condition_on": "degree", "groups": 1}, ValueError, "groups must be .* ≥ 2, got 1"),
     ],
