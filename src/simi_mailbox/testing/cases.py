@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +30,10 @@ class CheckProblem:
     holdout: Ints
 
     @classmethod
-    def random(cls, n: int = 90, classes: int = 4, seed: int = 0) -> CheckProblem:
+    def random(cls, n: int = 90, seed: int = 0) -> CheckProblem:
         """Overconfident logits on a random graph; its last five nodes have no neighbour."""
         rng = np.random.default_rng(seed)
-        logits = rng.normal(size=(n, classes)) * 2
+        logits = rng.normal(size=(n, 4)) * 2
         y = (logits / 1.5 + rng.gumbel(size=logits.shape)).argmax(1)
         edges = rng.integers(0, n - 5, size=(2, 3 * n))
         features = np.concatenate([logits, rng.normal(size=(n, 2))], axis=1).astype(np.float32)
@@ -123,19 +123,6 @@ def without_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrationWarning)
         yield
-
-
-CHECKS: dict[str, tuple[str, Callable[[Case], None]]] = {}
-"""The whole contract: remedy and test by the check's name, in the order in which they are run."""
-
-
-def check(name: str, remedy: str) -> Callable[[Callable[[Case], None]], None]:
-    """Make a function, which raises `AssertionError` where a method breaks it, a check."""
-
-    def decorate(holds: Callable[[Case], None]) -> None:
-        CHECKS[name] = remedy, holds
-
-    return decorate
 
 
 def require(holds: Any, told: str) -> None:

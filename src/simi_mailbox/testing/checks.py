@@ -1,11 +1,12 @@
-"""Checks about what a method says of itself, what it reads and gives, and its surroundings."""
+"""The checks: each is named as what holds, and its docstring is the remedy where it does not."""
 
 import tempfile
 import typing
 import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,13 +14,13 @@ from scipy.special import log_softmax, softmax
 from sklearn.base import clone
 
 from simi_mailbox import audit, calibrators
+from simi_mailbox._arrays import Ints
 from simi_mailbox.calibrators import TemperatureCalibrator, registry
 from simi_mailbox.exceptions import CalibrationWarning, NotFittedError
 from simi_mailbox.testing.cases import (
     PROBLEM,
     Case,
     CheckProblem,
-    check,
     probabilities,
     raises,
     require,
@@ -33,14 +34,25 @@ DECLARED = {
 }
 FLAT = replace(PROBLEM, logits=np.zeros_like(PROBLEM.logits))
 ORDER = np.random.default_rng(1).permutation(len(PROBLEM.y))
+SIZES = ((20, 2), (60, 3), (150, 15))
+"""Calibration labels, and classes, of permuted labels."""
+MANY_SIZES = (*SIZES, (200, 50), (2000, 4))
+DEVIATIONS = 3.0
+"""Standard deviations of chance that are granted to permuted labels."""
+CHECKS: dict[str, Callable[[Case], None]] = {}
+"""The whole contract, in the order in which it is checked."""
 
 
-@check(
-    "says what it is",
-    "set the attributes name, required_inputs, holdout and version as `help(Calibrator)` explains; "
-    "give every parameter a default, and annotate nothing else under `@hyperparameters`",
-)
-def _declaration(case: Case) -> None:
+def check(holds: Callable[[Case], None]) -> Callable[[Case], None]:
+    """Make a function, which raises `AssertionError` where a method breaks it, a check."""
+    CHECKS[holds.__name__.replace("_", " ")] = holds
+    return holds
+
+
+@check
+def it_says_what_it_is(case: Case) -> None:
+    """Set the attributes name, required_inputs, holdout and version as `help(Calibrator)` explains;
+    give every parameter a default, and annotate nothing else under `@hyperparameters`."""
     cls = case.cls
     cls()
     require(isinstance(cls.name, str) and cls.name.strip(), "it has no name")
@@ -54,33 +66,27 @@ def _declaration(case: Case) -> None:
     require(whole, f"version is {cls.version!r}, expected a whole number ≥ 1")
 
 
-@check(
-    "rows are probabilities, also on another graph",
-    "return a tensor [n, K] of `_predict` whose rows sum to one; keep nothing of the length of the "
-    "graph for prediction: store what was learned, not where",
-)
-def _rows(case: Case) -> None:
+@check
+def rows_are_probabilities_also_on_another_graph(case: Case) -> None:
+    """Return a tensor [n, K] of `_predict` whose rows sum to one; keep nothing of the length of the
+    graph for prediction: store what was learned, not where."""
     for problem in (PROBLEM, CheckProblem.random(n=37, seed=5)):
         probabilities(case.predict(case.fitted, problem), problem)
 
 
-@check(
-    "no label outside the masks is read",
-    "take labels from `data.calibration`, `data.holdout` and `data.trained` only, and do not "
-    "override `fit`",
-)
-def _audit(case: Case) -> None:
+@check
+def no_label_outside_the_masks_is_read(case: Case) -> None:
+    """Take labels from `data.calibration`, `data.holdout` and `data.trained` only, and do not
+    override `fit`."""
     given: dict[str, Any] = {"mask": PROBLEM.mask, **case.masks(PROBLEM), **case.inputs(PROBLEM)}
     for known in (None, (np.array([3, 7]), np.array([1, 0])))[: 1 + case.knows]:
         outcome = audit.reads_only(case.make(), PROBLEM.logits, PROBLEM.y, **given, known=known)
         require(outcome, outcome.detail)
 
 
-@check(
-    "no node sees its own label",
-    "leave a node's own label out of what its neighbours, near and far, say of it",
-)
-def _own_label(case: Case) -> None:
+@check
+def no_node_sees_its_own_label(case: Case) -> None:
+    """Leave a node's own label out of what its neighbours, near and far, say of it."""
     if not case.knows:
         return
     other = CheckProblem.random(n=89, seed=6)  # another graph: all labels come by known=
@@ -93,27 +99,25 @@ def _own_label(case: Case) -> None:
             same(found[node], probs[node], 1e-9)
 
 
-@check("labels of the mask are enough", "do not ask for labels of other nodes than the mask's")
-def _short_labels(case: Case) -> None:
+@check
+def labels_of_the_mask_are_enough(case: Case) -> None:
+    """Do not ask for labels of other nodes than the mask's."""
     short = case.refit(case.make(), PROBLEM, y=PROBLEM.y[PROBLEM.mask])
     same(case.predict(short, PROBLEM), case.refitted(PROBLEM, holdout=False))
 
 
-@check(
-    "same seed, same bits",
-    "draw from a generator made of a `seed` parameter in `_fit`, and from no global one",
-)
-def _seed(case: Case) -> None:
+@check
+def same_seed_gives_the_same_bits(case: Case) -> None:
+    """Draw from a generator made of a `seed` parameter in `_fit`, and from no global one."""
     expected = case.predict(case.fitted, PROBLEM)
     same(case.refitted(PROBLEM), expected)
     same(case.predict(case.fitted, PROBLEM), expected)
 
 
-@check(
-    "prediction follows a renaming of nodes",
-    "compute a node's probabilities from its own values and its neighbours', not from its number",
-)
-def _renamed_prediction(case: Case) -> None:
+@check
+def prediction_follows_a_renaming_of_nodes(case: Case) -> None:
+    """Compute a node's probabilities from its own values and its neighbours', not from its
+    number."""
     # On a graph with other names, only the caller knows labels, and what the GNN was trained on.
     renamed = PROBLEM.permuted(ORDER)
     given: dict[str, Any] = {"train_mask": renamed.holdout}
@@ -124,23 +128,19 @@ def _renamed_prediction(case: Case) -> None:
     same(found, case.predict(case.fitted, PROBLEM)[ORDER], 1e-9)
 
 
-@check(
-    "fit follows a renaming of nodes",
-    "what is learned must not depend on the order of nodes (noise drawn node by node belongs to "
-    "parameters `dropout` or `noise`, which are set to zero here)",
-)
-def _renamed_fit(case: Case) -> None:
+@check
+def fit_follows_a_renaming_of_nodes(case: Case) -> None:
+    """What is learned must not depend on the order of nodes (noise drawn node by node belongs to
+    parameters `dropout` or `noise`, which are set to zero here)."""
     noise = {"dropout", "noise"} & set(case.make().get_params())
     quiet: dict[str, Any] = dict.fromkeys(noise, 0.0)
     found = case.refitted(PROBLEM.permuted(ORDER), **quiet)
     same(found, case.refitted(PROBLEM, **quiet)[ORDER], 1e-5)
 
 
-@check(
-    "order and direction of edges do not matter",
-    "read edges from `data.graph`, which sorts them, makes them mutual and drops doubles",
-)
-def _edges(case: Case) -> None:
+@check
+def order_and_direction_of_edges_do_not_matter(case: Case) -> None:
+    """Read edges from `data.graph`, which sorts them, makes them mutual and drops doubles."""
     rng = np.random.default_rng(2)
     shuffled = rng.permutation(PROBLEM.edges, axis=1)
     turned = np.where(rng.random(shuffled.shape[1]) < 0.5, shuffled, shuffled[::-1])
@@ -148,11 +148,9 @@ def _edges(case: Case) -> None:
     same(case.refitted(other), case.predict(case.fitted, PROBLEM))
 
 
-@check(
-    "odd problems have an answer",
-    "fall back to something sane where labels, classes or edges are missing: no NaN, no error",
-)
-def _odd(case: Case) -> None:
+@check
+def odd_problems_have_an_answer(case: Case) -> None:
+    """Fall back to something sane where labels, classes or edges are missing: no NaN, no error."""
     labelled, predicted, only = PROBLEM.mask, PROBLEM.logits.argmax(1), np.array([0])
     bare = replace(PROBLEM, edges=np.empty((2, 0), dtype=np.int64))
     first = (PROBLEM.logits[:1], PROBLEM.y[:1], bare.edges, PROBLEM.features[:1])
@@ -178,11 +176,9 @@ def _odd(case: Case) -> None:
         probabilities(case.predict(case.fitted, problem), problem)
 
 
-@check(
-    "output is of the kind of the input",
-    "compute with torch in the type of `data.logits`, and leave the rest to `predict_proba`",
-)
-def _kinds(case: Case) -> None:
+@check
+def output_is_of_the_kind_of_the_input(case: Case) -> None:
+    """Compute with torch in the type of `data.logits`, and leave the rest to `predict_proba`."""
     for given, wide in (("float16", "float32"), ("float32", "float32"), ("float64", "float64")):
         array = replace(PROBLEM, logits=PROBLEM.logits.astype(given))
         found = [case.refitted(array)]
@@ -194,12 +190,10 @@ def _kinds(case: Case) -> None:
         probabilities(found[0], array, 1e-9 if wide == "float64" else 1e-6)
 
 
-@check(
-    "an offset of logits does not matter, or it says so",
-    "set `shift_invariant = False` (log-probabilities then give a warning), or take each row's "
-    "largest logit off first",
-)
-def _offset(case: Case) -> None:
+@check
+def an_offset_of_logits_does_not_matter_or_it_says_so(case: Case) -> None:
+    """Set `shift_invariant = False` (log-probabilities then give a warning), or take each row's
+    largest logit off first."""
     moved = replace(PROBLEM, logits=log_softmax(PROBLEM.logits, axis=1))
     if case.cls.shift_invariant:
         same(case.refitted(moved), case.predict(case.fitted, PROBLEM), 1e-5)
@@ -211,11 +205,9 @@ def _offset(case: Case) -> None:
     require(any(words in str(line.message) for line in told), f"no warning of {words}")
 
 
-@check(
-    "predicted classes stay where that is guaranteed",
-    "set `keep_classes = False`, or keep the largest logit's class on top",
-)
-def _classes(case: Case) -> None:
+@check
+def predicted_classes_stay_where_that_is_guaranteed(case: Case) -> None:
+    """Set `keep_classes = False`, or keep the largest logit's class on top."""
     if not case.make().keep_classes:
         return
     near = PROBLEM.logits.astype(np.float32)
@@ -229,12 +221,10 @@ def _classes(case: Case) -> None:
             require(not moved, f"{moved} of {len(found)} predicted classes changed")
 
 
-@check(
-    "temperatures say what the probabilities are",
-    "derive from TemperatureCalibrator and give `_temperatures`, or from Calibrator and have no "
-    "`node_temperatures`",
-)
-def _temperatures(case: Case) -> None:
+@check
+def temperatures_say_what_the_probabilities_are(case: Case) -> None:
+    """Derive from TemperatureCalibrator and give `_temperatures`, or from Calibrator and have no
+    `node_temperatures`."""
     cal = case.fitted
     if not isinstance(cal, TemperatureCalibrator):
         told = "it has temperatures, but is of no such kind"
@@ -247,8 +237,9 @@ def _temperatures(case: Case) -> None:
         np.testing.assert_allclose(case.predict(cal, problem), expected, rtol=1e-9, atol=1e-12)
 
 
-@check("inputs are left alone", "copy before you write into an array that was given")
-def _untouched(case: Case) -> None:
+@check
+def inputs_are_left_alone(case: Case) -> None:
+    """Copy before you write into an array that was given."""
     own = CheckProblem.random()
     for array in (own.logits, own.y, own.features, own.mask):
         array.setflags(write=False)
@@ -259,11 +250,10 @@ def _untouched(case: Case) -> None:
     same(own.logits, CheckProblem.random().logits)
 
 
-@check(
-    "saved and loaded gives the same bits",
-    "end the names of all fitted values in an underscore; keep arrays, numbers and text in them",
-)
-def _files(case: Case) -> None:
+@check
+def saved_and_loaded_gives_the_same_bits(case: Case) -> None:
+    """End the names of all fitted values in an underscore; keep arrays, numbers and text in
+    them."""
     cal, name = case.fitted, case.cls.name
     unknown = name not in calibrators.names()
     if unknown:  # files of a method that nobody has registered can be read here
@@ -280,12 +270,10 @@ def _files(case: Case) -> None:
     same(case.predict(again, PROBLEM), case.predict(cal, PROBLEM))
 
 
-@check(
-    "nothing is predicted or saved without a fit that ended",
-    "end the names of fitted values in an underscore, and leave `fit`, `predict_proba` and `save` "
-    "as the base class has them",
-)
-def _unfitted(case: Case) -> None:
+@check
+def nothing_is_predicted_or_saved_without_a_fit_that_ended(case: Case) -> None:
+    """End the names of fitted values in an underscore, and leave `fit`, `predict_proba` and `save`
+    as the base class has them."""
     original, failing = case.cls._fit, False
 
     def late_failure(self: Any, data: Any) -> None:
@@ -309,11 +297,10 @@ def _unfitted(case: Case) -> None:
             require(not any(Path(folder).iterdir()), "save without fit left a file")
 
 
-@check(
-    "parameters are stored untouched",
-    "declare them under `@hyperparameters` (simi_mailbox.parameters), and change none in `_fit`",
-)
-def _parameters(case: Case) -> None:
+@check
+def parameters_are_stored_untouched(case: Case) -> None:
+    """Declare them under `@hyperparameters` (simi_mailbox.parameters), and change none in
+    `_fit`."""
     cal, params, plain = case.fit(PROBLEM), case.make().get_params(), case.cls()
     require(cal.get_params() == params, "fit changed a parameter")
     copied = clone(cal)
@@ -325,12 +312,10 @@ def _parameters(case: Case) -> None:
             require(f"{key}={value!r}" in repr(cal), f"repr does not tell {key}: {cal!r}")
 
 
-@check(
-    "each parameter refuses what it is not",
-    "declare what it may be under `@hyperparameters`: `epochs: Count = 100` (simi_mailbox."
-    "parameters has Count, Positive, Share, …)",
-)
-def _wrong_parameters(case: Case) -> None:
+@check
+def each_parameter_refuses_what_it_is_not(case: Case) -> None:
+    """Declare what it may be under `@hyperparameters`: `epochs: Count = 100`
+    (simi_mailbox.parameters has Count, Positive, Share, …)."""
     hints = typing.get_type_hints(case.cls, include_extras=True)
     for key, default in case.make().get_params().items():
         require(key in hints, f"nothing is declared about {key}")
@@ -349,12 +334,10 @@ def _kinds_of(hint: Any) -> set[Any]:
     return parts.union(*(_kinds_of(part) for part in typing.get_args(hint)))
 
 
-@check(
-    "missing inputs are named, and other classes refused",
-    "list in `required_inputs` all that `_fit` and `_predict` use, and leave `predict_proba` as "
-    "the base class has it",
-)
-def _wrong_inputs(case: Case) -> None:
+@check
+def missing_inputs_are_named_and_other_classes_refused(case: Case) -> None:
+    """List in `required_inputs` all that `_fit` and `_predict` use, and leave `predict_proba` as
+    the base class has it."""
     for name in case.cls.required_inputs:
         given = case.inputs(PROBLEM)
         del given[name]
@@ -366,11 +349,9 @@ def _wrong_inputs(case: Case) -> None:
         case.predict(case.fitted, replace(PROBLEM, logits=PROBLEM.logits[:, :3]))
 
 
-@check(
-    "probabilities are read as their logarithms",
-    "use `data.logits` alone, and leave `fit` and `predict_proba` as the base class has them",
-)
-def _input_kinds(case: Case) -> None:
+@check
+def probabilities_are_read_as_their_logarithms(case: Case) -> None:
+    """Use `data.logits` alone, and leave `fit` and `predict_proba` as the base class has them."""
     probs = softmax(PROBLEM.logits, axis=1)
     logs = replace(PROBLEM, logits=np.log(probs))
     inputs, expected = case.inputs(logs), case.refitted(logs)
@@ -382,3 +363,74 @@ def _input_kinds(case: Case) -> None:
             same(cal.predict_proba(values, **inputs), expected, 1e-9)
     with raises(ValueError, 'input_type="probabilities"', "fit on probabilities as if logits"):
         case.fit(replace(PROBLEM, logits=probs))
+
+
+@check
+def permuted_labels_tell_nothing(case: Case) -> None:
+    """Leave a node's own label out of what is fitted on it, and do not take it out of totals that
+    other nodes share; a method that fits many numbers says how many in `num_parameters`."""
+    for found in permuted_gains(case):
+        granted = case.cls.num_parameters(found.classes) + DEVIATIONS * found.deviation
+        require(
+            found.gain <= granted,
+            f"with {found.labels} permuted labels of {found.classes} classes the log likelihood is "
+            f"{found.gain:.0f} above chance, where {granted:.0f} is granted",
+        )
+
+
+class PermutedGain(NamedTuple):
+    """Σ ℓ(y) less its mean over permutations of the labels, and the deviation of that by chance."""
+
+    labels: int
+    classes: int
+    gain: float
+    deviation: float
+
+
+def permuted_gains(
+    case: Case, sizes: tuple[tuple[int, int], ...] = SIZES
+) -> Iterator[PermutedGain]:
+    """How far balanced, permuted labels are believed; means over graphs of all shapes.
+
+    With ℓ = log q of the fitted probabilities, Σ ℓ_i(y_i) − Σ mean of ℓ_i over all labels is zero
+    in the mean for probabilities made without these labels, and the number of parameters for a
+    maximum of their likelihood. A statistic that holds a node's own label, or lacks it in a total
+    that is shared, gives many times that.
+    """
+    for labels, classes in sizes:
+        rng, n = np.random.default_rng(labels + classes), 2 * labels
+        logits = rng.normal(size=(n, classes)) * 2
+        y = rng.permutation(np.arange(n) % classes)
+        mask = np.sort(rng.choice(n, labels, replace=False))
+        y[mask] = rng.permutation(np.arange(labels) % classes)
+        features = rng.normal(size=(n, 8)).astype(np.float32)
+        share = np.bincount(y[mask], minlength=classes) / labels
+        found = []
+        for edges in _graphs(logits.argmax(axis=1), rng):
+            others = np.setdiff1d(np.arange(n), mask)
+            problem = CheckProblem(logits, y, edges, features, mask, others)
+            probs = np.asarray(case.refitted(problem, holdout=False))[mask]
+            logs = np.log(np.maximum(probs, 1e-12))
+            mean = logs @ share
+            variance = float(((logs - mean[:, None]) ** 2 @ share).sum())
+            found.append(((logs[np.arange(labels), y[mask]] - mean).sum(), variance**0.5))
+        # Deviations are averaged as they are: on the same labels they are not independent.
+        yield PermutedGain(labels, classes, *np.mean(found, axis=0).tolist())
+
+
+def _graphs(predicted: Ints, rng: np.random.Generator) -> list[Ints]:
+    """Edges of a random graph, stars, small dense components, bipartite ones, and among equals."""
+    n = len(predicted)
+    node, order = np.arange(n), np.argsort(predicted, kind="stable")
+    left = node[node % 6 < 3]
+    alike = [np.stack([order[:-d], order[d:]]) for d in (1, 2)]
+    pairs = np.concatenate(alike, axis=1)
+    cliques = [np.stack([node, node - node % 5 + d]) for d in range(5)]
+    bipartite = [np.stack([left, left - left % 6 + 3 + d]) for d in range(3)]
+    return [
+        rng.integers(n, size=(2, 2 * n)),
+        np.stack([node, node - node % 9]),
+        np.concatenate(cliques, axis=1).clip(max=n - 1),
+        np.concatenate(bipartite, axis=1).clip(max=n - 1),
+        pairs[:, predicted[pairs[0]] == predicted[pairs[1]]],
+    ]
