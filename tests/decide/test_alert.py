@@ -179,14 +179,6 @@ def test_expected_counts_have_jeffreys_prior(hits, labels):
     assert predicted_count(hits, labels, 0, 0.9) == (0.0, 0.0, 0.0)
 
 
-def test_labels_needed_are_those_without_a_failure():
-    rule = fitted(min_precision=None, min_recall=0.5)
-    assert 0.5**rule.labels_needed_ <= 0.1 < 0.5 ** (rule.labels_needed_ - 1)
-    most = fitted(min_precision=None, max_alerts=5)
-    assert most.labels_needed_ == 0
-    assert most.workload_["alerts"] <= 5
-
-
 def test_one_goal_and_labels_of_the_class_are_needed():
     for goals in ({}, {"min_precision": 0.5, "min_recall": 0.5}):
         with pytest.raises(ValueError, match="one of min_precision, min_recall, max_alerts; got"):

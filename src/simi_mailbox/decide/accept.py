@@ -123,14 +123,6 @@ class Accept(Rule):
         top, winner = _top(self._read_again(probs))
         return like(probs, top >= self.thresholds_[winner])
 
-    def _told(self) -> list[str]:
-        if not self.accepted_labels_:
-            return ["accepts nothing"]
-        return [
-            f"accepts {self.expected_share_:.1%}, from {self.threshold_:.4f} on",
-            f"{self.errors_} of {self.accepted_labels_} accepted calibration nodes are wrong",
-        ]
-
     def _complaint(self, counts: Ints, tried: str) -> str:
         """Why nothing is accepted, or which classes may all be missed."""
         if not math.isfinite(self.threshold_):

@@ -123,18 +123,6 @@ class Rule(Fitted):
         with whole_file(path) as unfinished:
             unfinished.write_text(json.dumps(_plain(content), indent=2) + "\n", "utf-8")
 
-    def summary(self) -> str:
-        """What was fitted, in one line: parameters, labels, and the weight of an error."""
-        self._check_fitted()
-        told = [repr(self), *self._told()]
-        if (weight := self.error_weight_) != 1.0:
-            told.append(f"calibration nodes chose the model: an error counts for {weight:.2f}")
-        return "; ".join(told)
-
-    def _told(self) -> list[str]:
-        """What else a summary says."""
-        return []
-
     def _read_again(self, probs: Any) -> Array:
         """Probabilities at prediction: of the classes that ``fit`` saw."""
         self._check_fitted()

@@ -94,6 +94,8 @@ class APS(Score):
     """
 
     name: ClassVar[str] = "aps"
+    penalty = 0.0
+    free = 1
     randomized: bool = True
 
     def prepare(self, nodes: ScoredNodes) -> Scored:
@@ -103,13 +105,11 @@ class APS(Score):
             scores = ordered.cumsum(dim=1)
             if self.randomized:
                 scores -= ordered * torch.from_numpy(row_uniforms(p, nodes.seed))[:, None]
-            scores += self._penalties(torch.arange(1, p.shape[1] + 1, dtype=torch.float64))
+            rank = torch.arange(1, p.shape[1] + 1, dtype=torch.float64)
+            scores += self.penalty * (rank - self.free).clamp(min=0)
             return np.asarray(torch.empty_like(scores).scatter_(1, order, scores))
 
         return scored
-
-    def _penalties(self, rank: torch.Tensor) -> torch.Tensor:
-        return torch.zeros_like(rank)
 
 
 @dataclass(frozen=True)
@@ -129,9 +129,6 @@ class RAPS(APS):
     def __post_init__(self) -> None:
         if not (self.penalty >= 0 and self.free >= 0):
             raise ValueError(f"penalty and free must not be negative, got {self}")
-
-    def _penalties(self, rank: torch.Tensor) -> torch.Tensor:
-        return self.penalty * (rank - self.free).clamp(min=0)
 
 
 @dataclass(frozen=True)

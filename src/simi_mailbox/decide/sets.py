@@ -122,13 +122,6 @@ class PredictionSets(Rule):
             np.less_equal(scored(rows), limit, out=sets[rows])
         return like(probs, sets)
 
-    def _told(self) -> list[str]:
-        groups = len(self.counts_)
-        if groups == 1:
-            return [f"{self.counts_[0]} calibration labels"]
-        least, most = self.counts_.min(), self.counts_.max()
-        return [f"{least} to {most} calibration labels in each of {groups} groups"]
-
     @property
     def _kind(self) -> str | None:
         """What ``condition_on`` names; an array is ``GIVEN``."""

@@ -173,14 +173,7 @@ def alerts(
 
 @dataclass(frozen=True)
 class Positives:
-    """How many nodes of the class P(class) expects, the interval of that, and how many there are.
-
-    Examples
-    --------
-    >>> found = positives(np.full(100, 0.1), np.arange(100) < 30)
-    >>> found.observed, found.interval.high < 30
-    (30, True)
-    """
+    """How many nodes of the class P(class) expects, its interval, and how many there are."""
 
     expected: float
     interval: Interval
@@ -190,9 +183,9 @@ class Positives:
 def positives(
     probs: Array, y: Array, *, positive: int | None = None, level: float = 0.95
 ) -> Positives:
-    """Expected and observed number of nodes of the class.
+    """``expected`` and ``observed`` number of nodes of the class.
 
-    The interval is where the observed number lies if P(class) is calibrated and nodes are
+    The ``interval`` is where the observed number lies if P(class) is calibrated and nodes are
     independent, by mean, variance and skewness (Cornish and Fisher), in whole numbers. Other
     parameters are those of `class_reliability`.
 

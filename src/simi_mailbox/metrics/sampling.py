@@ -44,13 +44,7 @@ BLOCK = 2_000_000
 
 @dataclass(frozen=True)
 class Interval:
-    """A confidence interval at ``level``.
-
-    Examples
-    --------
-    >>> Interval(low=0.01, high=0.03, level=0.95).high
-    0.03
-    """
+    """A confidence interval at ``level``."""
 
     low: float
     high: float
@@ -68,7 +62,7 @@ def bootstrap_interval(
     groups: Array | None = None,
     method: Method = "auto",
 ) -> Interval:
-    """Bootstrap interval of a metric: nodes, or whole groups of nodes, drawn with replacement.
+    """Bootstrap interval of a metric (``low``, ``high``): nodes, or groups of them, drawn anew.
 
     Of the calibration errors, intervals of :func:`debiased_ece` cover best.
 
@@ -175,20 +169,14 @@ def _weighted_counts(checked: Checked, bins: int) -> Callable[[Ints], BinnedCoun
 
 @dataclass(frozen=True)
 class NoiseFloor:
-    """Mean and standard deviation of the ECE of a perfectly calibrated model.
-
-    Examples
-    --------
-    >>> NoiseFloor(mean=0.019, std=0.004).mean
-    0.019
-    """
+    """Mean and standard deviation of the ECE of a perfectly calibrated model."""
 
     mean: float
     std: float
 
 
 def noise_floor(probs: Array, *, bins: int = 15, draws: int = 200, seed: int = 0) -> NoiseFloor:
-    """Expected ECE of a perfectly calibrated model with these very confidences and node count.
+    """``mean`` and ``std`` of the ECE of a perfectly calibrated model with these confidences.
 
     The equal-width ECE of ``draws`` sets of simulated labels, where each prediction is correct with
     exactly its confidence, independently of the others. No label is read.

@@ -39,17 +39,15 @@ class Check:
     Attributes
     ----------
     verdict : {"ok", "watch", "do not trust", "unknown"}
-    accuracy, interval : float, tuple of float
-        Estimated, of the predicted classes, with its 95 % interval; None if it is unknown.
-    how : str
-        What the estimate is made of: A, A and D, labels (`simi_mailbox.monitor.accuracy`).
+    accuracy, interval, how : float, tuple of float, str
+        Estimated accuracy with its 95 % interval, None if it is unknown; and what it is made of:
+        mean confidence (A), agreement with a model of the features (D), labels.
     drift : dict
         By name ("confidence", "similarity", "degree", "groups"): distance and corrected p-value.
     outside, confidence : float
         Share of nodes outside what 99 % of the calibration nodes have shown; mean confidence.
     labels, z : int, float or None
-        How many labels were given, and their (right − confidence) / standard error; below −1.96
-        overconfident.
+        Labels given, and their (right − confidence) / standard error.
     to_label : array
         Nodes whose labels would answer fastest: spread evenly over confidence.
     advice : {"", "label", "update", "refit"}
@@ -59,9 +57,8 @@ class Check:
     >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(900, 3, temperature=2.0, seed=0)
     >>> cal = SimiMailbox().fit(problem.logits, problem.y, graph=problem.graph, mask=range(300))
-    >>> found = Monitor(cal).check(problem.logits, graph=problem.graph)
-    >>> found.to_dict()["verdict"], found.how
-    ('ok', 'A')
+    >>> Monitor(cal).check(problem.logits, graph=problem.graph).how
+    'A'
     """
 
     verdict: str
@@ -83,7 +80,7 @@ class Check:
     @property
     def drifted(self) -> bool:
         """Whether any drift test raises an alarm."""
-        return any(found["p"] <= ALARM for found in self.drift.values())
+        return _alarmed(self.drift)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON and alerting."""
@@ -104,11 +101,9 @@ class Check:
 class Monitor:
     """Watches the probabilities of a fitted `SimiMailbox` on nodes whose labels are not known yet.
 
-    Three questions: do the nodes look like the calibration nodes (tests of confidence, mailbox
-    similarity, degree and group shares, with 5 % false alarms in all); how accurate are the
-    predictions (with an interval, and with how it was made); what do the labels say that have come
-    in. A graph that is not known to hold the nodes of ``fit`` is "unknown" until labels tell more:
-    without labels no estimate is right there.
+    Three questions: do the nodes look like the calibration nodes (with 5 % false alarms in all);
+    how accurate are the predictions; what do the labels say that have come in. A graph that is not
+    known to hold the nodes of ``fit`` is "unknown" until labels tell more.
 
     ``calibrator`` is a fitted one, ``seed`` that of permutations and of the nodes to label.
 
@@ -117,8 +112,7 @@ class Monitor:
     >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(900, 3, temperature=2.0, seed=0)
     >>> cal = SimiMailbox().fit(problem.logits, problem.y, graph=problem.graph, mask=range(300))
-    >>> found = Monitor(cal).check(problem.logits, graph=problem.graph, nodes=range(300, 900))
-    >>> found.verdict
+    >>> Monitor(cal).check(problem.logits, graph=problem.graph).verdict
     'ok'
     """
 
@@ -151,13 +145,11 @@ class Monitor:
         nodes : array, optional
             The nodes to judge, boolean or indices; by default all but the calibration nodes.
         features : array or sparse matrix [n, d], optional
-            Of a logistic regression that is fitted here on the labels of ``fit``: a second opinion,
-            which the graph cannot mislead.
+            Of a logistic regression that is fitted here on the labels of ``fit``.
         feature_probs : array [n, K], optional
             Probabilities of your own model of the features alone, in place of ``features``.
         known : pair (nodes, labels), optional
-            Labels that have become known; those of the judged nodes test the probabilities. They
-            are not used as evidence here: ``update`` does that.
+            Labels that have become known; they test the probabilities, but are no evidence here.
         """
         cal = self.calibrator
         given: dict[str, Any] = {"graph": graph, "hidden": hidden, "node_ids": node_ids}
@@ -174,9 +166,8 @@ class Monitor:
             chosen = np.sort(read_index(nodes, n, "nodes"))
         predicted, confidence = probs.argmax(axis=1), probs.max(axis=1)[chosen]
         tests, outside, p = self._drift(data, chosen)
+        drifted, same = _alarmed(tests), len(before) > 0
         far = max(test["distance"] for test in tests.values())
-        drifted = any(test["p"] <= ALARM for test in tests.values())
-        same = len(before) > 0
         agreement = None
         if same and (features is not None or feature_probs is not None):
             other = _feature_classes(features, feature_probs, before, probs.shape)
@@ -184,44 +175,44 @@ class Monitor:
             agreement = agrees[before.index.numpy()], agrees[chosen]
         reference = cal.reference_
         known_before = float(reference["accuracy"]), len(reference["confidence"])
-        guess = accuracies.estimate(confidence, known_before, far if drifted else 0.0, agreement)
+        found = accuracies.estimate(confidence, known_before, far if drifted else 0.0, agreement)
         if not same:
-            guess = Estimate(guess.accuracy, math.inf, "")
+            found = Estimate(found.accuracy, math.inf, "")
         told, right = _labels(known, chosen, predicted, probs.shape)
-        z = None
+        z, over = None, 0.0
         if len(told):
-            spread = float((confidence[told] * (1.0 - confidence[told])).sum()) + 0.25
-            z = float((right - confidence[told]).sum()) / math.sqrt(spread)
+            c = confidence[told]
+            over = float((c - right).mean())
+            z = float((right - c).sum()) / math.sqrt(float((c * (1.0 - c)).sum()) + 0.25)
             if abs(z) > 1.96:  # what labels contradict is no estimate
-                guess = replace(guess, error=math.inf)
-        found = accuracies.with_labels(guess, confidence, told, right) if len(told) else guess
-        verdict, why, advice = _verdict(same, drifted, far, found, confidence, told, right, z)
+                found = replace(found, error=math.inf)
+            found = accuracies.with_labels(found, confidence, told, right)
+        verdict, why, advice = _verdict(same, drifted, far, found.gap, len(told), z, over)
         wanted = 0
         if verdict != OK:
             spread = float((confidence * (1.0 - confidence)).mean())
             wanted = math.ceil(POWER**2 * spread / DETECTED**2)
             wanted = max(min(max(wanted, FEWEST_LABELS), MOST_LABELS) - len(told), 0)
-        positions = self._to_label(confidence, told, wanted)
         names = chosen if data.node_ids is None else data.node_ids[chosen]
         if verdict == UNKNOWN:
             why += f": label {wanted} nodes"
         unknown = math.isinf(found.error)
         return Check(
-            verdict,
-            None if unknown else found.accuracy,
-            None if unknown else found.interval,
-            found.how,
-            tests,
-            outside,
-            float(confidence.mean()),
-            len(chosen),
-            len(told),
-            z,
-            names[positions],
-            advice,
-            _sentence(why, found, confidence, len(told), advice),
-            (confidence[told], right),
-            p,
+            verdict=verdict,
+            accuracy=None if unknown else found.accuracy,
+            interval=None if unknown else found.interval,
+            how=found.how,
+            drift=tests,
+            outside=outside,
+            confidence=float(confidence.mean()),
+            nodes=len(chosen),
+            labels=len(told),
+            z=z,
+            to_label=names[self._to_label(confidence, told, wanted)],
+            advice=advice,
+            sentence=_sentence(why, found, confidence, len(told), advice),
+            evidence=(confidence[told], right),
+            p=p,
         )
 
     def update(self, batch: Check | tuple[Any, Any]) -> Stream:
@@ -234,10 +225,8 @@ class Monitor:
             return self.stream.add(*batch.evidence, p=batch.p)
         probs, labels = (np.asarray(part) for part in batch)
         if probs.ndim != 2 or labels.shape != (len(probs),):
-            raise ValueError(
-                f"a batch is a Check, or probabilities [m, K] with labels [m]; got shapes "
-                f"{list(probs.shape)} and {list(labels.shape)}"
-            )
+            shapes = f"{list(probs.shape)} and {list(labels.shape)}"
+            raise ValueError(f"a batch is a Check, or probabilities with labels; got {shapes}")
         return self.stream.add(probs.max(axis=1), probs.argmax(axis=1) == labels)
 
     def _drift(self, data: Any, chosen: Ints) -> tuple[dict[str, dict[str, float]], float, float]:
@@ -249,9 +238,10 @@ class Monitor:
         before = {name: np.asarray(reference[name], dtype=np.float64) for name in _NAMES}
         before["groups"] = cal._soft.grouping.assign(then.astype(np.float64)).astype(np.float64)
         # Rounded as the reference is, so that equal values are equal.
+        rounded = points.astype(np.float32).astype(np.float64)
         now = {
-            "confidence": points[:, 0].astype(np.float32).astype(np.float64),
-            "similarity": points[:, 1].astype(np.float32).astype(np.float64),
+            "confidence": rounded[:, 0],
+            "similarity": rounded[:, 1],
             "degree": degree.numpy()[chosen].astype(np.float64),
             "groups": cal._soft.grouping.assign(points).astype(np.float64),
         }
@@ -276,6 +266,10 @@ class Monitor:
 
 
 _NAMES = ("confidence", "similarity", "degree")
+
+
+def _alarmed(tests: dict[str, dict[str, float]]) -> bool:
+    return any(test["p"] <= ALARM for test in tests.values())
 
 
 def _feature_classes(features: Any, probs: Any, before: Any, shape: tuple[int, ...]) -> Ints:
@@ -306,31 +300,29 @@ def _verdict(
     same: bool,
     drifted: bool,
     far: float,
-    found: Estimate,
-    confidence: Floats,
-    told: Ints,
-    right: Bools,
+    gap: float | None,
+    labels: int,
     z: float | None,
+    over: float,
 ) -> tuple[str, str, str]:
-    """Verdict, why, and what to do."""
-    enough = len(told) >= FEWEST_LABELS
+    """Verdict, why, and what to do; ``over`` is by how much labels show too much confidence."""
     if z is not None and abs(z) > 1.96:
-        gap = float((confidence[told] - right).mean())
-        refit = "refit" if len(told) >= 50 else "update"
-        if gap > OVERCONFIDENT:
-            return DISTRUST, f"labels show {100 * gap:.0f} points of overconfidence", refit
-        return WATCH, f"labels show {-100 * gap:.0f} points of underconfidence", "update"
-    if not same and not enough:
+        refit = "refit" if labels >= 50 else "update"
+        if over > OVERCONFIDENT:
+            return DISTRUST, f"labels show {100 * over:.0f} points of overconfidence", refit
+        return WATCH, f"labels show {-100 * over:.0f} points of underconfidence", "update"
+    if labels >= FEWEST_LABELS:
+        if drifted or not same:
+            return WATCH, "the nodes have drifted, and labels agree", ""
+        return OK, "no drift is seen, and labels agree", ""
+    if not same:
         return UNKNOWN, "no node of fit is known to be here, and labels alone can tell", "label"
-    if enough and z is not None:
-        state = "the nodes have drifted" if drifted or not same else "no drift is seen"
-        return (WATCH if drifted or not same else OK), f"{state}, and labels agree", ""
     if not drifted:
         return OK, "the nodes look like the calibration nodes", ""
-    if found.gap is not None and found.gap > OVERCONFIDENT:
+    if gap is not None and gap > OVERCONFIDENT:
         why = "the nodes have drifted, and confidence exceeds what features support by "
-        return DISTRUST, f"{why}{100 * found.gap:.0f} points", "label"
-    if found.gap is None and far > FAR:
+        return DISTRUST, f"{why}{100 * gap:.0f} points", "label"
+    if gap is None and far > FAR:
         return UNKNOWN, "the nodes have drifted far, and there is no second opinion", "label"
     return WATCH, "the nodes have drifted, which need not do harm", "label"
 
