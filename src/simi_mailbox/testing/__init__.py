@@ -4,10 +4,10 @@ import inspect
 from typing import Any
 
 from simi_mailbox.calibrators import Calibrator
-from simi_mailbox.testing.cases import PROBLEM as PROBLEM
-from simi_mailbox.testing.cases import Case as Case
-from simi_mailbox.testing.cases import CheckProblem as CheckProblem
 from simi_mailbox.testing.checks import CHECKS as CHECKS
+from simi_mailbox.testing.checks import PROBLEM as PROBLEM
+from simi_mailbox.testing.checks import Case as Case
+from simi_mailbox.testing.checks import CheckProblem as CheckProblem
 
 __all__ = ["check_calibrator"]
 

@@ -1,10 +1,18 @@
-"""The checks: each is named as what holds, and its docstring is the remedy where it does not."""
+"""A small problem, a method on trial, and the checks that it is held to.
 
+A check is named as what holds, and its docstring is the remedy where it does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
 import tempfile
 import typing
+import unittest
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,26 +22,15 @@ from scipy.special import log_softmax, softmax
 from sklearn.base import clone
 
 from simi_mailbox import audit, calibrators
-from simi_mailbox._arrays import Ints
-from simi_mailbox.calibrators import TemperatureCalibrator, registry
+from simi_mailbox._arrays import Array, Ints
+from simi_mailbox.calibrators import Calibrator, TemperatureCalibrator, registry
 from simi_mailbox.exceptions import CalibrationWarning, NotFittedError
-from simi_mailbox.testing.cases import (
-    PROBLEM,
-    Case,
-    CheckProblem,
-    probabilities,
-    raises,
-    require,
-    same,
-    without_warnings,
-)
+from simi_mailbox.graph import Graph
 
 DECLARED = {
     "required_inputs": {"graph", "features", "forward"},
     "optional_inputs": {"hidden", "known", "sample_weight", "used_for_selection"},
 }
-FLAT = replace(PROBLEM, logits=np.zeros_like(PROBLEM.logits))
-ORDER = np.random.default_rng(1).permutation(len(PROBLEM.y))
 SIZES = ((20, 2), (60, 3), (150, 15))
 """Calibration labels, and classes, of permuted labels."""
 MANY_SIZES = (*SIZES, (200, 50), (2000, 4))
@@ -41,6 +38,138 @@ DEVIATIONS = 3.0
 """Standard deviations of chance that are granted to permuted labels."""
 CHECKS: dict[str, Callable[[Case], None]] = {}
 """The whole contract, in the order in which it is checked."""
+raises = unittest.TestCase().assertRaisesRegex
+"""Require an error of a kind that says some words."""
+
+
+@dataclass(frozen=True)
+class CheckProblem:
+    """A small graph with everything that any method may need."""
+
+    logits: Any
+    y: Array
+    edges: Ints
+    features: Array
+    mask: Ints
+    holdout: Ints
+
+    @classmethod
+    def random(cls, n: int = 90, seed: int = 0) -> CheckProblem:
+        """Overconfident logits on a random graph; its last five nodes have no neighbour."""
+        rng = np.random.default_rng(seed)
+        logits = rng.normal(size=(n, 4)) * 2
+        y = (logits / 1.5 + rng.gumbel(size=logits.shape)).argmax(1)
+        edges = rng.integers(0, n - 5, size=(2, 3 * n))
+        features = np.concatenate([logits, rng.normal(size=(n, 2))], axis=1).astype(np.float32)
+        # Isolated nodes stand in both masks and outside.
+        return cls(logits, y, edges, features, np.arange(0, n, 2), np.arange(1, n, 4))
+
+    def inputs(self, needs: frozenset[str]) -> dict[str, Any]:
+        """What a method needs besides logits and labels."""
+        graph = Graph.from_edges(self.edges, len(self.logits))
+        offered = {"graph": graph, "features": self.features, "forward": self._forward(graph)}
+        return {key: offered[key] for key in sorted(needs)}
+
+    def permuted(self, order: Ints) -> CheckProblem:
+        """The same problem with node ``order[k]`` renamed to ``k``."""
+        place = np.argsort(order)
+        of_nodes = (self.logits[order], self.y[order], place[self.edges], self.features[order])
+        return CheckProblem(*of_nodes, np.sort(place[self.mask]), np.sort(place[self.holdout]))
+
+    def _forward(self, graph: Graph) -> Any:
+        """A frozen GNN: each node adds a tenth of what arrives over the weighted edges."""
+        z, rows = torch.from_numpy(np.asarray(self.logits).copy()), graph.rows()
+
+        def run(edge_weight: torch.Tensor) -> torch.Tensor:
+            received = z[graph.indices] * edge_weight.to(z.dtype).reshape(-1, 1)
+            return z + 0.1 * torch.zeros_like(z).index_add(0, rows, received)
+
+        return run
+
+
+PROBLEM = CheckProblem.random()
+FLAT = replace(PROBLEM, logits=np.zeros_like(PROBLEM.logits))
+ORDER = np.random.default_rng(1).permutation(len(PROBLEM.y))
+
+
+class Case:
+    """A method on trial: its class, and settings under which it is quick."""
+
+    def __init__(self, cls: type[Calibrator], **params: Any) -> None:
+        self.cls, self.params = cls, params
+
+    def make(self) -> Any:
+        """The method, unfitted."""
+        return self.cls(**self.params)
+
+    @property
+    def knows(self) -> bool:
+        """Whether the method takes known labels as evidence."""
+        return "known" in self.cls.optional_inputs
+
+    def inputs(self, problem: CheckProblem) -> dict[str, Any]:
+        """What the method needs or takes besides logits and labels."""
+        hidden = {"hidden": problem.features} if "hidden" in self.cls.optional_inputs else {}
+        return {**problem.inputs(self.cls.required_inputs), **hidden}
+
+    def masks(self, problem: CheckProblem) -> dict[str, Any]:
+        """Further labelled nodes, under the names by which the method takes them."""
+        trained = {"train_mask": problem.holdout} if self.knows else {}
+        return {"early_stopping_mask": problem.holdout, **trained}
+
+    def fit(self, problem: CheckProblem, *, holdout: bool = True, **changes: Any) -> Any:
+        """The method fitted on a problem, with changed parameters."""
+        given = self.masks(problem) if holdout else {}
+        return self.refit(self.make().set_params(**changes), problem, **given)
+
+    def refit(self, cal: Any, problem: CheckProblem, **given: Any) -> Any:
+        """The calibrator ``cal``, fitted on a problem with ``given`` arguments of ``fit``."""
+        given = {"y": problem.y, "mask": problem.mask, **self.inputs(problem), **given}
+        with without_warnings():
+            return cal.fit(problem.logits, given.pop("y"), **given)
+
+    @functools.cached_property
+    def fitted(self) -> Any:
+        """The method fitted on `PROBLEM`, once for all checks that only look at it."""
+        return self.fit(PROBLEM)
+
+    def predict(self, cal: Any, problem: CheckProblem, **more: Any) -> Any:
+        """Probabilities of a problem's nodes."""
+        with without_warnings():
+            return cal.predict_proba(problem.logits, **self.inputs(problem), **more)
+
+    def refitted(self, problem: CheckProblem, **changes: Any) -> Any:
+        """Probabilities of the nodes that the method is fitted on."""
+        return self.predict(self.fit(problem, **changes), problem)
+
+
+@contextlib.contextmanager
+def without_warnings() -> Iterator[None]:
+    """Hear no `CalibrationWarning`: problems are odd on purpose."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrationWarning)
+        yield
+
+
+def require(holds: Any, told: str) -> None:
+    """``assert``, which `python -O` does not take out."""
+    if not holds:
+        raise AssertionError(told)
+
+
+def same(found: Any, expected: Any, tolerance: float = 0.0) -> None:
+    """Require equal probabilities."""
+    arrays = np.asarray(found), np.asarray(expected)
+    np.testing.assert_allclose(*arrays, 0.0, tolerance, equal_nan=False, verbose=False)
+
+
+def probabilities(found: Any, problem: CheckProblem, tolerance: float = 1e-9) -> None:
+    """Require rows that sum to one, a row for each node."""
+    probs, shape = np.asarray(found), tuple(problem.logits.shape)
+    require(probs.shape == shape, f"shape {probs.shape}, expected {shape}")
+    require((probs >= 0).all(), f"a probability is {probs.min():.3g}")
+    gap = float(np.abs(probs.sum(axis=1) - 1).max())
+    require(gap <= tolerance, f"a row sums to one only within {gap:.2g}")
 
 
 def check(holds: Callable[[Case], None]) -> Callable[[Case], None]:
@@ -284,15 +413,15 @@ def nothing_is_predicted_or_saved_without_a_fit_that_ended(case: Case) -> None:
     cls: Any = type(case.cls.__name__, (case.cls,), {"_fit": late_failure})
     failed = Case(cls, **case.params).fit(PROBLEM)
     failing = True
-    with raises(RuntimeError, "after all", "a fit that fails late"):
+    with raises(RuntimeError, "after all", msg="a fit that fails late"):
         case.refit(failed, PROBLEM)
     left = [key for key in vars(failed) if key.endswith("_")]
     require(not left, f"{', '.join(left)} stayed after a fit that failed")
     for cal in (case.make(), failed):
-        with raises(NotFittedError, "fit", "predict_proba without fit"):
+        with raises(NotFittedError, "fit", msg="predict_proba without fit"):
             case.predict(cal, PROBLEM)
         with tempfile.TemporaryDirectory() as folder:
-            with raises(NotFittedError, "fit", "save without fit"):
+            with raises(NotFittedError, "fit", msg="save without fit"):
                 cal.save(Path(folder, "cal.safetensors"))
             require(not any(Path(folder).iterdir()), "save without fit left a file")
 
@@ -324,7 +453,7 @@ def each_parameter_refuses_what_it_is_not(case: Case) -> None:
             continue
         others: list[Any] = [value for value in ("5", True) if type(value) not in kinds]
         for value in [object(), np.nan, np.inf, *others]:
-            with raises(ValueError, f"{key} must be ", f"fit with {key}={value!r}"):
+            with raises(ValueError, f"{key} must be ", msg=f"fit with {key}={value!r}"):
                 case.fit(PROBLEM, **{key: value})
 
 
@@ -341,11 +470,11 @@ def missing_inputs_are_named_and_other_classes_refused(case: Case) -> None:
     for name in case.cls.required_inputs:
         given = case.inputs(PROBLEM)
         del given[name]
-        with raises(TypeError, name, f"fit without {name}"):
+        with raises(TypeError, name, msg=f"fit without {name}"):
             case.make().fit(PROBLEM.logits, PROBLEM.y, mask=PROBLEM.mask, **given)
-        with raises(TypeError, name, f"predict_proba without {name}"):
+        with raises(TypeError, name, msg=f"predict_proba without {name}"):
             case.fitted.predict_proba(PROBLEM.logits, **given)
-    with raises(ValueError, "3 classes", "predict_proba with three classes for four"):
+    with raises(ValueError, "3 classes", msg="predict_proba with three classes for four"):
         case.predict(case.fitted, replace(PROBLEM, logits=PROBLEM.logits[:, :3]))
 
 
@@ -361,7 +490,7 @@ def probabilities_are_read_as_their_logarithms(case: Case) -> None:
         same(case.predict(cal, logs, input_type="logits"), expected, 1e-9)
         with without_warnings():
             same(cal.predict_proba(values, **inputs), expected, 1e-9)
-    with raises(ValueError, 'input_type="probabilities"', "fit on probabilities as if logits"):
+    with raises(ValueError, 'input_type="probabilities"', msg="fit on probabilities as if logits"):
         case.fit(replace(PROBLEM, logits=probs))
 
 

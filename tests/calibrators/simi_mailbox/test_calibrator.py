@@ -13,8 +13,7 @@ from simi_mailbox import CalibrationWarning, Graph, SimiMailbox, TemperatureScal
 from simi_mailbox.calibrators.simi_mailbox import calibrator as module
 from simi_mailbox.metrics import nll
 from simi_mailbox.synthetic import calibration_problem
-from simi_mailbox.testing.cases import Case
-from simi_mailbox.testing.checks import MANY_SIZES, permuted_gains
+from simi_mailbox.testing.checks import MANY_SIZES, Case, permuted_gains
 from simi_mailbox.validation import Labelled
 
 MODES = pytest.mark.parametrize("keep", [True, False])
