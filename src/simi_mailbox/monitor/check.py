@@ -8,16 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from simi_mailbox._arrays import Bools, Floats, Ints
 from simi_mailbox.calibrators import SimiMailbox
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.monitor import accuracy as accuracies
-from simi_mailbox.monitor.accuracy import Estimate
 from simi_mailbox.monitor.drift import drift_tests, p_value
 from simi_mailbox.monitor.stream import Stream
-from simi_mailbox.validation import InputType, read_index, read_known
+from simi_mailbox.validation import InputType, as_numpy, read_index, read_known
 
 OK, WATCH, DISTRUST, UNKNOWN = "ok", "watch", "do not trust", "unknown"
 ALARM = 0.05
@@ -30,6 +27,12 @@ FAR = 0.3
 FEWEST_LABELS, MOST_LABELS = 20, 100
 DETECTED, POWER = 0.15, 2.8
 """So many labels find a gap of 15 points with 80 % power at the rate of false alarms above."""
+WEIGHT_OF_CONFIDENCE = 0.25
+PER_DISTANCE = {"A": 0.10, "A and D": 0.07}
+"""Standard error by which an estimate may be off, per unit of drift distance."""
+PER_GAP = 0.25
+Z = 1.96
+_NAMES = ("confidence", "similarity", "degree")
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +178,7 @@ class Monitor:
             agreement = agrees[before.index.numpy()], agrees[chosen]
         reference = cal.reference_
         known_before = float(reference["accuracy"]), len(reference["confidence"])
-        found = accuracies.estimate(confidence, known_before, far if drifted else 0.0, agreement)
+        found = estimate(confidence, known_before, far if drifted else 0.0, agreement)
         if not same:
             found = Estimate(found.accuracy, math.inf, "")
         told, right = _labels(known, chosen, predicted, probs.shape)
@@ -184,9 +187,9 @@ class Monitor:
             c = confidence[told]
             over = float((c - right).mean())
             z = float((right - c).sum()) / math.sqrt(float((c * (1.0 - c)).sum()) + 0.25)
-            if abs(z) > 1.96:  # what labels contradict is no estimate
+            if abs(z) > Z:  # what labels contradict is no estimate
                 found = replace(found, error=math.inf)
-            found = accuracies.with_labels(found, confidence, told, right)
+            found = with_labels(found, confidence, told, right)
         verdict, why, advice = _verdict(same, drifted, far, found.gap, len(told), z, over)
         wanted = 0
         if verdict != OK:
@@ -265,25 +268,33 @@ class Monitor:
         return np.sort(order[places])
 
 
-_NAMES = ("confidence", "similarity", "degree")
-
-
 def _alarmed(tests: dict[str, dict[str, float]]) -> bool:
     return any(test["p"] <= ALARM for test in tests.values())
 
 
 def _feature_classes(features: Any, probs: Any, before: Any, shape: tuple[int, ...]) -> Ints:
+    """Classes by features alone: by ``probs``, or by a logistic regression on known labels.
+
+    Calibration nodes are predicted without their labels.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
     given = features if probs is None else probs
-    given = given.detach().cpu().numpy() if isinstance(given, torch.Tensor) else given
-    if given.shape[0] != shape[0]:
+    x = given.tocsr() if hasattr(given, "tocsr") else as_numpy(given)
+    if x.shape[0] != shape[0] or (probs is not None and x.shape != shape):
         name = "features" if probs is None else "feature_probs"
-        raise ValueError(f"{name} has {given.shape[0]} rows for {shape[0]} nodes")
-    if probs is None:
-        return accuracies.feature_predictions(given, before.index.numpy(), before.y.numpy())
-    if given.ndim != 2 or given.shape[1] != shape[1]:
-        raise ValueError(f"feature_probs must have shape {list(shape)}, got {list(given.shape)}")
-    classes: Ints = np.asarray(given).argmax(axis=1)
-    return classes
+        raise ValueError(f"{name} has shape {list(x.shape)} for probabilities {list(shape)}")
+    if probs is not None:
+        return np.asarray(x.argmax(axis=1))
+    calibration, y = before.index.numpy(), before.y.numpy()
+    model, folds = (
+        LogisticRegression(max_iter=300),
+        StratifiedKFold(5, shuffle=True, random_state=0),
+    )
+    found: Ints = model.fit(x[calibration], y).predict(x)
+    found[calibration] = cross_val_predict(model, x[calibration], y, cv=folds)
+    return found
 
 
 def _labels(known: Any, chosen: Ints, predicted: Ints, shape: Any) -> tuple[Ints, Bools]:
@@ -306,7 +317,7 @@ def _verdict(
     over: float,
 ) -> tuple[str, str, str]:
     """Verdict, why, and what to do; ``over`` is by how much labels show too much confidence."""
-    if z is not None and abs(z) > 1.96:
+    if z is not None and abs(z) > Z:
         refit = "refit" if labels >= 50 else "update"
         if over > OVERCONFIDENT:
             return DISTRUST, f"labels show {100 * over:.0f} points of overconfidence", refit
@@ -338,3 +349,61 @@ def _sentence(why: str, found: Estimate, confidence: Floats, labels: int, advice
     if advice in ("update", "refit"):
         parts.append(f"{advice} the calibrator with these {labels} labels")
     return "; ".join(parts)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Accuracy, standard error (infinite if unknown), what it is made of, and A − D if both are."""
+
+    accuracy: float
+    error: float
+    how: str
+    gap: float | None = None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval, within [0, 1]."""
+        half = Z * self.error
+        return max(self.accuracy - half, 0.0), min(self.accuracy + half, 1.0)
+
+
+def estimate(
+    confidence: Floats,
+    reference: tuple[float, int],
+    distance: float,
+    agreement: tuple[Bools, Bools] | None,
+) -> Estimate:
+    """Accuracy without labels, from the calibrated confidence of some nodes.
+
+    A is their mean confidence, D the accuracy on the calibration nodes (``reference``, with their
+    number) + agreement with a model of the features alone on the nodes − the same ``agreement`` on
+    the calibration nodes.
+    """
+    a, n = float(confidence.mean()), len(confidence)
+    before, m = reference
+    variance = a * (1.0 - a) / n + before * (1.0 - before) / m
+    if agreement is None:
+        found, how, gap = a, "A", None
+    else:
+        then, now = (float(part.mean()) for part in agreement)
+        d = min(max(before + now - then, 0.0), 1.0)
+        found, how, gap = d + WEIGHT_OF_CONFIDENCE * (a - d), "A and D", a - d
+        variance += (then * (1.0 - then) / m + now * (1.0 - now) / n) / 4.0
+        if distance > 0.0:
+            variance += PER_GAP * gap**2
+    variance += (PER_DISTANCE[how] * distance) ** 2
+    return Estimate(found, math.sqrt(variance), how, gap)
+
+
+def with_labels(guess: Estimate, confidence: Floats, labelled: Ints, right: Bools) -> Estimate:
+    """An estimate without labels, and what some labels tell, weighted by their precision."""
+    off = right - confidence[labelled]
+    told = float(np.clip(confidence.mean() + off.mean(), 0.0, 1.0))
+    # As if one right and one wrong node had been added: a few labels, all right, prove little.
+    spread = float(((off**2).sum() + 0.5) / (len(off) + 2.0))
+    error = math.sqrt(spread / len(off))
+    if math.isinf(guess.error):
+        return Estimate(told, error, "labels", guess.gap)
+    weights = np.array([guess.error**-2, error**-2])
+    found = float(weights @ [guess.accuracy, told] / weights.sum())
+    return Estimate(found, float(weights.sum()) ** -0.5, f"{guess.how} and labels", guess.gap)
