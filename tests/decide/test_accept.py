@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from simi_mailbox import CalibrationWarning
-from simi_mailbox.decide import Accept, load_rule
+from simi_mailbox.decide import Accept
 from simi_mailbox.decide.accept import (
     candidate_thresholds,
     count_errors,
@@ -211,15 +211,3 @@ def test_expected_errors_name_one_more_start_with_half_of_the_risk():
         assert set(found) == {*start_positions(accepted, 0.1, risk), likely}
         assert len(found) == 2
         assert best == (likely if passes else None)
-
-
-def test_subclasses_without_a_name_of_their_own_do_not_take_the_place_of_a_rule(tmp_path):
-    class Quiet(Accept):
-        pass
-
-    class Named(Accept):
-        name = "accept-of-a-test"
-
-    for rule, cls in ((Accept(), Accept), (Named(), Named), (Quiet(), Accept)):
-        rule.fit(PROBS, Y, mask=range(200)).save(tmp_path / "rule")
-        assert type(load_rule(tmp_path / "rule")) is cls

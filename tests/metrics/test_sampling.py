@@ -1,7 +1,6 @@
 """Bootstrap intervals, and the noise floor: what a perfectly calibrated model shows."""
 
 from functools import partial
-from itertools import product
 
 import numpy as np
 import pytest
@@ -60,30 +59,6 @@ def test_groups_that_err_together_widen_the_interval():
     blocks = bootstrap_interval(metrics.nll, probs, y, groups=groups)
     ratio = (blocks.high - blocks.low) / (nodes.high - nodes.low)
     assert ratio == pytest.approx(np.sqrt(5), rel=0.1)
-
-
-def test_groups_of_unequal_size_are_drawn_whole():
-    """All nodes of a group share an outcome, so every resampled accuracy is a whole-group share."""
-    groups = np.repeat([10, -4, 7], [1, 2, 5])
-    probs, y = binary(np.full(8, 0.9), groups == 7)
-    seen = []
-
-    def metric(_, labels):
-        return seen.append((len(labels), (labels == 0).sum())) or 0.0
-
-    bootstrap_interval(metric, probs, y, groups=groups, draws=100)
-    thrice = product([(1, 0), (2, 0), (5, 5)], repeat=3)
-    possible = {tuple(np.sum(drawn, axis=0)) for drawn in thrice}
-    assert set(seen) - {(8, 5)} <= possible
-    assert len(set(seen)) > 3
-
-
-def test_a_wider_level_contains_a_narrower_one():
-    probs, y = overconfident(300, 3, seed=2)
-    wide = bootstrap_interval(brier, probs, y, level=0.99)
-    narrow = bootstrap_interval(brier, probs, y, level=0.5)
-    assert wide.low < narrow.low < brier(probs, y) < narrow.high < wide.high
-    assert wide.level == 0.99
 
 
 @pytest.mark.parametrize(

@@ -288,10 +288,8 @@ def _feature_classes(features: Any, probs: Any, before: Any, shape: tuple[int, .
     if probs is not None:
         return np.asarray(x.argmax(axis=1))
     calibration, y = before.index.numpy(), before.y.numpy()
-    model, folds = (
-        LogisticRegression(max_iter=300),
-        StratifiedKFold(5, shuffle=True, random_state=0),
-    )
+    model = LogisticRegression(max_iter=300)
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
     found: Ints = model.fit(x[calibration], y).predict(x)
     found[calibration] = cross_val_predict(model, x[calibration], y, cv=folds)
     return found
