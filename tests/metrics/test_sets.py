@@ -65,8 +65,8 @@ def test_the_least_of_many_groups_is_low_by_chance():
         (np.ones((3, 2)), np.zeros(3, int), None, "dtype float64"),
         (np.ones(3, bool), np.zeros(3, int), None, r"expected booleans \[nodes, classes\]"),
         (np.ones((0, 2), bool), np.zeros(0, int), None, "not empty"),
-        (np.ones((3, 2), bool), np.full(3, 2), None, "label 2 of node 0"),
-        (np.ones((3, 2), bool), np.zeros(2, int), None, "one label per row"),
+        (np.ones((3, 2), bool), np.full(3, 2), None, "node 0 has label 2"),
+        (np.ones((3, 2), bool), np.zeros(2, int), None, "expected one per node"),
         (np.ones((3, 2), bool), np.zeros(3, int), np.zeros(2), "one group per node"),
     ],
 )

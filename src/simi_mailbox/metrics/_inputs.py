@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.validation import as_numpy, is_array, read_probabilities
+from simi_mailbox.validation import as_numpy, read_classes, read_probabilities
 
 if TYPE_CHECKING:
     import torch
@@ -32,32 +32,20 @@ class TopLabel(NamedTuple):
 
 def check(probs: Array, y: Array) -> Checked:
     """Validate probabilities [n, K] and labels [n]."""
-    checked = read_probabilities(to_numpy(probs, "probs"))
+    checked = read_probabilities(probs)
     return Checked(checked, check_labels(y, *checked.shape))
 
 
 def check_labels(y: Array, num_nodes: int, num_classes: int) -> Ints:
-    """Validate integer labels [n] in 0..K-1."""
-    array = to_numpy(y, "y")
-    if array.shape != (num_nodes,):
-        raise ValueError(
-            f"y has shape {array.shape}; expected ({num_nodes},), one label per row of probs."
-        )
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"y has dtype {array.dtype}; expected integer class labels, one per node.")
-    outside = (array < 0) | (array >= num_classes)
-    if outside.any():
-        node = int(outside.argmax())
-        raise ValueError(
-            f"label {array[node]} of node {node} is outside 0..{num_classes - 1}; probs has "
-            f"{num_classes} classes. Evaluate labelled nodes only."
-        )
-    return array.astype(np.int64, copy=False)
+    """Validate integer labels [n] in 0..K-1; booleans are more likely a mask."""
+    if (kind := as_numpy(y, "y").dtype).kind not in "iu":
+        raise TypeError(f"y has dtype {kind}; expected integer class labels, one per node.")
+    return read_classes(y, np.arange(num_nodes), num_nodes, num_classes, name="y")
 
 
 def check_class(probs: Array, y: Array, positive: int | None) -> TopLabel:
     """P(class) and 1.0 for nodes of the class, of either form of input."""
-    array = to_numpy(probs, "probs")
+    array = as_numpy(probs, "probs")
     if array.ndim == 1:
         if positive is not None or array.dtype.kind != "f":
             raise TypeError(
@@ -65,7 +53,7 @@ def check_class(probs: Array, y: Array, positive: int | None) -> TopLabel:
                 "expected P(class) [n] as floating-point numbers without positive=, or "
                 "probabilities [n, K] with it."
             )
-        labels = to_numpy(y, "y")
+        labels = as_numpy(y, "y")
         labels = labels.astype(np.int64) if labels.dtype.kind == "b" else labels
         # Two columns, P(class) first: the rules and the messages are those of all probabilities.
         checked = check(np.stack([array, 1 - array], axis=1), labels)
@@ -89,15 +77,6 @@ def check_choice(value: str, name: str, choices: tuple[str, ...]) -> None:
     """Raise unless an option is one of its choices."""
     if value not in choices:
         raise ValueError(f"{name} is {value!r}; expected one of {list(choices)}.")
-
-
-def to_numpy(values: Array, name: str) -> NDArray[Any]:
-    """View a NumPy array or torch tensor as a NumPy array; a list is more likely a mistake."""
-    if not is_array(values):
-        raise TypeError(
-            f"{name} is a {type(values).__name__}; expected a NumPy array or a torch tensor."
-        )
-    return as_numpy(values)
 
 
 def top_label(checked: Checked) -> TopLabel:

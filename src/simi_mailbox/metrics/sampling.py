@@ -24,7 +24,7 @@ from simi_mailbox.metrics.calibration_error import (
 )
 from simi_mailbox.metrics.scores import accuracy, brier, nll, node_brier, node_nll
 from simi_mailbox.metrics.smooth import kde_ece
-from simi_mailbox.validation import read_probabilities
+from simi_mailbox.validation import as_numpy, read_probabilities
 
 Metric: TypeAlias = Callable[..., float]
 Method: TypeAlias = Literal["auto", "basic", "percentile"]
@@ -103,7 +103,7 @@ def bootstrap_interval(
     n = len(checked.y)
     members = np.arange(n)
     if groups is not None:
-        array = _inputs.to_numpy(groups, "groups")
+        array = as_numpy(groups, "groups")
         if array.shape != (n,):
             raise ValueError(f"groups has shape {array.shape}; expected ({n},), one per node.")
         names, members = np.unique(array, return_inverse=True)
@@ -189,7 +189,7 @@ def noise_floor(probs: Array, *, bins: int = 15, draws: int = 200, seed: int = 0
     check_binning(bins)
     if draws < 2:
         raise ValueError(f"draws is {draws}; expected at least 2, to estimate a spread.")
-    confidence = _inputs.unit(read_probabilities(_inputs.to_numpy(probs, "probs")).max(axis=1))
+    confidence = _inputs.unit(read_probabilities(probs).max(axis=1))
     simulated = calibrated_ece(confidence, bins, draws, np.random.default_rng(seed))
     return NoiseFloor(float(simulated.mean()), float(simulated.std(ddof=1)))
 

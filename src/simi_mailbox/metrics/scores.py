@@ -3,8 +3,9 @@
 import numpy as np
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.metrics._inputs import Array, Checked, check, to_numpy, top_label
+from simi_mailbox.metrics._inputs import Array, Checked, check, top_label
 from simi_mailbox.metrics.calibration_error import bin_outcomes
+from simi_mailbox.validation import as_numpy
 
 #: Smallest probability the log-likelihood distinguishes from zero (the smallest normal float32).
 #: The same for every dtype, so that float32 and float64 input agree; a zero costs 87.34 nats.
@@ -129,7 +130,7 @@ def edgewise_brier(probs: Array, y: Array, edges: Array) -> float:
 
 def _check_edges(probs: Array, y: Array, edges: Array) -> tuple[Checked, Ints]:
     checked = check(probs, y)
-    array = to_numpy(edges, "edges")
+    array = as_numpy(edges, "edges")
     if array.ndim != 2 or len(array) != 2 or not array.size or array.dtype.kind not in "iu":
         raise ValueError(
             f"edges has shape {array.shape} and dtype {array.dtype}; expected integers [2, edges], "

@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.metrics._inputs import Array, check_labels, check_level, to_numpy
+from simi_mailbox.metrics._inputs import Array, check_labels, check_level
+from simi_mailbox.validation import as_numpy
 
 
 def coverage(sets: Array, y: Array) -> float:
@@ -98,7 +99,7 @@ def coverage_by_group(
 
     check_level(level, "level")
     hit = covered(sets, y)
-    array = to_numpy(groups, "groups")
+    array = as_numpy(groups, "groups")
     if array.shape != hit.shape:
         raise ValueError(
             f"groups has shape {array.shape}; expected ({len(hit)},), one group per node."
@@ -136,7 +137,7 @@ def covered(sets: Array, y: Array) -> npt.NDArray[np.bool_]:
 
 def check_sets(sets: Array) -> npt.NDArray[np.bool_]:
     """Validate sets [n, K]: boolean, so that nobody's probabilities are taken for sets."""
-    array = to_numpy(sets, "sets")
+    array = as_numpy(sets, "sets")
     if array.ndim != 2 or array.shape[0] == 0 or array.dtype != np.bool_:
         raise ValueError(
             f"sets has shape {array.shape} and dtype {array.dtype}; expected booleans [nodes, "
