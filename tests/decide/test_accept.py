@@ -155,7 +155,7 @@ def test_the_finite_version_bounds_the_observed_share():
 def test_errors_are_counted_at_and_above_a_threshold(seed):
     rng = np.random.default_rng(seed)
     confidence, wrong = rng.integers(0, 8, 50) / 8, rng.random(50) < 0.3
-    limits = candidate_thresholds(rng.integers(0, 9, 30) / 8, 10)
+    limits = candidate_thresholds(rng.integers(0, 9, 30) / 8)
     accepted, errors = count_errors(confidence, wrong, limits)
     assert accepted.tolist() == [(confidence >= t).sum() for t in limits]
     assert errors.tolist() == [wrong[confidence >= t].sum() for t in limits]

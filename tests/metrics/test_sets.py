@@ -73,5 +73,3 @@ def test_the_least_of_many_groups_is_low_by_chance():
 def test_bad_input(sets, y, groups, message):
     with pytest.raises(ValueError, match=message):
         coverage(sets, y) if groups is None else coverage_by_group(sets, y, groups)
-    with pytest.raises(ValueError, match="level is 95"):
-        coverage_by_group(np.ones((3, 2), bool), np.zeros(3, int), np.zeros(3, int), level=95)

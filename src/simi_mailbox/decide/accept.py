@@ -152,10 +152,10 @@ def _top(probs: Array) -> tuple[Floats, Ints]:
     return probs.max(axis=1).astype(np.float64), probs.argmax(axis=1)
 
 
-def candidate_thresholds(confidence: Floats, steps: int = STEPS) -> Floats:
-    """Thresholds that accept 1/steps, 2/steps, … of the nodes, strictest first."""
+def candidate_thresholds(confidence: Floats) -> Floats:
+    """Thresholds that accept 1/STEPS, 2/STEPS, … of the nodes, strictest first."""
     ordered = np.sort(confidence)[::-1]
-    places = np.unique(np.ceil(np.arange(1, steps + 1) / steps * len(ordered)).astype(int) - 1)
+    places = np.unique(np.ceil(np.arange(1, STEPS + 1) / STEPS * len(ordered)).astype(int) - 1)
     return np.unique(ordered[places])[::-1]
 
 

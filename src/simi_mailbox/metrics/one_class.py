@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import ndtri
 
-from simi_mailbox.metrics._inputs import Array, check_class, check_level, shared_by_equals
+from simi_mailbox.metrics._inputs import Array, check_class, shared_by_equals
 from simi_mailbox.metrics.calibration_error import Binning, Reliability, bin_outcomes
 from simi_mailbox.metrics.sampling import Interval
 from simi_mailbox.metrics.sets import binomial_interval
@@ -132,13 +132,12 @@ class Alerts:
         """Precision over the share of the class among all nodes."""
         return self.precision * self.nodes / self.positives if self.positives else float("nan")
 
-    def interval(self, of: Literal["precision", "recall", "lift"], level: float = 0.95) -> Interval:
-        """Exact (Clopper–Pearson) interval; for the lift the share of the class is known."""
-        check_level(level, "level")
+    def interval(self, of: Literal["precision", "recall", "lift"]) -> Interval:
+        """Exact (Clopper–Pearson) 95 % interval; for the lift the share of the class is known."""
         count = self.positives if of == "recall" else self.alerts
         scale = self.nodes / max(self.positives, 1) if of == "lift" else 1.0
-        low, high = binomial_interval(np.array(self.hits), np.array(count), level)
-        return Interval(float(low) * scale, float(high) * scale, level)
+        low, high = binomial_interval(np.array(self.hits), np.array(count))
+        return Interval(float(low) * scale, float(high) * scale, 0.95)
 
 
 def alerts(
@@ -180,26 +179,23 @@ class Positives:
     observed: int
 
 
-def positives(
-    probs: Array, y: Array, *, positive: int | None = None, level: float = 0.95
-) -> Positives:
+def positives(probs: Array, y: Array, *, positive: int | None = None) -> Positives:
     """``expected`` and ``observed`` number of nodes of the class.
 
-    The ``interval`` is where the observed number lies if P(class) is calibrated and nodes are
-    independent, by mean, variance and skewness (Cornish and Fisher), in whole numbers. Other
-    parameters are those of `class_reliability`.
+    The 95 % ``interval`` is where the observed number lies if P(class) is calibrated and nodes are
+    independent, by mean, variance and skewness (Cornish and Fisher), in whole numbers. Parameters
+    are those of `class_reliability`.
 
     Examples
     --------
     >>> positives(np.array([0.2, 0.8]), np.array([False, True])).expected
     1.0
     """
-    check_level(level, "level")
     p, is_class = check_class(probs, y, positive)
     mean, variance = float(p.sum()), p * (1 - p)
-    spread, z = np.sqrt(variance.sum()), float(ndtri((1 + level) / 2))
+    spread, z = np.sqrt(variance.sum()), float(ndtri(0.975))
     skew = float((variance * (1 - 2 * p)).sum()) / max(spread**3, 1e-12)
     low, high = (mean + spread * (side + skew * (z * z - 1) / 6) for side in (-z, z))
     # A whole number stands for the half on either side of it.
     low, high = max(float(np.floor(low + 0.5)), 0.0), min(float(np.ceil(high - 0.5)), len(p))
-    return Positives(mean, Interval(low, high, level), int(is_class.sum()))
+    return Positives(mean, Interval(low, high, 0.95), int(is_class.sum()))

@@ -7,8 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.metrics._inputs import Array, check_labels, check_level
+from simi_mailbox.metrics._inputs import Array, check_labels
 from simi_mailbox.validation import as_numpy
+
+DRAWS = 2000
+"""Simulations of groups that all have the same coverage."""
 
 
 def coverage(sets: Array, y: Array) -> float:
@@ -81,13 +84,11 @@ class GroupCoverage:
     worst_p_value: float
 
 
-def coverage_by_group(
-    sets: Array, y: Array, groups: Array, *, level: float = 0.95, draws: int = 2000, seed: int = 0
-) -> GroupCoverage:
+def coverage_by_group(sets: Array, y: Array, groups: Array, *, seed: int = 0) -> GroupCoverage:
     """Coverage within every group: of classes (``groups=y``), degrees, set sizes, or your own.
 
-    ``level`` is that of the intervals, ``draws`` and ``seed`` are those of the simulation behind
-    ``worst_by_chance``. Other parameters are those of :func:`coverage`.
+    ``seed`` is that of the simulation behind ``worst_by_chance``. Other parameters are those of
+    :func:`coverage`.
 
     Examples
     --------
@@ -97,7 +98,6 @@ def coverage_by_group(
     """
     from scipy.stats import binom
 
-    check_level(level, "level")
     hit = covered(sets, y)
     array = as_numpy(groups, "groups")
     if array.shape != hit.shape:
@@ -107,14 +107,14 @@ def coverage_by_group(
     names, place, counts = np.unique(array, return_inverse=True, return_counts=True)
     hits = np.bincount(place, weights=hit).astype(np.int64)
     share, everywhere = hits / counts, hit.mean()
-    drawn = np.random.default_rng(seed).binomial(counts, everywhere, (draws, len(counts)))
+    drawn = np.random.default_rng(seed).binomial(counts, everywhere, (DRAWS, len(counts)))
     least = binom.cdf(hits, counts, everywhere).min()
     as_low = binom.cdf(drawn, counts, everywhere).min(axis=1) <= least
-    low, high = binomial_interval(hits, counts, level)
+    low, high = binomial_interval(hits, counts)
     by_chance = float((drawn / counts).min(axis=1).mean())
-    p_value = float((1 + as_low.sum()) / (1 + draws))
+    p_value = float((1 + as_low.sum()) / (1 + DRAWS))
     worst = float(share.min())
-    return GroupCoverage(names, counts, share, low, high, level, worst, by_chance, p_value)
+    return GroupCoverage(names, counts, share, low, high, 0.95, worst, by_chance, p_value)
 
 
 def binomial_interval(hits: Ints, counts: Ints, level: float = 0.95) -> tuple[Floats, Floats]:

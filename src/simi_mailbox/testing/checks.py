@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,7 +33,6 @@ DECLARED = {
 }
 SIZES = ((20, 2), (60, 3), (150, 15))
 """Calibration labels, and classes, of permuted labels."""
-MANY_SIZES = (*SIZES, (200, 50), (2000, 4))
 DEVIATIONS = 3.0
 """Standard deviations of chance that are granted to permuted labels."""
 CHECKS: dict[str, Callable[[Case], None]] = {}
@@ -498,53 +497,43 @@ def probabilities_are_read_as_their_logarithms(case: Case) -> None:
 def permuted_labels_tell_nothing(case: Case) -> None:
     """Leave a node's own label out of what is fitted on it, and do not take it out of totals that
     other nodes share; a method that fits many numbers says how many in `num_parameters`."""
-    for found in permuted_gains(case):
-        granted = case.cls.num_parameters(found.classes) + DEVIATIONS * found.deviation
+    for labels, classes in SIZES:
+        gain, deviation = permuted_gain(case, labels, classes)
+        granted = case.cls.num_parameters(classes) + DEVIATIONS * deviation
         require(
-            found.gain <= granted,
-            f"with {found.labels} permuted labels of {found.classes} classes the log likelihood is "
-            f"{found.gain:.0f} above chance, where {granted:.0f} is granted",
+            gain <= granted,
+            f"with {labels} permuted labels of {classes} classes the log likelihood is "
+            f"{gain:.0f} above chance, where {granted:.0f} is granted",
         )
 
 
-class PermutedGain(NamedTuple):
-    """Σ ℓ(y) less its mean over permutations of the labels, and the deviation of that by chance."""
-
-    labels: int
-    classes: int
-    gain: float
-    deviation: float
-
-
-def permuted_gains(
-    case: Case, sizes: tuple[tuple[int, int], ...] = SIZES
-) -> Iterator[PermutedGain]:
-    """How far balanced, permuted labels are believed; means over graphs of all shapes.
+def permuted_gain(case: Case, labels: int, classes: int) -> tuple[float, float]:
+    """How far balanced, permuted labels are believed, and its deviation by chance.
 
     With ℓ = log q of the fitted probabilities, Σ ℓ_i(y_i) − Σ mean of ℓ_i over all labels is zero
     in the mean for probabilities made without these labels, and the number of parameters for a
     maximum of their likelihood. A statistic that holds a node's own label, or lacks it in a total
-    that is shared, gives many times that.
+    that is shared, gives many times that. Means over graphs of all shapes.
     """
-    for labels, classes in sizes:
-        rng, n = np.random.default_rng(labels + classes), 2 * labels
-        logits = rng.normal(size=(n, classes)) * 2
-        y = rng.permutation(np.arange(n) % classes)
-        mask = np.sort(rng.choice(n, labels, replace=False))
-        y[mask] = rng.permutation(np.arange(labels) % classes)
-        features = rng.normal(size=(n, 8)).astype(np.float32)
-        share = np.bincount(y[mask], minlength=classes) / labels
-        found = []
-        for edges in _graphs(logits.argmax(axis=1), rng):
-            others = np.setdiff1d(np.arange(n), mask)
-            problem = CheckProblem(logits, y, edges, features, mask, others)
-            probs = np.asarray(case.refitted(problem, holdout=False))[mask]
-            logs = np.log(np.maximum(probs, 1e-12))
-            mean = logs @ share
-            variance = float(((logs - mean[:, None]) ** 2 @ share).sum())
-            found.append(((logs[np.arange(labels), y[mask]] - mean).sum(), variance**0.5))
-        # Deviations are averaged as they are: on the same labels they are not independent.
-        yield PermutedGain(labels, classes, *np.mean(found, axis=0).tolist())
+    rng, n = np.random.default_rng(labels + classes), 2 * labels
+    logits = rng.normal(size=(n, classes)) * 2
+    y = rng.permutation(np.arange(n) % classes)
+    mask = np.sort(rng.choice(n, labels, replace=False))
+    y[mask] = rng.permutation(np.arange(labels) % classes)
+    features = rng.normal(size=(n, 8)).astype(np.float32)
+    share = np.bincount(y[mask], minlength=classes) / labels
+    found = []
+    for edges in _graphs(logits.argmax(axis=1), rng):
+        others = np.setdiff1d(np.arange(n), mask)
+        problem = CheckProblem(logits, y, edges, features, mask, others)
+        probs = np.asarray(case.refitted(problem, holdout=False))[mask]
+        logs = np.log(np.maximum(probs, 1e-12))
+        mean = logs @ share
+        variance = float(((logs - mean[:, None]) ** 2 @ share).sum())
+        found.append(((logs[np.arange(labels), y[mask]] - mean).sum(), variance**0.5))
+    # Deviations are averaged as they are: on the same labels they are not independent.
+    gain, deviation = np.mean(found, axis=0).tolist()
+    return gain, deviation
 
 
 def _graphs(predicted: Ints, rng: np.random.Generator) -> list[Ints]:
