@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from simi_mailbox import CalibrationWarning
-from simi_mailbox.decide import Accept, load_rule
+from simi_mailbox.decide import Accept
 from simi_mailbox.decide.accept import (
     candidate_thresholds,
     count_errors,
@@ -69,12 +69,6 @@ def test_errors_of_nodes_that_chose_the_model_count_more():
     assert careful < usual - 0.02
 
 
-def test_most_of_what_could_be_accepted_is():
-    rules = [fit(*problem(seed, 3000), 2000, max_error=0.15) for seed in range(20)]
-    # Errors above t are (1 − t)/2 on average: 15 % at t = 0.7, which accepts 60 %.
-    assert 0.5 < np.mean([rule.expected_share_ for rule in rules]) < 0.6
-
-
 def test_one_early_error_does_not_end_it():
     top = np.linspace(1.0, 0.9, 1000)
     y = np.arange(1000) == 0  # the most confident prediction of all is wrong, and no other
@@ -98,13 +92,11 @@ def test_too_few_labels_accept_nothing_and_say_how_many_are_needed():
     probs, y = np.tile([0.99, 0.01], (200, 1)), np.zeros(200, int)
     with pytest.warns(CalibrationWarning, match=r"44 calibration labels are too few.*least 45"):
         rule = fit(probs, y, 44)
-    assert rule.threshold_ == math.inf
-    assert rule.expected_share_ == 0
+    assert (rule.threshold_, rule.expected_share_) == (math.inf, 0)
     assert not rule.accepts(probs).any()
-    assert "accepts nothing" in rule.summary()
     enough = fit(probs, y, 45)
     assert enough.accepts(probs).all()
-    assert "0 of 45 accepted calibration nodes are wrong" in enough.summary()
+    assert (enough.errors_, enough.accepted_labels_) == (0, 45)
 
 
 def test_a_model_that_is_always_wrong_is_never_accepted():
@@ -163,7 +155,7 @@ def test_the_finite_version_bounds_the_observed_share():
 def test_errors_are_counted_at_and_above_a_threshold(seed):
     rng = np.random.default_rng(seed)
     confidence, wrong = rng.integers(0, 8, 50) / 8, rng.random(50) < 0.3
-    limits = candidate_thresholds(rng.integers(0, 9, 30) / 8, 10)
+    limits = candidate_thresholds(rng.integers(0, 9, 30) / 8)
     accepted, errors = count_errors(confidence, wrong, limits)
     assert accepted.tolist() == [(confidence >= t).sum() for t in limits]
     assert errors.tolist() == [wrong[confidence >= t].sum() for t in limits]
@@ -219,15 +211,3 @@ def test_expected_errors_name_one_more_start_with_half_of_the_risk():
         assert set(found) == {*start_positions(accepted, 0.1, risk), likely}
         assert len(found) == 2
         assert best == (likely if passes else None)
-
-
-def test_subclasses_without_a_name_of_their_own_do_not_take_the_place_of_a_rule(tmp_path):
-    class Quiet(Accept):
-        pass
-
-    class Named(Accept):
-        name = "accept-of-a-test"
-
-    for rule, cls in ((Accept(), Accept), (Named(), Named), (Quiet(), Accept)):
-        rule.fit(PROBS, Y, mask=range(200)).save(tmp_path / "rule")
-        assert type(load_rule(tmp_path / "rule")) is cls

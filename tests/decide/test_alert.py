@@ -56,26 +56,6 @@ def test_guarantee(goal, kind):
     assert broken <= binom.ppf(0.999, draws, 0.1)
 
 
-@pytest.mark.parametrize("goal", ["precision", "recall"])
-def test_at_least_as_many_or_as_few_alerts_as_mapie(goal):
-    mapie = pytest.importorskip("mapie.risk_control")
-    ours, theirs = [], []
-    for seed in range(12):
-        p, y = scores(3000, seed=seed)
-
-        def predict(x):
-            return np.stack([1 - x[:, 0], x[:, 0]], axis=1)
-
-        control = mapie.BinaryClassificationController(predict, goal, 0.6, 0.9)
-        control.calibrate(p[:1000, None], y[:1000])
-        best = control.best_predict_param
-        theirs.append(int((p[1000:] >= best).sum()) if best is not None else 0)
-        rule = fitted(p, y, **{"min_precision": None, f"min_{goal}": 0.6})
-        ours.append(int(rule.alerts(p)[1000:].sum()))
-    more = np.mean(ours) - np.mean(theirs)
-    assert more >= 0 if goal == "precision" else more <= 0
-
-
 @given(st.lists(st.sampled_from([0.1, 0.3, 0.5, 0.9]), min_size=5, max_size=60))
 def test_recall_threshold_is_the_highest_that_passes(found):
     score, limits = np.array(found), np.array([0.9, 0.5, 0.3, 0.1])
@@ -177,14 +157,6 @@ def test_expected_counts_have_jeffreys_prior(hits, labels):
     assert abs(low - exact.ppf(0.05)) <= 2 + 0.02 * 300 * (labels == 0)
     assert abs(high - exact.ppf(0.95)) <= 2 + 0.02 * 300 * (labels == 0)
     assert predicted_count(hits, labels, 0, 0.9) == (0.0, 0.0, 0.0)
-
-
-def test_labels_needed_are_those_without_a_failure():
-    rule = fitted(min_precision=None, min_recall=0.5)
-    assert 0.5**rule.labels_needed_ <= 0.1 < 0.5 ** (rule.labels_needed_ - 1)
-    most = fitted(min_precision=None, max_alerts=5)
-    assert most.labels_needed_ == 0
-    assert most.workload_["alerts"] <= 5
 
 
 def test_one_goal_and_labels_of_the_class_are_needed():

@@ -32,14 +32,6 @@ def test_no_action_is_cheaper_than_the_chosen(seed, defer, rejects):
         assert cost[int(action)] == pytest.approx(min(cost.values()))
 
 
-def test_a_single_cost_means_a_threshold():
-    # Acting costs 10 (1 − p), a person 1: act from 0.9 on.
-    top = np.linspace(0.5, 1.0, 101)
-    actions = Costs(wrong=10.0, defer=1.0).actions(np.stack([top, 1 - top], axis=1))
-    np.testing.assert_array_equal(actions == 0, top >= 0.9 - 1e-12)
-    assert set(actions) == {0, -1}
-
-
 @pytest.mark.parametrize("compared", ["defer", "accept"])
 def test_the_saving_is_measured_on_labelled_nodes(compared):
     rule = fit(wrong=4.0, defer=1.0, compared_with=compared)
@@ -67,14 +59,6 @@ def test_the_saving_is_measured_on_labelled_nodes(compared):
 def test_bad_parameters(params, message):
     with pytest.raises(ValueError, match=message):
         fit(**params)
-
-
-def test_a_person_and_rejecting_are_counted_by_their_shares():
-    probs = np.array([[0.99, 0.01], [0.01, 0.99], [0.7, 0.3], [0.5, 0.5], [0.5, 0.5]])
-    rule = Costs(wrong=10.0, defer=3.5, reject=[9.0, 0.0])
-    rule.fit(probs, [0, 1, 0, 1, 0], mask=range(5))
-    assert rule.actions(probs).tolist() == [0, -2, 0, -1, -1]
-    assert rule.shares_ == {"accept": 0.4, "defer": 0.4, "reject": 0.2}
 
 
 def test_without_a_person_it_is_compared_with_acting_always():
@@ -123,8 +107,6 @@ def test_ends_of_an_interval_are_students_after_halls_transformation(seed, level
         w = (mean - end) / (values.std(ddof=1) / np.sqrt(n))
         transformed = w + skew * w**2 / 3 + skew**2 * w**3 / 27 + skew / 6
         assert transformed == pytest.approx(sign * student.ppf((1 + level) / 2, n - 1))
-    even = mean_interval(np.array([-1.0, 1.0, -1.0, 1.0]))  # without skewness: Student's
-    assert even == pytest.approx((-student.ppf(0.975, 3) / 3**0.5, student.ppf(0.975, 3) / 3**0.5))
 
 
 def test_the_interval_holds_what_no_calibration_node_has_shown():

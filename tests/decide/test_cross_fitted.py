@@ -113,4 +113,4 @@ def test_parts_that_make_no_sense_are_refused(rule, cross_fitted, message):
     with pytest.raises(ValueError, match=message):
         fit(rule, cross_fitted)
     with pytest.raises(NotFittedError):
-        rule.summary()
+        rule.save("nowhere")

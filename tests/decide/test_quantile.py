@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from simi_mailbox.decide.quantile import (
+from simi_mailbox.decide.sets import (
     conformal_quantile,
     group_quantiles,
     labels_needed,

@@ -67,7 +67,7 @@ def test_a_file_holds_the_whole_rule(rule, ending, tmp_path):
     rule.save(tmp_path / f"rule.{ending}")
     again = load_rule(tmp_path / f"rule.{ending}")
     assert (type(again), repr(again)) == (type(rule), repr(rule))
-    assert again.summary() == rule.summary()
+    np.testing.assert_equal(again._state(), rule._state())
     np.testing.assert_array_equal(answer(again), answer(rule))
     if rule.get_params().get("max_error") == 0.001:
         assert again.threshold_ == math.inf
@@ -104,13 +104,11 @@ def test_the_order_of_nodes_changes_nothing(rule):
 @every_rule
 def test_mistakes_are_refused(rule):
     name = type(rule).__name__
-    with pytest.raises(NotFittedError, match=f"{name} is not fitted"):
-        clone(rule).summary()
     with pytest.raises(ValueError, match=f"3 classes, but this {name} was fitted on 4"):
         answer(fit(rule), replace(PROBLEM, probs=np.full((300, 3), 1 / 3)))
     with pytest.raises(TypeError, match="mask is missing"):
         fit(rule, replace(PROBLEM, mask=None))
-    with pytest.raises(NotFittedError):
+    with pytest.raises(NotFittedError, match=f"{name} is not fitted"):
         clone(rule).save("nowhere")
 
 

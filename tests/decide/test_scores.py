@@ -93,8 +93,8 @@ def test_draws_belong_to_the_node_not_to_its_place(seed, order):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: RAPS(penalty=-1), "penalty must not be negative, got -1"),
-        (lambda: RAPS(free=-1), "free must not be negative"),
+        (lambda: RAPS(penalty=-1), r"must not be negative, got RAPS\(.*penalty=-1"),
+        (lambda: RAPS(free=-1), r"must not be negative, got RAPS\(.*free=-1"),
         (lambda: DAPS(weight=1.5), r"weights must not be negative, nor exceed 1.*weight=1\.5"),
         (lambda: DAPS(weight=float("nan")), "weight=nan"),
         (lambda: SNAPS(weight=0.6, similar=0.6), "exceed 1 together"),

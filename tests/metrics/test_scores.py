@@ -2,20 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
 
-from simi_mailbox.metrics import (
-    accuracy,
-    brier,
-    ece,
-    edgewise_brier,
-    edgewise_ece,
-    edgewise_nll,
-    nll,
-)
+from simi_mailbox import metrics
+from simi_mailbox.metrics import accuracy, brier, ece, edgewise_ece, nll
 
-from .samples import overconfident, predictions
+from .samples import overconfident
 
 
 @pytest.mark.parametrize(("n", "classes"), [(200, 2), (1000, 7), (500, 40)])
@@ -40,16 +32,9 @@ def test_ends_of_the_scores_and_ties(dtype):
     assert (accuracy(even, right), accuracy(even, wrong)) == (1.0, 0.0)  # the first is predicted
 
 
-@given(predictions())
-def test_bounds_and_the_order_of_nodes(sample):
-    probs, y = sample
-    for metric, most in ((accuracy, 1), (nll, 87.34), (brier, 2)):
-        assert 0 <= metric(probs, y) <= most
-        assert metric(probs[::-1], y[::-1]) == pytest.approx(metric(probs, y), abs=1e-12)
-
-
 @pytest.mark.parametrize(
-    ("metric", "of_nodes"), [(edgewise_ece, ece), (edgewise_nll, nll), (edgewise_brier, brier)]
+    ("metric", "of_nodes"),
+    [(edgewise_ece, ece), (metrics.edgewise_nll, nll), (metrics.edgewise_brier, brier)],
 )
 def test_edgewise_scores_are_those_of_the_joint_distribution(metric, of_nodes):
     edges = np.random.default_rng(0).integers(0, 200, (2, 600))
@@ -63,14 +48,14 @@ def test_edgewise_scores_are_those_of_the_joint_distribution(metric, of_nodes):
 
 
 @pytest.mark.parametrize(
-    ("edges", "error", "message"),
+    ("edges", "message"),
     [
-        (np.zeros((2, 0), int), ValueError, "no edge"),
-        (np.zeros((3, 2), int), ValueError, r"expected \[2, edges\]"),
-        (np.zeros((2, 2)), TypeError, "expected integers"),
-        (np.array([[0, 1], [1, 7]]), ValueError, r"edge 1, \(1, 7\)"),
+        (np.zeros((2, 0), int), "at least one edge"),
+        (np.zeros((3, 2), int), r"shape \(3, 2\).* expected integers \[2, edges\]"),
+        (np.zeros((2, 2)), "dtype float64; expected integers"),
+        (np.array([[0, 1], [1, 7]]), r"edge 1, \(1, 7\)"),
     ],
 )
-def test_bad_edges_are_refused(edges, error, message):
-    with pytest.raises(error, match=message):
+def test_bad_edges_are_refused(edges, message):
+    with pytest.raises(ValueError, match=message):
         edgewise_ece(np.eye(2), np.arange(2), edges)

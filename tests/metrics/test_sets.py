@@ -60,18 +60,16 @@ def test_the_least_of_many_groups_is_low_by_chance():
 
 
 @pytest.mark.parametrize(
-    ("sets", "y", "groups", "error", "message"),
+    ("sets", "y", "groups", "message"),
     [
-        (np.ones((3, 2)), np.zeros(3, int), None, TypeError, "sets has dtype float64"),
-        (np.ones(3, bool), np.zeros(3, int), None, ValueError, "expected \\[nodes, classes\\]"),
-        (np.ones((0, 2), bool), np.zeros(0, int), None, ValueError, "not empty"),
-        (np.ones((3, 2), bool), np.full(3, 2), None, ValueError, "label 2 of node 0"),
-        (np.ones((3, 2), bool), np.zeros(2, int), None, ValueError, "one label per row"),
-        (np.ones((3, 2), bool), np.zeros(3, int), np.zeros(2), ValueError, "one group per node"),
+        (np.ones((3, 2)), np.zeros(3, int), None, "dtype float64"),
+        (np.ones(3, bool), np.zeros(3, int), None, r"expected booleans \[nodes, classes\]"),
+        (np.ones((0, 2), bool), np.zeros(0, int), None, "not empty"),
+        (np.ones((3, 2), bool), np.full(3, 2), None, "node 0 has label 2"),
+        (np.ones((3, 2), bool), np.zeros(2, int), None, "expected one per node"),
+        (np.ones((3, 2), bool), np.zeros(3, int), np.zeros(2), "one group per node"),
     ],
 )
-def test_bad_input(sets, y, groups, error, message):
-    with pytest.raises(error, match=message):
+def test_bad_input(sets, y, groups, message):
+    with pytest.raises(ValueError, match=message):
         coverage(sets, y) if groups is None else coverage_by_group(sets, y, groups)
-    with pytest.raises(ValueError, match="level is 95"):
-        coverage_by_group(np.ones((3, 2), bool), np.zeros(3, int), np.zeros(3, int), level=95)

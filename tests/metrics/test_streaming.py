@@ -20,9 +20,13 @@ def test_evaluate_equals_the_single_functions(sample, bins):
     names = ("accuracy", "ece", "debiased_ece", "classwise_ece", "kde_ece", "nll", "brier")
     expected = {name: getattr(metrics, name)(*sample, **binned.get(name, {})) for name in names}
     assert found == expected | {"ece_mass": metrics.ece(*sample, bins=bins, binning="mass")}
+    turned = metrics.evaluate(*(part[::-1] for part in sample), bins=bins)
+    assert turned == pytest.approx(found, abs=1e-9)
+    most = {"nll": 87.34, "brier": 2.0}
     for name, value in found.items():
         assert type(value) is float, name
-        assert abs(value) < 100, name
+        assert value <= most.get(name, 1.0), name
+        assert value >= 0 or name == "debiased_ece", name
 
 
 @given(predictions(), st.data())

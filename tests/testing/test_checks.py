@@ -160,8 +160,8 @@ testing_edges: list[Any] = []
 Peeking = fitting(peeks)
 
 BREAKERS = {
-    "says what it is": [broken(version="new")],
-    "rows are probabilities, also on another graph": [
+    "it says what it is": [broken(version="new")],
+    "rows are probabilities also on another graph": [
         broken(_predict=lambda self, d: 0.999 * Sound._predict(self, d)),
         Remembering,
     ],
@@ -170,8 +170,8 @@ BREAKERS = {
         broken(_temperatures=gossips, optional_inputs=frozenset({"known"}))
     ],
     "labels of the mask are enough": [fitting(wants_all_labels)],
-    "same seed, same bits": [learning(lambda cal, _: hotter(cal, torch.rand(()).item()))],
-    "an offset of logits does not matter, or it says so": [
+    "same seed gives the same bits": [learning(lambda cal, _: hotter(cal, torch.rand(()).item()))],
+    "an offset of logits does not matter or it says so": [
         heated(lambda _, data: data.logits.abs().mean(dim=1))
     ],
     "prediction follows a renaming of nodes": [
@@ -209,7 +209,7 @@ BREAKERS = {
     "parameters are stored untouched": [learning(lambda cal, _: setattr(cal, "strength", 2.0))],
     "each parameter refuses what it is not": [Undeclared],
     "permuted labels tell nothing": [LeftOut],
-    "missing inputs are named, and other classes refused": [
+    "missing inputs are named and other classes refused": [
         predicting(lambda sound, z, given: sound(z, **given) if "graph" in given else uniform(z)),
         broken(_read_fitted=takes_any_classes),
     ],

@@ -20,9 +20,8 @@ class Costs(Rule):
     """The cheapest action for every node, by its probabilities.
 
     A node can be *accepted* (acted on as one of the classes), *deferred* to a person, or
-    *rejected* (left alone). Each action's expected cost under the node's probabilities is
-    compared; so the probabilities had better be calibrated. The rule has nothing to learn:
-    `actions` works without ``fit``, which estimates on labelled nodes what the rule saves.
+    *rejected* (left alone). `actions` compares expected costs and works without ``fit``, which
+    estimates on labelled nodes what the rule saves.
 
     Parameters
     ----------
@@ -126,9 +125,8 @@ def mean_interval(
 ) -> tuple[float, float]:
     """Interval of a mean, by Student's t with Hall's (1992) correction for skewness.
 
-    Costs are mostly small and seldom large; without the correction the interval of their mean is
-    too narrow. A large one that nobody has shown yet has a share of at most 1 − α^(1/n) (97.5 %):
-    the interval holds the means with so many of the least and the largest ``possible`` value.
+    A large value that nobody has shown yet has a share of at most 1 − α^(1/n) (97.5 %): the
+    interval holds the means with so many of the least and the largest ``possible`` value.
     """
     n, mean, spread = len(values), float(values.mean()), float(values.std())
     if n < 2:

@@ -44,15 +44,11 @@ class ScoredNodes:
 
 
 class Score(ABC):
-    """A conformity score: one number for each node and class.
-
-    A score looks at probabilities, neighbours and features, never at labels, and treats all nodes
-    alike; that is all that conformal prediction asks of it.
+    """A conformity score: one number for each node and class, made without labels.
 
     Examples
     --------
-    >>> nodes = ScoredNodes(np.array([[0.7, 0.2, 0.1]]))
-    >>> LAC().prepare(nodes)(slice(None)).round(2).tolist()
+    >>> LAC().prepare(ScoredNodes(np.array([[0.7, 0.2, 0.1]])))(slice(None)).round(2).tolist()
     [[0.3, 0.8, 0.9]]
     """
 
@@ -72,13 +68,10 @@ class Score(ABC):
 class LAC(Score):
     """One minus the probability (Sadinle, Lei and Wasserman, 2019).
 
-    Sets of the least mean size, if the probabilities are true.
-
     Examples
     --------
-    >>> from simi_mailbox import decide
-    >>> decide.PredictionSets(coverage=0.9, score=LAC()).score
-    LAC()
+    >>> LAC().to_dict()
+    {'name': 'lac'}
     """
 
     name: ClassVar[str] = "lac"
@@ -91,18 +84,18 @@ class LAC(Score):
 class APS(Score):
     """Probability of all classes up to this one, likeliest first (Romano et al., 2020).
 
-    With ``randomized`` a random part of the class itself counts, u p; without it all of it, and
-    sets are larger than they need be. The draw u is made of the node's probabilities and the seed,
-    so the same node gets the same draw in any order, batch or file.
+    With ``randomized`` a random part of the class itself counts, u p; without it all of it. The
+    draw u is made of the node's probabilities and the seed: the same in any order, batch or file.
 
     Examples
     --------
-    >>> nodes = ScoredNodes(np.array([[0.7, 0.2, 0.1]]))
-    >>> APS(randomized=False).prepare(nodes)(slice(None)).round(2).tolist()
-    [[0.7, 0.9, 1.0]]
+    >>> APS(randomized=False).to_dict()
+    {'name': 'aps', 'randomized': False}
     """
 
     name: ClassVar[str] = "aps"
+    penalty = 0.0
+    free = 1
     randomized: bool = True
 
     def prepare(self, nodes: ScoredNodes) -> Scored:
@@ -112,13 +105,11 @@ class APS(Score):
             scores = ordered.cumsum(dim=1)
             if self.randomized:
                 scores -= ordered * torch.from_numpy(row_uniforms(p, nodes.seed))[:, None]
-            scores += self._penalties(torch.arange(1, p.shape[1] + 1, dtype=torch.float64))
+            rank = torch.arange(1, p.shape[1] + 1, dtype=torch.float64)
+            scores += self.penalty * (rank - self.free).clamp(min=0)
             return np.asarray(torch.empty_like(scores).scatter_(1, order, scores))
 
         return scored
-
-    def _penalties(self, rank: torch.Tensor) -> torch.Tensor:
-        return torch.zeros_like(rank)
 
 
 @dataclass(frozen=True)
@@ -127,9 +118,8 @@ class RAPS(APS):
 
     Examples
     --------
-    >>> nodes = ScoredNodes(np.array([[0.7, 0.2, 0.1]]))
-    >>> RAPS(randomized=False, penalty=0.1).prepare(nodes)(slice(None)).round(2).tolist()
-    [[0.7, 1.0, 1.2]]
+    >>> RAPS(penalty=0.1).free
+    1
     """
 
     name: ClassVar[str] = "raps"
@@ -137,12 +127,8 @@ class RAPS(APS):
     free: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("penalty", "free"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
-
-    def _penalties(self, rank: torch.Tensor) -> torch.Tensor:
-        return self.penalty * (rank - self.free).clamp(min=0)
+        if not (self.penalty >= 0 and self.free >= 0):
+            raise ValueError(f"penalty and free must not be negative, got {self}")
 
 
 @dataclass(frozen=True)
@@ -156,9 +142,8 @@ class DAPS(Score):
 
     Examples
     --------
-    >>> nodes = ScoredNodes(np.array([[0.7, 0.3], [0.1, 0.9]]), Graph.from_edges([[0], [1]], 2))
-    >>> DAPS(weight=0.5, base=LAC()).prepare(nodes)(slice(None)).round(2).tolist()
-    [[0.6, 0.4], [0.6, 0.4]]
+    >>> DAPS(weight=0.3, base=LAC())
+    DAPS(weight=0.3, base=LAC())
     """
 
     name: ClassVar[str] = "daps"
@@ -203,8 +188,8 @@ class SNAPS(DAPS):
         s = (1 − weight − similar) s_own + weight · neighbours' mean + similar · mean of the k nodes
         of most similar features, weighted by the cosine
 
-    Only positive cosines count; a node without any keeps its own scores. The search looks at blocks
-    of nodes: memory grows with nodes × k, time with the square of nodes.
+    Only positive cosines count; a node without any keeps its own scores. Memory grows with nodes ×
+    k, time with the square of nodes.
 
     Examples
     --------

@@ -5,28 +5,28 @@ from __future__ import annotations
 import math
 import os
 import warnings
+from fractions import Fraction
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import linprog
 
-from simi_mailbox._arrays import Bools, Floats, Ints
+from simi_mailbox._arrays import Array, Bools, Floats, Ints
 from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED
 from simi_mailbox.decide.base import Parts, Rule, like, read_nodes
-from simi_mailbox.decide.quantile import (
-    degree_groups,
-    group_quantiles,
-    labels_needed,
-    overlapping_quantile,
-    quantile_edges,
-    read_groups,
-)
 from simi_mailbox.decide.scores import ScoredNodes, resolve
 from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.graph import Graph
 from simi_mailbox.mailbox import mailbox_edges, mailbox_groups
 from simi_mailbox.parameters import Constraint, Level, Whole, hyperparameters
+from simi_mailbox.validation import as_numpy
 
 NAMED = ("class", "degree", "mailbox")
 GIVEN = "given"
+ROUNDING = 1e-12
+LEVEL_SLACK = 1e-7
+"""Taken off the level of a linear programme: of two thresholds that keep it, the smaller."""
 AtLeastTwo = Annotated[int, Constraint("≥ 2", lambda x: x >= 2)]
 
 
@@ -34,27 +34,25 @@ AtLeastTwo = Annotated[int, Constraint("≥ 2", lambda x: x >= 2)]
 class PredictionSets(Rule):
     """Sets of classes that hold the label of ``coverage`` of the nodes (conformal prediction).
 
-    The guarantee needs no trust in the model: if calibration nodes and new nodes might have been
-    exchanged, a new node's label lies in its set with probability ``coverage`` at least, over the
-    draw of both. Better probabilities make smaller sets, not truer ones. With too few labels for
-    the guarantee a set is all classes, with a warning that says how many are needed.
+    If calibration nodes and new nodes might have been exchanged, a new node's label lies in its set
+    with probability ``coverage`` at least, over the draw of both, however good the model. With too
+    few labels for that a set is all classes, and a warning says how many are needed.
 
     Parameters
     ----------
     coverage : float
         Share of nodes whose set shall hold the label.
     score : {"aps", "lac", "raps", "daps", "snaps"} or Score
-        How strange a class is; see `simi_mailbox.decide.scores`. ``"daps"`` needs ``graph``,
-        ``"snaps"`` needs ``graph`` and ``features``.
+        How strange a class is. ``"daps"`` needs ``graph``, ``"snaps"`` ``graph`` and ``features``.
     condition_on : {"class", "degree", "mailbox"} or array, optional
-        Keep the guarantee within every group of nodes, not only on average: nodes of one class; of
-        similar degree; of low or high confidence, each with low and high neighbour agreement; or
-        groups of your own, one whole number per node [n] or memberships [n, G] that may overlap.
+        Keep the guarantee within every group: nodes of one class; of similar degree; of low or high
+        confidence, each with low and high neighbour agreement; or groups of your own, one whole
+        number per node [n] or memberships [n, G] that may overlap.
     groups : int
         Into how many parts the degrees are cut.
     prior : "learned", None or path
-        Where the selection bias of calibration nodes that chose the model is looked up: the prior
-        of this package, none, or a file of ``simi-mailbox prior fit``.
+        Of the selection bias of calibration nodes that chose the model: that of this package, none,
+        or a file of ``simi-mailbox prior fit``.
     seed : int
         Seed of randomised scores.
 
@@ -70,14 +68,10 @@ class PredictionSets(Rule):
 
     Examples
     --------
-    >>> rng = np.random.default_rng(0)
-    >>> probs = rng.dirichlet([0.3, 0.3, 0.3], size=1000)
-    >>> y = (rng.random((1000, 1)) > probs.cumsum(axis=1)).sum(axis=1)
-    >>> rule = PredictionSets(coverage=0.9, score="lac")
-    >>> rule = rule.fit(probs, y, mask=range(200), used_for_selection=False)
-    >>> sets = rule.predict_sets(probs)[200:]
-    >>> bool(0.86 < sets[np.arange(800), y[200:]].mean() < 0.94)
-    True
+    >>> probs = np.tile([[0.9, 0.1], [0.4, 0.6]], (30, 1))
+    >>> rule = PredictionSets(coverage=0.8, score="lac")
+    >>> rule.fit(probs, np.zeros(60, int), mask=range(40)).predict_sets(probs[:2]).tolist()
+    [[True, False], [True, True]]
     """
 
     name: ClassVar[str] = "prediction-sets"
@@ -127,13 +121,6 @@ class PredictionSets(Rule):
             limit = limits[rows, None] if limits.ndim == 1 else limits
             np.less_equal(scored(rows), limit, out=sets[rows])
         return like(probs, sets)
-
-    def _told(self) -> list[str]:
-        groups = len(self.counts_)
-        if groups == 1:
-            return [f"{self.counts_[0]} calibration labels"]
-        least, most = self.counts_.min(), self.counts_.max()
-        return [f"{least} to {most} calibration labels in each of {groups} groups"]
 
     @property
     def _kind(self) -> str | None:
@@ -234,9 +221,9 @@ class PredictionSets(Rule):
         few = np.flatnonzero(counts < needed)
         names = getattr(self, "group_names_", np.arange(len(counts)))
         counted = ", ".join(f"{names[g]}: {counts[g]}" for g in few[:5])
-        what, so = "groups", "their sets are all classes"
-        if self._kind == "class":
-            what, so = "classes", "they are in every set"
+        by_class = self._kind == "class"
+        what = "classes" if by_class else "groups"
+        so = "they are in every set" if by_class else "their sets are all classes"
         return (
             f"{few.size} of {len(counts)} {what} have fewer than the {needed} calibration labels "
             f"that {self.coverage:.2%} coverage needs ({counted}{', …' * (few.size > 5)}): {so}"
@@ -251,3 +238,99 @@ def node_weights(wrong: Bools, weight: float) -> Floats:
     # However large the selection bias, it cannot have made every right answer.
     weight = min(weight, (1.0 + 1.0 / share) / 2.0)
     return np.where(wrong, weight, (1.0 - weight * share) / (1.0 - share))
+
+
+def rank(count: int, level: float) -> int:
+    """Which of ``count`` sorted scores is the threshold: ⌈(count + 1) · level⌉, exactly."""
+    # 0.9 is meant as nine tenths, not as the nearest binary fraction.
+    return math.ceil((count + 1) * Fraction(repr(float(level))))
+
+
+def labels_needed(level: float) -> int:
+    """The smallest number of labels for which a threshold at ``level`` exists."""
+    exact = Fraction(repr(float(level)))
+    return math.ceil(exact / (1 - exact))
+
+
+def conformal_quantile(scores: Floats, level: float, weights: Floats | None = None) -> float:
+    """The threshold under which a new score falls with probability ``level`` at least.
+
+    Infinite if there are too few scores. With weights a score counts for several, and the new one
+    for as many as they do on average.
+    """
+    position = rank(len(scores), level)
+    if position > len(scores):
+        return math.inf
+    if weights is None:
+        return float(np.partition(scores, position - 1)[position - 1])
+    order = np.argsort(scores, kind="stable")
+    reached = np.cumsum(weights[order])
+    needed = level * reached[-1] * (1 + 1 / len(scores))
+    place = int(np.searchsorted(reached, needed * (1 - ROUNDING)))
+    return float(scores[order[min(place, len(scores) - 1)]])
+
+
+def group_quantiles(
+    scores: Floats, groups: Ints, num_groups: int, level: float, weights: Floats | None = None
+) -> Floats:
+    """The `conformal_quantile` of every group by itself (Mondrian conformal prediction)."""
+    order = np.argsort(groups, kind="stable")
+    parts = np.split(order, np.searchsorted(groups[order], np.arange(1, num_groups)))
+    given = [None if weights is None else weights[part] for part in parts]
+    pairs = zip(parts, given, strict=True)
+    return np.array([conformal_quantile(scores[part], level, own) for part, own in pairs])
+
+
+def overlapping_quantile(
+    scores: Floats, members: Bools, member: Bools, level: float, weights: Floats | None = None
+) -> float:
+    """The threshold of a node in several groups at once, so that each of them is covered.
+
+    Gibbs, Cherian and Candès (2023): the level-quantile of the scores as a linear function of the
+    memberships, fitted on the labelled nodes *and* the new one. The threshold is the largest score
+    at which the new node still lies below its own fit; as a linear programme, by its dual,
+
+        max Σ s_i η_i  subject to  Σ η_i φ_i = −level · w φ,  (level − 1) w_i ≤ η_i ≤ level · w_i,
+
+    with φ the memberships (and 1, for all nodes together) and w the weights, of the new node their
+    mean. No solution means too few labels: infinite.
+    """
+    level = level - LEVEL_SLACK
+    phi = sp.csr_matrix(np.column_stack([np.ones(len(scores)), members]).T)
+    own = np.concatenate([[1.0], member.astype(np.float64)])
+    w = np.ones(len(scores)) if weights is None else weights / weights.mean()
+    bounds = np.column_stack([(level - 1.0) * w, level * w])
+    found = linprog(-scores, A_eq=phi, b_eq=-level * own, bounds=bounds, method="highs")
+    if found.status == 2:
+        return math.inf
+    if found.status != 0:
+        raise RuntimeError(f"the linear programme of a threshold failed: {found.message}")
+    return float(-own @ found.eqlin.marginals)
+
+
+def quantile_edges(values: Array, groups: int) -> Floats:
+    """Inner edges that cut ``values`` into about equal parts; equal values stay together."""
+    ordered = np.sort(values)
+    cuts = [len(ordered) * g // groups for g in range(1, groups)]
+    # An edge is the first value of the upper part; one at the bottom would cut off nothing.
+    return np.unique(ordered[[c for c in cuts if ordered[c] > ordered[0]]]).astype(np.float64)
+
+
+def degree_groups(graph: Graph, edges: Floats) -> Ints:
+    """Which part of the degrees a node's lies in."""
+    return np.searchsorted(edges, graph.degree.numpy(), side="right")
+
+
+def read_groups(groups: object, num_nodes: int) -> Array:
+    """Check what users pass: one whole number per node, or a boolean matrix of memberships."""
+    array = as_numpy(groups, "groups")
+    if array.ndim not in (1, 2) or array.shape[0] != num_nodes:
+        raise ValueError(
+            f"groups have shape {list(array.shape)}; expected one group per node [{num_nodes}] "
+            f"or memberships [{num_nodes}, groups]"
+        )
+    if array.ndim == 2 and not np.isin(array, (0, 1)).all():
+        raise ValueError("memberships must be true or false: does a node belong to a group?")
+    if array.ndim == 1 and array.dtype.kind not in "iub":
+        raise ValueError(f"groups must be whole numbers, one per node; got {array.dtype}")
+    return array.astype(np.bool_ if array.ndim == 2 else np.int64)

@@ -12,7 +12,6 @@ from simi_mailbox.metrics.calibration_error import (
 )
 from simi_mailbox.metrics.one_class import (
     Alerts,
-    Positives,
     alerts,
     auroc,
     average_precision,
@@ -20,7 +19,9 @@ from simi_mailbox.metrics.one_class import (
     class_reliability,
     positives,
 )
-from simi_mailbox.metrics.sampling import Interval, NoiseFloor, bootstrap_interval, noise_floor
+from simi_mailbox.metrics.sampling import Interval as Interval
+from simi_mailbox.metrics.sampling import NoiseFloor as NoiseFloor
+from simi_mailbox.metrics.sampling import bootstrap_interval, noise_floor
 from simi_mailbox.metrics.scores import (
     accuracy,
     brier,
@@ -49,9 +50,6 @@ from simi_mailbox.metrics.streaming import StreamingMetrics, evaluate
 __all__ = [
     "Alerts",
     "GroupCoverage",
-    "Interval",
-    "NoiseFloor",
-    "Positives",
     "Reliability",
     "RiskCoverage",
     "StreamingMetrics",

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.validation import as_numpy, is_array, read_probabilities
+from simi_mailbox.validation import as_numpy, read_classes, read_probabilities
 
 if TYPE_CHECKING:
     import torch
@@ -32,57 +32,39 @@ class TopLabel(NamedTuple):
 
 def check(probs: Array, y: Array) -> Checked:
     """Validate probabilities [n, K] and labels [n]."""
-    checked = read_probabilities(to_numpy(probs, "probs"))
+    checked = read_probabilities(probs)
     return Checked(checked, check_labels(y, *checked.shape))
 
 
 def check_labels(y: Array, num_nodes: int, num_classes: int) -> Ints:
-    """Validate integer labels [n] in 0..K-1."""
-    array = to_numpy(y, "y")
-    if array.shape != (num_nodes,):
-        raise ValueError(
-            f"y has shape {array.shape}; expected ({num_nodes},), one label per row of probs."
-        )
-    if array.dtype.kind not in "iu":
-        raise TypeError(
-            f"y has dtype {array.dtype}; expected integer class labels (not one-hot, not a mask)."
-        )
-    if array.min() < 0 or array.max() >= num_classes:
-        node = int(((array < 0) | (array >= num_classes)).argmax())
-        raise ValueError(
-            f"label {array[node]} of node {node} is outside 0..{num_classes - 1}; probs has "
-            f"{num_classes} classes. Evaluate labelled nodes only."
-        )
-    return array.astype(np.int64, copy=False)
+    """Validate integer labels [n] in 0..K-1; booleans are more likely a mask."""
+    if (kind := as_numpy(y, "y").dtype).kind not in "iu":
+        raise TypeError(f"y has dtype {kind}; expected integer class labels, one per node.")
+    return read_classes(y, np.arange(num_nodes), num_nodes, num_classes, name="y")
 
 
 def check_class(probs: Array, y: Array, positive: int | None) -> TopLabel:
     """P(class) and 1.0 for nodes of the class, of either form of input."""
-    array = to_numpy(probs, "probs")
-    if array.ndim == 2:
-        if positive is None or not 0 <= positive < array.shape[1]:
-            raise ValueError(
-                f"positive is {positive!r}; probs has {array.shape[1]} classes: pass the number of "
-                f"the class, 0..{array.shape[1] - 1}."
+    array = as_numpy(probs, "probs")
+    if array.ndim == 1:
+        if positive is not None or array.dtype.kind != "f":
+            raise TypeError(
+                f"probs has shape {array.shape} and dtype {array.dtype}, positive is {positive!r}; "
+                "expected P(class) [n] as floating-point numbers without positive=, or "
+                "probabilities [n, K] with it."
             )
-        checked = check(array, y)
-        return TopLabel(unit(checked.probs[:, positive]), (checked.y == positive).astype(float))
-    if positive is not None:
+        labels = as_numpy(y, "y")
+        labels = labels.astype(np.int64) if labels.dtype.kind == "b" else labels
+        # Two columns, P(class) first: the rules and the messages are those of all probabilities.
+        checked = check(np.stack([array, 1 - array], axis=1), labels)
+        return TopLabel(unit(checked.probs[:, 0]), checked.y.astype(float))
+    if positive is None or not 0 <= positive < array.shape[-1]:
         raise ValueError(
-            f"positive is {positive!r}, but probs has shape {array.shape}: P(class) [n] needs no "
-            "class; leave it out, or pass probabilities [n, K]."
+            f"positive is {positive!r}; probs has {array.shape[-1]} classes: pass the number of "
+            f"the class, 0..{array.shape[-1] - 1}."
         )
-    labels = to_numpy(y, "y")
-    if labels.dtype.kind not in "biu":
-        raise TypeError(f"y has dtype {labels.dtype}; expected booleans or 0 and 1.")
-    if array.ndim != 1 or array.dtype.kind != "f":
-        raise TypeError(
-            f"probs has shape {array.shape} and dtype {array.dtype}; expected P(class) [n] as "
-            "floating-point numbers."
-        )
-    # Two columns, P(class) first: the rules and the messages are those of all probabilities.
-    checked = check(np.stack([array, 1 - array], axis=1), labels.astype(np.int64))
-    return TopLabel(unit(checked.probs[:, 0]), checked.y.astype(float))
+    checked = check(array, y)
+    return TopLabel(unit(checked.probs[:, positive]), (checked.y == positive).astype(float))
 
 
 def check_level(level: float, name: str) -> None:
@@ -97,20 +79,18 @@ def check_choice(value: str, name: str, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} is {value!r}; expected one of {list(choices)}.")
 
 
-def to_numpy(values: Array, name: str) -> NDArray[Any]:
-    """View a NumPy array or torch tensor as a NumPy array; a list is more likely a mistake."""
-    if not is_array(values):
-        raise TypeError(
-            f"{name} is a {type(values).__name__}; expected a NumPy array or a torch tensor."
-        )
-    return as_numpy(values)
-
-
 def top_label(checked: Checked) -> TopLabel:
     """Confidence (float64, within [0, 1]) and correctness (0.0 or 1.0) of the predicted class."""
     predicted = checked.probs.argmax(axis=1)
     confidence = np.take_along_axis(checked.probs, predicted[:, None], axis=1)[:, 0]
     return TopLabel(unit(confidence), (predicted == checked.y).astype(np.float64))
+
+
+def shared_by_equals(values: Floats, outcomes: Floats) -> Floats:
+    """Outcomes of sorted values; equal values share their mean: their order is nothing."""
+    first = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
+    size = np.diff(np.r_[first, len(values)])
+    return np.repeat(np.add.reduceat(outcomes, first) / size, size)
 
 
 def bin_sum(index: Ints, weights: Floats, bins: int) -> Floats:

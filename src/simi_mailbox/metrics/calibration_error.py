@@ -20,6 +20,7 @@ from simi_mailbox.metrics._inputs import (
     check,
     check_choice,
     check_level,
+    shared_by_equals,
     top_label,
     unit,
 )
@@ -29,10 +30,9 @@ Binning: TypeAlias = Literal["width", "mass"]
 
 def check_binning(bins: int, binning: Binning = "width") -> None:
     """Raise unless ``bins`` is a positive integer and ``binning`` a known kind."""
-    if isinstance(bins, bool) or not isinstance(bins, int | np.integer):
-        raise TypeError(f"bins is {bins!r}; expected a positive integer.")
-    if bins < 1:
-        raise ValueError(f"bins is {bins}; expected a positive integer.")
+    whole = isinstance(bins, int | np.integer) and not isinstance(bins, bool)
+    if not whole or bins < 1:
+        raise ValueError(f"bins is {bins!r}; expected a positive integer.")
     check_choice(binning, "binning", get_args(Binning))
 
 
@@ -90,17 +90,17 @@ class BinnedCounts:
         terms = gap * erf(gap / (noise * np.sqrt(2))) - 2 * noise * density
         return float(terms.sum() / self.num_nodes)
 
-    def reliability(self, band: float = 0.95) -> Reliability:
+    def reliability(self, level: float = 0.95) -> Reliability:
         """Reliability arrays of all nodes seen, with a Wilson score interval per bin."""
-        check_level(band, "band")
+        check_level(level, "level")
         size = np.where(self.counts > 0, self.counts, np.nan)
-        share, z = self.correct_sum / size, float(ndtri(0.5 + band / 2))
+        share, z = self.correct_sum / size, float(ndtri(0.5 + level / 2))
         centre = (share + z**2 / (2 * size)) / (1 + z**2 / size)
         half = z / (1 + z**2 / size) * np.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2)
         low, high = np.maximum(centre - half, 0), np.minimum(centre + half, 1)
         confidence = self.confidence_sum / size
         return Reliability(
-            self.edges, confidence, share, self.counts, low, high, ece=self.ece, level=band
+            self.edges, confidence, share, self.counts, low, high, ece=self.ece, level=level
         )
 
 
@@ -126,18 +126,10 @@ def bin_outcomes(
     return BinnedCounts(edges, np.bincount(index, minlength=bins), *sums)
 
 
-def shared_by_equals(values: Floats, outcomes: Floats) -> Floats:
-    """Outcomes of sorted values; equal values share their mean: their order is nothing."""
-    first = np.flatnonzero(np.r_[True, values[1:] != values[:-1]])
-    size = np.diff(np.r_[first, len(values)])
-    return np.repeat(np.add.reduceat(outcomes, first) / size, size)
-
-
 def ece(probs: Array, y: Array, *, bins: int = 15, binning: Binning = "width") -> float:
     """Expected calibration error of the predicted class.
 
-    ECE = Σ_b (n_b / n) · |mean confidence in b − accuracy in b|; empty bins contribute nothing.
-    A fraction in [0, 1], not a percentage. :func:`noise_floor` is the ECE of a calibrated model.
+    ECE = Σ_b (n_b / n) · |mean confidence in b − accuracy in b|, a fraction in [0, 1].
 
     Parameters
     ----------
@@ -162,8 +154,8 @@ def ece(probs: Array, y: Array, *, bins: int = 15, binning: Binning = "width") -
 def classwise_ece(probs: Array, y: Array, *, bins: int = 15, binning: Binning = "width") -> float:
     """Class-wise ECE: the ECE of p_k against 1[y = k] over all nodes, averaged over the classes.
 
-    Most of each class's mass lies in the lowest bin, so values shrink as the number of classes
-    grows; compare models of the same task only. Parameters are those of :func:`ece`.
+    Values shrink as the number of classes grows; compare models of the same task only. Parameters
+    are those of :func:`ece`.
 
     Examples
     --------
@@ -190,9 +182,7 @@ def classwise_of(gaps: Floats, num_nodes: int) -> float:
 def debiased_ece(probs: Array, y: Array, *, bins: int = 15, binning: Binning = "width") -> float:
     r"""ECE without the part that sampling noise adds.
 
-    The gap of a bin is noisy, and the absolute value turns noise into error: a perfectly calibrated
-    model has an ECE above zero. With r_i = correct_i − confidence_i, and in bin b
-    R = Σ r_i, S² = Σ r_i²:
+    With r_i = correct_i − confidence_i, and in bin b R = Σ r_i, S² = Σ r_i²:
 
         (1/n) Σ_b [ R · erf(R / (S √2)) − 2 S φ(R / S) ]
 
@@ -248,18 +238,17 @@ class Reliability:
 
 
 def reliability(
-    probs: Array, y: Array, *, bins: int = 15, binning: Binning = "width", band: float = 0.95
+    probs: Array, y: Array, *, bins: int = 15, binning: Binning = "width"
 ) -> Reliability:
-    """Accuracy against confidence per bin, with a Wilson score interval on each accuracy.
+    """Accuracy against confidence per bin, with a 95 % Wilson score interval on each accuracy.
 
-    ``band`` is the level of the interval. It treats nodes as independent; where neighbours err
-    together it is too narrow. Other parameters are those of :func:`ece`.
+    It treats nodes as independent; where neighbours err together it is too narrow. Parameters are
+    those of :func:`ece`.
 
     Examples
     --------
-    >>> probs = np.tile([0.8, 0.2], (10, 1))
-    >>> curve = reliability(probs, np.array([0] * 7 + [1] * 3), bins=5)
+    >>> curve = reliability(np.tile([0.8, 0.2], (10, 1)), np.arange(10) // 7, bins=5)
     >>> [round(float(row[4]), 3) for row in (curve.accuracy, curve.low, curve.high)]
     [0.7, 0.397, 0.892]
     """
-    return bin_outcomes(*top_label(check(probs, y)), bins, binning).reliability(band)
+    return bin_outcomes(*top_label(check(probs, y)), bins, binning).reliability()

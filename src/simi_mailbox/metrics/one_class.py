@@ -11,15 +11,9 @@ from typing import Literal
 
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import rankdata
 
-from simi_mailbox.metrics._inputs import Array, check_class, check_level
-from simi_mailbox.metrics.calibration_error import (
-    Binning,
-    Reliability,
-    bin_outcomes,
-    shared_by_equals,
-)
+from simi_mailbox.metrics._inputs import Array, check_class, shared_by_equals
+from simi_mailbox.metrics.calibration_error import Binning, Reliability, bin_outcomes
 from simi_mailbox.metrics.sampling import Interval
 from simi_mailbox.metrics.sets import binomial_interval
 
@@ -31,7 +25,6 @@ def class_reliability(
     positive: int | None = None,
     bins: int = 15,
     binning: Binning = "width",
-    band: float = 0.95,
 ) -> Reliability:
     """Reliability of P(class): its mean (``confidence``) and the share of the class per bin.
 
@@ -43,26 +36,18 @@ def class_reliability(
         Whether a node is of the class (boolean or 0/1), or labels.
     positive : int, optional
         Number of the class, with probabilities of all classes.
-    bins, binning, band
+    bins, binning
         As in :func:`reliability`; the share of the class stands for ``accuracy``.
 
     Examples
     --------
-    >>> curve = class_reliability(np.array([0.1, 0.1, 0.9]), np.array([0, 1, 1]), bins=2)
-    >>> curve.confidence.tolist(), curve.accuracy.tolist()
-    ([0.1, 0.9], [0.5, 1.0])
+    >>> class_reliability(np.array([0.1, 0.1, 0.9]), np.array([0, 1, 1]), bins=2).accuracy.tolist()
+    [0.5, 1.0]
     """
-    return bin_outcomes(*check_class(probs, y, positive), bins, binning).reliability(band)
+    return bin_outcomes(*check_class(probs, y, positive), bins, binning).reliability()
 
 
-def class_ece(
-    probs: Array,
-    y: Array,
-    *,
-    positive: int | None = None,
-    bins: int = 15,
-    binning: Binning = "width",
-) -> float:
+def class_ece(probs: Array, y: Array, *, positive: int | None = None, bins: int = 15) -> float:
     """ECE of P(class): Σ_b (n_b / n) · |mean P(class) in b − share of the class in b|.
 
     Parameters are those of `class_reliability`.
@@ -72,27 +57,23 @@ def class_ece(
     >>> round(class_ece(np.array([0.1, 0.1, 0.9]), np.array([0, 1, 1]), bins=2), 6)
     0.3
     """
-    return bin_outcomes(*check_class(probs, y, positive), bins, binning).ece
+    return class_reliability(probs, y, positive=positive, bins=bins).ece
 
 
 def average_precision(probs: Array, y: Array, *, positive: int | None = None) -> float:
-    """Area under the precision–recall curve (AUPRC), as a sum of steps: Σ (R_k − R_{k−1}) P_k.
+    """Area under the precision–recall curve, as scikit-learn has it; NaN without the class.
 
-    Nodes of equal P(class) make one step. NaN if no node is of the class. Parameters are those of
-    `class_reliability`.
+    Parameters are those of `class_reliability`.
 
     Examples
     --------
     >>> round(average_precision(np.array([0.9, 0.8, 0.3]), np.array([1, 0, 1])), 4)
     0.8333
     """
+    from sklearn.metrics import average_precision_score
+
     p, is_class = check_class(probs, y, positive)
-    if not is_class.any():
-        return float("nan")
-    order = np.argsort(-p, kind="stable")
-    last = np.flatnonzero(np.r_[np.diff(p[order]) != 0, True])
-    hits = np.cumsum(is_class[order])[last]
-    return float(np.diff(hits, prepend=0.0) @ (hits / (last + 1)) / hits[-1])
+    return float(average_precision_score(is_class, p)) if is_class.any() else float("nan")
 
 
 def auroc(probs: Array, y: Array, *, positive: int | None = None) -> float:
@@ -106,11 +87,11 @@ def auroc(probs: Array, y: Array, *, positive: int | None = None) -> float:
     >>> auroc(np.array([0.9, 0.8, 0.3]), np.array([1, 0, 1]))
     0.5
     """
+    from sklearn.metrics import roc_auc_score
+
     p, is_class = check_class(probs, y, positive)
-    ones = is_class.sum()
-    pairs = ones * (len(p) - ones)
-    above = rankdata(p)[is_class > 0].sum() - ones * (ones + 1) / 2
-    return float(above / pairs) if pairs else float("nan")
+    mixed = 0 < is_class.sum() < len(p)
+    return float(roc_auc_score(is_class, p)) if mixed else float("nan")
 
 
 @dataclass(frozen=True)
@@ -126,9 +107,9 @@ class Alerts:
 
     Examples
     --------
-    >>> found = alerts(np.array([0.9, 0.8, 0.3, 0.1]), np.array([1, 0, 1, 0]), top=2)
-    >>> found.hits, found.precision, found.recall, found.lift
-    (1.0, 0.5, 0.5, 1.0)
+    >>> found = Alerts(alerts=2, hits=1.0, nodes=8, positives=2)
+    >>> found.precision, found.recall, found.lift
+    (0.5, 0.5, 2.0)
     """
 
     alerts: int
@@ -151,13 +132,12 @@ class Alerts:
         """Precision over the share of the class among all nodes."""
         return self.precision * self.nodes / self.positives if self.positives else float("nan")
 
-    def interval(self, of: Literal["precision", "recall", "lift"], level: float = 0.95) -> Interval:
-        """Exact (Clopper–Pearson) interval; for the lift the share of the class is known."""
-        check_level(level, "level")
+    def interval(self, of: Literal["precision", "recall", "lift"]) -> Interval:
+        """Exact (Clopper–Pearson) 95 % interval; for the lift the share of the class is known."""
         count = self.positives if of == "recall" else self.alerts
         scale = self.nodes / max(self.positives, 1) if of == "lift" else 1.0
-        low, high = binomial_interval(np.array(self.hits), np.array(count), level)
-        return Interval(float(low) * scale, float(high) * scale, level)
+        low, high = binomial_interval(np.array(self.hits), np.array(count))
+        return Interval(float(low) * scale, float(high) * scale, 0.95)
 
 
 def alerts(
@@ -175,9 +155,8 @@ def alerts(
 
     Examples
     --------
-    >>> found = alerts(np.array([0.9, 0.8, 0.8]), np.array([1, 0, 1]), threshold=0.85)
-    >>> found.alerts, found.precision, found.recall
-    (1, 1.0, 0.5)
+    >>> alerts(np.array([0.9, 0.8, 0.8]), np.array([1, 0, 1]), threshold=0.85).precision
+    1.0
     """
     p, is_class = check_class(probs, y, positive)
     if (threshold is None) == (top is None):
@@ -193,43 +172,30 @@ def alerts(
 
 @dataclass(frozen=True)
 class Positives:
-    """How many nodes of the class P(class) expects, and how many there are.
-
-    ``interval`` is where the observed number lies if P(class) is calibrated and nodes are
-    independent.
-
-    Examples
-    --------
-    >>> found = positives(np.full(100, 0.1), np.arange(100) < 30)
-    >>> round(found.expected, 6), found.observed, found.interval.high < 30
-    (10.0, 30, True)
-    """
+    """How many nodes of the class P(class) expects, its interval, and how many there are."""
 
     expected: float
     interval: Interval
     observed: int
 
 
-def positives(
-    probs: Array, y: Array, *, positive: int | None = None, level: float = 0.95
-) -> Positives:
-    """Expected and observed number of nodes of the class.
+def positives(probs: Array, y: Array, *, positive: int | None = None) -> Positives:
+    """``expected`` and ``observed`` number of nodes of the class.
 
-    The interval is that of a sum of independent 0/1 numbers, by its mean, variance and skewness
-    (Cornish and Fisher), in whole numbers. Other parameters are those of `class_reliability`.
+    The 95 % ``interval`` is where the observed number lies if P(class) is calibrated and nodes are
+    independent, by mean, variance and skewness (Cornish and Fisher), in whole numbers. Parameters
+    are those of `class_reliability`.
 
     Examples
     --------
-    >>> found = positives(np.array([0.2, 0.8]), np.array([False, True]))
-    >>> found.expected, found.observed
-    (1.0, 1)
+    >>> positives(np.array([0.2, 0.8]), np.array([False, True])).expected
+    1.0
     """
-    check_level(level, "level")
     p, is_class = check_class(probs, y, positive)
     mean, variance = float(p.sum()), p * (1 - p)
-    spread, z = np.sqrt(variance.sum()), float(ndtri((1 + level) / 2))
+    spread, z = np.sqrt(variance.sum()), float(ndtri(0.975))
     skew = float((variance * (1 - 2 * p)).sum()) / max(spread**3, 1e-12)
     low, high = (mean + spread * (side + skew * (z * z - 1) / 6) for side in (-z, z))
     # A whole number stands for the half on either side of it.
     low, high = max(float(np.floor(low + 0.5)), 0.0), min(float(np.ceil(high - 0.5)), len(p))
-    return Positives(mean, Interval(low, high, level), int(is_class.sum()))
+    return Positives(mean, Interval(low, high, 0.95), int(is_class.sum()))

@@ -3,8 +3,9 @@
 import numpy as np
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.metrics._inputs import Array, Checked, check, to_numpy, top_label
+from simi_mailbox.metrics._inputs import Array, Checked, check, top_label
 from simi_mailbox.metrics.calibration_error import bin_outcomes
+from simi_mailbox.validation import as_numpy
 
 #: Smallest probability the log-likelihood distinguishes from zero (the smallest normal float32).
 #: The same for every dtype, so that float32 and float64 input agree; a zero costs 87.34 nats.
@@ -12,9 +13,7 @@ NLL_FLOOR = float(np.finfo(np.float32).tiny)
 
 
 def accuracy(probs: Array, y: Array) -> float:
-    """Share of nodes whose most probable class is the label, in [0, 1].
-
-    Between equally probable classes the first counts as predicted.
+    """Share of nodes whose most probable class, of equals the first, is the label.
 
     Parameters
     ----------
@@ -32,11 +31,10 @@ def accuracy(probs: Array, y: Array) -> float:
 
 
 def nll(probs: Array, y: Array) -> float:
-    """Mean negative log-likelihood of the labels, in nats: mean of −ln p_y.
+    """Mean negative log-likelihood of the labels, in nats: mean of −ln max(p_y, 1.18e-38).
 
-    Probabilities below 1.18e-38 (the smallest normal float32) count as 1.18e-38, so a zero at the
-    true class costs 87.34 nats instead of infinity, whatever the dtype. Parameters are those of
-    :func:`accuracy`.
+    A zero at the true class costs 87.34 nats instead of infinity, whatever the dtype. Parameters
+    are those of :func:`accuracy`.
 
     Examples
     --------
@@ -47,10 +45,9 @@ def nll(probs: Array, y: Array) -> float:
 
 
 def brier(probs: Array, y: Array) -> float:
-    """Multi-class Brier score: mean of Σ_k p_k² − 2 p_y + 1, i.e. of Σ_k (p_k − 1[y = k])².
+    """Multi-class Brier score: mean of Σ_k (p_k − 1[y = k])², for two classes twice the binary one.
 
-    In [0, 2]; for two classes twice the binary Brier score. Parameters are those of
-    :func:`accuracy`.
+    Parameters are those of :func:`accuracy`.
 
     Examples
     --------
@@ -87,18 +84,14 @@ def _true_class(checked: Checked) -> Floats:
 
 
 def edgewise_ece(probs: Array, y: Array, edges: Array, *, bins: int = 15) -> float:
-    """ECE over edges: joint confidence of the two predictions against both being correct.
+    """ECE over edges: max p_i · max p_j against both predictions being correct.
 
-    The confidence of edge (i, j) is max p_i · max p_j; it is correct if both ends are.
-
-    ``edges`` [2, E] are rows of ``probs``. Choose those with both ends in the test set; listing
-    every edge in both directions does not change the result. Other parameters are those of
-    :func:`ece`; bins are of equal width.
+    ``edges`` [2, E] are rows of ``probs``, with both ends in the test set; listing every edge in
+    both directions does not change the result. Other parameters are those of :func:`ece`.
 
     Examples
     --------
-    >>> probs = np.array([[0.5, 0.5], [0.5, 0.5]])
-    >>> edgewise_ece(probs, np.array([0, 0]), np.array([[0], [1]]))
+    >>> edgewise_ece(np.full((2, 2), 0.5), np.array([0, 0]), np.array([[0], [1]]))
     0.75
     """
     checked, (left, right) = _check_edges(probs, y, edges)
@@ -112,8 +105,7 @@ def edgewise_nll(probs: Array, y: Array, edges: Array) -> float:
 
     Examples
     --------
-    >>> probs = np.array([[0.5, 0.5], [0.5, 0.5]])
-    >>> round(edgewise_nll(probs, np.array([0, 1]), np.array([[0], [1]])), 6)
+    >>> round(edgewise_nll(np.full((2, 2), 0.5), np.array([0, 1]), np.array([[0], [1]])), 6)
     1.386294
     """
     checked, (left, right) = _check_edges(probs, y, edges)
@@ -122,15 +114,13 @@ def edgewise_nll(probs: Array, y: Array, edges: Array) -> float:
 
 
 def edgewise_brier(probs: Array, y: Array, edges: Array) -> float:
-    """Brier score of the joint distribution of the two ends, in [0, 2].
+    """Brier score of the joint distribution of both ends; parameters as of :func:`edgewise_ece`.
 
-    Mean over edges of |p_i|² |p_j|² − 2 p_i(y_i) p_j(y_j) + 1; parameters as of
-    :func:`edgewise_ece`.
+    Mean over edges of |p_i|² |p_j|² − 2 p_i(y_i) p_j(y_j) + 1.
 
     Examples
     --------
-    >>> probs = np.array([[0.5, 0.5], [0.5, 0.5]])
-    >>> edgewise_brier(probs, np.array([0, 1]), np.array([[0], [1]]))
+    >>> edgewise_brier(np.full((2, 2), 0.5), np.array([0, 1]), np.array([[0], [1]]))
     0.75
     """
     checked, (left, right) = _check_edges(probs, y, edges)
@@ -140,13 +130,12 @@ def edgewise_brier(probs: Array, y: Array, edges: Array) -> float:
 
 def _check_edges(probs: Array, y: Array, edges: Array) -> tuple[Checked, Ints]:
     checked = check(probs, y)
-    array = to_numpy(edges, "edges")
-    if array.ndim != 2 or array.shape[0] != 2:
-        raise ValueError(f"edges has shape {array.shape}; expected [2, edges].")
-    if array.shape[1] == 0:
-        raise ValueError("edges holds no edge; a metric over an empty set is undefined.")
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"edges has dtype {array.dtype}; expected integers.")
+    array = as_numpy(edges, "edges")
+    if array.ndim != 2 or len(array) != 2 or not array.size or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"edges has shape {array.shape} and dtype {array.dtype}; expected integers [2, edges], "
+            "at least one edge."
+        )
     num_nodes = len(checked.y)
     outside = ((array < 0) | (array >= num_nodes)).any(axis=0)
     if outside.any():

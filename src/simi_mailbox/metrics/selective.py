@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.metrics._inputs import Array, check, top_label
-from simi_mailbox.metrics.calibration_error import shared_by_equals
+from simi_mailbox.metrics._inputs import Array, check, shared_by_equals, top_label
 
 
 @dataclass(frozen=True)
@@ -59,10 +58,8 @@ def risk_coverage(probs: Array, y: Array) -> RiskCoverage:
 
     Examples
     --------
-    >>> probs = np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3]])
-    >>> curve = risk_coverage(probs, np.array([0, 1, 0]))
-    >>> curve.risk.round(2).tolist(), round(curve.aurc, 3), round(curve.excess_aurc, 3)
-    ([0.0, 0.5, 0.33], 0.278, 0.167)
+    >>> risk_coverage(np.array([[0.9, 0.1], [0.8, 0.2]]), np.array([0, 1])).risk.tolist()
+    [0.0, 0.5]
     """
     confidence, correct = top_label(check(probs, y))
     order = np.argsort(-confidence, kind="stable")

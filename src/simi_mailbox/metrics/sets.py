@@ -7,7 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.metrics._inputs import Array, check_labels, check_level, to_numpy
+from simi_mailbox.metrics._inputs import Array, check_labels
+from simi_mailbox.validation import as_numpy
+
+DRAWS = 2000
+"""Simulations of groups that all have the same coverage."""
 
 
 def coverage(sets: Array, y: Array) -> float:
@@ -59,12 +63,9 @@ class GroupCoverage:
     groups, counts, coverage, low, high : array [G]
         The groups that have nodes, sorted; their nodes, and the coverage of these with its exact
         (Clopper–Pearson) interval at ``level``.
-    worst, worst_by_chance : float
-        The smallest coverage, and what it would be on average if every group had the coverage of
-        all nodes: the least of many groups is low by chance alone.
-    worst_p_value : float
-        How often chance would make some group as unlikely low as the lowest is: near 0, some group
-        is undercovered.
+    worst, worst_by_chance, worst_p_value : float
+        The smallest coverage; what it would be on average if every group had the coverage of all
+        nodes; and how often chance would make some group as unlikely low as the lowest is.
 
     Examples
     --------
@@ -83,26 +84,22 @@ class GroupCoverage:
     worst_p_value: float
 
 
-def coverage_by_group(
-    sets: Array, y: Array, groups: Array, *, level: float = 0.95, draws: int = 2000, seed: int = 0
-) -> GroupCoverage:
+def coverage_by_group(sets: Array, y: Array, groups: Array, *, seed: int = 0) -> GroupCoverage:
     """Coverage within every group: of classes (``groups=y``), degrees, set sizes, or your own.
 
-    ``level`` is that of the intervals, ``draws`` and ``seed`` are those of the simulation behind
-    ``worst_by_chance``. Other parameters are those of :func:`coverage`.
+    ``seed`` is that of the simulation behind ``worst_by_chance``. Other parameters are those of
+    :func:`coverage`.
 
     Examples
     --------
-    >>> sets = np.tile([True, False], (40, 1))
-    >>> found = coverage_by_group(sets, np.repeat([0, 1], [30, 10]), np.repeat([0, 1], 20))
-    >>> found.coverage.tolist(), found.worst, round(found.worst_by_chance, 2)
-    ([1.0, 0.5], 0.5, 0.7)
+    >>> sets, y = np.tile([True, False], (2, 1)), np.array([0, 1])
+    >>> coverage_by_group(sets, y, groups=np.array([7, 8])).coverage.tolist()
+    [1.0, 0.0]
     """
     from scipy.stats import binom
 
-    check_level(level, "level")
     hit = covered(sets, y)
-    array = to_numpy(groups, "groups")
+    array = as_numpy(groups, "groups")
     if array.shape != hit.shape:
         raise ValueError(
             f"groups has shape {array.shape}; expected ({len(hit)},), one group per node."
@@ -110,14 +107,14 @@ def coverage_by_group(
     names, place, counts = np.unique(array, return_inverse=True, return_counts=True)
     hits = np.bincount(place, weights=hit).astype(np.int64)
     share, everywhere = hits / counts, hit.mean()
-    drawn = np.random.default_rng(seed).binomial(counts, everywhere, (draws, len(counts)))
+    drawn = np.random.default_rng(seed).binomial(counts, everywhere, (DRAWS, len(counts)))
     least = binom.cdf(hits, counts, everywhere).min()
     as_low = binom.cdf(drawn, counts, everywhere).min(axis=1) <= least
-    low, high = binomial_interval(hits, counts, level)
+    low, high = binomial_interval(hits, counts)
     by_chance = float((drawn / counts).min(axis=1).mean())
-    p_value = float((1 + as_low.sum()) / (1 + draws))
+    p_value = float((1 + as_low.sum()) / (1 + DRAWS))
     worst = float(share.min())
-    return GroupCoverage(names, counts, share, low, high, level, worst, by_chance, p_value)
+    return GroupCoverage(names, counts, share, low, high, 0.95, worst, by_chance, p_value)
 
 
 def binomial_interval(hits: Ints, counts: Ints, level: float = 0.95) -> tuple[Floats, Floats]:
@@ -140,11 +137,10 @@ def covered(sets: Array, y: Array) -> npt.NDArray[np.bool_]:
 
 def check_sets(sets: Array) -> npt.NDArray[np.bool_]:
     """Validate sets [n, K]: boolean, so that nobody's probabilities are taken for sets."""
-    array = to_numpy(sets, "sets")
-    if array.ndim != 2 or array.shape[0] == 0:
-        raise ValueError(f"sets has shape {array.shape}; expected [nodes, classes], not empty.")
-    if array.dtype != np.bool_:
-        raise TypeError(
-            f"sets has dtype {array.dtype}; expected booleans, true for the classes in a set."
+    array = as_numpy(sets, "sets")
+    if array.ndim != 2 or array.shape[0] == 0 or array.dtype != np.bool_:
+        raise ValueError(
+            f"sets has shape {array.shape} and dtype {array.dtype}; expected booleans [nodes, "
+            "classes], not empty, true for the classes in a set."
         )
     return array

@@ -8,16 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from simi_mailbox._arrays import Bools, Floats, Ints
 from simi_mailbox.calibrators import SimiMailbox
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.monitor import accuracy as accuracies
-from simi_mailbox.monitor.accuracy import Estimate
 from simi_mailbox.monitor.drift import drift_tests, p_value
 from simi_mailbox.monitor.stream import Stream
-from simi_mailbox.validation import InputType, read_index, read_known
+from simi_mailbox.validation import InputType, as_numpy, read_index, read_known
 
 OK, WATCH, DISTRUST, UNKNOWN = "ok", "watch", "do not trust", "unknown"
 ALARM = 0.05
@@ -30,6 +27,12 @@ FAR = 0.3
 FEWEST_LABELS, MOST_LABELS = 20, 100
 DETECTED, POWER = 0.15, 2.8
 """So many labels find a gap of 15 points with 80 % power at the rate of false alarms above."""
+WEIGHT_OF_CONFIDENCE = 0.25
+PER_DISTANCE = {"A": 0.10, "A and D": 0.07}
+"""Standard error by which an estimate may be off, per unit of drift distance."""
+PER_GAP = 0.25
+Z = 1.96
+_NAMES = ("confidence", "similarity", "degree")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,17 +42,15 @@ class Check:
     Attributes
     ----------
     verdict : {"ok", "watch", "do not trust", "unknown"}
-    accuracy, interval : float, tuple of float
-        Estimated, of the predicted classes, with its 95 % interval; None if it is unknown.
-    how : str
-        What the estimate is made of: A, A and D, labels (`simi_mailbox.monitor.accuracy`).
+    accuracy, interval, how : float, tuple of float, str
+        Estimated accuracy with its 95 % interval, None if it is unknown; and what it is made of:
+        mean confidence (A), agreement with a model of the features (D), labels.
     drift : dict
         By name ("confidence", "similarity", "degree", "groups"): distance and corrected p-value.
     outside, confidence : float
         Share of nodes outside what 99 % of the calibration nodes have shown; mean confidence.
     labels, z : int, float or None
-        How many labels were given, and their (right − confidence) / standard error; below −1.96
-        overconfident.
+        Labels given, and their (right − confidence) / standard error.
     to_label : array
         Nodes whose labels would answer fastest: spread evenly over confidence.
     advice : {"", "label", "update", "refit"}
@@ -59,9 +60,8 @@ class Check:
     >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(900, 3, temperature=2.0, seed=0)
     >>> cal = SimiMailbox().fit(problem.logits, problem.y, graph=problem.graph, mask=range(300))
-    >>> found = Monitor(cal).check(problem.logits, graph=problem.graph)
-    >>> found.to_dict()["verdict"], found.how
-    ('ok', 'A')
+    >>> Monitor(cal).check(problem.logits, graph=problem.graph).how
+    'A'
     """
 
     verdict: str
@@ -83,7 +83,7 @@ class Check:
     @property
     def drifted(self) -> bool:
         """Whether any drift test raises an alarm."""
-        return any(found["p"] <= ALARM for found in self.drift.values())
+        return _alarmed(self.drift)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON and alerting."""
@@ -104,11 +104,9 @@ class Check:
 class Monitor:
     """Watches the probabilities of a fitted `SimiMailbox` on nodes whose labels are not known yet.
 
-    Three questions: do the nodes look like the calibration nodes (tests of confidence, mailbox
-    similarity, degree and group shares, with 5 % false alarms in all); how accurate are the
-    predictions (with an interval, and with how it was made); what do the labels say that have come
-    in. A graph that is not known to hold the nodes of ``fit`` is "unknown" until labels tell more:
-    without labels no estimate is right there.
+    Three questions: do the nodes look like the calibration nodes (with 5 % false alarms in all);
+    how accurate are the predictions; what do the labels say that have come in. A graph that is not
+    known to hold the nodes of ``fit`` is "unknown" until labels tell more.
 
     ``calibrator`` is a fitted one, ``seed`` that of permutations and of the nodes to label.
 
@@ -117,8 +115,7 @@ class Monitor:
     >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(900, 3, temperature=2.0, seed=0)
     >>> cal = SimiMailbox().fit(problem.logits, problem.y, graph=problem.graph, mask=range(300))
-    >>> found = Monitor(cal).check(problem.logits, graph=problem.graph, nodes=range(300, 900))
-    >>> found.verdict
+    >>> Monitor(cal).check(problem.logits, graph=problem.graph).verdict
     'ok'
     """
 
@@ -151,13 +148,11 @@ class Monitor:
         nodes : array, optional
             The nodes to judge, boolean or indices; by default all but the calibration nodes.
         features : array or sparse matrix [n, d], optional
-            Of a logistic regression that is fitted here on the labels of ``fit``: a second opinion,
-            which the graph cannot mislead.
+            Of a logistic regression that is fitted here on the labels of ``fit``.
         feature_probs : array [n, K], optional
             Probabilities of your own model of the features alone, in place of ``features``.
         known : pair (nodes, labels), optional
-            Labels that have become known; those of the judged nodes test the probabilities. They
-            are not used as evidence here: ``update`` does that.
+            Labels that have become known; they test the probabilities, but are no evidence here.
         """
         cal = self.calibrator
         given: dict[str, Any] = {"graph": graph, "hidden": hidden, "node_ids": node_ids}
@@ -174,9 +169,8 @@ class Monitor:
             chosen = np.sort(read_index(nodes, n, "nodes"))
         predicted, confidence = probs.argmax(axis=1), probs.max(axis=1)[chosen]
         tests, outside, p = self._drift(data, chosen)
+        drifted, same = _alarmed(tests), len(before) > 0
         far = max(test["distance"] for test in tests.values())
-        drifted = any(test["p"] <= ALARM for test in tests.values())
-        same = len(before) > 0
         agreement = None
         if same and (features is not None or feature_probs is not None):
             other = _feature_classes(features, feature_probs, before, probs.shape)
@@ -184,44 +178,44 @@ class Monitor:
             agreement = agrees[before.index.numpy()], agrees[chosen]
         reference = cal.reference_
         known_before = float(reference["accuracy"]), len(reference["confidence"])
-        guess = accuracies.estimate(confidence, known_before, far if drifted else 0.0, agreement)
+        found = estimate(confidence, known_before, far if drifted else 0.0, agreement)
         if not same:
-            guess = Estimate(guess.accuracy, math.inf, "")
+            found = Estimate(found.accuracy, math.inf, "")
         told, right = _labels(known, chosen, predicted, probs.shape)
-        z = None
+        z, over = None, 0.0
         if len(told):
-            spread = float((confidence[told] * (1.0 - confidence[told])).sum()) + 0.25
-            z = float((right - confidence[told]).sum()) / math.sqrt(spread)
-            if abs(z) > 1.96:  # what labels contradict is no estimate
-                guess = replace(guess, error=math.inf)
-        found = accuracies.with_labels(guess, confidence, told, right) if len(told) else guess
-        verdict, why, advice = _verdict(same, drifted, far, found, confidence, told, right, z)
+            c = confidence[told]
+            over = float((c - right).mean())
+            z = float((right - c).sum()) / math.sqrt(float((c * (1.0 - c)).sum()) + 0.25)
+            if abs(z) > Z:  # what labels contradict is no estimate
+                found = replace(found, error=math.inf)
+            found = with_labels(found, confidence, told, right)
+        verdict, why, advice = _verdict(same, drifted, far, found.gap, len(told), z, over)
         wanted = 0
         if verdict != OK:
             spread = float((confidence * (1.0 - confidence)).mean())
             wanted = math.ceil(POWER**2 * spread / DETECTED**2)
             wanted = max(min(max(wanted, FEWEST_LABELS), MOST_LABELS) - len(told), 0)
-        positions = self._to_label(confidence, told, wanted)
         names = chosen if data.node_ids is None else data.node_ids[chosen]
         if verdict == UNKNOWN:
             why += f": label {wanted} nodes"
         unknown = math.isinf(found.error)
         return Check(
-            verdict,
-            None if unknown else found.accuracy,
-            None if unknown else found.interval,
-            found.how,
-            tests,
-            outside,
-            float(confidence.mean()),
-            len(chosen),
-            len(told),
-            z,
-            names[positions],
-            advice,
-            _sentence(why, found, confidence, len(told), advice),
-            (confidence[told], right),
-            p,
+            verdict=verdict,
+            accuracy=None if unknown else found.accuracy,
+            interval=None if unknown else found.interval,
+            how=found.how,
+            drift=tests,
+            outside=outside,
+            confidence=float(confidence.mean()),
+            nodes=len(chosen),
+            labels=len(told),
+            z=z,
+            to_label=names[self._to_label(confidence, told, wanted)],
+            advice=advice,
+            sentence=_sentence(why, found, confidence, len(told), advice),
+            evidence=(confidence[told], right),
+            p=p,
         )
 
     def update(self, batch: Check | tuple[Any, Any]) -> Stream:
@@ -234,10 +228,8 @@ class Monitor:
             return self.stream.add(*batch.evidence, p=batch.p)
         probs, labels = (np.asarray(part) for part in batch)
         if probs.ndim != 2 or labels.shape != (len(probs),):
-            raise ValueError(
-                f"a batch is a Check, or probabilities [m, K] with labels [m]; got shapes "
-                f"{list(probs.shape)} and {list(labels.shape)}"
-            )
+            shapes = f"{list(probs.shape)} and {list(labels.shape)}"
+            raise ValueError(f"a batch is a Check, or probabilities with labels; got {shapes}")
         return self.stream.add(probs.max(axis=1), probs.argmax(axis=1) == labels)
 
     def _drift(self, data: Any, chosen: Ints) -> tuple[dict[str, dict[str, float]], float, float]:
@@ -249,9 +241,10 @@ class Monitor:
         before = {name: np.asarray(reference[name], dtype=np.float64) for name in _NAMES}
         before["groups"] = cal._soft.grouping.assign(then.astype(np.float64)).astype(np.float64)
         # Rounded as the reference is, so that equal values are equal.
+        rounded = points.astype(np.float32).astype(np.float64)
         now = {
-            "confidence": points[:, 0].astype(np.float32).astype(np.float64),
-            "similarity": points[:, 1].astype(np.float32).astype(np.float64),
+            "confidence": rounded[:, 0],
+            "similarity": rounded[:, 1],
             "degree": degree.numpy()[chosen].astype(np.float64),
             "groups": cal._soft.grouping.assign(points).astype(np.float64),
         }
@@ -275,21 +268,31 @@ class Monitor:
         return np.sort(order[places])
 
 
-_NAMES = ("confidence", "similarity", "degree")
+def _alarmed(tests: dict[str, dict[str, float]]) -> bool:
+    return any(test["p"] <= ALARM for test in tests.values())
 
 
 def _feature_classes(features: Any, probs: Any, before: Any, shape: tuple[int, ...]) -> Ints:
+    """Classes by features alone: by ``probs``, or by a logistic regression on known labels.
+
+    Calibration nodes are predicted without their labels.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
     given = features if probs is None else probs
-    given = given.detach().cpu().numpy() if isinstance(given, torch.Tensor) else given
-    if given.shape[0] != shape[0]:
+    x = given.tocsr() if hasattr(given, "tocsr") else as_numpy(given)
+    if x.shape[0] != shape[0] or (probs is not None and x.shape != shape):
         name = "features" if probs is None else "feature_probs"
-        raise ValueError(f"{name} has {given.shape[0]} rows for {shape[0]} nodes")
-    if probs is None:
-        return accuracies.feature_predictions(given, before.index.numpy(), before.y.numpy())
-    if given.ndim != 2 or given.shape[1] != shape[1]:
-        raise ValueError(f"feature_probs must have shape {list(shape)}, got {list(given.shape)}")
-    classes: Ints = np.asarray(given).argmax(axis=1)
-    return classes
+        raise ValueError(f"{name} has shape {list(x.shape)} for probabilities {list(shape)}")
+    if probs is not None:
+        return np.asarray(x.argmax(axis=1))
+    calibration, y = before.index.numpy(), before.y.numpy()
+    model = LogisticRegression(max_iter=300)
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    found: Ints = model.fit(x[calibration], y).predict(x)
+    found[calibration] = cross_val_predict(model, x[calibration], y, cv=folds)
+    return found
 
 
 def _labels(known: Any, chosen: Ints, predicted: Ints, shape: Any) -> tuple[Ints, Bools]:
@@ -306,31 +309,29 @@ def _verdict(
     same: bool,
     drifted: bool,
     far: float,
-    found: Estimate,
-    confidence: Floats,
-    told: Ints,
-    right: Bools,
+    gap: float | None,
+    labels: int,
     z: float | None,
+    over: float,
 ) -> tuple[str, str, str]:
-    """Verdict, why, and what to do."""
-    enough = len(told) >= FEWEST_LABELS
-    if z is not None and abs(z) > 1.96:
-        gap = float((confidence[told] - right).mean())
-        refit = "refit" if len(told) >= 50 else "update"
-        if gap > OVERCONFIDENT:
-            return DISTRUST, f"labels show {100 * gap:.0f} points of overconfidence", refit
-        return WATCH, f"labels show {-100 * gap:.0f} points of underconfidence", "update"
-    if not same and not enough:
+    """Verdict, why, and what to do; ``over`` is by how much labels show too much confidence."""
+    if z is not None and abs(z) > Z:
+        refit = "refit" if labels >= 50 else "update"
+        if over > OVERCONFIDENT:
+            return DISTRUST, f"labels show {100 * over:.0f} points of overconfidence", refit
+        return WATCH, f"labels show {-100 * over:.0f} points of underconfidence", "update"
+    if labels >= FEWEST_LABELS:
+        if drifted or not same:
+            return WATCH, "the nodes have drifted, and labels agree", ""
+        return OK, "no drift is seen, and labels agree", ""
+    if not same:
         return UNKNOWN, "no node of fit is known to be here, and labels alone can tell", "label"
-    if enough and z is not None:
-        state = "the nodes have drifted" if drifted or not same else "no drift is seen"
-        return (WATCH if drifted or not same else OK), f"{state}, and labels agree", ""
     if not drifted:
         return OK, "the nodes look like the calibration nodes", ""
-    if found.gap is not None and found.gap > OVERCONFIDENT:
+    if gap is not None and gap > OVERCONFIDENT:
         why = "the nodes have drifted, and confidence exceeds what features support by "
-        return DISTRUST, f"{why}{100 * found.gap:.0f} points", "label"
-    if found.gap is None and far > FAR:
+        return DISTRUST, f"{why}{100 * gap:.0f} points", "label"
+    if gap is None and far > FAR:
         return UNKNOWN, "the nodes have drifted far, and there is no second opinion", "label"
     return WATCH, "the nodes have drifted, which need not do harm", "label"
 
@@ -346,3 +347,61 @@ def _sentence(why: str, found: Estimate, confidence: Floats, labels: int, advice
     if advice in ("update", "refit"):
         parts.append(f"{advice} the calibrator with these {labels} labels")
     return "; ".join(parts)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Accuracy, standard error (infinite if unknown), what it is made of, and A − D if both are."""
+
+    accuracy: float
+    error: float
+    how: str
+    gap: float | None = None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval, within [0, 1]."""
+        half = Z * self.error
+        return max(self.accuracy - half, 0.0), min(self.accuracy + half, 1.0)
+
+
+def estimate(
+    confidence: Floats,
+    reference: tuple[float, int],
+    distance: float,
+    agreement: tuple[Bools, Bools] | None,
+) -> Estimate:
+    """Accuracy without labels, from the calibrated confidence of some nodes.
+
+    A is their mean confidence, D the accuracy on the calibration nodes (``reference``, with their
+    number) + agreement with a model of the features alone on the nodes − the same ``agreement`` on
+    the calibration nodes.
+    """
+    a, n = float(confidence.mean()), len(confidence)
+    before, m = reference
+    variance = a * (1.0 - a) / n + before * (1.0 - before) / m
+    if agreement is None:
+        found, how, gap = a, "A", None
+    else:
+        then, now = (float(part.mean()) for part in agreement)
+        d = min(max(before + now - then, 0.0), 1.0)
+        found, how, gap = d + WEIGHT_OF_CONFIDENCE * (a - d), "A and D", a - d
+        variance += (then * (1.0 - then) / m + now * (1.0 - now) / n) / 4.0
+        if distance > 0.0:
+            variance += PER_GAP * gap**2
+    variance += (PER_DISTANCE[how] * distance) ** 2
+    return Estimate(found, math.sqrt(variance), how, gap)
+
+
+def with_labels(guess: Estimate, confidence: Floats, labelled: Ints, right: Bools) -> Estimate:
+    """An estimate without labels, and what some labels tell, weighted by their precision."""
+    off = right - confidence[labelled]
+    told = float(np.clip(confidence.mean() + off.mean(), 0.0, 1.0))
+    # As if one right and one wrong node had been added: a few labels, all right, prove little.
+    spread = float(((off**2).sum() + 0.5) / (len(off) + 2.0))
+    error = math.sqrt(spread / len(off))
+    if math.isinf(guess.error):
+        return Estimate(told, error, "labels", guess.gap)
+    weights = np.array([guess.error**-2, error**-2])
+    found = float(weights @ [guess.accuracy, told] / weights.sum())
+    return Estimate(found, float(weights.sum()) ** -0.5, f"{guess.how} and labels", guess.gap)

@@ -1,9 +1,18 @@
-"""Checks about what a method says of itself, what it reads and gives, and its surroundings."""
+"""A small problem, a method on trial, and the checks that it is held to.
 
+A check is named as what holds, and its docstring is the remedy where it does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
 import tempfile
 import typing
+import unittest
 import warnings
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,34 +22,165 @@ from scipy.special import log_softmax, softmax
 from sklearn.base import clone
 
 from simi_mailbox import audit, calibrators
-from simi_mailbox.calibrators import TemperatureCalibrator, registry
+from simi_mailbox._arrays import Array, Ints
+from simi_mailbox.calibrators import Calibrator, TemperatureCalibrator, registry
 from simi_mailbox.exceptions import CalibrationWarning, NotFittedError
-from simi_mailbox.testing.cases import (
-    PROBLEM,
-    Case,
-    CheckProblem,
-    check,
-    probabilities,
-    raises,
-    require,
-    same,
-    without_warnings,
-)
+from simi_mailbox.graph import Graph
 
 DECLARED = {
     "required_inputs": {"graph", "features", "forward"},
     "optional_inputs": {"hidden", "known", "sample_weight", "used_for_selection"},
 }
+SIZES = ((20, 2), (60, 3), (150, 15))
+"""Calibration labels, and classes, of permuted labels."""
+DEVIATIONS = 3.0
+"""Standard deviations of chance that are granted to permuted labels."""
+CHECKS: dict[str, Callable[[Case], None]] = {}
+"""The whole contract, in the order in which it is checked."""
+raises = unittest.TestCase().assertRaisesRegex
+"""Require an error of a kind that says some words."""
+
+
+@dataclass(frozen=True)
+class CheckProblem:
+    """A small graph with everything that any method may need."""
+
+    logits: Any
+    y: Array
+    edges: Ints
+    features: Array
+    mask: Ints
+    holdout: Ints
+
+    @classmethod
+    def random(cls, n: int = 90, seed: int = 0) -> CheckProblem:
+        """Overconfident logits on a random graph; its last five nodes have no neighbour."""
+        rng = np.random.default_rng(seed)
+        logits = rng.normal(size=(n, 4)) * 2
+        y = (logits / 1.5 + rng.gumbel(size=logits.shape)).argmax(1)
+        edges = rng.integers(0, n - 5, size=(2, 3 * n))
+        features = np.concatenate([logits, rng.normal(size=(n, 2))], axis=1).astype(np.float32)
+        # Isolated nodes stand in both masks and outside.
+        return cls(logits, y, edges, features, np.arange(0, n, 2), np.arange(1, n, 4))
+
+    def inputs(self, needs: frozenset[str]) -> dict[str, Any]:
+        """What a method needs besides logits and labels."""
+        graph = Graph.from_edges(self.edges, len(self.logits))
+        offered = {"graph": graph, "features": self.features, "forward": self._forward(graph)}
+        return {key: offered[key] for key in sorted(needs)}
+
+    def permuted(self, order: Ints) -> CheckProblem:
+        """The same problem with node ``order[k]`` renamed to ``k``."""
+        place = np.argsort(order)
+        of_nodes = (self.logits[order], self.y[order], place[self.edges], self.features[order])
+        return CheckProblem(*of_nodes, np.sort(place[self.mask]), np.sort(place[self.holdout]))
+
+    def _forward(self, graph: Graph) -> Any:
+        """A frozen GNN: each node adds a tenth of what arrives over the weighted edges."""
+        z, rows = torch.from_numpy(np.asarray(self.logits).copy()), graph.rows()
+
+        def run(edge_weight: torch.Tensor) -> torch.Tensor:
+            received = z[graph.indices] * edge_weight.to(z.dtype).reshape(-1, 1)
+            return z + 0.1 * torch.zeros_like(z).index_add(0, rows, received)
+
+        return run
+
+
+PROBLEM = CheckProblem.random()
 FLAT = replace(PROBLEM, logits=np.zeros_like(PROBLEM.logits))
 ORDER = np.random.default_rng(1).permutation(len(PROBLEM.y))
 
 
-@check(
-    "says what it is",
-    "set the attributes name, required_inputs, holdout and version as `help(Calibrator)` explains; "
-    "give every parameter a default, and annotate nothing else under `@hyperparameters`",
-)
-def _declaration(case: Case) -> None:
+class Case:
+    """A method on trial: its class, and settings under which it is quick."""
+
+    def __init__(self, cls: type[Calibrator], **params: Any) -> None:
+        self.cls, self.params = cls, params
+
+    def make(self) -> Any:
+        """The method, unfitted."""
+        return self.cls(**self.params)
+
+    @property
+    def knows(self) -> bool:
+        """Whether the method takes known labels as evidence."""
+        return "known" in self.cls.optional_inputs
+
+    def inputs(self, problem: CheckProblem) -> dict[str, Any]:
+        """What the method needs or takes besides logits and labels."""
+        hidden = {"hidden": problem.features} if "hidden" in self.cls.optional_inputs else {}
+        return {**problem.inputs(self.cls.required_inputs), **hidden}
+
+    def masks(self, problem: CheckProblem) -> dict[str, Any]:
+        """Further labelled nodes, under the names by which the method takes them."""
+        trained = {"train_mask": problem.holdout} if self.knows else {}
+        return {"early_stopping_mask": problem.holdout, **trained}
+
+    def fit(self, problem: CheckProblem, *, holdout: bool = True, **changes: Any) -> Any:
+        """The method fitted on a problem, with changed parameters."""
+        given = self.masks(problem) if holdout else {}
+        return self.refit(self.make().set_params(**changes), problem, **given)
+
+    def refit(self, cal: Any, problem: CheckProblem, **given: Any) -> Any:
+        """The calibrator ``cal``, fitted on a problem with ``given`` arguments of ``fit``."""
+        given = {"y": problem.y, "mask": problem.mask, **self.inputs(problem), **given}
+        with without_warnings():
+            return cal.fit(problem.logits, given.pop("y"), **given)
+
+    @functools.cached_property
+    def fitted(self) -> Any:
+        """The method fitted on `PROBLEM`, once for all checks that only look at it."""
+        return self.fit(PROBLEM)
+
+    def predict(self, cal: Any, problem: CheckProblem, **more: Any) -> Any:
+        """Probabilities of a problem's nodes."""
+        with without_warnings():
+            return cal.predict_proba(problem.logits, **self.inputs(problem), **more)
+
+    def refitted(self, problem: CheckProblem, **changes: Any) -> Any:
+        """Probabilities of the nodes that the method is fitted on."""
+        return self.predict(self.fit(problem, **changes), problem)
+
+
+@contextlib.contextmanager
+def without_warnings() -> Iterator[None]:
+    """Hear no `CalibrationWarning`: problems are odd on purpose."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrationWarning)
+        yield
+
+
+def require(holds: Any, told: str) -> None:
+    """``assert``, which `python -O` does not take out."""
+    if not holds:
+        raise AssertionError(told)
+
+
+def same(found: Any, expected: Any, tolerance: float = 0.0) -> None:
+    """Require equal probabilities."""
+    arrays = np.asarray(found), np.asarray(expected)
+    np.testing.assert_allclose(*arrays, 0.0, tolerance, equal_nan=False, verbose=False)
+
+
+def probabilities(found: Any, problem: CheckProblem, tolerance: float = 1e-9) -> None:
+    """Require rows that sum to one, a row for each node."""
+    probs, shape = np.asarray(found), tuple(problem.logits.shape)
+    require(probs.shape == shape, f"shape {probs.shape}, expected {shape}")
+    require((probs >= 0).all(), f"a probability is {probs.min():.3g}")
+    gap = float(np.abs(probs.sum(axis=1) - 1).max())
+    require(gap <= tolerance, f"a row sums to one only within {gap:.2g}")
+
+
+def check(holds: Callable[[Case], None]) -> Callable[[Case], None]:
+    """Make a function, which raises `AssertionError` where a method breaks it, a check."""
+    CHECKS[holds.__name__.replace("_", " ")] = holds
+    return holds
+
+
+@check
+def it_says_what_it_is(case: Case) -> None:
+    """Set the attributes name, required_inputs, holdout and version as `help(Calibrator)` explains;
+    give every parameter a default, and annotate nothing else under `@hyperparameters`."""
     cls = case.cls
     cls()
     require(isinstance(cls.name, str) and cls.name.strip(), "it has no name")
@@ -54,33 +194,27 @@ def _declaration(case: Case) -> None:
     require(whole, f"version is {cls.version!r}, expected a whole number ≥ 1")
 
 
-@check(
-    "rows are probabilities, also on another graph",
-    "return a tensor [n, K] of `_predict` whose rows sum to one; keep nothing of the length of the "
-    "graph for prediction: store what was learned, not where",
-)
-def _rows(case: Case) -> None:
+@check
+def rows_are_probabilities_also_on_another_graph(case: Case) -> None:
+    """Return a tensor [n, K] of `_predict` whose rows sum to one; keep nothing of the length of the
+    graph for prediction: store what was learned, not where."""
     for problem in (PROBLEM, CheckProblem.random(n=37, seed=5)):
         probabilities(case.predict(case.fitted, problem), problem)
 
 
-@check(
-    "no label outside the masks is read",
-    "take labels from `data.calibration`, `data.holdout` and `data.trained` only, and do not "
-    "override `fit`",
-)
-def _audit(case: Case) -> None:
+@check
+def no_label_outside_the_masks_is_read(case: Case) -> None:
+    """Take labels from `data.calibration`, `data.holdout` and `data.trained` only, and do not
+    override `fit`."""
     given: dict[str, Any] = {"mask": PROBLEM.mask, **case.masks(PROBLEM), **case.inputs(PROBLEM)}
     for known in (None, (np.array([3, 7]), np.array([1, 0])))[: 1 + case.knows]:
         outcome = audit.reads_only(case.make(), PROBLEM.logits, PROBLEM.y, **given, known=known)
         require(outcome, outcome.detail)
 
 
-@check(
-    "no node sees its own label",
-    "leave a node's own label out of what its neighbours, near and far, say of it",
-)
-def _own_label(case: Case) -> None:
+@check
+def no_node_sees_its_own_label(case: Case) -> None:
+    """Leave a node's own label out of what its neighbours, near and far, say of it."""
     if not case.knows:
         return
     other = CheckProblem.random(n=89, seed=6)  # another graph: all labels come by known=
@@ -93,27 +227,25 @@ def _own_label(case: Case) -> None:
             same(found[node], probs[node], 1e-9)
 
 
-@check("labels of the mask are enough", "do not ask for labels of other nodes than the mask's")
-def _short_labels(case: Case) -> None:
+@check
+def labels_of_the_mask_are_enough(case: Case) -> None:
+    """Do not ask for labels of other nodes than the mask's."""
     short = case.refit(case.make(), PROBLEM, y=PROBLEM.y[PROBLEM.mask])
     same(case.predict(short, PROBLEM), case.refitted(PROBLEM, holdout=False))
 
 
-@check(
-    "same seed, same bits",
-    "draw from a generator made of a `seed` parameter in `_fit`, and from no global one",
-)
-def _seed(case: Case) -> None:
+@check
+def same_seed_gives_the_same_bits(case: Case) -> None:
+    """Draw from a generator made of a `seed` parameter in `_fit`, and from no global one."""
     expected = case.predict(case.fitted, PROBLEM)
     same(case.refitted(PROBLEM), expected)
     same(case.predict(case.fitted, PROBLEM), expected)
 
 
-@check(
-    "prediction follows a renaming of nodes",
-    "compute a node's probabilities from its own values and its neighbours', not from its number",
-)
-def _renamed_prediction(case: Case) -> None:
+@check
+def prediction_follows_a_renaming_of_nodes(case: Case) -> None:
+    """Compute a node's probabilities from its own values and its neighbours', not from its
+    number."""
     # On a graph with other names, only the caller knows labels, and what the GNN was trained on.
     renamed = PROBLEM.permuted(ORDER)
     given: dict[str, Any] = {"train_mask": renamed.holdout}
@@ -124,23 +256,19 @@ def _renamed_prediction(case: Case) -> None:
     same(found, case.predict(case.fitted, PROBLEM)[ORDER], 1e-9)
 
 
-@check(
-    "fit follows a renaming of nodes",
-    "what is learned must not depend on the order of nodes (noise drawn node by node belongs to "
-    "parameters `dropout` or `noise`, which are set to zero here)",
-)
-def _renamed_fit(case: Case) -> None:
+@check
+def fit_follows_a_renaming_of_nodes(case: Case) -> None:
+    """What is learned must not depend on the order of nodes (noise drawn node by node belongs to
+    parameters `dropout` or `noise`, which are set to zero here)."""
     noise = {"dropout", "noise"} & set(case.make().get_params())
     quiet: dict[str, Any] = dict.fromkeys(noise, 0.0)
     found = case.refitted(PROBLEM.permuted(ORDER), **quiet)
     same(found, case.refitted(PROBLEM, **quiet)[ORDER], 1e-5)
 
 
-@check(
-    "order and direction of edges do not matter",
-    "read edges from `data.graph`, which sorts them, makes them mutual and drops doubles",
-)
-def _edges(case: Case) -> None:
+@check
+def order_and_direction_of_edges_do_not_matter(case: Case) -> None:
+    """Read edges from `data.graph`, which sorts them, makes them mutual and drops doubles."""
     rng = np.random.default_rng(2)
     shuffled = rng.permutation(PROBLEM.edges, axis=1)
     turned = np.where(rng.random(shuffled.shape[1]) < 0.5, shuffled, shuffled[::-1])
@@ -148,11 +276,9 @@ def _edges(case: Case) -> None:
     same(case.refitted(other), case.predict(case.fitted, PROBLEM))
 
 
-@check(
-    "odd problems have an answer",
-    "fall back to something sane where labels, classes or edges are missing: no NaN, no error",
-)
-def _odd(case: Case) -> None:
+@check
+def odd_problems_have_an_answer(case: Case) -> None:
+    """Fall back to something sane where labels, classes or edges are missing: no NaN, no error."""
     labelled, predicted, only = PROBLEM.mask, PROBLEM.logits.argmax(1), np.array([0])
     bare = replace(PROBLEM, edges=np.empty((2, 0), dtype=np.int64))
     first = (PROBLEM.logits[:1], PROBLEM.y[:1], bare.edges, PROBLEM.features[:1])
@@ -178,11 +304,9 @@ def _odd(case: Case) -> None:
         probabilities(case.predict(case.fitted, problem), problem)
 
 
-@check(
-    "output is of the kind of the input",
-    "compute with torch in the type of `data.logits`, and leave the rest to `predict_proba`",
-)
-def _kinds(case: Case) -> None:
+@check
+def output_is_of_the_kind_of_the_input(case: Case) -> None:
+    """Compute with torch in the type of `data.logits`, and leave the rest to `predict_proba`."""
     for given, wide in (("float16", "float32"), ("float32", "float32"), ("float64", "float64")):
         array = replace(PROBLEM, logits=PROBLEM.logits.astype(given))
         found = [case.refitted(array)]
@@ -194,12 +318,10 @@ def _kinds(case: Case) -> None:
         probabilities(found[0], array, 1e-9 if wide == "float64" else 1e-6)
 
 
-@check(
-    "an offset of logits does not matter, or it says so",
-    "set `shift_invariant = False` (log-probabilities then give a warning), or take each row's "
-    "largest logit off first",
-)
-def _offset(case: Case) -> None:
+@check
+def an_offset_of_logits_does_not_matter_or_it_says_so(case: Case) -> None:
+    """Set `shift_invariant = False` (log-probabilities then give a warning), or take each row's
+    largest logit off first."""
     moved = replace(PROBLEM, logits=log_softmax(PROBLEM.logits, axis=1))
     if case.cls.shift_invariant:
         same(case.refitted(moved), case.predict(case.fitted, PROBLEM), 1e-5)
@@ -211,11 +333,9 @@ def _offset(case: Case) -> None:
     require(any(words in str(line.message) for line in told), f"no warning of {words}")
 
 
-@check(
-    "predicted classes stay where that is guaranteed",
-    "set `keep_classes = False`, or keep the largest logit's class on top",
-)
-def _classes(case: Case) -> None:
+@check
+def predicted_classes_stay_where_that_is_guaranteed(case: Case) -> None:
+    """Set `keep_classes = False`, or keep the largest logit's class on top."""
     if not case.make().keep_classes:
         return
     near = PROBLEM.logits.astype(np.float32)
@@ -229,12 +349,10 @@ def _classes(case: Case) -> None:
             require(not moved, f"{moved} of {len(found)} predicted classes changed")
 
 
-@check(
-    "temperatures say what the probabilities are",
-    "derive from TemperatureCalibrator and give `_temperatures`, or from Calibrator and have no "
-    "`node_temperatures`",
-)
-def _temperatures(case: Case) -> None:
+@check
+def temperatures_say_what_the_probabilities_are(case: Case) -> None:
+    """Derive from TemperatureCalibrator and give `_temperatures`, or from Calibrator and have no
+    `node_temperatures`."""
     cal = case.fitted
     if not isinstance(cal, TemperatureCalibrator):
         told = "it has temperatures, but is of no such kind"
@@ -247,8 +365,9 @@ def _temperatures(case: Case) -> None:
         np.testing.assert_allclose(case.predict(cal, problem), expected, rtol=1e-9, atol=1e-12)
 
 
-@check("inputs are left alone", "copy before you write into an array that was given")
-def _untouched(case: Case) -> None:
+@check
+def inputs_are_left_alone(case: Case) -> None:
+    """Copy before you write into an array that was given."""
     own = CheckProblem.random()
     for array in (own.logits, own.y, own.features, own.mask):
         array.setflags(write=False)
@@ -259,11 +378,10 @@ def _untouched(case: Case) -> None:
     same(own.logits, CheckProblem.random().logits)
 
 
-@check(
-    "saved and loaded gives the same bits",
-    "end the names of all fitted values in an underscore; keep arrays, numbers and text in them",
-)
-def _files(case: Case) -> None:
+@check
+def saved_and_loaded_gives_the_same_bits(case: Case) -> None:
+    """End the names of all fitted values in an underscore; keep arrays, numbers and text in
+    them."""
     cal, name = case.fitted, case.cls.name
     unknown = name not in calibrators.names()
     if unknown:  # files of a method that nobody has registered can be read here
@@ -280,12 +398,10 @@ def _files(case: Case) -> None:
     same(case.predict(again, PROBLEM), case.predict(cal, PROBLEM))
 
 
-@check(
-    "nothing is predicted or saved without a fit that ended",
-    "end the names of fitted values in an underscore, and leave `fit`, `predict_proba` and `save` "
-    "as the base class has them",
-)
-def _unfitted(case: Case) -> None:
+@check
+def nothing_is_predicted_or_saved_without_a_fit_that_ended(case: Case) -> None:
+    """End the names of fitted values in an underscore, and leave `fit`, `predict_proba` and `save`
+    as the base class has them."""
     original, failing = case.cls._fit, False
 
     def late_failure(self: Any, data: Any) -> None:
@@ -296,24 +412,23 @@ def _unfitted(case: Case) -> None:
     cls: Any = type(case.cls.__name__, (case.cls,), {"_fit": late_failure})
     failed = Case(cls, **case.params).fit(PROBLEM)
     failing = True
-    with raises(RuntimeError, "after all", "a fit that fails late"):
+    with raises(RuntimeError, "after all", msg="a fit that fails late"):
         case.refit(failed, PROBLEM)
     left = [key for key in vars(failed) if key.endswith("_")]
     require(not left, f"{', '.join(left)} stayed after a fit that failed")
     for cal in (case.make(), failed):
-        with raises(NotFittedError, "fit", "predict_proba without fit"):
+        with raises(NotFittedError, "fit", msg="predict_proba without fit"):
             case.predict(cal, PROBLEM)
         with tempfile.TemporaryDirectory() as folder:
-            with raises(NotFittedError, "fit", "save without fit"):
+            with raises(NotFittedError, "fit", msg="save without fit"):
                 cal.save(Path(folder, "cal.safetensors"))
             require(not any(Path(folder).iterdir()), "save without fit left a file")
 
 
-@check(
-    "parameters are stored untouched",
-    "declare them under `@hyperparameters` (simi_mailbox.parameters), and change none in `_fit`",
-)
-def _parameters(case: Case) -> None:
+@check
+def parameters_are_stored_untouched(case: Case) -> None:
+    """Declare them under `@hyperparameters` (simi_mailbox.parameters), and change none in
+    `_fit`."""
     cal, params, plain = case.fit(PROBLEM), case.make().get_params(), case.cls()
     require(cal.get_params() == params, "fit changed a parameter")
     copied = clone(cal)
@@ -325,12 +440,10 @@ def _parameters(case: Case) -> None:
             require(f"{key}={value!r}" in repr(cal), f"repr does not tell {key}: {cal!r}")
 
 
-@check(
-    "each parameter refuses what it is not",
-    "declare what it may be under `@hyperparameters`: `epochs: Count = 100` (simi_mailbox."
-    "parameters has Count, Positive, Share, …)",
-)
-def _wrong_parameters(case: Case) -> None:
+@check
+def each_parameter_refuses_what_it_is_not(case: Case) -> None:
+    """Declare what it may be under `@hyperparameters`: `epochs: Count = 100`
+    (simi_mailbox.parameters has Count, Positive, Share, …)."""
     hints = typing.get_type_hints(case.cls, include_extras=True)
     for key, default in case.make().get_params().items():
         require(key in hints, f"nothing is declared about {key}")
@@ -339,7 +452,7 @@ def _wrong_parameters(case: Case) -> None:
             continue
         others: list[Any] = [value for value in ("5", True) if type(value) not in kinds]
         for value in [object(), np.nan, np.inf, *others]:
-            with raises(ValueError, f"{key} must be ", f"fit with {key}={value!r}"):
+            with raises(ValueError, f"{key} must be ", msg=f"fit with {key}={value!r}"):
                 case.fit(PROBLEM, **{key: value})
 
 
@@ -349,28 +462,24 @@ def _kinds_of(hint: Any) -> set[Any]:
     return parts.union(*(_kinds_of(part) for part in typing.get_args(hint)))
 
 
-@check(
-    "missing inputs are named, and other classes refused",
-    "list in `required_inputs` all that `_fit` and `_predict` use, and leave `predict_proba` as "
-    "the base class has it",
-)
-def _wrong_inputs(case: Case) -> None:
+@check
+def missing_inputs_are_named_and_other_classes_refused(case: Case) -> None:
+    """List in `required_inputs` all that `_fit` and `_predict` use, and leave `predict_proba` as
+    the base class has it."""
     for name in case.cls.required_inputs:
         given = case.inputs(PROBLEM)
         del given[name]
-        with raises(TypeError, name, f"fit without {name}"):
+        with raises(TypeError, name, msg=f"fit without {name}"):
             case.make().fit(PROBLEM.logits, PROBLEM.y, mask=PROBLEM.mask, **given)
-        with raises(TypeError, name, f"predict_proba without {name}"):
+        with raises(TypeError, name, msg=f"predict_proba without {name}"):
             case.fitted.predict_proba(PROBLEM.logits, **given)
-    with raises(ValueError, "3 classes", "predict_proba with three classes for four"):
+    with raises(ValueError, "3 classes", msg="predict_proba with three classes for four"):
         case.predict(case.fitted, replace(PROBLEM, logits=PROBLEM.logits[:, :3]))
 
 
-@check(
-    "probabilities are read as their logarithms",
-    "use `data.logits` alone, and leave `fit` and `predict_proba` as the base class has them",
-)
-def _input_kinds(case: Case) -> None:
+@check
+def probabilities_are_read_as_their_logarithms(case: Case) -> None:
+    """Use `data.logits` alone, and leave `fit` and `predict_proba` as the base class has them."""
     probs = softmax(PROBLEM.logits, axis=1)
     logs = replace(PROBLEM, logits=np.log(probs))
     inputs, expected = case.inputs(logs), case.refitted(logs)
@@ -380,5 +489,66 @@ def _input_kinds(case: Case) -> None:
         same(case.predict(cal, logs, input_type="logits"), expected, 1e-9)
         with without_warnings():
             same(cal.predict_proba(values, **inputs), expected, 1e-9)
-    with raises(ValueError, 'input_type="probabilities"', "fit on probabilities as if logits"):
+    with raises(ValueError, 'input_type="probabilities"', msg="fit on probabilities as if logits"):
         case.fit(replace(PROBLEM, logits=probs))
+
+
+@check
+def permuted_labels_tell_nothing(case: Case) -> None:
+    """Leave a node's own label out of what is fitted on it, and do not take it out of totals that
+    other nodes share; a method that fits many numbers says how many in `num_parameters`."""
+    for labels, classes in SIZES:
+        gain, deviation = permuted_gain(case, labels, classes)
+        granted = case.cls.num_parameters(classes) + DEVIATIONS * deviation
+        require(
+            gain <= granted,
+            f"with {labels} permuted labels of {classes} classes the log likelihood is "
+            f"{gain:.0f} above chance, where {granted:.0f} is granted",
+        )
+
+
+def permuted_gain(case: Case, labels: int, classes: int) -> tuple[float, float]:
+    """How far balanced, permuted labels are believed, and its deviation by chance.
+
+    With ℓ = log q of the fitted probabilities, Σ ℓ_i(y_i) − Σ mean of ℓ_i over all labels is zero
+    in the mean for probabilities made without these labels, and the number of parameters for a
+    maximum of their likelihood. A statistic that holds a node's own label, or lacks it in a total
+    that is shared, gives many times that. Means over graphs of all shapes.
+    """
+    rng, n = np.random.default_rng(labels + classes), 2 * labels
+    logits = rng.normal(size=(n, classes)) * 2
+    y = rng.permutation(np.arange(n) % classes)
+    mask = np.sort(rng.choice(n, labels, replace=False))
+    y[mask] = rng.permutation(np.arange(labels) % classes)
+    features = rng.normal(size=(n, 8)).astype(np.float32)
+    share = np.bincount(y[mask], minlength=classes) / labels
+    found = []
+    for edges in _graphs(logits.argmax(axis=1), rng):
+        others = np.setdiff1d(np.arange(n), mask)
+        problem = CheckProblem(logits, y, edges, features, mask, others)
+        probs = np.asarray(case.refitted(problem, holdout=False))[mask]
+        logs = np.log(np.maximum(probs, 1e-12))
+        mean = logs @ share
+        variance = float(((logs - mean[:, None]) ** 2 @ share).sum())
+        found.append(((logs[np.arange(labels), y[mask]] - mean).sum(), variance**0.5))
+    # Deviations are averaged as they are: on the same labels they are not independent.
+    gain, deviation = np.mean(found, axis=0).tolist()
+    return gain, deviation
+
+
+def _graphs(predicted: Ints, rng: np.random.Generator) -> list[Ints]:
+    """Edges of a random graph, stars, small dense components, bipartite ones, and among equals."""
+    n = len(predicted)
+    node, order = np.arange(n), np.argsort(predicted, kind="stable")
+    left = node[node % 6 < 3]
+    alike = [np.stack([order[:-d], order[d:]]) for d in (1, 2)]
+    pairs = np.concatenate(alike, axis=1)
+    cliques = [np.stack([node, node - node % 5 + d]) for d in range(5)]
+    bipartite = [np.stack([left, left - left % 6 + 3 + d]) for d in range(3)]
+    return [
+        rng.integers(n, size=(2, 2 * n)),
+        np.stack([node, node - node % 9]),
+        np.concatenate(cliques, axis=1).clip(max=n - 1),
+        np.concatenate(bipartite, axis=1).clip(max=n - 1),
+        pairs[:, predicted[pairs[0]] == predicted[pairs[1]]],
+    ]

@@ -14,7 +14,6 @@ import numpy as np
 from simi_mailbox import decide, metrics
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.calibrators.simi_mailbox.prior import leave_out, resolve
-from simi_mailbox.decide.quantile import degree_groups, group_quantiles, quantile_edges
 from simi_mailbox.decide.scores import (
     APS,
     DAPS,
@@ -25,7 +24,12 @@ from simi_mailbox.decide.scores import (
     ScoredNodes,
     similar_nodes,
 )
-from simi_mailbox.decide.sets import node_weights
+from simi_mailbox.decide.sets import (
+    degree_groups,
+    group_quantiles,
+    node_weights,
+    quantile_edges,
+)
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.validation import read_features
 from simi_mailbox_bench.backbones.cached_runs import RunKey, digest, load_logits, runs
