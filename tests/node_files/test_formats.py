@@ -150,7 +150,7 @@ def test_pyg_data_is_read_without_running_code(tmp_path):
     several["paper", "cites", "paper"].edge_index = torch.tensor([[0], [1]])
     for content in (several, several.to_dict()):
         torch.save(content, tmp_path / "a.pt")
-        with pytest.raises(FileFormatError, match=r"a.pt: it has several kinds.*to_homogeneous"):
+        with pytest.raises(FileFormatError, match=r"a.pt: .*one kind of nodes.*to_homogeneous"):
             read_file(tmp_path / "a.pt")
 
 
@@ -283,7 +283,7 @@ def test_feather_is_read_and_damage_of_packed_files_is_told(tmp_path):
             "row 3, column x: 'oops' is not a number (nor are 1 more); if the column names nodes, "
             "say --id-column x",
         ),
-        ('id,x\na,"0,5"\nb,"1,5"\n', "column x has decimal commas ('0,5'): write points, or"),
+        ('id,x\na,"0,5"\nb,"1,5"\n', "row 2, column x: '0,5' is not a number (nor are 1 more); if"),
     ],
 )
 def test_cells_that_are_no_numbers_are_told(tmp_path, text, message):

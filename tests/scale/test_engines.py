@@ -198,22 +198,22 @@ def test_what_was_killed_goes_on_and_ends_in_the_same_bits(shards, tmp_path, on_
     for moment in (5, 25, 70):
         run_until_killed(_dies, shards, out, moment)
         assert not (out / "manifest.json").exists()
-    cut = {path: path.stat().st_mtime_ns for path in (out / ".work" / "tile").iterdir()}
+    cut = {path: path.stat().st_mtime_ns for path in (out / ".simi-mailbox" / "tile").iterdir()}
     assert cut
 
     def untouched(*_):
-        if (out / ".work" / "tile").exists():
+        if (out / ".simi-mailbox" / "tile").exists():
             assert all(path.stat().st_mtime_ns == stamp for path, stamp in cut.items())
 
     done = calibrate(shards, out, engine="disk", progress=untouched)
     assert np.array_equal(probabilities(done), on_disk)
-    assert not (out / ".work").exists()
+    assert not (out / ".simi-mailbox").exists()
 
 
 def test_a_work_folder_is_used_again_and_damage_in_it_is_noticed(shards, tmp_path):
     work = tmp_path / "work"
     first = calibrate(shards, tmp_path / "a", engine="disk", work=work)
-    tiles = sorted((work / "tile").iterdir())
+    tiles = sorted((work / ".simi-mailbox" / "tile").iterdir())
     before = [path.stat().st_mtime_ns for path in tiles]
     with tiles[0].open("r+b") as file:
         file.seek(-1, os.SEEK_END)
@@ -267,7 +267,7 @@ def test_the_engine_follows_from_the_memory_and_the_scheduler(shards, tmp_path):
         before, source = enough, Folder.open(shards)
         enough = tiles.PROCESS + run.in_memory(source)
         assert enough >= before + array.nbytes
-    with pytest.raises(ValueError, match="a scheduler is for engine='dask', not 'disk'"):
+    with pytest.raises(ValueError, match=r"engine='dask' needs scheduler.*got 'disk' with 'tcp"):
         engine("2GB", "tcp://a:1", "disk")
     with pytest.raises(
         ValueError, match="engine must be one of auto, memory, disk, dask, got 'gpu'"

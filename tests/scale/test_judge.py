@@ -57,7 +57,7 @@ def test_logits_are_judged_too_if_they_are_called_so(shards, known):
     probs, rows = scaled_softmax(torch.from_numpy(known.logits)).numpy(), _others(known)
     found = evaluate(shards, input_type="logits")
     assert found.metrics.evaluate() == _expected(probs[rows], known.y[rows])
-    with pytest.raises(ValueError, match=r"part-1\.npy, row 0: these are no probabilities"):
+    with pytest.raises(ValueError, match=r"part-1\.npy, row 0: it has no probabilities"):
         evaluate(shards)
 
 
@@ -76,7 +76,7 @@ def test_mistakes_of_a_judge_are_told(shards, tmp_path, known):
     probs = np.load(path)
     probs[7] = np.nan
     np.save(path, probs)
-    with pytest.raises(ValueError, match=r"00001\.npy, row 7: these are no probabilities"):
+    with pytest.raises(ValueError, match=r"00001\.npy, row 7: it has no probabilities"):
         evaluate(done.out)
     whole = path.read_bytes()
     path.write_bytes(whole[:-1000])

@@ -61,32 +61,23 @@ def read_torch(path: Path) -> dict[str, Any]:
         with torch.serialization.safe_globals(_pyg_classes()):
             found = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        text = str(error)
-        if "GLOBAL" not in text and "weights" not in text.lower():
-            raise FileFormatError(f"{path}: it is damaged or no PyTorch file") from error
         raise FileFormatError(
-            f"{path}: it holds Python objects, which could run code when read; save tensors: "
-            "torch.save({'logits': logits, 'edge_index': edge_index, …}, path), or data.to_dict()"
+            f"{path}: it is damaged, no PyTorch file, or holds Python objects, which could run "
+            "code when read; save tensors: torch.save({'logits': logits, …}, path), or "
+            "data.to_dict()"
         ) from error
     if isinstance(found, tuple | list) and found and isinstance(found[0], dict):
         found = found[0]  # a processed dataset of PyG: the data, slices and a class
     if isinstance(found, torch.Tensor):
-        return {"": _numpy(found)}
-    if hasattr(found, "to_dict"):
+        found = {"": found}
+    elif hasattr(found, "to_dict"):
         found = found.to_dict()
-    if not isinstance(found, dict):
+    if not isinstance(found, dict) or any(isinstance(name, tuple) for name in found):
         raise FileFormatError(
             f"{path}: it holds a {type(found).__name__}; expected a tensor, a dictionary of "
-            "tensors or a PyG Data"
+            "tensors or a PyG Data of one kind of nodes and edges (data.to_homogeneous())"
         )
-    if any(isinstance(name, tuple) for name in found):
-        raise FileFormatError(
-            f"{path}: it has several kinds of nodes or edges (HeteroData): save one graph, such as "
-            "data.to_homogeneous(), and the logits of its nodes in that order"
-        )
-    return {
-        str(name): _numpy(value) for name, value in found.items() if isinstance(value, torch.Tensor)
-    }
+    return {str(name): _numpy(value) for name, value in found.items() if torch.is_tensor(value)}
 
 
 def _pyg_classes() -> list[Any]:
@@ -169,7 +160,6 @@ def check_ending(path: Path, endings: Iterable[str], what: str) -> None:
 
 def read_file(
     path: Path,
-    *,
     header: Iterable[str] = (),
     is_data: IsData = lambda cells: False,
     encoding: str | None = None,
@@ -179,8 +169,7 @@ def read_file(
     The ending says what a file is; ``-`` is a text table from standard input. ``header`` are names
     that make the first row of a text file a header, besides those known here, and ``is_data`` says
     of its cells that they are none: a node may be called ``u``. ``encoding`` is that of text
-    without a byte order mark, by default UTF-8. What is damaged, of another kind or holds Python
-    objects raises `FileFormatError`.
+    without a byte order mark, by default UTF-8.
     """
     ending = ending_of(path)
     if path == STANDARD:

@@ -14,14 +14,18 @@ from simi_mailbox.node_files.columns import (
     ID_NAMES,
     NAMES,
     PROBABILITY_NAMES,
+    WRITTEN,
     Columns,
     Contents,
     as_text,
+    impossible,
     is_list,
     is_number,
+    matrix,
+    refuse_others,
+    score_columns,
 )
 from simi_mailbox.node_files.nodes import PARTS, SETS, NodeNames, Reader, binary_names, holds, one
-from simi_mailbox.node_files.scores import WRITTEN, impossible_values, refuse_others, score_columns
 from simi_mailbox.validation import InputType, both_classes
 
 _CLASS_HEADERS = ("name", *NAMES["classes"], "class", "label", "labels")
@@ -79,7 +83,7 @@ def read_problem(
     kind = "probabilities" if per_class == "probabilities" else "logits"
     read = Reader(id_column, encoding)
     contents = read(source)
-    array, nodes = _values(contents, source, kind, read, given, binary=binary)
+    array, nodes = _values(contents, source, kind, read, given, binary)
     if drop_unknown:
         nodes = replace(nodes, dropped={})
     if binary and nodes.classes is None and ("labels" in given or holds(contents, "labels")):
@@ -87,7 +91,12 @@ def read_problem(
         nodes = replace(nodes, classes=binary_names(read(labels), labels, nodes, read, positive))
     read.nodes = nodes
     parts: dict[str, Any] = {}
-    wrong = impossible_values(array, nodes, source, kind)
+    wrong = []
+    if nodes.ids is not None and array.dtype.kind == "f":  # else rows are told where all are read
+        bad, why = impossible(array, kind, np.isneginf(array).all(axis=0))
+        why += "" if kind == "logits" else ". If these are logits, say --input-type logits"
+        rows = np.flatnonzero(bad)
+        wrong += [f"{source}: node {nodes.named(rows)} has {why}"] if len(rows) else []
     for part, read_part in PARTS.items():
         path = given.get(part, source)
         if part not in given and (part == "known" or not holds(contents, part)):
@@ -109,13 +118,7 @@ def read_problem(
 
 
 def _values(
-    contents: Contents,
-    path: Path,
-    kind: str,
-    read: Reader,
-    files: Mapping[str, Path],
-    *,
-    binary: bool,
+    contents: Contents, path: Path, kind: str, read: Reader, files: Mapping[str, Path], binary: bool
 ) -> tuple[Array, NodeNames]:
     """The numbers of all nodes, and what nodes and classes are called."""
     ids, id_name, classes = None, ID_NAMES[0], None
@@ -138,42 +141,37 @@ def _values(
         classes = _class_names(read(files["classes"], _CLASS_HEADERS), files["classes"])
     if "ids" in files:
         ids = _ids(read(files["ids"], ID_NAMES), files["ids"], read)
+    if binary:
+        array = _both(array, kind, path)
+    if array.ndim != 2 or array.shape[1] < 2:
+        raise ValueError(
+            f"{path}: {kind} must have a column for each of at least two classes, got shape "
+            f"{list(array.shape)}; for one score per node say --input-type binary-{kind}"
+        )
+    count = array.shape[1]
+    if classes is not None and len(classes) != count:
+        raise ValueError(f"{len(classes)} names of classes for the {count} columns of {path}")
+    if ids is not None and len(ids) != len(array):
+        raise ValueError(f"{files['ids']}: {len(ids):,} ids for the {len(array):,} rows of {path}")
     try:
-        array = _both(array, kind) if binary else array
-        _check_shape(array, kind)
-        count = array.shape[1]
-        if classes is not None and len(classes) != count:
-            raise ValueError(f"{len(classes)} names of classes for the {count} columns of {path}")
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    try:
-        if ids is not None and len(ids) != len(array):
-            raise ValueError(f"{len(ids):,} ids for the {len(array):,} rows of {path}")
         return array, NodeNames(len(array), ids, id_name, classes)
     except ValueError as error:
         raise ValueError(f"{files.get('ids', path)}: {error}") from None
-
-
-def _check_shape(array: Array, kind: str) -> None:
-    if array.ndim != 2:
-        raise ValueError(f"{kind} must have shape [nodes, classes], got {list(array.shape)}")
-    if array.shape[1] < 2:
-        raise ValueError(
-            f"it has one column of {kind}, and calibration needs at least two classes; for a "
-            f"model with one score per node say --input-type binary-{kind}"
-        )
 
 
 def _names_of(kind: str) -> tuple[str, ...]:
     return PROBABILITY_NAMES if kind == "probabilities" else NAMES["logits"]
 
 
-def _both(array: Array, kind: str) -> Array:
+def _both(array: Array, kind: str, path: Path) -> Array:
     """Both columns of one score per node."""
     import torch
 
     score = torch.as_tensor(np.ascontiguousarray(array))
-    return both_classes(score, f"binary-{kind}").numpy()  # type: ignore[arg-type]
+    try:
+        return both_classes(score, f"binary-{kind}").numpy()  # type: ignore[arg-type]
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _value_columns(
@@ -182,8 +180,9 @@ def _value_columns(
     """Columns of logits or probabilities, the classes they name, and the column of ids."""
     lists = {k for k, column in enumerate(table.values) if is_list(column.type)}
     named = table.find(_names_of(kind))
-    if named in lists:
-        return table.matrix(named), None, position
+    if named is not None and named in lists:
+        where = f"{table.path}, column {table.title(named)}"
+        return matrix(table.values[named], where).astype(np.float64), None, position
     chosen, prefixed = score_columns(table.names, position, table.measures, kind)
     chosen = [k for k in chosen if k not in lists]
     if kind == "logits" and not prefixed and set(WRITTEN) <= set(table.names):
@@ -200,9 +199,7 @@ def _value_columns(
     if not chosen:
         raise FileFormatError(f"{table.path}: it has no columns of {kind}")
     names = tuple(table.names[k] for k in chosen)
-    array = np.empty((len(chosen), table.rows))
-    for row, k in enumerate(chosen):
-        array[row] = table.numbers(k)
+    array = np.stack([table.numbers(k) for k in chosen])
     if prefixed:
         names = tuple(name.split("_", 1)[1] for name in names)
     elif table.has_header:

@@ -47,27 +47,24 @@ from simi_mailbox.softmax import LogitRange, keep_argmax, row_blocks, scaled_sof
 from simi_mailbox.validation import Labelled, NodeInputs
 
 LABELLED, RESIDUALS = "labelled/00000", "residuals/00000"
-"""Labelled nodes in the store, sorted, and their label residuals."""
 
 
 @dataclass(frozen=True)
 class View:
-    """How blocks are looked at: within which limits, at which temperature, and what is known."""
+    """How blocks are looked at: within which limits and at which temperature; ``labels`` is a
+    digest of the labels in the store, empty if there is none."""
 
     plan: Plan
     limits: LogitRange
     temperature: float
     labels: str = ""
-    """Digest of the labels in the store; empty if there is none."""
     hidden: bool = False
-    """Whether there is a hidden layer."""
 
     @property
     def classes(self) -> int:
         return len(self.limits.classes)
 
     def logits(self, store: Store, block: int, rows: Ints | slice = slice(None)) -> Tensor:
-        """Of some nodes of a block, as a method sees them."""
         return self.cut(np.array(store.view(name("logits", block))[rows]))
 
     def cut(self, logits: Array) -> Tensor:
@@ -84,10 +81,7 @@ def tensor(store: Store, kind: str, block: int) -> Tensor:
 
 def sums_of(store: Store, block: int, view: View, nodes: Ints | None = None) -> Sums:
     """What the passes have found of a block, or of those of some sorted ``nodes`` in it."""
-    rows: Ints | slice = slice(None)
-    if nodes is not None:
-        low, high = np.searchsorted(nodes, view.plan.span(block))
-        rows = nodes[low:high] - view.plan.span(block)[0]
+    rows = slice(None) if nodes is None else view.plan.inside(block, nodes)[0]
 
     def part(kind: str) -> Tensor:
         return torch.from_numpy(np.array(store.view(name(kind, block))[rows]))
@@ -110,7 +104,6 @@ def stacked_sums(parts: list[Sums]) -> Sums:
 
 
 def totals_of(store: Store, block: int) -> Floats:
-    """`unit_totals` of a block."""
     probs, degree = tensor(store, "probs", block), tensor(store, "degree", block)
     return unit_totals(probs[:, :-1], degree, tensor(store, "similarity", block))
 
@@ -162,7 +155,7 @@ def near_block(store: Store, block: int, view: View) -> list[Written]:
     residuals = store.get(RESIDUALS)
 
     def right(column: int) -> tuple[Array, Array]:
-        nodes, rows = _labelled(store, view.plan, column)
+        nodes, rows = view.plan.inside(column, store.view(LABELLED))
         return residuals, _places(view.plan.size(column), nodes, rows.start)
 
     ((_, sums),) = tiles.neighbour_sums(store, [block], view.plan, residuals.shape[1], right)
@@ -187,18 +180,11 @@ def far_band(store: Store, band: int, view: View, bands: list[range]) -> list[Wr
     for block, sums in tiles.neighbour_sums(store, bands[band], view.plan, columns, right):
         inverse = np.array(store.view(name("probs", block))[:, -1:])
         found = sums.astype(inverse.dtype) * inverse
-        nodes, rows = _labelled(store, view.plan, block)
+        nodes, rows = view.plan.inside(block, store.view(LABELLED))
         back = np.array(store.view(name("back", block))[nodes])
         found[nodes] -= back[:, None] * store.view(RESIDUALS)[rows]
         written.append(store.put(name("far", block), found))
     return written
-
-
-def _labelled(store: Store, plan: Plan, block: int) -> tuple[Ints, slice]:
-    """Labelled nodes of a block (numbers within it), and their rows among all."""
-    nodes, span = store.view(LABELLED), plan.span(block)
-    low, high = np.searchsorted(nodes, span).tolist()
-    return np.array(nodes[low:high]) - span[0], slice(low, high)
 
 
 def _places(size: int, nodes: Ints, first: int = 0) -> Array:
@@ -209,7 +195,6 @@ def _places(size: int, nodes: Ints, first: int = 0) -> Array:
 
 
 def hidden_rows(hidden: Shards, start: int, stop: int) -> Array:
-    """Some rows of the hidden layer, checked."""
     x = hidden.read(start, stop).astype(np.float32)  # as in memory, whatever is given
     bad = ~np.isfinite(x).all(axis=1)
     if bad.any():
@@ -230,13 +215,10 @@ def prototype_sums_of(
     store: Store, block: int, plan: Plan, hidden: Shards, mass: Floats
 ) -> list[Floats]:
     """What prototypes of classes are made of, summed over a block."""
-    probs = store.view(name("probs", block))
-    return added_each(
-        [
-            list(prototype_sums(x, probs[rows, :-1].astype(np.float64), mass))
-            for rows, x in _hidden_runs(block, plan, hidden)
-        ]
-    )
+    probs, parts = store.view(name("probs", block)), []
+    for rows, x in _hidden_runs(block, plan, hidden):
+        parts.append(list(prototype_sums(x, probs[rows, :-1].astype(np.float64), mass)))
+    return added_each(parts)
 
 
 def added_each(parts: list[list[Floats]]) -> list[Floats]:
@@ -253,7 +235,6 @@ def closeness_block(
 
 
 def points_block(store: Store, block: int, view: View, calibrator: SimiMailbox) -> list[Written]:
-    """What the nodes of a block are grouped by."""
     degree, similarity = tensor(store, "degree", block), tensor(store, "similarity", block)
     points = calibrator._points(view.logits(store, block), degree, similarity)
     return [store.put(name("points", block), points)]
@@ -269,7 +250,6 @@ def nearest_block(store: Store, block: int, grouping: Grouping) -> list[Written]
 
 
 def identity_of(store: Store, _block: int, view: View) -> list[Any]:
-    """What graph and logits are known again by, as of nodes in memory."""
     blocks = view.plan.blocks
     return [fingerprint(store, view.plan), sketch(view.logits(store, b) for b in blocks)]
 
@@ -350,13 +330,11 @@ def look_again(
 
 
 def write(engine: Engine, view: View, calibrator: SimiMailbox, out: Output) -> list[Written]:
-    """Probabilities and groups of all nodes."""
     given = (view.plan.blocks, view, _without_labels(calibrator), out)
     return engine.write("writing", probability_block, *given)
 
 
 def _look_at_predictions(engine: Engine, view: View) -> None:
-    """Probabilities, and their sums over neighbours."""
     engine.write("probabilities", probs_block, view.plan.blocks, view)
     bands = _bands(engine, view)
     engine.write("neighbours", around_band, range(len(bands)), view, bands)
@@ -405,7 +383,6 @@ def _identity(engine: Engine, view: View) -> Any:
 
 
 def _group(engine: Engine, view: View, cal: SimiMailbox) -> None:
-    """Groups, from the points of all nodes."""
     blocks = view.plan.blocks
 
     def total(function: Callable[..., Any], combine: Combine, *args: Any) -> Any:
