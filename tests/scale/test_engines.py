@@ -164,21 +164,6 @@ def test_a_histogram_is_merged_and_points_are_scaled_as_if_they_were_never_cut(
     np.testing.assert_allclose(done.calibrator.temperatures_, expected.temperatures_, rtol=1e-6)
 
 
-def test_a_saved_calibrator_is_applied_to_shards_as_to_arrays(shards, tmp_path, known):
-    path = tmp_path / "cal.safetensors"
-    known.calibrator.save(path)
-    done = apply(path, shards, tmp_path / "out", engine="disk")
-    np.testing.assert_allclose(probabilities(done), known.probs, atol=1e-6)
-    # On another graph the labels of fit are about nobody.
-    edges = np.load(shards / "edges" / "a.npy")
-    np.save(shards / "edges" / "a.npy", edges[:, :2000])
-    rest = np.load(shards / "edges" / "b.npy").T
-    other = simi_mailbox.Graph.from_edges(np.concatenate([edges[:, :2000], rest], axis=1), NODES)
-    done = apply(path, shards, tmp_path / "other", engine="disk")
-    expected = known.calibrator.predict_proba(known.logits, graph=other)
-    np.testing.assert_allclose(probabilities(done), expected, atol=1e-6)
-
-
 # --- disk -----------------------------------------------------------------------------------------
 
 
@@ -226,6 +211,8 @@ def test_a_work_folder_is_used_again_and_damage_in_it_is_noticed(shards, tmp_pat
     # Other logits: nothing of what was there holds any more.
     np.save(shards / "logits" / "part-2.npy", np.ones((1, 5), dtype=np.float32))
     third = calibrate(shards, tmp_path / "c", engine="disk", work=work)
+    facts = json.loads((work / ".simi-mailbox" / "work.json").read_text())
+    assert facts["input_type"] == "logits"
     assert not np.array_equal(probabilities(first)[700], probabilities(third)[700])
 
 

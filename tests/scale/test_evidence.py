@@ -70,17 +70,9 @@ def test_every_input_gives_on_blocks_what_it_gives_in_memory(
     np.testing.assert_allclose(probabilities(again), told, atol=1e-6)
 
 
-@pytest.mark.parametrize("form", ["vector", "pairs", "table"])
-def test_labels_known_by_now_are_read_from_a_file(form, shards, tmp_path, known):
+def test_labels_known_by_now_are_read_from_a_file(shards, tmp_path, known):
     nodes = np.array([1500, 4, 77])
-    if form == "vector":
-        y = np.full(NODES, -1)
-        y[nodes] = known.y[nodes]
-        np.save(shards / "known.npy", y)
-    elif form == "pairs":
-        np.save(shards / "known.npy", np.stack([nodes, known.y[nodes]], axis=1))
-    else:
-        write_table(shards / "known.csv", nodes, known.y[nodes])
+    write_table(shards / "known.csv", nodes, known.y[nodes])
     (shards / "train.npy").unlink()
     (shards / "labels.npy").unlink()
     edges = np.load(shards / "edges" / "b.npy")

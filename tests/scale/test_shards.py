@@ -151,21 +151,6 @@ def test_an_id_out_of_order_is_named_by_its_row(row, tmp_path):
         both.read(0, 46)
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "message"),
-    [
-        (np.arange(4, 8), np.arange(4), r"0\.parquet: row 0 is node '4' .* row 0 of all shards"),
-        (np.arange(1, 5), np.arange(5, 9), r"0\.parquet: row 0 is node '1' .* sort the rows"),
-        (["a", "b", "c", "d"], np.arange(4, 8), r"0\.parquet: row 0 is node 'a' by its column"),
-    ],
-)
-def test_ids_that_do_not_count_the_rows_of_all_shards_are_refused(first, second, message, tmp_path):
-    for number, ids in enumerate((first, second)):
-        table(tmp_path / f"{number}.parquet", id=ids, a=np.full(4, 0.5), b=np.full(4, 0.1))
-    with pytest.raises(FileFormatError, match=message):
-        Shards.open(tmp_path).read(0, 8)
-
-
 def test_hidden_layers_are_all_columns_but_the_ids(tmp_path):
     whole = np.arange(46).reshape(23, 2) * 1000
     given = {"age": whole[:, 0], "id": np.arange(23), "amount": whole[:, 1]}

@@ -128,19 +128,3 @@ def test_a_bit_that_flips_in_a_work_file_is_noticed(kind, step, shards, tmp_path
     assert flipped
     done = calibrate(shards, out, engine="disk")
     assert np.array_equal(probabilities(done), on_disk)
-
-
-def test_work_of_another_type_of_input_is_not_used_again(shards, tmp_path):
-    given = {"engine": "disk", "work": tmp_path / "work"}
-    calibrate(shards, tmp_path / "out", **given)
-    kind = "log-probabilities"
-    for path in (shards / "logits").iterdir():
-        z = np.load(path).astype(np.float64)
-        stamp = path.stat()
-        np.save(path, (z - np.logaddexp.reduce(z, axis=1, keepdims=True)).astype(np.float32))
-        os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-    again = calibrate(shards, tmp_path / "out", input_type=kind, **given)
-    expected = calibrate(shards, tmp_path / "fresh", engine="disk", input_type=kind)
-    np.testing.assert_array_equal(probabilities(again), probabilities(expected))
-    facts = json.loads((tmp_path / "work" / ".simi-mailbox" / "work.json").read_text())
-    assert facts["input_type"] == kind
