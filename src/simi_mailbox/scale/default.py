@@ -34,7 +34,6 @@ from simi_mailbox.calibrators.simi_mailbox.evidence import (
     unit_totals,
     without_own,
 )
-from simi_mailbox.calibrators.simi_mailbox.model import Base
 from simi_mailbox.calibrators.simi_mailbox.prior import resolve
 from simi_mailbox.grouping import Combine, Grouping, added, find_groups_in, nearest, stacked
 from simi_mailbox.scale import tiles
@@ -284,27 +283,25 @@ def fit(
     used_for_selection: bool = True,
 ) -> View:
     """`SimiMailbox.fit` on blocks; ``calibration`` is nodes, sorted, and their labels."""
-    prior = resolve(calibrator.prior)
+    prior, blocks = resolve(calibrator.prior), plan.blocks
     nodes, y = (torch.from_numpy(part) for part in calibration)
     labelled = Labelled(nodes, limits.number(y))
     z = _logits_of(engine, View(plan, limits, 1.0), nodes)
     chosen = enough(labelled, z)
-    few = z[torch.isin(nodes, chosen.index)].double().numpy()
-    calibrator._take_base(few, chosen)
+    calibrator._take_base(z[torch.isin(nodes, chosen.index)].double().numpy(), chosen)
     view = View(plan, limits, calibrator.temperature_)
     _look_at_predictions(engine, view)
-    totals = engine.total("units", totals_of, added, plan.blocks)
+    totals = engine.total("units", totals_of, added, blocks)
     calibrator._take_units(totals)
     _group(engine, view, calibrator)
-    view = _look_at_labels(engine, view, labelled, z, calibrator._base)
     if hidden is not None:
-        whole = (plan.blocks, plan, hidden, totals[5:])
-        sums = engine.total("hidden layer", prototype_sums_of, added_each, *whole)
+        given = (plan, hidden, totals[5:])
+        sums = engine.total("hidden layer", prototype_sums_of, added_each, blocks, *given)
         found = prototypes_of(totals[5:], plan.nodes, *sums)
         calibrator.hidden_ = dict(zip(("means", "precision"), found, strict=True))
-    view = _look_at_hidden(engine, view, hidden, calibrator)
-    few_nodes = (plan.blocks, view, chosen.index.numpy())
-    sums = engine.total("calibration nodes", sums_of, stacked_sums, *few_nodes)
+    view = _look_at_evidence(engine, view, labelled, z, hidden, calibrator)
+    few = chosen.index.numpy()
+    sums = engine.total("calibration nodes", sums_of, stacked_sums, blocks, view, few)
     calibrator._learn(sums, chosen, prior, selected=used_for_selection)
     calibrator._keep_labels(labelled, *_identity(engine, view))
     calibrator.num_classes_, calibrator.classes_ = plan.classes, limits.classes
@@ -325,8 +322,7 @@ def look_again(
     order = known.index.argsort()
     known = Labelled(known.index[order], known.y[order])
     logits = _logits_of(engine, view, known.index)
-    view = _look_at_labels(engine, view, known, logits, calibrator._base)
-    return _look_at_hidden(engine, view, hidden, calibrator)
+    return _look_at_evidence(engine, view, known, logits, hidden, calibrator)
 
 
 def write(engine: Engine, view: View, calibrator: SimiMailbox, out: Output) -> list[Written]:
@@ -341,31 +337,29 @@ def _look_at_predictions(engine: Engine, view: View) -> None:
     engine.write("two steps away", beyond_band, range(len(bands)), view, bands)
 
 
-def _look_at_labels(
-    engine: Engine, view: View, labelled: Labelled, logits: Tensor, base: Base
+def _look_at_evidence(
+    engine: Engine,
+    view: View,
+    labelled: Labelled,
+    logits: Tensor,
+    hidden: Shards | None,
+    calibrator: SimiMailbox,
 ) -> View:
-    """The same view, with what labels tell; nodes are sorted, ``logits`` are theirs."""
-    if not len(labelled):
-        return view
-    residuals = label_residuals(base.probabilities(logits), labelled.y)
-    parts = {LABELLED: labelled.index, RESIDUALS: residuals}
-    files = [engine.store.put(kind, part.numpy()) for kind, part in parts.items()]
-    view = replace(view, labels=" ".join(file.digest for file in files))
-    engine.write("neighbouring labels", near_block, view.plan.blocks, view)
-    bands = _bands(engine, view)
-    engine.write("labels two steps away", far_band, range(len(bands)), view, bands)
+    """The same view with what labels and the hidden layer tell; nodes are sorted, ``logits``
+    theirs."""
+    plan = view.plan
+    if len(labelled):
+        residuals = label_residuals(calibrator._base.probabilities(logits), labelled.y)
+        parts = {LABELLED: labelled.index, RESIDUALS: residuals}
+        files = [engine.store.put(kind, part.numpy()) for kind, part in parts.items()]
+        view = replace(view, labels=" ".join(file.digest for file in files))
+        engine.write("neighbouring labels", near_block, plan.blocks, view)
+        bands = _bands(engine, view)
+        engine.write("labels two steps away", far_band, range(len(bands)), view, bands)
+    if hidden is not None:
+        engine.write("nearness", closeness_block, plan.blocks, plan, hidden, calibrator.hidden_)
+        view = replace(view, hidden=True)
     return view
-
-
-def _look_at_hidden(
-    engine: Engine, view: View, hidden: Shards | None, calibrator: SimiMailbox
-) -> View:
-    """The same view, with the nearness of nodes to the classes in the hidden layer."""
-    if hidden is None:
-        return view
-    given = (view.plan.blocks, view.plan, hidden, calibrator.hidden_)
-    engine.write("nearness", closeness_block, *given)
-    return replace(view, hidden=True)
 
 
 def _bands(engine: Engine, view: View) -> list[range]:
