@@ -57,8 +57,8 @@ def test_edges_may_be_two_rows_or_two_columns(turned, order, tmp_path):
 @pytest.mark.parametrize(
     ("array", "part", "message"),
     [
-        (np.zeros(5), "logits", r"shape \[5\]; expected two dimensions"),
-        (np.zeros((2, 2, 2)), "logits", r"shape \[2, 2, 2\]; expected two dimensions"),
+        (np.zeros(5), "logits", r"float64 \[5\]; expected numbers \[nodes, columns\]"),
+        (np.zeros((2, 2, 2)), "logits", r"float64 \[2, 2, 2\]; expected numbers"),
         (np.zeros((5, 2), bool), "logits", r"it holds bool \[5, 2\]; expected numbers"),
         (np.zeros((5, 2), complex), "hidden", "it holds complex128 .* expected numbers"),
         (np.zeros((5, 2)), "edges", "it holds float64 .* expected integers"),

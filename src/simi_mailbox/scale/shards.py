@@ -16,6 +16,7 @@ from simi_mailbox._arrays import Array
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import DAMAGE, NPY_HEADERS, is_archive
 from simi_mailbox.node_files.columns import (
+    Columns,
     as_text,
     edge_columns,
     id_column,
@@ -56,15 +57,14 @@ class Shard:
         if path.suffix == ".parquet":
             return _open_parquet(path, part, stamp)
         shape, _, dtype, start = _header(path)
-        if len(shape) != 2:
-            raise FileFormatError(f"{path}: it has shape {list(shape)}; expected two dimensions")
+        edges = part == "edges"
+        fine = len(shape) == 2 and dtype.kind in ("iu" if edges else "fiu")
+        if not fine or (edges and 2 not in shape):
+            expected = "integers [2, E] or [E, 2]" if edges else "numbers [nodes, columns]"
+            raise FileFormatError(f"{path}: it holds {dtype} {list(shape)}; expected {expected}")
         missing = start + int(np.prod(shape)) * dtype.itemsize - path.stat().st_size
         if missing > 0:
             raise FileFormatError(f"{path}: it is cut off: {missing:,} bytes are missing")
-        edges = part == "edges"
-        if dtype.kind not in ("iu" if edges else "fiu") or (edges and 2 not in shape):
-            expected = "integers [2, E] or [E, 2]" if edges else "numbers"
-            raise FileFormatError(f"{path}: it holds {dtype} {list(shape)}; expected {expected}")
         turned = edges and shape[0] == 2  # [2, 2] too, as in memory
         rows, columns = shape[::-1] if turned else shape
         return cls(path, rows, columns, dtype.str, stamp, turned=turned)
@@ -215,7 +215,8 @@ def _open_parquet(path: Path, part: Part, stamp: tuple[int, int, int]) -> Shard:
     elif part == "hidden":
         found = [k for k in range(len(names)) if k != position]
     else:
-        beside, found = score_columns(names, position, lambda k: _measures(first.column(k)))
+        table = Columns(path, tuple(names), tuple(first.columns))
+        beside, found = score_columns(names, position, table.measures)
         guessed, found = not found, found or beside
     words = [names[k] for k in found if not width and not is_numeric(first.column(k).type)]
     if words or not found:
@@ -225,10 +226,6 @@ def _open_parquet(path: Path, part: Part, stamp: tuple[int, int, int]) -> Shard:
     if guessed:
         refuse_others(chosen, _numbers(shard, first.select(chosen), 0), path)
     return shard
-
-
-def _measures(column: Any) -> bool:
-    return is_numeric(column.type) and bool((np.nan_to_num(column.to_numpy(False)) % 1).any())
 
 
 def _parquet(path: Path) -> Any:
@@ -278,6 +275,6 @@ def _check_ids(shard: Shard, column: Any, row: int) -> None:
         at = int(wrong[0])
         raise FileFormatError(
             f"{shard.path}: row {row + at} is node {found[at].as_py()!r} by its column "
-            f"{shard.ids!r}, but row {expected[at]} of all shards is that node: sort the rows of "
-            "all shards by node, or take the column out"
+            f"{shard.ids!r}, but row {expected[at]} of all shards, which is node {expected[at]}: "
+            "sort the rows of all shards by node, or take the column out"
         )
