@@ -18,13 +18,7 @@ from simi_mailbox.calibrators.simi_mailbox import evidence
 from simi_mailbox.exceptions import CalibrationWarning, FileFormatError
 from simi_mailbox.scale import apply, calibrate, engines, run, tiles
 from simi_mailbox.scale.inputs import Folder
-from tests.scale.conftest import (
-    NODES,
-    add_hidden,
-    groups,
-    probabilities,
-    run_until_killed,
-)
+from tests.scale.conftest import NODES, add_hidden, groups, probabilities, run_until_killed
 
 pytestmark = pytest.mark.usefixtures("many_blocks")
 
@@ -146,12 +140,7 @@ def test_the_formula_is_written_once(constant, shards, tmp_path, known, monkeypa
     ("scaling", "above"), [("min-max", 100), ("standard", 100), ("standard", 10_000)]
 )
 def test_a_histogram_is_merged_and_points_are_scaled_as_if_they_were_never_cut(
-    scaling,
-    above,
-    shards,
-    tmp_path,
-    known,
-    monkeypatch,
+    scaling, above, shards, tmp_path, known, monkeypatch
 ):
     monkeypatch.setattr(grouping, "HISTOGRAM_ABOVE", above)
     expected = simi_mailbox.SimiMailbox(scaling=scaling).fit(

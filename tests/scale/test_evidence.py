@@ -10,14 +10,7 @@ from simi_mailbox import SimiMailbox
 from simi_mailbox.calibrators import SimiMailboxFree, TemperatureScaling
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.scale import apply, calibrate
-from tests.scale.conftest import (
-    NODES,
-    add_hidden,
-    groups,
-    probabilities,
-    put_logits,
-    write_table,
-)
+from tests.scale.conftest import NODES, add_hidden, groups, probabilities, put_logits, write_table
 
 pytestmark = pytest.mark.usefixtures("many_blocks")
 
