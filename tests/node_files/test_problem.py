@@ -4,7 +4,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from scipy import sparse
 
 from simi_mailbox.node_files import read_problem
 
@@ -198,13 +197,6 @@ def test_ids_are_found_in_every_layout(problem, logits, options):
     np.testing.assert_array_equal(found.values, Z)
     assert found.nodes.ids.tolist() in (["d", "c", "b", "a"], ["4", "3", "2", "1"])
     assert found.nodes.classes is None
-
-
-def test_a_scipy_matrix_is_a_graph(tmp_path):
-    sparse.save_npz(tmp_path / "adj.npz", sparse.eye_array(4, format="csr"))
-    np.save(tmp_path / "z.npy", Z)
-    found = read_problem(tmp_path / "z.npy", files={"edges": tmp_path / "adj.npz"})
-    np.testing.assert_array_equal(found.graph.toarray(), np.eye(4))
 
 
 def test_an_index_of_pandas_names_nodes_if_nothing_else_does(tmp_path):

@@ -1,7 +1,5 @@
 """Shards by themselves: any run of rows of any layout, and what is wrong with a file."""
 
-import os
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -219,24 +217,3 @@ def test_files_of_a_folder_are_one_array(tmp_path):
     (tmp_path / "notes.txt").write_text("")
     with pytest.raises(FileFormatError, match=r"notes\.txt: shards are \.npy or \.parquet files"):
         Shards.open(tmp_path)
-
-
-@pytest.mark.parametrize("change", ["content", "time", "size", "file"])
-def test_a_file_that_changes_is_another(change, tmp_path):
-    path = tmp_path / "0.npy"
-    np.save(path, np.zeros((4, 2)))
-    found = Shard.open(path, "logits")
-    before = found.identity()
-    found.check_unchanged()
-    assert Shard.open(path, "logits").identity() == before
-    status = path.stat()
-    if change == "file":
-        np.save(tmp_path / "other.npy", np.zeros((4, 2)))
-        (tmp_path / "other.npy").replace(path)
-    else:
-        np.save(path, np.ones((5 if change == "size" else 4, 2)))
-    if change != "content":
-        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + (change == "time")))
-    with pytest.raises(FileFormatError, match="it was changed during the run"):
-        found.read(0, 4)
-    assert Shard.open(path, "logits").identity() != before
