@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from simi_mailbox._arrays import Array, Bools, Ints
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.node_files.columns import (
+    ID_NAMES,
     LABEL_NAMES,
     NAMES,
     Columns,
@@ -155,6 +156,16 @@ def one(contents: dict[str, Any], path: Path, names: Sequence[str]) -> Any:
         wanted, there = " or ".join(map(repr, names)), ", ".join(contents) or "nothing"
         raise FileFormatError(f"{path}: it must have one array {wanted}; it has: {there}")
     return contents[found[0]]
+
+
+def listed_ids(contents: Contents, path: Path, read: Reader) -> Any:
+    """Ids of all nodes, from a file of their own."""
+    if not isinstance(contents, Columns):
+        return np.asarray(one(contents, path, ID_NAMES)).ravel()
+    position = read.id_of(contents)
+    if position is None and len(contents.values) > 1:
+        raise FileFormatError(f"{path}: which column names the nodes? call it 'id' in a header")
+    return contents.values[position or 0]
 
 
 def whole(text: Any, where: object) -> Ints:

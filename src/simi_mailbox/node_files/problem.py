@@ -25,7 +25,16 @@ from simi_mailbox.node_files.columns import (
     refuse_others,
     score_columns,
 )
-from simi_mailbox.node_files.nodes import PARTS, SETS, NodeNames, Reader, binary_names, holds, one
+from simi_mailbox.node_files.nodes import (
+    PARTS,
+    SETS,
+    NodeNames,
+    Reader,
+    binary_names,
+    holds,
+    listed_ids,
+    one,
+)
 from simi_mailbox.validation import InputType, both_classes
 
 _CLASS_HEADERS = ("name", *NAMES["classes"], "class", "label", "labels")
@@ -140,7 +149,7 @@ def _values(
     if "classes" in files:
         classes = _class_names(read(files["classes"], _CLASS_HEADERS), files["classes"])
     if "ids" in files:
-        ids = _ids(read(files["ids"], ID_NAMES), files["ids"], read)
+        ids = listed_ids(read(files["ids"], ID_NAMES), files["ids"], read)
     if binary:
         array = _both(array, kind, path)
     if array.ndim != 2 or array.shape[1] < 2:
@@ -231,15 +240,6 @@ def _maybe_ids(table: Columns) -> int | None:
             "(id, …)"
         )
     return None
-
-
-def _ids(contents: Contents, path: Path, read: Reader) -> Any:
-    if not isinstance(contents, Columns):
-        return np.asarray(one(contents, path, ID_NAMES)).ravel()
-    position = read.id_of(contents)
-    if position is None and len(contents.values) > 1:
-        raise ValueError(f"{path}: which column names the nodes? say --id-column NAME")
-    return contents.values[position or 0]
 
 
 def _class_names(contents: Contents, path: Path) -> tuple[str, ...]:

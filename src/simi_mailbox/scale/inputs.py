@@ -13,9 +13,9 @@ from simi_mailbox._arrays import Array, Ints
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import DAMAGE, is_archive, mapped_npy
 from simi_mailbox.grouping import added, stacked
-from simi_mailbox.node_files.columns import Columns, Contents, id_column, impossible
+from simi_mailbox.node_files.columns import Contents, impossible
 from simi_mailbox.node_files.formats import read_file
-from simi_mailbox.node_files.nodes import NodeNames, Reader, labelled_rows, node_set, one
+from simi_mailbox.node_files.nodes import NodeNames, Reader, labelled_rows, listed_ids, node_set
 from simi_mailbox.scale.engines import Engine
 from simi_mailbox.scale.shards import Shard, Shards
 from simi_mailbox.scale.store import Store, Written
@@ -78,15 +78,8 @@ class Folder:
         path = file_of(self.path, "node_ids")
         if path is None:
             return None
-        contents = _contents(path)
-        if isinstance(contents, Columns):
-            column = 0 if len(contents.names) == 1 else id_column(contents.names, path)
-            if column is None:
-                raise FileFormatError(f"{path}: it has several columns, and none is called node_id")
-            ids = np.asarray(contents.values[column].to_numpy(zero_copy_only=False))
-        else:
-            ids = np.asarray(one(contents, path, ("node_ids",)))
         try:
+            ids = np.asarray(listed_ids(_contents(path), path, Reader()))
             return read_node_ids(ids, self.logits.rows)
         except (TypeError, ValueError) as error:
             raise FileFormatError(f"{path}: {error}") from error
@@ -117,7 +110,7 @@ class Labels:
                 raise ValueError(f"{path}: {len(y):,} labels for {count:,} nodes")
             return cls(path, count, classes, y)
         if y is None:
-            nodes, y = labelled_rows(contents, path, every, Reader(None))
+            nodes, y = labelled_rows(contents, path, every, Reader())
         elif y.ndim == 2 and y.shape[1] == 2:
             nodes, y = every.find(np.array(y[:, 0]), path), np.asarray(y[:, 1])
             every.refuse_twice(nodes, path)
@@ -152,7 +145,7 @@ def file_of(folder: Path, part: str) -> Path | None:
 
 
 def nodes_in(path: Path, count: int, part: str) -> Ints:
-    return node_set(_contents(path), path, NodeNames(count), Reader(None), part)
+    return node_set(_contents(path), path, NodeNames(count), Reader(), part)
 
 
 def _contents(path: Path) -> Contents:

@@ -15,7 +15,7 @@ from simi_mailbox.scale.inputs import Labels, as_logits, check_numbers, file_of,
 from simi_mailbox.scale.shards import Shards
 from simi_mailbox.scale.store import MANIFEST
 from simi_mailbox.softmax import row_blocks, scaled_softmax
-from simi_mailbox.validation import InputType
+from simi_mailbox.validation import InputType, refuse_shared
 
 TOGETHER = 1 << 23  # numbers that are looked at together
 
@@ -135,14 +135,13 @@ def _masks(files: dict[str, Path | None], count: int) -> tuple[Bools, Bools]:
         for part, path in files.items()
         if part != "labels" and path is not None
     }
-    fitted_on, wanted = np.zeros(count, dtype=bool), np.full(count, "test" not in parts)
-    wanted[parts.pop("test", [])] = True
+    test, fitted_on = parts.pop("test", None), np.zeros(count, dtype=bool)
+    wanted = np.full(count, test is None)
+    if test is not None:
+        wanted[test] = True
     for part, nodes in parts.items():
-        shared = nodes[wanted[nodes]]
-        if files["test"] is not None and len(shared):
-            raise ValueError(
-                f"{len(shared)} nodes are both in {files[part]} and in {files['test']} (the first "
-                f"is {shared[0]}): take them out of one of the two"
-            )
+        if test is not None:
+            names = f"{files[part]}", f"{files['test']}"
+            refuse_shared(nodes, test, names, "take them out of one of the two")
         fitted_on[nodes] = True
     return wanted, fitted_on
