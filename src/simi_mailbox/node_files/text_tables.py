@@ -2,7 +2,6 @@
 
 import codecs
 import csv
-import io
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -40,11 +39,6 @@ def read_text(
     if not lines:
         raise FileFormatError(f"{path}: it is empty")
     mark = _delimiter(path, lines[:_SAMPLE])
-    quotes = b'"' in raw
-    if mark == " " or (quotes and f'{mark} "'.encode() in raw):  # what Arrow would not split
-        raw = _rewritten(raw.decode("utf-8"), mark)
-        lines = raw[:_BYTES].decode("utf-8", errors="replace").splitlines(keepends=True)
-        mark = "\t"
     try:
         sample = [row for row in csv.reader(lines[: _SAMPLE + 1], delimiter=mark) if row]
     except csv.Error as error:
@@ -65,7 +59,7 @@ def read_text(
         for k, name in enumerate(names)
     ]
     skipped = int(any(names))
-    options = pyarrow.csv.ParseOptions(delimiter=mark, newlines_in_values=quotes)
+    options = pyarrow.csv.ParseOptions(delimiter=mark, newlines_in_values=b'"' in raw)
     values = _parsed(path, raw, options, decimal, measured, skipped)
     return Columns(path, tuple(names), tuple(values), decimal, 1 + skipped)
 
@@ -99,15 +93,6 @@ def _delimiter(path: Path, lines: list[str]) -> str:
         if "," not in first or (alike and all(map(_DECIMAL_COMMA.fullmatch, cells))):
             return ";"
     return " " if "," not in first and ".txt" in path.suffixes and " " in first.strip() else ","
-
-
-def _rewritten(text: str, mark: str) -> bytes:
-    """The same table with tabs, by Python's reader, which drops blanks before quotes."""
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=mark, skipinitialspace=True)
-    written = io.StringIO(newline="")
-    table = csv.writer(written, delimiter="\t", lineterminator="\n")
-    table.writerows(row if mark != " " else filter(None, row) for row in rows if row)
-    return written.getvalue().encode()
 
 
 def _parsed(

@@ -161,8 +161,7 @@ class Dask(Engine):
                     raise result
                 yield future, result
         except errors as error:
-            named = isinstance(error, OSError) and error.filename  # what a worker has found
-            if (named and self.client.status == "running") or self._answers():
+            if self._answers():  # then it is what a worker has found
                 raise
             raise ConnectionError(
                 f"the Dask scheduler at {self.scheduler} does not answer any more; start again: "
