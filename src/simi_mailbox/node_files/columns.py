@@ -268,3 +268,56 @@ def impossible(array: Array, kind: str, masked: Any) -> tuple[Any, str]:
     bad = ~(np.abs(p.sum(axis=1) - 1) <= ROW_SUM_TOLERANCE)
     bad |= ~((p >= -RANGE_TOLERANCE) & (p <= 1 + RANGE_TOLERANCE)).all(axis=1)
     return bad, f"no {kind}: they lie outside [0, 1] or do not add up to one"
+
+
+def value_names(kind: str) -> tuple[str, ...]:
+    return PROBABILITY_NAMES if kind == "probabilities" else NAMES["logits"]
+
+
+def value_columns(
+    table: Columns, kind: str, position: int | None
+) -> tuple[Array, tuple[str, ...] | None, int | None]:
+    """Columns of logits or probabilities, the classes they name, and the column of ids."""
+    lists = {k for k, column in enumerate(table.values) if is_list(column.type)}
+    named = table.find(value_names(kind))
+    if named is not None and named in lists:
+        where = f"{table.path}, column {table.title(named)}"
+        return matrix(table.values[named], where).astype(np.float64), None, position
+    chosen, prefixed = score_columns(table.names, position, table.measures, kind)
+    chosen = [k for k in chosen if k not in lists]
+    if kind == "logits" and not prefixed and set(WRITTEN) <= set(table.names):
+        raise ValueError(
+            f"{table.path}: it holds probabilities as they are written here (columns p_…), not "
+            "logits: say --input-type probabilities"
+        )
+    if prefixed and position is None and len(chosen) == len(prefixed) + 1:
+        position = next(k for k in chosen if k not in prefixed)
+    chosen = prefixed or chosen
+    if position is None and chosen[:1] == [0] and len(chosen) > 1:
+        position = _maybe_ids(table)
+        chosen = [k for k in chosen if k != position]
+    if not chosen:
+        raise FileFormatError(f"{table.path}: it has no columns of {kind}")
+    names = tuple(table.names[k] for k in chosen)
+    array = np.stack([table.numbers(k) for k in chosen])
+    if prefixed:
+        names = tuple(name.split("_", 1)[1] for name in names)
+    elif table.has_header:
+        refuse_others(names, array.T, table.path)
+    numbered = names == tuple(map(str, range(len(names)))) or not table.has_header
+    return array.T, None if numbered else names, position
+
+
+def _maybe_ids(table: Columns) -> int | None:
+    """A first column of words names the nodes; one of whole numbers might, and is asked about."""
+    first = as_text(table.values[0])
+    if not all(is_number(cell) for cell in first.unique().to_pylist() if cell):
+        return 0
+    counts = len(table.values) > 2 and all(map(table.measures, range(1, len(table.values))))
+    if counts and not table.measures(0) and len(first.unique()) == len(first) > 1:
+        raise ValueError(
+            f"{table.path}: its first column holds different whole numbers, the others do not: if "
+            f"it names the nodes, say --id-column {table.title(0)}, or give the file a header "
+            "(id, …)"
+        )
+    return None

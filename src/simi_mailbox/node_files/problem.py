@@ -9,21 +9,16 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox._arrays import Array, Ints
-from simi_mailbox.exceptions import CalibrationWarning, FileFormatError
+from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.node_files.columns import (
     ID_NAMES,
     NAMES,
-    PROBABILITY_NAMES,
-    WRITTEN,
     Columns,
     Contents,
     as_text,
     impossible,
-    is_list,
-    is_number,
-    matrix,
-    refuse_others,
-    score_columns,
+    value_columns,
+    value_names,
 )
 from simi_mailbox.node_files.nodes import (
     PARTS,
@@ -133,13 +128,13 @@ def _values(
     ids, id_name, classes = None, ID_NAMES[0], None
     if isinstance(contents, Columns):
         position = read.id_of(contents, needed=read.id_column is not None)
-        array, classes, position = _value_columns(contents, kind, position)
+        array, classes, position = value_columns(contents, kind, position)
         classes = None if binary else classes
         if position is not None:
             read.learned = contents.names[position] or None
             ids, id_name = contents.values[position], read.learned or id_name
     else:
-        array = one(contents, path, _names_of(kind))
+        array = one(contents, path, value_names(kind))
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
             what = getattr(array, "dtype", type(array).__name__)
             raise ValueError(f"{path}: {kind} must be an array of numbers, got {what}")
@@ -168,10 +163,6 @@ def _values(
         raise ValueError(f"{files.get('ids', path)}: {error}") from None
 
 
-def _names_of(kind: str) -> tuple[str, ...]:
-    return PROBABILITY_NAMES if kind == "probabilities" else NAMES["logits"]
-
-
 def _both(array: Array, kind: str, path: Path) -> Array:
     """Both columns of one score per node."""
     import torch
@@ -183,40 +174,6 @@ def _both(array: Array, kind: str, path: Path) -> Array:
         raise ValueError(f"{path}: {error}") from None
 
 
-def _value_columns(
-    table: Columns, kind: str, position: int | None
-) -> tuple[Array, tuple[str, ...] | None, int | None]:
-    """Columns of logits or probabilities, the classes they name, and the column of ids."""
-    lists = {k for k, column in enumerate(table.values) if is_list(column.type)}
-    named = table.find(_names_of(kind))
-    if named is not None and named in lists:
-        where = f"{table.path}, column {table.title(named)}"
-        return matrix(table.values[named], where).astype(np.float64), None, position
-    chosen, prefixed = score_columns(table.names, position, table.measures, kind)
-    chosen = [k for k in chosen if k not in lists]
-    if kind == "logits" and not prefixed and set(WRITTEN) <= set(table.names):
-        raise ValueError(
-            f"{table.path}: it holds probabilities as they are written here (columns p_…), not "
-            "logits: say --input-type probabilities"
-        )
-    if prefixed and position is None and len(chosen) == len(prefixed) + 1:
-        position = next(k for k in chosen if k not in prefixed)
-    chosen = prefixed or chosen
-    if position is None and chosen[:1] == [0] and len(chosen) > 1:
-        position = _maybe_ids(table)
-        chosen = [k for k in chosen if k != position]
-    if not chosen:
-        raise FileFormatError(f"{table.path}: it has no columns of {kind}")
-    names = tuple(table.names[k] for k in chosen)
-    array = np.stack([table.numbers(k) for k in chosen])
-    if prefixed:
-        names = tuple(name.split("_", 1)[1] for name in names)
-    elif table.has_header:
-        refuse_others(names, array.T, table.path)
-    numbered = names == tuple(map(str, range(len(names)))) or not table.has_header
-    return array.T, None if numbered else names, position
-
-
 def _check_classes(labels: Ints, count: int, nodes: NodeNames, path: Path) -> None:
     if labels.max() >= count:
         wrong = np.flatnonzero(labels >= count)
@@ -225,21 +182,6 @@ def _check_classes(labels: Ints, count: int, nodes: NodeNames, path: Path) -> No
             f"{path}: node {nodes.named(wrong[:1])} has label {labels[wrong[0]]}, but the classes "
             f"are the columns of the logits, 0..{count - 1}{more}"
         )
-
-
-def _maybe_ids(table: Columns) -> int | None:
-    """A first column of words names the nodes; one of whole numbers might, and is asked about."""
-    first = as_text(table.values[0])
-    if not all(is_number(cell) for cell in first.unique().to_pylist() if cell):
-        return 0
-    counts = len(table.values) > 2 and all(map(table.measures, range(1, len(table.values))))
-    if counts and not table.measures(0) and len(first.unique()) == len(first) > 1:
-        raise ValueError(
-            f"{table.path}: its first column holds different whole numbers, the others do not: if "
-            f"it names the nodes, say --id-column {table.title(0)}, or give the file a header "
-            "(id, …)"
-        )
-    return None
 
 
 def _class_names(contents: Contents, path: Path) -> tuple[str, ...]:
