@@ -110,13 +110,9 @@ def test_ids_find_the_labels_of_fit_in_other_shards(engine, kind, shards, tmp_pa
     assert np.abs(probabilities(nobody)[place] - known.probs).max() > 1e-3
 
 
-@pytest.mark.parametrize(
-    ("ids", "message"),
-    [(np.arange(7), "7 node_ids for 2000"), (np.zeros(NODES, int), "must differ: .*several nodes")],
-)
-def test_ids_that_name_no_node_are_refused(ids, message, shards, tmp_path):
-    np.save(shards / "node_ids.npy", ids)
-    with pytest.raises(FileFormatError, match=message):
+def test_ids_that_name_no_node_are_refused(shards, tmp_path):
+    np.save(shards / "node_ids.npy", np.arange(7))
+    with pytest.raises(FileFormatError, match="7 node_ids for 2000"):
         calibrate(shards, tmp_path / "out")
 
 
