@@ -96,7 +96,8 @@ def read_problem(
     read.nodes = nodes
     parts: dict[str, Any] = {}
     wrong = []
-    if nodes.ids is not None and array.dtype.kind == "f":  # else rows are told where all are read
+    suspect = kind != "logits" or not np.isfinite(array.sum())
+    if suspect and nodes.ids is not None and array.dtype.kind == "f":  # else told by `fit`
         bad, why = impossible(array, kind, np.isneginf(array).all(axis=0))
         why += "" if kind == "logits" else ". If these are logits, say --input-type logits"
         rows = np.flatnonzero(bad)
