@@ -5,13 +5,15 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.files import cache_folder, open_archive, read_npy, whole_file
+from simi_mailbox.files import cache_folder, mapped_npy, open_archive, read_npy, whole_file
 
 
 def put(path: Path, text: str = "new") -> None:
@@ -189,3 +191,22 @@ def test_what_a_living_writer_is_at_is_left_alone(tmp_path):
         assert path.read_text() == "second"
     assert path.read_text() == "first"
     assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_one_thread_at_a_time_reads_the_header_of_an_array(tmp_path, monkeypatch):
+    np.save(tmp_path / "a.npy", np.arange(6.0))
+    load, inside, most = np.load, [], []
+
+    def slow(*given, **options):
+        inside.append(given)
+        most.append(len(inside))
+        time.sleep(0.001)
+        found = load(*given, **options)
+        inside.pop()
+        return found
+
+    monkeypatch.setattr(np, "load", slow)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(mapped_npy, [tmp_path / "a.npy"] * 40))
+    assert [array.sum() for array in found] == [15.0] * 40
+    assert max(most) == 1

@@ -119,14 +119,20 @@ def killed(base: Path, kills: int) -> None:
             over += not process.is_alive()
             process.kill()
             process.join()
-        in_the_end += (out / "manifest.json").exists() and (out / ".work").exists()
+        in_the_end += (out / "manifest.json").exists() and (out / ".simi-mailbox").exists()
         half = [p for p in out.rglob("*.npy") if not p.name.startswith(".") and not _whole(p)]
         process = forked(shards, out)
         process.join(60 + 20 * usual)
         stuck = process.is_alive()
         process.kill()
         process.join()
-        if stuck or process.exitcode or half or (out / ".work").exists() or answer(out) != expected:
+        if (
+            stuck
+            or process.exitcode
+            or half
+            or (out / ".simi-mailbox").exists()
+            or answer(out) != expected
+        ):
             wrong += 1
             print(f"  kill {number}: exit {process.exitcode}, stuck: {stuck}, half-written: {half}")
     print(
@@ -209,7 +215,7 @@ def lost(shards: Path, base: Path, expected: bytes) -> None:
     for victim in ("scheduler", "worker"):
         with cluster(base, 3) as (address, processes):
             process = start(shards, out, "--scheduler", address)
-            place = out / ".work" / ("run" if victim == "scheduler" else "near")
+            place = out / ".simi-mailbox" / ("run" if victim == "scheduler" else "near")
             while process.poll() is None and not (place.exists() and len(list(place.iterdir()))):
                 time.sleep(0.05)
             gone = processes[0 if victim == "scheduler" else -1]

@@ -76,4 +76,4 @@ def test_a_damaged_shard_is_one_line(shards, tmp_path):
     z[5] = np.inf
     np.save(shards / "logits" / "part-10.npy", z)
     told = run(f"calibrate {shards} --out {tmp_path}/out", code=1).stderr
-    assert "part-10.npy, row 5: a logit is NaN or infinite" in told
+    assert "part-10.npy, row 5: it has logits that are NaN or infinite" in told

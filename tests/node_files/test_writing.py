@@ -48,9 +48,7 @@ def test_whole_numbers_stay_whole_numbers_in_parquet(tmp_path):
 
 
 def test_endings_that_cannot_be_written_are_refused(tmp_path):
-    with pytest.raises(
-        ValueError, match=r"files that end in '\.xlsx' cannot be written; use one of"
-    ):
+    with pytest.raises(ValueError, match=r"that end in '\.xlsx' cannot be written; use one of"):
         check_writable(tmp_path / "p.xlsx")
     with pytest.raises(ValueError, match="p: files without an ending cannot"):
         write_probabilities(tmp_path / "p", PROBS, NodeNames(5))

@@ -1,7 +1,5 @@
 """Shards by themselves: any run of rows of any layout, and what is wrong with a file."""
 
-import os
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -57,12 +55,12 @@ def test_edges_may_be_two_rows_or_two_columns(turned, order, tmp_path):
 @pytest.mark.parametrize(
     ("array", "part", "message"),
     [
-        (np.zeros(5), "logits", r"shape \[5\]; expected two dimensions"),
-        (np.zeros((2, 2, 2)), "logits", r"shape \[2, 2, 2\]; expected two dimensions"),
-        (np.zeros((5, 2), bool), "logits", "it holds bool; expected numbers"),
-        (np.zeros((5, 2), complex), "hidden", "it holds complex128; expected numbers"),
-        (np.zeros((5, 2)), "edges", "it holds float64; expected integers"),
-        (np.zeros((5, 3), int), "edges", r"\[2, E\] or \[E, 2\], got \[5, 3\]"),
+        (np.zeros(5), "logits", r"float64 \[5\]; expected numbers \[nodes, columns\]"),
+        (np.zeros((2, 2, 2)), "logits", r"float64 \[2, 2, 2\]; expected numbers"),
+        (np.zeros((5, 2), bool), "logits", r"it holds bool \[5, 2\]; expected numbers"),
+        (np.zeros((5, 2), complex), "hidden", "it holds complex128 .* expected numbers"),
+        (np.zeros((5, 2)), "edges", "it holds float64 .* expected integers"),
+        (np.zeros((5, 3), int), "edges", r"\[5, 3\]; expected integers \[2, E\] or \[E, 2\]"),
     ],
 )
 def test_arrays_that_are_no_shard_are_refused(array, part, message, tmp_path):
@@ -71,12 +69,11 @@ def test_arrays_that_are_no_shard_are_refused(array, part, message, tmp_path):
         Shard.open(tmp_path / "0.npy", part)
 
 
-@pytest.mark.parametrize(("bytes_", "row"), [(1, 9), (24, 9), (25, 8), (48, 8), (239, 0), (240, 0)])
-def test_a_file_that_is_cut_off_names_the_first_row_that_is_not_whole(bytes_, row, tmp_path):
+def test_a_file_that_is_cut_off_is_refused(tmp_path):
     path = tmp_path / "0.npy"
     np.save(path, np.zeros((10, 3)))
-    path.write_bytes(path.read_bytes()[:-bytes_])
-    with pytest.raises(FileFormatError, match=f"{bytes_} bytes are missing, from row {row} on"):
+    path.write_bytes(path.read_bytes()[:-25])
+    with pytest.raises(FileFormatError, match="it is cut off: 25 bytes are missing"):
         Shard.open(path, "logits")
 
 
@@ -145,24 +142,11 @@ def test_an_id_out_of_order_is_named_by_its_row(row, tmp_path):
     table(tmp_path / "1.parquet", id=later, a=scores, b=-scores)
     both = Shards.open(tmp_path)
     assert both.read(0, 23 + row).shape == (23 + row, 2)
-    told = rf"1\.parquet: row {row} is node '{24 + row}' by its column 'id', .* row {23 + row} of"
+    told = (
+        rf"1\.parquet: row {row} is node '{24 + row}' by its column 'id', .* row {23 + row} of all"
+    )
     with pytest.raises(FileFormatError, match=told):
         both.read(0, 46)
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "message"),
-    [
-        (np.arange(4, 8), np.arange(4), r"0\.parquet: row 0 is node '4' .* row 0 of all shards"),
-        (np.arange(1, 5), np.arange(5, 9), r"0\.parquet: row 0 is node '1' .* sort the rows"),
-        (["a", "b", "c", "d"], np.arange(4, 8), r"0\.parquet: row 0 is node 'a' by its column"),
-    ],
-)
-def test_ids_that_do_not_count_the_rows_of_all_shards_are_refused(first, second, message, tmp_path):
-    for number, ids in enumerate((first, second)):
-        table(tmp_path / f"{number}.parquet", id=ids, a=np.full(4, 0.5), b=np.full(4, 0.1))
-    with pytest.raises(FileFormatError, match=message):
-        Shards.open(tmp_path).read(0, 8)
 
 
 def test_hidden_layers_are_all_columns_but_the_ids(tmp_path):
@@ -176,9 +160,9 @@ def test_hidden_layers_are_all_columns_but_the_ids(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "part", "message"),
     [
-        ({"a": ["x", "y"], "b": [0.5, 0.1]}, "logits", "column a is not numbers"),
-        ({"a": ["x"], "b": ["y"]}, "hidden", "column a, b is not numbers"),
-        ({"id": [0, 1]}, "logits", "it has no column of numbers"),
+        ({"a": ["x", "y"], "b": [0.5, 0.1]}, "logits", "a: no column of numbers"),
+        ({"a": ["x"], "b": ["y"]}, "hidden", "a, b: no column of numbers"),
+        ({"id": [0, 1]}, "logits", "id: no column of numbers"),
         ({"a": pa.array([], pa.float64())}, "logits", "it has no rows"),
         (
             {"a": [0.5, 0.1], "account_id": [70, 99], "id": [0, 1]},
@@ -196,7 +180,9 @@ def test_lists_of_another_length_are_named_by_their_rows(tmp_path):
     lists = pa.array([[1.0, 2.0], [3.0, 4.0], [5.0], [6.0, 7.0]])
     shard = Shard.open(table(tmp_path / "0.parquet", x=lists), "logits")
     assert shard.columns == 2
-    with pytest.raises(FileFormatError, match=r"lists of rows 1\.\.3 do not all have 2 numbers"):
+    with pytest.raises(
+        FileFormatError, match=r"rows 1\.\.3: its lists are not numbers of one length"
+    ):
         shard.read(1, 4)
 
 
@@ -213,16 +199,10 @@ def test_files_of_a_folder_are_one_array(tmp_path):
     assert (found.rows, found.columns, [s.first for s in found.shards]) == (23, 3, [0, 7, 8])
     for start, stop in [run for run in RUNS if run[0] < run[1]]:
         np.testing.assert_array_equal(found.read(start, stop), whole[start:stop])
-    names = [found.where(row).removeprefix(f"{tmp_path}/") for row in (0, 6, 7, 8, 22)]
-    assert names == [
-        "part-2.npy, row 0", "part-2.npy, row 6", "part-10.npy, row 0", "part-11.npy, row 0",
-        "part-11.npy, row 14",
-    ]  # fmt: skip
-    chunks = [(shard.path.stem, *span) for shard, *span in found.chunks(7)]
-    assert chunks == [
-        ("part-2", 0, 7), ("part-10", 0, 1), ("part-11", 0, 7), ("part-11", 7, 14),
-        ("part-11", 14, 15),
-    ]  # fmt: skip
+    names = [found.where(row).removeprefix(f"{tmp_path}/") for row in (6, 7, 22)]
+    assert names == ["part-2.npy, row 6", "part-10.npy, row 0", "part-11.npy, row 14"]
+    chunks = [(shard.path.stem, *span) for shard, *span in found.chunks(9)]
+    assert chunks == [("part-2", 0, 7), ("part-10", 0, 1), ("part-11", 0, 9), ("part-11", 9, 15)]
     (tmp_path / "empty").mkdir()
     for folder, message in (("empty", "holds no shard"), ("nowhere", "there is no folder")):
         with pytest.raises(FileNotFoundError, match=message):
@@ -231,24 +211,3 @@ def test_files_of_a_folder_are_one_array(tmp_path):
     (tmp_path / "notes.txt").write_text("")
     with pytest.raises(FileFormatError, match=r"notes\.txt: shards are \.npy or \.parquet files"):
         Shards.open(tmp_path)
-
-
-@pytest.mark.parametrize("change", ["content", "time", "size", "file"])
-def test_a_file_that_changes_is_another(change, tmp_path):
-    path = tmp_path / "0.npy"
-    np.save(path, np.zeros((4, 2)))
-    found = Shard.open(path, "logits")
-    before = found.identity()
-    found.check_unchanged()
-    assert Shard.open(path, "logits").identity() == before
-    status = path.stat()
-    if change == "file":
-        np.save(tmp_path / "other.npy", np.zeros((4, 2)))
-        (tmp_path / "other.npy").replace(path)
-    else:
-        np.save(path, np.ones((5 if change == "size" else 4, 2)))
-    if change != "content":
-        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + (change == "time")))
-    with pytest.raises(FileFormatError, match="it was changed during the run"):
-        found.read(0, 4)
-    assert Shard.open(path, "logits").identity() != before

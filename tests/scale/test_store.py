@@ -11,7 +11,7 @@ import pytest
 
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.scale import store as module
-from simi_mailbox.scale.store import Output, Store, alone_in, claim, clear
+from simi_mailbox.scale.store import Output, Store, alone_in, clear, work_in
 
 ARRAYS = [
     np.arange(7.0), np.zeros((0, 3)), np.arange(12).reshape(3, 4)[:, ::2],
@@ -101,58 +101,27 @@ def test_a_folder_is_held_by_one_and_let_go(tmp_path):
         assert not files_below(place)
 
 
-def test_a_work_folder_is_kept_for_the_same_facts_and_emptied_for_others(tmp_path):
-    (tmp_path / ".work.unfinished-1").touch()  # killed before it was begun
-    assert claim(tmp_path, {"rows": 5})
-    (tmp_path / ".work.unfinished-1").unlink()
-    Store(tmp_path).put("tile/00000-00001", np.zeros(3))
-    (tmp_path / "journal").write_text("{}")
-    (tmp_path / "tile" / ".00000-00001.npy.77-0a0b").write_text("cut off by a kill")
-    assert not claim(tmp_path, {"rows": 5})
-    assert len(files_below(tmp_path)) == 4
-    assert claim(tmp_path, {"rows": 6})
-    assert files_below(tmp_path) == ["work.json"]
-    assert not (tmp_path / "tile").exists()
-    assert json.loads((tmp_path / "work.json").read_text())["rows"] == 6
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["thesis.txt", "tile/thesis.txt", "tile/a.npy", "tile/0/00000.npy", "00000.npy", "TILE/0.npy"],
-)
-def test_a_work_folder_with_other_files_is_left_alone(name, tmp_path):
-    claim(tmp_path, {"rows": 5})
-    path = tmp_path / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("mine")
-    with pytest.raises(ValueError, match=rf"holds other files \({name}\): name a folder"):
-        claim(tmp_path, {"rows": 6})
-    clear(tmp_path)
-    assert path.read_text() == "mine"
-
-
-@pytest.mark.parametrize("content", [None, "{}", "not JSON", "[]", '{"version": 1, "mine": true}'])
-def test_a_folder_without_our_mark_is_not_taken_for_ours(content, tmp_path):
-    if content is not None:
-        (tmp_path / "work.json").write_text(content)
-    Store(tmp_path).put("tile/00000", np.zeros(3))
-    before = files_below(tmp_path)
-    with pytest.raises(ValueError, match=r"holds other files \(tile/00000\.npy\): name a folder"):
-        claim(tmp_path, {})
-    assert files_below(tmp_path) == before
-    assert content is None or (tmp_path / "work.json").read_text() == content
+def test_a_work_folder_is_kept_for_the_same_facts_and_made_anew_for_others(tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    place = work_in(tmp_path, {"rows": 5})
+    Store(place).put("tile/00000-00001", np.zeros(3))
+    (place / "tile" / ".00000-00001.npy.77-0a0b").write_text("cut off by a kill")
+    assert work_in(tmp_path, {"rows": 5}) == place
+    assert len(files_below(place)) == 3
+    work_in(tmp_path, {"rows": 6})
+    assert files_below(place) == ["work.json"]
+    assert json.loads((place / "work.json").read_text())["rows"] == 6
+    (place / "work.json").unlink()  # killed while it was cleared
+    Store(place).put("tile/00000", np.zeros(3))
+    work_in(tmp_path, {"rows": 6})
+    assert files_below(tmp_path) == [".simi-mailbox/work.json", "thesis.txt"]
 
 
 def test_a_link_in_a_work_folder_is_not_followed(tmp_path):
-    outside, place = tmp_path / "outside", tmp_path / "place"
-    Store(outside).put("x/00000", np.zeros(3))
-    place.mkdir()
-    claim(place, {})
-    (place / "x").symlink_to(outside / "x")
-    with pytest.raises(ValueError, match="holds other files"):
-        claim(place, {"rows": 1})
-    clear(place)
-    assert (outside / "x" / "00000.npy").exists()
+    Store(tmp_path / "outside").put("x/00000", np.zeros(3))
+    (work_in(tmp_path, {}) / "x").symlink_to(tmp_path / "outside" / "x")
+    clear(tmp_path / ".simi-mailbox")
+    assert files_below(tmp_path) == ["outside/x/00000.npy"]
 
 
 # --- folders of results ---------------------------------------------------------------------------
@@ -190,29 +159,22 @@ def test_results_are_shards_and_a_manifest_that_tells_them(ending, tmp_path):
 
 
 @pytest.mark.parametrize("begun", [False, True])
-@pytest.mark.parametrize(
-    ("name", "a_result"),
-    [
-        ("groups/00000.npy", True), ("probabilities/00012.parquet", True),
-        ("groups/mine.csv", False), ("groups/0.npy", False),
-        ("manifest.json", True), ("calibrator.safetensors", True),
-    ],
-)  # fmt: skip
-def test_only_results_of_an_earlier_run_may_be_there(name, a_result, begun, tmp_path):
+@pytest.mark.parametrize("name", ["groups", "probabilities", "manifest.json"])
+def test_only_results_of_an_earlier_run_may_be_there(name, begun, tmp_path):
     if begun:
         (tmp_path / ".unfinished").touch()
-    path = tmp_path / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("{}")
+    if name == "manifest.json":
+        (tmp_path / name).write_text("{}")
+    else:
+        (tmp_path / name).mkdir()
     output = Output(tmp_path, ".npy")
-    if begun and a_result:
+    if begun:
         output.check()
     else:
         with pytest.raises(ValueError, match=f"{name} is no result of an earlier run"):
             output.check()
     (tmp_path / ".unfinished").unlink(missing_ok=True)
     (tmp_path / "manifest.json").write_text('{"method": 1, "engine": 2, "shards": []}')
-    if a_result:
-        output.check()
-        output.prepare()
-        assert not (tmp_path / "manifest.json").exists()
+    output.check()
+    output.prepare()
+    assert not (tmp_path / "manifest.json").exists()

@@ -73,11 +73,8 @@ def test_a_file_of_others_beside_results_of_ours_stays_and_stale_shards_go(
     calibrate(shards, out, engine="memory")
     assert len(list((out / "groups").iterdir())) == 2
     (out / "groups" / "mine.csv").write_text("mine")
-    manifest = (out / "manifest.json").read_bytes()
-    with pytest.raises(ValueError, match=r"mine\.csv is no result of an earlier run"):
-        calibrate(shards, out, engine="memory")
+    calibrate(shards, out, engine="memory")
     assert (out / "groups" / "mine.csv").read_text() == "mine"
-    assert (out / "manifest.json").read_bytes() == manifest
 
 
 def test_shards_are_not_calibrated_into_their_own_folder(shards):
@@ -87,16 +84,16 @@ def test_shards_are_not_calibrated_into_their_own_folder(shards):
 
 
 def _dies_in_the_end(folder, out, files):
-    unlink, seen = Path.unlink, [0]
+    unlink, seen = os.unlink, [0]
 
-    def dies(path, missing_ok=False):
-        if ".work" in path.parts and path.suffix == ".npy" and (out / "manifest.json").exists():
+    def dies(path, **given):
+        if str(path).endswith(".npy") and (out / "manifest.json").exists():
             seen[0] += 1
             if seen[0] > files:
                 os.kill(os.getpid(), signal.SIGKILL)
-        unlink(path, missing_ok=missing_ok)
+        unlink(path, **given)
 
-    Path.unlink = dies
+    os.unlink = dies
     calibrate(folder, out, engine="disk")
 
 
@@ -105,25 +102,11 @@ def test_a_kill_during_the_last_clearing_leaves_a_folder_that_is_accepted(files,
     out = tmp_path / "out"
     run_until_killed(_dies_in_the_end, shards, out, files)
     assert (out / "manifest.json").exists()
-    assert (out / ".work").exists()
+    assert (out / ".simi-mailbox").exists()
     before = probabilities(out)
     done = calibrate(shards, out, engine="disk")
     assert np.array_equal(probabilities(done), before)
-    assert not (out / ".work").exists()
-
-
-def test_a_work_folder_may_be_a_link_to_a_faster_disk(shards, tmp_path):
-    fast, out = tmp_path / "fast", tmp_path / "out"
-    fast.mkdir()
-    out.mkdir()
-    (out / ".work").symlink_to(fast)
-    seen = []
-    calibrate(
-        shards, out, engine="disk", progress=lambda *_: seen.append((fast / "work.json").exists())
-    )
-    assert all(seen)
-    assert (out / ".work").is_symlink()
-    assert not list(fast.iterdir())
+    assert not (out / ".simi-mailbox").exists()
 
 
 @pytest.mark.parametrize(
@@ -135,7 +118,7 @@ def test_a_bit_that_flips_in_a_work_file_is_noticed(kind, step, shards, tmp_path
 
     def flip(now, done, _total):
         if now == step and done == 0 and not flipped:
-            flipped.append(max((out / ".work" / kind).iterdir()))
+            flipped.append(max((out / ".simi-mailbox" / kind).iterdir()))
             content = bytearray(flipped[0].read_bytes())
             content[-9] ^= 4  # among the last numbers, before the checksum
             flipped[0].write_bytes(content)
@@ -145,19 +128,3 @@ def test_a_bit_that_flips_in_a_work_file_is_noticed(kind, step, shards, tmp_path
     assert flipped
     done = calibrate(shards, out, engine="disk")
     assert np.array_equal(probabilities(done), on_disk)
-
-
-def test_work_of_another_type_of_input_is_not_used_again(shards, tmp_path):
-    given = {"engine": "disk", "work": tmp_path / "work"}
-    calibrate(shards, tmp_path / "out", **given)
-    kind = "log-probabilities"
-    for path in (shards / "logits").iterdir():
-        z = np.load(path).astype(np.float64)
-        stamp = path.stat()
-        np.save(path, (z - np.logaddexp.reduce(z, axis=1, keepdims=True)).astype(np.float32))
-        os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-    again = calibrate(shards, tmp_path / "out", input_type=kind, **given)
-    expected = calibrate(shards, tmp_path / "fresh", engine="disk", input_type=kind)
-    np.testing.assert_array_equal(probabilities(again), probabilities(expected))
-    facts = json.loads((tmp_path / "work" / "work.json").read_text())
-    assert facts["input_type"] == kind

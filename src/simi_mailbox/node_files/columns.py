@@ -1,7 +1,7 @@
 """What a file of nodes holds: named columns or named arrays, and the names that are understood."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from simi_mailbox._arrays import Floats
+from simi_mailbox._arrays import Array, Floats
 from simi_mailbox.exceptions import FileFormatError
+from simi_mailbox.validation import RANGE_TOLERANCE, ROW_SUM_TOLERANCE
 
 NAMES: dict[str, tuple[str, ...]] = {
     "logits": ("logits",),
@@ -33,14 +34,9 @@ PANDAS_INDEX = "__index_level_0__"
 """What pandas calls an index without a name; it names nodes if nothing else does."""
 LABEL_NAMES = (*NAMES["labels"], "label", "class", "target")
 EDGE_NAMES = (
-    ("source", "target"),
-    ("src", "dst"),
-    ("from", "to"),
-    ("u", "v"),
-    ("head", "tail"),
-    ("node1", "node2"),
-    ("id1", "id2"),
-)
+    ("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v"), ("head", "tail"),
+    ("node1", "node2"), ("id1", "id2"),
+)  # fmt: skip
 PROBABILITY_NAMES = ("probabilities", "probs", "prob")
 PREFIXES = {
     "logits": ("logit_", "logits_", "score_", "z_"),
@@ -49,10 +45,17 @@ PREFIXES = {
 """How names of columns of class scores may begin."""
 CALLED = {*ID_NAMES, *chain(*EDGE_NAMES)}
 """Columns whose cells are what nodes are called."""
-KNOWN = {*CALLED, PANDAS_INDEX, *LABEL_NAMES, *PROBABILITY_NAMES, *chain(*NAMES.values())}
-KNOWN |= {"predicted", "confidence", "split", "name", "adj_t"}
+KNOWN = {*CALLED, *PROBABILITY_NAMES, *chain(*NAMES.values())}
+WRITTEN = ("predicted", "confidence")
+"""Columns of files that are written here."""
+NOT_SCORES = {*LABEL_NAMES, *WRITTEN, "split", "name", PANDAS_INDEX}
+NOT_SCORES |= {*chain(*(NAMES[part] for part in ("calibration", "test", "train")))}
+"""Columns that stand beside scores of classes."""
+KNOWN |= {*NOT_SCORES, "adj_t"}
 """All names that are understood."""
-
+_MASKED, _BEYOND, _SAMPLE = -1e4, 20.0, 10_000
+"""Logits below the first rule a class out; those of a class that lie so many times above all others
+are something else; nodes that are looked at."""
 _LIKE_AN_ID = re.compile(r"(^|[^A-Za-z])(id|uid|uuid|guid)s?$|[a-z](Id|ID)s?$", re.ASCII)
 
 
@@ -87,22 +90,6 @@ class Columns:
         """Position of the column that has one of the names; two such columns are refused."""
         return _only(self.names, names, self.path)
 
-    def matrix(self, position: int) -> Floats:
-        """A column of lists as [rows, width]."""
-        cells = self.values[position]
-        width = len(cells[0]) if len(cells) and cells[0].is_valid else 0
-        same = pc.all(pc.equal(pc.list_value_length(cells), width)).as_py()
-        try:
-            flat = np.asarray(cells.flatten().cast(pa.float64()))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            same = False
-        if not same or cells.null_count or not width:
-            raise FileFormatError(
-                f"{self.path}: the lists of column {self.title(position)} are not numbers of one "
-                "length"
-            )
-        return flat.reshape(len(cells), width)
-
     def numbers(self, position: int) -> Floats:
         """A column as float64, NaN where a cell is empty."""
         column, title = self.values[position], self.title(position)
@@ -110,21 +97,18 @@ class Columns:
             if self.decimal != ".":
                 column = pc.replace_substring(column, self.decimal, ".")
             column = pc.if_else(pc.equal(column, ""), None, column)
-        elif not (pa.types.is_floating(column.type) or pa.types.is_integer(column.type)):
+        elif not is_numeric(column.type):
             raise FileFormatError(f"{self.path}: column {title} holds {column.type}, not numbers")
         try:
             return np.asarray(column.cast(pa.float64()))
         except pa.ArrowInvalid:
             cells = pc.fill_null(column, "").to_pylist()
         wrong = [row for row, cell in enumerate(cells) if cell and not is_number(cell)]
-        shown = repr(cells[wrong[0]])
-        if all(is_number(cells[row].replace(",", ".", 1)) for row in wrong):
-            why = f"column {title} has decimal commas ({shown}): write points, or separate cells "
-            raise FileFormatError(f"{self.path}: {why}by semicolons")
         more = f" (nor are {len(wrong) - 1:,} more)" if len(wrong) > 1 else ""
         raise FileFormatError(
-            f"{self.path}: row {self.first_row + wrong[0]}, column {title}: {shown} is not a "
-            f"number{more}; if the column names nodes, say --id-column {title}"
+            f"{self.path}: row {self.first_row + wrong[0]}, column {title}: {cells[wrong[0]]!r} is "
+            f"not a number{more}; if the column names nodes, say --id-column {title}; decimal "
+            "commas need cells that are separated by semicolons"
         )
 
     def measures(self, position: int) -> bool:
@@ -192,6 +176,20 @@ def as_text(given: Any) -> Any:
     return pc.replace_substring_regex(text, r"\.0$", "") if pc.all(kept).as_py() else text
 
 
+def matrix(cells: Any, where: object) -> Array:
+    """A column of lists as [rows, width]."""
+    width = len(cells[0]) if len(cells) and cells[0].is_valid else 0
+    same = pc.all(pc.equal(pc.list_value_length(cells), width), skip_nulls=False).as_py()
+    flat = np.asarray(cells.flatten().to_numpy(zero_copy_only=False))
+    if not same or not width or flat.dtype.kind not in "fiu":
+        raise FileFormatError(f"{where}: its lists are not numbers of one length")
+    return flat.reshape(len(cells), width)
+
+
+def is_numeric(kind: Any) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
+
+
 def is_list(kind: Any) -> bool:
     return bool(
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
@@ -204,3 +202,122 @@ def is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+# --- scores of classes ----------------------------------------------------------------------------
+
+
+def score_columns(
+    names: Sequence[str],
+    position: int | None,
+    measures: Callable[[int], bool],
+    kind: str | None = None,
+) -> tuple[list[int], list[int]]:
+    """Columns beside the ids at ``position`` that may be scores of classes, and those among them
+    that are for certain, because their names begin as `PREFIXES` say (of one ``kind``).
+
+    A class may be called like something else if its column ``measures``: has fractions.
+    """
+    chosen = [
+        k
+        for k, name in enumerate(names)
+        if k != position
+        and (name.lower() not in NOT_SCORES or (name not in WRITTEN and measures(k)))
+    ]
+    prefixes = PREFIXES[kind] if kind else tuple(chain(*PREFIXES.values()))
+    return chosen, [k for k in chosen if names[k].lower().startswith(prefixes)]
+
+
+def refuse_others(names: Sequence[str], array: Array, path: Path) -> None:
+    """Raise for columns that are no scores of a class, by what they are called and hold.
+
+    Those called like ids; those of whole numbers beside others with fractions; those far above all
+    others, which then would always be predicted. One constant for all nodes may be a score.
+    """
+    some = array[:: max(1, len(array) // _SAMPLE)].T
+    columns = [column[np.isfinite(column) & (column > _MASKED)] for column in some]
+    columns = [column if column.size else np.zeros(1) for column in columns]
+    varied = [np.ptp(column) > 0 for column in columns]
+    whole = [(column % 1 == 0).all() for column in columns]
+    usual = [np.median(column) for column in columns]
+    size = np.array([np.median(np.abs(column)) for column in columns])
+    told = []
+    for k, name in enumerate(names):
+        if like_an_id(name):
+            told.append(f"column {name!r} is called like an id")
+        elif varied[k] and whole[k] and not all(whole):
+            told.append(f"column {name!r} holds whole numbers, the others fractions")
+        elif varied[k] and usual[k] > _BEYOND * max(1.0, np.delete(size, k).max(initial=0.0)):
+            told.append(f"column {name!r} is about {usual[k]:.4g}, far above the others")
+    if told:
+        prefix = PREFIXES["logits"][0]
+        raise FileFormatError(
+            f"{path}: {'; '.join(told)}: is it no score of a class? then take it out, or say "
+            f"--id-column if it names the nodes; else call the columns of all classes {prefix}…"
+        )
+
+
+def impossible(array: Array, kind: str, masked: Any) -> tuple[Any, str]:
+    """Rows that no model can have given, and why; a class may be ``masked`` by −inf."""
+    if kind == "logits":
+        bad = ~np.where(masked, np.isneginf(array), np.isfinite(array)).all(axis=1)
+        masking = "a class is masked by −inf on every node or on none"
+        return bad, f"logits that are NaN or infinite ({masking})"
+    p = array.astype(np.float64)
+    p = p if kind == "probabilities" else np.exp(p)
+    bad = ~(np.abs(p.sum(axis=1) - 1) <= ROW_SUM_TOLERANCE)
+    bad |= ~((p >= -RANGE_TOLERANCE) & (p <= 1 + RANGE_TOLERANCE)).all(axis=1)
+    return bad, f"no {kind}: they lie outside [0, 1] or do not add up to one"
+
+
+def value_names(kind: str) -> tuple[str, ...]:
+    return PROBABILITY_NAMES if kind == "probabilities" else NAMES["logits"]
+
+
+def value_columns(
+    table: Columns, kind: str, position: int | None
+) -> tuple[Array, tuple[str, ...] | None, int | None]:
+    """Columns of logits or probabilities, the classes they name, and the column of ids."""
+    lists = {k for k, column in enumerate(table.values) if is_list(column.type)}
+    named = table.find(value_names(kind))
+    if named is not None and named in lists:
+        where = f"{table.path}, column {table.title(named)}"
+        return matrix(table.values[named], where).astype(np.float64), None, position
+    chosen, prefixed = score_columns(table.names, position, table.measures, kind)
+    chosen = [k for k in chosen if k not in lists]
+    if kind == "logits" and not prefixed and set(WRITTEN) <= set(table.names):
+        raise ValueError(
+            f"{table.path}: it holds probabilities as they are written here (columns p_…), not "
+            "logits: say --input-type probabilities"
+        )
+    if prefixed and position is None and len(chosen) == len(prefixed) + 1:
+        position = next(k for k in chosen if k not in prefixed)
+    chosen = prefixed or chosen
+    if position is None and chosen[:1] == [0] and len(chosen) > 1:
+        position = _maybe_ids(table)
+        chosen = [k for k in chosen if k != position]
+    if not chosen:
+        raise FileFormatError(f"{table.path}: it has no columns of {kind}")
+    names = tuple(table.names[k] for k in chosen)
+    array = np.stack([table.numbers(k) for k in chosen])
+    if prefixed:
+        names = tuple(name.split("_", 1)[1] for name in names)
+    elif table.has_header:
+        refuse_others(names, array.T, table.path)
+    numbered = names == tuple(map(str, range(len(names)))) or not table.has_header
+    return array.T, None if numbered else names, position
+
+
+def _maybe_ids(table: Columns) -> int | None:
+    """A first column of words names the nodes; one of whole numbers might, and is asked about."""
+    first = as_text(table.values[0])
+    if not all(is_number(cell) for cell in first.unique().to_pylist() if cell):
+        return 0
+    counts = len(table.values) > 2 and all(map(table.measures, range(1, len(table.values))))
+    if counts and not table.measures(0) and len(first.unique()) == len(first) > 1:
+        raise ValueError(
+            f"{table.path}: its first column holds different whole numbers, the others do not: if "
+            f"it names the nodes, say --id-column {table.title(0)}, or give the file a header "
+            "(id, …)"
+        )
+    return None

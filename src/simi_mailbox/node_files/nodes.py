@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from simi_mailbox._arrays import Array, Bools, Ints
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.node_files.columns import (
+    ID_NAMES,
     LABEL_NAMES,
     NAMES,
     Columns,
@@ -24,23 +25,21 @@ from simi_mailbox.node_files.columns import (
 from simi_mailbox.node_files.formats import read_file
 
 _SHOWN = 3
-_NO_IDS = ", because the logits have no column 'id' (name it with --id-column, or give --ids)"
 
 
 @dataclass(frozen=True)
 class NodeNames:
     """The nodes of a problem in the order of their rows, and what they and the classes are called.
 
-    ``ids`` [n] of NumPy or Arrow are as they were given, or None if nodes are their row numbers,
-    which they always are if ``rows_only``. ``classes`` is None if these are numbers. ``dropped``
-    counts names of other nodes by file, where these are dropped; else they are refused.
+    ``ids`` [n] of NumPy or Arrow are as they were given, or None if nodes are their row numbers;
+    ``classes`` is None if these are numbers. ``dropped`` counts names of other nodes by file,
+    where these are dropped; else they are refused.
     """
 
     count: int
     ids: Any = None
     id_name: str = "id"
     classes: tuple[str, ...] | None = None
-    rows_only: bool = False
     dropped: dict[str, int] | None = None
 
     def __post_init__(self) -> None:
@@ -86,8 +85,7 @@ class NodeNames:
             rows = given.astype(np.int64) if counted else whole(as_text(given), where)
             known = (rows >= 0) & (rows < self.count)
             unknown = pa.array(rows[~known])
-            among = f"; nodes are rows, numbered 0..{self.count - 1}"
-            among += "" if self.rows_only else _NO_IDS
+            among = f"; nodes are rows, numbered 0..{self.count - 1}, unless --ids names them"
         else:
             text = as_text(given)
             place = pc.fill_null(pc.index_in(text, value_set=self._text), -1)
@@ -104,7 +102,6 @@ class NodeNames:
         return np.where(known, rows, -1)
 
     def refuse_twice(self, rows: Ints, path: Path) -> None:
-        """Raise for nodes that a file names more than once."""
         distinct, counts = np.unique(rows, return_counts=True)
         if distinct.size != rows.size:
             raise ValueError(f"{path}: it names node {self.named(distinct[counts > 1])} twice")
@@ -129,8 +126,7 @@ class Reader:
             return self.nodes is not None and self.nodes.knows(cells)
 
         if path not in self._read:
-            given = {"is_data": is_data, "encoding": self.encoding}
-            self._read[path] = read_file(path, header=header, **given)  # type: ignore[arg-type]
+            self._read[path] = read_file(path, header, is_data, self.encoding)
         return self._read[path]
 
     def id_of(self, table: Columns, *, needed: bool = False) -> int | None:
@@ -143,10 +139,9 @@ class Reader:
             if found is not None:
                 return found
             if needed:
-                columns = ", ".join(filter(None, table.names)) or f"1 to {len(table.values)}"
+                columns = ", ".join(table.title(k) for k in range(len(table.values)))
                 raise ValueError(
-                    f"{table.path}: there is no column {name!r} for --id-column; its columns: "
-                    f"{columns}"
+                    f"{table.path}: there is no column {name!r} for --id-column among {columns}"
                 )
         learned = () if self.learned is None or name is not None else (self.learned,)
         return id_column(table.names, table.path, learned)
@@ -155,16 +150,22 @@ class Reader:
 def one(contents: dict[str, Any], path: Path, names: Sequence[str]) -> Any:
     """The array that has one of the names, or the only one there is."""
     found = [name for name in names if name in contents]
-    if len(found) > 1:
-        raise FileFormatError(
-            f"{path}: it holds both {found[0]!r} and {found[1]!r}: keep one of them"
-        )
-    if found or len(contents) == 1:
-        return contents[found[0]] if found else next(iter(contents.values()))
-    wanted = " or ".join(repr(name) for name in names)
-    raise FileFormatError(
-        f"{path}: it has no array {wanted}; it has: {', '.join(contents) or 'nothing'}"
-    )
+    if not found and len(contents) == 1:
+        return next(iter(contents.values()))
+    if len(found) != 1:
+        wanted, there = " or ".join(map(repr, names)), ", ".join(contents) or "nothing"
+        raise FileFormatError(f"{path}: it must have one array {wanted}; it has: {there}")
+    return contents[found[0]]
+
+
+def listed_ids(contents: Contents, path: Path, read: Reader) -> Any:
+    """Ids of all nodes, from a file of their own."""
+    if not isinstance(contents, Columns):
+        return np.asarray(one(contents, path, ID_NAMES)).ravel()
+    position = read.id_of(contents)
+    if position is None and len(contents.values) > 1:
+        raise FileFormatError(f"{path}: which column names the nodes? call it 'id' in a header")
+    return contents.values[position or 0]
 
 
 def whole(text: Any, where: object) -> Ints:
@@ -193,6 +194,10 @@ _FALSE = pa.array(["0", "0.0", "false", "no", "f", ""])
 _UNKNOWN = pa.array(["", "-1", "nan", "none", "null", "na"])
 
 
+def _in(text: Any, values: Any) -> Any:
+    return pc.is_in(pc.utf8_lower(text), value_set=values)
+
+
 def holds(contents: Contents, part: str) -> bool:
     """Whether the first file has this part besides its values."""
     if isinstance(contents, Columns):
@@ -203,14 +208,6 @@ def holds(contents: Contents, part: str) -> bool:
 
 
 # --- labels ---------------------------------------------------------------------------------------
-
-
-def labelled_rows(
-    contents: Contents, path: Path, nodes: NodeNames, read: Reader
-) -> tuple[Ints, Ints]:
-    """Nodes that a file of labels names, each once, and their classes; −1 is unknown."""
-    rows, text = _label_texts(contents, path, nodes, read)
-    return rows, _class_numbers(text, path, nodes, rows)
 
 
 def binary_names(
@@ -228,10 +225,6 @@ def binary_names(
             "and one the other: say --positive NAME, or give --classes FILE with both names"
         )
     return next((name for name in names if name != positive), f"not {positive}"), positive
-
-
-def _in(text: Any, values: Any) -> Any:
-    return pc.is_in(pc.utf8_lower(text), value_set=values)
 
 
 def _label_texts(
@@ -282,13 +275,17 @@ def _labels(contents: Contents, path: Path, nodes: NodeNames, read: Reader, _par
     return labels
 
 
-def _class_numbers(text: Any, path: Path, nodes: NodeNames, rows: Ints) -> Ints:
+def labelled_rows(
+    contents: Contents, path: Path, nodes: NodeNames, read: Reader
+) -> tuple[Ints, Ints]:
+    """Nodes that a file of labels names, each once, and their classes; −1 is unknown."""
+    rows, text = _label_texts(contents, path, nodes, read)
     names = nodes.classes or ()
     place = pc.index_in(text, value_set=pa.array(names, pa.string()))
     by_name = np.asarray(pc.fill_null(place, -1), dtype=np.int64)
     unknown = (by_name < 0) & _in(text, _UNKNOWN).to_numpy(zero_copy_only=False)
     if names and ((by_name >= 0) | unknown).all():
-        return by_name
+        return rows, by_name
     result = np.full(len(text), -1, dtype=np.int64)
     try:
         result[~unknown] = whole(text.filter(pa.array(~unknown)), path)
@@ -304,7 +301,7 @@ def _class_numbers(text: Any, path: Path, nodes: NodeNames, rows: Ints) -> Ints:
         raise ValueError(f"{path}: {who} {why}") from None
     if (result < -1).any():
         raise ValueError(f"{path}: label {result.min()} is negative; −1 or empty means unknown")
-    return result
+    return rows, result
 
 
 # --- sets of nodes --------------------------------------------------------------------------------

@@ -9,19 +9,27 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox._arrays import Array, Ints
-from simi_mailbox.exceptions import CalibrationWarning, FileFormatError
+from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.node_files.columns import (
     ID_NAMES,
     NAMES,
-    PROBABILITY_NAMES,
     Columns,
     Contents,
     as_text,
-    is_list,
-    is_number,
+    impossible,
+    value_columns,
+    value_names,
 )
-from simi_mailbox.node_files.nodes import PARTS, SETS, NodeNames, Reader, binary_names, holds, one
-from simi_mailbox.node_files.scores import WRITTEN, impossible_values, refuse_others, score_columns
+from simi_mailbox.node_files.nodes import (
+    PARTS,
+    SETS,
+    NodeNames,
+    Reader,
+    binary_names,
+    holds,
+    listed_ids,
+    one,
+)
 from simi_mailbox.validation import InputType, both_classes
 
 _CLASS_HEADERS = ("name", *NAMES["classes"], "class", "label", "labels")
@@ -79,7 +87,7 @@ def read_problem(
     kind = "probabilities" if per_class == "probabilities" else "logits"
     read = Reader(id_column, encoding)
     contents = read(source)
-    array, nodes = _values(contents, source, kind, read, given, binary=binary)
+    array, nodes = _values(contents, source, kind, read, given, binary)
     if drop_unknown:
         nodes = replace(nodes, dropped={})
     if binary and nodes.classes is None and ("labels" in given or holds(contents, "labels")):
@@ -87,7 +95,13 @@ def read_problem(
         nodes = replace(nodes, classes=binary_names(read(labels), labels, nodes, read, positive))
     read.nodes = nodes
     parts: dict[str, Any] = {}
-    wrong = impossible_values(array, nodes, source, kind)
+    wrong = []
+    suspect = kind != "logits" or not np.isfinite(array.sum())
+    if suspect and nodes.ids is not None and array.dtype.kind == "f":  # else told by `fit`
+        bad, why = impossible(array, kind, np.isneginf(array).all(axis=0))
+        why += "" if kind == "logits" else ". If these are logits, say --input-type logits"
+        rows = np.flatnonzero(bad)
+        wrong += [f"{source}: node {nodes.named(rows)} has {why}"] if len(rows) else []
     for part, read_part in PARTS.items():
         path = given.get(part, source)
         if part not in given and (part == "known" or not holds(contents, part)):
@@ -109,25 +123,19 @@ def read_problem(
 
 
 def _values(
-    contents: Contents,
-    path: Path,
-    kind: str,
-    read: Reader,
-    files: Mapping[str, Path],
-    *,
-    binary: bool,
+    contents: Contents, path: Path, kind: str, read: Reader, files: Mapping[str, Path], binary: bool
 ) -> tuple[Array, NodeNames]:
     """The numbers of all nodes, and what nodes and classes are called."""
     ids, id_name, classes = None, ID_NAMES[0], None
     if isinstance(contents, Columns):
         position = read.id_of(contents, needed=read.id_column is not None)
-        array, classes, position = _value_columns(contents, kind, position)
+        array, classes, position = value_columns(contents, kind, position)
         classes = None if binary else classes
         if position is not None:
             read.learned = contents.names[position] or None
             ids, id_name = contents.values[position], read.learned or id_name
     else:
-        array = one(contents, path, _names_of(kind))
+        array = one(contents, path, value_names(kind))
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
             what = getattr(array, "dtype", type(array).__name__)
             raise ValueError(f"{path}: {kind} must be an array of numbers, got {what}")
@@ -137,78 +145,34 @@ def _values(
     if "classes" in files:
         classes = _class_names(read(files["classes"], _CLASS_HEADERS), files["classes"])
     if "ids" in files:
-        ids = _ids(read(files["ids"], ID_NAMES), files["ids"], read)
+        ids = listed_ids(read(files["ids"], ID_NAMES), files["ids"], read)
+    if binary:
+        array = _both(array, kind, path)
+    if array.ndim != 2 or array.shape[1] < 2:
+        raise ValueError(
+            f"{path}: {kind} must have a column for each of at least two classes, got shape "
+            f"{list(array.shape)}; for one score per node say --input-type binary-{kind}"
+        )
+    count = array.shape[1]
+    if classes is not None and len(classes) != count:
+        raise ValueError(f"{len(classes)} names of classes for the {count} columns of {path}")
+    if ids is not None and len(ids) != len(array):
+        raise ValueError(f"{files['ids']}: {len(ids):,} ids for the {len(array):,} rows of {path}")
     try:
-        array = _both(array, kind) if binary else array
-        _check_shape(array, kind)
-        count = array.shape[1]
-        if classes is not None and len(classes) != count:
-            raise ValueError(f"{len(classes)} names of classes for the {count} columns of {path}")
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    try:
-        if ids is not None and len(ids) != len(array):
-            raise ValueError(f"{len(ids):,} ids for the {len(array):,} rows of {path}")
         return array, NodeNames(len(array), ids, id_name, classes)
     except ValueError as error:
         raise ValueError(f"{files.get('ids', path)}: {error}") from None
 
 
-def _check_shape(array: Array, kind: str) -> None:
-    if array.ndim != 2:
-        raise ValueError(f"{kind} must have shape [nodes, classes], got {list(array.shape)}")
-    if array.shape[1] < 2:
-        raise ValueError(
-            f"it has one column of {kind}, and calibration needs at least two classes; for a "
-            f"model with one score per node say --input-type binary-{kind}"
-        )
-
-
-def _names_of(kind: str) -> tuple[str, ...]:
-    return PROBABILITY_NAMES if kind == "probabilities" else NAMES["logits"]
-
-
-def _both(array: Array, kind: str) -> Array:
+def _both(array: Array, kind: str, path: Path) -> Array:
     """Both columns of one score per node."""
     import torch
 
     score = torch.as_tensor(np.ascontiguousarray(array))
-    return both_classes(score, f"binary-{kind}").numpy()  # type: ignore[arg-type]
-
-
-def _value_columns(
-    table: Columns, kind: str, position: int | None
-) -> tuple[Array, tuple[str, ...] | None, int | None]:
-    """Columns of logits or probabilities, the classes they name, and the column of ids."""
-    lists = {k for k, column in enumerate(table.values) if is_list(column.type)}
-    named = table.find(_names_of(kind))
-    if named in lists:
-        return table.matrix(named), None, position
-    chosen, prefixed = score_columns(table.names, position, table.measures, kind)
-    chosen = [k for k in chosen if k not in lists]
-    if kind == "logits" and not prefixed and set(WRITTEN) <= set(table.names):
-        raise ValueError(
-            f"{table.path}: it holds probabilities as they are written here (columns p_…), not "
-            "logits: say --input-type probabilities"
-        )
-    if prefixed and position is None and len(chosen) == len(prefixed) + 1:
-        position = next(k for k in chosen if k not in prefixed)
-    chosen = prefixed or chosen
-    if position is None and chosen[:1] == [0] and len(chosen) > 1:
-        position = _maybe_ids(table)
-        chosen = [k for k in chosen if k != position]
-    if not chosen:
-        raise FileFormatError(f"{table.path}: it has no columns of {kind}")
-    names = tuple(table.names[k] for k in chosen)
-    array = np.empty((len(chosen), table.rows))
-    for row, k in enumerate(chosen):
-        array[row] = table.numbers(k)
-    if prefixed:
-        names = tuple(name.split("_", 1)[1] for name in names)
-    elif table.has_header:
-        refuse_others(names, array.T, table.path)
-    numbered = names == tuple(map(str, range(len(names)))) or not table.has_header
-    return array.T, None if numbered else names, position
+    try:
+        return both_classes(score, f"binary-{kind}").numpy()  # type: ignore[arg-type]
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _check_classes(labels: Ints, count: int, nodes: NodeNames, path: Path) -> None:
@@ -219,30 +183,6 @@ def _check_classes(labels: Ints, count: int, nodes: NodeNames, path: Path) -> No
             f"{path}: node {nodes.named(wrong[:1])} has label {labels[wrong[0]]}, but the classes "
             f"are the columns of the logits, 0..{count - 1}{more}"
         )
-
-
-def _maybe_ids(table: Columns) -> int | None:
-    """A first column of words names the nodes; one of whole numbers might, and is asked about."""
-    first = as_text(table.values[0])
-    if not all(is_number(cell) for cell in first.unique().to_pylist() if cell):
-        return 0
-    counts = len(table.values) > 2 and all(map(table.measures, range(1, len(table.values))))
-    if counts and not table.measures(0) and len(first.unique()) == len(first) > 1:
-        raise ValueError(
-            f"{table.path}: its first column holds different whole numbers, the others do not: if "
-            f"it names the nodes, say --id-column {table.title(0)}, or give the file a header "
-            "(id, …)"
-        )
-    return None
-
-
-def _ids(contents: Contents, path: Path, read: Reader) -> Any:
-    if not isinstance(contents, Columns):
-        return np.asarray(one(contents, path, ID_NAMES)).ravel()
-    position = read.id_of(contents)
-    if position is None and len(contents.values) > 1:
-        raise ValueError(f"{path}: which column names the nodes? say --id-column NAME")
-    return contents.values[position or 0]
 
 
 def _class_names(contents: Contents, path: Path) -> tuple[str, ...]:

@@ -25,9 +25,7 @@ WRITES = (*_TEXT, ".npy", ".npz", ".parquet", ".feather")
 
 
 def check_writable(path: Path, *, table: bool = False) -> None:
-    """Refuse, before any work, a file whose ending says no format that can be written, or hold a
-    ``table``.
-    """
+    """Refuse, before any work, an ending that cannot be written, or cannot hold a ``table``."""
     if path == STANDARD:
         return
     check_ending(path, WRITES, "written")
@@ -54,10 +52,8 @@ def write_probabilities(path: Path, probs: Array, nodes: NodeNames) -> None:
 def write_decisions(
     path: Path, probs: Array, nodes: NodeNames, sets: Array, accepted: Array
 ) -> None:
-    """Write what was decided for every node; the file appears whole or not at all.
-
-    Besides id, predicted class and confidence: whether the prediction is accepted or deferred,
-    the classes of its set in words, how many they are, and 1 or 0 for every class.
+    """Write for every node whether its prediction is accepted or deferred, and its set of classes:
+    in words, their number, and 1 or 0 for every class.
     """
     check_writable(path, table=True)
     names = np.array(_names(probs, nodes), dtype=object)
@@ -73,22 +69,7 @@ def write_decisions(
 
 
 def write_alerts(path: Path, probs: Array, nodes: NodeNames, positive: int, alerts: Array) -> None:
-    """Write all nodes, those with the highest P(class) first: rank, id, P(class), alert or not.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "alerts.csv")
-    ...     probs = np.array([[0.75, 0.25], [0.25, 0.75]])
-    ...     nodes = NodeNames(2, np.array(["a", "b"]), classes=("legit", "fraud"))
-    ...     write_alerts(file, probs, nodes, 1, np.array([False, True]))
-    ...     print(file.read_text())
-    id,predicted,confidence,rank,p_fraud,alert
-    b,fraud,0.75,1,0.75,1
-    a,legit,0.75,2,0.25,0
-    <BLANKLINE>
-    """
+    """Write all nodes, those with the highest P(class) first: rank, id, P(class), alert or not."""
     check_writable(path, table=True)
     order = np.argsort(-probs[:, positive], kind="stable")
     ids = None if nodes.ids is None else nodes.shown()[order]

@@ -34,7 +34,6 @@ from simi_mailbox.calibrators.simi_mailbox.evidence import (
     unit_totals,
     without_own,
 )
-from simi_mailbox.calibrators.simi_mailbox.model import Base
 from simi_mailbox.calibrators.simi_mailbox.prior import resolve
 from simi_mailbox.grouping import Combine, Grouping, added, find_groups_in, nearest, stacked
 from simi_mailbox.scale import tiles
@@ -47,27 +46,24 @@ from simi_mailbox.softmax import LogitRange, keep_argmax, row_blocks, scaled_sof
 from simi_mailbox.validation import Labelled, NodeInputs
 
 LABELLED, RESIDUALS = "labelled/00000", "residuals/00000"
-"""Labelled nodes in the store, sorted, and their label residuals."""
 
 
 @dataclass(frozen=True)
 class View:
-    """How blocks are looked at: within which limits, at which temperature, and what is known."""
+    """How blocks are looked at: within which limits and at which temperature; ``labels`` is a
+    digest of the labels in the store, empty if there is none."""
 
     plan: Plan
     limits: LogitRange
     temperature: float
     labels: str = ""
-    """Digest of the labels in the store; empty if there is none."""
     hidden: bool = False
-    """Whether there is a hidden layer."""
 
     @property
     def classes(self) -> int:
         return len(self.limits.classes)
 
     def logits(self, store: Store, block: int, rows: Ints | slice = slice(None)) -> Tensor:
-        """Of some nodes of a block, as a method sees them."""
         return self.cut(np.array(store.view(name("logits", block))[rows]))
 
     def cut(self, logits: Array) -> Tensor:
@@ -84,10 +80,7 @@ def tensor(store: Store, kind: str, block: int) -> Tensor:
 
 def sums_of(store: Store, block: int, view: View, nodes: Ints | None = None) -> Sums:
     """What the passes have found of a block, or of those of some sorted ``nodes`` in it."""
-    rows: Ints | slice = slice(None)
-    if nodes is not None:
-        low, high = np.searchsorted(nodes, view.plan.span(block))
-        rows = nodes[low:high] - view.plan.span(block)[0]
+    rows = slice(None) if nodes is None else view.plan.inside(block, nodes)[0]
 
     def part(kind: str) -> Tensor:
         return torch.from_numpy(np.array(store.view(name(kind, block))[rows]))
@@ -110,7 +103,6 @@ def stacked_sums(parts: list[Sums]) -> Sums:
 
 
 def totals_of(store: Store, block: int) -> Floats:
-    """`unit_totals` of a block."""
     probs, degree = tensor(store, "probs", block), tensor(store, "degree", block)
     return unit_totals(probs[:, :-1], degree, tensor(store, "similarity", block))
 
@@ -162,7 +154,7 @@ def near_block(store: Store, block: int, view: View) -> list[Written]:
     residuals = store.get(RESIDUALS)
 
     def right(column: int) -> tuple[Array, Array]:
-        nodes, rows = _labelled(store, view.plan, column)
+        nodes, rows = view.plan.inside(column, store.view(LABELLED))
         return residuals, _places(view.plan.size(column), nodes, rows.start)
 
     ((_, sums),) = tiles.neighbour_sums(store, [block], view.plan, residuals.shape[1], right)
@@ -187,18 +179,11 @@ def far_band(store: Store, band: int, view: View, bands: list[range]) -> list[Wr
     for block, sums in tiles.neighbour_sums(store, bands[band], view.plan, columns, right):
         inverse = np.array(store.view(name("probs", block))[:, -1:])
         found = sums.astype(inverse.dtype) * inverse
-        nodes, rows = _labelled(store, view.plan, block)
+        nodes, rows = view.plan.inside(block, store.view(LABELLED))
         back = np.array(store.view(name("back", block))[nodes])
         found[nodes] -= back[:, None] * store.view(RESIDUALS)[rows]
         written.append(store.put(name("far", block), found))
     return written
-
-
-def _labelled(store: Store, plan: Plan, block: int) -> tuple[Ints, slice]:
-    """Labelled nodes of a block (numbers within it), and their rows among all."""
-    nodes, span = store.view(LABELLED), plan.span(block)
-    low, high = np.searchsorted(nodes, span).tolist()
-    return np.array(nodes[low:high]) - span[0], slice(low, high)
 
 
 def _places(size: int, nodes: Ints, first: int = 0) -> Array:
@@ -209,7 +194,6 @@ def _places(size: int, nodes: Ints, first: int = 0) -> Array:
 
 
 def hidden_rows(hidden: Shards, start: int, stop: int) -> Array:
-    """Some rows of the hidden layer, checked."""
     x = hidden.read(start, stop).astype(np.float32)  # as in memory, whatever is given
     bad = ~np.isfinite(x).all(axis=1)
     if bad.any():
@@ -230,13 +214,10 @@ def prototype_sums_of(
     store: Store, block: int, plan: Plan, hidden: Shards, mass: Floats
 ) -> list[Floats]:
     """What prototypes of classes are made of, summed over a block."""
-    probs = store.view(name("probs", block))
-    return added_each(
-        [
-            list(prototype_sums(x, probs[rows, :-1].astype(np.float64), mass))
-            for rows, x in _hidden_runs(block, plan, hidden)
-        ]
-    )
+    probs, parts = store.view(name("probs", block)), []
+    for rows, x in _hidden_runs(block, plan, hidden):
+        parts.append(list(prototype_sums(x, probs[rows, :-1].astype(np.float64), mass)))
+    return added_each(parts)
 
 
 def added_each(parts: list[list[Floats]]) -> list[Floats]:
@@ -253,7 +234,6 @@ def closeness_block(
 
 
 def points_block(store: Store, block: int, view: View, calibrator: SimiMailbox) -> list[Written]:
-    """What the nodes of a block are grouped by."""
     degree, similarity = tensor(store, "degree", block), tensor(store, "similarity", block)
     points = calibrator._points(view.logits(store, block), degree, similarity)
     return [store.put(name("points", block), points)]
@@ -269,7 +249,6 @@ def nearest_block(store: Store, block: int, grouping: Grouping) -> list[Written]
 
 
 def identity_of(store: Store, _block: int, view: View) -> list[Any]:
-    """What graph and logits are known again by, as of nodes in memory."""
     blocks = view.plan.blocks
     return [fingerprint(store, view.plan), sketch(view.logits(store, b) for b in blocks)]
 
@@ -304,27 +283,25 @@ def fit(
     used_for_selection: bool = True,
 ) -> View:
     """`SimiMailbox.fit` on blocks; ``calibration`` is nodes, sorted, and their labels."""
-    prior = resolve(calibrator.prior)
+    prior, blocks = resolve(calibrator.prior), plan.blocks
     nodes, y = (torch.from_numpy(part) for part in calibration)
     labelled = Labelled(nodes, limits.number(y))
     z = _logits_of(engine, View(plan, limits, 1.0), nodes)
     chosen = enough(labelled, z)
-    few = z[torch.isin(nodes, chosen.index)].double().numpy()
-    calibrator._take_base(few, chosen)
+    calibrator._take_base(z[torch.isin(nodes, chosen.index)].double().numpy(), chosen)
     view = View(plan, limits, calibrator.temperature_)
     _look_at_predictions(engine, view)
-    totals = engine.total("units", totals_of, added, plan.blocks)
+    totals = engine.total("units", totals_of, added, blocks)
     calibrator._take_units(totals)
     _group(engine, view, calibrator)
-    view = _look_at_labels(engine, view, labelled, z, calibrator._base)
     if hidden is not None:
-        whole = (plan.blocks, plan, hidden, totals[5:])
-        sums = engine.total("hidden layer", prototype_sums_of, added_each, *whole)
+        given = (plan, hidden, totals[5:])
+        sums = engine.total("hidden layer", prototype_sums_of, added_each, blocks, *given)
         found = prototypes_of(totals[5:], plan.nodes, *sums)
         calibrator.hidden_ = dict(zip(("means", "precision"), found, strict=True))
-    view = _look_at_hidden(engine, view, hidden, calibrator)
-    few_nodes = (plan.blocks, view, chosen.index.numpy())
-    sums = engine.total("calibration nodes", sums_of, stacked_sums, *few_nodes)
+    view = _look_at_evidence(engine, view, labelled, z, hidden, calibrator)
+    few = chosen.index.numpy()
+    sums = engine.total("calibration nodes", sums_of, stacked_sums, blocks, view, few)
     calibrator._learn(sums, chosen, prior, selected=used_for_selection)
     calibrator._keep_labels(labelled, *_identity(engine, view))
     calibrator.num_classes_, calibrator.classes_ = plan.classes, limits.classes
@@ -345,49 +322,44 @@ def look_again(
     order = known.index.argsort()
     known = Labelled(known.index[order], known.y[order])
     logits = _logits_of(engine, view, known.index)
-    view = _look_at_labels(engine, view, known, logits, calibrator._base)
-    return _look_at_hidden(engine, view, hidden, calibrator)
+    return _look_at_evidence(engine, view, known, logits, hidden, calibrator)
 
 
 def write(engine: Engine, view: View, calibrator: SimiMailbox, out: Output) -> list[Written]:
-    """Probabilities and groups of all nodes."""
     given = (view.plan.blocks, view, _without_labels(calibrator), out)
     return engine.write("writing", probability_block, *given)
 
 
 def _look_at_predictions(engine: Engine, view: View) -> None:
-    """Probabilities, and their sums over neighbours."""
     engine.write("probabilities", probs_block, view.plan.blocks, view)
     bands = _bands(engine, view)
     engine.write("neighbours", around_band, range(len(bands)), view, bands)
     engine.write("two steps away", beyond_band, range(len(bands)), view, bands)
 
 
-def _look_at_labels(
-    engine: Engine, view: View, labelled: Labelled, logits: Tensor, base: Base
+def _look_at_evidence(
+    engine: Engine,
+    view: View,
+    labelled: Labelled,
+    logits: Tensor,
+    hidden: Shards | None,
+    calibrator: SimiMailbox,
 ) -> View:
-    """The same view, with what labels tell; nodes are sorted, ``logits`` are theirs."""
-    if not len(labelled):
-        return view
-    residuals = label_residuals(base.probabilities(logits), labelled.y)
-    parts = {LABELLED: labelled.index, RESIDUALS: residuals}
-    files = [engine.store.put(kind, part.numpy()) for kind, part in parts.items()]
-    view = replace(view, labels=" ".join(file.digest for file in files))
-    engine.write("neighbouring labels", near_block, view.plan.blocks, view)
-    bands = _bands(engine, view)
-    engine.write("labels two steps away", far_band, range(len(bands)), view, bands)
+    """The same view with what labels and the hidden layer tell; nodes are sorted, ``logits``
+    theirs."""
+    plan = view.plan
+    if len(labelled):
+        residuals = label_residuals(calibrator._base.probabilities(logits), labelled.y)
+        parts = {LABELLED: labelled.index, RESIDUALS: residuals}
+        files = [engine.store.put(kind, part.numpy()) for kind, part in parts.items()]
+        view = replace(view, labels=" ".join(file.digest for file in files))
+        engine.write("neighbouring labels", near_block, plan.blocks, view)
+        bands = _bands(engine, view)
+        engine.write("labels two steps away", far_band, range(len(bands)), view, bands)
+    if hidden is not None:
+        engine.write("nearness", closeness_block, plan.blocks, plan, hidden, calibrator.hidden_)
+        view = replace(view, hidden=True)
     return view
-
-
-def _look_at_hidden(
-    engine: Engine, view: View, hidden: Shards | None, calibrator: SimiMailbox
-) -> View:
-    """The same view, with the nearness of nodes to the classes in the hidden layer."""
-    if hidden is None:
-        return view
-    given = (view.plan.blocks, view.plan, hidden, calibrator.hidden_)
-    engine.write("nearness", closeness_block, *given)
-    return replace(view, hidden=True)
 
 
 def _bands(engine: Engine, view: View) -> list[range]:
@@ -405,7 +377,6 @@ def _identity(engine: Engine, view: View) -> Any:
 
 
 def _group(engine: Engine, view: View, cal: SimiMailbox) -> None:
-    """Groups, from the points of all nodes."""
     blocks = view.plan.blocks
 
     def total(function: Callable[..., Any], combine: Combine, *args: Any) -> Any:

@@ -22,14 +22,12 @@ Progress = Callable[[str, int, int], None]
 """Called with the name of a pass, blocks done, blocks in all."""
 Pass = Callable[..., Any]
 
-FAN_IN = 8
-"""Partial results that are combined at a time."""
-PATIENCE = 30.0
-"""Seconds to wait for a scheduler."""
+FAN_IN = 8  # partial results that are combined at a time
+PATIENCE = 30.0  # seconds to wait for a scheduler
 
 
 def quiet(_step: str, _done: int, _total: int) -> None:
-    """Say nothing."""
+    """No progress is shown."""
 
 
 class Journal:
@@ -104,9 +102,7 @@ class Engine:
         while some := list(islice(parts, FAN_IN)):
             yield self._call(combine, some)
 
-    def _each(
-        self, function: Pass, blocks: Sequence[int], args: tuple[Any, ...]
-    ) -> Iterator[tuple[int, Any]]:
+    def _each(self, function: Pass, blocks: Sequence[int], args: Any) -> Iterator[tuple[int, Any]]:
         """Blocks as they are finished, and what the function returned."""
         return zip(blocks, self._parts(function, blocks, args), strict=True)
 
@@ -139,9 +135,7 @@ class Dask(Engine):
         threads = [int(count) for count in self.client.nthreads().values()] or [1]
         self.cluster = {"tasks": max(threads), "slots": sum(threads)}
 
-    def _each(
-        self, function: Pass, blocks: Sequence[int], args: tuple[Any, ...]
-    ) -> Iterator[tuple[int, Any]]:
+    def _each(self, function: Pass, blocks: Sequence[int], args: Any) -> Iterator[tuple[int, Any]]:
         place = dict(zip(self._parts(function, blocks, args), blocks, strict=True))
         return ((place[future], result) for future, result in self._finished(place))
 
@@ -167,8 +161,7 @@ class Dask(Engine):
                     raise result
                 yield future, result
         except errors as error:
-            named = isinstance(error, OSError) and error.filename  # what a worker has found
-            if (named and self.client.status == "running") or self._answers():
+            if self._answers():  # then it is what a worker has found
                 raise
             raise ConnectionError(
                 f"the Dask scheduler at {self.scheduler} does not answer any more; start again: "

@@ -13,25 +13,18 @@ from simi_mailbox._arrays import Array, Ints
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import DAMAGE, is_archive, mapped_npy
 from simi_mailbox.grouping import added, stacked
-from simi_mailbox.node_files.columns import Columns, Contents, id_column
+from simi_mailbox.node_files.columns import Contents, impossible
 from simi_mailbox.node_files.formats import read_file
-from simi_mailbox.node_files.nodes import (
-    NodeNames,
-    Reader,
-    labelled_rows,
-    node_set,
-    one,
-)
+from simi_mailbox.node_files.nodes import NodeNames, Reader, labelled_rows, listed_ids, node_set
 from simi_mailbox.scale.engines import Engine
 from simi_mailbox.scale.shards import Shard, Shards
 from simi_mailbox.scale.store import Store, Written
 from simi_mailbox.scale.tiles import Plan, name
 from simi_mailbox.softmax import LogitRange, logit_gaps, row_blocks
 from simi_mailbox.validation import (
-    RANGE_TOLERANCE,
-    ROW_SUM_TOLERANCE,
     InputType,
     are_probabilities,
+    read_classes,
     read_logits,
     read_node_ids,
 )
@@ -61,17 +54,13 @@ class Folder:
         return cls(path, logits, edges, hidden)
 
     def nodes(self, part: str) -> Ints | None:
-        """The nodes of ``part.*``: numbers, or a boolean for every node."""
         path = file_of(self.path, part)
         return None if path is None else nodes_in(path, self.logits.rows, part)
 
     def labels(self, nodes: Ints) -> Ints:
-        """Labels of some nodes."""
         path = file_of(self.path, "labels")
         if path is None:
-            raise FileNotFoundError(
-                f"there is no file {self.path / 'labels.*'} (.npy, .parquet, …)"
-            )
+            raise FileNotFoundError(f"there is no file {self.path / 'labels.*'}")
         return Labels.open(path, self.logits.rows, self.logits.columns).of(nodes)
 
     def known(self, path: Path | None = None) -> tuple[Ints, Ints] | None:
@@ -89,15 +78,8 @@ class Folder:
         path = file_of(self.path, "node_ids")
         if path is None:
             return None
-        contents = _contents(path)
-        if isinstance(contents, Columns):
-            column = 0 if len(contents.names) == 1 else id_column(contents.names, path)
-            if column is None:
-                raise FileFormatError(f"{path}: it has several columns, and none is called node_id")
-            ids = np.asarray(contents.values[column].to_numpy(zero_copy_only=False))
-        else:
-            ids = np.asarray(one(contents, path, ("node_ids",)))
         try:
+            ids = np.asarray(listed_ids(_contents(path), path, Reader()))
             return read_node_ids(ids, self.logits.rows)
         except (TypeError, ValueError) as error:
             raise FileFormatError(f"{path}: {error}") from error
@@ -114,20 +96,21 @@ class Labels:
     some ``nodes``, sorted, each once, and −1 of a last one that is none."""
 
     path: Path
+    count: int
     classes: int
     y: Array
     nodes: Ints | None = None
 
     @classmethod
     def open(cls, path: Path, count: int, classes: int) -> Labels:
-        contents, every = _contents(path), NodeNames(count, rows_only=True)
+        contents, every = _contents(path), NodeNames(count)
         y = contents[""] if isinstance(contents, dict) and "" in contents else None
         if y is not None and y.ndim == 1:
             if len(y) != count:
                 raise ValueError(f"{path}: {len(y):,} labels for {count:,} nodes")
-            return cls(path, classes, y)
+            return cls(path, count, classes, y)
         if y is None:
-            nodes, y = labelled_rows(contents, path, every, Reader(None))
+            nodes, y = labelled_rows(contents, path, every, Reader())
         elif y.ndim == 2 and y.shape[1] == 2:
             nodes, y = every.find(np.array(y[:, 0]), path), np.asarray(y[:, 1])
             every.refuse_twice(nodes, path)
@@ -137,27 +120,20 @@ class Labels:
                 "(node, label)"
             )
         order = np.argsort(nodes)
-        return cls(path, classes, np.append(y[order], -1), np.append(nodes[order], count))
+        ends = np.append(y[order], -1), np.append(nodes[order], count)
+        return cls(path, count, classes, *ends)
 
     def of(self, nodes: Ints, *, unknown: bool = False) -> Ints:
         """Labels of some nodes, −1 where there is none, if it may be ``unknown``."""
         if self.nodes is None:
-            y = self.y[nodes].astype(np.float64)
+            y = self.y[nodes]
         else:
             place = np.searchsorted(self.nodes, nodes)
-            here = self.nodes[place] == nodes
-            if not (here.all() or unknown):
-                raise ValueError(f"{self.path}: node {nodes[~here][0]} has no label")
-            y = np.where(here, self.y[place], -1.0)
-        if unknown:
-            y = np.where(y < 0, -1.0, y)
-        bad = (y != np.rint(y)) | (y < (-1 if unknown else 0)) | (y >= self.classes)
-        if bad.any():
-            raise ValueError(
-                f"{self.path}: node {nodes[bad][0]} has label {y[bad][0]:.15g}, but the classes "
-                f"are 0..{self.classes - 1}"
-            )
-        return y.astype(np.int64)
+            y = np.where(self.nodes[place] == nodes, self.y[place], -1)
+        known = y >= 0 if unknown else np.ones(len(nodes), dtype=bool)
+        found, some = np.full(len(nodes), -1), (y[known], nodes[known], self.count, self.classes)
+        found[known] = read_classes(*some, of=str(self.path), only_these=True)
+        return found
 
 
 def file_of(folder: Path, part: str) -> Path | None:
@@ -169,8 +145,7 @@ def file_of(folder: Path, part: str) -> Path | None:
 
 
 def nodes_in(path: Path, count: int, part: str) -> Ints:
-    """The nodes that a file names, of ``count``."""
-    return node_set(_contents(path), path, NodeNames(count, rows_only=True), Reader(None), part)
+    return node_set(_contents(path), path, NodeNames(count), Reader(), part)
 
 
 def _contents(path: Path) -> Contents:
@@ -206,7 +181,6 @@ def read_block(
 
 
 def as_logits(shards: Shards, start: int, raw: Array, kind: InputType) -> Tensor:
-    """Rows of shards from ``start`` on as logits; an error for the first that no model can give."""
     check_numbers(raw, kind, shards, start)
     if kind != "logits":
         return read_logits(raw, kind)
@@ -216,32 +190,21 @@ def as_logits(shards: Shards, start: int, raw: Array, kind: InputType) -> Tensor
 
 def check_numbers(raw: Array, kind: InputType, shards: Shards, start: int) -> None:
     """Raise for the first row that no model can have given."""
+    masked = np.isneginf(raw[0])
     for rows in row_blocks(len(raw), raw.shape[1], elements=1 << 20):
-        x = raw[rows]
-        if kind == "logits":
-            masked = np.isneginf(raw[0])
-            bad = ~np.where(masked, np.isneginf(x), np.isfinite(x)).all(axis=1)
-            why = "a logit is NaN or infinite (a class is masked by −inf on every node or on none)"
-        else:
-            p = x.astype(np.float64) if kind == "probabilities" else np.exp(x.astype(np.float64))
-            bad = ~(np.abs(p.sum(axis=1) - 1) <= ROW_SUM_TOLERANCE)
-            bad |= ~((p >= -RANGE_TOLERANCE) & (p <= 1 + RANGE_TOLERANCE)).all(axis=1)
-            why = f"these are no {kind}: they are not within bounds or do not add up to one"
+        bad, why = impossible(raw[rows], kind, masked)
         if bad.any():
-            row = int(bad.argmax())
-            where = shards.where(start + rows.start + row)
-            raise ValueError(f"{where}: {why}: {x[row].tolist()[:6]}")
+            row = rows.start + int(bad.argmax())
+            told = raw[row].tolist()[:6]
+            raise ValueError(f"{shards.where(start + row)}: it has {why}: {told}")
 
 
 def gather(store: Store, block: int, plan: Plan, kind: str, nodes: Ints) -> Array:
     """Rows of ``nodes`` (sorted) that lie in a block."""
-    start, stop = plan.span(block)
-    low, high = np.searchsorted(nodes, [start, stop])
-    return np.array(store.view(name(kind, block))[nodes[low:high] - start])
+    return np.array(store.view(name(kind, block))[plan.inside(block, nodes)[0]])
 
 
 def facts_of(store: Store, block: int) -> Array:
-    """The facts of `read_block`, as one row."""
     return store.get(name("facts", block))[None]
 
 
@@ -271,15 +234,13 @@ def find_limits(engine: Engine, plan: Plan, named: Ints) -> LogitRange:
 
 
 def spread_of(store: Store, block: int, kept: Ints) -> list[Written]:
-    """Mean distance of some classes to the top of their node."""
     z = store.get(name("logits", block))[:, kept].astype(np.float64)
     return [store.put(name("spread-kept", block), z.max(axis=1) - z.mean(axis=1))]
 
 
 # --- the median of numbers that are nowhere together ----------------------------------------------
 
-DIGIT = 16
-"""Bits that are found at a time."""
+DIGIT = 16  # bits that are found at a time
 
 
 def median(engine: Engine, plan: Plan, kind: str, step: str = "looking at logits") -> float:

@@ -15,22 +15,14 @@ from simi_mailbox.scale.inputs import Labels, as_logits, check_numbers, file_of,
 from simi_mailbox.scale.shards import Shards
 from simi_mailbox.scale.store import MANIFEST
 from simi_mailbox.softmax import row_blocks, scaled_softmax
-from simi_mailbox.validation import InputType
+from simi_mailbox.validation import InputType, refuse_shared
 
-TOGETHER = 1 << 23
-"""Numbers that are looked at together."""
+TOGETHER = 1 << 23  # numbers that are looked at together
 
 
 @dataclass(frozen=True)
 class FolderMetrics:
-    """What `evaluate` has seen.
-
-    Attributes
-    ----------
-    metrics : simi_mailbox.metrics.StreamingMetrics
-        All metrics, intervals and the noise floor.
-    left_out : int
-        Labelled nodes that were not judged, because something was fitted on them.
+    """What `evaluate` has seen; ``left_out`` counts labelled nodes that something was fitted on.
 
     Examples
     --------
@@ -54,7 +46,7 @@ def evaluate(
     bins: int = 15,
     progress: Progress | None = None,
 ) -> FolderMetrics:
-    """Judge the shards of a folder by labels.
+    """Judge the shards of a folder by labels, in one look and bounded memory.
 
     Judged are the nodes of ``test``, or all that have a label; those of ``calibration`` and
     ``train`` are left out, because whatever was fitted on them looks better than it is.
@@ -65,14 +57,12 @@ def evaluate(
         What `calibrate` or `apply` have written; or any folder of ``probabilities/``, or of
         ``logits/``, with the files of labels and nodes beside.
     labels, test, calibration, train : path, optional
-        Files of labels and nodes, as of `calibrate`. By default those of the folder, or else of
-        the folder that it was calibrated from.
-    input_type : {"logits", "log-probabilities", "probabilities"}
-        What the shards hold.
+        Files of labels and nodes. By default those of the folder, or else of the folder that it
+        was calibrated from.
+    input_type, progress
+        As of `calibrate`.
     bins : int
         Bins of the calibration errors.
-    progress : callable, optional
-        As of `calibrate`.
 
     Examples
     --------
@@ -81,9 +71,8 @@ def evaluate(
     ...     Path(name, "probabilities").mkdir()
     ...     np.save(f"{name}/probabilities/0.npy", np.tile([0.8, 0.2], (10, 1)))
     ...     np.save(f"{name}/labels.npy", np.repeat([0, 1, -1], [6, 3, 1]))
-    ...     found = evaluate(name)
-    >>> found.metrics.num_nodes, round(found.metrics.evaluate()["ece"], 3)
-    (9, 0.133)
+    ...     round(evaluate(name).metrics.evaluate()["ece"], 3)
+    0.133
     """
     place, say = Path(folder), progress or quiet
     shards, folders = _open(place)
@@ -93,9 +82,7 @@ def evaluate(
         found = (file_of(folder, part) for folder in folders)
         files[part] = Path(path) if path is not None else next(filter(None, found), None)
     if files["labels"] is None:
-        raise FileNotFoundError(
-            f"there is no file {folders[-1] / 'labels.*'}: say where labels are"
-        )
+        raise FileNotFoundError(f"there is no file {folders[-1] / 'labels.*'}")
     y_of = Labels.open(files["labels"], shards.rows, shards.columns).of
     wanted, fitted_on = _masks(files, shards.rows)
     metrics, left_out = StreamingMetrics.empty(shards.columns, bins), 0
@@ -148,14 +135,13 @@ def _masks(files: dict[str, Path | None], count: int) -> tuple[Bools, Bools]:
         for part, path in files.items()
         if part != "labels" and path is not None
     }
-    fitted_on, wanted = np.zeros(count, dtype=bool), np.full(count, "test" not in parts)
-    wanted[parts.pop("test", [])] = True
+    test, fitted_on = parts.pop("test", None), np.zeros(count, dtype=bool)
+    wanted = np.full(count, test is None)
+    if test is not None:
+        wanted[test] = True
     for part, nodes in parts.items():
-        shared = nodes[wanted[nodes]]
-        if files["test"] is not None and len(shared):
-            raise ValueError(
-                f"{len(shared)} nodes are both in {files[part]} and in {files['test']} (the first "
-                f"is {shared[0]}): take them out of one of the two"
-            )
+        if test is not None:
+            names = f"{files[part]}", f"{files['test']}"
+            refuse_shared(nodes, test, names, "take them out of one of the two")
         fitted_on[nodes] = True
     return wanted, fitted_on

@@ -6,7 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -38,28 +38,17 @@ from simi_mailbox.validation import (
 )
 
 EngineName = Literal["auto", "memory", "disk", "dask"]
-SAMPLE = 20_000
-"""Nodes that the calibration nodes are compared with."""
+SAMPLE = 20_000  # nodes that the calibration nodes are compared with
 
 
 @dataclass(frozen=True)
 class Calibrated:
-    """What was done, and how much it took.
-
-    Attributes
-    ----------
-    out : Path
-        Folder of ``probabilities/``, ``groups/``, ``calibrator.safetensors``, ``manifest.json``.
-    calibrator : SimiMailbox
-    facts : dict
-        Engine, nodes, entries of the graph, classes, blocks, seconds.
+    """What `calibrate` and `apply` did: the folder of results, the fitted calibrator, and facts
+    (engine, nodes, entries of the graph, classes, blocks, seconds).
 
     Examples
     --------
-    `calibrate` and `apply` return it; ``calibrator`` predicts in memory, too.
-
-    >>> done = Calibrated(Path("out"), SimiMailbox(), {"engine": "disk", "nodes": 300})
-    >>> done.facts["engine"]
+    >>> Calibrated(Path("out"), SimiMailbox(), {"engine": "disk", "nodes": 300}).facts["engine"]
     'disk'
     """
 
@@ -81,24 +70,20 @@ def calibrate(
     work: StrPath | None = None,
     progress: Progress | None = None,
 ) -> Calibrated:
-    """Calibrate a graph of any size, from shards to shards.
+    """Calibrate a graph of any size, from shards to shards, with the results of `SimiMailbox.fit`.
 
-    The method is `SimiMailbox`, with the results that it has in memory. If it is stopped, also
-    by kill -9, and called again, it goes on where it was.
+    If it is stopped, also by kill -9, and called again, it goes on where it was.
 
     Parameters
     ----------
     folder : path
-        Holds ``logits/`` (shards of rows, ``.npy`` or Parquet), ``edges/`` (shards of pairs of
-        nodes in any order, one way or both), ``labels.*`` (one per node, or rows of node and
-        label), ``calibration.*`` (nodes, or a boolean for each) and perhaps ``train.*`` (nodes
-        that the GNN was trained on), ``hidden/`` (shards of what enters its last layer) and
-        ``node_ids.*`` (one id per node, by which `apply` finds the labels of these nodes again).
+        Holds ``logits/`` and ``edges/`` (shards, ``.npy`` or Parquet), ``labels.*``,
+        ``calibration.*`` (nodes, or a boolean for each) and perhaps ``train.*``, ``hidden/`` and
+        ``node_ids.*``, by which `apply` finds the labels of these nodes again.
     out : path
         Folder for the results.
     engine : {"auto", "memory", "disk", "dask"}
-        Who does the work. By default Dask if there is a scheduler, else memory if everything fits
-        into it, else disk.
+        By default Dask if there is a scheduler, else memory if everything fits into it, else disk.
     memory : str or int
         Most memory of a process, such as ``"2GB"``: of this one, or of each Dask worker.
     scheduler : str, optional
@@ -110,14 +95,10 @@ def calibrate(
     used_for_selection : bool
         Whether the calibration nodes had a part in choosing the model, as of `SimiMailbox.fit`.
     work : path, optional
-        Folder for blocks and tiles, on a fast disk; kept, and used again for the same shards. By
-        default it is in ``out`` and removed in the end.
+        Folder for blocks and tiles; kept, and used again for the same shards. By default it is in
+        ``out`` and removed in the end.
     progress : callable, optional
         Called with the name of a pass, blocks done, and blocks in all.
-
-    Returns
-    -------
-    Calibrated
 
     Examples
     --------
@@ -131,10 +112,7 @@ def calibrate(
     ...     np.save(f"{name}/edges/0.npy", problem.graph.edge_index().numpy())
     ...     np.save(f"{name}/labels.npy", problem.y)
     ...     np.save(f"{name}/calibration.npy", np.arange(100))
-    ...     done = calibrate(name, f"{name}/out")
-    ...     np.load(f"{name}/out/probabilities/00000.npy").shape
-    (300, 3)
-    >>> done.facts["engine"]
+    ...     calibrate(name, f"{name}/out").facts["engine"]
     'memory'
     """
     source, chosen = Folder.open(Path(folder)), _unfitted(calibrator)
@@ -181,24 +159,12 @@ def apply(
     fitted on, and ``hidden/`` if it was fitted with such. ``known``, a pair (nodes, labels) or a
     file of both, or else ``known.*`` in the folder, names labels that are known by now: evidence on
     other nodes, as for ``SimiMailbox.predict_proba``; those of nodes in ``train.*``, which the GNN
-    has learned, are left out. Everything else is as for `calibrate`; ``input_type`` is what
-    it was at the fit.
+    has learned, are left out. Everything else is as for `calibrate`; ``input_type`` is by default
+    what it was at the fit.
 
     Examples
     --------
-    >>> import os, tempfile
-    >>> from simi_mailbox.synthetic import calibration_problem
-    >>> problem = calibration_problem(300, 3, seed=0)
-    >>> cal = SimiMailbox().fit(problem.logits, problem.y, graph=problem.graph, mask=range(100))
-    >>> with tempfile.TemporaryDirectory() as name:
-    ...     for part in ("logits", "edges"):
-    ...         os.mkdir(f"{name}/{part}")
-    ...     np.save(f"{name}/logits/0.npy", problem.logits)
-    ...     np.save(f"{name}/edges/0.npy", problem.graph.edge_index().numpy())
-    ...     done = apply(cal, name, f"{name}/out")
-    ...     probs = np.load(f"{name}/out/probabilities/00000.npy")
-    >>> bool(np.allclose(probs, cal.predict_proba(problem.logits, graph=problem.graph), atol=1e-6))
-    True
+    >>> apply("out/calibrator.safetensors", "next-week", "calibrated")  # doctest: +SKIP
     """
     source = Folder.open(Path(folder))
     fitted = calibrator if isinstance(calibrator, SimiMailbox) else load(calibrator)
@@ -209,8 +175,7 @@ def apply(
             f"{calibrator} was fitted with prior_shift=, which shards do not take: add "
             "log(deployed / trained) to their logits, and fit on these"
         )
-    if not _needs_hidden(fitted, source):
-        source = replace(source, hidden=None)
+    source = _matching(fitted, source)
     if known is None or isinstance(known, str | os.PathLike):
         known = source.known(None if known is None else Path(known))
     train, ids = source.nodes("train"), source.node_ids()
@@ -248,30 +213,22 @@ def _unfitted(calibrator: SimiMailbox | None) -> SimiMailbox:
     return type(calibrator)(**calibrator.get_params())
 
 
-def _needs_hidden(fitted: SimiMailbox, source: Folder) -> bool:
-    """Whether a hidden layer is used; raise unless a folder holds what the calibrator needs."""
+def _matching(fitted: SimiMailbox, source: Folder) -> Folder:
+    """A folder with what the calibrator was fitted on, and no hidden layer that it does not use."""
     fitted._check_fitted()
-    if source.logits.columns != fitted.num_classes_:
+    kept, hidden = getattr(fitted, "hidden_", None), source.hidden
+    if kept is None and hidden is not None:
+        text = f"{source.path / 'hidden'} is not used: the calibrator was fitted without it"
+        warnings.warn(text, CalibrationWarning, stacklevel=3)
+        source, hidden = replace(source, hidden=None), None
+    found = source.logits.columns, 0 if hidden is None else hidden.columns
+    needed = fitted.num_classes_, 0 if kept is None else kept["means"].shape[1]
+    if found != needed:
         raise ValueError(
-            f"the logits have {source.logits.columns} classes, but the calibrator was fitted on "
-            f"{fitted.num_classes_}"
+            f"{source.path}: it has {found[0]} classes and {found[1]} columns of hidden/, but the "
+            f"calibrator was fitted on {needed[0]} and {needed[1]}"
         )
-    place, kept = source.path / "hidden", getattr(fitted, "hidden_", None)
-    if kept is None:
-        if source.hidden is not None:
-            text = f"{place} is not used: the calibrator was fitted without a hidden layer"
-            warnings.warn(text, CalibrationWarning, stacklevel=3)
-        return False
-    if source.hidden is None:
-        raise FileNotFoundError(
-            f"there is no folder {place}, but the calibrator was fitted with a hidden layer"
-        )
-    width = kept["means"].shape[1]
-    if source.hidden.columns != width:
-        raise ValueError(
-            f"{place} has {source.hidden.columns} columns, but the calibrator was fitted on {width}"
-        )
-    return True
+    return source
 
 
 # --- what both share ------------------------------------------------------------------------------
@@ -305,14 +262,11 @@ class _Job:
             self.engine = "dask" if self.scheduler else "memory" if fits else "disk"
         if (self.engine == "dask") != (self.scheduler is not None):
             raise ValueError(
-                "engine='dask' needs scheduler='tcp://…', the address that `dask scheduler` prints"
-                if self.scheduler is None
-                else f"a scheduler is for engine='dask', not {self.engine!r}"
+                "engine='dask' needs scheduler='tcp://…', the address that `dask scheduler` "
+                f"prints, and no other does; got {self.engine!r} with {self.scheduler!r}"
             )
         if self.out.exists() and self.out.samefile(self.source.path):
-            raise ValueError(
-                f"{self.out} is the folder of the shards itself: name another for the results"
-            )
+            raise ValueError(f"{self.out} is the folder of the shards itself: name another")
         self.output = Output(self.out.resolve(), self.source.logits.shards[0].path.suffix)
 
     def plan(self, **cluster: int) -> Plan:
@@ -341,34 +295,27 @@ class _Job:
     @contextmanager
     def blocks(self) -> Iterator[tuple[Engine, Plan]]:
         """An engine whose store holds blocks of logits and tiles of the graph."""
-        inside = self.output.folder / ".work"
-        place = (inside if self.work is None else Path(self.work)).resolve()
         shards = [shard.identity() for shard in self.source.shards]
-        try:
-            with alone_in(place):
-                given = (Store(place), self.say)
-                runner = Engine(*given) if self.scheduler is None else Dask(*given, self.scheduler)
-                try:
-                    plan = self.plan(**runner.cluster)
-                    facts = {"plan": vars(plan), "input_type": self.kind, "shards": shards}
-                    store.claim(place, facts)
-                    runner.journal.resume(place / store.JOURNAL)
-                    self.output.prepare()
-                    of = (plan.blocks, plan, self.source.logits, self.kind)
-                    runner.write("reading logits", read_block, *of)
-                    tiles.cut(runner, plan, self.source.edges)
-                    yield runner, plan
-                finally:
-                    runner.close()
-                if self.work is None:
-                    store.clear(place)
-        finally:
-            linked = inside.is_symlink()  # to a folder elsewhere: it stays
-            if inside.is_dir() and not linked and not any(inside.iterdir()):
-                inside.rmdir()
+        with nullcontext() if self.work is None else alone_in(Path(self.work)):
+            holder = Path(self.work or self.output.folder).resolve()
+            given = (Store(holder / store.WORK), self.say)
+            runner = Engine(*given) if self.scheduler is None else Dask(*given, self.scheduler)
+            try:
+                plan = self.plan(**runner.cluster)
+                facts = {"plan": vars(plan), "input_type": self.kind, "shards": shards}
+                place = store.work_in(holder, facts)
+                runner.journal.resume(place / store.JOURNAL)
+                self.output.prepare()
+                of = (plan.blocks, plan, self.source.logits, self.kind)
+                runner.write("reading logits", read_block, *of)
+                tiles.cut(runner, plan, self.source.edges)
+                yield runner, plan
+            finally:
+                runner.close()
+            if self.work is None:
+                store.clear(place)
 
     def write(self, calibrator: SimiMailbox, probs: Array, groups: Ints) -> Calibrated:
-        """Shards of results that are in memory."""
         self.output.prepare()
         plan, files = self.plan(), list[Written]()
         for block in plan.blocks:
@@ -377,10 +324,8 @@ class _Job:
         return self._finish(files, calibrator)
 
     def write_blocks(self, runner: Engine, view: View, calibrator: SimiMailbox) -> Calibrated:
-        """Shards of results, block by block."""
         files = default.write(runner, view, calibrator, self.output)
-        entries = runner.total("degrees", default.entries_of, added, view.plan.blocks)
-        self.facts["entries"] = int(entries)
+        self.facts["entries"] = runner.total("degrees", default.entries_of, added, view.plan.blocks)
         return self._finish(files, calibrator)
 
     def _finish(self, files: list[Written], calibrator: SimiMailbox) -> Calibrated:

@@ -15,11 +15,19 @@ import pyarrow.parquet
 from simi_mailbox._arrays import Array
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import DAMAGE, NPY_HEADERS, is_archive
-from simi_mailbox.node_files.columns import as_text, edge_columns, id_column, is_list
-from simi_mailbox.node_files.scores import refuse_others, score_columns
+from simi_mailbox.node_files.columns import (
+    Columns,
+    as_text,
+    edge_columns,
+    id_column,
+    is_list,
+    is_numeric,
+    matrix,
+    refuse_others,
+    score_columns,
+)
 
 Part = Literal["logits", "edges", "hidden"]
-ENDINGS = (".npy", ".parquet")
 BATCH = 1 << 16
 
 
@@ -49,27 +57,19 @@ class Shard:
         if path.suffix == ".parquet":
             return _open_parquet(path, part, stamp)
         shape, _, dtype, start = _header(path)
-        if len(shape) != 2:
-            raise FileFormatError(f"{path}: it has shape {list(shape)}; expected two dimensions")
+        edges = part == "edges"
+        fine = len(shape) == 2 and dtype.kind in ("iu" if edges else "fiu")
+        if not fine or (edges and 2 not in shape):
+            expected = "integers [2, E] or [E, 2]" if edges else "numbers [nodes, columns]"
+            raise FileFormatError(f"{path}: it holds {dtype} {list(shape)}; expected {expected}")
         missing = start + int(np.prod(shape)) * dtype.itemsize - path.stat().st_size
         if missing > 0:
-            raise FileFormatError(
-                f"{path}: it is cut off: {missing:,} bytes are missing, from row "
-                f"{max(0, shape[0] - -(-missing // max(1, dtype.itemsize * shape[1])))} on"
-            )
-        edges = part == "edges"
-        if dtype.kind not in ("iu" if edges else "fiu"):
-            raise FileFormatError(
-                f"{path}: it holds {dtype}; expected {'integers' if edges else 'numbers'}"
-            )
-        if edges and 2 not in shape:
-            raise FileFormatError(f"{path}: edges have shape [2, E] or [E, 2], got {list(shape)}")
+            raise FileFormatError(f"{path}: it is cut off: {missing:,} bytes are missing")
         turned = edges and shape[0] == 2  # [2, 2] too, as in memory
         rows, columns = shape[::-1] if turned else shape
         return cls(path, rows, columns, dtype.str, stamp, turned=turned)
 
     def read(self, start: int, stop: int) -> Array:
-        """Rows [start, stop) of the shard."""
         self.check_unchanged()
         read = _read_parquet if self.path.suffix == ".parquet" else _read_npy
         try:
@@ -84,11 +84,9 @@ class Shard:
         return found
 
     def identity(self) -> list[Any]:
-        """What changes when the file does."""
         return [str(self.path.resolve()), *self.stamp, self.rows]
 
     def check_unchanged(self) -> None:
-        """Raise if the file is not the one any more that was opened."""
         if _stamp(self.path) != self.stamp:
             raise FileFormatError(
                 f"{self.path}: it was changed during the run: start again when it is finished"
@@ -106,15 +104,12 @@ class Shards:
         if not folder.is_dir():
             raise FileNotFoundError(f"there is no folder {folder} of shards (.npy or .parquet)")
         files = [path for path in folder.iterdir() if not path.name.startswith((".", "_"))]
-        strange = [path for path in files if path.suffix not in ENDINGS]
-        if strange:
-            raise FileFormatError(
-                f"{min(strange)}: shards are .npy or .parquet files; move it elsewhere"
-            )
         if not files:
             raise FileNotFoundError(f"{folder} holds no shard (.npy or .parquet)")
         shards, first = [], 0
         for path in sorted(files, key=_natural):
+            if path.suffix not in (".npy", ".parquet"):
+                raise FileFormatError(f"{path}: shards are .npy or .parquet files; move it away")
             shard = Shard.open(path, part)
             shards.append(replace(shard, first=first))
             first += shard.rows
@@ -147,7 +142,6 @@ class Shards:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def chunks(self, rows: int) -> list[tuple[Shard, int, int]]:
-        """All shards in runs of at most ``rows`` rows."""
         return [
             (shard, start, min(shard.rows, start + rows))
             for shard in self.shards
@@ -221,25 +215,17 @@ def _open_parquet(path: Path, part: Part, stamp: tuple[int, int, int]) -> Shard:
     elif part == "hidden":
         found = [k for k in range(len(names)) if k != position]
     else:
-        beside, found = score_columns(names, position, lambda k: _measures(first.column(k)))
+        table = Columns(path, tuple(names), tuple(first.columns))
+        beside, found = score_columns(names, position, table.measures)
         guessed, found = not found, found or beside
-    words = [names[k] for k in found if not width and not _is_number(first.column(k).type)]
+    words = [names[k] for k in found if not width and not is_numeric(first.column(k).type)]
     if words or not found:
-        which = f"column {', '.join(words)} is not" if words else "it has no column of"
-        raise FileFormatError(f"{path}: {which} numbers")
+        raise FileFormatError(f"{path}: {', '.join(words or names)}: no column of numbers")
     ids, chosen = None if position is None else names[position], tuple(names[k] for k in found)
     shard = Shard(path, rows, width or len(found), "<f4", stamp, chosen=chosen, ids=ids)
     if guessed:
         refuse_others(chosen, _numbers(shard, first.select(chosen), 0), path)
     return shard
-
-
-def _is_number(kind: Any) -> bool:
-    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
-
-
-def _measures(column: Any) -> bool:
-    return _is_number(column.type) and bool((np.nan_to_num(column.to_numpy(False)) % 1).any())
 
 
 def _parquet(path: Path) -> Any:
@@ -273,13 +259,10 @@ def _numbers(shard: Shard, batch: Any, row: int) -> Array:
         raise FileFormatError(f"{shard.path}: {' and '.join(shard.chosen)} must be whole numbers")
     if not is_list(kept[0].type):
         return np.stack([column.to_numpy(zero_copy_only=False) for column in kept], axis=1)
-    flat = np.asarray(kept[0].flatten().to_numpy(zero_copy_only=False))
-    if len(flat) != len(batch) * shard.columns:
-        raise FileFormatError(
-            f"{shard.path}: the lists of rows {row}..{row + len(batch) - 1} do not all have "
-            f"{shard.columns} numbers"
-        )
-    return flat.reshape(len(batch), shard.columns)
+    found = matrix(kept[0], f"{shard.path}, rows {row}..{row + len(batch) - 1}")
+    if found.shape[1] != shard.columns:
+        raise FileFormatError(f"{shard.path}, row {row}: a list has not {shard.columns} numbers")
+    return found
 
 
 def _check_ids(shard: Shard, column: Any, row: int) -> None:
@@ -292,6 +275,6 @@ def _check_ids(shard: Shard, column: Any, row: int) -> None:
         at = int(wrong[0])
         raise FileFormatError(
             f"{shard.path}: row {row + at} is node {found[at].as_py()!r} by its column "
-            f"{shard.ids!r}, but it is row {expected[at]} of all shards, which are the nodes 0, 1, "
-            "2, … in order: sort the rows of all shards by node, or take the column out"
+            f"{shard.ids!r}, but row {expected[at]} of all shards, which is node {expected[at]}: "
+            "sort the rows of all shards by node, or take the column out"
         )

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,8 +27,7 @@ from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import DAMAGE, mapped_npy, whole_file
 
 CHUNK = 1 << 24
-RESIDUE = 0x2144DF1C
-"""CRC-32 of whatever ends in its own CRC-32."""
+RESIDUE = 0x2144DF1C  # CRC-32 of whatever ends in its own CRC-32
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,6 @@ class Written:
     digest: str
 
     def is_there(self) -> bool:
-        """Whether the file is still what was written."""
         digest = _sha256 if self.digest.startswith("sha256") else _checksum
         try:
             return os.path.getsize(self.path) == self.bytes and digest(self.path) == self.digest
@@ -65,7 +64,7 @@ def _checksum(path: str | Path) -> str:
 
 
 class _Summed:
-    """A file that knows the checksum of what was written into it."""
+    """A file, and the checksum of what was written into it."""
 
     def __init__(self, file: Any) -> None:
         self.file, self.check = file, 0
@@ -137,13 +136,9 @@ _SEEN: dict[str, tuple[int, int]] = {}
 
 # --- who holds a folder ---------------------------------------------------------------------------
 
-LOCK, JOURNAL, WORK_FILE = ".lock", "journal", "work.json"
-MAKER = {"made_by": "simi-mailbox", "version": 1}
-"""Says whose work a folder holds; one of another version is made anew."""
-_BEGUN = re.compile(r"\.lock|\.work\.unfinished-.*")
-_MADE = re.compile(
-    _BEGUN.pattern + r"|journal|work\.json|[a-z-]+/(\d[\d-]*\.npy|\.\d[\d-]*\.npy\.\d+-[0-9a-f]+)"
-)
+LOCK, WORK, JOURNAL, WORK_FILE = ".lock", ".simi-mailbox", "journal", "work.json"
+VERSION = 1
+"""Of what a work folder holds; that of another version is made anew."""
 
 
 @contextmanager
@@ -178,52 +173,33 @@ def alone_in(folder: Path) -> Iterator[None]:
         os.close(file)
 
 
-def claim(place: Path, facts: Mapping[str, Any]) -> bool:
-    """Make the work folder that of a run with these ``facts``; whether it had to be emptied.
+def work_in(holder: Path, facts: Mapping[str, Any]) -> Path:
+    """The work folder in a folder that is held; emptied unless it is of a run with these ``facts``.
 
-    It is emptied only if its `WORK_FILE` was written here, and never of files that were not.
+    What is killed on the way leaves no file of facts, or files that the journal does not believe.
     """
-    content, path = json.dumps({**MAKER, **facts}), place / WORK_FILE
-    found = path.read_text("utf-8") if path.exists() else ""
-    if found == content:
-        return False
-    made = _MADE if found.startswith('{"made_by": "simi-mailbox"') else _BEGUN
-    files = [file for file in place.rglob("*") if file.is_symlink() or not file.is_dir()]
-    strange = [name for file in files if not made.fullmatch(name := _name(file, place))]
-    if strange:
-        raise ValueError(
-            f"{place} holds other files ({min(strange)}): name a folder of its own for work"
-        )
-    clear(place)
-    with whole_file(path) as unfinished:
-        unfinished.write_text(content, "utf-8")
-    return True
+    place, content = holder / WORK, json.dumps({"version": VERSION, **facts})
+    path = place / WORK_FILE
+    if not path.exists() or path.read_text("utf-8") != content:
+        clear(place)
+        place.mkdir(exist_ok=True)
+        with whole_file(path) as unfinished:
+            unfinished.write_text(content, "utf-8")
+    return place
 
 
 def clear(place: Path) -> None:
-    """Remove what runs have made in a work folder, last of all what says that they have."""
-    folders = [entry for entry in place.iterdir() if entry.is_dir() and not entry.is_symlink()]
-    for folder in folders:
-        for file in folder.iterdir():
-            if _MADE.fullmatch(_name(file, place)):
-                file.unlink()
-        if not any(folder.iterdir()):
-            folder.rmdir()
-    for name in (JOURNAL, WORK_FILE):
-        (place / name).unlink(missing_ok=True)
-
-
-def _name(file: Path, place: Path) -> str:
-    return file.relative_to(place).as_posix()
+    """Remove a work folder, first of all what says that its files can be used again."""
+    (place / WORK_FILE).unlink(missing_ok=True)
+    if place.exists():
+        shutil.rmtree(place)
 
 
 # --- results --------------------------------------------------------------------------------------
 
-MANIFEST = "manifest.json"
-CALIBRATOR = "calibrator.safetensors"
+MANIFEST, CALIBRATOR = "manifest.json", "calibrator.safetensors"
 PARTS = ("probabilities", "groups")
-UNFINISHED = ".unfinished"
-"""File that says that a run has begun and not ended: what lies beside it is its own."""
+UNFINISHED = ".unfinished"  # says that a run has begun and not ended
 _SHARD = re.compile(r"\d{5}\.(npy|parquet)$|\.\d{5}\.unfinished-")
 
 
@@ -238,17 +214,14 @@ class Output:
         """Raise if the folder holds files under our names that no run has written."""
         try:
             facts = json.loads((self.folder / MANIFEST).read_text("utf-8"))
-            ended = isinstance(facts, dict) and {"method", "engine", "shards"} <= set(facts)
+            ours = isinstance(facts, dict) and {"method", "engine", "shards"} <= set(facts)
         except (OSError, ValueError):
-            ended = False
-        begun = ended or (self.folder / UNFINISHED).exists()
-        found = [] if begun else [self.folder / MANIFEST, self.folder / CALIBRATOR]
-        shards = [file for part in PARTS for file in (self.folder / part).glob("[!.]*")]
-        found += [file for file in shards if not (begun and _SHARD.match(file.name))]
-        strange = [file for file in found if file.exists()]
-        if strange:
+            ours = False
+        found = [self.folder / name for name in (MANIFEST, CALIBRATOR, *PARTS)]
+        strange = [path for path in found if path.exists()]
+        if strange and not ours and not (self.folder / UNFINISHED).exists():
             raise ValueError(
-                f"{min(strange)} is no result of an earlier run: move it, or name another folder"
+                f"{strange[0]} is no result of an earlier run: move it, or name another folder"
             )
 
     def prepare(self) -> None:
@@ -259,8 +232,6 @@ class Output:
         (self.folder / MANIFEST).unlink(missing_ok=True)
 
     def block(self, block: int, probs: Array, groups: Array) -> list[Written]:
-        """Two finished shards."""
-
         def write(file: Any) -> None:
             if self.ending == ".npy":
                 np.save(file, probs)

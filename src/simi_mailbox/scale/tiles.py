@@ -25,16 +25,10 @@ from simi_mailbox.scale.shards import Shard, Shards
 from simi_mailbox.scale.store import Store, Written
 from simi_mailbox.softmax import entry_blocks
 
-PROCESS = 1_100_000_000
-"""Address space of Python with PyTorch, SciPy and Numba, before any block is read."""
-USED = 0.9
-"""Part of the rest that blocks take: allocators round up."""
-COPIES = 12
-"""Numbers per node and class that the hungriest pass holds."""
-PER_NODE = 128
-"""Bytes per node that it holds besides."""
-EDGE_BYTES = 96
-"""Bytes per edge while edges are sorted into tiles."""
+PROCESS = 1_100_000_000  # address space of Python with PyTorch, SciPy and Numba
+USED = 0.9  # part of the rest that blocks take: allocators round up
+COPIES, PER_NODE = 12, 128  # numbers per node and class of the hungriest pass; bytes besides
+EDGE_BYTES = 96  # per edge while edges are sorted into tiles
 LARGEST_BLOCK = LARGEST_BAND = 1 << 28
 LARGEST_CHUNK = 1 << 22
 
@@ -88,21 +82,22 @@ class Plan:
         return range(-(-self.nodes // self.rows))
 
     def span(self, block: int) -> tuple[int, int]:
-        """First node of a block, and the one after its last."""
         start = block * self.rows
         return start, min(self.nodes, start + self.rows)
 
     def size(self, block: int) -> int:
-        """Nodes of a block."""
         start, stop = self.span(block)
         return stop - start
 
+    def inside(self, block: int, nodes: Ints) -> tuple[Ints, slice]:
+        """Those of some sorted nodes that lie in a block, counted there; and their place."""
+        start, stop = self.span(block)
+        low, high = np.searchsorted(nodes, [start, stop]).tolist()
+        return np.array(nodes[low:high]) - start, slice(low, high)
+
     def bands(self, columns: int, held: int) -> list[range]:
         """Runs of blocks, as few as there can be: sums of ``columns`` numbers of every node of one
-        fit into memory beside ``held`` bytes for every node of a block.
-
-        A pass over neighbours reads what it needs of all nodes once for every band.
-        """
+        fit into memory beside ``held`` bytes for every node of a block."""
         rows = min(LARGEST_BAND, (self.space - held * self.rows) // (8 * columns))
         if self.slots > 1:
             rows = min(rows, self.nodes // (2 * self.slots))
@@ -122,12 +117,10 @@ def _alike(count: int, most: int) -> int:
 
 
 Keys = Array
-PART = 1 << 20
-"""Entries of a tile that lie in one file, at most."""
+PART = 1 << 20  # entries of a tile that lie in one file, at most
 
 
 def name(kind: str, *numbers: int) -> str:
-    """Name of an array of a block or tile."""
     return f"{kind}/{'-'.join(f'{number:05d}' for number in numbers)}"
 
 
@@ -156,7 +149,6 @@ def sort_chunk(
 
 
 def check_ids(edges: Ints, nodes: int, shard: Shard, start: int) -> None:
-    """Raise for the first edge that joins a node that is not there."""
     if len(edges) and (edges.min() < 0 or edges.max() >= nodes):
         row = int(((edges < 0) | (edges >= nodes)).any(axis=1).argmax())
         source, target = edges[row].tolist()
@@ -284,16 +276,15 @@ def neighbour_sums(
     parts = {block: store.get(name("parts", block)).tolist() for block in blocks}
     for column in plan.blocks:
         tiles = [(b, part) for b in blocks for part in range(parts[b][column])]
-        numbers = right(column) if tiles else None
+        numbers, place = right(column) if tiles else (None, None)
         for block, part in tiles:
-            assert numbers is not None
-            add_sums(store.get(name("tile", block, column, part)), *numbers, sums[block])
+            add_sums(store.get(name("tile", block, column, part)), numbers, place, sums[block])
         del numbers  # before the next are read
     for block in blocks:
         yield block, sums.pop(block)
 
 
-def add_sums(entries: Array, right: Array, place: Array | None, onto: Floats) -> None:
+def add_sums(entries: Array, right: Any, place: Array | None, onto: Floats) -> None:
     """onto_i += Σ_j right_j over the entries (i, j): the product of the adjacency with a matrix.
 
     Entries are in the order of their rows. If most rows of the matrix are zero, ``right`` holds
