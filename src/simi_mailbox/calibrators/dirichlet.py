@@ -42,20 +42,16 @@ class Dirichlet(Calibrator):
 
     Notes
     -----
-    Convex, solved by L-BFGS, and by Newton's method where that gives up. Differs from the GATS code
-    in that: there, Adam walks from W = identity and stops early, by outputs computed before the
-    step it judges. A pull of 10⁻⁶ of the diagonal of W towards 1/T of temperature scaling keeps it
-    finite when all calibration nodes are right. Predicted classes may change.
+    Convex, solved by L-BFGS, and by Newton's method where that gives up; in the GATS code Adam
+    walks from W = identity and stops early. A pull of 10⁻⁶ of the diagonal of W towards 1/T of
+    temperature scaling keeps it finite when all calibration nodes are right. Predicted classes may
+    change.
 
     Examples
     --------
-    >>> rng = np.random.default_rng(0)
-    >>> z = rng.normal(size=(2000, 3)) * 2
-    >>> p = torch.softmax(torch.from_numpy(z / 2), dim=1)  # overconfident by a factor of two
-    >>> y = (p.cumsum(1) < torch.from_numpy(rng.random((2000, 1)))).sum(1)
-    >>> cal = Dirichlet().fit(z, y, mask=np.arange(2000))
-    >>> cal.weights_.diagonal().round(1)
-    array([0.5, 0.5, 0.5])
+    >>> cal = Dirichlet().fit([[2.0, 0.0]] * 4, [0, 0, 0, 1], mask=range(4))
+    >>> cal.predict_proba([[2.0, 0.0]]).round(2).tolist()
+    [[0.75, 0.25]]
     """
 
     name = "dirichlet"

@@ -1,6 +1,5 @@
 """What the calibrators that learn a network share."""
 
-import functools
 from abc import abstractmethod
 from typing import Any, ClassVar
 
@@ -13,7 +12,6 @@ from simi_mailbox.parameters import Count, NonNegative, Positive, Whole, hyperpa
 from simi_mailbox.validation import CalibrationData, Labelled, NodeInputs
 
 SMALLEST_INVERSE = 1e-6
-"""Of temperatures."""
 SCHEDULE = ("lr", "weight_decay", "epochs", "patience", "seed")
 
 
@@ -60,15 +58,10 @@ class NetworkCalibrator(Calibrator):
         # Dropout and noise are drawn in every epoch: the hold-out needs a forward pass without.
         noisy = any(getattr(self, word, 0) > 0 for word in ("dropout", "noise"))
         fit_on, stop_on = nodes or stopping_split(data, self.seed)
-        build = functools.partial(self._built, data)
-        trained = train(build, fit_on, stop_on, noisy=noisy, **schedule, **how)
-        network, self.epochs_, self.best_epoch_ = trained
+        network, self.epochs_, self.best_epoch_ = train(
+            lambda: self._built(data), fit_on, stop_on, noisy=noisy, **schedule, **how
+        )
         self.weights_: dict[str, Tensor] = network.state_dict()
-
-    def _check_state(self) -> None:
-        weights = self.weights_.values() if isinstance(self.weights_, dict) else [None]
-        if not all(isinstance(weight, Tensor) for weight in weights):
-            raise ValueError("weights_ must be a table of tensors")
 
     def _trained(self, data: NodeInputs) -> Any:
         """The network for these nodes, with the fitted weights."""

@@ -17,9 +17,8 @@ class OneVersusRest(Calibrator):
     """P(class) through a logistic regression on log p and log(1 − p), class by class.
 
     Targets are Platt's, (n₊ + 1) / (n₊ + 2) for nodes of the class and 1 / (n₋ + 2) for others:
-    separable labels then have a finite fit. Of two classes both fits are the same one. Of more,
-    each is held against the rest, and the K results are divided by their sum: a heuristic, not a
-    likelihood of all classes, which vector scaling has. Predicted classes may change.
+    separable labels then have a finite fit. Of more than two classes each is held against the rest,
+    and the K results are divided by their sum. Predicted classes may change.
     """
 
     optional_inputs = frozenset({"sample_weight"})
@@ -58,9 +57,9 @@ class OneVersusRest(Calibrator):
 class PlattScaling(OneVersusRest):
     """P(class) becomes σ(a s + b), with s the log-odds of the class (Platt, 1999).
 
-    The usual method for two classes in industry: a and b minimise the cross-entropy of the
-    calibration nodes with Platt's targets, (n₊ + 1) / (n₊ + 2) and 1 / (n₋ + 2), exactly. More than
-    two classes are each held against the rest. Predicted classes may change.
+    a and b minimise the cross-entropy of the calibration nodes with Platt's targets, (n₊ + 1) /
+    (n₊ + 2) and 1 / (n₋ + 2), exactly. More than two classes are each held against the rest.
+    Predicted classes may change.
 
     Attributes
     ----------
@@ -69,12 +68,10 @@ class PlattScaling(OneVersusRest):
 
     Examples
     --------
-    >>> rng = np.random.default_rng(0)
-    >>> s = rng.normal(size=4000) * 3
-    >>> y = (rng.random(4000) < 1 / (1 + np.exp(2 - s / 2))).astype(int)  # σ(s / 2 − 2)
-    >>> cal = PlattScaling().fit(s, y, mask=np.arange(4000), input_type="binary-logits")
-    >>> cal.coefficients_[1].round(1).tolist()
-    [0.5, -0.5, -2.0]
+    >>> s, y = [-2.0, -1.0, 1.0, 2.0], [0, 1, 0, 1]
+    >>> cal = PlattScaling().fit(s, y, mask=range(4), input_type="binary-logits")
+    >>> cal.coefficients_[1].round(2).tolist()
+    [0.2, -0.2, 0.0]
     """
 
     name = "platt"
@@ -88,9 +85,9 @@ class PlattScaling(OneVersusRest):
 class BetaCalibration(OneVersusRest):
     """P(class) becomes σ(a log p − b log(1 − p) + c) with a, b ≥ 0 (Kull et al., AISTATS 2017).
 
-    Platt scaling, if a = b; both sides of one half may be bent differently. Its targets keep
-    parameters finite where labels are separable (Kull's package uses 0 and 1). More than two
-    classes are each held against the rest. Predicted classes may change.
+    Platt scaling, if a = b. Platt's targets keep parameters finite where labels are separable
+    (Kull's package uses 0 and 1). More than two classes are each held against the rest. Predicted
+    classes may change.
 
     Attributes
     ----------
@@ -99,13 +96,10 @@ class BetaCalibration(OneVersusRest):
 
     Examples
     --------
-    >>> rng = np.random.default_rng(0)
-    >>> p = rng.random(8000)
-    >>> q = 1 / (1 + np.exp(-(0.5 * np.log(p) - 2 * np.log(1 - p) - 1)))
-    >>> y = (rng.random(8000) < q).astype(int)
-    >>> cal = BetaCalibration().fit(p, y, mask=np.arange(8000), input_type="binary-probabilities")
-    >>> bool(np.abs(cal.coefficients_[1] - [0.5, -2.0, -1.0]).max() < 0.2)
-    True
+    >>> p, y = [0.1, 0.3, 0.7, 0.9], [0, 1, 0, 1]
+    >>> cal = BetaCalibration().fit(p, y, mask=range(4), input_type="binary-probabilities")
+    >>> cal.coefficients_.shape
+    (2, 3)
     """
 
     name = "beta"

@@ -87,8 +87,7 @@ def names() -> list[str]:
 
     Examples
     --------
-    >>> from simi_mailbox import calibrators
-    >>> "simi-mailbox" in calibrators.names()
+    >>> "simi-mailbox" in names()
     True
     """
     return sorted({*METHODS, *from_outside()})
@@ -99,8 +98,7 @@ def get(name: str) -> type[Calibrator]:
 
     Examples
     --------
-    >>> from simi_mailbox import calibrators
-    >>> calibrators.get("temperature")()
+    >>> get("temperature")()
     TemperatureScaling()
     """
     if name in METHODS:
@@ -149,13 +147,12 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
 
     Examples
     --------
-    >>> import numpy as np, tempfile, simi_mailbox
-    >>> logits = np.random.default_rng(0).normal(size=(50, 3))
-    >>> cal = simi_mailbox.TemperatureScaling().fit(logits, logits.argmax(1), mask=np.arange(50))
+    >>> import simi_mailbox, tempfile
+    >>> cal = simi_mailbox.TemperatureScaling().fit([[2.0, 0.0]] * 4, [0, 0, 0, 1], mask=range(4))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     cal.save(f"{folder}/cal.safetensors")
     ...     again = simi_mailbox.load(f"{folder}/cal.safetensors")
-    >>> bool((again.predict_proba(logits) == cal.predict_proba(logits)).all())
+    >>> again.temperature_ == cal.temperature_
     True
     """
     from simi_mailbox import parameters

@@ -23,15 +23,14 @@ class VectorScaling(Calibrator):
 
         mean CE + penalty / (2m) · ( ‖T w − 1‖² + ‖b‖² ),
 
-    where T is the temperature of plain temperature scaling: without evidence, a class keeps the
-    common temperature and no bias. The problem is convex and is solved exactly by Newton's method.
+    where T is that of temperature scaling. Convex, solved exactly by Newton's method. Predicted
+    classes may change.
 
     Parameters
     ----------
     bias : bool
-        Whether to learn b. The tables of GATS and of every work built on its code come from a
-        vector scaling *without* bias: its optimiser is handed only w, and the bias stays constant.
-        ``bias=False`` is that variant.
+        Whether to learn b. The tables of GATS and of work built on its code come from
+        ``bias=False``: its optimiser is handed only w.
     penalty : float
         Strength of the pull towards temperature scaling, positive. Without it, a class that no
         calibration node has gets a bias of minus infinity.
@@ -43,17 +42,13 @@ class VectorScaling(Calibrator):
     Notes
     -----
     Differs from the GATS code in the penalty and in the exact solution; there, Adam (learning rate
-    0.01) walks from w = 1 and stops early on training nodes. Predicted classes may change.
+    0.01) walks from w = 1 and stops early on training nodes.
 
     Examples
     --------
-    >>> rng = np.random.default_rng(0)
-    >>> z = rng.normal(size=(4000, 3))
-    >>> p = torch.softmax(torch.from_numpy(z * [1.0, 2.0, 3.0]), dim=1)
-    >>> y = (p.cumsum(1) < torch.from_numpy(rng.random((4000, 1)))).sum(1)
-    >>> cal = VectorScaling(bias=False).fit(z, y, mask=np.arange(4000))
-    >>> cal.scales_.round()
-    array([1., 2., 3.])
+    >>> cal = VectorScaling(bias=False).fit([[2.0, 0.0]] * 4, [0, 0, 0, 1], mask=range(4))
+    >>> cal.predict_proba([[2.0, 0.0]]).round(2).tolist()
+    [[0.75, 0.25]]
     """
 
     name = "vector"

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.calibrators.base import BELOW_ONE, Calibrator, Shapes, check_within
+from simi_mailbox.calibrators.base import Calibrator, Shapes
 from simi_mailbox.calibrators.simi_mailbox import evidence
 from simi_mailbox.calibrators.simi_mailbox import model as models
 from simi_mailbox.calibrators.simi_mailbox.evidence import InMemory, Sums, Units
