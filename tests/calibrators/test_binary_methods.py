@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
+from simi_mailbox.calibrators.platt import log_probabilities
 from sklearn.calibration import _SigmoidCalibration
 
 from simi_mailbox import calibrators
-from simi_mailbox.calibrators.platt import log_probabilities
 from simi_mailbox.exceptions import CalibrationWarning
 from tests.calibrators.problems import binary
 

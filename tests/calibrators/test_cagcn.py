@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from simi_mailbox.calibrators.cagcn import CaGCN, margin_loss
-from simi_mailbox.calibrators.parts.likelihood import scaled_nll
+from simi_mailbox.calibrators.parts.training import scaled_nll
 from simi_mailbox.calibrators.temperature import TemperatureScaling
 from simi_mailbox.graph import Graph
 from simi_mailbox.validation import Labelled

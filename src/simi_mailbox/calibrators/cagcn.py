@@ -5,8 +5,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simi_mailbox.calibrators.network import NetworkTemperatures
-from simi_mailbox.calibrators.parts.likelihood import Likelihood, Loss, scaled_nll
 from simi_mailbox.calibrators.parts.randomness import dropout
+from simi_mailbox.calibrators.parts.training import Likelihood, Loss, scaled_nll
 from simi_mailbox.parameters import Count, NonNegative, Share, hyperparameters
 from simi_mailbox.sparse import Csr, PerIndex, normalised_adjacency
 from simi_mailbox.validation import CalibrationData, Labelled, NodeInputs

@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from simi_mailbox.calibrators.base import Calibrator, Holdout, TemperatureCalibrator
-from simi_mailbox.calibrators.parts.likelihood import scaled_nll
-from simi_mailbox.calibrators.parts.training import restore, stopping_split, train
+from simi_mailbox.calibrators.parts.training import restore, scaled_nll, stopping_split, train
 from simi_mailbox.parameters import Count, NonNegative, Positive, Whole, hyperparameters
 from simi_mailbox.validation import CalibrationData, Labelled, NodeInputs
 

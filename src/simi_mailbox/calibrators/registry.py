@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from simi_mailbox.calibrators.base import Calibrator
 
 METHODS = {
-    "beta": "platt:BetaCalibration",
+    "beta": "logistic:BetaCalibration",
     "cagcn": "cagcn:CaGCN",
     "dcgc": "dcgc:DCGC",
-    "dirichlet": "dirichlet:Dirichlet",
+    "dirichlet": "logistic:Dirichlet",
     "ensemble-temperature": "temperature:EnsembleTemperatureScaling",
     "gats": "gats:GATS",
     "gets": "gets:GETS",
@@ -27,7 +27,7 @@ METHODS = {
     "histogram": "binning:HistogramBinning",
     "isotonic": "binning:Isotonic",
     "lccal": "lccal:LCCal",
-    "platt": "platt:PlattScaling",
+    "platt": "logistic:PlattScaling",
     "ratio-binned": "ratio_binned:RatioBinnedScaling",
     "simcalib": "simcalib:SimCalib",
     "simi-mailbox": "simi_mailbox:SimiMailbox",
@@ -35,7 +35,7 @@ METHODS = {
     "simi-mailbox-paper": "simi_mailbox:SimiMailboxPaper",
     "temperature": "temperature:TemperatureScaling",
     "uncalibrated": "temperature:Uncalibrated",
-    "vector": "vector:VectorScaling",
+    "vector": "logistic:VectorScaling",
     "wats": "wats:WATS",
 }
 """Name, and the module beside this one that holds the class: loaded when it is asked for."""

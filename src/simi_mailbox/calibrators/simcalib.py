@@ -11,7 +11,7 @@ from simi_mailbox._arrays import Floats
 from simi_mailbox.calibrators.base import Shapes
 from simi_mailbox.calibrators.network import NetworkTemperatures
 from simi_mailbox.calibrators.parts import features
-from simi_mailbox.calibrators.parts.likelihood import scaled_nll
+from simi_mailbox.calibrators.parts.training import scaled_nll
 from simi_mailbox.calibrators.ratio_binned import mean_support
 from simi_mailbox.graph import Graph
 from simi_mailbox.mailbox import row_sums

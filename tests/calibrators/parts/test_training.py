@@ -8,12 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simi_mailbox.calibrators.parts.likelihood import Loss, softmax_nll
 from simi_mailbox.calibrators.parts.randomness import built, dropout, seeded
 from simi_mailbox.calibrators.parts.training import (
     FEWEST_TO_SPLIT,
     FlatAdam,
+    Loss,
     restore,
+    softmax_nll,
     stopping_split,
     train,
 )

@@ -1,16 +1,14 @@
 """The one training loop of all calibrators that learn a network: full batch, Adam, early stopping.
 
-A network here is a module whose ``forward(index)`` returns, for the nodes ``index``, calibrated
-logits [m, K], or whatever else a likelihood understands, such as inverse temperatures.
+A network here is a module whose ``forward(index)`` returns, for the nodes ``index``, what a
+`Likelihood` understands: calibrated logits [m, K], or inverse temperatures [m].
 
-Early stopping follows the published convention of GATS and its descendants: after each step the
-negative log-likelihood (NLL) of the hold-out nodes is looked at, the state is kept when it is at
-most the best so far (ties update), and training ends after ``patience`` epochs without that.
-Published tables hold out the nodes the GNN was trained on.
-
-Without a hold-out, one fifth of the calibration nodes, spread evenly over the classes, takes its
-place and is not trained on. With fewer than `FEWEST_TO_SPLIT` calibration nodes a fifth of them
-says nothing, so all are trained on, for ``patience`` epochs, and the last state is kept.
+Early stopping follows GATS and its descendants: after each step the negative log-likelihood (NLL)
+of the hold-out nodes is looked at, the state is kept when it is at most the best so far, and
+training ends after ``patience`` epochs without that. Published tables hold out the nodes the GNN
+was trained on. Without a hold-out, one fifth of the calibration nodes, spread evenly over the
+classes, takes its place; with fewer than `FEWEST_TO_SPLIT` calibration nodes all are trained on,
+for ``patience`` epochs, and the last state is kept.
 """
 
 import math
@@ -18,10 +16,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from simi_mailbox.calibrators.parts.likelihood import Likelihood, softmax_nll
 from simi_mailbox.calibrators.parts.randomness import built, seeded
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.validation import CalibrationData, Labelled
@@ -30,6 +28,24 @@ FEWEST_TO_SPLIT = 20
 STOP_SHARE = 5
 
 N = TypeVar("N", bound=nn.Module)
+Loss = Callable[[Tensor], Tensor]
+Likelihood = Callable[[Labelled], Loss]
+"""From labelled nodes, and a network's output on them, to their mean NLL."""
+
+
+def softmax_nll(nodes: Labelled) -> Loss:
+    """For networks that return calibrated logits [m, K]: the cross-entropy."""
+    return lambda logits: F.cross_entropy(logits, nodes.y)
+
+
+def scaled_nll(logits: Tensor) -> Likelihood:
+    """For networks that return inverse temperatures [m]: the NLL of softmax(z_i · output_i)."""
+
+    def of(nodes: Labelled) -> Loss:
+        rows = logits[nodes.index]
+        return lambda scale: F.cross_entropy(rows * scale[:, None], nodes.y)
+
+    return of
 
 
 def stopping_split(data: CalibrationData, seed: int = 0) -> tuple[Labelled, Labelled | None]:
