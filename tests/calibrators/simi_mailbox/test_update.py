@@ -11,7 +11,7 @@ from scipy.special import expit, logsumexp
 
 from simi_mailbox import SimiMailbox, load, metrics
 from simi_mailbox.calibrators.simi_mailbox.model import Model, Nodes
-from simi_mailbox.calibrators.simi_mailbox.update import advice, corrected, correction
+from simi_mailbox.calibrators.simi_mailbox.model import advice, corrected, correction
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.synthetic import calibration_problem
 

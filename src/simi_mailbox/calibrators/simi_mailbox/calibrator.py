@@ -20,7 +20,6 @@ from simi_mailbox.calibrators.simi_mailbox.evidence import InMemory, Sums, Units
 from simi_mailbox.calibrators.simi_mailbox.model import Base, Model, Nodes
 from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED, Prior, resolve
 from simi_mailbox.calibrators.simi_mailbox.support import LEFT_OUT, Support
-from simi_mailbox.calibrators.simi_mailbox.update import advice, corrected, correction
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.grouping import Grouping, Scaling, SoftGroups, find_groups, nearest
 from simi_mailbox.parameters import Count, Whole, hyperparameters
@@ -276,7 +275,7 @@ class SimiMailbox(Calibrator):
             part = sums.rows(rows)
             model, nodes = self._before_correction(part)
             if late is not None:
-                model = corrected(model, late["scale"], late["intercepts"])
+                model = models.corrected(model, late["scale"], late["intercepts"])
             probs[rows] = model.probabilities(nodes).to(probs.dtype)
             if self.keep_classes:
                 preserve_predictions(probs[rows], part.logits.argmax(dim=1))
@@ -452,8 +451,8 @@ class SimiMailbox(Calibrator):
         there = self._in_memory(data)
         there.take_labels(known, self._base)
         model, nodes = self._before_correction(there.sums(known.index[new]))
-        self.correction_: dict[str, Any] = correction(model, nodes, known.y[new].numpy())
-        if refit := advice(self.correction_):
+        self.correction_: dict[str, Any] = models.correction(model, nodes, known.y[new].numpy())
+        if refit := models.advice(self.correction_):
             warnings.warn(refit, CalibrationWarning, stacklevel=3)
 
     def __getstate__(self) -> dict[str, Any]:
