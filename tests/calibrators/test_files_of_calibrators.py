@@ -119,33 +119,13 @@ def changed(name: str, path: Path, **state: Any) -> Path:
 
 
 FIVE = {"num_classes_": 5, "classes_": np.arange(5)}
-LABELS = {
-    "nodes": np.array([1]), "labels": np.array([2]), "graph": "", "logits": np.zeros(6),
-}  # fmt: skip
-NUMBERS = fitted("simi-mailbox").coefficients_
 
 
 @pytest.mark.parametrize(
     ("name", "state", "message"),
     [
-        ("simi-mailbox", {"coefficients_": NUMBERS | {"uniform": 5}}, "uniform weight .* got 5"),
-        ("simi-mailbox", {"coefficients_": NUMBERS | {"uniform": 1.0}}, "uniform weight"),
-        ("simi-mailbox", {"coefficients_": NUMBERS | {"labels": 1e9}}, "coefficients_ .* got 1e"),
-        ("simi-mailbox", {"coefficients_": NUMBERS | {"moon": 1.0}}, r"has \['hidden', .*moon"),
-        ("simi-mailbox", {"coefficients_": [1, 2]}, "does not describe a calibrator"),
         ("simi-mailbox", {"temperature_": -2.0}, "temperature_"),
-        ("simi-mailbox", {"frequencies_": np.zeros(4)}, "frequencies_"),
         ("simi-mailbox", {"intercepts_": np.zeros(3)}, r"shape \[4\], expected \[3\]"),
-        ("simi-mailbox", {"deviations_": np.zeros(3)}, "deviations_ must have one"),
-        ("simi-mailbox", {"bandwidth_": 0.0}, "bandwidth_"),
-        ("simi-mailbox", {"units_": {}}, "does not describe a calibrator"),
-        ("simi-mailbox", {"labels_": {}}, "does not describe a calibrator"),
-        ("simi-mailbox", {"labels_": LABELS | {"labels": np.array([4])}}, "labels_"),
-        ("simi-mailbox", {"labels_": LABELS | {"labels": np.array([0, 1])}}, "a node, a label"),
-        ("simi-mailbox", {"labels_": LABELS | {"ids": ["a", "b"]}}, "an id of each"),
-        ("simi-mailbox", {"labels_": LABELS | {"nodes": np.array([-1])}}, "nodes of labels_"),
-        ("simi-mailbox", {"labels_": LABELS | {"nodes": np.array([0.5])}}, "whole numbers"),
-        ("simi-mailbox", {"hidden_": {}}, "does not describe a calibrator"),
         ("simi-mailbox", {"temperatures_": 3.0}, "temperatures_ must be an array"),
         ("simi-mailbox", {"temperatures_": ...}, "temperatures_ is missing"),
         ("temperature", {"temperature_": -1.5}, "temperature_ must be positive, got -1.5"),
@@ -161,11 +141,6 @@ NUMBERS = fitted("simi-mailbox").coefficients_
         ("temperature", {"__class__": 1}, "'__class__' is no fitted value"),
         ("dirichlet", FIVE, r"weights_ has shape \[4, 4\], expected \[5, 5\]"),
         ("vector", FIVE, r"has shape \[4\], expected \[5\]"),
-        ("histogram", {"values_": np.zeros(3)}, "one value between every two"),
-        ("cagcn", {"weights_": [1, 2]}, "weights_ must be a table of tensors"),
-        ("cagcn", {"weights_": ...}, "does not describe a calibrator"),
-        ("dcgc", {"base_state_": []}, "base_state_ must be a table"),
-        ("dcgc", {"base_state_": {}}, "is missing"),
     ],
 )
 def test_fitted_values_that_no_fit_leaves_are_refused(

@@ -55,11 +55,3 @@ def test_bin_without_optimum_takes_the_common_temperature() -> None:
     low = np.flatnonzero(~high)
     cal = RatioBinnedScaling(bins=2).fit(z, y, graph=graph, mask=low)
     assert cal.temperatures_[1] == pytest.approx(cal.temperatures_[0])
-
-
-def test_one_bin_is_temperature_scaling() -> None:
-    z, graph = cloud(100)
-    y = draw(z / 2, 3)
-    one = RatioBinnedScaling(bins=1).fit(z, y, graph=graph, mask=np.arange(50))
-    plain = TemperatureScaling().fit(z, y, mask=np.arange(50))
-    np.testing.assert_allclose(one.temperatures_, plain.temperature_)

@@ -43,11 +43,6 @@ def test_heat_coefficients_sum_to_the_heat_kernel() -> None:
     np.testing.assert_allclose(wavelet_features(graph, order, s, "heat"), weighted, atol=1e-10)
 
 
-def test_exponential_coefficients_are_those_of_the_released_code() -> None:
-    found = kernel_coefficients(3, 0.4, "exponential")
-    np.testing.assert_allclose(found, np.exp([0, -0.4, -0.8, -1.2]))
-
-
 @pytest.mark.parametrize("order", [0, 1, 4])
 def test_features_are_finite_and_of_unit_sum_also_without_edges(order: int) -> None:
     for graph in (graph_with_isolated_nodes(), Graph.empty(1), Graph.empty(3)):

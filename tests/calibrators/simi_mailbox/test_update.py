@@ -10,8 +10,7 @@ import torch
 from scipy.special import expit, logsumexp
 
 from simi_mailbox import SimiMailbox, load, metrics
-from simi_mailbox.calibrators.simi_mailbox.model import Model, Nodes
-from simi_mailbox.calibrators.simi_mailbox.model import advice, corrected, correction
+from simi_mailbox.calibrators.simi_mailbox.model import Model, Nodes, advice, correction
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.synthetic import calibration_problem
 
@@ -206,13 +205,6 @@ def test_a_correction_is_that_of_the_formula_on_a_grid(
     assert found["scale"] == pytest.approx(scale, abs=0.06)
     assert found["intercepts"][1] - found["intercepts"][0] == pytest.approx(difference, abs=0.15)
     assert found["labels"] == len(y)
-
-
-def test_a_corrected_model_has_its_scores_scaled_and_moved() -> None:
-    model, nodes = two_classes(np.linspace(-3, 3, 7))
-    moved = corrected(model, 0.4, np.array([0.3, -0.2])).scores(nodes)
-    expected = np.exp(0.4) * model.scores(nodes).numpy() + np.array([0.3, -0.2])
-    np.testing.assert_allclose(moved.numpy(), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize(
