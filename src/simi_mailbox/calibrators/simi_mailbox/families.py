@@ -48,3 +48,14 @@ def family_of(name: str) -> str:
     if family is None:  # it would leave nothing out
         raise ValueError(unknown("dataset", name, _GRAPHS))
     return family
+
+
+def relatives(name: str) -> tuple[str, ...]:
+    """All datasets of the family of ``name``, itself included.
+
+    Examples
+    --------
+    >>> relatives("Cora")
+    ('Cora', 'CoraFull', 'CoraML')
+    """
+    return FAMILIES[family_of(name)]
