@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 from simi_mailbox._arrays import Floats
 from simi_mailbox.calibrators.base import Shapes
-from simi_mailbox.calibrators.network import NetworkTemperatures
+from simi_mailbox.calibrators.network import NetworkTemperatures, scaled_nll
 from simi_mailbox.calibrators.parts import features
-from simi_mailbox.calibrators.parts.training import scaled_nll
 from simi_mailbox.calibrators.ratio_binned import mean_support
 from simi_mailbox.graph import Graph
 from simi_mailbox.mailbox import row_sums
