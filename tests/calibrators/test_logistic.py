@@ -1,7 +1,6 @@
 """Logistic regressions: known answers, independent optimisers, their limits."""
 
 import warnings
-from typing import Any
 
 import numpy as np
 import pytest
@@ -81,7 +80,7 @@ def test_logarithms_are_exact_where_a_class_is_certain():
     assert torch.allclose(log_p.exp() + log_rest.exp(), torch.ones(2, 3, dtype=torch.float64))
 
 
-def test_recovers_scales_and_bias() -> None:
+def test_recovers_scales_and_bias():
     z = np.random.default_rng(0).normal(size=(40_000, 4)) * 2
     scales, bias = np.array([0.5, 1.0, 1.5, 2.0]), np.array([0.0, 0.8, -0.4, -0.4])
     cal = VectorScaling().fit(z, draw(z * scales + bias), mask=np.arange(len(z)))
@@ -91,14 +90,14 @@ def test_recovers_scales_and_bias() -> None:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_agrees_with_an_independent_optimiser(bias: bool) -> None:
+def test_agrees_with_an_independent_optimiser(bias):
     z = np.random.default_rng(2).normal(size=(60, 3)) * 3
     y = draw(z / 2)
     nodes = np.arange(60)
     cal = VectorScaling(bias=bias, penalty=0.7).fit(z, y, mask=nodes)
     temperature = TemperatureScaling().fit(z, y, mask=nodes).temperature_
 
-    def loss(flat: np.ndarray) -> float:
+    def loss(flat):
         w, b = flat[:3], flat[3:] if bias else np.zeros(3)
         fit = -log_softmax(z * w + b, axis=1)[nodes, y].mean()
         return float(fit + 0.7 / 120 * (((temperature * w - 1) ** 2).sum() + (b**2).sum()))
@@ -108,7 +107,7 @@ def test_agrees_with_an_independent_optimiser(bias: bool) -> None:
     np.testing.assert_allclose(cal.bias_, found.x[3:] if bias else 0.0, atol=1e-5)
 
 
-def test_class_without_label_keeps_a_finite_bias() -> None:
+def test_class_without_label_keeps_a_finite_bias():
     z = np.random.default_rng(5).normal(size=(300, 4))
     y = draw(z[:, :3])
     cal = VectorScaling().fit(z, y, mask=np.arange(300))
@@ -117,7 +116,7 @@ def test_class_without_label_keeps_a_finite_bias() -> None:
     assert 0 < rare < 0.02
 
 
-def test_recovers_a_known_matrix() -> None:
+def test_recovers_a_known_matrix():
     z = np.random.default_rng(0).normal(size=(20_000, 3)) * 2
     weights = np.array([[0.8, 0.2, 0.0], [-0.1, 0.5, 0.1], [0.0, 0.0, 1.2]])
     bias = np.array([0.3, -0.3, 0.0])
@@ -126,7 +125,7 @@ def test_recovers_a_known_matrix() -> None:
     assert np.abs(cal.predict_proba(z) - truth).mean() < 0.01
 
 
-def test_gradient_vanishes_at_the_fit() -> None:
+def test_gradient_vanishes_at_the_fit():
     z = np.random.default_rng(2).normal(size=(80, 4)) * 2
     y = draw(z / 2)
     cal = Dirichlet(penalty=0.5, intercept_penalty=0.2).fit(z, y, mask=np.arange(80))
@@ -142,20 +141,20 @@ def test_gradient_vanishes_at_the_fit() -> None:
     assert float(b.grad.abs().max()) < 1e-6
 
 
-def cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+def cut_short(monkeypatch):
     """Let L-BFGS stop after three iterations."""
     import scipy.optimize
 
     original = scipy.optimize.minimize
 
-    def hasty(*args: Any, **options: Any) -> Any:
+    def hasty(*args, **options):
         return original(*args, **options | {"options": options["options"] | {"maxiter": 3}})
 
     monkeypatch.setattr(scipy.optimize, "minimize", hasty)
 
 
 @pytest.mark.parametrize("size", [0.1, 3.0, 300.0])
-def test_where_l_bfgs_gives_up_newton_goes_on(size: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_l_bfgs_gives_up_newton_goes_on(size, monkeypatch):
     rng = np.random.default_rng(3)
     z = rng.normal(size=(70, 8)) * size
     y = (z / size + rng.gumbel(size=z.shape)).argmax(1)
@@ -165,7 +164,7 @@ def test_where_l_bfgs_gives_up_newton_goes_on(size: float, monkeypatch: pytest.M
     np.testing.assert_allclose(short, whole, atol=1e-5)
 
 
-def test_what_does_not_settle_says_by_how_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_settle_says_by_how_much(monkeypatch):
     z = np.random.default_rng(3).normal(size=(70, 8))
     cut_short(monkeypatch)
     monkeypatch.setattr(logistic, "STEPS", 1)

@@ -45,13 +45,13 @@ def test_labels_without_an_inner_optimum_are_told(shift, told):
         TemperatureScaling().fit(2 * np.eye(3)[nodes % 3], (nodes + shift) % 3, mask=nodes)
 
 
-def members(z: np.ndarray, y: np.ndarray, temperature: float) -> np.ndarray:
+def members(z, y, temperature):
     rows = np.arange(len(y))
     parts = (softmax(z / temperature, axis=1), softmax(z, axis=1), np.full(z.shape, 1 / z.shape[1]))
     return np.stack([part[rows, y] for part in parts], axis=1)
 
 
-def test_recovers_a_mixture_with_uniform_noise() -> None:
+def test_recovers_a_mixture_with_uniform_noise():
     z = np.random.default_rng(1).normal(size=(20_000, 4)) * 4
     truth = 0.7 * softmax(z, axis=1) + 0.3 / 4
     mixed, plain = (
@@ -63,7 +63,7 @@ def test_recovers_a_mixture_with_uniform_noise() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_no_member_alone_could_do_better(seed: int) -> None:
+def test_no_member_alone_could_do_better(seed):
     rng = np.random.default_rng(seed)
     k = int(rng.integers(2, 9))
     z = rng.normal(size=(60, k)) * 10 ** rng.uniform(-2, 4)

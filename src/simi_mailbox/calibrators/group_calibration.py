@@ -32,7 +32,7 @@ class GroupCalibration(Calibrator):
         mean CE of q_i = Σ_g softmax(u_i)_g softmax(z_i / τ_g)   +   penalty · mean(W²).
 
     Stage 2 fits the base calibrator on the members of each group argmax_g u_ig. The result is the
-    mean over the partitions.
+    mean over the partitions. Accuracy is preserved.
 
     Parameters
     ----------
@@ -59,14 +59,12 @@ class GroupCalibration(Calibrator):
     -----
     Stage 1 uses the calibration nodes; stage 2 those of ``early_stopping_mask``, if given (in the
     published comparison a tenth of the test nodes, which other methods do not see), else the
-    calibration nodes again. The paper's features are images' penultimate activations; for graphs
-    pass the GNN's hidden representation. Accuracy is preserved.
+    calibration nodes again. As features pass the GNN's hidden representation.
 
     Differs from the released code: features are divided by their root mean square and τ starts at
-    1.5 times the common temperature, so that units do not matter; τ is positive by construction;
-    gradients and temperatures are exact; a group whose optimum does not exist (no label, or all
-    right) takes the common temperature; the ensemble minimises cross-entropy instead of the squared
-    error.
+    1.5 times the common temperature; τ is positive by construction; gradients and temperatures are
+    exact; a group whose optimum does not exist takes the common temperature; the ensemble minimises
+    cross-entropy instead of the squared error.
 
     Examples
     --------

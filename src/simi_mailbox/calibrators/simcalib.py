@@ -56,14 +56,13 @@ class SimCalib(NetworkTemperatures):
     -----
     ``features`` are the GNN's penultimate representations. Prototypes are class means over *all*
     nodes weighted by predicted probability, with one covariance within classes, shrunk by a tenth:
-    no label enters. φ_i has four numbers, standardised over the nodes of ``fit``: the distance to
-    the predicted class's prototype; how much farther the nearest other one is; homophily, the mean
-    probability that the neighbours give to the predicted class; relative degree, log of the mean
-    over neighbours of √((d_i+1)/(d_j+1)). A node without neighbours gets the mean of the two local
-    ones. g is one hidden layer of tanh units that starts at zero, that is, at temperature scaling,
-    with |g| < 3. The strong weight decay was chosen, among 0.0005, 0.005, 0.05 and 0.2, by the
-    likelihood of the nodes of Cora and Citeseer that are in no part of the splits, after test
-    figures at 0.0005 had shown the need.
+    no label enters. φ_i, standardised over the nodes of ``fit``: the distance to the predicted
+    class's prototype; how much farther the nearest other one is; homophily, the mean probability
+    that the neighbours give to the predicted class; log of the mean over neighbours of
+    √((d_i+1)/(d_j+1)). A node without neighbours gets the mean of the last two. g is one layer of
+    tanh units that starts at zero, that is, at temperature scaling, with |g| < 3. The weight decay
+    was chosen, among 0.0005, 0.005, 0.05 and 0.2, by the likelihood of the nodes of Cora and
+    Citeseer that are in no part of the splits, after test figures at 0.0005 had shown the need.
 
     Examples
     --------

@@ -25,12 +25,12 @@ DEGREE = PROBLEM.graph.degree
 POPULAR = DEGREE.argsort(descending=True)[:300].numpy()
 
 
-def fitted(mask: object, **options: bool) -> SimiMailbox:
+def fitted(mask, **options):
     return SimiMailbox(**options).fit(PROBLEM.logits, PROBLEM.y, graph=PROBLEM.graph, mask=mask)
 
 
 @pytest.fixture(scope="module")
-def popular() -> SimiMailbox:
+def popular():
     return fitted(POPULAR)
 
 

@@ -47,15 +47,14 @@ Identity = Callable[[], tuple[str, Floats]]
 class SimiMailbox(Calibrator):
     """Temperature scaling with evidence from the graph, in groups of similar nodes.
 
-    One likelihood of the calibration labels (`simi_mailbox.calibrators.simi_mailbox.model`):
-    a temperature for every node, which depends on its degree and on its group; class intercepts;
-    and evidence on every class from the predictions of the neighbours, from labels one and two
-    steps away and, if ``hidden`` is given, from the distance to the class in the GNN's hidden
-    layer. Groups are nodes alike in confidence and in mailbox similarity (Seo et al., AAAI 2025).
-    How far each part is trusted comes from the labels at hand and from other graphs (`prior`):
-    where evidence tells nothing, what is left is temperature scaling. Calibration nodes that chose
-    the GNN's checkpoint make it look better than it is; the confidence is lowered by what that has
-    cost on other graphs.
+    One likelihood of the calibration labels (`simi_mailbox.calibrators.simi_mailbox.model`): a
+    temperature for every node, by its degree and its group; class intercepts; and evidence on every
+    class from the predictions of the neighbours, from labels one and two steps away and, if
+    ``hidden`` is given, from the distance to the class in the GNN's hidden layer. A group is nodes
+    alike in confidence and in mailbox similarity (Seo et al., AAAI 2025). How far each part is
+    trusted comes from the labels at hand and from other graphs (`prior`). Calibration nodes that
+    chose the GNN's checkpoint make it look better than it is: the confidence is lowered by what
+    that has cost on other graphs.
 
     Parameters
     ----------
@@ -85,13 +84,11 @@ class SimiMailbox(Calibrator):
     contradicted_ : float
         Share of calibration nodes for whose predicted class another is likelier.
     labels_ : dict
-        Nodes and labels of ``fit``, which inform about nodes around them. **A saved calibrator
-        holds these labels.**
+        Nodes and labels of ``fit``. **A saved calibrator holds these labels.**
     prior_ : dict
         The numbers of the prior, and where they come from.
     reference_ : dict
-        Confidence, mailbox similarity and degree of (at most 4,096) calibration nodes, and their
-        accuracy: what `monitor.Monitor` compares later nodes with.
+        Confidence, similarity, degree and accuracy of calibration nodes, for `monitor.Monitor`.
     support_ : dict
         What calibration nodes have shown that are, by their degrees, no random sample of the graph.
     late_, correction_ : dict
@@ -100,9 +97,8 @@ class SimiMailbox(Calibrator):
     Notes
     -----
     Labels of ``fit`` are used in ``predict_proba`` where a node is known to be the same:
-    ``node_ids`` were given to both, or graph and logits are those of ``fit``. ``known=(nodes,
-    labels)`` adds labels; for a node that has one already the newer counts. A node's own label
-    never informs about itself.
+    ``node_ids`` were given to both, or graph and logits are those of ``fit``. Of two labels of a
+    node the newer counts. A node's own label never informs about itself.
 
     Examples
     --------
