@@ -156,7 +156,7 @@ class EdgeWeights(nn.Module):
         how: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
         blocks = row_blocks(self.senders.numel(), weight.numel(), BLOCK)
         found = [checkpoint(values, part, **how) for part in blocks]
-        return (torch.cat(found) + self.last.bias).relu()
+        return (torch.cat([weight.new_empty(0), *found]) + self.last.bias).relu()
 
 
 def edge_distances(graph: Graph, x: Tensor) -> Tensor:

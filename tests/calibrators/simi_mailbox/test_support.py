@@ -90,3 +90,12 @@ def test_a_saved_calibrator_and_late_labels_keep_it(popular, tmp_path):
     after = loaded.predict_proba(PROBLEM.logits, graph=PROBLEM.graph)
     others = np.setdiff1d(np.arange(1500), np.concatenate([rest, POPULAR]))
     assert after[others, 0].mean() > before[others, 0].mean() + 0.02
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_probabilities_are_probabilities_and_classes_are_kept(keep):
+    found = fitted(POPULAR, keep_classes=keep).predict_proba(PROBLEM.logits, graph=PROBLEM.graph)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, atol=1e-5)
+    if keep:
+        own = np.asarray(PROBLEM.logits).argmax(axis=1)
+        assert (found[np.arange(1500), own] >= found.max(axis=1) - 1e-6).all()
