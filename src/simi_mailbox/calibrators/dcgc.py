@@ -146,7 +146,8 @@ class EdgeWeights(nn.Module):
         if self.training and self.dropout > 0:
             kept = chosen((self.senders.numel(), weight.numel()), 1 - self.dropout)
             weight = weight / (1 - self.dropout)
-        sent, received = self.sender(self.logits), self.receiver(self.logits)
+        sent: Tensor = self.sender(self.logits)
+        received: Tensor = self.receiver(self.logits)
 
         def values(part: slice) -> Tensor:
             units = (sent[self.senders[part]] + received[self.receivers[part]]).relu()
@@ -155,7 +156,7 @@ class EdgeWeights(nn.Module):
         # A block's hidden layer is computed again for its gradients, so that none is kept.
         how: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
         blocks = row_blocks(self.senders.numel(), weight.numel(), BLOCK)
-        found = [checkpoint(values, part, **how) for part in blocks]
+        found: list[Tensor] = [checkpoint(values, part, **how) for part in blocks]
         return (torch.cat([weight.new_empty(0), *found]) + self.last.bias).relu()
 
 

@@ -151,19 +151,11 @@ class Model:
     ) -> Model:
         """What `numbers` was made from."""
         rest = {name: float(value) for name, value in numbers.items()}
-        common = {name: rest.pop(name) for name in ("scale", "uniform", "trust", "level")}
-        split = [
-            np.array([rest[n] for n in rest if (n in EXPONENTS) == of]) for of in (True, False)
-        ]
-        return cls(
-            tuple(rest),
-            exponents=split[0],
-            classes=split[1],
-            intercepts=intercepts,
-            groups=groups,
-            frequencies=frequencies,
-            **common,
-        )
+        scale, uniform, trust, level = (rest.pop(n) for n in ("scale", "uniform", "trust", "level"))
+        exponents = np.array([rest[name] for name in rest if name in EXPONENTS])
+        classes = np.array([rest[name] for name in rest if name not in EXPONENTS])
+        found = scale, exponents, classes, intercepts, groups, frequencies
+        return cls(tuple(rest), *found, uniform, trust, level)
 
 
 def reference_temperature(logits: Floats, y: Ints, weight: Floats | None = None) -> float:

@@ -98,7 +98,8 @@ class Prior:
     @classmethod
     def vague(cls) -> Prior:
         """Nothing is assumed of other graphs, nor of selection bias."""
-        return cls(*(Coefficients.vague(term_names(hidden=hidden)) for hidden in (False, True)))
+        plain, hidden = (Coefficients.vague(term_names(hidden=given)) for given in (False, True))
+        return cls(plain, hidden)
 
     def coefficients(self, *, hidden: bool) -> Coefficients:
         """What is believed of the model with these inputs."""
