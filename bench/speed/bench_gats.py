@@ -24,9 +24,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simi_mailbox.calibrators.gats import TemperatureAttention, training_distances
-from simi_mailbox.calibrators.parts.likelihood import scaled_nll
+from simi_mailbox.calibrators.network import FlatAdam, scaled_nll
 from simi_mailbox.calibrators.parts.randomness import built, seeded
-from simi_mailbox.calibrators.parts.training import FlatAdam
 from simi_mailbox.graph import Graph
 from simi_mailbox.validation import Labelled, NodeInputs
 
@@ -115,24 +114,24 @@ def main() -> int:
     slow = GatherGATS(logits, graph, distances, args.heads)
     slow.load_state_dict(ours.state_dict())
     everyone = Labelled(torch.arange(args.nodes), y)
-    likelihood = scaled_nll(logits)(everyone)
+    nll = scaled_nll(logits)
 
-    likelihood(ours(None)).backward()
+    nll(ours(None), everyone).backward()
     our_gradient = ours.theta.grad.clone(), ours.gamma.grad.clone()
     our_adam, before = FlatAdam(ours), peak()
 
     def our_epoch() -> None:
-        likelihood(ours(None)).backward()
+        nll(ours(None), everyone).backward()
         our_adam.step()
 
     fast_time = seconds(our_epoch, 7)
     our_peak = peak()
 
     labelled = order[: int(0.72 * args.nodes)]
-    some = scaled_nll(logits)(Labelled(labelled, y[labelled]))
+    some = Labelled(labelled, y[labelled])
 
     def our_labelled_epoch() -> None:
-        some(ours(labelled)).backward()
+        nll(ours(labelled), some).backward()
         our_adam.step()
 
     labelled_time = seconds(our_labelled_epoch, 5)

@@ -43,7 +43,7 @@ TESTS = (
     *("tests/calibrators/simi_mailbox", "tests/decide", "tests/scale", "tests/validation"),
     *("tests/golden", "tests/calibrators/test_base.py", "tests/test_crossfit.py"),
     *("tests/calibrators/test_files_of_calibrators.py", "tests/pyg/test_identity.py"),
-    *("tests/calibrators/test_binary_methods.py", "tests/calibrators/test_weights_and_priors.py"),
+    *("tests/calibrators/test_logistic.py", "tests/calibrators/test_weights_and_priors.py"),
     *("tests/metrics/test_inputs.py", "tests/monitor", "tests/test_audit.py", "tests/cli"),
 )
 SECONDS, LONGEST = 20.0, 5.0

@@ -2,14 +2,9 @@
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
-
-from simi_mailbox.graph import Graph
 
 
-def gather_temperatures(
-    weights: dict[str, Tensor], logits: Tensor, graph: Graph, distances: Tensor
-) -> Tensor:
+def gather_temperatures(weights, logits, graph, distances):
     """T of every node; differentiable in the weights."""
     n, loops = graph.num_nodes, torch.arange(graph.num_nodes)
     i, j = torch.cat([graph.rows(), loops]), torch.cat([graph.indices, loops])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -26,19 +25,19 @@ class Problem:
     holdout: Tensor
     test: Tensor
 
-    def nll(self, probs: Tensor) -> float:
+    def nll(self, probs):
         """Expected NLL of the test nodes under the truth: no noise from drawn labels."""
         cross = (self.truth * probs.clamp_min(1e-12).log()).sum(1)
         return float(-cross[self.test].mean())
 
-    def cost(self, calibrator: Any, **inputs: Any) -> float:
+    def cost(self, calibrator, **inputs):
         """Expected NLL after a fit, in units of the truth's."""
         given = {"mask": self.mask, "early_stopping_mask": self.holdout, **inputs}
         calibrator.fit(self.logits, self.y, **given)
         return self.nll(calibrator.predict_proba(self.logits, **inputs)) / self.nll(self.truth)
 
 
-def homophilous(n: int = 3000, classes: int = 4, seed: int = 0) -> tuple[Tensor, Graph]:
+def homophilous(n=3000, classes=4, seed=0):
     """Logits that lean to a class, on a graph whose neighbours mostly share it."""
     generator = torch.Generator().manual_seed(seed)
     community = torch.randint(classes, (n,), generator=generator)
@@ -50,7 +49,7 @@ def homophilous(n: int = 3000, classes: int = 4, seed: int = 0) -> tuple[Tensor,
     return logits, Graph.from_edges(torch.stack([a, b])[:, keep][:, : 3 * n], n)
 
 
-def problem(logits: Tensor, graph: Graph, temperature: Tensor, seed: int = 0) -> Problem:
+def problem(logits, graph, temperature, seed=0):
     """Draw labels from softmax(z_i / T_i); half of the nodes for calibration, a quarter each."""
     generator = torch.Generator().manual_seed(seed + 1)
     truth = (logits / temperature[:, None]).softmax(dim=1)
@@ -60,19 +59,19 @@ def problem(logits: Tensor, graph: Graph, temperature: Tensor, seed: int = 0) ->
     return Problem(logits, graph, y, truth, order[:half], order[half:three], order[three:])
 
 
-def binary(n: int, *, seed: int, scale: float = 0.5, bias: float = -1.0):
+def binary(n, *, seed, scale=0.5, bias=-1.0):
     """Scores, and labels drawn from σ(scale · s + bias)."""
     rng = np.random.default_rng(seed)
     s = 3 * rng.normal(size=n)
     return s, (rng.random(n) < expit(scale * s + bias)).astype(int)
 
 
-def draw(logits: Any, seed: int = 0) -> Any:
+def draw(logits, seed=0):
     """Labels drawn from the softmax of each row."""
     return (logits + np.random.default_rng(seed).gumbel(size=logits.shape)).argmax(1)
 
 
-def cloud(n: int, seed: int = 0, *, alone: int = 0) -> tuple[Any, Graph]:
+def cloud(n, seed=0, *, alone=0):
     """Normal logits of three classes on a random graph, whose last nodes are ``alone``."""
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(n, 3)) * 2

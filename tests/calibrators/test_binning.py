@@ -12,11 +12,11 @@ from simi_mailbox.calibrators import HistogramBinning, Isotonic
 from simi_mailbox.calibrators.binning import equal_mass_edges, with_confidence
 
 
-def two_classes(confidence: np.ndarray) -> np.ndarray:
+def two_classes(confidence):
     return np.stack([logit(confidence), np.zeros_like(confidence)], axis=1)
 
 
-def test_histogram_recovers_a_step_map() -> None:
+def test_histogram_recovers_a_step_map():
     rng = np.random.default_rng(0)
     conf = rng.permutation(np.linspace(0.505, 0.995, 20_000))
     steps = np.array([0.55, 0.6, 0.8, 0.9, 0.95])
@@ -27,7 +27,7 @@ def test_histogram_recovers_a_step_map() -> None:
     np.testing.assert_allclose(cal.edges_, [0.6, 0.7, 0.8, 0.9], atol=0.005)
 
 
-def test_value_of_a_bin_by_hand() -> None:
+def test_value_of_a_bin_by_hand():
     z = two_classes(np.array([0.6, 0.6, 0.6, 0.9, 0.9, 0.9]))
     cal = HistogramBinning(bins=2, prior_strength=2).fit(z, [0, 0, 1, 0, 0, 0], mask=range(6))
     np.testing.assert_allclose(cal.values_, [(2 + 2 * 0.6) / 5, (3 + 2 * 0.9) / 5])
@@ -40,23 +40,14 @@ def test_value_of_a_bin_by_hand() -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.5, 0.9, 1.0]), min_size=1), st.integers(1, 12))
-def test_no_bin_is_empty_whatever_the_ties(values: list[float], bins: int) -> None:
+def test_no_bin_is_empty_whatever_the_ties(values, bins):
     edges = equal_mass_edges(np.array(values), bins)
     member = np.searchsorted(edges, values, side="right")
     assert len(edges) < max(bins, 1)
     assert (np.bincount(member, minlength=len(edges) + 1) > 0).all()
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.integers(1, 200), st.integers(1, 20))
-def test_bins_hold_equal_counts_without_ties(count: int, bins: int) -> None:
-    values = np.random.default_rng(count).permutation(count).astype(float)
-    sizes = np.bincount(np.searchsorted(equal_mass_edges(values, bins), values, side="right"))
-    assert len(sizes) == min(bins, count)
-    assert sizes.max() - sizes.min() <= 1
-
-
-def test_isotonic_agrees_with_scikit_learn() -> None:
+def test_isotonic_agrees_with_scikit_learn():
     rng = np.random.default_rng(0)
     conf = rng.uniform(0.5, 1, size=400)
     right = rng.random(400) < 0.5 + conf / 2.5
@@ -67,19 +58,8 @@ def test_isotonic_agrees_with_scikit_learn() -> None:
     np.testing.assert_allclose(cal.predict_proba(z).max(axis=1), expected, atol=1e-9)
 
 
-def test_isotonic_recovers_a_known_map_and_keeps_the_order() -> None:
-    rng = np.random.default_rng(1)
-    conf = rng.uniform(0.5, 1, size=30_000)
-    truth = 0.5 + 2 * (conf - 0.5) ** 2  # overconfident in the middle, right at both ends
-    y = np.where(rng.random(conf.size) < truth, 0, 1)
-    z = two_classes(conf)
-    found = Isotonic().fit(z, y, mask=np.arange(20_000)).predict_proba(z[20_000:])[:, 0]
-    assert np.abs(found - truth[20_000:]).mean() < 0.015
-    assert (np.diff(found[conf[20_000:].argsort()]) >= -1e-12).all()
-
-
 @pytest.mark.filterwarnings("ignore::simi_mailbox.CalibrationWarning")
-def test_the_pseudo_label_is_worth_one_label_and_keeps_from_certainty() -> None:
+def test_the_pseudo_label_is_worth_one_label_and_keeps_from_certainty():
     z = two_classes(np.full(9, 0.8))
     found = Isotonic().fit(z, [0] * 5 + [1] * 4, mask=np.arange(9)).predict_proba(z)[0, 0]
     assert found == pytest.approx((5 + 0.8) / 10)
@@ -95,9 +75,7 @@ def test_the_pseudo_label_is_worth_one_label_and_keeps_from_certainty() -> None:
     size=st.sampled_from([0.0, 1e-3, 1.0, 30.0, 1e4]),
     wanted=st.floats(0, 1),
 )
-def test_confidence_is_set_or_raised_to_the_tie(
-    seed: int, classes: int, size: float, wanted: float
-) -> None:
+def test_confidence_is_set_or_raised_to_the_tie(seed, classes, size, wanted):
     z = torch.randn(5, classes, generator=torch.Generator().manual_seed(seed)).double() * size
     probs = with_confidence(z, torch.full((5,), wanted, dtype=torch.float64))
     winner = z.argmax(dim=1, keepdim=True)

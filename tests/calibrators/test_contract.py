@@ -14,7 +14,7 @@ every = pytest.mark.parametrize("name", METHODS)
 
 
 @functools.cache
-def case(name: str) -> testing.Case:
+def case(name):
     """The method as it comes, with a short training."""
     cls = calibrators.get(name)
     known = cls().get_params()
@@ -23,7 +23,7 @@ def case(name: str) -> testing.Case:
 
 @every
 @pytest.mark.parametrize("check", testing.CHECKS)
-def test_check(name: str, check: str) -> None:
+def test_check(name, check):
     testing.run_check(case(name), check)
 
 
@@ -50,14 +50,14 @@ SENSELESS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", SENSELESS)
-def test_settings_that_make_no_sense_are_named(name: str) -> None:
+def test_settings_that_make_no_sense_are_named(name):
     for key, values in SENSELESS[name].items():
         for value in values if isinstance(values, tuple) else (values,):
             with pytest.raises(ValueError, match=f"^{key} must be .*, got "):
                 case(name).fit(testing.PROBLEM, **{key: value})
 
 
-def test_every_method_is_in_the_one_table() -> None:
+def test_every_method_is_in_the_one_table():
     classes = [calibrators.get(name) for name in METHODS]
     assert [cls.name for cls in classes] == list(METHODS) == sorted(METHODS)
     bases = {"Calibrator", "TemperatureCalibrator"}
@@ -66,7 +66,7 @@ def test_every_method_is_in_the_one_table() -> None:
 
 
 @every
-def test_documentation_says_what_the_class_declares(name: str) -> None:
+def test_documentation_says_what_the_class_declares(name):
     page = Path(__file__).parents[2] / "docs" / "methods.md"
     lines = page.read_text(encoding="utf-8").splitlines()
     (row,) = [line for line in lines if line.startswith(f"| `{name}`")]

@@ -2,19 +2,17 @@
 
 import pytest
 import torch
-from torch import Tensor
 
 from simi_mailbox.calibrators.gats import GATS, TemperatureAttention, positive, training_distances
 from simi_mailbox.calibrators.temperature import TemperatureScaling
 from simi_mailbox.exceptions import SolverError
-from simi_mailbox.graph import Graph
 from simi_mailbox.validation import NodeInputs
 
 from .gather_gats import gather_temperatures
 from .problems import homophilous, problem
 
 
-def random_weights(seed: int = 0) -> dict[str, Tensor]:
+def random_weights(seed=0):
     generator = torch.Generator().manual_seed(seed)
     theta = torch.randn(3, 4, generator=generator, dtype=torch.float64)
     weights = {"theta": theta, "base": torch.tensor(0.7), "omega": torch.tensor(-0.8)}
@@ -22,7 +20,7 @@ def random_weights(seed: int = 0) -> dict[str, Tensor]:
     return {name: value.double().requires_grad_() for name, value in weights.items()}
 
 
-def test_fast_layer_has_values_and_gradients_of_the_layer_with_gathers() -> None:
+def test_fast_layer_has_values_and_gradients_of_the_layer_with_gathers():
     logits, graph = homophilous(80)
     logits = logits.double()
     distances = training_distances(torch.arange(10), graph)
@@ -42,7 +40,7 @@ def test_fast_layer_has_values_and_gradients_of_the_layer_with_gathers() -> None
         torch.testing.assert_close(parameter.grad, weights[name].grad)
 
 
-def test_reaches_the_oracle_when_the_truth_is_in_the_family() -> None:
+def test_reaches_the_oracle_when_the_truth_is_in_the_family():
     logits, graph = homophilous(4000)
     network = TemperatureAttention(NodeInputs(logits, graph), heads=1, start=0.2)
     with torch.no_grad():
@@ -54,7 +52,7 @@ def test_reaches_the_oracle_when_the_truth_is_in_the_family() -> None:
     assert case.cost(GATS(weight_decay=0.0, lr=0.05), graph=graph) < 1.02
 
 
-def test_positive_leaves_usual_temperatures_alone_and_is_smooth() -> None:
+def test_positive_leaves_usual_temperatures_alone_and_is_smooth():
     x = torch.linspace(-2, 3, 5001, dtype=torch.float64).requires_grad_()
     y = positive(x)
     assert (y > 0).all()
@@ -64,7 +62,7 @@ def test_positive_leaves_usual_temperatures_alone_and_is_smooth() -> None:
     assert slope.diff().abs().max() < 0.011  # no jump: the steepest bend is 0.001 / FLOOR
 
 
-def test_temperatures_stay_positive_where_the_published_formula_fails() -> None:
+def test_temperatures_stay_positive_where_the_published_formula_fails():
     logits, graph = homophilous(100)
     given = {"graph": graph, "mask": torch.arange(50)}
     bent, strict = (GATS(epochs=2, strict_paper=one) for one in (False, True))
@@ -80,7 +78,7 @@ def test_temperatures_stay_positive_where_the_published_formula_fails() -> None:
         strict.predict_proba(logits, graph=graph)
 
 
-def fitted_gats(**given: Tensor) -> tuple[GATS, Tensor, Graph]:
+def fitted_gats(**given):
     logits, graph = homophilous(200)
     cal = GATS(epochs=20).fit(logits, logits.argmax(1), graph=graph, mask=MASK, **given)
     return cal, logits, graph
@@ -89,7 +87,7 @@ def fitted_gats(**given: Tensor) -> tuple[GATS, Tensor, Graph]:
 MASK, TRAIN = torch.arange(100), torch.arange(100, 140)
 
 
-def test_training_nodes_of_the_fit_are_those_of_its_graph_and_of_no_other() -> None:
+def test_training_nodes_of_the_fit_are_those_of_its_graph_and_of_no_other():
     cal, logits, graph = fitted_gats(early_stopping_mask=TRAIN)
     assert (cal.weights_["gamma"] != 1).all()
     stranger, elsewhere = homophilous(200, seed=7)
@@ -102,7 +100,7 @@ def test_training_nodes_of_the_fit_are_those_of_its_graph_and_of_no_other() -> N
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_training_nodes_can_be_named_at_prediction() -> None:
+def test_training_nodes_can_be_named_at_prediction():
     cal, logits, graph = fitted_gats(early_stopping_mask=TRAIN)
     order = torch.randperm(200, generator=torch.Generator().manual_seed(0))
     place = order.argsort()
@@ -114,7 +112,7 @@ def test_training_nodes_can_be_named_at_prediction() -> None:
     assert not torch.equal(without, cal.predict_proba(logits, graph=graph))
 
 
-def test_named_training_nodes_go_before_the_holdout_and_need_no_labels() -> None:
+def test_named_training_nodes_go_before_the_holdout_and_need_no_labels():
     other = torch.arange(150, 170)
     cal, logits, graph = fitted_gats(early_stopping_mask=TRAIN, train_mask=other)
     assert cal.training_nodes_ is not None

@@ -15,14 +15,14 @@ from simi_mailbox.graph import Graph
 from .problems import homophilous, problem
 
 
-def features_of(logits: Tensor) -> Tensor:
+def features_of(logits):
     generator = torch.Generator().manual_seed(3)
     noise = torch.randn(len(logits), 5, generator=generator)
     return (noise > 1).float()
 
 
 @pytest.mark.parametrize("select", [1, 2, 7])
-def test_probabilities_follow_the_formula_from_the_fitted_weights(select: int) -> None:
+def test_probabilities_follow_the_formula_from_the_fitted_weights(select):
     logits, graph = homophilous(60)
     x = features_of(logits)
     cal = GETS(select=select, epochs=5)
@@ -58,7 +58,7 @@ def test_probabilities_follow_the_formula_from_the_fitted_weights(select: int) -
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_every_parameter_moves_degree_embeddings_too() -> None:
+def test_every_parameter_moves_degree_embeddings_too():
     logits, graph = homophilous(200)
     given: dict[str, Any] = {"graph": graph, "features": features_of(logits), "mask": range(100)}
     start = GETS(epochs=1, lr=1e-12).fit(logits, logits.argmax(1), **given)
@@ -67,7 +67,7 @@ def test_every_parameter_moves_degree_embeddings_too() -> None:
         assert not torch.allclose(value, after.weights_[name], atol=1e-3), name
 
 
-def test_reaches_the_oracle_when_temperature_follows_a_feature() -> None:
+def test_reaches_the_oracle_when_temperature_follows_a_feature():
     logits, graph = homophilous(2000)
     rng = torch.Generator().manual_seed(5)
     group = torch.rand(2000, generator=rng) < 0.5
@@ -79,7 +79,7 @@ def test_reaches_the_oracle_when_temperature_follows_a_feature() -> None:
     assert case.cost(GETS(epochs=120, lr=0.02, dropout=0.0), graph=graph, features=x) < 1.03
 
 
-def test_sparse_features_give_what_dense_ones_give() -> None:
+def test_sparse_features_give_what_dense_ones_give():
     logits, graph = homophilous(100)
     dense = features_of(logits)
     found = []
@@ -91,7 +91,7 @@ def test_sparse_features_give_what_dense_ones_give() -> None:
     assert torch.equal(found[1], found[2])
 
 
-def test_chance_of_selection_is_that_of_drawing_the_noise_again() -> None:
+def test_chance_of_selection_is_that_of_drawing_the_noise_again():
     generator = torch.Generator().manual_seed(0)
     clean = torch.randn(1, 5, generator=generator)
     spread = torch.full((1, 5), 0.7)
@@ -106,12 +106,12 @@ def test_chance_of_selection_is_that_of_drawing_the_noise_again() -> None:
         assert abs(float(picked - found[m])) < 0.005
 
 
-def test_variation_is_zero_for_equal_use() -> None:
+def test_variation_is_zero_for_equal_use():
     assert variation(torch.full((7,), 3.0)).item() == 0.0
     assert variation(torch.tensor([1.0, 0.0, 0.0])).item() == pytest.approx(3.0)
 
 
-def test_degrees_beyond_the_fitted_ones_share_a_row_and_other_features_are_refused() -> None:
+def test_degrees_beyond_the_fitted_ones_share_a_row_and_other_features_are_refused():
     logits, graph = homophilous(100)
     x = features_of(logits)
     cal = GETS(epochs=5)

@@ -11,7 +11,7 @@ from simi_mailbox import CalibrationWarning
 from simi_mailbox.calibrators import GroupCalibration, TemperatureScaling
 
 
-def problem(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def problem(n, seed=0):
     """Logits, features, labels, log of the true probabilities; half of the nodes have T = 4."""
     rng = np.random.default_rng(seed)
     features = rng.normal(size=(n, 6))
@@ -21,12 +21,12 @@ def problem(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, 
     return z, features, (log_truth + rng.gumbel(size=z.shape)).argmax(1), log_truth
 
 
-def nll(probs: np.ndarray, y: np.ndarray) -> float:
+def nll(probs, y):
     return float(-np.log(probs[np.arange(len(y)), y]).mean())
 
 
 @pytest.mark.parametrize("base", ["temperature", "ensemble-temperature"])
-def test_close_to_the_oracle_where_features_tell_the_groups(base: str) -> None:
+def test_close_to_the_oracle_where_features_tell_the_groups(base):
     z, x, y, log_truth = problem(6000)
     rest = np.arange(3000, 6000)
     cal = GroupCalibration(base=base, partitions=3).fit(z, y, features=x, mask=np.arange(3000))
@@ -38,11 +38,11 @@ def test_close_to_the_oracle_where_features_tell_the_groups(base: str) -> None:
     np.testing.assert_allclose(np.sort(cal.temperatures_, axis=1)[0], [1, 4], rtol=0.15)
 
 
-def test_second_stage_reads_the_hold_out_only() -> None:
+def test_second_stage_reads_the_hold_out_only():
     z, x, y, _ = problem(400)
     first, second = np.arange(200), np.arange(200, 300)
 
-    def fit(labels: np.ndarray) -> GroupCalibration:
+    def fit(labels):
         cal = GroupCalibration(partitions=2)
         return cal.fit(z, labels, features=x, mask=first, early_stopping_mask=second)
 
@@ -55,7 +55,7 @@ def test_second_stage_reads_the_hold_out_only() -> None:
     assert not np.allclose(base.partitions_, fit(changed_first).partitions_)
 
 
-def test_gradient_of_the_first_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradient_of_the_first_stage(monkeypatch):
     import scipy.optimize
 
     rng = np.random.default_rng(0)
@@ -77,11 +77,11 @@ def test_gradient_of_the_first_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     assert errors[0] < 1e-6
 
 
-def test_units_and_sparsity_do_not_matter() -> None:
+def test_units_and_sparsity_do_not_matter():
     z, x, y, _ = problem(200)
     x = np.where(x > 0.5, x, 0.0).astype(np.float32)
 
-    def probs(z: np.ndarray, x: np.ndarray) -> np.ndarray:
+    def probs(z, x):
         cal = GroupCalibration(partitions=2).fit(z, y, features=x, mask=np.arange(100))
         return cal.predict_proba(z, features=x)
 
@@ -89,7 +89,7 @@ def test_units_and_sparsity_do_not_matter() -> None:
         np.testing.assert_allclose(other, probs(z, x), atol=1e-5)
 
 
-def test_seeds_give_different_partitions_and_features_of_another_width_are_refused() -> None:
+def test_seeds_give_different_partitions_and_features_of_another_width_are_refused():
     z, x, y, _ = problem(100)
     a, b = (
         GroupCalibration(partitions=1, seed=s).fit(z, y, features=x, mask=np.arange(50))
@@ -100,7 +100,7 @@ def test_seeds_give_different_partitions_and_features_of_another_width_are_refus
         a.predict_proba(z, features=x[:, :4])
 
 
-def test_partitions_that_ran_out_of_steps_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_that_ran_out_of_steps_are_counted(monkeypatch):
     z, x, y, _ = problem(200)
     cal = GroupCalibration(partitions=3, steps=1)
     with pytest.warns(CalibrationWarning, match=r"3 of 3 partitions .* after 1 steps \(largest"):

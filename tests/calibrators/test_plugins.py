@@ -3,8 +3,6 @@
 import sys
 import textwrap
 import warnings
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -26,7 +24,7 @@ MODULE = """
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path, monkeypatch):
     """A folder on the path, with a module of calibrators; the registry knows nothing of it yet."""
     monkeypatch.setattr(registry, "_FROM_OUTSIDE", {})
     monkeypatch.syspath_prepend(tmp_path)
@@ -37,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     registry._offered.cache_clear()
 
 
-def offer(folder: Path, **points: str) -> None:
+def offer(folder, **points):
     """What installing a package with these entry points leaves behind."""
     info = folder / "some_plugin-1.0.dist-info"
     info.mkdir()
@@ -46,7 +44,7 @@ def offer(folder: Path, **points: str) -> None:
     (info / "entry_points.txt").write_text("\n".join([f"[{registry.GROUP}]", *lines, ""]))
 
 
-def test_an_installed_calibrator_has_its_place_in_the_registry(folder: Path) -> None:
+def test_an_installed_calibrator_has_its_place_in_the_registry(folder):
     offer(folder, mine="some_plugin:Mine")
     assert "mine" in calibrators.names()
     assert calibrators.get("mine").__name__ == "Mine"
@@ -62,9 +60,7 @@ def test_an_installed_calibrator_has_its_place_in_the_registry(folder: Path) -> 
         ("raising:Mine", "RuntimeError: at home only"),
     ],
 )
-def test_a_broken_one_is_told_once_and_harms_no_other(
-    folder: Path, value: str, reason: str
-) -> None:
+def test_a_broken_one_is_told_once_and_harms_no_other(folder, value, reason):
     (folder / "raising.py").write_text("raise RuntimeError('at home only')", "utf-8")
     offer(folder, broken=value, mine="some_plugin:Mine")
     with pytest.warns(RuntimeWarning) as told:
@@ -81,7 +77,7 @@ def test_a_broken_one_is_told_once_and_harms_no_other(
         calibrators.get("broken")
 
 
-def test_no_package_can_put_its_method_in_place_of_ours(folder: Path) -> None:
+def test_no_package_can_put_its_method_in_place_of_ours(folder):
     offer(folder, temperature="some_plugin:Taken")
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # entry points are not read for a method of ours
@@ -91,7 +87,7 @@ def test_no_package_can_put_its_method_in_place_of_ours(folder: Path) -> None:
     assert calibrators.get("temperature") is calibrators.TemperatureScaling
 
 
-def test_a_class_is_plugged_in_by_its_address(folder: Path) -> None:
+def test_a_class_is_plugged_in_by_its_address(folder):
     cls = calibrators.plug_in("some_plugin:Mine")
     for again in ("some_plugin:Mine", cls):
         assert calibrators.plug_in(again) is cls is calibrators.get("mine")
@@ -116,7 +112,7 @@ def test_a_class_is_plugged_in_by_its_address(folder: Path) -> None:
         ("json:dumps", "it is no Calibrator"),
     ],
 )
-def test_an_address_that_does_not_serve_is_refused(folder: Path, target: str, reason: str) -> None:
+def test_an_address_that_does_not_serve_is_refused(folder, target, reason):
     before = calibrators.names()
     with pytest.raises(ValueError, match=reason):
         calibrators.plug_in(target)

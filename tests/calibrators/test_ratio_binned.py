@@ -11,7 +11,7 @@ from simi_mailbox.validation import NodeInputs
 from tests.calibrators.problems import cloud, draw
 
 
-def test_support_against_a_dense_loop() -> None:
+def test_support_against_a_dense_loop():
     z, graph = cloud(40)
     p = softmax(z, axis=1)
     found = mean_support(NodeInputs(torch.from_numpy(z), graph=graph))
@@ -21,7 +21,7 @@ def test_support_against_a_dense_loop() -> None:
         assert found[i].item() == pytest.approx(expected)
 
 
-def test_recovers_the_temperature_of_each_bin() -> None:
+def test_recovers_the_temperature_of_each_bin():
     z, graph = cloud(40_000)
     s = mean_support(NodeInputs(torch.from_numpy(z), graph=graph)).numpy()
     truth = np.array([3.0, 1.5, 1.2])
@@ -31,7 +31,7 @@ def test_recovers_the_temperature_of_each_bin() -> None:
     np.testing.assert_allclose(cal.temperatures_, truth, rtol=0.05)
 
 
-def test_edges_belong_to_the_bin_below() -> None:
+def test_edges_belong_to_the_bin_below():
     # Two classes at equal odds: the neighbour's support is exactly 1/2.
     z = np.array([[1.0, 0.0], [0.0, 0.0], [2.0, 0.0], [3.0, 0.0]])
     cal = RatioBinnedScaling(bins=2).fit(z, [0, 1, 0, 1], graph=[[0], [1]], mask=range(4))
@@ -41,7 +41,7 @@ def test_edges_belong_to_the_bin_below() -> None:
     np.testing.assert_array_equal(found, [10.0, 20.0, 20.0, 20.0])
 
 
-def test_bin_without_optimum_takes_the_common_temperature() -> None:
+def test_bin_without_optimum_takes_the_common_temperature():
     z, graph = cloud(200)
     s = mean_support(NodeInputs(torch.from_numpy(z), graph=graph)).numpy()
     y = draw(z / 2, 2)
@@ -55,11 +55,3 @@ def test_bin_without_optimum_takes_the_common_temperature() -> None:
     low = np.flatnonzero(~high)
     cal = RatioBinnedScaling(bins=2).fit(z, y, graph=graph, mask=low)
     assert cal.temperatures_[1] == pytest.approx(cal.temperatures_[0])
-
-
-def test_one_bin_is_temperature_scaling() -> None:
-    z, graph = cloud(100)
-    y = draw(z / 2, 3)
-    one = RatioBinnedScaling(bins=1).fit(z, y, graph=graph, mask=np.arange(50))
-    plain = TemperatureScaling().fit(z, y, mask=np.arange(50))
-    np.testing.assert_allclose(one.temperatures_, plain.temperature_)

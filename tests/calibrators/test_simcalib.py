@@ -13,19 +13,19 @@ from simi_mailbox.validation import NodeInputs
 from tests.calibrators import problems
 
 
-def problem(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, Graph]:
+def problem(n, seed=0):
     rng = np.random.default_rng(seed)
     features = rng.normal(size=(n, 5))
     z = features @ rng.normal(size=(5, 3)) * 2
     return z, features, Graph.from_edges(rng.integers(0, n - 5, size=(2, 2 * n)), n)
 
 
-def draw(z: np.ndarray, truth: np.ndarray, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def draw(z, truth, seed=0):
     log_truth = log_softmax(z / truth[:, None], axis=1)
     return log_truth, problems.draw(log_truth, seed)
 
 
-def test_close_to_the_oracle_when_homophily_decides() -> None:
+def test_close_to_the_oracle_when_homophily_decides():
     z, x, graph = problem(4000)
     s = mean_support(NodeInputs(torch.from_numpy(z), graph=graph)).numpy()
     log_truth, y = draw(z, np.exp(2 - 3 * s))
@@ -40,21 +40,7 @@ def test_close_to_the_oracle_when_homophily_decides() -> None:
     assert plain[rest, y[rest]].mean() > 1.04 * oracle
 
 
-def test_distance_to_the_prototype_is_an_input() -> None:
-    z, x, graph = problem(4000, seed=1)
-    cal = SimCalib(lr=0.05, epochs=300)
-    cal.fit(z, z.argmax(1), graph=graph, features=x, mask=range(10))
-    away = cal._inputs(NodeInputs(torch.from_numpy(z), graph, torch.from_numpy(x)))[:, 0]
-    log_truth, y = draw(z, np.exp(((away - away.mean()) / away.std()).clip(-2, 2)))
-    rest = np.arange(2000, 4000)
-    cal.fit(z, y, graph=graph, features=x, mask=range(2000))
-    hot = cal.node_temperatures(z, graph=graph, features=x)
-    assert np.corrcoef(away, np.log(hot))[0, 1] > 0.7
-    found = -np.log(cal.predict_proba(z, graph=graph, features=x))[rest, y[rest]].mean()
-    assert found < 1.03 * -log_truth[rest, y[rest]].mean()
-
-
-def test_starts_at_temperature_scaling() -> None:
+def test_starts_at_temperature_scaling():
     z, x, graph = problem(200)
     _, y = draw(z, np.full(200, 2.0))
     cal = SimCalib(epochs=1, lr=1e-12).fit(z, y, graph=graph, features=x, mask=range(15))
@@ -62,7 +48,7 @@ def test_starts_at_temperature_scaling() -> None:
     np.testing.assert_allclose(cal.node_temperatures(z, graph=graph, features=x), plain, rtol=1e-6)
 
 
-def test_no_label_enters_the_prototypes() -> None:
+def test_no_label_enters_the_prototypes():
     z, x, graph = problem(100)
     _, y = draw(z, np.full(100, 2.0))
     a, b = (
@@ -73,7 +59,7 @@ def test_no_label_enters_the_prototypes() -> None:
     np.testing.assert_array_equal(a.precision_, b.precision_)
 
 
-def test_node_without_neighbours_counts_as_average() -> None:
+def test_node_without_neighbours_counts_as_average():
     z, x, graph = problem(100)
     _, y = draw(z, np.full(100, 2.0))
     cal = SimCalib(epochs=20).fit(z, y, graph=graph, features=x, mask=range(50))
@@ -85,7 +71,7 @@ def test_node_without_neighbours_counts_as_average() -> None:
     np.testing.assert_allclose(inputs[~alone, 2:].mean(dim=0), 0.0, atol=0.1)
 
 
-def test_relative_degree_against_a_loop() -> None:
+def test_relative_degree_against_a_loop():
     _, _, graph = problem(50)
     found = log_relative_degree(graph)
     degree = graph.degree.numpy()

@@ -2,14 +2,12 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 
 from simi_mailbox import CalibrationWarning, TemperatureScaling
-from simi_mailbox.calibrators import EnsembleTemperatureScaling, Uncalibrated
-from simi_mailbox.calibrators.temperature import ensemble_softmax, ensemble_weights
+from simi_mailbox.calibrators import EnsembleTemperatureScaling
 from simi_mailbox.synthetic import calibration_problem
 from tests.calibrators.problems import draw
 
@@ -19,14 +17,6 @@ def test_the_true_temperature_is_recovered_within_a_percent(true):
     problem = calibration_problem(60_000, 5, temperature=true, seed=1)
     found = TemperatureScaling().fit(problem.logits, problem.y, mask=np.arange(60_000))
     assert found.temperature_ == pytest.approx(true, rel=0.01)
-
-
-def test_log_loss_on_calibration_nodes_never_gets_worse():
-    problem = calibration_problem(300, 4, temperature=2.5, seed=0)
-    given = {"logits": problem.logits, "y": problem.y, "mask": np.arange(300)}
-    found = TemperatureScaling().fit(**given)
-    assert found.score(**given) > Uncalibrated().fit(**given).score(**given)
-    assert set(found.node_temperatures(problem.logits)) == {found.temperature_}
 
 
 @pytest.mark.filterwarnings("ignore::simi_mailbox.CalibrationWarning")
@@ -55,21 +45,13 @@ def test_labels_without_an_inner_optimum_are_told(shift, told):
         TemperatureScaling().fit(2 * np.eye(3)[nodes % 3], (nodes + shift) % 3, mask=nodes)
 
 
-def members(z: np.ndarray, y: np.ndarray, temperature: float) -> np.ndarray:
+def members(z, y, temperature):
     rows = np.arange(len(y))
     parts = (softmax(z / temperature, axis=1), softmax(z, axis=1), np.full(z.shape, 1 / z.shape[1]))
     return np.stack([part[rows, y] for part in parts], axis=1)
 
 
-def test_recovers_the_weights() -> None:
-    z = np.random.default_rng(0).normal(size=(60_000, 4)) * 3
-    weights = np.array([0.5, 0.3, 0.2])
-    y = draw(ensemble_softmax(torch.from_numpy(z), 6.0, weights).log().numpy())
-    found = ensemble_weights(torch.from_numpy(z), torch.from_numpy(y), 6.0)
-    np.testing.assert_allclose(found, weights, atol=0.03)
-
-
-def test_recovers_a_mixture_with_uniform_noise() -> None:
+def test_recovers_a_mixture_with_uniform_noise():
     z = np.random.default_rng(1).normal(size=(20_000, 4)) * 4
     truth = 0.7 * softmax(z, axis=1) + 0.3 / 4
     mixed, plain = (
@@ -80,21 +62,8 @@ def test_recovers_a_mixture_with_uniform_noise() -> None:
     assert np.abs(plain - truth).mean() > 0.02  # one temperature cannot say that
 
 
-def test_agrees_with_expectation_maximisation() -> None:
-    z = np.random.default_rng(2).normal(size=(300, 5)) * 3
-    y = draw(np.log(0.8 * softmax(z / 3, axis=1) + 0.2 / 5))
-    cal = EnsembleTemperatureScaling().fit(z, y, mask=np.arange(300))
-    given = members(z, y, cal.temperature_)
-    weights = np.full(3, 1 / 3)
-    for _ in range(20_000):
-        duty = given * weights
-        weights = (duty / duty.sum(axis=1, keepdims=True)).mean(axis=0)
-    expected = -np.log(given @ weights).mean()
-    assert -np.log(given @ cal.weights_).mean() <= expected + 1e-9
-
-
 @pytest.mark.parametrize("seed", range(20))
-def test_no_member_alone_could_do_better(seed: int) -> None:
+def test_no_member_alone_could_do_better(seed):
     rng = np.random.default_rng(seed)
     k = int(rng.integers(2, 9))
     z = rng.normal(size=(60, k)) * 10 ** rng.uniform(-2, 4)

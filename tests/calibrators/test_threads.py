@@ -3,7 +3,6 @@
 import random
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ THREADS = 4
 NAMES = calibrators.names()
 
 
-def probabilities(name: str, seed: int) -> Any:
+def probabilities(name, seed):
     cal, inputs = case(name).make(), case(name).inputs(PROBLEM)
     if "seed" in cal.get_params():
         cal.set_params(seed=seed)
@@ -26,7 +25,7 @@ def probabilities(name: str, seed: int) -> Any:
     return cal.predict_proba(PROBLEM.logits, **inputs)
 
 
-def states() -> tuple[Any, ...]:
+def states():
     return (
         torch.get_rng_state().tolist(),
         repr(np.random.get_state()),  # noqa: NPY002
@@ -35,7 +34,7 @@ def states() -> tuple[Any, ...]:
     )
 
 
-def test_concurrent_fits_give_the_bits_of_serial_ones() -> None:
+def test_concurrent_fits_give_the_bits_of_serial_ones():
     """Several of each method, with equal and other seeds, and different methods at once."""
     jobs = [(name, seed) for name in NAMES for seed in (0, 1, 0, 1)]
     serial = {job: probabilities(*job) for job in dict.fromkeys(jobs)}

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from simi_mailbox.calibrators.binning import Isotonic as Isotonic
     from simi_mailbox.calibrators.cagcn import CaGCN as CaGCN
     from simi_mailbox.calibrators.dcgc import DCGC as DCGC
-    from simi_mailbox.calibrators.dirichlet import Dirichlet as Dirichlet
     from simi_mailbox.calibrators.gats import GATS as GATS
     from simi_mailbox.calibrators.gets import GETS as GETS
     from simi_mailbox.calibrators.group_calibration import GroupCalibration as GroupCalibration
     from simi_mailbox.calibrators.lccal import LCCal as LCCal
-    from simi_mailbox.calibrators.platt import BetaCalibration as BetaCalibration
-    from simi_mailbox.calibrators.platt import PlattScaling as PlattScaling
+    from simi_mailbox.calibrators.logistic import BetaCalibration as BetaCalibration
+    from simi_mailbox.calibrators.logistic import Dirichlet as Dirichlet
+    from simi_mailbox.calibrators.logistic import PlattScaling as PlattScaling
+    from simi_mailbox.calibrators.logistic import VectorScaling as VectorScaling
     from simi_mailbox.calibrators.ratio_binned import RatioBinnedScaling as RatioBinnedScaling
     from simi_mailbox.calibrators.simcalib import SimCalib as SimCalib
     from simi_mailbox.calibrators.simi_mailbox import SimiMailbox as SimiMailbox
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     )
     from simi_mailbox.calibrators.temperature import TemperatureScaling as TemperatureScaling
     from simi_mailbox.calibrators.temperature import Uncalibrated as Uncalibrated
-    from simi_mailbox.calibrators.vector import VectorScaling as VectorScaling
     from simi_mailbox.calibrators.wats import WATS as WATS
 
 

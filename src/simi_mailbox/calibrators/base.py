@@ -22,18 +22,16 @@ Holdout = Literal["training", "separate"] | None
 Shapes = dict[str, tuple[str | int, ...]]
 """Of fitted values, by name; sides of one name are equally long."""
 POSITIVE = frozenset({"temperature_", "temperatures_", "scale_", "spread_"})
-BELOW_ONE = 1.0 - 1e-9
+"""Fitted values that are positive; `ENDLESS` ones may be infinite."""
 ENDLESS = frozenset({"widest_"})
-"""Fitted values that may be infinite."""
 
 
 class Calibrator(Fitted, ABC):
     """Turns the logits of a trained GNN into calibrated probabilities.
 
-    Hyper-parameters are keyword-only arguments of the constructor, declared with what they may be
-    (`simi_mailbox.parameters`); fitted values end in an underscore. A method implements `_fit` and
-    `_predict`; inputs are checked here. ``get_params``, ``set_params``, ``repr`` and ``clone`` are
-    scikit-learn's.
+    A method implements `_fit` and `_predict`; inputs are checked here. Hyper-parameters are
+    keyword-only arguments, declared with what they may be (`simi_mailbox.parameters`); fitted
+    values end in an underscore.
 
     Attributes
     ----------
@@ -41,16 +39,16 @@ class Calibrator(Fitted, ABC):
         Name in the registry.
     required_inputs, optional_inputs : frozenset of str
         What it needs besides logits and labels: ``"graph"``, ``"features"``, ``"forward"``; and
-        what it can make use of: ``"hidden"``, ``"used_for_selection"``, ``"sample_weight"``, and
-        ``"known"`` for the labels of ``predict_proba(known=…)``.
+        what it can make use of: ``"hidden"``, ``"used_for_selection"``, ``"sample_weight"``,
+        ``"known"``.
     keep_classes : bool
         Whether predicted classes are guaranteed to stay as they were.
     holdout : {"training", "separate"} or None
         What published tables pass as ``early_stopping_mask``: the nodes that the GNN was trained
         on, labelled nodes of the method's own, or nothing.
     shift_invariant : bool
-        Whether a number added to all logits of a node changes nothing. Log-probabilities have lost
-        that number: a method for which it matters warns of them.
+        Whether a number added to all logits of a node changes nothing. Other methods warn of
+        log-probabilities, which have lost that number.
     version : int
         Counts changes of what is computed: stored results of another version are measured again.
 
@@ -72,7 +70,7 @@ class Calibrator(Fitted, ABC):
 
     fitted: ClassVar[Shapes] = {}
     """Fitted values that prediction needs, and their shapes: numbers, or names that stand for the
-    same number everywhere, ``"classes"`` for that of the classes; ``()`` is a single number."""
+    same number everywhere (``"classes"``: that of the classes); ``()`` is a single number."""
 
     classes_: Ints
     widest_: float
@@ -105,11 +103,10 @@ class Calibrator(Fitted, ABC):
         Parameters
         ----------
         logits : array [n, K], or [n] or [n, 1] of a binary model
-            Raw outputs of the trained model for all nodes (NumPy or torch), or what ``input_type``
-            says.
+            Outputs of the trained model for all nodes (NumPy or torch); see ``input_type``.
         y : array [n] or [m]
-            Labels 0..K-1, of all nodes in their order, or of the ``m`` nodes of ``mask`` in its
-            order. Labels outside the masks are cut off before any method sees them.
+            Labels 0..K-1, of all nodes or of the ``m`` nodes of ``mask`` in its order. Labels
+            outside the masks are cut off before any method sees them.
         mask : array
             The calibration nodes: boolean [n] or indices [m], in any order.
         graph
@@ -123,8 +120,7 @@ class Calibrator(Fitted, ABC):
         train_mask : array, optional
             The nodes that the GNN was trained on: there it is more confident, and more often
             right, so that they must not be calibration nodes, unless ``allow_training_nodes``.
-            Methods that treat them apart (GATS) use which nodes they are. Their labels are not
-            read.
+            Their labels are not read.
         hidden : array [n, d], optional
             What enters the GNN's last layer, for methods that can make use of it (`SimiMailbox`).
         used_for_selection : bool
@@ -141,9 +137,8 @@ class Calibrator(Fitted, ABC):
             What each label counts, for methods that can weigh labels: 1 / P(the label was
             collected), where that is known.
         prior_shift : dict, optional
-            Undo another class balance in training, exactly, before anything is fitted:
-            ``{"trained": shares, "deployed": shares}``, or ``{"class_weights": weights}`` of the
-            loss. Kept for ``predict_proba``.
+            Undo another class balance in training before anything is fitted: ``{"trained":
+            shares, "deployed": shares}``, or ``{"class_weights": weights}`` of the loss.
         """
         method = type(self).__name__
         passed = (graph, features, forward, train_mask, hidden)
@@ -204,9 +199,8 @@ class Calibrator(Fitted, ABC):
         """Calibrated probabilities [n, K], as NumPy or torch, whichever ``logits`` are.
 
         Inputs are those of ``fit``, of the same nodes and graph or of others. ``known``, a pair
-        (nodes, labels), names labels that are known by now, for methods that take them as evidence
-        on other nodes. ``node_ids`` says which nodes of ``fit`` these are: the same names, or,
-        where ``fit`` was given none, their positions there.
+        (nodes, labels), names labels that are known by now. ``node_ids`` says which nodes of
+        ``fit`` these are: the same names, or, where ``fit`` was given none, their positions there.
         """
         given = {"features": features, "forward": forward, "train_mask": train_mask}
         given |= {"hidden": hidden, "known": known, "node_ids": node_ids}
@@ -219,9 +213,9 @@ class Calibrator(Fitted, ABC):
         return probs.to(logits.device) if isinstance(logits, Tensor) else probs.numpy()
 
     def score(self, logits: Any, y: Any, *, mask: Any, **inputs: Any) -> float:
-        """Mean log-likelihood of the labels of ``mask``: minus the NLL, so that more is better.
+        """Mean log-likelihood of the labels of ``mask``, which ``fit`` should not have seen.
 
-        Judge on nodes that ``fit`` has not seen. ``inputs`` are those of ``predict_proba``.
+        ``inputs`` are those of ``predict_proba``.
         """
         from simi_mailbox.metrics import nll
 
@@ -309,19 +303,12 @@ class Calibrator(Fitted, ABC):
         check_values(self.fitted, state)
         for name, value in state.items():
             setattr(self, name, value)
-        self._check_state()
 
     @classmethod
     def num_parameters(cls, num_classes: int) -> int:
-        """How many numbers, shrunk ones counted in part, the labels of ``fit`` decide about.
-
-        What `simi_mailbox.testing` grants to chance where labels tell nothing; class intercepts
-        need no grant there.
-        """
+        """How many numbers, shrunk ones counted in part, the labels of ``fit`` decide about: what
+        `simi_mailbox.testing` grants to chance where labels tell nothing."""
         return 10
-
-    def _check_state(self) -> None:
-        """Raise `ValueError` for values, just read from a file, that this method cannot leave."""
 
 
 class TemperatureCalibrator(Calibrator):
@@ -364,43 +351,26 @@ def check_values(shapes: Shapes, state: dict[str, Any]) -> None:
     classes = state.get("num_classes_")
     if type(classes) is not int or classes < 2:
         raise ValueError(f"num_classes_ must be a whole number ≥ 2, got {classes!r}")
-    missing = [name for name in ("classes_", "input_type_", "widest_") if name not in state]
+    missing = {"classes_", "input_type_", "widest_", *shapes} - set(state)
     if missing:
-        raise ValueError(f"{missing[0]} is missing")
+        raise ValueError(f"{min(missing)} is missing")
     possible = np.asarray(state["classes_"])
     if possible.ndim != 1 or not np.isin(possible, np.arange(classes)).all():
         raise ValueError(f"classes_ must be some of 0..{classes - 1}")
     if state["input_type_"] not in get_args(InputType):
         raise ValueError(f"input_type_ must be one of {', '.join(get_args(InputType))}")
     parameters.check_numbers(state, ENDLESS)
-    check_shapes(shapes, state, len(np.unique(possible)))
-    for name in POSITIVE & set(state):
-        if not np.min(state[name], initial=np.inf) > 0:
-            raise ValueError(f"{name} must be positive, got {np.min(state[name]):.6g}")
-
-
-def check_within(name: str, values: Any, low: float, high: float) -> None:
-    """Raise `ValueError` unless all ``values`` lie in [low, high]."""
-    array = np.ravel(np.asarray(values, dtype=np.float64))
-    wrong = array[~((array >= low) & (array <= high))]
-    if len(wrong):
-        raise ValueError(f"{name} must lie in [{low:g}, {high:g}], got {wrong[0]:.6g}")
-
-
-def check_shapes(shapes: Shapes, state: dict[str, Any], classes: int) -> None:
-    """Raise `ValueError` if a value is missing, or of a shape that does not fit the others."""
-    sizes: dict[str | int, int] = {"classes": classes}
+    sizes: dict[str | int, int] = {"classes": len(np.unique(possible))}
     for name, shape in shapes.items():
-        if name not in state:
-            raise ValueError(f"{name} is missing")
-        value = state[name]
-        if not shape and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise ValueError(f"{name} must be a number, got {type(value).__name__}")
-        if shape and not (isinstance(value, np.ndarray) and value.ndim == len(shape)):
-            raise ValueError(f"{name} must be an array of {len(shape)} dimensions")
-        found = np.shape(value)
+        found = np.shape(state[name])
+        if len(found) != len(shape) or np.asarray(state[name]).dtype.kind not in "iuf":
+            kind = f"an array of {len(shape)} dimensions" if shape else "a number"
+            raise ValueError(f"{name} must be {kind}")
         for side, length in zip(shape, found, strict=True):
             sizes.setdefault(side, length if isinstance(side, str) else side)
         expected = [sizes[side] for side in shape]
         if list(found) != expected:
             raise ValueError(f"{name} has shape {list(found)}, expected {expected}")
+    for name in POSITIVE & set(state):
+        if not np.min(state[name], initial=np.inf) > 0:
+            raise ValueError(f"{name} must be positive, got {np.min(state[name]):.6g}")

@@ -3,10 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.autograd import Function
+from torch.utils.checkpoint import checkpoint
 
 from simi_mailbox.calibrators import registry
 from simi_mailbox.calibrators.base import Calibrator
@@ -14,13 +13,12 @@ from simi_mailbox.calibrators.network import NetworkCalibrator
 from simi_mailbox.calibrators.parts.randomness import chosen
 from simi_mailbox.graph import Graph
 from simi_mailbox.parameters import Count, Positive, Share, check_parameters, hyperparameters
+from simi_mailbox.softmax import row_blocks
 from simi_mailbox.sparse import Csr, products
 from simi_mailbox.validation import CalibrationData, Forward, NodeInputs
 
-Ends = tuple[Tensor, Tensor]
-Kept = Tensor | None
-BLOCK = 2**16
-"""Values of a hidden layer over the edges that are held at a time."""
+BLOCK = 1 << 24
+"""Values of the hidden layer over the edges that are held at a time."""
 
 
 @hyperparameters
@@ -62,18 +60,11 @@ class DCGC(NetworkCalibrator):
 
     Examples
     --------
-    >>> rng = np.random.default_rng(0)
-    >>> z = torch.from_numpy(rng.normal(size=(100, 3)))
-    >>> y = (z.numpy() + rng.gumbel(size=z.shape)).argmax(1)
-    >>> ring = Graph.from_edges([np.arange(100), (np.arange(100) + 1) % 100])
-    >>> def forward(edge_weight):  # a one-layer GNN
-    ...     received = edge_weight[:, None] * z[ring.indices]
-    ...     return z + torch.zeros_like(z).index_add(0, ring.rows(), received)
-    >>> logits = forward(torch.ones(ring.num_entries))
-    >>> given = {"graph": ring, "forward": forward}
-    >>> cal = DCGC(epochs=30).fit(logits, y, mask=np.arange(60), **given)
-    >>> cal.predict_proba(logits, **given).shape
-    torch.Size([100, 3])
+    >>> z = torch.tensor([[2.0, 0.0]] * 4)
+    >>> given = {"graph": [[0, 2], [1, 3]], "forward": lambda weight: z * weight.mean()}
+    >>> cal = DCGC(epochs=5).fit(z, [0, 0, 0, 1], mask=range(4), **given)
+    >>> cal.predict_proba(z, **given).shape
+    torch.Size([4, 2])
     """
 
     name = "dcgc"
@@ -105,14 +96,6 @@ class DCGC(NetworkCalibrator):
         base = self._base()
         base._fit(replace(data, logits=self._new_logits(data), features=None, forward=None))
         self.base_state_: dict[str, Any] = base._state()
-
-    def _check_state(self) -> None:
-        super()._check_state()
-        if not isinstance(self.base_state_, dict):
-            raise ValueError("base_state_ must be a table of fitted values")
-        k = len(self.classes_)
-        seen = {"num_classes_": k, "classes_": np.arange(k), "widest_": self.widest_}
-        self._base()._restore({**self.base_state_, **seen, "input_type_": self.input_type_})
 
     def _predict(self, data: NodeInputs) -> Tensor:
         base = self._base()
@@ -163,9 +146,18 @@ class EdgeWeights(nn.Module):
         if self.training and self.dropout > 0:
             kept = chosen((self.senders.numel(), weight.numel()), 1 - self.dropout)
             weight = weight / (1 - self.dropout)
-        ends = self.senders, self.receivers
-        units = edge_units(ends, self.sender(self.logits), self.receiver(self.logits), weight, kept)
-        return (units + self.last.bias).relu()
+        sent: Tensor = self.sender(self.logits)
+        received: Tensor = self.receiver(self.logits)
+
+        def values(part: slice) -> Tensor:
+            units = (sent[self.senders[part]] + received[self.receivers[part]]).relu()
+            return (units if kept is None else units * kept[part]) @ weight
+
+        # A block's hidden layer is computed again for its gradients, so that none is kept.
+        how: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
+        blocks = row_blocks(self.senders.numel(), weight.numel(), BLOCK)
+        found: list[Tensor] = [checkpoint(values, part, **how) for part in blocks]
+        return (torch.cat([weight.new_empty(0), *found]) + self.last.bias).relu()
 
 
 def edge_distances(graph: Graph, x: Tensor) -> Tensor:
@@ -191,48 +183,3 @@ def _check_forward(data: NodeInputs) -> None:
             "forward(edge_weight) must be differentiable in the edge weights: "
             "do not detach them and do not run it under torch.no_grad()"
         )
-
-
-def edge_units(ends: Ends, a: Tensor, b: Tensor, weight: Tensor, kept: Kept = None) -> Tensor:
-    """weight · relu(a_j + b_i) of every entry (i, j), differentiable in all three.
-
-    The layer's values would be hundreds of megabytes on half a million entries. Here a block of
-    edges stays in the cache until it is one number per edge, and is computed again for gradients.
-    """
-    result: Tensor = _EdgeUnits.apply(ends, a, b, weight, kept)  # type: ignore[no-untyped-call]
-    return result
-
-
-class _EdgeUnits(Function):
-    @staticmethod
-    def forward(ctx: Any, ends: Ends, a: Tensor, b: Tensor, weight: Tensor, kept: Kept) -> Tensor:
-        ctx.ends, ctx.kept = ends, kept
-        ctx.save_for_backward(a, b, weight)
-        values = weight.new_empty(ends[0].numel())
-        for part in _blocks(values.numel(), weight.numel()):
-            torch.mv(_units(ends, a, b, kept, part), weight, out=values[part])
-        return values
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, Tensor, Tensor, None]:
-        (gradient,), (j, i) = gradients, ctx.ends
-        a, b, weight = ctx.saved_tensors
-        to_a, to_b, to_weight = torch.zeros_like(a), torch.zeros_like(b), torch.zeros_like(weight)
-        for part in _blocks(gradient.numel(), weight.numel()):
-            units, above = _units(ctx.ends, a, b, ctx.kept, part), gradient[part]
-            to_weight.addmv_(units.t(), above)
-            units.sign_().mul_(weight).mul_(above.unsqueeze(1))
-            to_a.index_add_(0, j[part], units)
-            to_b.index_add_(0, i[part], units)
-        return None, to_a, to_b, to_weight, None
-
-
-def _blocks(edges: int, width: int) -> list[slice]:
-    step = max(1, BLOCK // max(1, width))
-    return [slice(start, start + step) for start in range(0, edges, step)]
-
-
-def _units(ends: Ends, a: Tensor, b: Tensor, kept: Kept, part: slice) -> Tensor:
-    j, i = ends
-    units = a.index_select(0, j[part]).add_(b.index_select(0, i[part])).relu_()
-    return units if kept is None else units.mul_(kept[part])

@@ -35,10 +35,9 @@ class GATS(NetworkTemperatures):
     * δ_i = confidence of i minus the mean confidence over j.
     * T₀, ω, a₀, a₁, Θ are learned; T₀ starts at ``start``.
 
-    Training nodes are those of ``train_mask``, or else of ``early_stopping_mask`` (which holds them
-    by the published convention); without either, γ = 1 everywhere. ``predict_proba`` takes
-    ``train_mask`` as well. Without it, the graph of the fit has the training nodes of the fit, and
-    any other graph has none.
+    Training nodes are those of ``train_mask``, or else of ``early_stopping_mask``; without either,
+    γ = 1 everywhere. ``predict_proba`` takes ``train_mask`` as well. Without it, the graph of the
+    fit has the training nodes of the fit, and any other graph has none.
 
     Parameters
     ----------
@@ -64,12 +63,10 @@ class GATS(NetworkTemperatures):
 
     Examples
     --------
-    >>> from simi_mailbox.synthetic import calibration_problem
-    >>> problem = calibration_problem(100, 3, temperature=4.0, seed=0)
-    >>> cal = GATS(epochs=50, lr=0.05)
-    >>> cal = cal.fit(problem.logits, problem.y, graph=problem.graph, mask=range(60))
-    >>> bool(cal.node_temperatures(problem.logits, graph=problem.graph).mean() > 1.5)
-    True
+    >>> given = {"graph": [[0, 2], [1, 3]]}
+    >>> cal = GATS(epochs=5).fit([[2.0, 0.0]] * 4, [0, 0, 0, 1], mask=range(4), **given)
+    >>> cal.node_temperatures([[2.0, 0.0]] * 4, **given).shape
+    (4,)
     """
 
     name = "gats"

@@ -59,21 +59,17 @@ class GETS(NetworkCalibrator):
 
     Notes
     -----
-    The scale has one entry for each class, so predicted classes may change. Differs from the
-    released code: degree embeddings are trained (there, they are made after the optimiser took its
-    list of parameters, and stay random); they have one row per degree up to 255, above which
-    degrees share a row (there, as many rows as the largest degree); the adjacency always has self
-    loops (there, only on Planetoid graphs). The gate is balanced over all nodes, as there.
+    Predicted classes may change. Differs from the released code: degree embeddings are trained
+    (there, they are made after the optimiser took its list of parameters, and stay random); degrees
+    above 255 share a row; the adjacency always has self loops (there, only on Planetoid graphs).
     Features enter as they are given: pass those that the GNN was trained on, in the same scale.
 
     Examples
     --------
-    >>> from simi_mailbox.synthetic import calibration_problem
-    >>> problem = calibration_problem(100, 3, temperature=4.0, seed=0)
-    >>> given = {"graph": problem.graph, "features": problem.logits}
-    >>> cal = GETS(epochs=10).fit(problem.logits, problem.y, mask=range(60), **given)
-    >>> cal.predict_proba(problem.logits, **given).shape
-    (100, 3)
+    >>> given = {"graph": [[0, 2], [1, 3]], "features": [[1.0], [2.0]] * 2}
+    >>> cal = GETS(epochs=5).fit([[2.0, 0.0]] * 4, [0, 0, 0, 1], mask=range(4), **given)
+    >>> cal.predict_proba([[2.0, 0.0]] * 4, **given).shape
+    (4, 2)
     """
 
     name = "gets"

@@ -26,11 +26,8 @@ class LCCal(TemperatureCalibrator):
         T_i = (1 − c_i) (exp(−l_i) − 1) + under + c̄_under            otherwise
 
     and at least 0.1, where c̄ is the mean confidence of the nodes on that side (Seo et al., released
-    as NeurIPS-2023-LCCal; an earlier work of the authors of Simi-Mailbox).
-
-    T_i is made of confidences, not fitted to the logits: a model that is far over- or
-    underconfident is beyond what the constants can mend (Cora's test ECE of 2 to 5 % becomes 7 to
-    31 with logits × 0.1, and 13 to 17 with × 100).
+    as NeurIPS-2023-LCCal; an earlier work of the authors of Simi-Mailbox). T_i is not fitted to the
+    logits: a model that is far over- or underconfident is beyond what the constants can mend.
 
     Parameters
     ----------
@@ -49,16 +46,13 @@ class LCCal(TemperatureCalibrator):
     -----
     Differs from the released code in the choice of the constants, by cross-entropy over a grid that
     contains its defaults (1, 1, 0.4), where the authors searched the validation ECE by hand; and in
-    storing c̄, so that a prediction does not depend on the other nodes it is made with. A node
-    without neighbours has a neighbour mean of 0, as there.
+    storing c̄, so that a prediction does not depend on the other nodes it is made with.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> z = np.array([[2.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
-    >>> path = np.array([[0, 1], [1, 2]])
-    >>> cal = LCCal(threshold=0.6, over=0.1, under=0.0)
-    >>> cal.fit(z, [0, 0, 0], graph=path, mask=[0, 1, 2]).node_temperatures(z, graph=path).round(3)
+    >>> z, given = [[2.0, 0.0], [2.0, 0.0], [0.0, 2.0]], {"graph": [[0, 1], [1, 2]]}
+    >>> cal = LCCal(threshold=0.6, over=0.1, under=0.0).fit(z, [0, 0, 0], mask=range(3), **given)
+    >>> cal.node_temperatures(z, **given).round(3)
     array([0.811, 0.823, 1.51 ])
     """
 

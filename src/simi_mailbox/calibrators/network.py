@@ -1,25 +1,45 @@
-"""What the calibrators that learn a network share."""
+"""Calibrators that learn a network, and their training: full batch, Adam, early stopping.
 
-import functools
+A network here is a module whose ``forward(index)`` returns, for the nodes ``index``, calibrated
+logits [m, K] or inverse temperatures [m].
+
+Early stopping follows GATS and its descendants: after each step the negative log-likelihood (NLL)
+of the hold-out nodes is looked at, the state is kept when it is at most the best so far, and
+training ends after ``patience`` epochs without that. Published tables hold out the nodes the GNN
+was trained on. Without a hold-out, one fifth of the calibration nodes, spread evenly over the
+classes, takes its place; with fewer than `FEWEST_TO_SPLIT` calibration nodes all are trained on,
+for ``patience`` epochs, and the last state is kept.
+"""
+
+import math
 from abc import abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from simi_mailbox.calibrators.base import Calibrator, Holdout, TemperatureCalibrator
-from simi_mailbox.calibrators.parts.likelihood import scaled_nll
-from simi_mailbox.calibrators.parts.training import restore, stopping_split, train
+from simi_mailbox.calibrators.parts.randomness import built, seeded
+from simi_mailbox.exceptions import SolverError
 from simi_mailbox.parameters import Count, NonNegative, Positive, Whole, hyperparameters
 from simi_mailbox.validation import CalibrationData, Labelled, NodeInputs
 
-SMALLEST_INVERSE = 1e-6
-"""Of temperatures."""
 SCHEDULE = ("lr", "weight_decay", "epochs", "patience", "seed")
+SMALLEST_INVERSE = 1e-6
+FEWEST_TO_SPLIT = 20
+STOP_SHARE = 5
+
+N = TypeVar("N", bound=nn.Module)
+Loss = Callable[[Tensor, Labelled], Tensor]
+"""Of a network's output on some labelled nodes."""
 
 
 @hyperparameters
 class NetworkCalibrator(Calibrator):
-    """Trains the network that `_network` makes, by the rules of `parts.training`.
+    """Trains the network that `_network` makes, by the rules at the top of this module.
 
     Parameters
     ----------
@@ -55,24 +75,22 @@ class NetworkCalibrator(Calibrator):
         nodes: tuple[Labelled, Labelled | None] | None = None,
         **how: Any,
     ) -> None:
-        """Fit the network; ``how`` is passed on to `parts.training.train`."""
+        """Fit the network; ``how`` is passed on to `train`."""
         schedule: dict[str, Any] = {key: getattr(self, key) for key in SCHEDULE}
         # Dropout and noise are drawn in every epoch: the hold-out needs a forward pass without.
         noisy = any(getattr(self, word, 0) > 0 for word in ("dropout", "noise"))
         fit_on, stop_on = nodes or stopping_split(data, self.seed)
-        build = functools.partial(self._built, data)
-        trained = train(build, fit_on, stop_on, noisy=noisy, **schedule, **how)
-        network, self.epochs_, self.best_epoch_ = trained
+        network, self.epochs_, self.best_epoch_ = train(
+            lambda: self._built(data), fit_on, stop_on, noisy=noisy, **schedule, **how
+        )
         self.weights_: dict[str, Tensor] = network.state_dict()
-
-    def _check_state(self) -> None:
-        weights = self.weights_.values() if isinstance(self.weights_, dict) else [None]
-        if not all(isinstance(weight, Tensor) for weight in weights):
-            raise ValueError("weights_ must be a table of tensors")
 
     def _trained(self, data: NodeInputs) -> Any:
         """The network for these nodes, with the fitted weights."""
-        return restore(lambda: self._built(data), self.weights_)
+        with seeded(0):  # first weights are drawn, and overwritten
+            network = built(lambda: self._built(data))
+        network.load_state_dict(self.weights_)
+        return network.eval().requires_grad_(False)
 
     def _built(self, data: NodeInputs) -> nn.Module:
         return self._network(data).to(data.logits.dtype)
@@ -88,3 +106,123 @@ class NetworkTemperatures(NetworkCalibrator, TemperatureCalibrator):
     def _temperatures(self, data: NodeInputs) -> Tensor:
         inverse: Tensor = self._trained(data)(None)
         return inverse.clamp_min_(SMALLEST_INVERSE).reciprocal_()
+
+
+def softmax_nll(logits: Tensor, nodes: Labelled) -> Tensor:
+    """Of networks that return calibrated logits [m, K]: the cross-entropy."""
+    return F.cross_entropy(logits, nodes.y)
+
+
+def scaled_nll(logits: Tensor) -> Loss:
+    """Of networks that return inverse temperatures [m]: the NLL of softmax(z_i · output_i)."""
+    return lambda scale, nodes: F.cross_entropy(logits[nodes.index] * scale[:, None], nodes.y)
+
+
+def stopping_split(data: CalibrationData, seed: int = 0) -> tuple[Labelled, Labelled | None]:
+    """Nodes to train on and nodes to stop on: see the rule at the top of this module."""
+    nodes = data.calibration
+    if data.holdout is not None:
+        return nodes, data.holdout
+    if len(nodes) < FEWEST_TO_SPLIT:
+        return nodes, None
+    shuffled = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))
+    by_class = shuffled[nodes.y[shuffled].argsort(stable=True)]
+    # Every fifth of the list ordered by class: as even over the classes as can be.
+    held = torch.zeros(len(nodes), dtype=torch.bool)
+    held[by_class[STOP_SHARE // 2 :: STOP_SHARE]] = True
+    train, stop = (Labelled(nodes.index[part], nodes.y[part]) for part in (~held, held))
+    return train, stop
+
+
+def train(
+    build: Callable[[], N],
+    fit_on: Labelled,
+    stop_on: Labelled | None,
+    *,
+    lr: float = 0.01,
+    weight_decay: float = 0.0,
+    epochs: int = 2000,
+    patience: int = 100,
+    seed: int = 0,
+    likelihood: Loss = softmax_nll,
+    objective: Loss | None = None,
+    penalty: Callable[[N], Tensor] | None = None,
+    noisy: bool = False,
+) -> tuple[N, int, int]:
+    """Train what ``build`` makes: the network in its best state, epochs done, and the best epoch.
+
+    ``objective`` (by default ``likelihood``, the mean NLL) on ``fit_on``, plus
+    ``penalty(network)``, is minimised; the NLL of ``stop_on`` decides when to stop. A network that
+    is not ``noisy`` (dropout, drawn with `parts.randomness`) needs one forward pass for both.
+    """
+    with seeded(seed):
+        network = built(build)
+        adam = FlatAdam(network, lr=lr, weight_decay=weight_decay)
+
+        def loss(output: Tensor) -> Tensor:
+            value = (objective or likelihood)(output, fit_on)
+            return value if penalty is None else value + penalty(network)
+
+        def number(value: Tensor, what: str) -> float:
+            if math.isnan(value.item()):
+                raise SolverError(
+                    f"the {what} of {type(network).__name__} is not a number after {done} epochs "
+                    f"(lr={lr}): lower the learning rate, or look for extreme logits"
+                )
+            return value.item()
+
+        if stop_on is None:
+            epochs = min(epochs, patience)
+        else:
+            joint = torch.cat([fit_on.index, stop_on.index])
+        best, best_epoch, best_state = math.inf, 0, adam.values.clone()
+        for done in range(epochs + 1):  # `done` steps have been taken
+            value, nll = None, -math.inf
+            if stop_on is not None and noisy:
+                with torch.no_grad():
+                    nll = number(likelihood(network.eval()(stop_on.index), stop_on), "hold-out NLL")
+            elif stop_on is not None:
+                fitted, stop = network(joint).split([len(fit_on), len(stop_on)])
+                value = loss(fitted)
+                nll = number(likelihood(stop.detach(), stop_on), "hold-out NLL")
+            if done and nll <= best:  # the state before the first step is no candidate
+                best, best_epoch, best_state = nll, done, adam.values.clone()
+            if done == epochs or done - best_epoch >= patience:
+                break
+            if value is None:
+                value = loss(network.train()(fit_on.index))
+            number(value.detach(), "loss")
+            value.backward()  # type: ignore[no-untyped-call]
+            adam.step()
+        adam.values.copy_(best_state)
+    return network.eval().requires_grad_(False), done, best_epoch
+
+
+class FlatAdam:
+    """Adam with L2 weight decay; the steps are those of ``torch.optim.Adam``.
+
+    Calibrators have a handful of tiny parameters, for which one update of one vector is several
+    times faster than an update of each; and ``torch.optim`` loads a compiler at its first use,
+    which would make the first fit of a process wait for seconds.
+    """
+
+    def __init__(self, network: nn.Module, *, lr: float = 0.01, weight_decay: float = 0.0) -> None:
+        self.lr, self.weight_decay, self._steps = lr, weight_decay, 0
+        parameters = [p for p in network.parameters() if p.requires_grad]
+        self.values: Tensor = parameters_to_vector(parameters).detach()
+        vector_to_parameters(self.values, parameters)  # each is a part of the vector from now on
+        self.gradients, self._mean, self._square = torch.zeros(3, len(self.values)).to(self.values)
+        parts = self.gradients.split([p.numel() for p in parameters])
+        for parameter, gradient in zip(parameters, parts, strict=True):
+            parameter.grad = gradient.view_as(parameter)
+
+    def step(self) -> None:
+        """Move against the gradients that have come together, and set them to zero."""
+        self._steps += 1
+        first, second = 0.9, 0.999
+        gradient = self.gradients.add_(self.values, alpha=self.weight_decay)
+        self._mean.lerp_(gradient, 1 - first)
+        self._square.mul_(second).addcmul_(gradient, gradient, value=1 - second)
+        size = self._square.sqrt().div_((1 - second**self._steps) ** 0.5).add_(1e-8)
+        self.values.addcdiv_(self._mean, size, value=-self.lr / (1 - first**self._steps))
+        self.gradients.zero_()

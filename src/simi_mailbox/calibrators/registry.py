@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from simi_mailbox.calibrators.base import Calibrator
 
 METHODS = {
-    "beta": "platt:BetaCalibration",
+    "beta": "logistic:BetaCalibration",
     "cagcn": "cagcn:CaGCN",
     "dcgc": "dcgc:DCGC",
-    "dirichlet": "dirichlet:Dirichlet",
+    "dirichlet": "logistic:Dirichlet",
     "ensemble-temperature": "temperature:EnsembleTemperatureScaling",
     "gats": "gats:GATS",
     "gets": "gets:GETS",
@@ -27,7 +27,7 @@ METHODS = {
     "histogram": "binning:HistogramBinning",
     "isotonic": "binning:Isotonic",
     "lccal": "lccal:LCCal",
-    "platt": "platt:PlattScaling",
+    "platt": "logistic:PlattScaling",
     "ratio-binned": "ratio_binned:RatioBinnedScaling",
     "simcalib": "simcalib:SimCalib",
     "simi-mailbox": "simi_mailbox:SimiMailbox",
@@ -35,7 +35,7 @@ METHODS = {
     "simi-mailbox-paper": "simi_mailbox:SimiMailboxPaper",
     "temperature": "temperature:TemperatureScaling",
     "uncalibrated": "temperature:Uncalibrated",
-    "vector": "vector:VectorScaling",
+    "vector": "logistic:VectorScaling",
     "wats": "wats:WATS",
 }
 """Name, and the module beside this one that holds the class: loaded when it is asked for."""
@@ -87,8 +87,7 @@ def names() -> list[str]:
 
     Examples
     --------
-    >>> from simi_mailbox import calibrators
-    >>> "simi-mailbox" in calibrators.names()
+    >>> "simi-mailbox" in names()
     True
     """
     return sorted({*METHODS, *from_outside()})
@@ -99,8 +98,7 @@ def get(name: str) -> type[Calibrator]:
 
     Examples
     --------
-    >>> from simi_mailbox import calibrators
-    >>> calibrators.get("temperature")()
+    >>> get("temperature")()
     TemperatureScaling()
     """
     if name in METHODS:
@@ -149,13 +147,12 @@ def load(path: str | os.PathLike[str]) -> Calibrator:
 
     Examples
     --------
-    >>> import numpy as np, tempfile, simi_mailbox
-    >>> logits = np.random.default_rng(0).normal(size=(50, 3))
-    >>> cal = simi_mailbox.TemperatureScaling().fit(logits, logits.argmax(1), mask=np.arange(50))
+    >>> import simi_mailbox, tempfile
+    >>> cal = simi_mailbox.TemperatureScaling().fit([[2.0, 0.0]] * 4, [0, 0, 0, 1], mask=range(4))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     cal.save(f"{folder}/cal.safetensors")
     ...     again = simi_mailbox.load(f"{folder}/cal.safetensors")
-    >>> bool((again.predict_proba(logits) == cal.predict_proba(logits)).all())
+    >>> again.temperature_ == cal.temperature_
     True
     """
     from simi_mailbox import parameters

@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 from simi_mailbox._arrays import Floats
 from simi_mailbox.calibrators.base import Shapes
-from simi_mailbox.calibrators.network import NetworkTemperatures
+from simi_mailbox.calibrators.network import NetworkTemperatures, scaled_nll
 from simi_mailbox.calibrators.parts import features
-from simi_mailbox.calibrators.parts.likelihood import scaled_nll
 from simi_mailbox.calibrators.ratio_binned import mean_support
 from simi_mailbox.graph import Graph
 from simi_mailbox.mailbox import row_sums
@@ -57,25 +56,20 @@ class SimCalib(NetworkTemperatures):
     -----
     ``features`` are the GNN's penultimate representations. Prototypes are class means over *all*
     nodes weighted by predicted probability, with one covariance within classes, shrunk by a tenth:
-    no label enters, since a prototype made of calibration nodes would be nearer to these than to
-    others, and a class may have none. φ_i has four numbers, standardised over the nodes of ``fit``:
-    the distance to the predicted class's prototype; how much farther the nearest other one is;
-    homophily, the mean probability that the neighbours give to the predicted class; relative
-    degree, log of the mean over neighbours of √((d_i+1)/(d_j+1)). A node without neighbours gets
-    the mean of the two local ones. g is one hidden layer of tanh units that starts at zero, that
-    is, at temperature scaling, with |g| < 3. The weight decay is strong, because the GNN's training
-    nodes are nearly all right and stop too late; it was chosen, among 0.0005, 0.005, 0.05 and 0.2,
-    by the likelihood of the nodes of Cora and Citeseer that are in no part of the splits, after
-    test figures at 0.0005 had shown the need.
+    no label enters. φ_i, standardised over the nodes of ``fit``: the distance to the predicted
+    class's prototype; how much farther the nearest other one is; homophily, the mean probability
+    that the neighbours give to the predicted class; log of the mean over neighbours of
+    √((d_i+1)/(d_j+1)). A node without neighbours gets the mean of the last two. g is one layer of
+    tanh units that starts at zero, that is, at temperature scaling, with |g| < 3. The weight decay
+    was chosen, among 0.0005, 0.005, 0.05 and 0.2, by the likelihood of the nodes of Cora and
+    Citeseer that are in no part of the splits, after test figures at 0.0005 had shown the need.
 
     Examples
     --------
-    >>> from simi_mailbox.synthetic import calibration_problem
-    >>> problem = calibration_problem(100, 3, temperature=4.0, seed=0)
-    >>> given = {"graph": problem.graph, "features": problem.logits}
-    >>> cal = SimCalib(epochs=50).fit(problem.logits, problem.y, mask=range(30), **given)
-    >>> cal.node_temperatures(problem.logits, **given).shape
-    (100,)
+    >>> given = {"graph": [[0, 2], [1, 3]], "features": [[1.0], [2.0]] * 2}
+    >>> cal = SimCalib(epochs=5).fit([[2.0, 0.0]] * 4, [0, 0, 0, 1], mask=range(4), **given)
+    >>> cal.node_temperatures([[2.0, 0.0]] * 4, **given).shape
+    (4,)
     """
 
     name = "simcalib"

@@ -45,18 +45,15 @@ class WATS(NetworkTemperatures):
     Notes
     -----
     Defaults are those of the released code where it and the paper differ, because the published
-    tables come from it. Temperatures do not depend on the logits of a node. The released code has
-    the heat kernel's coefficients without their alternating sign, commented out; here the sign is
-    kept. An isolated node has L_sym = 0, so its pattern is a_k (−1)^k.
+    tables come from it. It has the heat kernel's coefficients without their alternating sign,
+    commented out; here the sign is kept. An isolated node has L_sym = 0.
 
     Examples
     --------
-    >>> from simi_mailbox.synthetic import calibration_problem
-    >>> problem = calibration_problem(100, 3, temperature=4.0, seed=0)
-    >>> cal = WATS(epochs=80)
-    >>> cal = cal.fit(problem.logits, problem.y, graph=problem.graph, mask=range(60))
-    >>> bool(cal.node_temperatures(problem.logits, graph=problem.graph).mean() > 1.5)
-    True
+    >>> given = {"graph": [[0, 2], [1, 3]]}
+    >>> cal = WATS(epochs=5).fit([[2.0, 0.0]] * 4, [0, 0, 0, 1], mask=range(4), **given)
+    >>> cal.node_temperatures([[2.0, 0.0]] * 4, **given).shape
+    (4,)
     """
 
     name = "wats"

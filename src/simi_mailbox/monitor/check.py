@@ -160,7 +160,7 @@ class Monitor:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CalibrationWarning)  # what it says, the verdict says
             probs = cal.predict_proba(logits, **given, input_type=input_type)
-            before = cal._here(data)
+            before = cal._labels_of_fit(data, late=False)
         probs = np.asarray(probs, dtype=np.float64)
         n = data.num_nodes
         if nodes is None:

@@ -9,13 +9,13 @@ import simi_mailbox.calibrators.parts.features as module
 from simi_mailbox.calibrators.parts.features import distances, fit_prototypes
 
 
-def problem(n: int = 300, width: int = 5) -> tuple[np.ndarray, np.ndarray]:
+def problem(n=300, width=5):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(n, width)) @ rng.normal(size=(width, width)) + 3
     return x, rng.dirichlet(np.ones(4), size=n)
 
 
-def test_distances_against_scipy() -> None:
+def test_distances_against_scipy():
     x, probs = problem()
     means, precision = fit_prototypes(x, probs)
     scatter = sum(
@@ -29,7 +29,7 @@ def test_distances_against_scipy() -> None:
     np.testing.assert_allclose(means, (probs.T @ x) / probs.sum(axis=0)[:, None])
 
 
-def test_wide_representations_use_the_diagonal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wide_representations_use_the_diagonal(monkeypatch):
     x, probs = problem()
     monkeypatch.setattr(module, "WIDEST", 4)
     means, precision = fit_prototypes(x, probs)
@@ -39,7 +39,7 @@ def test_wide_representations_use_the_diagonal(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("widest", [4, 512])
-def test_sparse_as_dense(monkeypatch: pytest.MonkeyPatch, widest: int) -> None:
+def test_sparse_as_dense(monkeypatch, widest):
     monkeypatch.setattr(module, "WIDEST", widest)
     x, probs = problem()
     x[np.abs(x) < 2] = 0
@@ -48,13 +48,13 @@ def test_sparse_as_dense(monkeypatch: pytest.MonkeyPatch, widest: int) -> None:
     np.testing.assert_allclose(sparse, dense)
 
 
-def test_constant_representations_have_no_distance() -> None:
+def test_constant_representations_have_no_distance():
     means, precision = fit_prototypes(np.full((10, 3), 7.0), np.full((10, 2), 0.5))
     found = distances(np.full((2, 3), 7.0), means, precision)
     np.testing.assert_allclose(found, 0.0, atol=1e-6)
 
 
-def test_class_that_nobody_is_predicted_to_be() -> None:
+def test_class_that_nobody_is_predicted_to_be():
     x, probs = problem()
     probs[:, 3] = 0
     means, _ = fit_prototypes(x, probs)

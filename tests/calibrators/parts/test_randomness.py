@@ -1,18 +1,18 @@
 """A stream of one's own gives the numbers of the common one, and leaves that alone."""
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from simi_mailbox.calibrators.parts.randomness import built, chosen, dropout, normal_like, seeded
 
 
-def weights() -> list[Tensor]:
+def weights():
     first, second = nn.Linear(3, 4, dtype=torch.float64), nn.Linear(3, 4)
     nn.init.xavier_uniform_(second.weight)
     return [first.weight, first.bias, second.weight, second.bias, torch.randn(2, 3), torch.rand(5)]
 
 
-def test_the_numbers_are_those_of_the_common_generator() -> None:
+def test_the_numbers_are_those_of_the_common_generator():
     x = torch.ones(50, 7)
     with torch.random.fork_rng():
         torch.manual_seed(9)
@@ -22,7 +22,7 @@ def test_the_numbers_are_those_of_the_common_generator() -> None:
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
-def test_the_common_generator_is_not_touched() -> None:
+def test_the_common_generator_is_not_touched():
     before = torch.get_rng_state()
     with seeded(9):
         built(weights)
@@ -32,13 +32,13 @@ def test_the_common_generator_is_not_touched() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_dropout_is_nothing_at_prediction_and_with_probability_zero() -> None:
+def test_dropout_is_nothing_at_prediction_and_with_probability_zero():
     x = torch.ones(50)
     assert dropout(x, 0.3, training=False) is x
     assert dropout(x, 0.0, training=True) is x
 
 
-def test_the_share_is_chosen_place_by_place() -> None:
+def test_the_share_is_chosen_place_by_place():
     with seeded(3):
         picked = chosen((1001, 301), 0.3)
         again = chosen((1001, 301), 0.3)

@@ -170,14 +170,6 @@ def test_few_labels_that_are_all_right_do_not_make_it_certain(keep, labels, most
     assert cal.predict_proba(logits, graph=graph).max(1).mean() <= most
 
 
-def test_more_labels_than_enough_are_a_fair_choice():
-    p = calibration_problem(12_000, 3, temperature=2.0, seed=0)
-    cal = SimiMailbox().fit(p.logits, p.y, graph=p.graph, mask=range(10_000))
-    few = SimiMailbox().fit(p.logits, p.y, graph=p.graph, mask=range(module.ENOUGH))
-    assert len(cal.labels_["nodes"]) == 10_000
-    assert cal.temperature_ == pytest.approx(few.temperature_, rel=0.1)
-
-
 @MODES
 def test_permuted_labels_tell_nothing(keep):
     """With two to fifty classes and twenty to 2,000 labels; the class's own law has fewer."""
@@ -198,16 +190,6 @@ def test_it_warns_where_classes_cannot_be_kept():
         cal.fit(*given, **where)
     assert cal.contradicted_ > 0.2
     quiet(SimiMailbox(keep_classes=False).fit, *given, **where)
-
-
-def test_contradicted_predictions_are_warned_of_above_their_bound(problem, monkeypatch):
-    share = fitted(problem).contradicted_
-    again, given = SimiMailbox(), {"graph": problem.graph, "mask": LABELS}
-    monkeypatch.setattr(module, "CONTRADICTED", share)
-    quiet(again.fit, problem.logits, problem.y, **given)
-    monkeypatch.setattr(module, "CONTRADICTED", share - 1e-9)
-    with pytest.warns(CalibrationWarning, match="another class is likelier"):
-        again.fit(problem.logits, problem.y, **given)
 
 
 # --- symmetry -------------------------------------------------------------------------------------
@@ -319,16 +301,6 @@ def test_known_labels_on_a_part_of_the_graph_never_move_their_own_node(problem, 
     assert moved > 1e-3
 
 
-def test_the_newer_label_counts(problem):
-    cal = fitted(problem, keep_classes=False)
-    changed = (problem.y[LABELS] + 1) % 4
-    given = {"graph": problem.graph}
-    newer = cal.predict_proba(problem.logits, known=(LABELS, changed), **given)
-    unknown = np.arange(1200) + 10**9
-    alone = cal.predict_proba(problem.logits, known=(LABELS, changed), node_ids=unknown, **given)
-    np.testing.assert_allclose(newer, alone, atol=1e-12)
-
-
 def test_known_labels_that_the_gnn_was_trained_on_tell_nothing_new(problem):
     cal = fitted(problem)
     given = {"graph": problem.graph, "known": (np.arange(300, 600), problem.y[300:600])}
@@ -379,23 +351,6 @@ def test_selection_bias_is_corrected_whatever_the_number_of_groups(problem, keep
 # --- files ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("name", ["intercepts_", "deviations_", "coefficients_"])
-def test_values_that_no_fit_leaves_are_refused_at_the_bound(problem, name, sign):
-    cal = fitted(problem, n_groups=3)
-    if name == "coefficients_":
-        cal.coefficients_ = cal.coefficients_ | {"scale": sign * 999.0}
-    else:
-        setattr(cal, name, np.full(max(len(getattr(cal, name)), 3), sign * 999.0))
-    cal._check_state()
-    if name == "coefficients_":
-        cal.coefficients_ = cal.coefficients_ | {"scale": sign * 1001.0}
-    else:
-        setattr(cal, name, getattr(cal, name) + 2.0 * sign)
-    with pytest.raises(ValueError, match=name):
-        cal._check_state()
-
-
 # --- parts ----------------------------------------------------------------------------------------
 
 
@@ -441,13 +396,6 @@ def test_logits_are_the_same_up_to_a_hundredth_of_their_mean_size():
             assert module.same_logits(one, other) == same
     assert not module.same_logits(one, one + np.eye(5)[4])  # one node more
     assert not module.same_logits(one, one[1:])
-
-
-@pytest.mark.parametrize("kind", [np.int64, np.uint32, np.str_])
-def test_ids_are_found_wherever_they_stand(kind):
-    ids, nodes = np.array([9, 4, 70, 0]).astype(kind), np.array([4, 100, 9, 7]).astype(kind)
-    found = module.matched(ids, torch.tensor([1, 2, 3, 4]), nodes)
-    assert (found.index.tolist(), found.y.tolist()) == ([2, 0], [1, 2])
 
 
 def test_fit_keeps_what_later_nodes_are_compared_with(problem):

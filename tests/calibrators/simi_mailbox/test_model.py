@@ -186,13 +186,6 @@ def test_groups_are_found_where_labels_are_many_and_not_where_they_are_few():
     assert np.abs(spread[60]).max() < 0.3
 
 
-def test_a_model_survives_its_numbers():
-    nodes, y = problem(8)
-    found = replace(fit(nodes, y, NAMES, Coefficients.vague(NAMES)), level=0.9)
-    again = Model.from_numbers(found.numbers(), found.intercepts, found.groups, found.frequencies)
-    assert torch.equal(again.probabilities(nodes), found.probabilities(nodes))
-
-
 @pytest.mark.parametrize("uniform", [None, 0.0, 0.3])
 @pytest.mark.parametrize("drop", [0.0, 0.01, 0.05, 0.9])
 def test_the_level_lowers_the_mean_confidence_by_what_is_asked(drop, uniform):

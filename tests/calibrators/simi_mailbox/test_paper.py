@@ -22,21 +22,6 @@ def fitted(cls, case, **parameters):
     return cls(**parameters).fit(case.logits, case.y, graph=case.graph, mask=case.mask)
 
 
-@BOTH
-def test_same_seed_same_bits_and_threads_agree(cls):
-    case = make_problem(0, n=3000, edges=20_000, labelled=800)
-    before = torch.get_num_threads()
-    try:
-        found = []
-        for threads in (1, 1, 2):
-            torch.set_num_threads(threads)
-            found.append(fitted(cls, case).temperatures_)
-    finally:
-        torch.set_num_threads(before)
-    np.testing.assert_array_equal(found[0], found[1])
-    np.testing.assert_allclose(found[0], found[2], rtol=1e-6)
-
-
 def test_too_few_calibration_nodes_fall_back_to_one_temperature_and_say_so():
     case = make_problem(0, labelled=7)
     with pytest.warns(CalibrationWarning, match="7 calibration nodes cannot support 15 groups"):

@@ -223,7 +223,7 @@ def test_numbers_that_no_fit_leaves_are_refused(settings, name, value):
 
 
 def test_json_without_bottom_is_refused():
-    with pytest.raises(FileFormatError, match="nested too deep"):
+    with pytest.raises(FileFormatError, match="not a prior file"):
         loads("[" * 100_000 + "]" * 100_000)
 
 

@@ -25,12 +25,12 @@ DEGREE = PROBLEM.graph.degree
 POPULAR = DEGREE.argsort(descending=True)[:300].numpy()
 
 
-def fitted(mask: object, **options: bool) -> SimiMailbox:
+def fitted(mask, **options):
     return SimiMailbox(**options).fit(PROBLEM.logits, PROBLEM.y, graph=PROBLEM.graph, mask=mask)
 
 
 @pytest.fixture(scope="module")
-def popular() -> SimiMailbox:
+def popular():
     return fitted(POPULAR)
 
 
@@ -99,12 +99,3 @@ def test_probabilities_are_probabilities_and_classes_are_kept(keep):
     if keep:
         own = np.asarray(PROBLEM.logits).argmax(axis=1)
         assert (found[np.arange(1500), own] >= found.max(axis=1) - 1e-6).all()
-
-
-def test_a_damaged_support_is_refused(popular):
-    state = popular.__getstate__()
-    state["support_"] = {**state["support_"], "labels": 2.0}
-    damaged = SimiMailbox()
-    damaged.__dict__.update(state)
-    with pytest.raises(ValueError, match="labels of support_"):
-        damaged._check_state()

@@ -13,14 +13,13 @@ import torch
 from torch import Tensor
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.calibrators.base import BELOW_ONE, Calibrator, Shapes, check_within
+from simi_mailbox.calibrators.base import Calibrator, Shapes
 from simi_mailbox.calibrators.simi_mailbox import evidence
 from simi_mailbox.calibrators.simi_mailbox import model as models
 from simi_mailbox.calibrators.simi_mailbox.evidence import InMemory, Sums, Units
 from simi_mailbox.calibrators.simi_mailbox.model import Base, Model, Nodes
 from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED, Prior, resolve
 from simi_mailbox.calibrators.simi_mailbox.support import LEFT_OUT, Support
-from simi_mailbox.calibrators.simi_mailbox.update import advice, corrected, correction
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.grouping import Grouping, Scaling, SoftGroups, find_groups, nearest
 from simi_mailbox.parameters import Count, Whole, hyperparameters
@@ -40,7 +39,6 @@ ROUNDING = 0.01
 """Change of logits, relative to their mean size, up to which they are the same."""
 CONTRADICTED = 0.2
 """Share of calibration nodes with another likeliest class that is worth a warning."""
-POSITIVE = (1e-300, 1e300)
 
 Identity = Callable[[], tuple[str, Floats]]
 
@@ -49,15 +47,14 @@ Identity = Callable[[], tuple[str, Floats]]
 class SimiMailbox(Calibrator):
     """Temperature scaling with evidence from the graph, in groups of similar nodes.
 
-    One likelihood of the calibration labels (`simi_mailbox.calibrators.simi_mailbox.model`):
-    a temperature for every node, which depends on its degree and on its group; class intercepts,
-    for models trained with another class balance; and evidence on every class from the predictions
-    of the neighbours, from labels one and two steps away and, if ``hidden`` is given, from the
-    distance to the class in the GNN's hidden layer. Groups are nodes alike in confidence and in
-    mailbox similarity (Seo et al., AAAI 2025). How far each part is trusted comes from the labels
-    at hand and from other graphs (`prior`): where the labels show that evidence tells nothing, what
-    is left is temperature scaling. Calibration nodes that chose the GNN's checkpoint make it look
-    better than it is; the confidence is lowered by what that has cost on other graphs.
+    One likelihood of the calibration labels (`simi_mailbox.calibrators.simi_mailbox.model`): a
+    temperature for every node, by its degree and its group; class intercepts; and evidence on every
+    class from the predictions of the neighbours, from labels one and two steps away and, if
+    ``hidden`` is given, from the distance to the class in the GNN's hidden layer. A group is nodes
+    alike in confidence and in mailbox similarity (Seo et al., AAAI 2025). How far each part is
+    trusted comes from the labels at hand and from other graphs (`prior`). Calibration nodes that
+    chose the GNN's checkpoint make it look better than it is: the confidence is lowered by what
+    that has cost on other graphs.
 
     Parameters
     ----------
@@ -87,13 +84,11 @@ class SimiMailbox(Calibrator):
     contradicted_ : float
         Share of calibration nodes for whose predicted class another is likelier.
     labels_ : dict
-        Nodes and labels that ``fit`` was given, which inform about nodes around them. **A saved
-        calibrator holds these labels.**
+        Nodes and labels of ``fit``. **A saved calibrator holds these labels.**
     prior_ : dict
         The numbers of the prior, and where they come from.
     reference_ : dict
-        Confidence, mailbox similarity and degree of (at most 4,096) calibration nodes, and their
-        accuracy: what `monitor.Monitor` compares later nodes with.
+        Confidence, similarity, degree and accuracy of calibration nodes, for `monitor.Monitor`.
     support_ : dict
         What calibration nodes have shown that are, by their degrees, no random sample of the graph.
     late_, correction_ : dict
@@ -102,16 +97,14 @@ class SimiMailbox(Calibrator):
     Notes
     -----
     Labels of ``fit`` are used in ``predict_proba`` where a node is known to be the same:
-    ``node_ids`` were given to both, or graph and logits are those of ``fit``. ``known=(nodes,
-    labels)`` adds labels; for a node that has one already the newer counts. A node's own label
-    never informs about itself.
+    ``node_ids`` were given to both, or graph and logits are those of ``fit``. Of two labels of a
+    node the newer counts. A node's own label never informs about itself.
 
     Examples
     --------
     >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(500, 3, temperature=2.0, seed=0)
-    >>> cal = SimiMailbox(n_groups=5)
-    >>> cal = cal.fit(problem.logits, problem.y, graph=problem.graph, mask=range(200))
+    >>> cal = SimiMailbox().fit(problem.logits, problem.y, graph=problem.graph, mask=range(200))
     >>> cal.predict_proba(problem.logits, graph=problem.graph).shape
     (500, 3)
     """
@@ -204,8 +197,9 @@ class SimiMailbox(Calibrator):
         }
 
     def _fit_model(
-        self, nodes: Nodes, y: Ints, prior: Prior, *, selected: bool, weight: Floats | None = None
+        self, nodes: Nodes, y: Ints, prior: Prior, *, selected: bool, weight: Floats | None
     ) -> None:
+        """Coefficients, intercepts and groups; then the level, for selection bias."""
         belief = prior.coefficients(hidden=hasattr(self, "hidden_"))
         model = models.fit(nodes, y, self._term_names, belief, weight)
         likeliest = model.probabilities(nodes).argmax(dim=1)
@@ -231,12 +225,137 @@ class SimiMailbox(Calibrator):
 
     def _keep_labels(self, labelled: Labelled, graph: str, logits: Floats) -> None:
         """The labels of ``fit``, and what tells whether nodes are the same."""
-        kept = {"nodes": labelled.index.numpy(), "labels": labelled.y.numpy()}
-        self.labels_: dict[str, Any] = {**kept, "graph": graph, "logits": logits}
+        nodes, y = labelled.index.numpy(), labelled.y.numpy()
+        self.labels_: dict[str, Any] = dict(nodes=nodes, labels=y, graph=graph, logits=logits)
 
     def _name_labels(self, ids: Any) -> None:
         """The ids of the nodes of `_keep_labels`."""
         self.labels_["ids"] = _storable(ids)
+
+    # --- what was fitted --------------------------------------------------------------------------
+
+    @property
+    def _base(self) -> Base:
+        return Base(**self.base_)
+
+    @property
+    def _soft(self) -> SoftGroups:
+        return SoftGroups(Grouping(self.shift_, self.scale_, self.centroids_), self.bandwidth_)
+
+    @property
+    def _support(self) -> Support | None:
+        found = getattr(self, "support_", None)
+        return None if found is None else Support(**found)
+
+    @property
+    def _term_names(self) -> tuple[str, ...]:
+        names = evidence.term_names(hidden=hasattr(self, "hidden_"))
+        return tuple(name for name in names if name != LEFT_OUT or self._support is None)
+
+    # --- prediction -------------------------------------------------------------------------------
+
+    def _predict(self, data: NodeInputs) -> Tensor:
+        self._check_hidden(data)
+        there = self._in_memory(data)
+        there.take_labels(self._known(data), self._base)
+        self._latest = data
+        probs = torch.empty_like(data.logits)
+        for rows, sums in there.all_sums():
+            probs[rows] = self._probabilities(sums)
+        return probs
+
+    def _probabilities(self, sums: Sums) -> Tensor:
+        """Of some nodes."""
+        probs, late = torch.empty_like(sums.logits), getattr(self, "correction_", None)
+        for rows in row_blocks(*probs.shape):
+            part = sums.rows(rows)
+            model, nodes = self._before_correction(part)
+            if late is not None:
+                model = models.corrected(model, late["scale"], late["intercepts"])
+            probs[rows] = model.probabilities(nodes).to(probs.dtype)
+            if self.keep_classes:
+                preserve_predictions(probs[rows], part.logits.argmax(dim=1))
+        return probs
+
+    def _nodes(self, sums: Sums) -> Nodes:
+        """What the model sees of some nodes."""
+        units = Units(**self.units_)
+        nodes = evidence.terms(sums, units, self._soft.membership(self._points_of(sums)))
+        if self._support is None:
+            return nodes
+        return self._support.restrict(nodes, units.centre, evidence.CLASSES.index(LEFT_OUT))
+
+    def _before_correction(self, sums: Sums) -> tuple[Model, Nodes]:
+        """The model of some nodes, and what it sees of them; late labels correct its level."""
+        found = self.intercepts_, self.deviations_, self.frequencies_
+        model, nodes = Model.from_numbers(self.coefficients_, *found), self._nodes(sums)
+        if self._support is None:
+            return model, nodes
+        at = self._support.apply(model, self._base, nodes, sums, self.temperature_)
+        return Model.bare(model.frequencies), at
+
+    def _points(self, logits: Tensor, degree: Tensor, similar: Tensor) -> Floats:
+        """What nodes are grouped by: (confidence, similarity)."""
+        filled = similar.masked_fill(degree == 0, self.units_["mean_similarity"])
+        return torch.stack([confidence(logits, self.temperature_), filled], dim=1).numpy()
+
+    def _points_of(self, sums: Sums) -> Floats:
+        similar = evidence.overlap(sums.probs, sums.predictions, sums.degree)
+        return self._points(sums.logits, sums.degree, similar)
+
+    def _groups(self, data: NodeInputs) -> Ints:
+        """The nearest group of every node."""
+        there, degree = self._in_memory(replace(data, hidden=None)), data.neighbourhoods.degree
+        points = self._points(data.logits, degree, there.similarity())
+        return self._soft.grouping.assign(points)
+
+    # --- which labels inform ----------------------------------------------------------------------
+
+    def _known(self, data: NodeInputs, identity: Identity | None = None) -> Labelled:
+        """Labels of ``fit`` and those known by now; ``identity()`` is that of graph and logits."""
+        fitted, known = self._labels_of_fit(data, identity), data.known
+        if known is None:
+            return fitted
+        new = torch.ones(len(known), dtype=torch.bool)
+        if data.training is not None:  # the GNN has learned these labels: they tell nothing new
+            new = ~torch.isin(known.index, data.training)
+        return _newer(fitted, Labelled(known.index[new], known.y[new]))
+
+    def _labels_of_fit(
+        self, data: NodeInputs, identity: Identity | None = None, *, late: bool = True
+    ) -> Labelled:
+        """Of the nodes that are known to be those of ``fit``, or, if ``late``, of ``update``."""
+        kept, ids = self.labels_, data.node_ids
+        y, more = torch.from_numpy(kept["labels"]), getattr(self, "late_", None) if late else None
+        if ids is not None:
+            found = matched(np.asarray(kept.get("ids", kept["nodes"])), y, ids)
+        else:
+            graph, logits = identity() if identity else _identity(data)
+            same = kept["graph"] == graph and same_logits(kept["logits"], logits)
+            found = Labelled(torch.from_numpy(kept["nodes"]), y) if same else evidence.NOBODY
+            if not same or (more is not None and "ids" in kept):  # late labels have other names
+                more = None
+                warnings.warn(
+                    "graph or logits are not those of fit, and no node_ids tell which nodes are "
+                    "the same: the labels of fit are not used as evidence; pass node_ids= to fit "
+                    "and predict_proba",
+                    CalibrationWarning,
+                    stacklevel=5,
+                )
+            ids = np.arange(data.num_nodes)
+        if more is None:
+            return found
+        return _newer(
+            found, matched(np.asarray(more["ids"]), torch.from_numpy(more["labels"]), ids)
+        )
+
+    def _check_hidden(self, data: NodeInputs) -> None:
+        found = None if data.hidden is None else data.hidden.shape[1]
+        expected = self.hidden_["means"].shape[1] if hasattr(self, "hidden_") else None
+        if found != expected:
+            told = "without it" if expected is None else f"on one of {expected} columns"
+            given = "no hidden layer" if found is None else f"a hidden layer of {found} columns"
+            raise ValueError(f"there is {given} (hidden=…), but this calibrator was fitted {told}")
 
     # --- late labels ------------------------------------------------------------------------------
 
@@ -310,7 +429,7 @@ class SimiMailbox(Calibrator):
 
     def _correct(self, data: NodeInputs) -> None:
         """The level, from all late labels of nodes that are here and that ``fit`` did not have."""
-        known, fitted = self._known(data), self._here(data)
+        known, fitted = self._known(data), self._labels_of_fit(data, late=False)
         labels = torch.full((data.num_nodes,), -1)
         labels[fitted.index] = fitted.y
         new = labels[known.index] != known.y
@@ -328,214 +447,13 @@ class SimiMailbox(Calibrator):
         there = self._in_memory(data)
         there.take_labels(known, self._base)
         model, nodes = self._before_correction(there.sums(known.index[new]))
-        self.correction_: dict[str, Any] = correction(model, nodes, known.y[new].numpy())
-        if refit := advice(self.correction_):
+        self.correction_: dict[str, Any] = models.correction(model, nodes, known.y[new].numpy())
+        if refit := models.advice(self.correction_):
             warnings.warn(refit, CalibrationWarning, stacklevel=3)
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_latest"}
-
-    # --- what was fitted --------------------------------------------------------------------------
-
-    @property
-    def _base(self) -> Base:
-        return Base(**self.base_)
-
-    @property
-    def _units(self) -> Units:
-        return Units(**self.units_)
-
-    @property
-    def _soft(self) -> SoftGroups:
-        return SoftGroups(Grouping(self.shift_, self.scale_, self.centroids_), self.bandwidth_)
-
-    @property
-    def _support(self) -> Support | None:
-        found = getattr(self, "support_", None)
-        return None if found is None else Support(**found)
-
-    @property
-    def _term_names(self) -> tuple[str, ...]:
-        names = evidence.term_names(hidden=hasattr(self, "hidden_"))
-        return tuple(name for name in names if name != LEFT_OUT or self._support is None)
-
-    # --- prediction -------------------------------------------------------------------------------
-
-    def _predict(self, data: NodeInputs) -> Tensor:
-        self._check_hidden(data)
-        there = self._in_memory(data)
-        there.take_labels(self._known(data), self._base)
-        self._latest = data
-        probs = torch.empty_like(data.logits)
-        for rows, sums in there.all_sums():
-            probs[rows] = self._probabilities(sums)
-        return probs
-
-    def _probabilities(self, sums: Sums) -> Tensor:
-        """Of some nodes."""
-        probs, late = torch.empty_like(sums.logits), getattr(self, "correction_", None)
-        for rows in row_blocks(*probs.shape):
-            part = sums.rows(rows)
-            model, nodes = self._before_correction(part)
-            if late is not None:
-                model = corrected(model, late["scale"], late["intercepts"])
-            probs[rows] = model.probabilities(nodes).to(probs.dtype)
-            if self.keep_classes:
-                preserve_predictions(probs[rows], part.logits.argmax(dim=1))
-        return probs
-
-    def _nodes(self, sums: Sums) -> Nodes:
-        """What the model sees of some nodes."""
-        groups = self._soft.membership(self._points_of(sums))
-        nodes = evidence.terms(sums, self._units, groups)
-        if self._support is None:
-            return nodes
-        left_out = evidence.CLASSES.index(LEFT_OUT)
-        return self._support.restrict(nodes, self._units.centre, left_out)
-
-    def _before_correction(self, sums: Sums) -> tuple[Model, Nodes]:
-        """The model of some nodes, and what it sees of them; late labels correct its level."""
-        found = self.intercepts_, self.deviations_, self.frequencies_
-        model, nodes = Model.from_numbers(self.coefficients_, *found), self._nodes(sums)
-        if self._support is None:
-            return model, nodes
-        at = self._support.apply(model, self._base, nodes, sums, self.temperature_)
-        return Model.bare(model.frequencies), at
-
-    def _points(self, logits: Tensor, degree: Tensor, similar: Tensor) -> Floats:
-        """What nodes are grouped by: (confidence, similarity)."""
-        filled = similar.masked_fill(degree == 0, self.units_["mean_similarity"])
-        return torch.stack([confidence(logits, self.temperature_), filled], dim=1).numpy()
-
-    def _points_of(self, sums: Sums) -> Floats:
-        similar = evidence.overlap(sums.probs, sums.predictions, sums.degree)
-        return self._points(sums.logits, sums.degree, similar)
-
-    def _groups(self, data: NodeInputs) -> Ints:
-        """The nearest group of every node."""
-        there, degree = self._in_memory(replace(data, hidden=None)), data.neighbourhoods.degree
-        points = self._points(data.logits, degree, there.similarity())
-        return self._soft.grouping.assign(points)
-
-    def _known(self, data: NodeInputs, identity: Identity | None = None) -> Labelled:
-        """Labels of ``fit`` and those known by now; the newer one counts.
-
-        ``identity()`` tells graph and logits as `_keep_labels` was told them.
-        """
-        fitted, known = self._labels_of_fit(data, identity), data.known
-        if known is None:
-            return fitted
-        new = torch.ones(len(known), dtype=torch.bool)
-        if data.training is not None:  # the GNN has learned these labels: they tell nothing new
-            new = ~torch.isin(known.index, data.training)
-        return _newer(fitted, Labelled(known.index[new], known.y[new]))
-
-    def _labels_of_fit(
-        self, data: NodeInputs, identity: Identity | None = None, *, late: bool = True
-    ) -> Labelled:
-        """Of the nodes that are known to be those of ``fit``, or, if ``late``, of ``update``."""
-        kept, y = self.labels_, torch.from_numpy(self.labels_["labels"])
-        more = getattr(self, "late_", None) if late else None
-        ids = data.node_ids
-        if ids is not None:
-            found = matched(np.asarray(kept.get("ids", kept["nodes"])), y, ids)
-        else:
-            graph, logits = identity() if identity else _identity(data)
-            if not (kept["graph"] == graph and same_logits(kept["logits"], logits)):
-                return self._unknown_nodes()
-            found = Labelled(torch.from_numpy(kept["nodes"]), y)
-            if more is not None and "ids" in kept:  # whose names are not known here
-                self._unknown_nodes()
-                more = None
-            ids = np.arange(data.num_nodes)
-        if more is None:
-            return found
-        added = matched(np.asarray(more["ids"]), torch.from_numpy(more["labels"]), ids)
-        return _newer(found, added)
-
-    def _here(self, data: NodeInputs) -> Labelled:
-        """The calibration nodes of ``fit`` that are known to be here."""
-        return self._labels_of_fit(data, late=False)
-
-    def _unknown_nodes(self) -> Labelled:
-        warnings.warn(
-            "graph or logits are not those of fit, and no node_ids tell which nodes are the same: "
-            "the labels of fit are not used as evidence; pass node_ids= to fit and predict_proba",
-            CalibrationWarning,
-            stacklevel=6,
-        )
-        return evidence.NOBODY
-
-    def _check_hidden(self, data: NodeInputs) -> None:
-        fitted = getattr(self, "hidden_", None)
-        if data.hidden is None or fitted is None:
-            if data.hidden is not fitted:
-                raise ValueError(
-                    "this calibrator was fitted with a hidden layer: pass hidden=… here as well"
-                    if data.hidden is None
-                    else "this calibrator was fitted without hidden=…: leave it out, or fit with it"
-                )
-            return
-        width, expected = data.hidden.shape[1], fitted["means"].shape[1]
-        if width != expected:
-            raise ValueError(
-                f"hidden has {width} columns, but this calibrator was fitted on {expected}"
-            )
-
-    def _check_state(self) -> None:
-        k, labels, numbers = len(self.intercepts_), self.labels_, dict(self.coefficients_)
-        nodes, y = labels["nodes"], labels["labels"]
-        ids = np.asarray(labels.get("ids", nodes))
-        units, base, kept = self._units, self._base, self.reference_
-        late = getattr(self, "late_", {"ids": ids[:0], "labels": y[:0]})
-        moved = getattr(self, "correction_", {"scale": 0.0, "intercepts": np.zeros(k)})
-        support = self._support or Support(np.zeros(0, dtype=np.int64), 0.0)
-        means = getattr(self, "hidden_", {"means": np.zeros((k, 0))})["means"]
-        named = {*self._term_names, "scale", "uniform", "trust", "level"}
-        sizes = {len(kept[name]) for name in ("confidence", "similarity", "degree")}
-        alike = nodes.shape == y.shape == ids.shape == (len(y),)
-        whole = {nodes.dtype.kind, y.dtype.kind} == {"i"} and ids.dtype.kind in "iuU"
-        paired = len(late["ids"]) == len(late["labels"]) and late["labels"].dtype.kind == "i"
-        deviations, each = len(self.deviations_), f"for each of {k} classes"
-        holds = {
-            f"units_ must hold a share {each}": units.class_share.shape == (k,),
-            "units_ must hold two centres": units.centre.shape == (2,),
-            "deviations_ must have one for every group": deviations in (0, len(self.centroids_)),
-            "labels_ must have a node, a label and, if any, an id of each": alike,
-            "labels_ must have whole numbers for nodes and labels": whole,
-            f"labels_ must know logits by {k + 2}": np.shape(labels["logits"]) == (k + 2,),
-            f"base_ must have an intercept {each}": base.intercepts.shape == (k,),
-            f"hidden_ must have a mean {each}": len(means) == k,
-            f"coefficients_ has {sorted(numbers)}, not {sorted(named)}": set(numbers) == named,
-            "reference_ must have as many degrees as confidences": len(sizes) == 1,
-            "late_ must have an id and a class for every label": paired,
-            f"correction_ must have an intercept {each}": moved["intercepts"].shape == (k,),
-        }
-        for told, fine in holds.items():
-            if not fine:
-                raise ValueError(told)
-        uniform = numbers.pop("uniform")
-        for name, values, low, high in (
-            ("labels_", y, 0, k - 1),
-            ("nodes of labels_", nodes, 0, 2**62),
-            ("temperature_", self.temperature_, *POSITIVE),
-            ("temperature of base_", base.temperature, *POSITIVE),
-            ("intercepts of base_", base.intercepts, -1e3, 1e3),
-            ("shares of units_", units.class_share, 1e-300, 1.0),
-            ("frequencies_", self.frequencies_, 1e-300, 1.0),
-            ("bandwidth_", self.bandwidth_, *POSITIVE),
-            ("the uniform weight of coefficients_", uniform, 0.0, BELOW_ONE),
-            ("coefficients_", list(numbers.values()), -1e3, 1e3),
-            ("intercepts_", self.intercepts_, -1e3, 1e3),
-            ("deviations_", self.deviations_, -1e3, 1e3),
-            ("labels of support_", support.labels, 0.0, 1.0),
-            ("degrees of support_", support.degrees, 0, 2**62),
-            ("accuracy of reference_", kept["accuracy"], 0.0, 1.0),
-            ("late_", late["labels"], 0, k - 1),
-            ("correction_", [moved["scale"], *moved["intercepts"]], -1e3, 1e3),
-        ):
-            check_within(name, values, low, high)
 
 
 @hyperparameters

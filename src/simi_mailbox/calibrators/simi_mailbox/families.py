@@ -34,8 +34,7 @@ FAMILIES = {
 
 
 def _plain(name: str) -> str:
-    kept = "".join(letter for letter in name.lower() if letter.isalnum())
-    return kept.removeprefix("ogbn")
+    return "".join(letter for letter in name.lower() if letter.isalnum()).removeprefix("ogbn")
 
 
 _GRAPHS = {graph: family for family, members in FAMILIES.items() for graph in members}
@@ -44,17 +43,9 @@ _KNOWN |= {_plain(family): family for family in FAMILIES}
 
 
 def family_of(name: str) -> str:
-    """Family of a known dataset, or the family of that name; case, "-" and "_" do not matter.
-
-    One that nobody knows is an error: it would leave nothing out.
-
-    Examples
-    --------
-    >>> family_of("Photo"), family_of("coauthor"), family_of("cora_ml")
-    ('amazon', 'coauthor', 'cora')
-    """
+    """Family of a known dataset, or the family of that name; case, "-" and "_" do not matter."""
     family = _KNOWN.get(_plain(name))
-    if family is None:
+    if family is None:  # it would leave nothing out
         raise ValueError(unknown("dataset", name, _GRAPHS))
     return family
 

@@ -81,12 +81,9 @@ class SimiMailboxPaper(GroupedTemperatures):
 
     where a_n is "the accuracy of validation nodes" of group n, and the mean runs over all nodes of
     the group. The released code averages a_n over all nodes, test nodes included; this class
-    cannot. Groups without calibration node: their gap term is left out and T stays at 1.
-
-    With few labels in a group a_n is mostly noise. ``search=True, folds=5`` gives the method its
-    best chance; `SimiMailbox` is the one for use. The mailbox depends on the size of the logits and
-    on a constant added to a node's: pass the raw outputs of the model. Where every row sums to one
-    after exp, ``fit`` warns.
+    cannot. Groups without calibration node have no gap term, and T = 1. ``search=True, folds=5``
+    gives the method its best chance; `SimiMailbox` is the one for use. The mailbox depends on a
+    constant added to a node's logits: pass the raw outputs of the model.
 
     Parameters
     ----------
@@ -104,8 +101,7 @@ class SimiMailboxPaper(GroupedTemperatures):
     search : bool
         Choose N among 5, 10, …, 30 and λ among 1, 5, 10, 20, …, 50 by ``selection``.
     folds : int
-        If 2 or more, the ECE of every calibration node is taken under a fit without its label
-        (cross-fitting inside the calibration nodes); 0 selects and fits on the same nodes.
+        If 2 or more, the ECE of every calibration node is taken under a fit without its label.
     lr, epochs, patience
         Of Adam.
     scaling, seed
@@ -127,10 +123,9 @@ class SimiMailboxPaper(GroupedTemperatures):
     --------
     >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(500, 3, temperature=2.0, seed=0)
-    >>> cal = SimiMailboxPaper(search=True)
-    >>> cal = cal.fit(problem.logits, problem.y, graph=problem.graph, mask=range(200))
-    >>> 5 <= len(cal.temperatures_) <= 30, 1 <= cal.penalty_ <= 50
-    (True, True)
+    >>> given = {"graph": problem.graph, "mask": range(200)}
+    >>> SimiMailboxPaper(n_groups=10).fit(problem.logits, problem.y, **given).temperatures_.shape
+    (10,)
     """
 
     name: ClassVar[str] = "simi-mailbox-paper"

@@ -1,8 +1,7 @@
 """What other graphs tell before a graph's own labels are seen: numbers of settings, and a prior.
 
 A prior is made of medians over settings, so that the prior without one dataset family is made from
-the same few numbers: no table is learned on the graph it measures. `simi-mailbox prior fit` of the
-bench learns the settings from graphs whose labels are known.
+the same few numbers. `simi-mailbox prior fit` of the bench learns the settings.
 """
 
 from __future__ import annotations
@@ -67,15 +66,15 @@ class Setting:
     fewer_errors_weight: float
 
     def __post_init__(self) -> None:
-        for found, given in ((self.plain, False), (self.hidden, True)):
-            names = {*term_names(hidden=given), "uniform"}
-            if (found or not given) and set(found) != names:
+        for found, hidden in ((self.plain, False), (self.hidden, True)):
+            names = {*term_names(hidden=hidden), "uniform"}
+            if (found or not hidden) and set(found) != names:
                 raise ValueError(f"{self.graph} has coefficients {sorted(found)}, not {names}")
         effects = [*self.plain.values(), *self.hidden.values()]
-        others = [*self.bias.values(), self.fewer_errors, self.bias_weight]
-        sensible = min(self.runs, self.labels) > 0 and self.bias_weight > 0
-        sensible &= set(self.bias) == set(MODES) and self.fewer_errors_weight > 0
-        if not (sensible and np.isfinite(others).all() and max(map(abs, effects)) < LARGEST_EFFECT):
+        others = [*(self.bias[mode] for mode in MODES), self.fewer_errors]
+        positive = self.runs, self.labels, self.bias_weight, self.fewer_errors_weight
+        sensible = np.isfinite([*others, *positive]).all() and min(positive) > 0
+        if not (sensible and max(map(abs, effects)) < LARGEST_EFFECT):
             raise ValueError(f"the numbers of {self.graph} make no sense")
 
 
@@ -107,19 +106,14 @@ class Prior:
         return self.hidden if hidden else self.plain
 
     def drop(self, unit: float, labels: int, *, keep_classes: bool, selected: bool) -> float:
-        """By how much mean confidence is expected to be too high after a fit on ``labels`` nodes.
-
-        ``unit`` is what `model.bias_unit` says of these nodes.
-        """
+        """By how much mean confidence is expected to be too high after a fit on ``labels`` nodes,
+        whose `model.bias_unit` is ``unit``."""
         mode = ("kept" if keep_classes else "free") + ("" if selected else "_unselected")
         return self.bias[mode] * unit / max(labels, self.fewest_labels)
 
     def error_weight(self, labels: int) -> float:
-        """How many errors elsewhere an error among ``labels`` calibration nodes stands for.
-
-        These nodes have also chosen the checkpoint, so that the GNN errs less on them than on
-        others. Rules that count errors (prediction sets, acceptance) give each this weight.
-        """
+        """How many errors elsewhere an error among ``labels`` calibration nodes stands for: they
+        have also chosen the checkpoint, so that the GNN errs less on them than on others."""
         n = max(labels, self.fewest_labels, 2.0 * self.error_free_labels, 1.0)
         return n / (n - self.error_free_labels)
 
@@ -209,8 +203,7 @@ def loads(text: str, source: str = "this text") -> tuple[Setting, ...]:
             raise ValueError("its content does not match its checksum")
         prior_of(settings)  # raises where numbers, each fine alone, make no prior
     except DAMAGE as error:
-        why = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
-        raise FileFormatError(f"{source} is damaged or not a prior file: {why}") from error
+        raise FileFormatError(f"{source} is damaged or not a prior file: {error}") from error
     return settings
 
 
@@ -240,11 +233,10 @@ def learned() -> Prior:
 
 
 def leave_out(dataset: str) -> str:
-    """Name of the shipped prior learned without a dataset and its family.
+    """Name of the shipped prior learned without a dataset and its family, to measure on that.
 
-    What is measured on a graph must not be learned on it: use
-    ``SimiMailbox(prior=leave_out("Cora"))``. The name also pins the content of the shipped file,
-    so that results of different priors are never taken for each other.
+    ``SimiMailbox(prior=leave_out("Cora"))`` has learned nothing on Cora. The name also pins the
+    content of the shipped file, so that results of different priors are not mixed up.
 
     Examples
     --------

@@ -6,17 +6,16 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
-from simi_mailbox.calibrators.parts.likelihood import Loss, softmax_nll
-from simi_mailbox.calibrators.parts.randomness import built, dropout, seeded
-from simi_mailbox.calibrators.parts.training import (
+from simi_mailbox.calibrators.network import (
     FEWEST_TO_SPLIT,
     FlatAdam,
-    restore,
+    softmax_nll,
     stopping_split,
     train,
 )
+from simi_mailbox.calibrators.parts.randomness import built, dropout, seeded
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.validation import CalibrationData, Labelled
 
@@ -28,38 +27,35 @@ LABELS = torch.multinomial((LOGITS / 2).softmax(1), 1, generator=_generator).fla
 class Scale(nn.Module):
     """q = softmax(z * scale), optionally with dropout on z."""
 
-    def __init__(self, dropout: float = 0.0, start: float = 1.0) -> None:
+    def __init__(self, dropout=0.0, start=1.0):
         super().__init__()
         self.scale = nn.Parameter(torch.tensor(start))
         self.dropout = dropout
 
-    def forward(self, index: Tensor) -> Tensor:
+    def forward(self, index):
         return dropout(LOGITS[index], self.dropout, self.training) * self.scale
 
 
-def nodes(start: int, stop: int) -> Labelled:
+def nodes(start, stop):
     index = torch.arange(start, stop)
     return Labelled(index, LABELS[index])
 
 
-def test_shared_forward_gives_the_same_training_as_two_forwards() -> None:
+def test_shared_forward_gives_the_same_training_as_two_forwards():
     one, two = (train(Scale, nodes(0, 80), nodes(80, 160), epochs=60, noisy=n) for n in (0, 1))
     assert one[0].scale.item() == pytest.approx(two[0].scale.item(), rel=1e-6)
     assert one[1:] == two[1:]
 
 
 @pytest.mark.parametrize("noisy", [False, True])
-def test_best_state_is_the_one_with_the_lowest_holdout_nll(noisy: bool) -> None:
+def test_best_state_is_the_one_with_the_lowest_holdout_nll(noisy):
     nll: list[float] = []
 
-    def heard(some: Labelled) -> Loss:
-        def loss(output: Tensor) -> Tensor:
-            value = softmax_nll(some)(output)
-            if len(some) == 180:
-                nll.append(value.item())
-            return value
-
-        return loss
+    def heard(output, some):
+        value = softmax_nll(output, some)
+        if len(some) == 180:
+            nll.append(value.item())
+        return value
 
     schedule = {"lr": 0.05, "epochs": 300, "patience": 30}
     given = (lambda: Scale(start=2.0), nodes(0, 20), nodes(20, 200))
@@ -72,43 +68,40 @@ def test_best_state_is_the_one_with_the_lowest_holdout_nll(noisy: bool) -> None:
     assert again == pytest.approx(min(nll), rel=1e-6)
 
 
-def test_ties_update_the_best_epoch() -> None:
+def test_ties_update_the_best_epoch():
     class Still(Scale):
-        def forward(self, index: Tensor) -> Tensor:
+        def forward(self, index):
             return LOGITS[index] + 0 * self.scale
 
     assert train(Still, nodes(0, 9), nodes(9, 30), epochs=25, patience=5)[1:] == (25, 25)
 
 
-def test_without_stopping_nodes_trains_for_patience_epochs_and_keeps_the_last_state() -> None:
+def test_without_stopping_nodes_trains_for_patience_epochs_and_keeps_the_last_state():
     network, *epochs = train(Scale, nodes(0, 10), None, epochs=500, patience=7)
     assert epochs == [7, 7]
     assert network.scale.item() != 1.0
 
 
-def test_same_seed_same_bits_and_the_global_stream_is_untouched() -> None:
-    def run(seed: int) -> Scale:
+def test_same_seed_same_bits_and_the_global_stream_is_untouched():
+    def run(seed):
         given = (lambda: Scale(0.5), nodes(0, 50), nodes(50, 90))
         return train(*given, epochs=10, seed=seed, noisy=True)[0]
 
     torch.manual_seed(3)
     before = torch.get_rng_state()
     first = run(0)
-    again = restore(lambda: Scale(0.5), first.state_dict())
     assert torch.equal(torch.get_rng_state(), before)
-    index = torch.arange(200)
-    assert torch.equal(again(index), first(index))
-    assert not any(parameter.requires_grad for parameter in again.parameters())
+    assert not any(parameter.requires_grad for parameter in first.parameters())
     torch.rand(5)
     assert run(0).scale.item() == first.scale.item()
     assert run(1).scale.item() != first.scale.item()
 
 
-def test_a_loss_that_is_not_a_number_says_when_and_why() -> None:
+def test_a_loss_that_is_not_a_number_says_when_and_why():
     class Breaks(Scale):
         calls = 0
 
-        def forward(self, index: Tensor) -> Tensor:
+        def forward(self, index):
             self.calls += 1
             return super().forward(index) * (math.nan if self.calls > 3 else 1.0)
 
@@ -116,7 +109,7 @@ def test_a_loss_that_is_not_a_number_says_when_and_why() -> None:
         train(Breaks, nodes(0, 9), nodes(9, 30))
 
 
-def test_split_prefers_the_holdout_then_a_fifth_then_nothing() -> None:
+def test_split_prefers_the_holdout_then_a_fifth_then_nothing():
     given = CalibrationData(LOGITS, calibration=nodes(0, 100), holdout=nodes(100, 120))
     assert stopping_split(given) == (given.calibration, given.holdout)
 
@@ -136,10 +129,10 @@ def test_split_prefers_the_holdout_then_a_fifth_then_nothing() -> None:
 
 
 @pytest.mark.parametrize("noisy", [False, True])
-def test_penalty_of_the_network_is_added_to_the_objective(noisy: bool) -> None:
+def test_penalty_of_the_network_is_added_to_the_objective(noisy):
     how = {
         "penalty": lambda n: 100 * n.scale.square(),
-        "likelihood": lambda _: lambda x: 0 * x.sum(),
+        "likelihood": lambda x, _: 0 * x.sum(),
     }
     some = nodes(0, 80)
     network = train(Scale, some, some, lr=0.05, epochs=60, patience=60, noisy=noisy, **how)[0]
@@ -147,7 +140,7 @@ def test_penalty_of_the_network_is_added_to_the_objective(noisy: bool) -> None:
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.05])
-def test_steps_are_those_of_torch_and_frozen_parameters_stay(weight_decay: float) -> None:
+def test_steps_are_those_of_torch_and_frozen_parameters_stay(weight_decay):
     x = torch.randn(20, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     with seeded(0):
         ours = built(lambda: nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)).double())
