@@ -200,7 +200,7 @@ def variance_of_calibration_error(
 
     Parameters are those of `analysis.similarity_confidence`.
     """
-    from simi_mailbox.analysis.judged import judged_similarity, mean_of, unit_bins
+    from simi_mailbox.analysis import judged_similarity, mean_of, unit_bins
 
     judged, s, known = judged_similarity(probs, y, similarity, nodes)
     row = unit_bins(judged.confidence, bins)
@@ -218,7 +218,7 @@ def variance_of_calibration_error(
 def _mean_variance(cell: Ints, values: Floats, num_cells: int) -> float:
     """Mean of the unbiased variances in each cell of two nodes or more; NaN without any."""
     counts = np.bincount(cell, minlength=num_cells)
-    from simi_mailbox.analysis.judged import mean_of
+    from simi_mailbox.analysis import mean_of
 
     centre = mean_of(cell, values, num_cells)
     squares = np.bincount(cell, weights=(values - centre[cell]) ** 2, minlength=num_cells)
