@@ -86,7 +86,7 @@ def test_what_is_not_given_is_left_out_and_named(given):
     assert any("--test" in line for line in content.missing)
     content = content_of(given, graph=None)
     assert [view.name for view in content.views] == ["uncalibrated", "temperature"]
-    assert (content.before.heat, content.before.slices) == (None, ())
+    assert (content.before.heat, content.before.slices) == (None, [])
     assert any("simi-mailbox was left out: it needs a graph" in line for line in content.missing)
 
 

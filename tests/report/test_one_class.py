@@ -7,7 +7,9 @@ import pytest
 
 from simi_mailbox import report
 from simi_mailbox.report import sentences
-from simi_mailbox.report.one_class import one_class, platt_is_as_good, precision_recall
+from simi_mailbox.report.content import one_class
+from simi_mailbox.report.render import precision_recall
+from simi_mailbox.report.sentences import platt_is_as_good
 from tests.cli.fraud_files import accounts
 
 NAMES = ("legit", "fraud")
