@@ -90,10 +90,10 @@ def test_what_is_not_given_is_left_out_and_named(given):
     assert any("simi-mailbox was left out: it needs a graph" in line for line in content.missing)
 
 
-def test_methods_may_be_names_calibrators_classes_or_probabilities(given):
+def test_methods_may_be_names_calibrators_or_probabilities(given):
     mine = TemperatureScaling().fit(given["logits"], given["y"], mask=given["calibration"])
     half, inputs = np.full((900, 4), 0.25), read_inputs(**given)
-    kinds = {"ours": mine, "flat": half, "by name": "temperature", "by class": TemperatureScaling}
+    kinds = {"ours": mine, "flat": half, "by name": "temperature"}
     outcomes, missing = run_methods(inputs, kinds)
     assert not missing
     assert [outcome.name for outcome in outcomes] == ["uncalibrated", *kinds]

@@ -27,10 +27,7 @@ _SHOWN = {
 _MARKS = {"best": " *", "tied": " =", "": "  "}
 
 
-@click.command(epilog=options.FILES_EPILOG)
-@click.argument("logits", type=options.ExistingFile())
-@options.file_options(*options.FIT_PARTS, "test")
-@options.input_option()
+@options.file_command("logits", parts=(*options.FIT_PARTS, "test"), input_type="logits")
 @options.positive_option
 @options.plugin_option
 @click.option(
@@ -44,7 +41,7 @@ _MARKS = {"best": " *", "tied": " =", "": "  "}
     "--by", type=click.Choice(list(_SHOWN)), default="nll", help="What the table is sorted by."
 )
 @click.option("--folds", default=5, help="Folds of cross-fitting; without --test.")
-@options.seed_option("Seed of folds and intervals.")
+@click.option("--seed", default=0, help="Seed of folds and intervals.")
 @options.json_option
 def compare(
     logits: Path,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from simi_mailbox.cli.console import table_of
-from simi_mailbox.cli.options import check_folder, seed_option
+from simi_mailbox.cli.options import check_folder
 
 if TYPE_CHECKING:
     from simi_mailbox.demo import Demonstration
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     default="copies",
     help="Synthetic pages, some copied from others; or real images of digits.",
 )
-@seed_option("Seed of the pages, or of the GNN.")
+@click.option("--seed", default=0, help="Seed of the pages, or of the GNN.")
 def demo(out: Path, example: str, seed: int) -> None:
     """Train a small GNN on a graph that needs no download, then calibrate it.
 

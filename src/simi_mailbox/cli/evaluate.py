@@ -22,18 +22,18 @@ _SHOWN = {
 _WITH_INTERVAL = ("accuracy", "ece", "debiased_ece", "nll", "brier")
 
 
-@click.command(epilog=options.FILES_EPILOG)
-@click.argument("probabilities", type=options.ExistingFile(folders=True))
-@options.file_options(
-    *("labels", "test", "calibration", "train", "ids", "classes"),
+@options.file_command(
+    "probabilities",
+    parts=("labels", "test", "calibration", "train", "ids", "classes"),
+    input_type="probabilities",
+    folders=True,
     test="Nodes to judge on: ids, or a mask. If not given: all labelled nodes but the next two.",
     calibration="Nodes that a calibrator was fitted on; they are not judged.",
     train="Nodes that the model was trained on; they are not judged.",
 )
-@options.input_option("probabilities")
 @options.positive_option
 @click.option("--bins", default=15, help="Bins of the calibration error.")
-@options.seed_option("Seed of intervals and noise floor.")
+@click.option("--seed", default=0, help="Seed of intervals and noise floor.")
 @options.json_option
 def evaluate(probabilities: Path, bins: int, seed: int, as_json: bool, **given: Any) -> None:
     """Judge PROBABILITIES (all nodes) by labels: metrics with intervals and the noise floor.

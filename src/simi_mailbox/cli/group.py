@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from simi_mailbox import __version__
-from simi_mailbox.cli import BENCH_COMMANDS, COMMANDS, ENTRY_POINTS
+from simi_mailbox.cli import BENCH_COMMANDS, COMMANDS, ENTRY_POINTS, MODULES
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.plain_text import plain, unknown
 
@@ -18,8 +18,8 @@ EXIT_CODES = """\b
 Exit codes:
   0    done
   1    what was given cannot be used; the message says what to change
-  2    the command is written wrongly
-  70   a defect of simi-mailbox
+  2    usage error
+  70   internal error, please report it
   130  stopped from the keyboard (143: by the system)
 """
 
@@ -47,7 +47,8 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS:
-            module = importlib.import_module(f"simi_mailbox.cli.{cmd_name}")
+            home = MODULES.get(cmd_name, cmd_name)
+            module = importlib.import_module(f"simi_mailbox.cli.{home}")
             return getattr(module, cmd_name)  # type: ignore[no-any-return]
         return _joined()[cmd_name].load() if cmd_name in _joined() else None
 
@@ -107,7 +108,7 @@ def _in_one_line(error: Exception) -> click.ClickException:
     if extra or isinstance(error, ValueError | TypeError | OSError | SolverError):
         return OneLineError(str(error))
     return OneLineError(
-        f"this is a defect of simi-mailbox ({type(error).__name__}: {error}); "
+        f"internal error, please report it ({type(error).__name__}: {error}); "
         "simi-mailbox --debug and the same command shows where",
         70,
     )

@@ -19,6 +19,7 @@ from simi_mailbox.monitor import Check, Monitor
 from simi_mailbox.report.methods import Methods, Outcome, ReportInputs, run_methods
 from simi_mailbox.validation import read_positive
 
+Costs = tuple[float, float]
 BINS = 15
 FEW_NODES = 20_000
 """Up to so many test nodes intervals come from 1,000 draws, above from 200: they are narrow."""
@@ -103,7 +104,9 @@ class MethodView:
         histogram = analysis.temperature_histogram
         self.temperatures = None if temperatures is None else histogram(temperatures)
         self.groups = _groups(outcome, inputs, first)
-        self.decisions = decisions(probs, inputs, used_for_selection=used_for_selection)
+        self.decisions: Decisions | None = None
+        if inputs.calibration is not None and inputs.labels is not None:
+            self.decisions = Decisions(probs, inputs, used_for_selection=used_for_selection)
 
     @property
     def confidence(self) -> float:
@@ -161,7 +164,6 @@ class Acceptance:
         return self.shown - self.accepted
 
 
-@dataclass(frozen=True)
 class Decisions:
     """Accepted nodes by error rate, and prediction sets of the nodes shown.
 
@@ -169,40 +171,27 @@ class Decisions:
     ``error_weight`` is what an error among the ``labels`` calibration nodes counted for.
     """
 
-    acceptances: list[Acceptance]
-    size: float
-    single: float
-    covered: Share | None
-    slices: list[analysis.CoverageBreakdown]
-    error_weight: float
-    labels: int
-
-
-def decisions(probs: Any, inputs: ReportInputs, *, used_for_selection: bool) -> Decisions | None:
-    """What can be decided; None without labels to calibrate with."""
-    calibration, labels = inputs.calibration, inputs.labels
-    nodes, y, graph, names = inputs.shown, inputs.test_labels, inputs.graph, inputs.class_names
-    if calibration is None or labels is None:
-        return None
-    rule = PredictionSets(coverage=COVERAGE, score="aps")
-    with warnings.catch_warnings():  # too few labels are told in words
-        warnings.simplefilter("ignore", CalibrationWarning)
-        rule.fit(probs, labels, mask=calibration, used_for_selection=used_for_selection)
-        sets = rule.predict_sets(probs)
-    kinds: list[Any] = []
-    if y is not None:
-        kinds += ["degree", "mailbox"] if graph is not None else []
-        kinds += ["class", "size"] if inputs.num_classes <= MOST_SLICES else []
-    given: Any = {"nodes": nodes, "graph": graph, "class_names": names, "probs": probs}
-    return Decisions(
-        acceptances=_acceptances(probs, inputs, labels[calibration], rule.error_weight_),
-        size=metrics.mean_set_size(sets[nodes]),
-        single=metrics.singleton_share(sets[nodes]),
-        covered=None if y is None else share_of(covered(sets[nodes], y)),
-        slices=[analysis.covered_by(by, sets, y, **given) for by in kinds],
-        error_weight=rule.error_weight_,
-        labels=calibration.size,
-    )
+    def __init__(self, probs: Any, inputs: ReportInputs, *, used_for_selection: bool) -> None:
+        calibration, labels = inputs.calibration, inputs.labels
+        assert calibration is not None
+        assert labels is not None
+        nodes, y, graph = inputs.shown, inputs.test_labels, inputs.graph
+        rule = PredictionSets(coverage=COVERAGE, score="aps")
+        with warnings.catch_warnings():  # too few labels are told in words
+            warnings.simplefilter("ignore", CalibrationWarning)
+            rule.fit(probs, labels, mask=calibration, used_for_selection=used_for_selection)
+            sets = rule.predict_sets(probs)
+        self.error_weight, self.labels = rule.error_weight_, calibration.size
+        self.acceptances = _acceptances(probs, inputs, labels[calibration], self.error_weight)
+        self.size = metrics.mean_set_size(sets[nodes])
+        self.single = metrics.singleton_share(sets[nodes])
+        self.covered = None if y is None else share_of(covered(sets[nodes], y))
+        kinds: list[Any] = []
+        if y is not None:
+            kinds += ["degree", "mailbox"] if graph is not None else []
+            kinds += ["class", "size"] if inputs.num_classes <= MOST_SLICES else []
+        given: Any = {"nodes": nodes, "graph": graph, "class_names": inputs.class_names}
+        self.slices = [analysis.covered_by(by, sets, y, probs=probs, **given) for by in kinds]
 
 
 def _acceptances(probs: Any, inputs: ReportInputs, labels: Any, weight: float) -> list[Acceptance]:
@@ -229,56 +218,33 @@ def _acceptances(probs: Any, inputs: ReportInputs, labels: Any, weight: float) -
     return made
 
 
-@dataclass(frozen=True)
 class OneClass:
-    """The test nodes by P(class) of one method.
+    """The test nodes by P(class) of one method; ``costs`` are of a miss and of a review.
 
     ``at`` is what nodes with P(class) ≥ ``threshold`` hold, ``top`` what as many nodes of highest P
     hold as are of the class by their probabilities; ``highest`` are names, P and truth of the
     first nodes, ``cost`` what misses and reviews cost.
     """
 
-    name: str
-    threshold: float
-    at: metrics.Alerts
-    top: metrics.Alerts
-    expected: float
-    ece: float
-    precision: float
-    curve: tuple[Floats, Floats]
-    highest: list[tuple[str, float, bool]]
-    nll: Floats
-    cost: float | None = None
-
-    @property
-    def missed(self) -> int:
-        return round(self.at.positives - self.at.hits)
-
-
-def one_class(
-    name: str, p: Floats, is_class: Bools, names: Any, costs: tuple[float, float] | None = None
-) -> OneClass:
-    """P(class) of some nodes judged; ``costs`` are of a miss and of a review."""
-    threshold = 0.5 if costs is None else min(costs[1] / costs[0], 1.0)
-    at = metrics.alerts(p, is_class, threshold=threshold)
-    expected = float(p.sum())
-    order = np.argsort(-p, kind="stable")
-    hits = np.cumsum(is_class[order])
-    last = np.flatnonzero(np.r_[np.diff(p[order]) != 0, True])
-    last = last[np.linspace(0, len(last) - 1, min(CURVE, len(last))).astype(int)]
-    return OneClass(
-        name=name,
-        threshold=threshold,
-        at=at,
-        top=metrics.alerts(p, is_class, top=min(max(round(expected), 1), len(p))),
-        expected=expected,
-        ece=metrics.class_ece(p, is_class),
-        precision=metrics.average_precision(p, is_class),
-        curve=(hits[last] / max(hits[-1], 1), hits[last] / (last + 1)),
-        highest=[(str(names[k]), float(p[k]), bool(is_class[k])) for k in order[:TOP]],
-        nll=-np.log(np.maximum(np.where(is_class, p, 1 - p), 1e-300)),
-        cost=None if costs is None else np.dot(costs, (at.positives - at.hits, at.alerts)),
-    )
+    def __init__(
+        self, name: str, p: Floats, is_class: Bools, names: Any, costs: Costs | None = None
+    ) -> None:
+        self.name, self.expected = name, float(p.sum())
+        self.threshold = 0.5 if costs is None else min(costs[1] / costs[0], 1.0)
+        self.at = at = metrics.alerts(p, is_class, threshold=self.threshold)
+        self.missed = round(at.positives - at.hits)
+        self.cost = None if costs is None else np.dot(costs, (at.positives - at.hits, at.alerts))
+        most = min(max(round(self.expected), 1), len(p))
+        self.top = metrics.alerts(p, is_class, top=most)
+        self.ece = metrics.class_ece(p, is_class)
+        self.precision = metrics.average_precision(p, is_class)
+        self.nll = -np.log(np.maximum(np.where(is_class, p, 1 - p), 1e-300))
+        order = np.argsort(-p, kind="stable")
+        self.highest = [(str(names[k]), float(p[k]), bool(is_class[k])) for k in order[:TOP]]
+        hits = np.cumsum(is_class[order])
+        last = np.flatnonzero(np.r_[np.diff(p[order]) != 0, True])
+        last = last[np.linspace(0, len(last) - 1, min(CURVE, len(last))).astype(int)]
+        self.curve = hits[last] / max(hits[-1], 1), hits[last] / (last + 1)
 
 
 @dataclass(frozen=True)
@@ -324,7 +290,7 @@ def gather(
     seed: int = 0,
     used_for_selection: bool = True,
     positive: int | str | None = None,
-    costs: tuple[float, float] | None = None,
+    costs: Costs | None = None,
     node_names: Any = None,
 ) -> Content:
     """Run the methods and compute every number of the report."""
@@ -343,7 +309,7 @@ def gather(
             truth = inputs.test_labels == column
             names = nodes if node_names is None else np.asarray(node_names)[nodes]
             found = [
-                one_class(o.name, o.probs[nodes, column], truth, names, costs) for o in outcomes
+                OneClass(o.name, o.probs[nodes, column], truth, names, costs) for o in outcomes
             ]
     missing, check = [*_missing(inputs), *left_out], _check(inputs, outcomes, seed)
     return Content(title, inputs, views, missing, check, name, found)

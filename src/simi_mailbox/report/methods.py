@@ -123,10 +123,7 @@ class Outcome:
 def run_methods(
     inputs: ReportInputs, methods: Methods, *, used_for_selection: bool = True
 ) -> tuple[list[Outcome], list[str]]:
-    """Probabilities before calibration and after each method, and what could not be run.
-
-    ``methods`` and ``used_for_selection`` are those of `write_report`.
-    """
+    """Probabilities before calibration and after each method, and what could not be run."""
     before = scaled_softmax(inputs.logits).numpy()
     outcomes = [Outcome(BEFORE, before, None, "softmax(logits)")]
     missing, taken = [], {BEFORE}
@@ -155,8 +152,6 @@ def _named(methods: Methods) -> Iterable[tuple[str, Any]]:
             if given == BEFORE:
                 continue  # always there
             yield name, calibrators.get(given)()
-        elif isinstance(given, type) and issubclass(given, Calibrator):
-            yield name, given()
         elif name:
             yield name, given
         else:
@@ -214,11 +209,10 @@ def _run(
 
 
 def _checked(name: str, given: Any, inputs: ReportInputs) -> Any:
-    probs, shape = as_numpy(given), (inputs.num_nodes, inputs.num_classes)
-    if probs.shape != shape:
-        told = f"shape {list(probs.shape)}, expected {list(shape)}"
-        raise ValueError(f"probabilities of {name!r} have {told}")
+    probs, shape = as_numpy(given), [inputs.num_nodes, inputs.num_classes]
     try:
+        if list(probs.shape) != shape:
+            raise ValueError(f"they have shape {list(probs.shape)}, expected {shape}")
         return read_probabilities(probs)
     except (ValueError, TypeError) as error:
         raise ValueError(f"rows of {name!r} are not probabilities: {error}") from error
