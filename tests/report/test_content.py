@@ -74,7 +74,8 @@ def test_what_is_not_given_is_left_out_and_named(given):
     assert [view.name for view in content.views] == ["uncalibrated"]
     assert not content.has_labels
     view = content.before
-    assert (view.scores, view.curve) == (None, None)
+    assert (view.scores, view.curve, view.decisions) == (None, None, None)
+    assert content_of(given, calibration=None).before.decisions is None
     assert view.histogram.sum() == given["test"].size
     assert view.heat.counts.sum() > 0
     assert any("No labels were given" in line for line in content.missing)

@@ -115,7 +115,7 @@ def show_facts(
         if form and name != "calibration_is":
             note = f" ({facts['calibration_is']})" if name == "calibration_nodes" else ""
             shown[name.replace("_", " ")] = _in_form(value, form) + note
-    show_table(table_of(("", ""), shown.items(), show_header=False), aside=aside)
+    show_rows(("", ""), shown.items(), aside=aside, show_header=False)
 
 
 def _in_form(value: Any, form: str) -> str:
@@ -127,8 +127,10 @@ def _in_form(value: Any, form: str) -> str:
     return form.format(value) if isinstance(value, int | float) else str(value)
 
 
-def table_of(headings: Iterable[str], rows: Iterable[Iterable[str]], **options: Any) -> Any:
-    """A rich table of names and numbers."""
+def show_rows(
+    headings: Iterable[str], rows: Iterable[Iterable[str]], *, aside: bool = False, **options: Any
+) -> None:
+    """A table of names and numbers."""
     from rich.table import Table
 
     table = Table(**options)
@@ -136,7 +138,7 @@ def table_of(headings: Iterable[str], rows: Iterable[Iterable[str]], **options: 
         table.add_column(heading, justify="right" if k else "left", no_wrap=not k)
     for row in rows:
         table.add_row(*row)
-    return table
+    show_table(table, aside=aside)
 
 
 def show_table(table: Any, width: int = 120, *, aside: bool = False) -> None:

@@ -84,7 +84,8 @@ def _sets(source: Path, given: Mapping[str, Any], out: Path, as_json: bool) -> N
         rows = user.calibration_nodes(problem, judged=_CANNOT_JUDGE)
         needs = {*_SCORES[score], *_GROUPS.get(groups, ())}
         user.refuse_missing("these sets need", needs, problem)
-        probs, y = user.probabilities_of(problem), problem.labels
+        y: Any = problem.labels
+        probs = user.probabilities_of(problem)
         inputs = {name: getattr(problem, name) for name in needs}
         fitting = {"mask": rows, "used_for_selection": given["used_for_selection"]}
         with console.working(f"deciding on {problem.nodes.count:,} nodes"):

@@ -142,8 +142,7 @@ def _show(facts: dict[str, Any]) -> None:
         spread = "low" in row and name != "ece"
         interval = f"{form} – {form}".format(row["low"], row["high"]) if spread else ""
         cells.append([shown, form.format(row["value"]), interval, floor if name == "ece" else ""])
-    headings = ("metric", "value", "95 % interval", "noise floor")
-    console.show_table(console.table_of(headings, cells))
+    console.show_rows(("metric", "value", "95 % interval", "noise floor"), cells)
     click.echo(_verdict(facts, f"chance alone gives {floor} to a perfect model"))
 
 

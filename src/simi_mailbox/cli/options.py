@@ -103,8 +103,8 @@ _FILES = {
     "classes": "Names of the classes in the order of the columns, one per line.",
 }
 FIT_PARTS = ("edges", "labels", "calibration", "train", "features", "hidden", "ids", "classes")
-INPUT_TYPES = ("logits", "log-probabilities", "probabilities", "binary-logits")
-INPUT_TYPES += ("binary-probabilities",)
+INPUT_TYPES = ["logits", "log-probabilities", "probabilities"]
+INPUT_TYPES += ["binary-logits", "binary-probabilities"]
 
 
 def file_command(

@@ -73,7 +73,8 @@ class MethodView:
         seed: int,
     ) -> None:
         outcome, first, y, nodes = outcomes[k], outcomes[0].probs, inputs.test_labels, inputs.shown
-        probs, temperatures, given = outcome.probs, outcome.temperatures, {"nodes": inputs.shown}
+        probs, temperatures = outcome.probs, outcome.temperatures
+        given: Any = {"nodes": nodes}
         self.key, self.name = f"v{k}", outcome.name
         self.label = "model" if len(outcomes) == 1 else outcome.name
         self.settings, self.warnings = outcome.settings, outcome.warnings

@@ -63,18 +63,19 @@ def verdict(content: Content) -> list[tuple[str, str]]:
     before, after = content.before, content.after
     if content.of_class:
         return [(_of_class(content.positive, content.of_class[0], content.of_class[-1]), "")]
-    mean, right = percent(before.confidence, 0), percent(before.accuracy, 0)
+    mean = percent(before.confidence, 0)
     if not content.has_labels:
         return [(f"The mean confidence is {mean}. The accuracy is not known here.", "")]
     ends = fullest_bin(before.judged, after.judged)
     if ends is None:
         tone = "under" if before.accuracy > before.confidence else "over"
-        pieces = [("The mean confidence is ", ""), (mean, tone), (f", the accuracy {right}.", "")]
+        pieces = [("The mean confidence is ", ""), (mean, tone)]
+        pieces.append((f", the accuracy {percent(before.accuracy, 0)}.", ""))
         told, now, end = " the mean confidence is ", percent(after.confidence, 0), "."
     else:
         first, second = in_bin(before.judged, *ends), in_bin(after.judged, *ends)
-        tone, right = "under" if first.accuracy > first.confidence else "over", first.accuracy
-        pieces = [(f"Of {first}, ", ""), (percent(right, 0), tone), (" were right.", "")]
+        tone = "under" if first.accuracy > first.confidence else "over"
+        pieces = [(f"Of {first}, ", ""), (percent(first.accuracy, 0), tone), (" were right.", "")]
         told, now = ": ", percent(second.accuracy, 0)
         end = f" of {nodes(second.size)} in this bin ({by_chance(second)})."
     more = [(f" After {after.name}{told}", ""), (now, "after"), (end, "")]
