@@ -3,6 +3,7 @@
 import csv
 import json
 
+import numpy as np
 from click.testing import CliRunner
 
 from simi_mailbox.cli.group import cli
@@ -16,6 +17,19 @@ def run(command, *more, code=0, **given):
     result = CliRunner().invoke(cli, [*command.split(), *map(str, more)], **given)
     assert result.exit_code == code, result.output
     return result
+
+
+def refused(line, told, folder, code=(1, 2)):
+    """A mistake is told in one line that holds some words, and leaves no file changed."""
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    result = CliRunner().invoke(cli, line.split())
+    assert result.exit_code in np.atleast_1d(code), result.output
+    assert not result.stdout
+    (message,) = result.stderr.splitlines()
+    assert message.startswith("Error: ")
+    assert told in message
+    assert "\x1b" not in message
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
 def facts(command, *more):
