@@ -102,7 +102,7 @@ def _predicted(
 
     steps, total = count(1), len(chosen) * (1 if test is not None else folding["folds"])
     values, y, probs = problem.values, problem.labels, {}
-    with console.progress(transient=True) as show:
+    with console.progress() as show:
         for name in chosen:
             calibrator = user.calibrator_of(name)
             inputs = user.inputs(calibrator, problem)

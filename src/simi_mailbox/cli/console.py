@@ -56,23 +56,17 @@ def in_options(text: str) -> str:
 
 
 @contextmanager
-def progress(*, transient: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+def progress() -> Iterator[Callable[[str, int, int], None]]:
     """To be called with what is done, how far, of how much: a bar for each on a terminal, with the
     time that it still takes; nothing in a pipe."""
     if not sys.stderr.isatty():
         yield lambda step, done, total: None
         return
-    from rich import progress
     from rich.console import Console
+    from rich.progress import Progress, TaskID
 
-    columns = (
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        progress.TimeRemainingColumn(),
-    )
-    with progress.Progress(*columns, console=Console(stderr=True), transient=transient) as bars:
-        known: dict[str, progress.TaskID] = {}
+    with Progress(console=Console(stderr=True)) as bars:
+        known: dict[str, TaskID] = {}
 
         def show(step: str, done: int, total: int) -> None:
             if step not in known:
