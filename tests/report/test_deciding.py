@@ -19,9 +19,7 @@ def probs(model):
 
 
 def inputs_of(model, **changes):
-    given = {**vars(model), **changes}
-    names = ("logits", "graph", "y", "calibration", "test")
-    return read_inputs(*(given[name] for name in names))
+    return read_inputs(**{**vars(model), **changes})
 
 
 def test_numbers_are_those_of_the_rules(model, probs):

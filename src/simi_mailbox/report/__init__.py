@@ -78,7 +78,8 @@ def write_report(
     """
     from simi_mailbox.report.render import render
 
-    inputs = read_inputs(logits, graph, y, calibration, test, train, class_names)
+    sets = {"calibration": calibration, "train": train, "test": test}
+    inputs = read_inputs(logits, graph, y, class_names=class_names, **sets)
     if costs is not None and not (len(costs) == 2 and min(costs) > 0):
         raise ValueError(f"costs are of a miss and of a review, two positive numbers; got {costs}")
     content = gather(
