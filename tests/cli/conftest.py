@@ -42,6 +42,16 @@ def write(path, *rows):
         csv.writer(file).writerows(rows)
 
 
+def write_problem(logits, y, graph, ids, classes, header="id"):
+    """Logits, edges and labels (those of −1 are empty) by the names of nodes and classes."""
+    named = [classes[k] if k >= 0 else "" for k in y]
+    rows = ([name, *row] for name, row in zip(ids, logits.tolist(), strict=True))
+    write("logits.csv", [header, *classes], *rows)
+    ends = ([ids[i], ids[j]] for i, j in graph.edge_index().T.tolist() if i < j)
+    write("edges.csv", ["source", "target"], *ends)
+    write("labels.csv", [header, "label"], *reversed(list(zip(ids, named, strict=True))))
+
+
 def read(path):
     with open(path, newline="") as file:
         return list(csv.DictReader(file))
