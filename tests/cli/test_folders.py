@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from simi_mailbox import SimiMailbox, metrics
+from simi_mailbox import metrics
 from simi_mailbox.calibrators import SimiMailboxFree
 from tests.cli.conftest import facts, run
 from tests.scale.conftest import add_hidden, known, probabilities, shards
@@ -32,20 +32,13 @@ def test_a_folder_is_calibrated_its_calibrator_applied_and_the_result_judged(
     assert "is not finished" in run(f"evaluate {out}", code=1).stderr
 
 
-def test_nodes_without_a_part_in_selection_are_what_they_are_in_memory(shards, tmp_path, known):
-    run(f"calibrate {shards} --not-used-for-selection --out {tmp_path}/out")
-    given = {"mask": known.mask, "train_mask": known.train, "used_for_selection": False}
-    cal = SimiMailbox().fit(known.logits, known.y, graph=known.graph, **given)
-    probs = cal.predict_proba(known.logits, graph=known.graph)
-    np.testing.assert_allclose(probabilities(tmp_path / "out"), probs, atol=1e-6)
-    assert np.abs(probs - known.probs).max() > 1e-4
-
-
 def test_a_method_and_evidence_of_a_folder_are_what_they_are_in_memory(shards, tmp_path, known):
     out, hidden = tmp_path / "out", add_hidden(shards, known, 7)
-    run(f"calibrate {shards} --method simi-mailbox-free --set n_groups=9 --out {out}")
+    method = "--method simi-mailbox-free --set n_groups=9 --not-used-for-selection"
+    run(f"calibrate {shards} {method} --out {out}")
     given = {"graph": known.graph, "train_mask": known.train, "hidden": hidden}
-    cal = SimiMailboxFree(n_groups=9).fit(known.logits, known.y, mask=known.mask, **given)
+    fitting = {"mask": known.mask, "used_for_selection": False}
+    cal = SimiMailboxFree(n_groups=9).fit(known.logits, known.y, **fitting, **given)
     probs = cal.predict_proba(known.logits, **given)
     np.testing.assert_allclose(probabilities(out), probs, atol=1e-6)
     (tmp_path / "later.csv").write_text(f"id,label\n12,{known.y[12]}\n")

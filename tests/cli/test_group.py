@@ -98,7 +98,7 @@ def test_the_package_runs_as_a_module():
         (
             KeyError("x"),
             70,
-            "Error: this is a defect of simi-mailbox (KeyError: 'x'); simi-mailbox -",
+            "Error: internal error, please report it (KeyError: 'x'); simi-mailbox --debug",
         ),
         (ValueError("id \u202eevil\x1b[31m"), 1, "Error: id \ufffdevil\ufffd[31m\n"),
         (click.ClickException("id \x1b[31m"), 1, "Error: id \ufffd[31m\n"),

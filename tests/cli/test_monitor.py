@@ -8,7 +8,7 @@ import pytest
 
 from simi_mailbox.node_files import read_problem
 from simi_mailbox.synthetic import calibration_problem
-from tests.cli.conftest import facts, run, write
+from tests.cli.conftest import facts, run, write, write_problem
 
 PROBLEM = calibration_problem(900, 3, temperature=1.5, seed=0)
 GIVEN = "cal.safetensors logits.csv --edges edges.csv"
@@ -22,11 +22,8 @@ def write_labels(path, nodes, y):
 def files(tmp_path, monkeypatch):
     """Files of a graph whose first 300 nodes have labels, and a calibrator fitted on them."""
     monkeypatch.chdir(tmp_path)
-    edges = PROBLEM.graph.edge_index().T.tolist()
-    rows = ((f"n{i}", *row) for i, row in enumerate(PROBLEM.logits.tolist()))
-    write("logits.csv", ["id", "a", "b", "c"], *rows)
-    write("edges.csv", ["source", "target"], *((f"n{i}", f"n{j}") for i, j in edges if i < j))
-    write_labels("labels.csv", range(300), PROBLEM.y)
+    known = np.where(np.arange(900) < 300, PROBLEM.y, -1)
+    write_problem(PROBLEM.logits, known, PROBLEM.graph, [f"n{i}" for i in range(900)], "abc")
     run("fit logits.csv --edges edges.csv --labels labels.csv --out cal.safetensors")
 
 

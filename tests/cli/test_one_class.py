@@ -4,11 +4,9 @@ import re
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from simi_mailbox.cli.group import cli
 from simi_mailbox.decide import Accept, Alert
-from tests.cli.conftest import facts, read, run, write
+from tests.cli.conftest import facts, read, refused, run, write
 from tests.cli.fraud_files import write_day
 
 SCORES = "--input-type binary-logits --positive fraud"
@@ -101,11 +99,11 @@ MISTAKES = [
     (f"fit scores.csv {PLATT} {KIND} binary-logits --positive froud", "--positive NAME"),
     (f"fit scores.csv {PLATT} {KIND} binary-probabilities --positive fraud", "binary-logits"),
     (f"fit p.csv {PLATT} {SCORES}", "binary-probabilities"),
-    (f"fit two.csv {PLATT} {SCORES}", r"\[n\] or \[n, 1\]"),
+    (f"fit two.csv {PLATT} {SCORES}", "[n] or [n, 1]"),
     (f"fit scores.csv {PLATT} --labels three.csv {SCORES}", "one must be"),
-    (f"fit nan.csv {PLATT} {SCORES}", "NaN|nan"),
-    (f"fit high.csv {PLATT} {KIND} binary-probabilities --positive fraud", r"within \[0, 1\]"),
-    (f"{DECIDE} --positive 2 --max-alerts 3", "0..1|legit, fraud"),
+    (f"fit nan.csv {PLATT} {SCORES}", "NaN"),
+    (f"fit high.csv {PLATT} {KIND} binary-probabilities --positive fraud", "within [0, 1]"),
+    (f"{DECIDE} --positive 2 --max-alerts 3", "the classes are 0..1"),
     (f"{DECIDE} --positive froud --max-alerts 3", "legit, fraud"),
     (FRAUD, "one of --min-precision"),
     (f"{FRAUD} --max-alerts 3 --min-recall 0.5", "got 2"),
@@ -162,10 +160,4 @@ def shelf(files, tmp_path_factory):
 @pytest.mark.parametrize(("line", "told"), MISTAKES)
 def test_mistakes_are_told_in_a_line_and_nothing_is_written(line, told, shelf, monkeypatch):
     monkeypatch.chdir(shelf)
-    before = sorted(path.name for path in shelf.iterdir())
-    result = CliRunner().invoke(cli, line.split())
-    assert result.exit_code in (1, 2), result.output
-    (message,) = [line for line in result.output.splitlines() if line.startswith("Error")]
-    assert re.search(told, message), message
-    assert "Traceback" not in result.output
-    assert sorted(path.name for path in shelf.iterdir()) == before
+    refused(line, told, shelf)

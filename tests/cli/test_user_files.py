@@ -14,7 +14,7 @@ from simi_mailbox.cli.group import cli
 from simi_mailbox.crossfit import cross_fitted
 from simi_mailbox.node_files import read_problem
 from simi_mailbox.synthetic import calibration_problem
-from tests.cli.conftest import facts, read, run, write
+from tests.cli.conftest import facts, read, run, write, write_problem
 
 N = 400
 TOPICS = ("biology", "history", "physics")
@@ -29,11 +29,7 @@ FILES = "--edges edges.csv --labels labels.csv --calibration val.csv"
 def folder(tmp_path, monkeypatch):
     """Files as a colleague sends them: rows in any order, text for ids and classes."""
     monkeypatch.chdir(tmp_path)
-    edges = [[NAMES[i], NAMES[j]] for i, j in GRAPH.edge_index().T.tolist() if i < j]
-    labels = [[NAMES[i], TOPICS[Y[i]] if i % 4 else ""] for i in range(N)]
-    write("logits.csv", ["paper", *TOPICS], *([NAMES[i], *Z[i].tolist()] for i in range(N)))
-    write("edges.csv", ["source", "target"], *edges)
-    write("labels.csv", ["paper", "topic"], *labels[::-1])
+    write_problem(Z, np.where(np.arange(N) % 4, Y, -1), GRAPH, NAMES, TOPICS, "paper")
     write("val.csv", ["paper"], *([NAMES[i]] for i in VAL))
     return tmp_path
 
@@ -99,14 +95,6 @@ def test_evaluate_leaves_out_calibration_nodes_and_agrees_with_python(expected):
     table = run(line).output
     assert f"{metrics.ece(probs, y):.2%}" in table
     assert f"{floor.mean:.2%} ± {floor.std:.2%}" in table
-
-
-def test_evaluate_judges_logits_when_told_so():
-    found = facts("evaluate logits.csv --labels labels.csv --input-type logits")
-    rows = np.array([i for i in range(N) if i % 4])
-    raised = np.exp(Z[rows])
-    value = metrics.nll(raised / raised.sum(1, keepdims=True), Y[rows])
-    assert found["metrics"]["nll"]["value"] == pytest.approx(value, rel=1e-9)
 
 
 def test_compare_cross_fits_as_python_does():

@@ -6,10 +6,8 @@ import sys
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 pytest.importorskip("jinja2", reason="jinja2 is an optional extra")
-from simi_mailbox.cli.demo import demo
 from simi_mailbox.report import write_report
 
 if sys.platform == "win32":
@@ -90,25 +88,10 @@ def scroll_width(page):
     return page.run("document.documentElement.scrollWidth")
 
 
-def test_opens_from_disk_with_the_last_method_shown(page):
+def test_the_last_method_is_shown_and_a_click_shows_another_everywhere(page):
     assert page.run("document.title") == "<b>Cora</b>"
     assert shown_views(page) == ["v2"]
     assert scroll_width(page) <= 1280
-
-
-def test_the_demos_own_report_opens_switches_and_sorts(opened, tmp_path):
-    result = CliRunner().invoke(demo, ["--out", str(tmp_path)], catch_exceptions=False)
-    assert result.exit_code == 0
-    page = opened((tmp_path / "report.html").as_uri())
-    page.click("input[value=v0]")
-    assert shown_views(page) == ["v0"]
-    page.click("section[aria-labelledby=h-classes] th:nth-child(2) button")
-    sizes = numbers(page, "h-classes")
-    assert sizes == sorted(sizes, reverse=True)
-    assert len(sizes) == 3
-
-
-def test_clicking_the_switch_shows_another_view_everywhere(page):
     page.click("input[value=v0]")
     assert shown_views(page) == ["v0"]
     assert all("v0" in keys.split() for keys in shown(page, ".view", "e.dataset.view"))
@@ -117,6 +100,8 @@ def test_clicking_the_switch_shows_another_view_everywhere(page):
     page.click("input[value=v2]")
     page.press("ArrowLeft")
     assert shown_views(page) == ["v1"]
+    page.size(390)  # a phone
+    assert scroll_width(page) <= 390
 
 
 def test_clicking_a_heading_sorts_and_again_turns_it_round(page):
@@ -156,18 +141,13 @@ def test_pictures_tell_their_numbers_under_the_pointer_and_by_arrow_keys(page):
     assert page.run(f"{on} === null")
 
 
-def test_nothing_is_wider_than_a_phone(page):
-    page.size(390)
-    assert scroll_width(page) <= 390
-    assert page.run("document.querySelector('.switch').getBoundingClientRect().width") <= 390
-
-
 def test_many_methods_with_long_names_still_fit_a_phone(opened, tmp_path, model):
     flat = np.full((900, 4), 0.25)
     methods = {f"a method with a long name, number {k}": flat for k in range(6)}
     path = write_report(tmp_path / "many.html", **vars(model), methods=methods)
     page = opened(path.as_uri(), 390)
     assert scroll_width(page) <= 390
+    assert page.run("document.querySelector('.switch').getBoundingClientRect().width") <= 390
     # One line: a list instead of buttons, and it switches.
     assert page.run("document.querySelector('.switch').getBoundingClientRect().height") < 80
     assert page.run("getComputedStyle(document.querySelector('.options')).display") == "none"

@@ -9,7 +9,8 @@ from scipy.special import softmax
 from simi_mailbox import analysis, decide
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.report import read_inputs, sentences
-from simi_mailbox.report.deciding import ALLOWED, Acceptance, decisions, opening_step
+from simi_mailbox.report.content import ALLOWED, Acceptance, Decisions
+from simi_mailbox.report.render import opening_step
 
 
 @pytest.fixture(scope="module")
@@ -18,13 +19,11 @@ def probs(model):
 
 
 def inputs_of(model, **changes):
-    given = {**vars(model), **changes}
-    names = ("logits", "graph", "y", "calibration", "test")
-    return read_inputs(*(given[name] for name in names))
+    return read_inputs(**{**vars(model), **changes})
 
 
 def test_numbers_are_those_of_the_rules(model, probs):
-    found = decisions(probs, inputs_of(model), used_for_selection=True)
+    found = Decisions(probs, inputs_of(model), used_for_selection=True)
     test, y = model.test, model.y[model.test]
     for step, allowed in zip(found.acceptances, ALLOWED, strict=True):
         rule = decide.Accept(max_error=allowed)
@@ -44,29 +43,27 @@ def test_numbers_are_those_of_the_rules(model, probs):
     rule = decide.PredictionSets().fit(probs, model.y, mask=model.calibration)
     sets = rule.predict_sets(probs)
     assert found.error_weight == rule.error_weight_ > 1
-    assert found.sets.covered.value == sets[test, y].mean()
+    assert found.covered.value == sets[test, y].mean()
     by_degree = analysis.covered_by("degree", sets, model.y, graph=model.graph, nodes=test)
-    np.testing.assert_array_equal(found.sets.slices[0].found.coverage, by_degree.found.coverage)
-    assert [table.by for table in found.sets.slices] == ["degree", "mailbox", "class", "size"]
-    assert decisions(probs, inputs_of(model), used_for_selection=False).error_weight == 1
+    np.testing.assert_array_equal(found.slices[0].found.coverage, by_degree.found.coverage)
+    assert [table.by for table in found.slices] == ["degree", "mailbox", "class", "size"]
+    assert Decisions(probs, inputs_of(model), used_for_selection=False).error_weight == 1
 
 
 def test_only_what_is_known_is_said(model, probs):
-    assert decisions(probs, inputs_of(model, calibration=None), used_for_selection=False) is None
-    assert decisions(probs, inputs_of(model, y=None), used_for_selection=False) is None
-    found = decisions(probs, inputs_of(model, test=None), used_for_selection=False)
-    assert found.sets.covered is None
-    assert not found.sets.slices
+    found = Decisions(probs, inputs_of(model, test=None), used_for_selection=False)
+    assert found.covered is None
+    assert not found.slices
     assert "wrong" not in sentences.accepted(found.acceptances[-1])
-    alone = decisions(probs, inputs_of(model, graph=None), used_for_selection=False)
-    assert [table.by for table in alone.sets.slices] == ["class", "size"]
+    alone = Decisions(probs, inputs_of(model, graph=None), used_for_selection=False)
+    assert [table.by for table in alone.slices] == ["class", "size"]
 
 
 def test_too_few_labels_are_told(model, probs):
-    found = decisions(probs, inputs_of(model, calibration=np.arange(4)), used_for_selection=False)
+    found = Decisions(probs, inputs_of(model, calibration=np.arange(4)), used_for_selection=False)
     assert not any(step.accepted for step in found.acceptances)
     assert "nothing is accepted" in sentences.accepted(found.acceptances[0])
-    assert found.sets.size == probs.shape[1]
+    assert found.size == probs.shape[1]
     assert sentences.guarantee(found).endswith("over the draw of 4 nodes.")
 
 

@@ -7,7 +7,9 @@ import pytest
 
 from simi_mailbox import report
 from simi_mailbox.report import sentences
-from simi_mailbox.report.one_class import one_class, platt_is_as_good, precision_recall
+from simi_mailbox.report.content import OneClass
+from simi_mailbox.report.render import precision_recall
+from simi_mailbox.report.sentences import platt_is_as_good
 from tests.cli.fraud_files import accounts
 
 NAMES = ("legit", "fraud")
@@ -67,7 +69,7 @@ def test_the_page_has_curve_table_and_names(desk, tmp_path):
 
 def test_curve_and_counts_by_hand():
     p = np.array([0.9, 0.8, 0.4, 0.1])
-    view = one_class("m", p, np.array([True, False, True, False]), range(4), (10.0, 1.0))
+    view = OneClass("m", p, np.array([True, False, True, False]), range(4), (10.0, 1.0))
     assert view.threshold == 0.1
     assert (view.at.alerts, view.at.hits, view.missed, view.cost) == (4, 2, 0, 4.0)
     assert np.allclose(view.curve[0], [0.5, 0.5, 1, 1])
@@ -79,9 +81,9 @@ def test_platt_is_said_to_be_as_good_where_it_is():
     rng = np.random.default_rng(0)
     p = rng.random(2000)
     y = rng.random(2000) < p
-    good, bad = (one_class(n, q, y, range(2000)) for n, q in (("platt", p), ("x", p**3)))
-    other = one_class("x", p, y, range(2000))
-    worse = one_class("platt", p**3, y, range(2000))
+    good, bad = (OneClass(n, q, y, range(2000)) for n, q in (("platt", p), ("x", p**3)))
+    other = OneClass("x", p, y, range(2000))
+    worse = OneClass("platt", p**3, y, range(2000))
     assert "as good here as x" in platt_is_as_good((good, bad))
     assert "as good" in platt_is_as_good((good, other))
     assert platt_is_as_good((worse, other)) == ""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from simi_mailbox._arrays import Floats, Ints
-from simi_mailbox.analysis.judged import judged_similarity, mean_of, unit_bins
+from simi_mailbox.analysis import judged_similarity, mean_of, unit_bins
 from simi_mailbox.crossfit import cross_fitted_folds
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox_bench import methods

@@ -1,6 +1,6 @@
-"""The command `simi-mailbox`: one file per subcommand, imported when it is called."""
+"""The command `simi-mailbox`: its subcommands are imported when they are called."""
 
-# Subcommands, each in the module of its name, and one line for the overview.
+# Subcommands, each in the module of its name or as below, and one line for the overview.
 COMMANDS = {
     "calibrate": "From files of your own to calibrated files.",
     "fit": "Learn a calibrator from files and save it.",
@@ -14,6 +14,7 @@ COMMANDS = {
     "demo": "Train, calibrate and judge a GNN on a built-in graph.",
     "report": "Write an HTML report from arrays of your own.",
 }
+MODULES = dict.fromkeys(("fit", "apply", "update"), "calibrate")
 
 # Commands of the package simi-mailbox-bench, which joins by the entry-point group below.
 BENCH_COMMANDS = {

@@ -1,22 +1,20 @@
-"""`simi-mailbox calibrate`: from files to calibrated probabilities in one command."""
+"""`simi-mailbox calibrate`, `fit`, `apply` and `update`: calibrators and probabilities in files."""
 
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import click
-
 from simi_mailbox.cli import console, folders, options
 from simi_mailbox.cli import user_files as user
 
+_APPLIED = ("edges", "features", "hidden", "known", "ids", "classes")
+_UPDATED = ("known", "edges", "hidden", "ids", "classes")
 
-@click.command(epilog=options.FILES_EPILOG)
-@click.argument("logits", type=options.ExistingFile(folders=True))
-@options.file_options(*options.FIT_PARTS)
-@options.input_option()
+
+@options.file_command("logits", parts=options.FIT_PARTS, input_type="logits", folders=True)
 @options.method_options
 @options.probabilities_out
-@options.save_option("Save the calibrator, too.")
+@options.path_option("--save", "Save the calibrator, too.")
 @folders.folder_options
 @options.json_option
 def calibrate(logits: Path, out: Path, save: Path | None, as_json: bool, **given: Any) -> None:
@@ -31,8 +29,7 @@ def calibrate(logits: Path, out: Path, save: Path | None, as_json: bool, **given
 
         chosen = folders.method_of(given.pop("method"), given.pop("settings"))
         said = {"calibrator": chosen, "used_for_selection": given.pop("used_for_selection")}
-        given["save"] = save
-        folders.run(partial(scale.calibrate, **said), logits, out, given, as_json)
+        folders.run(partial(scale.calibrate, **said), logits, out, {**given, "save": save}, as_json)
         return
     folders.refuse_for_file(logits, given)
     check_writable(out)
@@ -44,3 +41,87 @@ def calibrate(logits: Path, out: Path, save: Path | None, as_json: bool, **given
             calibrator.save(save)
     facts["calibrator"] = save
     console.finish(facts, out, as_json, told, {"calibrator": ""}, save)
+
+
+@options.file_command("logits", parts=options.FIT_PARTS, input_type="logits")
+@options.positive_option
+@options.method_options
+@options.path_option("--out", "File of the fitted calibrator.", "calibrator.safetensors")
+@options.json_option
+def fit(logits: Path, out: Path, as_json: bool, **given: Any) -> None:
+    """Learn a calibrator from LOGITS (all nodes) and the labels of some, and save it.
+
+    simi-mailbox apply then calibrates these nodes, or a later snapshot, with the file.
+    """
+    with console.complaints() as told:
+        calibrator, _, facts = user.fitted(logits, given, (out, ".safetensors"))
+        calibrator.save(out)
+    # The same command on the same files works as it stands; other nodes have other files.
+    applied = ("edges", "features", "hidden", "ids", "classes")
+    files = "".join(f" --{part} {given[part]}" for part in applied if given[part] is not None)
+    more = f"; next: simi-mailbox apply {out} {logits}{files} --out probs.csv"
+    console.finish(facts, out, as_json, told, more=more)
+
+
+@options.file_command("calibrator", "logits", parts=_APPLIED, input_type=None, folders=True)
+@options.plugin_option
+@options.probabilities_out
+@folders.folder_options
+@options.json_option
+def apply(calibrator: Path, logits: Path, out: Path, as_json: bool, **given: Any) -> None:
+    """Calibrate LOGITS with a CALIBRATOR that fit or calibrate has saved.
+
+    The nodes and the graph need not be those it was fitted on. LOGITS may be a folder of shards.
+    """
+    from simi_mailbox.node_files import check_writable
+
+    if logits.is_dir():
+        from simi_mailbox import scale
+
+        work = partial(scale.apply, calibrator, known=given.pop("known"))
+        folders.run(work, logits, out, given, as_json)
+        return
+    folders.refuse_for_file(logits, given)
+    check_writable(out)
+    with console.complaints() as told:
+        fitted, problem = user.loaded(calibrator, logits, given)
+        options.check_file(out)
+        facts = user.predicted(fitted, problem, out)
+    console.finish(facts, out, as_json, told)
+
+
+@options.file_command("calibrator", "logits", parts=_UPDATED, input_type=None)
+@options.path_option("--out", "File of the updated calibrator.", "updated.safetensors")
+@options.json_option
+def update(calibrator: Path, logits: Path, out: Path, as_json: bool, **given: Any) -> None:
+    """Add the labels of --known to a CALIBRATOR: as evidence, and to correct its level.
+
+    LOGITS (all nodes) and --edges are those of the graph as it is now. Nothing is refitted; the
+    command says when a refit is better.
+    """
+    import numpy as np
+
+    with console.complaints() as told:
+        fitted, problem = user.loaded(calibrator, logits, given, "only a simi-mailbox is updated")
+        if problem.known is None:
+            raise ValueError("late labels are missing: give --known FILE")
+        options.check_file(out, ".safetensors", "a calibrator")
+        rows, labels = user.known_labels(fitted, problem)["known"]
+        inputs = user.inputs(fitted, problem)
+        ids = inputs["node_ids"]
+        fitted.update(
+            rows if ids is None else ids[rows],
+            labels,
+            logits=problem.values,
+            all_ids=ids,
+            **{name: inputs[name] for name in ("graph", "hidden", "input_type")},
+        )
+        fitted.save(out)
+    found = getattr(fitted, "correction_", {"drifted": 0.0, "scale": 0.0, "labels": 0})
+    facts = {
+        "late_labels": int(rows.size),
+        "labels_that_test_the_level": int(found["labels"]),
+        "probability_of_drift": float(found["drifted"]),
+        "temperature_times": float(np.exp(-found["scale"])),
+    }
+    console.finish(facts, out, as_json, told, {"temperature_times": "{:.3f}"})

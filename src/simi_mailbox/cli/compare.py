@@ -27,10 +27,7 @@ _SHOWN = {
 _MARKS = {"best": " *", "tied": " =", "": "  "}
 
 
-@click.command(epilog=options.FILES_EPILOG)
-@click.argument("logits", type=options.ExistingFile())
-@options.file_options(*options.FIT_PARTS, "test")
-@options.input_option()
+@options.file_command("logits", parts=(*options.FIT_PARTS, "test"), input_type="logits")
 @options.positive_option
 @options.plugin_option
 @click.option(
@@ -44,18 +41,9 @@ _MARKS = {"best": " *", "tied": " =", "": "  "}
     "--by", type=click.Choice(list(_SHOWN)), default="nll", help="What the table is sorted by."
 )
 @click.option("--folds", default=5, help="Folds of cross-fitting; without --test.")
-@options.seed_option("Seed of folds and intervals.")
+@click.option("--seed", default=0, help="Seed of folds and intervals.")
 @options.json_option
-def compare(
-    logits: Path,
-    methods: list[str] | None,
-    used_for_selection: bool,
-    by: str,
-    folds: int,
-    seed: int,
-    as_json: bool,
-    **given: Any,
-) -> None:
+def compare(logits: Path, methods: list[str] | None, as_json: bool, **given: Any) -> None:
     """Compare methods on LOGITS (all nodes) with the same labels.
 
     With --test, every method is fitted on the calibration nodes and judged on the test nodes.
@@ -68,15 +56,16 @@ def compare(
         test = problem.labelled("test") if "test" in problem.sets else None
         positive = user.positive_class(problem, given["positive"])
         chosen, missing = _chosen(methods, problem)
-        fitting = {"mask": rows, "used_for_selection": used_for_selection}
-        probs = _predicted(chosen, problem, test, fitting, {"folds": folds, "seed": seed})
+        fitting = {"mask": rows, "used_for_selection": given["used_for_selection"]}
+        folding = {name: given[name] for name in ("folds", "seed")}
+        probs = _predicted(chosen, problem, test, fitting, folding)
     assert problem.labels is not None
     y = problem.labels[rows if test is None else test]
     facts: dict[str, Any] = {
         "judged_on": "calibration nodes, cross-fitted" if test is None else "test nodes",
         "nodes": len(y),
         "calibration_nodes": int(rows.size),
-        "methods": _table(probs, y, by, seed),
+        "methods": _table(probs, y, given["by"], given["seed"]),
     }
     if positive is not None:
         facts |= {"positive": given["positive"], "of_class": _of_class(positive, probs, y)}
@@ -95,7 +84,7 @@ def _chosen(asked: list[str] | None, problem: Problem) -> tuple[list[str], list[
     names = calibrators.names() if "all" in names else names
     chosen, missing = [], []
     for name in names:
-        lacks = " and ".join(user.missing_parts(calibrators.get(name).required_inputs, problem))
+        lacks = user.missing_parts(calibrators.get(name).required_inputs, problem)
         if not lacks:
             chosen.append(name)
         elif asked is None or "all" in asked:
@@ -113,7 +102,7 @@ def _predicted(
 
     steps, total = count(1), len(chosen) * (1 if test is not None else folding["folds"])
     values, y, probs = problem.values, problem.labels, {}
-    with console.progress(transient=True) as show:
+    with console.progress() as show:
         for name in chosen:
             calibrator = user.calibrator_of(name)
             inputs = user.inputs(calibrator, problem)
@@ -172,7 +161,7 @@ def _show(facts: dict[str, Any]) -> None:
             form = "{class_ece:.2%}|{average_precision:.2%}|{expected:.0f} of {observed}"
             lines[-1] += form.format(**of_class[row["name"]]).split("|")
     headings += ["ECE of P", "AUPRC", "expected"] if of_class else []
-    console.show_table(console.table_of(headings, lines))
+    console.show_rows(headings, lines)
     click.echo("* best   = tied with the best (95 % interval of the paired difference holds zero)")
     for line in facts["left_out"]:
         click.echo(line)

@@ -56,23 +56,17 @@ def in_options(text: str) -> str:
 
 
 @contextmanager
-def progress(*, transient: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+def progress() -> Iterator[Callable[[str, int, int], None]]:
     """To be called with what is done, how far, of how much: a bar for each on a terminal, with the
     time that it still takes; nothing in a pipe."""
     if not sys.stderr.isatty():
         yield lambda step, done, total: None
         return
-    from rich import progress
     from rich.console import Console
+    from rich.progress import Progress, TaskID
 
-    columns = (
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        progress.TimeRemainingColumn(),
-    )
-    with progress.Progress(*columns, console=Console(stderr=True), transient=transient) as bars:
-        known: dict[str, progress.TaskID] = {}
+    with Progress(console=Console(stderr=True)) as bars:
+        known: dict[str, TaskID] = {}
 
         def show(step: str, done: int, total: int) -> None:
             if step not in known:
@@ -115,7 +109,7 @@ def show_facts(
         if form and name != "calibration_is":
             note = f" ({facts['calibration_is']})" if name == "calibration_nodes" else ""
             shown[name.replace("_", " ")] = _in_form(value, form) + note
-    show_table(table_of(("", ""), shown.items(), show_header=False), aside=aside)
+    show_rows(("", ""), shown.items(), aside=aside, show_header=False)
 
 
 def _in_form(value: Any, form: str) -> str:
@@ -127,8 +121,10 @@ def _in_form(value: Any, form: str) -> str:
     return form.format(value) if isinstance(value, int | float) else str(value)
 
 
-def table_of(headings: Iterable[str], rows: Iterable[Iterable[str]], **options: Any) -> Any:
-    """A rich table of names and numbers."""
+def show_rows(
+    headings: Iterable[str], rows: Iterable[Iterable[str]], *, aside: bool = False, **options: Any
+) -> None:
+    """A table of names and numbers."""
     from rich.table import Table
 
     table = Table(**options)
@@ -136,7 +132,7 @@ def table_of(headings: Iterable[str], rows: Iterable[Iterable[str]], **options: 
         table.add_column(heading, justify="right" if k else "left", no_wrap=not k)
     for row in rows:
         table.add_row(*row)
-    return table
+    show_table(table, aside=aside)
 
 
 def show_table(table: Any, width: int = 120, *, aside: bool = False) -> None:

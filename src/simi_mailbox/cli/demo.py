@@ -1,17 +1,19 @@
 """`simi-mailbox demo`: see it work on real data, with nothing but the package."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from simi_mailbox.cli.console import table_of
-from simi_mailbox.cli.options import check_folder, seed_option
+from simi_mailbox.cli.console import show_rows
+from simi_mailbox.cli.options import check_folder
 
-if TYPE_CHECKING:
-    from simi_mailbox.demo import Demonstration
+_COLUMNS = {
+    "accuracy": "{accuracy:.2%}",
+    "ECE": "{ece:.2%}",
+    "noise floor": "{noise_floor:.2%}",
+    "NLL": "{nll:.4f}",
+    "Brier": "{brier:.4f}",
+}
 
 
 @click.command()
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     default="copies",
     help="Synthetic pages, some copied from others; or real images of digits.",
 )
-@seed_option("Seed of the pages, or of the GNN.")
+@click.option("--seed", default=0, help="Seed of the pages, or of the GNN.")
 def demo(out: Path, example: str, seed: int) -> None:
     """Train a small GNN on a graph that needs no download, then calibrate it.
 
@@ -47,7 +49,12 @@ def demo(out: Path, example: str, seed: int) -> None:
         from simi_mailbox.report import write_report
 
         result = run_demo(seed, example)
-    console.print(_table(result))
+    rows = (
+        [method, *(form.format(**row) for form in _COLUMNS.values())]
+        for method, row in result.outcomes.items()
+    )
+    title = f"{result.title}, test nodes"
+    show_rows(("method", *_COLUMNS), rows, title=title, title_justify="left")
     console.print(
         "[dim]ECE: how far confidence is from accuracy. Noise floor: the ECE that a perfectly "
         "calibrated model would show on this many nodes.[/dim]"
@@ -67,19 +74,3 @@ def demo(out: Path, example: str, seed: int) -> None:
     console.print(
         f"next: simi-mailbox demo --example {other}; simi-mailbox report --help, for your own model"
     )
-
-
-def _table(result: Demonstration) -> Any:
-    columns = {
-        "accuracy": "{accuracy:.2%}",
-        "ECE": "{ece:.2%}",
-        "noise floor": "{noise_floor:.2%}",
-        "NLL": "{nll:.4f}",
-        "Brier": "{brier:.4f}",
-    }
-    rows = (
-        [method, *(form.format(**row) for form in columns.values())]
-        for method, row in result.outcomes.items()
-    )
-    title = f"{result.title}, test nodes"
-    return table_of(("method", *columns), rows, title=title, title_justify="left")

@@ -22,18 +22,18 @@ _SHOWN = {
 _WITH_INTERVAL = ("accuracy", "ece", "debiased_ece", "nll", "brier")
 
 
-@click.command(epilog=options.FILES_EPILOG)
-@click.argument("probabilities", type=options.ExistingFile(folders=True))
-@options.file_options(
-    *("labels", "test", "calibration", "train", "ids", "classes"),
+@options.file_command(
+    "probabilities",
+    parts=("labels", "test", "calibration", "train", "ids", "classes"),
+    input_type="probabilities",
+    folders=True,
     test="Nodes to judge on: ids, or a mask. If not given: all labelled nodes but the next two.",
     calibration="Nodes that a calibrator was fitted on; they are not judged.",
     train="Nodes that the model was trained on; they are not judged.",
 )
-@options.input_option("probabilities")
 @options.positive_option
 @click.option("--bins", default=15, help="Bins of the calibration error.")
-@options.seed_option("Seed of intervals and noise floor.")
+@click.option("--seed", default=0, help="Seed of intervals and noise floor.")
 @options.json_option
 def evaluate(probabilities: Path, bins: int, seed: int, as_json: bool, **given: Any) -> None:
     """Judge PROBABILITIES (all nodes) by labels: metrics with intervals and the noise floor.
@@ -142,8 +142,7 @@ def _show(facts: dict[str, Any]) -> None:
         spread = "low" in row and name != "ece"
         interval = f"{form} – {form}".format(row["low"], row["high"]) if spread else ""
         cells.append([shown, form.format(row["value"]), interval, floor if name == "ece" else ""])
-    headings = ("metric", "value", "95 % interval", "noise floor")
-    console.show_table(console.table_of(headings, cells))
+    console.show_rows(("metric", "value", "95 % interval", "noise floor"), cells)
     click.echo(_verdict(facts, f"chance alone gives {floor} to a perfect model"))
 
 

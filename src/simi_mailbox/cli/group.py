@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from simi_mailbox import __version__
-from simi_mailbox.cli import BENCH_COMMANDS, COMMANDS, ENTRY_POINTS
+from simi_mailbox.cli import BENCH_COMMANDS, COMMANDS, ENTRY_POINTS, MODULES
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.plain_text import plain, unknown
 
@@ -18,18 +18,10 @@ EXIT_CODES = """\b
 Exit codes:
   0    done
   1    what was given cannot be used; the message says what to change
-  2    the command is written wrongly
-  70   a defect of simi-mailbox
+  2    usage error
+  70   internal error, please report it
   130  stopped from the keyboard (143: by the system)
 """
-
-
-class OneLineError(click.ClickException):
-    """An error told in one line."""
-
-    def __init__(self, message: str, exit_code: int = 1) -> None:
-        super().__init__(plain(" ".join(message.split())))
-        self.exit_code = exit_code  # type: ignore[misc]
 
 
 @cache
@@ -47,7 +39,8 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS:
-            module = importlib.import_module(f"simi_mailbox.cli.{cmd_name}")
+            home = MODULES.get(cmd_name, cmd_name)
+            module = importlib.import_module(f"simi_mailbox.cli.{home}")
             return getattr(module, cmd_name)  # type: ignore[no-any-return]
         return _joined()[cmd_name].load() if cmd_name in _joined() else None
 
@@ -93,24 +86,24 @@ class LazyGroup(click.Group):
 
 
 def _in_one_line(error: Exception) -> click.ClickException:
-    """What went wrong, for the person who typed the command."""
+    """What went wrong, in one line for the person who typed the command, and its exit code."""
+    code, told = 1, str(error)
+    extra = isinstance(error, ModuleNotFoundError) and "simi-mailbox[" in told
     if isinstance(error, click.UsageError):
         path = "simi-mailbox" if error.ctx is None else error.ctx.command_path
-        return OneLineError(f"{error.format_message()} (see {path} --help)", 2)
-    if isinstance(error, click.ClickException):
-        return OneLineError(error.format_message())
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return OneLineError(f"{error.filename}: {error.strerror}")
-    if isinstance(error, MemoryError):
-        return OneLineError(f"not enough memory: {error}")
-    extra = isinstance(error, ModuleNotFoundError) and "simi-mailbox[" in str(error)
-    if extra or isinstance(error, ValueError | TypeError | OSError | SolverError):
-        return OneLineError(str(error))
-    return OneLineError(
-        f"this is a defect of simi-mailbox ({type(error).__name__}: {error}); "
-        "simi-mailbox --debug and the same command shows where",
-        70,
-    )
+        code, told = 2, f"{error.format_message()} (see {path} --help)"
+    elif isinstance(error, click.ClickException):
+        told = error.format_message()
+    elif isinstance(error, OSError) and error.filename is not None and error.strerror:
+        told = f"{error.filename}: {error.strerror}"
+    elif isinstance(error, MemoryError):
+        told = f"not enough memory: {error}"
+    elif not extra and not isinstance(error, ValueError | TypeError | OSError | SolverError):
+        code, told = 70, f"internal error, please report it ({type(error).__name__}: {error}); "
+        told += "simi-mailbox --debug and the same command shows where"
+    found = click.ClickException(plain(" ".join(told.split())))
+    found.exit_code = code  # type: ignore[misc]
+    return found
 
 
 @click.group(

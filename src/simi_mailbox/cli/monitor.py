@@ -10,20 +10,18 @@ from simi_mailbox.cli import console, options
 from simi_mailbox.cli import user_files as user
 
 
-@click.command(epilog=options.FILES_EPILOG)
-@click.argument("calibrator", type=options.ExistingFile())
-@click.argument("logits", type=options.ExistingFile())
-@options.file_options(
-    *("edges", "features", "hidden", "known", "test", "ids", "classes"),
+@options.file_command(
+    *("calibrator", "logits"),
+    parts=("edges", "features", "hidden", "known", "test", "ids", "classes"),
+    input_type=None,
     test="Nodes to check: ids, or a mask. If not given: all but the calibration nodes.",
 )
-@options.input_option(default=None)
 @click.option(
     "--stream",
     type=click.Path(path_type=Path, dir_okay=False),
     help="JSON file that is read if it is there, and written: alarms over many days.",
 )
-@options.seed_option("Of permutations and nodes to label.")
+@click.option("--seed", default=0, help="Of permutations and nodes to label.")
 @options.json_option
 def monitor(
     calibrator: Path, logits: Path, stream: Path | None, seed: int, as_json: bool, **given: Any

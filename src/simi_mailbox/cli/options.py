@@ -4,7 +4,7 @@ import difflib
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,6 @@ def together(*options: Decorator) -> Decorator:
     return decorate
 
 
-_FILE = ExistingFile()
 _FILES = {
     "edges": "Two columns of nodes, or an edge index [2, E].",
     "labels": "Labels by node; empty or -1 where unknown.",
@@ -104,15 +103,27 @@ _FILES = {
     "classes": "Names of the classes in the order of the columns, one per line.",
 }
 FIT_PARTS = ("edges", "labels", "calibration", "train", "features", "hidden", "ids", "classes")
+INPUT_TYPES = ["logits", "log-probabilities", "probabilities"]
+INPUT_TYPES += ["binary-logits", "binary-probabilities"]
 
 
-def file_options(*parts: str, **other: str) -> Decorator:
-    """Options for the parts of a problem that a command takes, and how they are to be read;
-    ``other`` are help texts of parts that mean something else to this command.
+def file_command(
+    *arguments: str,
+    parts: Sequence[str],
+    input_type: str | None,
+    folders: bool = False,
+    **other: str,
+) -> Decorator:
+    """A command on users' files: its arguments, options for the parts of a problem that it takes,
+    and how they are to be read; ``other`` are help texts of parts that mean something else to it.
     """
-    told = _FILES | other
+    files, told = ExistingFile(), _FILES | other
+    *first, last = arguments
     return together(
-        *(click.option(f"--{part}", type=_FILE, help=told[part]) for part in parts),
+        click.command(epilog=FILES_EPILOG),
+        *(click.argument(name, type=files) for name in first),
+        click.argument(last, type=ExistingFile(folders=folders)),
+        *(click.option(f"--{part}", type=files, help=told[part]) for part in parts),
         click.option("--id-column", metavar="NAME", help="Column that names the nodes."),
         click.option("--encoding", metavar="NAME", help="Of text files, such as latin-1."),
         click.option(
@@ -121,33 +132,25 @@ def file_options(*parts: str, **other: str) -> Decorator:
             default="refuse",
             help="Rows about nodes that the first file does not have.",
         ),
+        click.option(
+            "--input-type",
+            type=click.Choice(INPUT_TYPES),
+            default=input_type,
+            help="What the first file holds" + ("." if input_type else "; as at fit if not given."),
+        ),
     )
 
 
-def input_option(default: str | None = "logits") -> Decorator:
-    """``--input-type``: what the numbers are, never guessed."""
-    kinds = ("logits", "log-probabilities", "probabilities")
-    return click.option(
-        "--input-type",
-        type=click.Choice((*kinds, "binary-logits", "binary-probabilities")),
-        default=default,
-        help="What the first file holds" + ("." if default else "; as at fit if not given."),
-    )
+def path_option(name: str, help: str, default: str | None = None) -> Decorator:
+    """A file to write."""
+    path = None if default is None else Path(default)
+    return click.option(name, type=click.Path(path_type=Path), default=path, help=help)
 
 
-def out_option(default: str, help: str) -> Decorator:
-    """``--out``: the file to write."""
-    return click.option("--out", type=click.Path(path_type=Path), default=Path(default), help=help)
-
-
-def save_option(help: str) -> Decorator:
-    """``--save``: a second file to write."""
-    return click.option("--save", type=click.Path(path_type=Path), help=help)
-
-
-probabilities_out = out_option(
-    "probs.csv",
+probabilities_out = path_option(
+    "--out",
     "File of probabilities (.csv, .parquet, .npz, …), - for CSV; of a folder, a folder.",
+    "probs.csv",
 )
 positive_option = click.option(
     "--positive", metavar="CLASS", help="Judge or act on this one class: its name, or its number."
@@ -161,11 +164,6 @@ selection_option = click.option(
     help="The calibration nodes had no part in choosing the model (its checkpoint).",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
-
-
-def seed_option(help: str) -> Decorator:
-    """``--seed``, with what it is for."""
-    return click.option("--seed", default=0, help=help)
 
 
 def _plug_in(_ctx: click.Context, _option: click.Parameter, targets: tuple[str, ...]) -> None:
@@ -218,8 +216,8 @@ method_options = together(
 
 
 def check_file(path: Path, ending: str = "", what: str = "") -> None:
-    """Refuse a path that no file can be written to, or that lacks the ``ending`` of ``what`` it
-    will hold; makes the folder it lies in.
+    """Refuse a path that no file can be written to, or without the ``ending`` of ``what`` it will
+    hold; makes the folder it lies in.
     """
     ctx = click.get_current_context()
     if path.suffix.lower() != ending and ending:

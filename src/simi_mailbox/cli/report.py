@@ -9,14 +9,13 @@ from simi_mailbox.cli import console, options
 from simi_mailbox.cli import user_files as user
 
 
-@click.command(epilog=options.FILES_EPILOG)
-@click.argument("source", metavar="LOGITS", type=options.ExistingFile())
-@options.file_options(
-    *("edges", "labels", "calibration", "test", "train", "ids", "classes"),
+@options.file_command(
+    "logits",
+    parts=("edges", "labels", "calibration", "test", "train", "ids", "classes"),
+    input_type="logits",
     calibration="Nodes to calibrate with: ids, or a mask. Without them only the model is shown.",
     test="Nodes to judge on: ids, or a mask. Without them no accuracy is shown.",
 )
-@options.input_option()
 @options.positive_option
 @options.plugin_option
 @click.option(
@@ -27,16 +26,10 @@ from simi_mailbox.cli import user_files as user
 )
 @options.selection_option
 @click.option("--title", help="Title of the report; the file's name if not given.")
-@options.out_option("report.html", "File to write.")
-@options.seed_option("Seed of the intervals.")
+@options.path_option("--out", "File to write.", "report.html")
+@click.option("--seed", default=0, help="Seed of the intervals.")
 def report(
-    source: Path,
-    methods: list[str] | None,
-    used_for_selection: bool,
-    title: str | None,
-    out: Path,
-    seed: int,
-    **given: Any,
+    logits: Path, out: Path, methods: list[str] | None, title: str | None, **given: Any
 ) -> None:
     """Write an HTML report: can this model be trusted, where not, and what calibration changes.
 
@@ -52,7 +45,7 @@ def report(
     if given["positive"] is not None:
         default = ["platt", "simi-mailbox-free"]
     with console.complaints():
-        problem = user.read(source, given)
+        problem = user.read(logits, given)
         written = write_report(
             out,
             logits=read_logits(problem.values, problem.input_type),
@@ -60,10 +53,10 @@ def report(
             y=problem.labels,
             **_sets(problem),
             methods=methods or default,
-            title=title or source.stem,
+            title=title or logits.stem,
             class_names=problem.nodes.classes,
-            used_for_selection=used_for_selection,
-            seed=seed,
+            used_for_selection=given["used_for_selection"],
+            seed=given["seed"],
             positive=user.positive_class(problem, given["positive"]),
             node_names=problem.nodes.shown(),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,12 +40,11 @@ def positive_class(problem: Problem, positive: str | None) -> int | None:
     """The number of the class that ``--positive`` names; None if nothing was named."""
     from simi_mailbox.validation import read_positive
 
-    names, count = problem.nodes.classes, problem.values.shape[1]
+    names = problem.nodes.classes
     if positive is None:
         return None
-    if positive.isdecimal() and positive not in (names or ()):
-        return read_positive(int(positive), count)
-    return read_positive(positive, count, names)
+    number = positive.isdecimal() and positive not in (names or ())
+    return read_positive(int(positive) if number else positive, problem.values.shape[1], names)
 
 
 def probabilities_of(problem: Problem) -> Any:
@@ -63,17 +62,18 @@ def estimate(value: float, interval: Any) -> dict[str, float]:
     return {"value": value, "low": interval.low, "high": interval.high}
 
 
-def refuse_missing(what: str, needs: Sequence[str] | frozenset[str], problem: Problem) -> None:
-    """Raise if a problem lacks what a method needs."""
-    if missing := missing_parts(needs, problem):
-        raise ValueError(f"{what} {' and '.join(missing)}")
-
-
-def missing_parts(needs: Sequence[str] | frozenset[str], problem: Problem) -> list[str]:
+def missing_parts(needs: Iterable[str], problem: Problem) -> str:
     """Options that a method needs and the problem lacks."""
     lacking = [part for part in sorted(needs) if getattr(problem, part, None) is None]
     model = "the model itself (from Python)"
-    return [f"{FROM_FILES[part]} FILE" if part in FROM_FILES else model for part in lacking]
+    named = [f"{FROM_FILES[part]} FILE" if part in FROM_FILES else model for part in lacking]
+    return " and ".join(named)
+
+
+def refuse_missing(what: str, needs: Iterable[str], problem: Problem) -> None:
+    """Raise if a problem lacks what a method needs."""
+    if missing := missing_parts(needs, problem):
+        raise ValueError(f"{what} {missing}")
 
 
 def calibration_nodes(
@@ -81,8 +81,8 @@ def calibration_nodes(
 ) -> Any:
     """Nodes to calibrate with: those named, or all with a label if that leaves others.
 
-    ``insist`` is what the user says of training nodes; None where a command has no such option.
-    ``judged`` says why no node of ``--test`` may be among them.
+    ``insist`` is ``--allow-training-nodes``, None where a command has no such option; ``judged``
+    says why no node of ``--test`` may be among them.
     """
     if problem.labels is None:
         raise ValueError("labels are missing: give --labels FILE")

@@ -55,9 +55,6 @@ def reliability_diagram(
 ) -> Picture:
     """Accuracy against confidence, with an interval and the number of nodes of each bin.
 
-    Plotted twice on the same axes, a second method lies over the first (give it other ``colors``,
-    and ``counts=False``).
-
     Parameters
     ----------
     curve : Reliability
@@ -67,13 +64,12 @@ def reliability_diagram(
     before : Reliability, optional
         Drawn behind, in grey.
     counts : bool
-        Whether to draw the bars of counts.
+        Whether to draw the bars of counts; not where a second method is plotted on the same axes.
 
     Examples
     --------
     >>> from simi_mailbox.analysis import reliability_curve
-    >>> curve = reliability_curve(np.tile([0.8, 0.2], (100, 1)), np.repeat([0, 1], [70, 30]))
-    >>> reliability_diagram(curve).plot().get_ylabel()
+    >>> reliability_diagram(reliability_curve([[0.8, 0.2]], [0])).plot().get_ylabel()
     'accuracy'
     """
     c, a, many = curve.confidence, curve.accuracy, curve.counts >= FEW
@@ -148,8 +144,7 @@ def heat_map(
 ) -> Picture:
     """Accuracy minus confidence over neighbourhood similarity (x) and confidence (y).
 
-    Blue: under-confident, orange: over-confident. The area of a square grows with its nodes up to
-    30. The row on top holds all confidences together.
+    The area of a square grows with its nodes up to 30. The row on top holds all confidences.
 
     Parameters
     ----------
@@ -163,9 +158,7 @@ def heat_map(
     Examples
     --------
     >>> from simi_mailbox.analysis import similarity_confidence
-    >>> p = np.array([[0.9, 0.1], [0.8, 0.2]])
-    >>> table = similarity_confidence(p, np.array([0, 1]), np.array([1.0, 0.0]))
-    >>> heat_map(table).plot().get_xlabel()
+    >>> heat_map(similarity_confidence([[0.9, 0.1]], [0], [1.0])).plot().get_xlabel()
     'neighbours with the same predicted class'
     """
     if not limit > 0:
@@ -177,9 +170,9 @@ def heat_map(
             for values in (table.confidence, table.gap)
         )
     gap[-1, np.isnan(table.gap[counts > 0]).any()] = np.nan
-    rows, columns = table.confidence_edges, table.similarity_edges
-    left, low = np.meshgrid(columns[:-1], [*rows[:-1], ROW[0]])
-    right, high = np.meshgrid(columns[1:], [*rows[1:], ROW[1]])
+    edges = table.edges
+    left, low = np.meshgrid(edges[:-1], [*edges[:-1], ROW[0]])
+    right, high = np.meshgrid(edges[1:], [*edges[1:], ROW[1]])
     counts = np.vstack([counts, total])
     there, known = counts >= max(fewest, 1), ~np.isnan(gap)
     side = np.where(known, np.clip(np.sqrt(counts / FULL), SMALLEST, 1.0), 1.0)
@@ -202,7 +195,8 @@ def heat_map(
     if (there & known).any():
         for share, words in SAMPLES.items():
             style, told = "over" if share < 0 else "under", points(share * limit, 0) + words
-            shapes.append(Shapes("boxes", style, strength=0.05 + 0.95 * abs(share), label=told))
+            look = {"strength": 0.05 + 0.95 * abs(share), "label": told}
+            shapes.append(Shapes("boxes", style, [0.0], [0.0], **look))  # of no size: a sample
     name = listed("Accuracy minus confidence by neighbour agreement and confidence", label)
     axis = percent_axis("confidence")
     axis = Axis(axis.label, (0.0, ROW[1]), [*axis.ticks, (sum(ROW) / 2, "all")])
@@ -223,10 +217,9 @@ def group_scatter(groups: GroupMap, *, label: str = "", after: bool = True) -> P
     Examples
     --------
     >>> from simi_mailbox.analysis import group_map
-    >>> p = np.array([[0.9, 0.1], [0.7, 0.3]])
-    >>> table = group_map([0, 1], p, p, similarity=[1.0, 0.5], temperatures=[2.0, 1.0])
-    >>> group_scatter(table).plot().get_ylabel()
-    'confidence before calibration'
+    >>> p = [[0.9, 0.1]]
+    >>> group_scatter(group_map([0], p, p, similarity=[1.0], temperatures=[2.0])).x.label
+    'similarity to neighbours'
     """
     state = "after" if after else "before"
     gaps, confidence = (getattr(groups, f"{name}_{state}") for name in ("gap", "confidence"))
@@ -296,17 +289,13 @@ def temperature_histogram(table: TemperatureHistogram, *, label: str = "") -> Pi
 def slice_dots(table: Breakdown, *, label: str = "") -> Picture:
     """One row for each slice of nodes: mean confidence (hollow) and accuracy (full).
 
-    Parameters
-    ----------
-    table : Breakdown
-        As of `analysis.by_degree` and its like.
+    ``table`` is what `analysis.by_degree` and its like return.
 
     Examples
     --------
     >>> from simi_mailbox.analysis import by_class
-    >>> picture = slice_dots(by_class([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]], [0, 1, 1]))
-    >>> [words for _, words in picture.y.ticks]
-    ['0 (2)', '1 (1)']
+    >>> slice_dots(by_class([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]], [0, 1, 1])).y.ticks
+    [(0, '0 (2)'), (1, '1 (1)')]
     """
     there = np.flatnonzero(table.counts)
     rows, c, a = np.arange(there.size), table.confidence[there], table.accuracy[there]
@@ -337,21 +326,14 @@ def slice_dots(table: Breakdown, *, label: str = "") -> Picture:
 def risk_coverage_curve(curve: RiskCoverage, *, label: str = "") -> Picture:
     """Error rate of the accepted nodes against the share accepted, most confident first.
 
-    Plotted twice on the same axes, a second method lies over the first.
-
-    Parameters
-    ----------
-    curve : RiskCoverage
-        As of `metrics.risk_coverage`; it is drawn with 95 % intervals of the error rates.
-    label : str
-        Name in the legend; the area under the curve is added to it.
+    ``curve`` is what `metrics.risk_coverage` returns; it is drawn with 95 % intervals, and its AURC
+    is added to ``label``.
 
     Examples
     --------
     >>> from simi_mailbox.metrics import risk_coverage
-    >>> curve = risk_coverage(np.tile([0.8, 0.2], (100, 1)), np.repeat([0, 1], [70, 30]))
-    >>> risk_coverage_curve(curve, label="before").shapes[-1].label
-    'before, AURC 30.0 %'
+    >>> risk_coverage_curve(risk_coverage(np.eye(2), np.ones(2, int)), label="GCN").shapes[1].label
+    'GCN, AURC 50.0 %'
     """
     n = len(curve.accepted)
     places = np.unique(np.linspace(min(FEWEST, n), n, MOST_POINTS).astype(int)) - 1
@@ -375,20 +357,13 @@ def coverage_bars(
 ) -> Picture:
     """Coverage of every slice of nodes with its interval, and the target coverage.
 
-    Parameters
-    ----------
-    table : CoverageBreakdown
-        As of `analysis.covered_by`.
-    target : float, optional
-        Drawn as a dashed line.
+    ``table`` is what `analysis.covered_by` returns; ``target`` is drawn as a dashed line.
 
     Examples
     --------
     >>> from simi_mailbox.analysis import covered_by
-    >>> sets = np.tile([True, False], (40, 1))
-    >>> picture = coverage_bars(covered_by("class", sets, np.repeat([0, 1], 20)), target=0.9)
-    >>> picture.shapes[0].x2.tolist()
-    [1.0, 0.0]
+    >>> coverage_bars(covered_by("class", np.eye(2, dtype=bool), [0, 0])).shapes[0].x2.tolist()
+    [0.5]
     """
     found, rows = table.found, np.arange(len(table.labels))
     tips = [
@@ -413,12 +388,8 @@ def coverage_bars(
 def acceptance_bars(allowed: Any, share: Any, *, here: int = 0, label: str = "") -> Picture:
     """Share of nodes that can be accepted against the error rate allowed among them.
 
-    Parameters
-    ----------
-    allowed, share : array [s]
-        Error rates, evenly spaced, and what each lets accept.
-    here : int
-        The one with the dot, which the report's slider moves.
+    ``allowed`` [s] are error rates, evenly spaced, ``share`` [s] what each lets accept; ``here`` is
+    the one with the dot, which the report's slider moves.
 
     Examples
     --------

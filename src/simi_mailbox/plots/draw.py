@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from simi_mailbox._extras import require
 from simi_mailbox.plots.picture import Picture, Shapes
 
@@ -71,8 +69,13 @@ def draw(picture: Picture, ax: Any, colors: Mapping[str, str], legend: bool) -> 
         if shapes.style != UNSEEN and shapes.points:
             _add(ax, shapes, STYLES[shapes.style], palette)
     _frame(ax, picture, palette)
-    if legend:
-        _legend(ax, picture, palette)
+    # Above the axes, where it covers no data; pictures that were drawn there before stay in it.
+    handles = dict(zip(*ax.get_legend_handles_labels()[::-1], strict=True))
+    if legend and handles:
+        look = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2}
+        look |= {"fontsize": 8, "labelcolor": palette["ink"], "frameon": False, "handlelength": 1.5}
+        look |= {"ncols": 1 if len(handles) < 3 else 2, "columnspacing": 1.0, "handletextpad": 0.6}
+        ax.legend(handles.values(), handles.keys(), **look)
     return ax
 
 
@@ -80,28 +83,27 @@ def _add(ax: Any, shapes: Shapes, look: Style, palette: Mapping[str, str]) -> No
     color, (x, y, x2, y2, radius, strength) = palette[look.color], shapes.columns()
     # Over white, a colour of half the strength is the colour with half the opacity.
     shades = [(color, float(value)) for value in strength * look.alpha]
-    if shapes.kind == "line":
+    if shapes.kind in ("line", "sticks"):
+        ends = (x, y) if shapes.kind == "line" else ([x, x2], [y, y2])
         style = {"color": color, "linewidth": look.width, "linestyle": look.dash}
-        ax.plot(x, y, **style, alpha=look.alpha, label=shapes.label or None)
+        made = ax.plot(*ends, **style, alpha=look.alpha, solid_capstyle="butt")
     elif shapes.kind == "area":
-        ax.fill(x, y, color=color, alpha=0.15, linewidth=0)
+        made = ax.fill(x, y, color=color, alpha=0.15, linewidth=0)
     elif shapes.kind == "dots":
         edge = palette["ink"] if shapes.style.endswith("group") else color
         style = {"edgecolors": edge, "linewidths": look.width / 2, "zorder": 3, "clip_on": False}
-        ax.scatter(x, y, s=(1.5 * radius) ** 2, c=shades if look.full else "white", **style)
-    elif shapes.kind == "sticks":
-        collections = require("matplotlib.collections", extra="plot")
-        ends = np.stack([x, y, x2, y2], axis=1).reshape(-1, 2, 2)
-        style = {"colors": shades, "linewidths": look.width, "linestyles": [look.dash]}
-        ax.add_collection(collections.LineCollection(ends, **style))
+        faces = shades if look.full else ["white"]
+        ax.scatter(x, y, s=(1.5 * radius) ** 2, facecolors=faces, **style)
+        made = [ax.scatter([], [], s=25.0, facecolors=faces[:1], **style)]  # for the legend
     else:
-        patches = require("matplotlib.patches", extra="plot")
+        patches, made = require("matplotlib.patches", extra="plot"), []
         for left, low, right, high, shade in zip(x, y, x2, y2, shades, strict=True):
             # A hatched box has no face; its lines have the colour of its edge.
             face, edge = ("none", color) if look.hatch else (shade, "none")
             style = {"facecolor": face, "edgecolor": edge, "hatch": look.hatch, "linewidth": 0}
             box = (left, low), right - left, high - low
-            ax.add_patch(patches.Rectangle(*box, **style))
+            made.append(ax.add_patch(patches.Rectangle(*box, **style)))
+    made[0].set_label(shapes.label or "_nolegend_")
 
 
 def _frame(ax: Any, picture: Picture, palette: Mapping[str, str]) -> None:
@@ -117,40 +119,3 @@ def _frame(ax: Any, picture: Picture, palette: Mapping[str, str]) -> None:
     ax.set_axisbelow(True)
     if picture.square:
         ax.set_aspect("equal")
-
-
-def _legend(ax: Any, picture: Picture, palette: Mapping[str, str]) -> None:
-    """The legend above the axes, where it covers no data; earlier pictures on them keep theirs."""
-    handles, old = {}, ax.get_legend()
-    if old is not None:
-        texts = [text.get_text() for text in old.get_texts()]
-        handles = dict(zip(texts, old.legend_handles, strict=True))
-    handles |= legend_handles(picture, palette)
-    if handles:
-        look = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.2}
-        look |= {"fontsize": 8, "labelcolor": palette["ink"], "frameon": False, "handlelength": 1.5}
-        look |= {"ncols": 1 if len(handles) < 3 else 2, "columnspacing": 1.0, "handletextpad": 0.6}
-        ax.legend(handles.values(), handles.keys(), **look)
-
-
-def legend_handles(picture: Picture, palette: Mapping[str, str] = COLORS) -> dict[str, Any]:
-    """A sample of every kind of shapes that has a label, by label."""
-    lines = require("matplotlib.lines", extra="plot")
-    patches = require("matplotlib.patches", extra="plot")
-    handles: dict[str, Any] = {}
-    for shapes in (shapes for shapes in picture.shapes if shapes.label):
-        look = STYLES[shapes.style]
-        color, strength = palette[look.color], look.alpha * float(np.ravel(shapes.strength)[0])
-        if shapes.kind in ("boxes", "area"):
-            face, edge = ("none", color) if look.hatch else ((color, strength), palette["rule"])
-            style = {"facecolor": face, "edgecolor": edge, "hatch": look.hatch, "linewidth": 0.5}
-            handle = patches.Patch(**style)
-        elif shapes.kind == "dots":
-            style = {"linestyle": "none", "marker": "o", "markersize": 5, "color": color}
-            face = color if look.full else "white"
-            handle = lines.Line2D([], [], **style, markerfacecolor=face)
-        else:
-            style = {"color": color, "alpha": strength, "linestyle": look.dash}
-            handle = lines.Line2D([], [], **style, linewidth=look.width)
-        handles[shapes.label] = handle
-    return handles

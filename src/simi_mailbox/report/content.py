@@ -1,28 +1,37 @@
 """Everything a report shows, as numbers; nothing is drawn or worded here."""
 
+import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from simi_mailbox import analysis, metrics
-from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox._arrays import Bools, Floats
 from simi_mailbox.calibrators import SimiMailbox
+from simi_mailbox.decide import PredictionSets
+from simi_mailbox.decide.accept import candidate_thresholds, count_errors, lowest_threshold
+from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.mailbox import mailbox
 from simi_mailbox.metrics.calibration_error import width_index
+from simi_mailbox.metrics.sets import binomial_interval, covered
 from simi_mailbox.monitor import Check, Monitor
-from simi_mailbox.report.deciding import Decisions, decisions
 from simi_mailbox.report.methods import Methods, Outcome, ReportInputs, run_methods
-from simi_mailbox.report.one_class import OneClass, one_class
 from simi_mailbox.validation import read_positive
 
+Costs = tuple[float, float]
 BINS = 15
 FEW_NODES = 20_000
 """Up to so many test nodes intervals come from 1,000 draws, above from 200: they are narrow."""
+ALLOWED = tuple(k / 100 for k in range(1, 31))
+"""Error rates that the slider stops at."""
+CONFIDENCE = COVERAGE = 0.9
+MOST_SLICES = 12
+TOP, CURVE = 10, 400
+"""Nodes of highest probability that are listed; points of a precision–recall curve."""
 
 
-@dataclass(frozen=True)
-class Scores:
+class Scores(NamedTuple):
     """Numbers of one view on the test nodes."""
 
     values: dict[str, float]
@@ -31,7 +40,22 @@ class Scores:
     floor: metrics.NoiseFloor
 
 
-@dataclass(frozen=True, kw_only=True)
+class Share(NamedTuple):
+    """A share of nodes with its exact 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def share_of(hits: Bools) -> Share | None:
+    """Share of a boolean array that is true; None if it is empty."""
+    if not hits.size:
+        return None
+    low, high = binomial_interval(np.array(hits.sum()), np.array(hits.size))
+    return Share(float(hits.mean()), float(low), float(high))
+
+
 class MethodView:
     """The test nodes as one method predicts them; the first view is the uncalibrated model.
 
@@ -39,22 +63,51 @@ class MethodView:
     nodes by confidence, ``changed`` test nodes whose predicted class is not the uncalibrated one.
     """
 
-    key: str
-    name: str
-    label: str
-    settings: str
-    warnings: tuple[str, ...]
-    histogram: Ints
-    changed: int
-    scores: Scores | None
-    curve: metrics.Reliability | None
-    heat: analysis.SimilarityConfidence | None
-    classes: analysis.Breakdown
-    slices: tuple[analysis.Breakdown, ...]
-    temperatures: analysis.TemperatureHistogram | None
-    groups: analysis.GroupMap | None
-    judged: analysis.Judged
-    decisions: Decisions | None
+    def __init__(
+        self,
+        k: int,
+        outcomes: list[Outcome],
+        inputs: ReportInputs,
+        agreement: Floats | None,
+        used_for_selection: bool,
+        seed: int,
+    ) -> None:
+        outcome, first, y, nodes = outcomes[k], outcomes[0].probs, inputs.test_labels, inputs.shown
+        probs, temperatures = outcome.probs, outcome.temperatures
+        given: Any = {"nodes": nodes}
+        self.key, self.name = f"v{k}", outcome.name
+        self.label = "model" if len(outcomes) == 1 else outcome.name
+        self.settings, self.warnings = outcome.settings, outcome.warnings
+        self.judged = analysis.judge(probs, y, nodes)
+        self.histogram = np.bincount(width_index(self.judged.confidence, BINS), minlength=BINS)
+        self.changed = int((self.judged.predicted != first[nodes].argmax(1)).sum())
+        self.classes = analysis.by_class(probs, y, class_names=inputs.class_names, **given)
+        self.heat: analysis.SimilarityConfidence | None = None
+        self.slices: list[analysis.Breakdown] = []
+        if inputs.graph is not None:
+            self.heat = analysis.similarity_confidence(probs, y, agreement, cell="own", **given)
+            self.slices.append(analysis.by_agreement(probs, y, agreement, **given))
+            self.slices.append(analysis.by_degree(probs, y, inputs.graph, **given))
+            if inputs.labelled is not None:
+                near = analysis.by_distance(probs, y, inputs.graph, inputs.labelled, **given)
+                self.slices.append(near)
+        self.curve: metrics.Reliability | None = None
+        self.scores: Scores | None = None
+        if y is not None:
+            self.curve = analysis.reliability_curve(probs, y, bins=BINS, seed=seed, **given)
+            draws, shown = 1000 if len(y) <= FEW_NODES else 200, probs[nodes]
+            ece, nll = (
+                metrics.bootstrap_interval(metric, shown, y, draws=draws, seed=seed)
+                for metric in (metrics.ece, metrics.nll)
+            )
+            floor = metrics.noise_floor(shown, seed=seed)
+            self.scores = Scores(metrics.evaluate(shown, y), ece, nll, floor)
+        histogram = analysis.temperature_histogram
+        self.temperatures = None if temperatures is None else histogram(temperatures)
+        self.groups = _groups(outcome, inputs, first)
+        self.decisions: Decisions | None = None
+        if inputs.calibration is not None and inputs.labels is not None:
+            self.decisions = Decisions(probs, inputs, used_for_selection=used_for_selection)
 
     @property
     def confidence(self) -> float:
@@ -66,129 +119,9 @@ class MethodView:
         return float(self.judged.correct.mean())
 
 
-@dataclass(frozen=True)
-class Content:
-    """A whole report; ``check`` tells whether test nodes look like calibration nodes."""
-
-    title: str
-    inputs: ReportInputs
-    views: tuple[MethodView, ...]
-    missing: tuple[str, ...]
-    check: Check | None = None
-    positive: str = ""
-    of_class: tuple[OneClass, ...] = ()
-
-    @property
-    def has_labels(self) -> bool:
-        return self.before.scores is not None
-
-    @property
-    def before(self) -> MethodView:
-        return self.views[0]
-
-    @property
-    def after(self) -> MethodView:
-        """The last method: the page opens with it."""
-        return self.views[-1]
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Warnings of the methods, each with the names of those that gave it."""
-        told: dict[str, list[str]] = {}
-        for view in self.views:
-            for line in view.warnings:
-                told.setdefault(line, []).append(view.name)
-        return tuple(f"{', '.join(names)}: {line}" for line, names in told.items())
-
-
-def gather(
-    inputs: ReportInputs,
-    methods: Methods,
-    *,
-    title: str,
-    seed: int = 0,
-    used_for_selection: bool = True,
-    positive: int | str | None = None,
-    costs: tuple[float, float] | None = None,
-    node_names: Any = None,
-) -> Content:
-    """Run the methods and compute every number of the report."""
-    outcomes, left_out = run_methods(inputs, methods, used_for_selection=used_for_selection)
-    first, agreement = outcomes[0].probs, None
-    if inputs.graph is not None:
-        # Predictions before calibration: columns hold the same nodes in every view.
-        agreement = analysis.neighbour_agreement(first, inputs.graph)
-    views = tuple(
-        MethodView(
-            key=f"v{k}",
-            label="model" if len(outcomes) == 1 else outcome.name,
-            decisions=decisions(outcome.probs, inputs, used_for_selection=used_for_selection),
-            **_judged(outcome, inputs, first, agreement, seed),
-        )
-        for k, outcome in enumerate(outcomes)
-    )
-    name, found = "", []
-    if positive is not None:
-        column = read_positive(positive, inputs.num_classes, inputs.class_names)
-        name, nodes = str(inputs.class_names[column]), inputs.shown
-        if inputs.test_labels is not None:
-            truth = inputs.test_labels == column
-            names = nodes if node_names is None else np.asarray(node_names)[nodes]
-            found = [
-                one_class(o.name, o.probs[nodes, column], truth, names, costs) for o in outcomes
-            ]
-    missing, check = (*_missing(inputs), *left_out), _check(inputs, outcomes, seed)
-    return Content(title, inputs, views, missing, check, name, tuple(found))
-
-
-def _judged(
-    outcome: Outcome, inputs: ReportInputs, first: Any, agreement: Floats | None, seed: int
-) -> dict[str, Any]:
-    """What a view shows of the test nodes."""
-    probs, y, nodes, graph = outcome.probs, inputs.test_labels, inputs.shown, inputs.graph
-    judged = analysis.judge(probs, y, nodes)
-    heat = curve = scores = None
-    slices: list[analysis.Breakdown] = []
-    if graph is not None:
-        assert agreement is not None
-        heat = analysis.similarity_confidence(probs, y, agreement, nodes=nodes, cell="own")
-        slices.append(analysis.by_agreement(probs, y, agreement, nodes=nodes))
-        slices.append(analysis.by_degree(probs, y, graph, nodes=nodes))
-        if inputs.labelled is not None:
-            slices.append(analysis.by_distance(probs, y, graph, inputs.labelled, nodes=nodes))
-    if y is not None:
-        curve = analysis.reliability_curve(probs, y, nodes=nodes, bins=BINS, seed=seed)
-        draws, shown = 1000 if len(y) <= FEW_NODES else 200, probs[nodes]
-        ece, nll = (
-            metrics.bootstrap_interval(metric, shown, y, draws=draws, seed=seed)
-            for metric in (metrics.ece, metrics.nll)
-        )
-        floor = metrics.noise_floor(shown, seed=seed)
-        scores = Scores(metrics.evaluate(shown, y), ece, nll, floor)
-    temperatures = outcome.temperatures
-    return {
-        "name": outcome.name,
-        "settings": outcome.settings,
-        "warnings": outcome.warnings,
-        "histogram": np.bincount(width_index(judged.confidence, BINS), minlength=BINS),
-        "changed": int((judged.predicted != first[nodes].argmax(1)).sum()),
-        "scores": scores,
-        "curve": curve,
-        "heat": heat,
-        "classes": analysis.by_class(probs, y, nodes=nodes, class_names=inputs.class_names),
-        "slices": tuple(slices),
-        "temperatures": None
-        if temperatures is None
-        else analysis.temperature_histogram(temperatures),
-        "groups": _groups(outcome, inputs, first),
-        "judged": judged,
-    }
-
-
 def _groups(outcome: Outcome, inputs: ReportInputs, first: Any) -> analysis.GroupMap | None:
     cal: Any = outcome.calibrator
-    temperatures = outcome.temperatures
-    groups = getattr(cal, "groups_", None)
+    groups, temperatures = getattr(cal, "groups_", None), outcome.temperatures
     if groups is None or inputs.graph is None or len(groups) != inputs.num_nodes:
         return None  # groups of another graph are not groups of these nodes
     similarity = getattr(cal, "similarity_", None)
@@ -206,6 +139,183 @@ def _groups(outcome: Outcome, inputs: ReportInputs, first: Any) -> analysis.Grou
     )
 
 
+@dataclass(frozen=True)
+class Acceptance:
+    """What an error rate of at most ``allowed`` lets accept, of the nodes shown.
+
+    ``threshold`` is infinite where nothing is guaranteed; ``wrong`` is None without labels.
+    ``hidden`` are classes rarer than the allowed errors: name, how many of the calibration nodes of
+    each are accepted as another class, and how many there are.
+    """
+
+    allowed: float
+    threshold: float
+    accepted: int
+    shown: int
+    wrong: Share | None
+    hidden: tuple[tuple[str, int, int], ...] = ()
+
+    @property
+    def share(self) -> float:
+        return self.accepted / self.shown
+
+    @property
+    def deferred(self) -> int:
+        """Nodes that need review."""
+        return self.shown - self.accepted
+
+
+class Decisions:
+    """Accepted nodes by error rate, and prediction sets of the nodes shown.
+
+    ``size`` and ``single`` are the mean size of the sets and the share of single classes;
+    ``error_weight`` is what an error among the ``labels`` calibration nodes counted for.
+    """
+
+    def __init__(self, probs: Any, inputs: ReportInputs, *, used_for_selection: bool) -> None:
+        calibration, labels = inputs.calibration, inputs.labels
+        assert calibration is not None
+        assert labels is not None
+        nodes, y, graph = inputs.shown, inputs.test_labels, inputs.graph
+        rule = PredictionSets(coverage=COVERAGE, score="aps")
+        with warnings.catch_warnings():  # too few labels are told in words
+            warnings.simplefilter("ignore", CalibrationWarning)
+            rule.fit(probs, labels, mask=calibration, used_for_selection=used_for_selection)
+            sets = rule.predict_sets(probs)
+        self.error_weight, self.labels = rule.error_weight_, calibration.size
+        self.acceptances = _acceptances(probs, inputs, labels[calibration], self.error_weight)
+        self.size = metrics.mean_set_size(sets[nodes])
+        self.single = metrics.singleton_share(sets[nodes])
+        self.covered = None if y is None else share_of(covered(sets[nodes], y))
+        kinds: list[Any] = []
+        if y is not None:
+            kinds += ["degree", "mailbox"] if graph is not None else []
+            kinds += ["class", "size"] if inputs.num_classes <= MOST_SLICES else []
+        given: Any = {"nodes": nodes, "graph": graph, "class_names": inputs.class_names}
+        self.slices = [analysis.covered_by(by, sets, y, probs=probs, **given) for by in kinds]
+
+
+def _acceptances(probs: Any, inputs: ReportInputs, labels: Any, weight: float) -> list[Acceptance]:
+    """What `Accept` accepts at every error rate; nodes are sorted and counted once for all."""
+    nodes, y, k = inputs.shown, inputs.test_labels, inputs.num_classes
+    calibration: Any = inputs.calibration
+    top, predicted = probs.max(axis=1).astype(np.float64), probs.argmax(axis=1)
+    others = np.delete(top, calibration)
+    limits = candidate_thresholds(others if others.size else top)
+    missed = predicted[calibration] != labels
+    counted = count_errors(top[calibration], missed, limits)
+    sizes, made = np.bincount(labels, minlength=k), []
+    for allowed in ALLOWED:
+        best, _ = lowest_threshold(*counted, allowed / weight, 1.0 - CONFIDENCE)
+        limit = np.inf if best is None else float(limits[best])
+        taken = top[nodes] >= limit
+        found = None if y is None else share_of((predicted[nodes] != y)[taken])
+        # Classes that could all be missed at this error rate: the two of which most are.
+        lost = np.bincount(labels[missed & (top[calibration] >= limit)], minlength=k)
+        rare = np.flatnonzero((sizes < allowed * len(labels)) & (lost > 0))
+        worst = rare[np.argsort(-lost[rare] / sizes[rare], kind="stable")][:2]
+        hidden = tuple((inputs.class_names[c], int(lost[c]), int(sizes[c])) for c in worst)
+        made.append(Acceptance(allowed, limit, int(taken.sum()), len(nodes), found, hidden))
+    return made
+
+
+class OneClass:
+    """The test nodes by P(class) of one method; ``costs`` are of a miss and of a review.
+
+    ``at`` is what nodes with P(class) ≥ ``threshold`` hold, ``top`` what as many nodes of highest P
+    hold as are of the class by their probabilities; ``highest`` are names, P and truth of the
+    first nodes, ``cost`` what misses and reviews cost.
+    """
+
+    def __init__(
+        self, name: str, p: Floats, is_class: Bools, names: Any, costs: Costs | None = None
+    ) -> None:
+        self.name, self.expected = name, float(p.sum())
+        self.threshold = 0.5 if costs is None else min(costs[1] / costs[0], 1.0)
+        self.at = at = metrics.alerts(p, is_class, threshold=self.threshold)
+        self.missed = round(at.positives - at.hits)
+        self.cost = None if costs is None else np.dot(costs, (at.positives - at.hits, at.alerts))
+        most = min(max(round(self.expected), 1), len(p))
+        self.top = metrics.alerts(p, is_class, top=most)
+        self.ece = metrics.class_ece(p, is_class)
+        self.precision = metrics.average_precision(p, is_class)
+        self.nll = -np.log(np.maximum(np.where(is_class, p, 1 - p), 1e-300))
+        order = np.argsort(-p, kind="stable")
+        self.highest = [(str(names[k]), float(p[k]), bool(is_class[k])) for k in order[:TOP]]
+        hits = np.cumsum(is_class[order])
+        last = np.flatnonzero(np.r_[np.diff(p[order]) != 0, True])
+        last = last[np.linspace(0, len(last) - 1, min(CURVE, len(last))).astype(int)]
+        self.curve = hits[last] / max(hits[-1], 1), hits[last] / (last + 1)
+
+
+@dataclass(frozen=True)
+class Content:
+    """A whole report; ``check`` tells whether test nodes look like calibration nodes."""
+
+    title: str
+    inputs: ReportInputs
+    views: list[MethodView]
+    missing: list[str]
+    check: Check | None
+    positive: str
+    of_class: list[OneClass]
+
+    @property
+    def has_labels(self) -> bool:
+        return self.before.scores is not None
+
+    @property
+    def before(self) -> MethodView:
+        return self.views[0]
+
+    @property
+    def after(self) -> MethodView:
+        """The last method: the page opens with it."""
+        return self.views[-1]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings of the methods, each with the names of those that gave it."""
+        told: dict[str, list[str]] = {}
+        for view in self.views:
+            for line in view.warnings:
+                told.setdefault(line, []).append(view.name)
+        return [f"{', '.join(names)}: {line}" for line, names in told.items()]
+
+
+def gather(
+    inputs: ReportInputs,
+    methods: Methods,
+    *,
+    title: str,
+    seed: int = 0,
+    used_for_selection: bool = True,
+    positive: int | str | None = None,
+    costs: Costs | None = None,
+    node_names: Any = None,
+) -> Content:
+    """Run the methods and compute every number of the report."""
+    outcomes, left_out = run_methods(inputs, methods, used_for_selection=used_for_selection)
+    agreement = None
+    if inputs.graph is not None:
+        # Predictions before calibration: columns hold the same nodes in every view.
+        agreement = analysis.neighbour_agreement(outcomes[0].probs, inputs.graph)
+    given = (outcomes, inputs, agreement, used_for_selection, seed)
+    views = [MethodView(k, *given) for k in range(len(outcomes))]
+    name, found, nodes = "", [], inputs.shown
+    if positive is not None:
+        column = read_positive(positive, inputs.num_classes, inputs.class_names)
+        name = str(inputs.class_names[column])
+        if inputs.test_labels is not None:
+            truth = inputs.test_labels == column
+            names = nodes if node_names is None else np.asarray(node_names)[nodes]
+            found = [
+                OneClass(o.name, o.probs[nodes, column], truth, names, costs) for o in outcomes
+            ]
+    missing, check = [*_missing(inputs), *left_out], _check(inputs, outcomes, seed)
+    return Content(title, inputs, views, missing, check, name, found)
+
+
 def _check(inputs: ReportInputs, outcomes: list[Outcome], seed: int) -> Check | None:
     """The monitor's, of the last `SimiMailbox`; no label of a test node is read for it."""
     fitted = [one.calibrator for one in outcomes if isinstance(one.calibrator, SimiMailbox)]
@@ -215,27 +325,28 @@ def _check(inputs: ReportInputs, outcomes: list[Outcome], seed: int) -> Check | 
     return Monitor(fitted[-1], seed=seed).check(inputs.logits, **given)
 
 
-NO_LABELS = (
-    "No labels were given. Accuracy, calibration error and every gap are unknown; what is shown "
-    "needs no label. Pass y (--labels)."
-)
-NO_TEST_NODES = (
-    "No test nodes were named, and no label was read for evaluation: accuracy and calibration "
-    "error are unknown, and confidences are those of all nodes. Pass test (--test): labelled "
-    "nodes that neither training nor calibration has seen."
-)
-NO_GRAPH = (
-    "No edges were given. Nothing is shown by neighbours, degree or distance. Pass graph (--edges)."
-)
-NOBODY_LABELLED = (
-    "No labelled nodes were named: distance to them is unknown. Pass calibration (--calibration)."
-)
-
-
 def _missing(inputs: ReportInputs) -> list[str]:
     """What the report cannot tell, and what to pass so that it can."""
-    labels = NO_LABELS if inputs.labels is None else NO_TEST_NODES
-    graph = NO_GRAPH if inputs.graph is None else NOBODY_LABELLED
-    judged = inputs.labels is not None and inputs.test is not None
-    placed = inputs.graph is not None and inputs.labelled is not None
-    return [*([] if judged else [labels]), *([] if placed else [graph])]
+    made = []
+    if inputs.labels is None:
+        made.append(
+            "No labels were given. Accuracy, calibration error and every gap are unknown; what is "
+            "shown needs no label. Pass y (--labels)."
+        )
+    elif inputs.test is None:
+        made.append(
+            "No test nodes were named, and no label was read for evaluation: accuracy and "
+            "calibration error are unknown, and confidences are those of all nodes. Pass test "
+            "(--test): labelled nodes that neither training nor calibration has seen."
+        )
+    if inputs.graph is None:
+        made.append(
+            "No edges were given. Nothing is shown by neighbours, degree or distance. Pass graph "
+            "(--edges)."
+        )
+    elif inputs.labelled is None:
+        made.append(
+            "No labelled nodes were named: distance to them is unknown. Pass calibration "
+            "(--calibration)."
+        )
+    return made

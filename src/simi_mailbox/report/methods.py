@@ -34,10 +34,10 @@ class ReportInputs(NodeInputs):
     Methods may be fitted with ``labels`` [n]: of calibration and training nodes, −1 elsewhere.
     """
 
-    calibration: Ints | None
-    test: Ints | None
+    calibration: Ints | None = None
+    test: Ints | None = None
+    train: Ints | None = None
     test_labels: Ints | None
-    train: Ints | None
     labels: Ints | None
     class_names: tuple[str, ...]
 
@@ -56,19 +56,20 @@ def read_inputs(
     logits: Any,
     graph: Any = None,
     y: Any = None,
-    calibration: Any = None,
-    test: Any = None,
-    train: Any = None,
+    *,
     class_names: Sequence[str] | None = None,
+    **sets: Any,
 ) -> ReportInputs:
-    """Check what a report is made from: shapes, and that no node is in two of the three sets."""
+    """Check what a report is made from: shapes, and that no node is in two of the ``sets``
+    calibration, train and test.
+    """
     z = read_logits(logits)
     n, k = int(z.shape[0]), int(z.shape[1])
     names: Sequence[Any] = range(k) if class_names is None else class_names
     if isinstance(names, str) or len(names) != k:
         raise ValueError(f"class_names must hold {k} names, got {class_names!r:.80}")
-    given = {"calibration": calibration, "train": train, "test": test}
-    nodes = {name: read_index(v, n, name) for name, v in given.items() if v is not None}
+    sets = dict.fromkeys(("calibration", "train", "test")) | sets
+    nodes = {name: read_index(v, n, name) for name, v in sets.items() if v is not None}
     for name, other in combinations(nodes, 2):
         both = np.intersect1d(nodes[name], nodes[other])
         if both.size:
@@ -90,11 +91,9 @@ def read_inputs(
     return ReportInputs(
         logits=z,
         graph=None if graph is None else as_graph(graph, n),
-        calibration=nodes.get("calibration"),
-        test=nodes.get("test"),
         test_labels=test_labels,
-        train=nodes.get("train"),
         labels=labels,
+        **nodes,
         class_names=tuple(plain(str(name)) for name in names),
     )
 
@@ -123,10 +122,7 @@ class Outcome:
 def run_methods(
     inputs: ReportInputs, methods: Methods, *, used_for_selection: bool = True
 ) -> tuple[list[Outcome], list[str]]:
-    """Probabilities before calibration and after each method, and what could not be run.
-
-    ``methods`` and ``used_for_selection`` are those of `write_report`.
-    """
+    """Probabilities before calibration and after each method, and what could not be run."""
     before = scaled_softmax(inputs.logits).numpy()
     outcomes = [Outcome(BEFORE, before, None, "softmax(logits)")]
     missing, taken = [], {BEFORE}
@@ -151,20 +147,17 @@ def _named(methods: Methods) -> Iterable[tuple[str, Any]]:
     else:
         pairs = ((m if isinstance(m, str) else getattr(m, "name", ""), m) for m in methods)
     for name, given in pairs:
-        if isinstance(given, str):
-            if given == BEFORE:
-                continue  # always there
-            yield name, calibrators.get(given)()
-        elif isinstance(given, type) and issubclass(given, Calibrator):
-            yield name, given()
-        elif name:
-            yield name, given
-        else:
+        if not name:
             raise TypeError(
                 f"cannot use {type(given).__name__} as a method: pass a name "
                 f"({', '.join(calibrators.names())}), a calibrator, or a mapping from names to "
                 "probabilities"
             )
+        if isinstance(given, str):
+            if given == BEFORE:
+                continue  # always there
+            given = calibrators.get(given)()
+        yield name, given
 
 
 def _lacks(calibrator: Calibrator, inputs: ReportInputs) -> str:
@@ -214,11 +207,10 @@ def _run(
 
 
 def _checked(name: str, given: Any, inputs: ReportInputs) -> Any:
-    probs, shape = as_numpy(given), (inputs.num_nodes, inputs.num_classes)
-    if probs.shape != shape:
-        told = f"shape {list(probs.shape)}, expected {list(shape)}"
-        raise ValueError(f"probabilities of {name!r} have {told}")
+    probs, shape = as_numpy(given), [inputs.num_nodes, inputs.num_classes]
     try:
+        if list(probs.shape) != shape:
+            raise ValueError(f"they have shape {list(probs.shape)}, expected {shape}")
         return read_probabilities(probs)
     except (ValueError, TypeError) as error:
         raise ValueError(f"rows of {name!r} are not probabilities: {error}") from error

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import math
 import platform
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -14,12 +15,19 @@ import torch
 from simi_mailbox import __version__, plots
 from simi_mailbox._arrays import Ints
 from simi_mailbox._extras import require
-from simi_mailbox.plots.picture import count, nodes, number, percent, points
+from simi_mailbox.plots.picture import (
+    Picture,
+    Shapes,
+    count,
+    nodes,
+    number,
+    percent,
+    percent_axis,
+    points,
+)
 from simi_mailbox.plots.svg import Svg, attribute, legend, svg
 from simi_mailbox.report import sentences
-from simi_mailbox.report.content import Content, MethodView
-from simi_mailbox.report.deciding import opening_step
-from simi_mailbox.report.one_class import platt_is_as_good, precision_recall
+from simi_mailbox.report.content import COVERAGE, Acceptance, Content, MethodView, OneClass
 
 TITLES = {
     "agreement": "Neighbours with the same predicted class",
@@ -68,12 +76,31 @@ def render(content: Content) -> str:
         sentences=sentences,
         largest_classes=_largest_classes,
         precision_recall=precision_recall,
-        platt_is_as_good=platt_is_as_good,
         titles=TITLES,
+        coverage=COVERAGE,
         rows=ROWS,
         **shown,
     )
     return page
+
+
+def opening_step(steps: Sequence[Acceptance]) -> int:
+    """Where the slider starts: the least error rate that accepts half of the nodes, or the most."""
+    return int(np.argmax([min(step.share, 0.5) for step in steps]))
+
+
+def precision_recall(view: OneClass, what: str) -> Picture:
+    """Precision against recall, with the operating point."""
+    point = view.at if view.at.alerts else view.top
+    alerts = f"{count(point.alerts)} alerts"
+    named = f"{view.name}, AUPRC {percent(view.precision)}"
+    shapes = [
+        Shapes("line", "curve", *view.curve, label=named),
+        Shapes("dots", "over", [point.recall], [point.precision], label=alerts, tips=[alerts]),
+    ]
+    x = percent_axis("recall: share of the class that is caught", grid=True)
+    y = percent_axis("precision: share of the class among alerts", grid=True)
+    return Picture(f"Precision and recall of {what}, {view.name}", x, y, shapes, square=True)
 
 
 @cache

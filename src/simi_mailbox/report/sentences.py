@@ -1,14 +1,20 @@
 """What the numbers say, in sentences."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from simi_mailbox.analysis import CoverageBreakdown, Judged
 from simi_mailbox.plots.picture import count, nodes, percent
-from simi_mailbox.report.content import Content, MethodView
-from simi_mailbox.report.deciding import Acceptance, Decisions, Sets
-from simi_mailbox.report.one_class import first_sentence
+from simi_mailbox.report.content import (
+    COVERAGE,
+    Acceptance,
+    Content,
+    Decisions,
+    MethodView,
+    OneClass,
+)
 
 BINS = ((0.55, 0.65), (0.65, 0.75), (0.75, 0.85), (0.85, 0.95))
 """Confidence bins that sentences are about."""
@@ -56,8 +62,7 @@ def verdict(content: Content) -> list[tuple[str, str]]:
     """
     before, after = content.before, content.after
     if content.of_class:
-        told = first_sentence(content.positive, content.of_class[0], content.of_class[-1])
-        return [(told, "")]
+        return [(_of_class(content.positive, content.of_class[0], content.of_class[-1]), "")]
     mean = percent(before.confidence, 0)
     if not content.has_labels:
         return [(f"The mean confidence is {mean}. The accuracy is not known here.", "")]
@@ -66,17 +71,49 @@ def verdict(content: Content) -> list[tuple[str, str]]:
         tone = "under" if before.accuracy > before.confidence else "over"
         pieces = [("The mean confidence is ", ""), (mean, tone)]
         pieces.append((f", the accuracy {percent(before.accuracy, 0)}.", ""))
-        if after is not before:
-            pieces.append((f" After {after.name} the mean confidence is ", ""))
-            pieces += [(percent(after.confidence, 0), "after"), (".", "")]
-        return pieces
-    first, second = in_bin(before.judged, *ends), in_bin(after.judged, *ends)
-    tone = "under" if first.accuracy > first.confidence else "over"
-    pieces = [(f"Of {first}, ", ""), (percent(first.accuracy, 0), tone), (" were right.", "")]
+        told, now, end = " the mean confidence is ", percent(after.confidence, 0), "."
+    else:
+        first, second = in_bin(before.judged, *ends), in_bin(after.judged, *ends)
+        tone = "under" if first.accuracy > first.confidence else "over"
+        pieces = [(f"Of {first}, ", ""), (percent(first.accuracy, 0), tone), (" were right.", "")]
+        told, now = ": ", percent(second.accuracy, 0)
+        end = f" of {nodes(second.size)} in this bin ({by_chance(second)})."
+    more = [(f" After {after.name}{told}", ""), (now, "after"), (end, "")]
+    return pieces if after is before else pieces + more
+
+
+def _of_class(what: str, before: OneClass, after: OneClass) -> str:
+    """Caught, missed and workload, before and after; accuracy is not what counts here."""
+
+    def caught(view: OneClass) -> str:
+        return (
+            f"{view.at.hits:,.0f} are caught by {count(view.at.alerts)} alerts (P ≥ "
+            f"{percent(view.threshold, 0)}) and {count(view.missed)} missed"
+        )
+
+    top = after.top
+    told = f"Of {count(before.at.positives)} {what} among {nodes(before.at.nodes)}, "
+    told += f"{caught(before)}."
     if after is not before:
-        pieces += [(f" After {after.name}: ", ""), (percent(second.accuracy, 0), "after")]
-        pieces.append((f" of {nodes(second.size)} in this bin ({by_chance(second)}).", ""))
-    return pieces
+        told += f" After {after.name}: {caught(after)}."
+    told += (
+        f" The {nodes(top.alerts)} of highest probability, as many as are expected to be {what}, "
+        f"hold {top.hits:,.0f} of them and miss {top.positives - top.hits:,.0f}."
+    )
+    if before.cost is not None and after.cost is not None:
+        told += f" Misses and reviews cost {before.cost:,.4g} before and {after.cost:,.4g} after."
+    return told
+
+
+def platt_is_as_good(views: Sequence[OneClass]) -> str:
+    """Whether Platt scaling predicts the class as well as the last method, by log-loss."""
+    platt = next((view for view in views[:-1] if view.name == "platt"), None)
+    if platt is None:
+        return ""
+    gap = platt.nll - views[-1].nll
+    if gap.mean() > 2 * gap.std() / np.sqrt(len(gap)):
+        return ""
+    return f"Platt scaling is as good here as {views[-1].name}, by the log-loss of P(class)."
 
 
 def standing(view: MethodView) -> str:
@@ -190,10 +227,10 @@ def guarantee(found: Decisions) -> str:
     return f"{told}."
 
 
-def sets(found: Sets) -> str:
+def sets(found: Decisions) -> str:
     """How large prediction sets are, and how often they hold the class."""
     told = (
-        f"Prediction sets with a target coverage of {percent(found.target, 0)} have "
+        f"Prediction sets with a target coverage of {percent(COVERAGE, 0)} have "
         f"{found.size:.2f} classes on average; {percent(found.single)} of them are a single class."
     )
     if found.covered is not None:

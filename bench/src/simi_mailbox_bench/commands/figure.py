@@ -115,7 +115,7 @@ def draw(columns: Sequence[Column], rows: Sequence[str], title: str) -> Any:
     """Reliability diagrams and heat maps of several methods, one column each, as one figure."""
     from simi_mailbox import plots
     from simi_mailbox._extras import require
-    from simi_mailbox.plots.draw import COLORS, legend_handles
+    from simi_mailbox.plots.draw import COLORS
 
     size = (3.2 * len(columns) + 0.6, 3.6 * len(rows) + 1.2)
     figures = require("matplotlib.figure", extra="plot")
@@ -129,7 +129,7 @@ def draw(columns: Sequence[Column], rows: Sequence[str], title: str) -> Any:
         }
         for down, row in enumerate(rows):
             ax = pictures[row].plot(grid[down, across], legend=False)
-            handles |= legend_handles(pictures[row], COLORS)
+            handles |= dict(zip(*ax.get_legend_handles_labels()[::-1], strict=True))
             if across:
                 ax.set_ylabel("")
         error = f"\nECE {100 * curve.ece:.2f} %" if rows[0] == "curve" else ""
