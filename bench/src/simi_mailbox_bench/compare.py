@@ -26,9 +26,8 @@ class Summary:
 class Paired:
     """A method against a baseline on the same logits, the split as the unit of observation.
 
-    ``difference`` is the mean over splits of (method − baseline), with its 95 % interval (Student's
-    t), its standard ``error`` and the p-value of the two-sided t-test; in ``lower`` of the splits
-    the method has the lower value.
+    ``difference`` is the mean over splits of (method − baseline), with its 95 % interval, standard
+    ``error`` and the p-value of Student's t-test; in ``lower`` of the splits the method is lower.
     """
 
     difference: float

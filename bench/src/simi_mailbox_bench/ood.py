@@ -45,8 +45,7 @@ def energy(logits: Any) -> Tensor:
 def propagated_energy(logits: Any, graph: Any, *, steps: int = 2, keep: float = 0.5) -> Tensor:
     """GNNSafe (Wu et al., 2023): energy, averaged with that of the neighbours ``steps`` times.
 
-    In each step e ← keep · e + (1 - keep) · mean of the neighbours' e. A node without neighbours
-    gets zero from them, as in the authors' code, and so counts as unknown.
+    In each step e ← keep · e + (1 - keep) · mean of the neighbours' e, zero without neighbours.
     """
     current = energy(logits)
     neighbourhoods = as_graph(graph, current.numel())

@@ -318,8 +318,7 @@ _CACHED_ENTRIES = 1 << 20
 class GAT(Backbone):
     """Graph attention network: several heads side by side, the last layer one head.
 
-    Dropout acts on the input of every layer, the features included, and on the attention
-    coefficients, so that training and evaluation share nothing.
+    Dropout acts on the input of every layer, and on the attention coefficients.
     """
 
     name = "gat"

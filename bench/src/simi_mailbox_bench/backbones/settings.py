@@ -50,8 +50,7 @@ class Settings:
     def digest(self) -> str:
         """Twelve hex digits naming these settings and the version of the training code.
 
-        Only values that differ from the defaults enter, so that a setting added later, whose
-        default means the old behaviour, leaves existing digests as they are.
+        Only values that differ from the defaults enter: a setting added later changes no digest.
         """
         changed = {
             field.name: getattr(self, field.name)

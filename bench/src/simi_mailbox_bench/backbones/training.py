@@ -86,8 +86,7 @@ class LowestLoss:
 class EarlyStopping(LowestLoss):
     """The protocol's rule: accuracy *or* NLL must hold up to go on, both for a checkpoint.
 
-    Ties count as holding up. The reference values are the best of each score seen so far, not
-    those of the checkpoint.
+    Ties count as holding up; the reference values are the best of each score seen so far.
     """
 
     best_accuracy = 0.0

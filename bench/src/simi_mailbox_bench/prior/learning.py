@@ -142,10 +142,9 @@ def coefficients(look: Look, *, hidden: bool) -> dict[str, float]:
 
 
 def selection_bias(look: Look, belief: Coefficients) -> dict[str, float]:
-    """What a fit on the calibration nodes leaves wrong elsewhere: "kept", "free" and "weight".
+    """What a fit on the calibration nodes leaves wrong elsewhere.
 
-    The mean of confidence − correct, times the unit u / n, by whether predictions are preserved;
-    and (u / n)².
+    "kept", "free": the mean of confidence − correct, times the unit u / n; "weight": (u / n)².
     """
     own, others = (
         replace(nodes, classes=_classes(nodes, hidden=False)) for nodes in (look.own, look.others)

@@ -142,9 +142,8 @@ class Table(ABC):
     It ``shows`` a ``metric`` of its rows in a ``unit`` ("percent" multiplies by 100). The other
     methods are compared with the ``baseline``; those ``judged`` are each held against all others
     but these, setting by setting. A ``caption`` tells what is shown, ``notes`` are for where the
-    comparison and remarks stand. Methods of other packages join an ``open`` table without being
-    named. A ``target`` is what a mean is to reach; ``tells_runs`` adds the runs per cell. Of
-    several ``metrics``, `with_metric` shows another one than the first.
+    comparison and remarks stand. Methods of other packages join an ``open`` table by themselves. A
+    ``target`` is what a mean is to reach; of several ``metrics``, `with_metric` shows another one.
     """
 
     name: str
