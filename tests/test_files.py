@@ -29,6 +29,10 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path):
         raise RuntimeError("power cut")
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["a.txt"]
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere"):
+        put(tmp_path / "nowhere" / "a.txt")
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        put(tmp_path)
 
 
 @pytest.mark.parametrize("mode", [None, 0o600, 0o640, 0o755, 0o444])
@@ -44,13 +48,6 @@ def test_the_new_file_replaces_the_old_one_and_keeps_its_mode(mode, tmp_path):
         os.umask(before)
     assert path.read_text() == "new"
     assert path.stat().st_mode & 0o777 == (0o644 if mode is None else mode)
-
-
-def test_a_missing_folder_is_named_and_a_folder_is_not_replaced(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere"):
-        put(tmp_path / "nowhere" / "a.txt")
-    with pytest.raises(IsADirectoryError, match="is a folder"):
-        put(tmp_path)
 
 
 def test_the_cache_is_where_the_variable_says_else_in_the_home(monkeypatch, tmp_path):

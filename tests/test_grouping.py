@@ -85,11 +85,8 @@ def test_unseen_points_go_to_the_nearest_centroid():
     unseen = np.random.default_rng(5).uniform(-1, 2, (200, 2))
     distance = ((found.scaled(unseen)[:, None] - found.centroids[None]) ** 2).sum(-1)
     np.testing.assert_array_equal(found.assign(unseen), distance.argmin(1))
-
-
-def test_a_point_between_centroids_goes_to_the_first():
     corners = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
-    found = Grouping(np.zeros(2), np.ones(2), corners)
+    found = Grouping(np.zeros(2), np.ones(2), corners)  # the first of several
     between = np.array([[0.5, 0.5], [0.5, 1.0], [1.0, 0.5], [0.0, 0.5]])
     assert found.assign(between).tolist() == [0, 1, 2, 0]
 
@@ -102,9 +99,6 @@ def test_scaling(scaling):
         np.testing.assert_allclose([scaled.min(0), scaled.max(0)], [[0, 0], [1, 1]], atol=1e-12)
     else:
         np.testing.assert_allclose([scaled.mean(0), scaled.std(0)], [[0, 0], [1, 1]], atol=1e-9)
-
-
-def test_unknown_scaling_is_refused():
     with pytest.raises(ValueError, match="'min-max' or 'standard', got 'log'"):
         find_groups(cloud(10), 2, scaling="log")
 
@@ -114,9 +108,7 @@ def test_fewer_distinct_points_than_groups():
     with pytest.warns(CalibrationWarning, match="only 2 different points"):
         found = find_groups(points, 5)
     assert found.assign(points).tolist() == [0, 0, 1]
-
-
-def test_one_constant_coordinate_is_no_division_by_zero():
+    # One constant coordinate is no division by zero.
     points = np.stack([np.linspace(0, 1, 50), np.zeros(50)], axis=1)
     assert np.isfinite(find_groups(points, 3).centroids).all()
 

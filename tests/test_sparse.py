@@ -114,9 +114,7 @@ def test_products_of_rectangular_and_symmetric_matrices_have_the_gradients_of_di
     symmetric = made.with_values(made.values, symmetric=True)
     assert symmetric.T is symmetric
     assert torch.autograd.gradcheck(lambda d: symmetric @ d, (normal(6, 2).requires_grad_(),))
-
-
-def test_a_pattern_without_values_is_a_matrix_of_ones():
+    # A pattern without values is a matrix of ones.
     graph = random_graph(directed=True)
     adjacency = torch.zeros(12, 12)
     adjacency[graph.rows(), graph.indices] = 1

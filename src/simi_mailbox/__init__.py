@@ -50,15 +50,12 @@ _PACKAGES = (
 )
 """Subpackages that are attributes without an import of their own: ``simi_mailbox.metrics``."""
 
+_CALIBRATORS = ("Calibrator", "SimiMailbox", "SimiMailboxPaper", "TemperatureScaling", "load")
 _HOMES = {
-    "Calibrator": "calibrators",
     "Graph": "graph",
-    "SimiMailbox": "calibrators",
-    "SimiMailboxPaper": "calibrators",
-    "TemperatureScaling": "calibrators",
-    "load": "calibrators",
     "prior": "calibrators.simi_mailbox",
     "select": "selection",
+    **dict.fromkeys(_CALIBRATORS, "calibrators"),
     **dict.fromkeys(_PACKAGES, ""),
 }
 """Name -> the module it is imported from when it is first used."""

@@ -154,7 +154,7 @@ def _pattern(rows: Ints, columns: Ints, count: int) -> Any:
     return scipy.sparse.coo_array((entries, (rows, columns)), shape=(count, count)).tocsr()
 
 
-def as_graph(graph: Any, num_nodes: int, *, directed: bool = False) -> Graph:
+def as_graph(graph: Any, num_nodes: int) -> Graph:
     """Turn what users have into a `Graph` of exactly ``num_nodes`` nodes.
 
     ``graph`` is a `Graph`, a PyG ``Data`` (anything with ``edge_index`` or ``adj_t``), a DGL graph
@@ -164,9 +164,9 @@ def as_graph(graph: Any, num_nodes: int, *, directed: bool = False) -> Graph:
     if isinstance(graph, Graph):
         result = graph
     elif isinstance(graph, Tensor) and graph.layout is not torch.strided:
-        result = _from_adjacency(graph, directed)
+        result = _from_adjacency(graph)
     elif hasattr(graph, "tocoo") and hasattr(graph, "shape"):
-        result = Graph.from_scipy(graph, directed=directed)
+        result = Graph.from_scipy(graph)
     elif hasattr(graph, "edge_index_dict") or len(getattr(graph, "canonical_etypes", ())) > 1:
         raise TypeError(
             f"this {type(graph).__name__} has several kinds of nodes or edges: pass one graph, "
@@ -174,16 +174,16 @@ def as_graph(graph: Any, num_nodes: int, *, directed: bool = False) -> Graph:
             "nodes in that order"
         )
     elif getattr(graph, "edge_index", None) is not None:
-        result = Graph.from_edges(graph.edge_index, _size(graph, num_nodes), directed=directed)
+        result = Graph.from_edges(graph.edge_index, _size(graph, num_nodes))
     elif getattr(graph, "adj_t", None) is not None:
-        result = _from_adjacency(graph.adj_t, directed)
+        result = _from_adjacency(graph.adj_t)
     elif hasattr(graph, "adjacency") and hasattr(graph, "nodes"):
-        result = _from_networkx(graph, directed)
+        result = _from_networkx(graph)
     elif callable(getattr(graph, "edges", None)):
         edges = np.stack([np.asarray(ends) for ends in graph.edges()])
-        result = Graph.from_edges(edges, _size(graph, num_nodes), directed=directed)
+        result = Graph.from_edges(edges, _size(graph, num_nodes))
     else:
-        result = Graph.from_edges(graph, num_nodes, directed=directed)
+        result = Graph.from_edges(graph, num_nodes)
     if result.num_nodes != num_nodes:
         raise ValueError(
             f"the graph has {result.num_nodes} nodes but the logits have {num_nodes} rows; "
@@ -193,7 +193,7 @@ def as_graph(graph: Any, num_nodes: int, *, directed: bool = False) -> Graph:
     return result
 
 
-def _from_adjacency(adjacency: Any, directed: bool) -> Graph:
+def _from_adjacency(adjacency: Any) -> Graph:
     """A sparse tensor of torch, or of torch_sparse: entry (i, j) makes j a neighbour of i."""
     if isinstance(adjacency, Tensor):
         coo: Any = adjacency.detach().to_sparse_coo().coalesce()  # type: ignore[no-untyped-call]
@@ -202,10 +202,10 @@ def _from_adjacency(adjacency: Any, directed: bool) -> Graph:
         (rows, columns, values), shape = adjacency.coo(), adjacency.sparse_sizes()
     values = torch.ones(len(rows)) if values is None else values != 0
     entries = (values.cpu().numpy(), (rows.cpu().numpy(), columns.cpu().numpy()))
-    return Graph.from_scipy(scipy.sparse.coo_array(entries, shape=shape), directed=directed)
+    return Graph.from_scipy(scipy.sparse.coo_array(entries, shape=shape))
 
 
-def _from_networkx(graph: Any, directed: bool) -> Graph:
+def _from_networkx(graph: Any) -> Graph:
     """Nodes called 0..n-1 are rows; other names count in the order of ``graph.nodes``."""
     names = list(graph.nodes)
     place = {name: row for row, name in enumerate(names)}
@@ -213,7 +213,7 @@ def _from_networkx(graph: Any, directed: bool) -> Graph:
         place = {name: name for name in names}
     pairs = [(place[source], place[target]) for source, target in graph.edges()]
     edges = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    return Graph.from_edges(edges, len(names), directed=directed)
+    return Graph.from_edges(edges, len(names))
 
 
 def _size(graph: Any, otherwise: int) -> int:
@@ -227,8 +227,8 @@ def _edge_array(edge_index: Any) -> Ints:
         edge_index = edge_index.detach().cpu().numpy()
     try:
         edges = np.asarray(edge_index)
-    except ValueError as error:
-        raise TypeError(f"cannot read {type(edge_index).__name__} as an edge index") from error
+    except ValueError:  # lists of different lengths
+        edges = np.empty(0, dtype=object)
     if edges.dtype.kind in "OUS":
         raise TypeError(
             f"cannot read {type(edge_index).__name__} as a graph; pass a Graph, a PyG Data, "
