@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from simi_mailbox._arrays import Array, Floats
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.validation import RANGE_TOLERANCE, ROW_SUM_TOLERANCE
 
 NAMES: dict[str, tuple[str, ...]] = {
     "logits": ("logits",),
@@ -255,19 +254,6 @@ def refuse_others(names: Sequence[str], array: Array, path: Path) -> None:
             f"{path}: {'; '.join(told)}: is it no score of a class? then take it out, or say "
             f"--id-column if it names the nodes; else call the columns of all classes {prefix}…"
         )
-
-
-def impossible(array: Array, kind: str, masked: Any) -> tuple[Any, str]:
-    """Rows that no model can have given, and why; a class may be ``masked`` by −inf."""
-    if kind == "logits":
-        bad = ~np.where(masked, np.isneginf(array), np.isfinite(array)).all(axis=1)
-        masking = "a class is masked by −inf on every node or on none"
-        return bad, f"logits that are NaN or infinite ({masking})"
-    p = array.astype(np.float64)
-    p = p if kind == "probabilities" else np.exp(p)
-    bad = ~(np.abs(p.sum(axis=1) - 1) <= ROW_SUM_TOLERANCE)
-    bad |= ~((p >= -RANGE_TOLERANCE) & (p <= 1 + RANGE_TOLERANCE)).all(axis=1)
-    return bad, f"no {kind}: they lie outside [0, 1] or do not add up to one"
 
 
 def value_names(kind: str) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from simi_mailbox.node_files.columns import (
     id_column,
 )
 from simi_mailbox.node_files.formats import read_file
+from simi_mailbox.validation import RANGE_TOLERANCE, ROW_SUM_TOLERANCE
 
 _SHOWN = 3
 
@@ -205,6 +206,19 @@ def holds(contents: Contents, part: str) -> bool:
         found = contents.find(names)
         return found is not None and not contents.measures(found)
     return any(name in contents for name in NAMES[part])
+
+
+def impossible(array: Array, kind: str, masked: Any) -> tuple[Any, str]:
+    """Rows that no model can have given, and why; a class may be ``masked`` by −inf."""
+    if kind == "logits":
+        bad = ~np.where(masked, np.isneginf(array), np.isfinite(array)).all(axis=1)
+        masking = "a class is masked by −inf on every node or on none"
+        return bad, f"logits that are NaN or infinite ({masking})"
+    p = array.astype(np.float64)
+    p = p if kind == "probabilities" else np.exp(p)
+    bad = ~(np.abs(p.sum(axis=1) - 1) <= ROW_SUM_TOLERANCE)
+    bad |= ~((p >= -RANGE_TOLERANCE) & (p <= 1 + RANGE_TOLERANCE)).all(axis=1)
+    return bad, f"no {kind}: they lie outside [0, 1] or do not add up to one"
 
 
 # --- labels ---------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from simi_mailbox.node_files.columns import (
     Columns,
     Contents,
     as_text,
-    impossible,
     value_columns,
     value_names,
 )
@@ -27,6 +26,7 @@ from simi_mailbox.node_files.nodes import (
     Reader,
     binary_names,
     holds,
+    impossible,
     listed_ids,
     one,
 )

@@ -13,9 +13,16 @@ from simi_mailbox._arrays import Array, Ints
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import DAMAGE, is_archive, mapped_npy
 from simi_mailbox.grouping import added, stacked
-from simi_mailbox.node_files.columns import Contents, impossible
+from simi_mailbox.node_files.columns import Contents
 from simi_mailbox.node_files.formats import read_file
-from simi_mailbox.node_files.nodes import NodeNames, Reader, labelled_rows, listed_ids, node_set
+from simi_mailbox.node_files.nodes import (
+    NodeNames,
+    Reader,
+    impossible,
+    labelled_rows,
+    listed_ids,
+    node_set,
+)
 from simi_mailbox.scale.engines import Engine
 from simi_mailbox.scale.shards import Shard, Shards
 from simi_mailbox.scale.store import Store, Written
