@@ -125,6 +125,8 @@ CASES = [
     ),
     (f"compare logits.csv {GOOD} --test test.csv", 1, "both in --calibration and in --test"),
     (f"compare logits.csv {GOOD} --methods ,", 2, "name at least one method"),
+    (f"compare logits.csv {GOOD} --folds 1", 1, "folds is 1; expected at least 2"),
+    (f"compare logits.csv {GOOD} --methods gats,gets", 1, "gets needs --features FILE"),
     (f"compare logits.csv {GOOD} --folds 20", 1, "30 calibration nodes are too few for 20 folds"),
     (f"compare logits.csv {GOOD} --by roc", 2, "'roc' is not one of"),
 ]

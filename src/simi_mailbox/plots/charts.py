@@ -195,8 +195,8 @@ def heat_map(
     if (there & known).any():
         for share, words in SAMPLES.items():
             style, told = "over" if share < 0 else "under", points(share * limit, 0) + words
-            look = {"strength": 0.05 + 0.95 * abs(share), "label": told}
-            shapes.append(Shapes("boxes", style, [0.0], [0.0], **look))  # of no size: a sample
+            shade = 0.05 + 0.95 * abs(share)  # of a box of no size, for the legend
+            shapes.append(Shapes("boxes", style, [0.0], [0.0], strength=shade, label=told))
     name = listed("Accuracy minus confidence by neighbour agreement and confidence", label)
     axis = percent_axis("confidence")
     axis = Axis(axis.label, (0.0, ROW[1]), [*axis.ticks, (sum(ROW) / 2, "all")])

@@ -78,8 +78,7 @@ def write_report(
     """
     from simi_mailbox.report.render import render
 
-    sets = {"calibration": calibration, "train": train, "test": test}
-    inputs = read_inputs(logits, graph, y, class_names=class_names, **sets)
+    inputs = read_inputs(logits, graph, y, calibration, test, train, class_names)
     if costs is not None and not (len(costs) == 2 and min(costs) > 0):
         raise ValueError(f"costs are of a miss and of a review, two positive numbers; got {costs}")
     content = gather(

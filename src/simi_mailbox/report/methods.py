@@ -34,10 +34,10 @@ class ReportInputs(NodeInputs):
     Methods may be fitted with ``labels`` [n]: of calibration and training nodes, −1 elsewhere.
     """
 
-    calibration: Ints | None = None
-    test: Ints | None = None
-    train: Ints | None = None
+    calibration: Ints | None
+    test: Ints | None
     test_labels: Ints | None
+    train: Ints | None
     labels: Ints | None
     class_names: tuple[str, ...]
 
@@ -56,20 +56,19 @@ def read_inputs(
     logits: Any,
     graph: Any = None,
     y: Any = None,
-    *,
+    calibration: Any = None,
+    test: Any = None,
+    train: Any = None,
     class_names: Sequence[str] | None = None,
-    **sets: Any,
 ) -> ReportInputs:
-    """Check what a report is made from: shapes, and that no node is in two of the ``sets``
-    calibration, train and test.
-    """
+    """Check what a report is made from: shapes, and that no node is in two of the three sets."""
     z = read_logits(logits)
     n, k = int(z.shape[0]), int(z.shape[1])
     names: Sequence[Any] = range(k) if class_names is None else class_names
     if isinstance(names, str) or len(names) != k:
         raise ValueError(f"class_names must hold {k} names, got {class_names!r:.80}")
-    sets = dict.fromkeys(("calibration", "train", "test")) | sets
-    nodes = {name: read_index(v, n, name) for name, v in sets.items() if v is not None}
+    given = {"calibration": calibration, "train": train, "test": test}
+    nodes = {name: read_index(v, n, name) for name, v in given.items() if v is not None}
     for name, other in combinations(nodes, 2):
         both = np.intersect1d(nodes[name], nodes[other])
         if both.size:
@@ -91,9 +90,11 @@ def read_inputs(
     return ReportInputs(
         logits=z,
         graph=None if graph is None else as_graph(graph, n),
+        calibration=nodes.get("calibration"),
+        test=nodes.get("test"),
         test_labels=test_labels,
+        train=nodes.get("train"),
         labels=labels,
-        **nodes,
         class_names=tuple(plain(str(name)) for name in names),
     )
 
