@@ -68,7 +68,11 @@ def test_what_cannot_be_had_leaves_nothing_and_says_where_to_get_it(small, monke
     assert list(cache_folder("data").iterdir()) == []
 
 
-@pytest.mark.parametrize("content", [gzip.compress(b"0,1")[:20], gzip.compress(b"a,b\n"), None])
+@pytest.mark.parametrize(
+    "content",
+    [gzip.compress(b"0,1")[:20], gzip.compress(b"a,b\n"), None],
+    ids=("cut", "text", "none"),
+)
 def test_a_damaged_or_missing_file_is_named(small, content):
     path = unpack(small) / "raw" / "node-feat.csv.gz"
     path.unlink()
