@@ -128,3 +128,21 @@ def test_a_bit_that_flips_in_a_work_file_is_noticed(kind, step, shards, tmp_path
     assert flipped
     done = calibrate(shards, out, engine="disk")
     assert np.array_equal(probabilities(done), on_disk)
+
+
+def test_work_of_another_type_of_input_is_not_used_again(shards, tmp_path):
+    def stop(step, _done, _total):
+        if step == "cutting tiles":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        calibrate(shards, tmp_path / "out", engine="disk", progress=stop)
+    kept = tmp_path / "out" / ".simi-mailbox" / "work.json"
+    assert json.loads(kept.read_text())["input_type"] == "logits"
+    for path in (shards / "logits").iterdir():
+        z, stamp = np.load(path).astype(np.float64), path.stat()
+        np.save(path, (z - np.logaddexp.reduce(z, axis=1, keepdims=True)).astype(np.float32))
+        os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    given = {"engine": "disk", "input_type": "log-probabilities"}
+    again, expected = (calibrate(shards, tmp_path / out, **given) for out in ("out", "other"))
+    np.testing.assert_array_equal(probabilities(again), probabilities(expected))
