@@ -24,12 +24,7 @@ from simi_mailbox.decide.scores import (
     ScoredNodes,
     similar_nodes,
 )
-from simi_mailbox.decide.sets import (
-    degree_groups,
-    group_quantiles,
-    node_weights,
-    quantile_edges,
-)
+from simi_mailbox.decide.sets import degree_groups, group_quantiles, node_weights, quantile_edges
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.validation import read_features
 from simi_mailbox_bench.backbones.cached_runs import RunKey, digest, load_logits, runs
