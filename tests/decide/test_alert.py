@@ -165,3 +165,10 @@ def test_one_goal_and_labels_of_the_class_are_needed():
             Alert(**goals).fit(*scores(), mask=range(9))
     with pytest.raises(ValueError, match="none of the 50 calibration nodes is of class 1"):
         fitted(scores()[0], np.zeros(2000, int), range(50))
+
+
+def test_labels_needed_are_those_without_a_failure():
+    rule = fitted(min_precision=None, min_recall=0.5)
+    assert 0.5**rule.labels_needed_ <= 0.1 < 0.5 ** (rule.labels_needed_ - 1)
+    most = fitted(min_precision=None, max_alerts=5)
+    assert most.labels_needed_ == 0
