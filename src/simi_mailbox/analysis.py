@@ -245,12 +245,6 @@ class SimilarityConfidence:
         it is compared with.
     without_neighbours : int
         Judged nodes that have no similarity. They are in no cell, but in acc(B_m).
-
-    Examples
-    --------
-    >>> similarity_confidence([[0.9, 0.1], [0.6, 0.4]], [0, 1], [1.0, 0.2], bins=2).counts
-    array([[0, 0],
-           [1, 1]])
     """
 
     edges: Floats
@@ -325,11 +319,6 @@ class Breakdown:
     counts, confidence, accuracy, ece : array [s]
         Nodes in each slice, means and expected calibration error; NaN where it is empty or labels
         are not known. Small slices have a large error by chance alone.
-
-    Examples
-    --------
-    >>> by_class([[0.9, 0.1], [0.7, 0.3]], [0, 1]).gap.round(2).tolist()
-    [-0.3, nan]
     """
 
     by: str
@@ -354,11 +343,6 @@ def by_degree(probs: Any, y: Any, graph: Any, *, nodes: Any = None) -> Breakdown
     """Slices of equal number of neighbours: 0, 1, 2, 3–4, 5–8, 9–16, …
 
     ``graph`` is anything that `as_graph` reads; the rest as in `reliability_curve`.
-
-    Examples
-    --------
-    >>> by_degree([[0.9, 0.1]] * 3, [0, 0, 1], [[0, 1], [1, 2]]).labels
-    ('1', '2')
     """
     judged = judge(probs, y, nodes)
     return _table("degree", *_degrees(graph, judged.num_nodes, judged.nodes), judged)
@@ -454,13 +438,7 @@ def _class_labels(names: Sequence[str] | None, classes: int) -> list[str]:
 
 @dataclass(frozen=True)
 class CoverageBreakdown:
-    """The `GroupCoverage` of slices that have nodes, and their names.
-
-    Examples
-    --------
-    >>> covered_by("class", np.eye(3, dtype=bool), [0, 1, 1]).worst
-    '1'
-    """
+    """The `GroupCoverage` of slices that have nodes, and their names."""
 
     by: str
     labels: tuple[str, ...]
@@ -536,12 +514,6 @@ class GroupMap:
         All nodes, those whose labels the calibrator read, and those that it is judged on.
     confidence_before, confidence_after, accuracy : float64 [G]
         Mean confidence before and after calibration, and accuracy, of the judged nodes.
-
-    Examples
-    --------
-    >>> p = [[0.9, 0.1], [0.8, 0.2]]
-    >>> group_map([0, 0], p, p, similarity=[1.0, 0.5], temperatures=[2.0, 1.0]).temperatures
-    array([1.5])
     """
 
     confidence: Floats
@@ -632,13 +604,7 @@ def group_map(
 
 @dataclass(frozen=True)
 class TemperatureHistogram:
-    """Nodes between ``edges`` of equal width in log T; T > 1 lowers confidence.
-
-    Examples
-    --------
-    >>> temperature_histogram([0.5, 1.0, 1.0, 4.0]).median
-    1.0
-    """
+    """Nodes between ``edges`` of equal width in log T; T > 1 lowers confidence."""
 
     edges: Floats
     counts: Ints

@@ -66,13 +66,7 @@ class Score(ABC):
 
 @dataclass(frozen=True)
 class LAC(Score):
-    """One minus the probability (Sadinle, Lei and Wasserman, 2019).
-
-    Examples
-    --------
-    >>> LAC().to_dict()
-    {'name': 'lac'}
-    """
+    """One minus the probability (Sadinle, Lei and Wasserman, 2019)."""
 
     name: ClassVar[str] = "lac"
 
@@ -86,11 +80,6 @@ class APS(Score):
 
     With ``randomized`` a random part of the class itself counts, u p; without it all of it. The
     draw u is made of the node's probabilities and the seed: the same in any order, batch or file.
-
-    Examples
-    --------
-    >>> APS(randomized=False).to_dict()
-    {'name': 'aps', 'randomized': False}
     """
 
     name: ClassVar[str] = "aps"
@@ -114,13 +103,7 @@ class APS(Score):
 
 @dataclass(frozen=True)
 class RAPS(APS):
-    """`APS` with a ``penalty`` for each rank beyond ``free`` (Angelopoulos et al., 2021).
-
-    Examples
-    --------
-    >>> RAPS(penalty=0.1).free
-    1
-    """
+    """`APS` with a ``penalty`` for each rank beyond ``free`` (Angelopoulos et al., 2021)."""
 
     name: ClassVar[str] = "raps"
     penalty: float = 0.01
@@ -190,11 +173,6 @@ class SNAPS(DAPS):
 
     Only positive cosines count; a node without any keeps its own scores. Memory grows with nodes ×
     k, time with the square of nodes.
-
-    Examples
-    --------
-    >>> SNAPS(k=10).required_inputs == {"graph", "features"}
-    True
     """
 
     name: ClassVar[str] = "snaps"

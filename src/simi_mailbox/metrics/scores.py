@@ -35,11 +35,6 @@ def nll(probs: Array, y: Array) -> float:
 
     A zero at the true class costs 87.34 nats instead of infinity, whatever the dtype. Parameters
     are those of :func:`accuracy`.
-
-    Examples
-    --------
-    >>> round(nll(np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([1, 0])), 6)
-    0.346574
     """
     return float(node_nll(check(probs, y)).mean())
 
@@ -48,11 +43,6 @@ def brier(probs: Array, y: Array) -> float:
     """Multi-class Brier score: mean of Σ_k (p_k − 1[y = k])², for two classes twice the binary one.
 
     Parameters are those of :func:`accuracy`.
-
-    Examples
-    --------
-    >>> brier(np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([1, 1]))
-    1.25
     """
     return float(node_brier(check(probs, y)).mean())
 

@@ -33,13 +33,7 @@ def coverage(sets: Array, y: Array) -> float:
 
 
 def mean_set_size(sets: Array) -> float:
-    """Mean number of classes in a set.
-
-    Examples
-    --------
-    >>> mean_set_size(np.array([[True, False], [True, True]]))
-    1.5
-    """
+    """Mean number of classes in a set."""
     return float(check_sets(sets).sum(axis=1).mean())
 
 
@@ -66,11 +60,6 @@ class GroupCoverage:
     worst, worst_by_chance, worst_p_value : float
         The smallest coverage; what it would be on average if every group had the coverage of all
         nodes; and how often chance would make some group as unlikely low as the lowest is.
-
-    Examples
-    --------
-    >>> coverage_by_group(np.eye(2, dtype=bool), np.array([0, 0]), np.array([0, 1])).worst
-    0.0
     """
 
     groups: npt.NDArray[Any]

@@ -154,12 +154,6 @@ def heat_map(
         The gap of the deepest colour.
     fewest : int
         Cells of fewer nodes are drawn as empty.
-
-    Examples
-    --------
-    >>> from simi_mailbox.analysis import similarity_confidence
-    >>> heat_map(similarity_confidence([[0.9, 0.1]], [0], [1.0])).plot().get_xlabel()
-    'neighbours with the same predicted class'
     """
     if not limit > 0:
         raise ValueError(f"limit must be positive, got {limit}")
