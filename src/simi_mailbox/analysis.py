@@ -284,13 +284,6 @@ def similarity_confidence(
         interval, or against acc(B_m^(l)), that of its own nodes.
     closed : {"below", "above"}
         Which end belongs to an interval; the paper's are closed above.
-
-    Examples
-    --------
-    >>> p = np.array([[0.92, 0.08], [0.96, 0.04]])
-    >>> table = similarity_confidence(p, np.array([0, 1]), np.array([1.0, 0.0]), bins=2)
-    >>> table.gap[1].round(2).tolist()
-    [-0.46, -0.42]
     """
     check_choice(cell, "cell", get_args(Cell))
     check_choice(closed, "closed", get_args(Closed))
@@ -354,11 +347,6 @@ def by_class(
     """Slices of equal predicted class, which is what a user sees.
 
     ``class_names`` are numbers if not given; the rest as in `reliability_curve`.
-
-    Examples
-    --------
-    >>> by_class([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]], [0, 1, 1]).accuracy.tolist()
-    [0.5, 1.0]
     """
     judged = judge(probs, y, nodes)
     names = _class_labels(class_names, as_numpy(probs).shape[1])
@@ -369,11 +357,6 @@ def by_distance(probs: Any, y: Any, graph: Any, labelled: Any, *, nodes: Any = N
     """Slices of equal distance to the nearest labelled node: 0, 1, …, 5 or more, out of reach.
 
     ``labelled`` is boolean [n] or indices; the rest as in `by_degree`.
-
-    Examples
-    --------
-    >>> by_distance([[0.9, 0.1]] * 4, None, [[0, 1], [1, 2]], [0]).labels
-    ('0', '1', '2', 'out of reach')
     """
     judged = judge(probs, y, nodes)
     distance = distance_to(as_graph(graph, judged.num_nodes), labelled)[judged.nodes]
@@ -390,11 +373,6 @@ def by_agreement(
 
     ``similarity`` is that of `similarity_confidence`, ``slices`` the number of slices of equal
     width; the rest as in `reliability_curve`.
-
-    Examples
-    --------
-    >>> by_agreement([[0.9, 0.1]] * 2, None, [1.0, np.nan], slices=2).labels
-    ('0–50 %', '50–100 %', 'no neighbours')
     """
     judged = judge(probs, y, nodes)
     s = per_node(similarity, judged, "similarity")
@@ -477,11 +455,6 @@ def covered_by(
         Of all nodes.
     y, nodes, class_names
         As in `by_class`.
-
-    Examples
-    --------
-    >>> covered_by("class", np.eye(3, dtype=bool), [0, 1, 1]).found.coverage.tolist()
-    [1.0, 0.5]
     """
     check_choice(by, "by", get_args(SetSlices))
     every = check_sets(sets)
@@ -573,13 +546,6 @@ def group_map(
         Nodes whose labels the calibrator read.
     y, nodes
         As in `reliability_curve`; accuracy is NaN without labels.
-
-    Examples
-    --------
-    >>> p, where = [[0.9, 0.1]] * 3, {"similarity": [1.0, 0.5, 0.0], "temperatures": [2.0] * 3}
-    >>> table = group_map([1, 0, 0], p, p, y=[0, 0, 1], **where)
-    >>> table.sizes.tolist(), table.accuracy.tolist()
-    ([2, 1], [0.5, 1.0])
     """
     g, everyone = as_numpy(groups).astype(np.int64), judge(before, None)
     n = len(everyone)
@@ -614,13 +580,7 @@ class TemperatureHistogram:
 
 
 def temperature_histogram(temperatures: Any, *, bins: int = 30) -> TemperatureHistogram:
-    """Count nodes by temperature, in bins of equal width on a logarithmic scale.
-
-    Examples
-    --------
-    >>> temperature_histogram([0.5, 1.0, 2.0], bins=2).counts.tolist()
-    [1, 2]
-    """
+    """Count nodes by temperature, in bins of equal width on a logarithmic scale."""
     t = as_numpy(temperatures).astype(np.float64).ravel()
     if not (t.size and np.isfinite(t).all() and t.min() > 0):
         raise ValueError("temperatures must be at least one, all positive and finite")

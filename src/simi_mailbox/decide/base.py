@@ -24,7 +24,6 @@ from simi_mailbox.validation import read_features, read_index, read_labels, read
 
 ENDLESS = frozenset({"threshold_", "thresholds_", "saving_interval_"})
 """Fitted values that are infinite where labels are too few."""
-_RULES: dict[str, type[Rule]] = {}
 Parts: TypeAlias = Iterator[tuple[Ints, ScoredNodes]]
 
 
@@ -36,16 +35,6 @@ class Rule(Fitted):
 
     kind = Kind("rule", version=1)
     prior: str | os.PathLike[str] | None = None
-
-    def __init_subclass__(cls) -> None:
-        if "name" in vars(cls):
-            _RULES[cls.name] = cls
-
-    def _saved_params(self) -> dict[str, Any]:
-        return {
-            name: {"$score": value.to_dict()} if isinstance(value, Score) else value
-            for name, value in super()._saved_params().items()
-        }
 
     def fit(
         self,
@@ -113,7 +102,7 @@ class Rule(Fitted):
             "format": self.kind.format,
             "version": self.kind.version,
             "rule": self.name,
-            "parameters": self._saved_params(),
+            "parameters": self.get_params(deep=False),
             "fitted": self._state(),
         }
         with whole_file(path) as unfinished:
@@ -146,10 +135,7 @@ def load_rule(path: str | os.PathLike[str]) -> Rule:
     """
     try:
         name, params, state = _load_json(path)
-        for key, value in params.items():
-            if isinstance(value, dict) and set(value) == {"$score"}:
-                params[key] = from_dict(value["$score"])
-        rule = _RULES[name](**params)
+        rule = {cls.name: cls for cls in Rule.__subclasses__()}[name](**params)
         check_parameters(rule)
         parameters.check_numbers(state, ENDLESS)
     except (FileFormatError, OSError):
@@ -162,7 +148,9 @@ def load_rule(path: str | os.PathLike[str]) -> Rule:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON holds it: arrays are named, and numbers without end are text."""
+    """As JSON holds it: arrays and scores are named, and numbers without end are text."""
+    if isinstance(value, Score):
+        return {"$score": _plain(value.to_dict())}
     if isinstance(value, dict):
         return {str(key): _plain(part) for key, part in value.items()}
     if isinstance(value, np.ndarray):
@@ -176,6 +164,8 @@ def _plain(value: Any) -> Any:
 def _from_plain(value: Any, numbers: tuple[str, ...] = ()) -> Any:
     if isinstance(value, dict):
         parts = {key: _from_plain(part, numbers) for key, part in value.items()}
+        if set(parts) == {"$score"}:
+            return from_dict(parts["$score"])
         return np.array(parts["$array"]) if set(parts) == {"$array"} else parts
     if isinstance(value, list):
         return [_from_plain(part, numbers) for part in value]

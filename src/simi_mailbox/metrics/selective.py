@@ -63,22 +63,10 @@ def aurc(probs: Array, y: Array) -> float:
 
 
 def excess_aurc(probs: Array, y: Array) -> float:
-    """`aurc` above that of a perfect ranking: what the order of confidences costs.
-
-    Examples
-    --------
-    >>> excess_aurc(np.array([[0.9, 0.1], [0.6, 0.4]]), np.array([1, 0]))
-    0.5
-    """
+    """`aurc` above that of a perfect ranking: what the order of confidences costs."""
     return risk_coverage(probs, y).excess_aurc
 
 
 def error_at_share(probs: Array, y: Array, share: float = 0.8) -> float:
-    """Error rate among the most confident ``share`` of the nodes.
-
-    Examples
-    --------
-    >>> error_at_share(np.array([[0.9, 0.1], [0.6, 0.4]]), np.array([0, 1]), share=0.5)
-    0.0
-    """
+    """Error rate among the most confident ``share`` of the nodes."""
     return risk_coverage(probs, y).risk_at(share)

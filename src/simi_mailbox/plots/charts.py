@@ -111,11 +111,6 @@ def confidence_histogram(counts: Ints, *, label: str = "") -> Picture:
     ----------
     counts : int array [M]
         Nodes in bins of equal width.
-
-    Examples
-    --------
-    >>> confidence_histogram(np.array([0, 5, 10])).plot().get_ylabel()
-    'nodes'
     """
     bins, most = len(counts), max(int(counts.max()), 1)
     tips = [
@@ -207,13 +202,6 @@ def group_scatter(groups: GroupMap, *, label: str = "", after: bool = True) -> P
         As of `analysis.group_map`.
     after : bool
         Whether the gap is the one after calibration, or the one before.
-
-    Examples
-    --------
-    >>> from simi_mailbox.analysis import group_map
-    >>> p = [[0.9, 0.1]]
-    >>> group_scatter(group_map([0], p, p, similarity=[1.0], temperatures=[2.0])).x.label
-    'similarity to neighbours'
     """
     state = "after" if after else "before"
     gaps, confidence = (getattr(groups, f"{name}_{state}") for name in ("gap", "confidence"))
@@ -252,14 +240,7 @@ def _span(values: Floats) -> tuple[float, float]:
 
 
 def temperature_histogram(table: TemperatureHistogram, *, label: str = "") -> Picture:
-    """How many nodes have which temperature (`analysis.temperature_histogram`), on a log scale.
-
-    Examples
-    --------
-    >>> from simi_mailbox.analysis import temperature_histogram as count
-    >>> temperature_histogram(count([0.5, 1.0, 2.0])).plot().get_ylabel()
-    'nodes'
-    """
+    """How many nodes have which temperature (`analysis.temperature_histogram`), on a log scale."""
     logs, most = np.log(table.edges), max(int(table.counts.max()), 1)
     tips = [
         f"{nodes(n)} · temperature {number(low, 2)} to {number(high, 2)}"
@@ -284,12 +265,6 @@ def slice_dots(table: Breakdown, *, label: str = "") -> Picture:
     """One row for each slice of nodes: mean confidence (hollow) and accuracy (full).
 
     ``table`` is what `analysis.by_degree` and its like return.
-
-    Examples
-    --------
-    >>> from simi_mailbox.analysis import by_class
-    >>> slice_dots(by_class([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]], [0, 1, 1])).y.ticks
-    [(0, '0 (2)'), (1, '1 (1)')]
     """
     there = np.flatnonzero(table.counts)
     rows, c, a = np.arange(there.size), table.confidence[there], table.accuracy[there]
@@ -322,12 +297,6 @@ def risk_coverage_curve(curve: RiskCoverage, *, label: str = "") -> Picture:
 
     ``curve`` is what `metrics.risk_coverage` returns; it is drawn with 95 % intervals, and its AURC
     is added to ``label``.
-
-    Examples
-    --------
-    >>> from simi_mailbox.metrics import risk_coverage
-    >>> risk_coverage_curve(risk_coverage(np.eye(2), np.ones(2, int)), label="GCN").shapes[1].label
-    'GCN, AURC 50.0 %'
     """
     n = len(curve.accepted)
     places = np.unique(np.linspace(min(FEWEST, n), n, MOST_POINTS).astype(int)) - 1
@@ -352,12 +321,6 @@ def coverage_bars(
     """Coverage of every slice of nodes with its interval, and the target coverage.
 
     ``table`` is what `analysis.covered_by` returns; ``target`` is drawn as a dashed line.
-
-    Examples
-    --------
-    >>> from simi_mailbox.analysis import covered_by
-    >>> coverage_bars(covered_by("class", np.eye(2, dtype=bool), [0, 0])).shapes[0].x2.tolist()
-    [0.5]
     """
     found, rows = table.found, np.arange(len(table.labels))
     tips = [
@@ -384,11 +347,6 @@ def acceptance_bars(allowed: Any, share: Any, *, here: int = 0, label: str = "")
 
     ``allowed`` [s] are error rates, evenly spaced, ``share`` [s] what each lets accept; ``here`` is
     the one with the dot, which the report's slider moves.
-
-    Examples
-    --------
-    >>> acceptance_bars([0.01, 0.02], [0.3, 0.6]).plot().get_ylabel()
-    'nodes accepted'
     """
     a, s = np.asarray(allowed, dtype=float), np.asarray(share, dtype=float)
     half = (a[1] - a[0]) / 2
