@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -288,12 +289,11 @@ def similarity_confidence(
     check_choice(cell, "cell", get_args(Cell))
     check_choice(closed, "closed", get_args(Closed))
     judged, s, known = judged_similarity(probs, y, similarity, nodes)
-    row = unit_bins(judged.confidence, bins, closed)
+    row, cells, shape = unit_bins(judged.confidence, bins, closed), bins * bins, (bins, bins)
     inside = row[known] * bins + unit_bins(s[known], bins, closed)
-    shape = (bins, bins)
-    counts = np.bincount(inside, minlength=bins * bins).reshape(shape)
-    confidence = mean_of(inside, judged.confidence[known], bins * bins).reshape(shape)
-    accuracy = mean_of(inside, judged.correct[known], bins * bins).reshape(shape)
+    counts = np.bincount(inside, minlength=cells).reshape(shape)
+    confidence = mean_of(inside, judged.confidence[known], cells).reshape(shape)
+    accuracy = mean_of(inside, judged.correct[known], cells).reshape(shape)
     if cell == "paper":
         whole = mean_of(row, judged.correct, bins)
         accuracy = np.where(counts > 0, whole[:, None], np.nan)
@@ -374,15 +374,11 @@ def by_agreement(
     ``similarity`` is that of `similarity_confidence`, ``slices`` the number of slices of equal
     width; the rest as in `reliability_curve`.
     """
-    judged = judge(probs, y, nodes)
-    s = per_node(similarity, judged, "similarity")
-    known = ~np.isnan(s)
-    place = np.full(len(judged), slices, dtype=np.int64)
-    place[known] = unit_bins(s[known], slices)
-    edges = [round(100 * k / slices) for k in range(slices + 1)]
-    labels = [f"{edges[k]}–{edges[k + 1]} %" for k in range(slices)]
-    if not known.all():
-        labels.append("no neighbours")
+    judged, s, known = judged_similarity(probs, y, similarity, nodes)
+    place = np.where(known, unit_bins(s, slices), slices)
+    edges = [f"{100 * k / slices:.0f}" for k in range(slices + 1)]
+    labels = [f"{low}–{high} %" for low, high in pairwise(edges)]
+    labels += [] if known.all() else ["no neighbours"]
     return _table("agreement", labels, place, judged)
 
 

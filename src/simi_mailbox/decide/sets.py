@@ -274,12 +274,11 @@ def group_quantiles(
     scores: Floats, groups: Ints, num_groups: int, level: float, weights: Floats | None = None
 ) -> Floats:
     """The `conformal_quantile` of every group by itself (Mondrian conformal prediction)."""
-    found = np.empty(num_groups)
-    for group in range(num_groups):
-        part = groups == group
-        own = None if weights is None else weights[part]
-        found[group] = conformal_quantile(scores[part], level, own)
-    return found
+    order = np.argsort(groups, kind="stable")
+    parts = np.split(order, np.searchsorted(groups[order], np.arange(1, num_groups)))
+    given = [None if weights is None else weights[part] for part in parts]
+    pairs = zip(parts, given, strict=True)
+    return np.array([conformal_quantile(scores[part], level, own) for part, own in pairs])
 
 
 def overlapping_quantile(

@@ -38,11 +38,6 @@ def class_reliability(
         Number of the class, with probabilities of all classes.
     bins, binning
         As in :func:`reliability`; the share of the class stands for ``accuracy``.
-
-    Examples
-    --------
-    >>> class_reliability(np.array([0.1, 0.1, 0.9]), np.array([0, 1, 1]), bins=2).accuracy.tolist()
-    [0.5, 1.0]
     """
     return bin_outcomes(*check_class(probs, y, positive), bins, binning).reliability()
 
@@ -164,11 +159,6 @@ def positives(probs: Array, y: Array, *, positive: int | None = None) -> Positiv
     The 95 % ``interval`` is where the observed number lies if P(class) is calibrated and nodes are
     independent, by mean, variance and skewness (Cornish and Fisher), in whole numbers. Parameters
     are those of `class_reliability`.
-
-    Examples
-    --------
-    >>> positives(np.array([0.2, 0.8]), np.array([False, True])).expected
-    1.0
     """
     p, is_class = check_class(probs, y, positive)
     mean, variance = float(p.sum()), p * (1 - p)

@@ -78,12 +78,6 @@ def coverage_by_group(sets: Array, y: Array, groups: Array, *, seed: int = 0) ->
 
     ``seed`` is that of the simulation behind ``worst_by_chance``. Other parameters are those of
     :func:`coverage`.
-
-    Examples
-    --------
-    >>> sets, y = np.tile([True, False], (2, 1)), np.array([0, 1])
-    >>> coverage_by_group(sets, y, groups=np.array([7, 8])).coverage.tolist()
-    [1.0, 0.0]
     """
     from scipy.stats import binom
 
