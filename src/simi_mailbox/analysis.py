@@ -371,8 +371,7 @@ def by_agreement(
 ) -> Breakdown:
     """Slices of equal share of agreeing neighbours; nodes without neighbours apart.
 
-    ``similarity`` is that of `similarity_confidence`, ``slices`` the number of slices of equal
-    width; the rest as in `reliability_curve`.
+    ``slices`` of equal width; the rest as in `similarity_confidence`.
     """
     judged, s, known = judged_similarity(probs, y, similarity, nodes)
     place = np.where(known, unit_bins(s, slices), slices)
@@ -532,12 +531,10 @@ def group_map(
 
     Parameters
     ----------
-    groups : int array [n]
-        Group of every node, 0..G-1.
+    groups, similarity, temperatures : array [n]
+        Group of every node, 0..G-1, its neighbourhood similarity and its temperature.
     before, after : array [n, K]
         Probabilities before and after calibration.
-    similarity, temperatures : array [n]
-        Neighbourhood similarity and temperature of every node.
     calibration : array, optional
         Nodes whose labels the calibrator read.
     y, nodes

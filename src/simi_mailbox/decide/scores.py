@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -61,7 +61,8 @@ class Score(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Name and parameters, for files."""
-        return {"name": self.name} | asdict(self)  # type: ignore[call-overload, no-any-return]
+        own = {key: v.to_dict() if isinstance(v, Score) else v for key, v in vars(self).items()}
+        return {"name": self.name} | own
 
 
 @dataclass(frozen=True)
@@ -159,9 +160,6 @@ class DAPS(Score):
         for rows in nodes.row_blocks():
             scores[rows] = scored(rows)
         return scores
-
-    def to_dict(self) -> dict[str, Any]:
-        return super().to_dict() | {"base": self.base.to_dict()}
 
 
 @dataclass(frozen=True)

@@ -59,10 +59,8 @@ def reliability_diagram(
     ----------
     curve : Reliability
         As of `analysis.reliability_curve`, `metrics.reliability` or `metrics.class_reliability`.
-    label : str
-        Name in the legend; the calibration error is added to it.
-    before : Reliability, optional
-        Drawn behind, in grey.
+    label, before : str, Reliability
+        Name in the legend, to which the calibration error is added; drawn behind, in grey.
     counts : bool
         Whether to draw the bars of counts; not where a second method is plotted on the same axes.
 
@@ -105,13 +103,7 @@ def reliability_diagram(
 
 
 def confidence_histogram(counts: Ints, *, label: str = "") -> Picture:
-    """How many nodes have which confidence: what is known without labels.
-
-    Parameters
-    ----------
-    counts : int array [M]
-        Nodes in bins of equal width.
-    """
+    """How many nodes have which confidence, by ``counts`` [M] of nodes in bins of equal width."""
     bins, most = len(counts), max(int(counts.max()), 1)
     tips = [
         f"{nodes(counts[b])} with confidence {percent(b / bins, 0)} to {percent((b + 1) / bins, 0)}"
@@ -145,10 +137,8 @@ def heat_map(
     ----------
     table : SimilarityConfidence
         As of `analysis.similarity_confidence`. Without labels the squares show numbers of nodes.
-    limit : float
-        The gap of the deepest colour.
-    fewest : int
-        Cells of fewer nodes are drawn as empty.
+    limit, fewest : float, int
+        The gap of the deepest colour; cells of fewer nodes are drawn as empty.
     """
     if not limit > 0:
         raise ValueError(f"limit must be positive, got {limit}")
@@ -196,12 +186,8 @@ def heat_map(
 def group_scatter(groups: GroupMap, *, label: str = "", after: bool = True) -> Picture:
     """Each group at its mean similarity and confidence; area is nodes, colour is the gap.
 
-    Parameters
-    ----------
-    groups : GroupMap
-        As of `analysis.group_map`.
-    after : bool
-        Whether the gap is the one after calibration, or the one before.
+    ``groups`` are what `analysis.group_map` returns; the gap is that ``after`` calibration, or that
+    before.
     """
     state = "after" if after else "before"
     gaps, confidence = (getattr(groups, f"{name}_{state}") for name in ("gap", "confidence"))
