@@ -153,8 +153,10 @@ def _plain(value: Any) -> Any:
         return {"$score": _plain(value.to_dict())}
     if isinstance(value, dict):
         return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | torch.Tensor):
         return {"$array": _plain(value.tolist())}
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     value = value.item() if isinstance(value, np.generic) else value
