@@ -135,7 +135,7 @@ def load_rule(path: str | os.PathLike[str]) -> Rule:
     """
     try:
         name, params, state = _load_json(path)
-        rule = {cls.name: cls for cls in Rule.__subclasses__()}[name](**params)
+        rule: Rule = {cls.name: cls for cls in Rule.__subclasses__()}[name](**params)
         check_parameters(rule)
         parameters.check_numbers(state, ENDLESS)
     except (FileFormatError, OSError):
