@@ -154,7 +154,9 @@ PROVED = {
     ),
     "report.md": lambda names: Path("report.html").read_text("utf-8").count("forty groups") > 0,
     "metrics.md": metrics_show,
-    "pictures.md": lambda names: names["ax"].get_figure() is not None,
+    "pictures.md": lambda names: (
+        names["ax"].get_figure() is not None and all(one.svg() for one in names["pictures"])
+    ),
     "monitor.md": lambda names: names["cal"] is names["refit"],  # after the alarm
 }
 """What holds after a page, if it is true."""

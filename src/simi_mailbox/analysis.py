@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -245,12 +246,6 @@ class SimilarityConfidence:
         it is compared with.
     without_neighbours : int
         Judged nodes that have no similarity. They are in no cell, but in acc(B_m).
-
-    Examples
-    --------
-    >>> similarity_confidence([[0.9, 0.1], [0.6, 0.4]], [0, 1], [1.0, 0.2], bins=2).counts
-    array([[0, 0],
-           [1, 1]])
     """
 
     edges: Floats
@@ -290,23 +285,15 @@ def similarity_confidence(
         interval, or against acc(B_m^(l)), that of its own nodes.
     closed : {"below", "above"}
         Which end belongs to an interval; the paper's are closed above.
-
-    Examples
-    --------
-    >>> p = np.array([[0.92, 0.08], [0.96, 0.04]])
-    >>> table = similarity_confidence(p, np.array([0, 1]), np.array([1.0, 0.0]), bins=2)
-    >>> table.gap[1].round(2).tolist()
-    [-0.46, -0.42]
     """
     check_choice(cell, "cell", get_args(Cell))
     check_choice(closed, "closed", get_args(Closed))
     judged, s, known = judged_similarity(probs, y, similarity, nodes)
-    row = unit_bins(judged.confidence, bins, closed)
+    row, cells, shape = unit_bins(judged.confidence, bins, closed), bins * bins, (bins, bins)
     inside = row[known] * bins + unit_bins(s[known], bins, closed)
-    shape = (bins, bins)
-    counts = np.bincount(inside, minlength=bins * bins).reshape(shape)
-    confidence = mean_of(inside, judged.confidence[known], bins * bins).reshape(shape)
-    accuracy = mean_of(inside, judged.correct[known], bins * bins).reshape(shape)
+    counts = np.bincount(inside, minlength=cells).reshape(shape)
+    confidence = mean_of(inside, judged.confidence[known], cells).reshape(shape)
+    accuracy = mean_of(inside, judged.correct[known], cells).reshape(shape)
     if cell == "paper":
         whole = mean_of(row, judged.correct, bins)
         accuracy = np.where(counts > 0, whole[:, None], np.nan)
@@ -325,11 +312,6 @@ class Breakdown:
     counts, confidence, accuracy, ece : array [s]
         Nodes in each slice, means and expected calibration error; NaN where it is empty or labels
         are not known. Small slices have a large error by chance alone.
-
-    Examples
-    --------
-    >>> by_class([[0.9, 0.1], [0.7, 0.3]], [0, 1]).gap.round(2).tolist()
-    [-0.3, nan]
     """
 
     by: str
@@ -354,11 +336,6 @@ def by_degree(probs: Any, y: Any, graph: Any, *, nodes: Any = None) -> Breakdown
     """Slices of equal number of neighbours: 0, 1, 2, 3–4, 5–8, 9–16, …
 
     ``graph`` is anything that `as_graph` reads; the rest as in `reliability_curve`.
-
-    Examples
-    --------
-    >>> by_degree([[0.9, 0.1]] * 3, [0, 0, 1], [[0, 1], [1, 2]]).labels
-    ('1', '2')
     """
     judged = judge(probs, y, nodes)
     return _table("degree", *_degrees(graph, judged.num_nodes, judged.nodes), judged)
@@ -370,11 +347,6 @@ def by_class(
     """Slices of equal predicted class, which is what a user sees.
 
     ``class_names`` are numbers if not given; the rest as in `reliability_curve`.
-
-    Examples
-    --------
-    >>> by_class([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]], [0, 1, 1]).accuracy.tolist()
-    [0.5, 1.0]
     """
     judged = judge(probs, y, nodes)
     names = _class_labels(class_names, as_numpy(probs).shape[1])
@@ -385,11 +357,6 @@ def by_distance(probs: Any, y: Any, graph: Any, labelled: Any, *, nodes: Any = N
     """Slices of equal distance to the nearest labelled node: 0, 1, …, 5 or more, out of reach.
 
     ``labelled`` is boolean [n] or indices; the rest as in `by_degree`.
-
-    Examples
-    --------
-    >>> by_distance([[0.9, 0.1]] * 4, None, [[0, 1], [1, 2]], [0]).labels
-    ('0', '1', '2', 'out of reach')
     """
     judged = judge(probs, y, nodes)
     distance = distance_to(as_graph(graph, judged.num_nodes), labelled)[judged.nodes]
@@ -404,23 +371,13 @@ def by_agreement(
 ) -> Breakdown:
     """Slices of equal share of agreeing neighbours; nodes without neighbours apart.
 
-    ``similarity`` is that of `similarity_confidence`, ``slices`` the number of slices of equal
-    width; the rest as in `reliability_curve`.
-
-    Examples
-    --------
-    >>> by_agreement([[0.9, 0.1]] * 2, None, [1.0, np.nan], slices=2).labels
-    ('0–50 %', '50–100 %', 'no neighbours')
+    ``slices`` of equal width; the rest as in `similarity_confidence`.
     """
-    judged = judge(probs, y, nodes)
-    s = per_node(similarity, judged, "similarity")
-    known = ~np.isnan(s)
-    place = np.full(len(judged), slices, dtype=np.int64)
-    place[known] = unit_bins(s[known], slices)
-    edges = [round(100 * k / slices) for k in range(slices + 1)]
-    labels = [f"{edges[k]}–{edges[k + 1]} %" for k in range(slices)]
-    if not known.all():
-        labels.append("no neighbours")
+    judged, s, known = judged_similarity(probs, y, similarity, nodes)
+    place = np.where(known, unit_bins(s, slices), slices)
+    edges = [f"{100 * k / slices:.0f}" for k in range(slices + 1)]
+    labels = [f"{low}–{high} %" for low, high in pairwise(edges)]
+    labels += [] if known.all() else ["no neighbours"]
     return _table("agreement", labels, place, judged)
 
 
@@ -454,13 +411,7 @@ def _class_labels(names: Sequence[str] | None, classes: int) -> list[str]:
 
 @dataclass(frozen=True)
 class CoverageBreakdown:
-    """The `GroupCoverage` of slices that have nodes, and their names.
-
-    Examples
-    --------
-    >>> covered_by("class", np.eye(3, dtype=bool), [0, 1, 1]).worst
-    '1'
-    """
+    """The `GroupCoverage` of slices that have nodes, and their names."""
 
     by: str
     labels: tuple[str, ...]
@@ -499,11 +450,6 @@ def covered_by(
         Of all nodes.
     y, nodes, class_names
         As in `by_class`.
-
-    Examples
-    --------
-    >>> covered_by("class", np.eye(3, dtype=bool), [0, 1, 1]).found.coverage.tolist()
-    [1.0, 0.5]
     """
     check_choice(by, "by", get_args(SetSlices))
     every = check_sets(sets)
@@ -536,12 +482,6 @@ class GroupMap:
         All nodes, those whose labels the calibrator read, and those that it is judged on.
     confidence_before, confidence_after, accuracy : float64 [G]
         Mean confidence before and after calibration, and accuracy, of the judged nodes.
-
-    Examples
-    --------
-    >>> p = [[0.9, 0.1], [0.8, 0.2]]
-    >>> group_map([0, 0], p, p, similarity=[1.0, 0.5], temperatures=[2.0, 1.0]).temperatures
-    array([1.5])
     """
 
     confidence: Floats
@@ -591,23 +531,14 @@ def group_map(
 
     Parameters
     ----------
-    groups : int array [n]
-        Group of every node, 0..G-1.
+    groups, similarity, temperatures : array [n]
+        Group of every node, 0..G-1, its neighbourhood similarity and its temperature.
     before, after : array [n, K]
         Probabilities before and after calibration.
-    similarity, temperatures : array [n]
-        Neighbourhood similarity and temperature of every node.
     calibration : array, optional
         Nodes whose labels the calibrator read.
     y, nodes
         As in `reliability_curve`; accuracy is NaN without labels.
-
-    Examples
-    --------
-    >>> p, where = [[0.9, 0.1]] * 3, {"similarity": [1.0, 0.5, 0.0], "temperatures": [2.0] * 3}
-    >>> table = group_map([1, 0, 0], p, p, y=[0, 0, 1], **where)
-    >>> table.sizes.tolist(), table.accuracy.tolist()
-    ([2, 1], [0.5, 1.0])
     """
     g, everyone = as_numpy(groups).astype(np.int64), judge(before, None)
     n = len(everyone)
@@ -632,13 +563,7 @@ def group_map(
 
 @dataclass(frozen=True)
 class TemperatureHistogram:
-    """Nodes between ``edges`` of equal width in log T; T > 1 lowers confidence.
-
-    Examples
-    --------
-    >>> temperature_histogram([0.5, 1.0, 1.0, 4.0]).median
-    1.0
-    """
+    """Nodes between ``edges`` of equal width in log T; T > 1 lowers confidence."""
 
     edges: Floats
     counts: Ints
@@ -648,13 +573,7 @@ class TemperatureHistogram:
 
 
 def temperature_histogram(temperatures: Any, *, bins: int = 30) -> TemperatureHistogram:
-    """Count nodes by temperature, in bins of equal width on a logarithmic scale.
-
-    Examples
-    --------
-    >>> temperature_histogram([0.5, 1.0, 2.0], bins=2).counts.tolist()
-    [1, 2]
-    """
+    """Count nodes by temperature, in bins of equal width on a logarithmic scale."""
     t = as_numpy(temperatures).astype(np.float64).ravel()
     if not (t.size and np.isfinite(t).all() and t.min() > 0):
         raise ValueError("temperatures must be at least one, all positive and finite")

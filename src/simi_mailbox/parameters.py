@@ -147,16 +147,12 @@ class Fitted(BaseEstimator):  # type: ignore[misc]
             "version": self.kind.version,
             "written_by": __version__,
             self.kind.word: self.name,
-            "params": _encode(self._saved_params(), "params", tensors),
+            "params": _encode(self.get_params(deep=False), "params", tensors),
             "state": _encode(self._state(), "state", tensors),
         }
         content = safetensors_bytes(tensors, {"simi_mailbox": sealed(header, tensors)})
         with whole_file(path) as unfinished:
             unfinished.write_bytes(content)
-
-    def _saved_params(self) -> dict[str, Any]:
-        """Parameters as a file holds them."""
-        return dict(self.get_params(deep=False))
 
     def _state(self) -> dict[str, Any]:
         return {k: v for k, v in vars(self).items() if k.endswith("_") and not k.startswith("_")}

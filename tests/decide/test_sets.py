@@ -272,10 +272,10 @@ def test_other_nodes_and_another_graph():
 def test_a_file_of_something_else_is_refused(tmp_path):
     cal = TemperatureScaling().fit(np.log(PROBLEM.probs), PROBLEM.y, mask=PROBLEM.mask)
     cal.save(tmp_path / "cal")
-    with pytest.raises(FileFormatError, match="not a simi-mailbox rule"):
+    with pytest.raises(FileFormatError, match="does not describe a rule"):
         load_rule(tmp_path / "cal")
     fit(PROBLEM).save(tmp_path / "rule")
-    with pytest.raises(FileFormatError, match="not a simi-mailbox calibrator"):
+    with pytest.raises(FileFormatError, match="not a safetensors file"):
         load(tmp_path / "rule")
     bad = fit(PROBLEM)
     bad.thresholds_ = np.array([math.nan])
@@ -284,7 +284,7 @@ def test_a_file_of_something_else_is_refused(tmp_path):
         load_rule(tmp_path / "bad")
     whole = (tmp_path / "rule").read_bytes()
     (tmp_path / "rule").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(FileFormatError, match="damaged"):
+    with pytest.raises(FileFormatError, match="does not describe a rule"):
         load_rule(tmp_path / "rule")
 
 

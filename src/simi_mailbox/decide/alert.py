@@ -34,11 +34,6 @@ class Workload:
     """Nodes to review, of how many, and how many of the class are among them and among the others.
 
     ``hits`` and ``missed`` are expected number, and the ends of an interval.
-
-    Examples
-    --------
-    >>> Workload(300, 5000, (40.0, 31.0, 50.0), (12.0, 7.0, 19.0)).sentence("frauds")
-    'review 300 of 5,000 nodes; expect 40 frauds (31 … 50), miss 12 (7 … 19)'
     """
 
     alerts: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -25,7 +24,6 @@ from simi_mailbox.validation import read_features, read_index, read_labels, read
 
 ENDLESS = frozenset({"threshold_", "thresholds_", "saving_interval_"})
 """Fitted values that are infinite where labels are too few."""
-_RULES: dict[str, type[Rule]] = {}
 Parts: TypeAlias = Iterator[tuple[Ints, ScoredNodes]]
 
 
@@ -37,16 +35,6 @@ class Rule(Fitted):
 
     kind = Kind("rule", version=1)
     prior: str | os.PathLike[str] | None = None
-
-    def __init_subclass__(cls) -> None:
-        if "name" in vars(cls):
-            _RULES[cls.name] = cls
-
-    def _saved_params(self) -> dict[str, Any]:
-        return {
-            name: {"$score": value.to_dict()} if isinstance(value, Score) else value
-            for name, value in super()._saved_params().items()
-        }
 
     def fit(
         self,
@@ -108,16 +96,13 @@ class Rule(Fitted):
         raise NotImplementedError
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted rule to one file: JSON if it is called so, else safetensors."""
-        if not _is_json(path):
-            super().save(path)
-            return
+        """Write the fitted rule to one JSON file, whole or not at all."""
         self._check_fitted()
         content = {
             "format": self.kind.format,
             "version": self.kind.version,
             "rule": self.name,
-            "parameters": self._saved_params(),
+            "parameters": self.get_params(deep=False),
             "fitted": self._state(),
         }
         with whole_file(path) as unfinished:
@@ -140,16 +125,17 @@ def load_rule(path: str | os.PathLike[str]) -> Rule:
 
     Examples
     --------
-    >>> load_rule("rule.json").threshold_  # doctest: +SKIP
-    0.83
+    >>> import tempfile
+    >>> from simi_mailbox.decide import Accept
+    >>> rule = Accept().fit(np.eye(2)[np.zeros(99, int)], np.zeros(99, int), mask=range(99))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     rule.save(f"{folder}/rule.json")
+    ...     load_rule(f"{folder}/rule.json").threshold_
+    1.0
     """
     try:
-        read = _load_json if _is_json(path) else functools.partial(parameters.load, kind=Rule.kind)
-        name, params, state = read(path)
-        for key, value in params.items():
-            if isinstance(value, dict) and set(value) == {"$score"}:
-                params[key] = from_dict(value["$score"])
-        rule = _RULES[name](**params)
+        name, params, state = _load_json(path)
+        rule: Rule = {cls.name: cls for cls in Rule.__subclasses__()}[name](**params)
         check_parameters(rule)
         parameters.check_numbers(state, ENDLESS)
     except (FileFormatError, OSError):
@@ -161,38 +147,41 @@ def load_rule(path: str | os.PathLike[str]) -> Rule:
     return rule
 
 
-def _is_json(path: str | os.PathLike[str]) -> bool:
-    return Path(path).suffix.lower() == ".json"
-
-
 def _plain(value: Any) -> Any:
-    """As JSON holds it: arrays are named, and numbers without end are text."""
+    """As JSON holds it: arrays and scores are named, and numbers without end are text."""
+    if isinstance(value, Score):
+        return {"$score": _plain(value.to_dict())}
     if isinstance(value, dict):
         return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | torch.Tensor):
         return {"$array": _plain(value.tolist())}
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     value = value.item() if isinstance(value, np.generic) else value
     return str(value) if isinstance(value, float) and not np.isfinite(value) else value
 
 
-def _from_plain(value: Any) -> Any:
+def _from_plain(value: Any, numbers: tuple[str, ...] = ()) -> Any:
     if isinstance(value, dict):
-        parts = {key: _from_plain(part) for key, part in value.items()}
+        parts = {key: _from_plain(part, numbers) for key, part in value.items()}
+        if set(parts) == {"$score"}:
+            return from_dict(parts["$score"])
         return np.array(parts["$array"]) if set(parts) == {"$array"} else parts
     if isinstance(value, list):
-        return [_from_plain(part) for part in value]
-    return float(value) if value in ("inf", "-inf") else value
+        return [_from_plain(part, numbers) for part in value]
+    return float(value) if value in numbers else value
 
 
 def _load_json(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    content = _from_plain(json.loads(Path(path).read_text("utf-8")))
+    content = json.loads(Path(path).read_text("utf-8"))
     if content["format"] != Rule.kind.format:
         raise ValueError(f"its format is {content['format']!r}, not {Rule.kind.format!r}")
     if content["version"] > Rule.kind.version:
         raise ValueError("it was written by a newer version: update simi-mailbox")
-    return content["rule"], dict(content["parameters"]), dict(content["fitted"])
+    fitted = _from_plain(content["fitted"], ("inf", "-inf", "nan"))
+    return content["rule"], dict(_from_plain(content["parameters"])), dict(fitted)
 
 
 def read_nodes(probs: Any, graph: Any = None, features: Any = None, seed: int = 0) -> ScoredNodes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -61,18 +61,13 @@ class Score(ABC):
 
     def to_dict(self) -> dict[str, Any]:
         """Name and parameters, for files."""
-        return {"name": self.name} | asdict(self)  # type: ignore[call-overload, no-any-return]
+        own = {key: v.to_dict() if isinstance(v, Score) else v for key, v in vars(self).items()}
+        return {"name": self.name} | own
 
 
 @dataclass(frozen=True)
 class LAC(Score):
-    """One minus the probability (Sadinle, Lei and Wasserman, 2019).
-
-    Examples
-    --------
-    >>> LAC().to_dict()
-    {'name': 'lac'}
-    """
+    """One minus the probability (Sadinle, Lei and Wasserman, 2019)."""
 
     name: ClassVar[str] = "lac"
 
@@ -86,11 +81,6 @@ class APS(Score):
 
     With ``randomized`` a random part of the class itself counts, u p; without it all of it. The
     draw u is made of the node's probabilities and the seed: the same in any order, batch or file.
-
-    Examples
-    --------
-    >>> APS(randomized=False).to_dict()
-    {'name': 'aps', 'randomized': False}
     """
 
     name: ClassVar[str] = "aps"
@@ -114,13 +104,7 @@ class APS(Score):
 
 @dataclass(frozen=True)
 class RAPS(APS):
-    """`APS` with a ``penalty`` for each rank beyond ``free`` (Angelopoulos et al., 2021).
-
-    Examples
-    --------
-    >>> RAPS(penalty=0.1).free
-    1
-    """
+    """`APS` with a ``penalty`` for each rank beyond ``free`` (Angelopoulos et al., 2021)."""
 
     name: ClassVar[str] = "raps"
     penalty: float = 0.01
@@ -177,9 +161,6 @@ class DAPS(Score):
             scores[rows] = scored(rows)
         return scores
 
-    def to_dict(self) -> dict[str, Any]:
-        return super().to_dict() | {"base": self.base.to_dict()}
-
 
 @dataclass(frozen=True)
 class SNAPS(DAPS):
@@ -190,11 +171,6 @@ class SNAPS(DAPS):
 
     Only positive cosines count; a node without any keeps its own scores. Memory grows with nodes ×
     k, time with the square of nodes.
-
-    Examples
-    --------
-    >>> SNAPS(k=10).required_inputs == {"graph", "features"}
-    True
     """
 
     name: ClassVar[str] = "snaps"

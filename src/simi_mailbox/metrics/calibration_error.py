@@ -214,12 +214,6 @@ class Reliability:
         of each bin by itself (not jointly), at ``level``.
     ece : float
         ECE of the same bins.
-
-    Examples
-    --------
-    >>> curve = reliability(np.array([[0.9, 0.1], [0.9, 0.1]]), np.array([0, 1]), bins=2)
-    >>> curve.counts.tolist(), curve.gap.round(3).tolist()
-    ([0, 2], [nan, -0.4])
     """
 
     edges: Floats

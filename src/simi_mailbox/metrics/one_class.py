@@ -38,11 +38,6 @@ def class_reliability(
         Number of the class, with probabilities of all classes.
     bins, binning
         As in :func:`reliability`; the share of the class stands for ``accuracy``.
-
-    Examples
-    --------
-    >>> class_reliability(np.array([0.1, 0.1, 0.9]), np.array([0, 1, 1]), bins=2).accuracy.tolist()
-    [0.5, 1.0]
     """
     return bin_outcomes(*check_class(probs, y, positive), bins, binning).reliability()
 
@@ -51,11 +46,6 @@ def class_ece(probs: Array, y: Array, *, positive: int | None = None, bins: int 
     """ECE of P(class): Σ_b (n_b / n) · |mean P(class) in b − share of the class in b|.
 
     Parameters are those of `class_reliability`.
-
-    Examples
-    --------
-    >>> round(class_ece(np.array([0.1, 0.1, 0.9]), np.array([0, 1, 1]), bins=2), 6)
-    0.3
     """
     return class_reliability(probs, y, positive=positive, bins=bins).ece
 
@@ -64,11 +54,6 @@ def average_precision(probs: Array, y: Array, *, positive: int | None = None) ->
     """Area under the precision–recall curve, as scikit-learn has it; NaN without the class.
 
     Parameters are those of `class_reliability`.
-
-    Examples
-    --------
-    >>> round(average_precision(np.array([0.9, 0.8, 0.3]), np.array([1, 0, 1])), 4)
-    0.8333
     """
     from sklearn.metrics import average_precision_score
 
@@ -81,11 +66,6 @@ def auroc(probs: Array, y: Array, *, positive: int | None = None) -> float:
 
     Ties count one half. NaN if all nodes or none are of the class. Parameters are those of
     `class_reliability`.
-
-    Examples
-    --------
-    >>> auroc(np.array([0.9, 0.8, 0.3]), np.array([1, 0, 1]))
-    0.5
     """
     from sklearn.metrics import roc_auc_score
 
@@ -104,12 +84,6 @@ class Alerts:
         Nodes with the highest P(class), all nodes, and how many of these are of the class.
     hits : float
         Alerts of the class; a fraction where ties at the last place are shared.
-
-    Examples
-    --------
-    >>> found = Alerts(alerts=2, hits=1.0, nodes=8, positives=2)
-    >>> found.precision, found.recall, found.lift
-    (0.5, 0.5, 2.0)
     """
 
     alerts: int
@@ -185,11 +159,6 @@ def positives(probs: Array, y: Array, *, positive: int | None = None) -> Positiv
     The 95 % ``interval`` is where the observed number lies if P(class) is calibrated and nodes are
     independent, by mean, variance and skewness (Cornish and Fisher), in whole numbers. Parameters
     are those of `class_reliability`.
-
-    Examples
-    --------
-    >>> positives(np.array([0.2, 0.8]), np.array([False, True])).expected
-    1.0
     """
     p, is_class = check_class(probs, y, positive)
     mean, variance = float(p.sum()), p * (1 - p)

@@ -180,11 +180,6 @@ def noise_floor(probs: Array, *, bins: int = 15, draws: int = 200, seed: int = 0
 
     The equal-width ECE of ``draws`` sets of simulated labels, where each prediction is correct with
     exactly its confidence, independently of the others. No label is read.
-
-    Examples
-    --------
-    >>> round(noise_floor(np.tile([0.8, 0.2], (400, 1))).mean, 3)
-    0.016
     """
     check_binning(bins)
     if draws < 2:

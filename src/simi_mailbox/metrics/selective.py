@@ -14,12 +14,6 @@ class RiskCoverage:
 
     Arrays [n]: nodes ``accepted``, 1 … n, the error rate among them, the confidence of the last.
     Equally confident nodes share their mean: the curve does not depend on the order of nodes.
-
-    Examples
-    --------
-    >>> curve = RiskCoverage(np.array([1, 2]), np.array([0.0, 0.5]), np.array([0.9, 0.8]))
-    >>> curve.aurc, curve.excess_aurc, curve.risk_at(0.5)
-    (0.25, 0.0, 0.0)
     """
 
     accepted: Ints
@@ -54,13 +48,7 @@ class RiskCoverage:
 
 
 def risk_coverage(probs: Array, y: Array) -> RiskCoverage:
-    """The risk–coverage curve of accepting by confidence; parameters as of :func:`accuracy`.
-
-    Examples
-    --------
-    >>> risk_coverage(np.array([[0.9, 0.1], [0.8, 0.2]]), np.array([0, 1])).risk.tolist()
-    [0.0, 0.5]
-    """
+    """The risk–coverage curve of accepting by confidence; parameters as of :func:`accuracy`."""
     confidence, correct = top_label(check(probs, y))
     order = np.argsort(-confidence, kind="stable")
     threshold = confidence[order]
@@ -70,33 +58,15 @@ def risk_coverage(probs: Array, y: Array) -> RiskCoverage:
 
 
 def aurc(probs: Array, y: Array) -> float:
-    """Area under the risk–coverage curve: mean error rate over all shares accepted.
-
-    Examples
-    --------
-    >>> aurc(np.array([[0.9, 0.1], [0.6, 0.4]]), np.array([0, 1]))
-    0.25
-    """
+    """Area under the risk–coverage curve: mean error rate over all shares accepted."""
     return risk_coverage(probs, y).aurc
 
 
 def excess_aurc(probs: Array, y: Array) -> float:
-    """`aurc` above that of a perfect ranking: what the order of confidences costs.
-
-    Examples
-    --------
-    >>> excess_aurc(np.array([[0.9, 0.1], [0.6, 0.4]]), np.array([1, 0]))
-    0.5
-    """
+    """`aurc` above that of a perfect ranking: what the order of confidences costs."""
     return risk_coverage(probs, y).excess_aurc
 
 
 def error_at_share(probs: Array, y: Array, share: float = 0.8) -> float:
-    """Error rate among the most confident ``share`` of the nodes.
-
-    Examples
-    --------
-    >>> error_at_share(np.array([[0.9, 0.1], [0.6, 0.4]]), np.array([0, 1]), share=0.5)
-    0.0
-    """
+    """Error rate among the most confident ``share`` of the nodes."""
     return risk_coverage(probs, y).risk_at(share)

@@ -33,13 +33,7 @@ def coverage(sets: Array, y: Array) -> float:
 
 
 def mean_set_size(sets: Array) -> float:
-    """Mean number of classes in a set.
-
-    Examples
-    --------
-    >>> mean_set_size(np.array([[True, False], [True, True]]))
-    1.5
-    """
+    """Mean number of classes in a set."""
     return float(check_sets(sets).sum(axis=1).mean())
 
 
@@ -66,11 +60,6 @@ class GroupCoverage:
     worst, worst_by_chance, worst_p_value : float
         The smallest coverage; what it would be on average if every group had the coverage of all
         nodes; and how often chance would make some group as unlikely low as the lowest is.
-
-    Examples
-    --------
-    >>> coverage_by_group(np.eye(2, dtype=bool), np.array([0, 0]), np.array([0, 1])).worst
-    0.0
     """
 
     groups: npt.NDArray[Any]
@@ -89,12 +78,6 @@ def coverage_by_group(sets: Array, y: Array, groups: Array, *, seed: int = 0) ->
 
     ``seed`` is that of the simulation behind ``worst_by_chance``. Other parameters are those of
     :func:`coverage`.
-
-    Examples
-    --------
-    >>> sets, y = np.tile([True, False], (2, 1)), np.array([0, 1])
-    >>> coverage_by_group(sets, y, groups=np.array([7, 8])).coverage.tolist()
-    [1.0, 0.0]
     """
     from scipy.stats import binom
 

@@ -54,14 +54,6 @@ class Check:
     to_label : array
         Nodes whose labels would answer fastest: spread evenly over confidence.
     advice : {"", "label", "update", "refit"}
-
-    Examples
-    --------
-    >>> from simi_mailbox.synthetic import calibration_problem
-    >>> problem = calibration_problem(900, 3, temperature=2.0, seed=0)
-    >>> cal = SimiMailbox().fit(problem.logits, problem.y, graph=problem.graph, mask=range(300))
-    >>> Monitor(cal).check(problem.logits, graph=problem.graph).how
-    'A'
     """
 
     verdict: str

@@ -25,17 +25,7 @@ DROPS = ("overconfident", "underconfident")
 
 @dataclass
 class Stream:
-    """What has been seen so far, and whether it raises an alarm.
-
-    Examples
-    --------
-    >>> stream, rng = Stream(), np.random.default_rng(0)
-    >>> for day in range(30):
-    ...     confidence = rng.uniform(0.6, 1.0, size=50)
-    ...     _ = stream.add(confidence, rng.random(50) < confidence - 0.15 * (day >= 10))
-    >>> stream.alarm, stream.since >= 11
-    ('overconfident', True)
-    """
+    """What has been seen so far, and whether it raises an alarm."""
 
     days: int = 0
     labels: int = 0

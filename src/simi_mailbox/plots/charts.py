@@ -59,10 +59,8 @@ def reliability_diagram(
     ----------
     curve : Reliability
         As of `analysis.reliability_curve`, `metrics.reliability` or `metrics.class_reliability`.
-    label : str
-        Name in the legend; the calibration error is added to it.
-    before : Reliability, optional
-        Drawn behind, in grey.
+    label, before : str, Reliability
+        Name in the legend, to which the calibration error is added; drawn behind, in grey.
     counts : bool
         Whether to draw the bars of counts; not where a second method is plotted on the same axes.
 
@@ -105,18 +103,7 @@ def reliability_diagram(
 
 
 def confidence_histogram(counts: Ints, *, label: str = "") -> Picture:
-    """How many nodes have which confidence: what is known without labels.
-
-    Parameters
-    ----------
-    counts : int array [M]
-        Nodes in bins of equal width.
-
-    Examples
-    --------
-    >>> confidence_histogram(np.array([0, 5, 10])).plot().get_ylabel()
-    'nodes'
-    """
+    """How many nodes have which confidence, by ``counts`` [M] of nodes in bins of equal width."""
     bins, most = len(counts), max(int(counts.max()), 1)
     tips = [
         f"{nodes(counts[b])} with confidence {percent(b / bins, 0)} to {percent((b + 1) / bins, 0)}"
@@ -150,16 +137,8 @@ def heat_map(
     ----------
     table : SimilarityConfidence
         As of `analysis.similarity_confidence`. Without labels the squares show numbers of nodes.
-    limit : float
-        The gap of the deepest colour.
-    fewest : int
-        Cells of fewer nodes are drawn as empty.
-
-    Examples
-    --------
-    >>> from simi_mailbox.analysis import similarity_confidence
-    >>> heat_map(similarity_confidence([[0.9, 0.1]], [0], [1.0])).plot().get_xlabel()
-    'neighbours with the same predicted class'
+    limit, fewest : float, int
+        The gap of the deepest colour; cells of fewer nodes are drawn as empty.
     """
     if not limit > 0:
         raise ValueError(f"limit must be positive, got {limit}")
@@ -207,19 +186,8 @@ def heat_map(
 def group_scatter(groups: GroupMap, *, label: str = "", after: bool = True) -> Picture:
     """Each group at its mean similarity and confidence; area is nodes, colour is the gap.
 
-    Parameters
-    ----------
-    groups : GroupMap
-        As of `analysis.group_map`.
-    after : bool
-        Whether the gap is the one after calibration, or the one before.
-
-    Examples
-    --------
-    >>> from simi_mailbox.analysis import group_map
-    >>> p = [[0.9, 0.1]]
-    >>> group_scatter(group_map([0], p, p, similarity=[1.0], temperatures=[2.0])).x.label
-    'similarity to neighbours'
+    ``groups`` are what `analysis.group_map` returns; the gap is that ``after`` calibration, or that
+    before.
     """
     state = "after" if after else "before"
     gaps, confidence = (getattr(groups, f"{name}_{state}") for name in ("gap", "confidence"))
@@ -258,14 +226,7 @@ def _span(values: Floats) -> tuple[float, float]:
 
 
 def temperature_histogram(table: TemperatureHistogram, *, label: str = "") -> Picture:
-    """How many nodes have which temperature (`analysis.temperature_histogram`), on a log scale.
-
-    Examples
-    --------
-    >>> from simi_mailbox.analysis import temperature_histogram as count
-    >>> temperature_histogram(count([0.5, 1.0, 2.0])).plot().get_ylabel()
-    'nodes'
-    """
+    """How many nodes have which temperature (`analysis.temperature_histogram`), on a log scale."""
     logs, most = np.log(table.edges), max(int(table.counts.max()), 1)
     tips = [
         f"{nodes(n)} · temperature {number(low, 2)} to {number(high, 2)}"
@@ -290,12 +251,6 @@ def slice_dots(table: Breakdown, *, label: str = "") -> Picture:
     """One row for each slice of nodes: mean confidence (hollow) and accuracy (full).
 
     ``table`` is what `analysis.by_degree` and its like return.
-
-    Examples
-    --------
-    >>> from simi_mailbox.analysis import by_class
-    >>> slice_dots(by_class([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]], [0, 1, 1])).y.ticks
-    [(0, '0 (2)'), (1, '1 (1)')]
     """
     there = np.flatnonzero(table.counts)
     rows, c, a = np.arange(there.size), table.confidence[there], table.accuracy[there]
@@ -328,12 +283,6 @@ def risk_coverage_curve(curve: RiskCoverage, *, label: str = "") -> Picture:
 
     ``curve`` is what `metrics.risk_coverage` returns; it is drawn with 95 % intervals, and its AURC
     is added to ``label``.
-
-    Examples
-    --------
-    >>> from simi_mailbox.metrics import risk_coverage
-    >>> risk_coverage_curve(risk_coverage(np.eye(2), np.ones(2, int)), label="GCN").shapes[1].label
-    'GCN, AURC 50.0 %'
     """
     n = len(curve.accepted)
     places = np.unique(np.linspace(min(FEWEST, n), n, MOST_POINTS).astype(int)) - 1
@@ -358,12 +307,6 @@ def coverage_bars(
     """Coverage of every slice of nodes with its interval, and the target coverage.
 
     ``table`` is what `analysis.covered_by` returns; ``target`` is drawn as a dashed line.
-
-    Examples
-    --------
-    >>> from simi_mailbox.analysis import covered_by
-    >>> coverage_bars(covered_by("class", np.eye(2, dtype=bool), [0, 0])).shapes[0].x2.tolist()
-    [0.5]
     """
     found, rows = table.found, np.arange(len(table.labels))
     tips = [
@@ -390,11 +333,6 @@ def acceptance_bars(allowed: Any, share: Any, *, here: int = 0, label: str = "")
 
     ``allowed`` [s] are error rates, evenly spaced, ``share`` [s] what each lets accept; ``here`` is
     the one with the dot, which the report's slider moves.
-
-    Examples
-    --------
-    >>> acceptance_bars([0.01, 0.02], [0.3, 0.6]).plot().get_ylabel()
-    'nodes accepted'
     """
     a, s = np.asarray(allowed, dtype=float), np.asarray(share, dtype=float)
     half = (a[1] - a[0]) / 2

@@ -107,13 +107,6 @@ class Picture:
 
     A screen reader reads out ``name``. ``size`` is that of the field between the axes, in pixels of
     the report; ``square`` if one unit is as long on both axes.
-
-    Examples
-    --------
-    >>> from simi_mailbox import analysis, plots
-    >>> curve = analysis.reliability_curve([[0.8, 0.2]] * 10, [0] * 7 + [1] * 3)
-    >>> plots.reliability_diagram(curve, label="GCN").plot().get_xlabel()
-    'confidence'
     """
 
     name: str

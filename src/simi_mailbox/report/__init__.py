@@ -42,12 +42,8 @@ def write_report(
 
     Parameters
     ----------
-    path : str or path
-        The file to write.
-    logits : array [n, K]
-        Of all nodes.
-    graph, optional
-        Anything that `as_graph` reads.
+    path, logits, graph
+        The file to write; logits [n, K] of all nodes; anything that `as_graph` reads.
     y : array [n], optional
         Labels. Only those of ``calibration``, ``test`` and ``train`` are read.
     calibration, test, train : array, optional
@@ -58,10 +54,8 @@ def write_report(
         names to calibrators or probabilities [n, K]. The last one is opened first.
     title, class_names : str and sequence of str
         Names of the model or dataset, and of the classes.
-    used_for_selection : bool
-        Whether the calibration nodes had a part in choosing the model.
-    seed : int
-        Seed of intervals and of the noise floor.
+    used_for_selection, seed : bool, int
+        Whether calibration nodes had a part in choosing the model; seed of intervals and floor.
     positive : int or str, optional
         The class that is acted on, by its number or name: the report then begins with it.
     costs : (float, float), optional

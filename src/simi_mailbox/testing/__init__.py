@@ -13,20 +13,16 @@ __all__ = ["check_calibrator"]
 
 
 def check_calibrator(method: type[Calibrator] | Calibrator, **params: Any) -> None:
-    """Hold a calibrator to the whole contract; the first check that it breaks is named.
+    """Hold a calibrator to the whole contract.
+
+    The first check that it breaks is an `AssertionError`, which tells how, and the remedy.
 
     Parameters
     ----------
     method : class of a Calibrator
         What is checked, or a calibrator with the parameters to check it under.
     **params
-        Parameters that make it quick, such as ``epochs=10``: it is fitted some fifty times on 90
-        nodes.
-
-    Raises
-    ------
-    AssertionError
-        The check that is broken, how, and the remedy.
+        What makes it quick, such as ``epochs=10``: it is fitted some fifty times on 90 nodes.
 
     Examples
     --------
