@@ -164,7 +164,17 @@ def apply(
 
     Examples
     --------
-    >>> apply("out/calibrator.safetensors", "next-week", "calibrated")  # doctest: +SKIP
+    >>> import os, tempfile
+    >>> from simi_mailbox.synthetic import calibration_problem
+    >>> problem = calibration_problem(300, 3, seed=0)
+    >>> graph = problem.graph.edge_index()
+    >>> cal = SimiMailbox().fit(problem.logits, problem.y, graph=graph, mask=np.arange(100))
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     for part, array in {"logits": problem.logits, "edges": graph}.items():
+    ...         os.mkdir(f"{name}/{part}")
+    ...         np.save(f"{name}/{part}/0.npy", array)
+    ...     apply(cal, name, f"{name}/out").facts["nodes"]
+    300
     """
     source = Folder.open(Path(folder))
     fitted = calibrator if isinstance(calibrator, SimiMailbox) else load(calibrator)

@@ -179,6 +179,8 @@ def work_in(holder: Path, facts: Mapping[str, Any]) -> Path:
     What is killed on the way leaves no file of facts, or files that the journal does not believe.
     """
     place, content = holder / WORK, json.dumps({"version": VERSION, **facts})
+    if place.is_symlink() or place.is_file():
+        raise ValueError(f"{place} is no folder but a link or a file: remove it, and start again")
     path = place / WORK_FILE
     if not path.exists() or path.read_text("utf-8") != content:
         clear(place)
