@@ -57,11 +57,6 @@ def probabilities_of(problem: Problem) -> Any:
     return scaled_softmax(read_logits(problem.values, problem.input_type)).numpy()
 
 
-def estimate(value: float, interval: Any) -> dict[str, float]:
-    """A number and its interval, as they are told."""
-    return {"value": value, "low": interval.low, "high": interval.high}
-
-
 def missing_parts(needs: Iterable[str], problem: Problem) -> str:
     """Options that a method needs and the problem lacks."""
     lacking = [part for part in sorted(needs) if getattr(problem, part, None) is None]
