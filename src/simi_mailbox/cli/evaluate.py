@@ -81,7 +81,7 @@ def _judge_file(source: Path, given: Mapping[str, Any], bins: int, seed: int) ->
     with console.working(f"judging {rows.size:,} nodes"):
         values, confidence = metrics.evaluate(probs, y, bins=bins), float(probs.max(axis=1).mean())
         floor = metrics.noise_floor(probs, bins=bins, seed=seed)
-        facts = {"nodes": int(rows.size), "left_out": left_out}
+        facts: dict[str, Any] = {"nodes": int(rows.size), "left_out": left_out}
         facts |= _facts(values, interval, confidence, floor)
         positive = user.positive_class(problem, given["positive"])
         if positive is not None:

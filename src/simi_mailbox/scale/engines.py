@@ -89,6 +89,7 @@ class Engine:
     ) -> Any:
         """``combine`` of what ``function(store, block, *args)`` returned for every block."""
         self.progress(step, 0, len(blocks))
+        parts: Iterator[Any]
         parts = (self._call(function, self.store, block, *args) for block in blocks)
         count = len(blocks)
         while True:
