@@ -44,13 +44,7 @@ SAMPLE = 20_000  # nodes that the calibration nodes are compared with
 @dataclass(frozen=True)
 class Calibrated:
     """What `calibrate` and `apply` did: the folder of results, the fitted calibrator, and facts
-    (engine, nodes, entries of the graph, classes, blocks, seconds).
-
-    Examples
-    --------
-    >>> Calibrated(Path("out"), SimiMailbox(), {"engine": "disk", "nodes": 300}).facts["engine"]
-    'disk'
-    """
+    (engine, nodes, entries of the graph, classes, blocks, seconds)."""
 
     out: Path
     calibrator: SimiMailbox
