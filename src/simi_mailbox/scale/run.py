@@ -151,10 +151,9 @@ def apply(
 
     ``folder`` needs ``logits/`` and ``edges/``, which need not be those that the calibrator was
     fitted on, and ``hidden/`` if it was fitted with such. ``known``, a pair (nodes, labels) or a
-    file of both, or else ``known.*`` in the folder, names labels that are known by now: evidence on
-    other nodes, as for ``SimiMailbox.predict_proba``; those of nodes in ``train.*``, which the GNN
-    has learned, are left out. Everything else is as for `calibrate`; ``input_type`` is by default
-    what it was at the fit.
+    file of both, or else ``known.*`` in the folder, names labels that are known by now, as for
+    ``SimiMailbox.predict_proba``; those of ``train.*`` are left out. Everything else is as for
+    `calibrate`; ``input_type`` is by default what it was at the fit.
 
     Examples
     --------
