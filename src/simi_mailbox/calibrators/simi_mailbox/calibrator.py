@@ -353,9 +353,9 @@ class SimiMailbox(Calibrator):
         found = None if data.hidden is None else data.hidden.shape[1]
         expected = self.hidden_["means"].shape[1] if hasattr(self, "hidden_") else None
         if found != expected:
-            told = "without it" if expected is None else f"on one of {expected} columns"
-            given = "no hidden layer" if found is None else f"a hidden layer of {found} columns"
-            raise ValueError(f"there is {given} (hidden=…), but this calibrator was fitted {told}")
+            asked = "left out" if expected is None else f"the layer of fit, {expected} columns"
+            given = "none" if found is None else f"{found} columns"
+            raise ValueError(f"hidden= must be {asked}, got {given}")
 
     # --- late labels ------------------------------------------------------------------------------
 
