@@ -83,6 +83,19 @@ def test_shards_are_not_calibrated_into_their_own_folder(shards):
     assert not (shards / "probabilities").exists()
 
 
+@pytest.mark.parametrize("what", ["link", "file"])
+def test_what_is_no_work_folder_is_told_and_stays(what, shards, tmp_path):
+    place, kept = tmp_path / "out" / ".simi-mailbox", tmp_path / "elsewhere"
+    kept.mkdir()
+    (kept / "work.json").write_text("mine")
+    place.parent.mkdir()
+    place.symlink_to(kept) if what == "link" else place.write_text("mine")
+    with pytest.raises(ValueError, match=r"\.simi-mailbox is no folder but a link or a file"):
+        calibrate(shards, tmp_path / "out", engine="disk")
+    assert (kept / "work.json").read_text() == "mine"
+    assert place.is_symlink() == (what == "link")
+
+
 def _dies_in_the_end(folder, out, files):
     unlink, seen = os.unlink, [0]
 

@@ -37,9 +37,7 @@ _MARKS = {"best": " *", "tied": " =", "": "  "}
     f"[default: {', '.join(_ALWAYS)}; of two classes also {', '.join(_OF_TWO)}]",
 )
 @options.selection_option
-@click.option(
-    "--by", type=click.Choice(list(_SHOWN)), default="nll", help="What the table is sorted by."
-)
+@options.choice_option("--by", _SHOWN, "What the table is sorted by.", "nll")
 @click.option("--folds", default=5, help="Folds of cross-fitting; without --test.")
 @click.option("--seed", default=0, help="Seed of folds and intervals.")
 @options.json_option

@@ -24,17 +24,8 @@ def _share_option(name: str, default: float | None, help: str) -> options.Decora
 
 @options.file_command("probabilities", parts=_PARTS, input_type="probabilities")
 @_share_option("--coverage", 0.9, "Share of sets that hold the label.")
-@click.option(
-    "--score",
-    type=click.Choice(list(_SCORES)),
-    default="aps",
-    help="Score that ranks classes for the sets.",
-)
-@click.option(
-    "--condition-on",
-    type=click.Choice(list(_GROUPS)),
-    help="Guarantee the coverage within each group.",
-)
+@options.choice_option("--score", _SCORES, "Score that ranks classes for the sets.", "aps")
+@options.choice_option("--condition-on", _GROUPS, "Guarantee the coverage within each group.")
 @_share_option("--max-error", 0.05, "Largest share of errors among accepted predictions.")
 @_share_option("--confidence", 0.9, "Confidence of that guarantee.")
 @options.positive_option
@@ -150,10 +141,8 @@ def _alerts(
         else:
             rule = _loaded(given["rule"], problem, given, asked)
         positive, alerts, workload = rule.positive_, rule.alerts(probs), rule.expected(probs)
-        name, ends = (
-            str(positive) if classes is None else classes[positive],
-            ("value", "low", "high"),
-        )
+        name = str(positive) if classes is None else classes[positive]
+        ends = ("value", "low", "high")
         facts = {
             "positive": name,
             **facts,

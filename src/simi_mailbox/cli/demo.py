@@ -5,8 +5,9 @@ from pathlib import Path
 import click
 
 from simi_mailbox.cli.console import show_rows
-from simi_mailbox.cli.options import check_folder
+from simi_mailbox.cli.options import check_folder, choice_option
 
+_EXAMPLES = "Synthetic pages, some copied from others; or real images of digits."
 _COLUMNS = {
     "accuracy": "{accuracy:.2%}",
     "ECE": "{ece:.2%}",
@@ -23,12 +24,7 @@ _COLUMNS = {
     default=Path("demo"),
     help="Folder for the report.",
 )
-@click.option(
-    "--example",
-    type=click.Choice(["copies", "digits"]),
-    default="copies",
-    help="Synthetic pages, some copied from others; or real images of digits.",
-)
+@choice_option("--example", ("copies", "digits"), _EXAMPLES, "copies")
 @click.option("--seed", default=0, help="Seed of the pages, or of the GNN.")
 def demo(out: Path, example: str, seed: int) -> None:
     """Train a small GNN on a graph that needs no download, then calibrate it.

@@ -1,5 +1,6 @@
 """`simi-mailbox evaluate`: are probabilities calibrated?"""
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,24 +43,51 @@ def evaluate(probabilities: Path, bins: int, seed: int, as_json: bool, **given: 
     are left out, because whatever was fitted on them looks better than it is. PROBABILITIES may be
     a folder that calibrate or apply has written, or one of shards with labels.* beside.
     """
-    if probabilities.is_dir():
-        facts = folders.judge(probabilities, given, bins, seed, _WITH_INTERVAL)
-    else:
-        problem = user.read(probabilities, given)
-        rows, left_out = _judged_nodes(problem)
-        assert problem.labels is not None
-        probs, y = user.probabilities_of(problem)[rows], problem.labels[rows]
-        facts = {"nodes": int(rows.size), "left_out": left_out}
-        with console.working(f"judging {rows.size:,} nodes"):
-            facts |= _judge(probs, y, bins, seed)
-            positive = user.positive_class(problem, given["positive"])
-            if positive is not None:
-                facts["positive"] = given["positive"]
-                facts["of_class"] = _judge_class(probs[:, positive], y == positive)
+    judge = _judge_folder if probabilities.is_dir() else _judge_file
+    facts = judge(probabilities, given, bins, seed)
     if as_json:
         console.show_json(facts)
     else:
         _show(facts)
+
+
+def _judge_folder(folder: Path, given: Mapping[str, Any], bins: int, seed: int) -> dict[str, Any]:
+    from simi_mailbox import scale
+
+    taken = ("labels", "test", "calibration", "train", "input_type")
+    folders.refuse_options(given, taken, "rows of a folder are nodes 0, 1, 2, …")
+    said = {name: given[name] for name in taken}
+    with console.progress() as progress:
+        found = scale.evaluate(folder, **said, bins=bins, progress=progress)
+    tally, interval = found.metrics, partial(found.metrics.interval, seed=seed)
+    facts = {"nodes": tally.num_nodes, "left_out": found.left_out}
+    floor = tally.noise_floor(seed=seed)
+    return facts | _facts(tally.evaluate(), interval, tally.confidence, floor)
+
+
+def _judge_file(source: Path, given: Mapping[str, Any], bins: int, seed: int) -> dict[str, Any]:
+    from simi_mailbox import metrics
+
+    problem = user.read(source, given)
+    rows, left_out = _judged_nodes(problem)
+    labels: Any = problem.labels
+    probs, y = user.probabilities_of(problem)[rows], labels[rows]
+
+    def interval(name: str) -> Any:
+        binned = {"bins": bins} if name in ("ece", "debiased_ece") else {}
+        metric = partial(getattr(metrics, name), **binned)
+        return metrics.bootstrap_interval(metric, probs, y, seed=seed)
+
+    with console.working(f"judging {rows.size:,} nodes"):
+        values, confidence = metrics.evaluate(probs, y, bins=bins), float(probs.max(axis=1).mean())
+        floor = metrics.noise_floor(probs, bins=bins, seed=seed)
+        facts: dict[str, Any] = {"nodes": int(rows.size), "left_out": left_out}
+        facts |= _facts(values, interval, confidence, floor)
+        positive = user.positive_class(problem, given["positive"])
+        if positive is not None:
+            facts["positive"] = given["positive"]
+            facts["of_class"] = _judge_class(probs[:, positive], y == positive)
+    return facts
 
 
 def _judged_nodes(problem: Any) -> tuple[Any, int]:
@@ -77,22 +105,17 @@ def _judged_nodes(problem: Any) -> tuple[Any, int]:
     return rows, int(labelled.size - rows.size)
 
 
-def _judge(probs: Any, y: Any, bins: int, seed: int) -> dict[str, Any]:
-    from simi_mailbox import metrics
+def _facts(values: Any, interval: Any, confidence: float, floor: Any) -> dict[str, Any]:
+    rows = {name: _estimate(values[name]) for name in _SHOWN}
+    rows |= {name: _estimate(values[name], interval(name)) for name in _WITH_INTERVAL}
+    noise = {"mean": floor.mean, "std": floor.std}
+    return {"metrics": rows, "confidence": confidence, "noise_floor": noise}
 
-    values = metrics.evaluate(probs, y, bins=bins)
-    rows = {name: {"value": values[name]} for name in _SHOWN}
-    for name in _WITH_INTERVAL:
-        binned = {"bins": bins} if name in ("ece", "debiased_ece") else {}
-        metric = partial(getattr(metrics, name), **binned)
-        interval = metrics.bootstrap_interval(metric, probs, y, seed=seed)
-        rows[name] = user.estimate(values[name], interval)
-    floor = metrics.noise_floor(probs, bins=bins, seed=seed)
-    return {
-        "metrics": rows,
-        "confidence": float(probs.max(axis=1).mean()),
-        "noise_floor": {"mean": floor.mean, "std": floor.std},
-    }
+
+def _estimate(value: float, interval: Any = None) -> dict[str, float]:
+    """A number and its interval, if it has one."""
+    ends = {} if interval is None else {"low": interval.low, "high": interval.high}
+    return {"value": value, **ends}
 
 
 def _judge_class(p: Any, is_class: Any) -> dict[str, Any]:
@@ -109,15 +132,12 @@ def _judge_class(p: Any, is_class: Any) -> dict[str, Any]:
         "missed": found.positives - found.hits,
     }
     for name in ("precision", "recall", "lift"):
-        facts[name] = {"value": getattr(found, name)}
-        if found.positives:
-            facts[name] = user.estimate(getattr(found, name), found.interval(name))
+        interval = found.interval(name) if found.positives else None
+        facts[name] = _estimate(getattr(found, name), interval)
     for metric in (metrics.class_ece, metrics.smooth_ece, metrics.average_precision, metrics.auroc):
-        value = metric(p, is_class)
-        facts[metric.__name__] = {"value": value}
-        if 0 < expected.observed < len(p):
-            interval = metrics.bootstrap_interval(metric, p, is_class, draws=200)
-            facts[metric.__name__] = user.estimate(value, interval)
+        both = 0 < expected.observed < len(p)
+        interval = metrics.bootstrap_interval(metric, p, is_class, draws=200) if both else None
+        facts[metric.__name__] = _estimate(metric(p, is_class), interval)
     return facts
 
 

@@ -8,16 +8,12 @@ import click
 
 from simi_mailbox.cli import console
 from simi_mailbox.cli import user_files as user
-from simi_mailbox.cli.options import together
+from simi_mailbox.cli.options import choice_option, together
 
 _OPTIONS = ("engine", "memory", "scheduler", "work")
-_ENGINES = click.Choice(("auto", "memory", "disk", "dask"))
+_ENGINES = "Folders only: compute in memory, from disk, or on Dask.  [default: auto]"
 folder_options = together(
-    click.option(
-        "--engine",
-        type=_ENGINES,
-        help="Folders only: compute in memory, from disk, or on Dask.  [default: auto]",
-    ),
+    choice_option("--engine", ("auto", "memory", "disk", "dask"), _ENGINES),
     click.option(
         "--memory", metavar="SIZE", help="Folders only: memory of one process, such as 2GB."
     ),
@@ -84,28 +80,3 @@ def run(
             ) from None
     facts = {**done.facts, "calibration_is": "as named"}
     console.finish(facts, out, as_json, told, {"": "{:,.1f}"})
-
-
-def judge(
-    folder: Path, given: Mapping[str, Any], bins: int, seed: int, spread: Sequence[str]
-) -> dict[str, Any]:
-    """Metrics of a folder, with intervals of those that ``spread`` names."""
-    from simi_mailbox import scale
-
-    taken = ("labels", "test", "calibration", "train", "input_type")
-    refuse_options(given, taken, "rows of a folder are nodes 0, 1, 2, …")
-    with console.progress() as progress:
-        said = {name: given[name] for name in taken}
-        found = scale.evaluate(folder, **said, bins=bins, progress=progress)
-    tally = found.metrics
-    rows: dict[str, Any] = {name: {"value": value} for name, value in tally.evaluate().items()}
-    for name in spread:
-        rows[name] = user.estimate(rows[name]["value"], tally.interval(name, seed=seed))
-    floor = tally.noise_floor(seed=seed)
-    return {
-        "nodes": tally.num_nodes,
-        "left_out": found.left_out,
-        "metrics": rows,
-        "confidence": tally.confidence,
-        "noise_floor": {"mean": floor.mean, "std": floor.std},
-    }

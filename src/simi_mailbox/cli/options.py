@@ -103,6 +103,7 @@ _FILES = {
     "classes": "Names of the classes in the order of the columns, one per line.",
 }
 FIT_PARTS = ("edges", "labels", "calibration", "train", "features", "hidden", "ids", "classes")
+_UNKNOWN = "Rows about nodes that the first file does not have."
 INPUT_TYPES = ["logits", "log-probabilities", "probabilities"]
 INPUT_TYPES += ["binary-logits", "binary-probabilities"]
 
@@ -118,6 +119,7 @@ def file_command(
     and how they are to be read; ``other`` are help texts of parts that mean something else to it.
     """
     files, told = ExistingFile(), _FILES | other
+    holds = "What the first file holds" + ("." if input_type else "; as at fit if not given.")
     *first, last = arguments
     return together(
         click.command(epilog=FILES_EPILOG),
@@ -126,19 +128,16 @@ def file_command(
         *(click.option(f"--{part}", type=files, help=told[part]) for part in parts),
         click.option("--id-column", metavar="NAME", help="Column that names the nodes."),
         click.option("--encoding", metavar="NAME", help="Of text files, such as latin-1."),
-        click.option(
-            "--unknown",
-            type=click.Choice(["refuse", "drop"]),
-            default="refuse",
-            help="Rows about nodes that the first file does not have.",
-        ),
-        click.option(
-            "--input-type",
-            type=click.Choice(INPUT_TYPES),
-            default=input_type,
-            help="What the first file holds" + ("." if input_type else "; as at fit if not given."),
-        ),
+        choice_option("--unknown", ("refuse", "drop"), _UNKNOWN, "refuse"),
+        choice_option("--input-type", INPUT_TYPES, holds, input_type),
     )
+
+
+def choice_option(
+    name: str, choices: Iterable[str], help: str, default: str | None = None
+) -> Decorator:
+    """One of a few words."""
+    return click.option(name, type=click.Choice(list(choices)), default=default, help=help)
 
 
 def path_option(name: str, help: str, default: str | None = None) -> Decorator:

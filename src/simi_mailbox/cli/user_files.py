@@ -57,11 +57,6 @@ def probabilities_of(problem: Problem) -> Any:
     return scaled_softmax(read_logits(problem.values, problem.input_type)).numpy()
 
 
-def estimate(value: float, interval: Any) -> dict[str, float]:
-    """A number and its interval, as they are told."""
-    return {"value": value, "low": interval.low, "high": interval.high}
-
-
 def missing_parts(needs: Iterable[str], problem: Problem) -> str:
     """Options that a method needs and the problem lacks."""
     lacking = [part for part in sorted(needs) if getattr(problem, part, None) is None]
@@ -84,17 +79,16 @@ def calibration_nodes(
     ``insist`` is ``--allow-training-nodes``, None where a command has no such option; ``judged``
     says why no node of ``--test`` may be among them.
     """
-    if problem.labels is None:
-        raise ValueError("labels are missing: give --labels FILE")
-    rows = problem.sets.get("calibration")
-    if rows is None:
-        rows = problem.labelled("labels")
-        if rows.size == problem.nodes.count:
-            raise ValueError(
-                "every node has a label: say which to calibrate with, --calibration FILE (nodes "
-                "that the model was not trained on)"
-            )
-    unknown = rows[problem.labels[rows] < 0]
+    import numpy as np
+
+    labelled = problem.labelled("calibration")
+    rows = problem.sets.get("calibration", labelled)
+    if "calibration" not in problem.sets and rows.size == problem.nodes.count:
+        raise ValueError(
+            "every node has a label: say which to calibrate with, --calibration FILE (nodes that "
+            "the model was not trained on)"
+        )
+    unknown = rows[~np.isin(rows, labelled)]
     if unknown.size:
         raise ValueError(
             f"{unknown.size} of the {rows.size} calibration nodes have no label (the first is "

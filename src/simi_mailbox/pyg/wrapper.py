@@ -36,14 +36,13 @@ NOISE = 1e-3
 class CalibratedModel(nn.Module):
     """Called like the model it holds; returns calibrated log-probabilities instead of logits.
 
-    The model is always run in evaluation mode and no gradient flows through it. The result lies on
-    the device of the model's logits; the calibrator itself works on the CPU. Log-probabilities are
-    finite: of a class that cannot be they are as low as the number format allows.
+    The model is run in evaluation mode and no gradient flows through it. The result lies on the
+    device of the logits; the calibrator works on the CPU. Log-probabilities are finite, also of a
+    class that cannot be.
 
-    ``state_dict`` holds the model's weights and the fitted calibrator (as the bytes of its file, a
-    tensor), so that ``torch.load(…, weights_only=True)`` reads it. To load one, wrap a model of the
-    same shape: ``CalibratedModel(model).load_state_dict(state)``. Names of weights are the same
-    whether models or wrappers are compiled or not.
+    ``state_dict`` holds the model's weights and the fitted calibrator, as ``torch.load(…,
+    weights_only=True)`` reads it. To load one, wrap a model of the same shape, compiled or not:
+    ``CalibratedModel(model).load_state_dict(state)``.
 
     Parameters
     ----------
@@ -129,10 +128,9 @@ class CalibratedModel(nn.Module):
     ) -> Tensor:
         """Log-probabilities of all nodes from their logits; the model is not run.
 
-        For logits that were computed before, such as by PyG's layer-wise ``inference``. ``graph``
-        is whatever calibrators take, or a ``HeteroData`` or its ``edge_index_dict``. ``hidden`` is
-        what enters the last layer, ``known`` a pair (nodes, labels) of labels that are known by
-        now, ``node_ids`` the ids that the nodes had at ``fit``, or their numbers there.
+        ``graph`` is whatever calibrators take, or a ``HeteroData`` or its ``edge_index_dict``;
+        ``hidden`` what enters the last layer, ``known`` a pair (nodes, labels) of labels that are
+        known by now, ``node_ids`` the ids that the nodes had at ``fit``, or their numbers there.
         """
         cal = self.calibrator
         if "graph" in cal.required_inputs:
@@ -324,10 +322,9 @@ def calibrate(
     calibrator : Calibrator or str, optional
         A calibrator, which is copied, or its name; by default `SimiMailbox`.
     hidden : "auto", str, Tensor or None
-        What enters the model's last layer, for methods that can make use of it: of the last layer
-        with weights that yields the classes, if others come before it; of the layer of that name,
-        as in ``model.named_modules()``; a tensor [n, d], where ``logits`` are given; or nothing.
-        ``calibrated.hidden_layer`` tells which it is.
+        What enters the model's last layer, for methods that can use it: found by itself
+        (``calibrated.hidden_layer`` tells the layer); of a layer named as in
+        ``model.named_modules()``; a tensor [n, d], where ``logits`` are given; or nothing.
     node_type : str, optional
         Of a ``HeteroData``: the type of the nodes that are classified.
     metapath : sequence of (source type, target type), optional

@@ -77,7 +77,8 @@ class Engine:
         missing = [block for block in blocks if (key, block) not in self.journal.done]
         done = len(blocks) - len(missing)
         self.progress(step, done, len(blocks))
-        for block, files in self._each(function, missing, args):
+        calls = ((block, self._call(function, self.store, block, *args)) for block in missing)
+        for block, files in self._finished(calls):
             self.journal.add(key, block, files)
             done += 1
             self.progress(step, done, len(blocks))
@@ -88,12 +89,14 @@ class Engine:
     ) -> Any:
         """``combine`` of what ``function(store, block, *args)`` returned for every block."""
         self.progress(step, 0, len(blocks))
-        parts, count = self._parts(function, blocks, args), len(blocks)
+        parts: Iterator[Any]
+        parts = (self._call(function, self.store, block, *args) for block in blocks)
+        count = len(blocks)
         while True:
             parts, count = self._combined(combine, parts), -(-count // FAN_IN)
             if count == 1:
                 break
-        result = self._result(next(parts))
+        ((_, result),) = self._finished([(0, next(parts))])
         self.progress(step, len(blocks), len(blocks))
         return result
 
@@ -102,18 +105,12 @@ class Engine:
         while some := list(islice(parts, FAN_IN)):
             yield self._call(combine, some)
 
-    def _each(self, function: Pass, blocks: Sequence[int], args: Any) -> Iterator[tuple[int, Any]]:
-        """Blocks as they are finished, and what the function returned."""
-        return zip(blocks, self._parts(function, blocks, args), strict=True)
-
-    def _parts(self, function: Pass, blocks: Sequence[int], args: tuple[Any, ...]) -> Iterator[Any]:
-        return (function(self.store, block, *args) for block in blocks)
-
     def _call(self, function: Pass, *args: Any) -> Any:
         return function(*args)
 
-    def _result(self, called: Any) -> Any:
-        return called
+    def _finished(self, calls: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+        """Numbered calls as they end, and what the functions returned."""
+        return iter(calls)
 
     def close(self) -> None:
         """Nothing to let go of."""
@@ -135,31 +132,21 @@ class Dask(Engine):
         threads = [int(count) for count in self.client.nthreads().values()] or [1]
         self.cluster = {"tasks": max(threads), "slots": sum(threads)}
 
-    def _each(self, function: Pass, blocks: Sequence[int], args: Any) -> Iterator[tuple[int, Any]]:
-        place = dict(zip(self._parts(function, blocks, args), blocks, strict=True))
-        return ((place[future], result) for future, result in self._finished(place))
-
-    def _parts(self, function: Pass, blocks: Sequence[int], args: tuple[Any, ...]) -> Iterator[Any]:
-        return (self._call(function, self.store, block, *args) for block in blocks)
-
     def _call(self, function: Pass, *args: Any) -> Any:
         # Not pure: the same call after a change of the store is another call.
         return self.client.submit(function, *args, pure=False)
 
-    def _result(self, called: Any) -> Any:
-        ((_, result),) = self._finished([called])
-        return result
-
-    def _finished(self, futures: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    def _finished(self, calls: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+        number = {future: k for k, future in calls}
         errors = (OSError, TimeoutError, self.distributed.CancelledError)
         try:
             done = self.distributed.as_completed(
-                futures, loop=self.client.loop, with_results=True, raise_errors=True
+                number, loop=self.client.loop, with_results=True, raise_errors=True
             )
             for future, result in done:
                 if isinstance(result, BaseException):
                     raise result
-                yield future, result
+                yield number[future], result
         except errors as error:
             if self._answers():  # then it is what a worker has found
                 raise

@@ -111,20 +111,18 @@ class Labels:
     @classmethod
     def open(cls, path: Path, count: int, classes: int) -> Labels:
         contents, every = _contents(path), NodeNames(count)
-        y = contents[""] if isinstance(contents, dict) and "" in contents else None
-        if y is not None and y.ndim == 1:
-            if len(y) != count:
-                raise ValueError(f"{path}: {len(y):,} labels for {count:,} nodes")
-            return cls(path, count, classes, y)
+        y = contents.get("") if isinstance(contents, dict) else None
         if y is None:
             nodes, y = labelled_rows(contents, path, every, Reader())
+        elif y.shape == (count,):
+            return cls(path, count, classes, y)
         elif y.ndim == 2 and y.shape[1] == 2:
             nodes, y = every.find(np.array(y[:, 0]), path), np.asarray(y[:, 1])
             every.refuse_twice(nodes, path)
         else:
             raise FileFormatError(
-                f"{path}: it has shape {list(y.shape)}; expected one label per node, or rows "
-                "(node, label)"
+                f"{path}: it has shape {list(y.shape)}; expected one label per node, [{count}], or "
+                "rows (node, label)"
             )
         order = np.argsort(nodes)
         ends = np.append(y[order], -1), np.append(nodes[order], count)

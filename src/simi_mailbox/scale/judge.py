@@ -22,14 +22,7 @@ TOGETHER = 1 << 23  # numbers that are looked at together
 
 @dataclass(frozen=True)
 class FolderMetrics:
-    """What `evaluate` has seen; ``left_out`` counts labelled nodes that something was fitted on.
-
-    Examples
-    --------
-    >>> metrics = StreamingMetrics.empty(classes=2).update(np.array([[0.5, 0.5]]), np.array([0]))
-    >>> FolderMetrics(metrics, left_out=0).metrics.evaluate()["accuracy"]
-    1.0
-    """
+    """What `evaluate` has seen; ``left_out`` counts labelled nodes that something was fitted on."""
 
     metrics: StreamingMetrics
     left_out: int

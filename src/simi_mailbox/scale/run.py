@@ -44,13 +44,7 @@ SAMPLE = 20_000  # nodes that the calibration nodes are compared with
 @dataclass(frozen=True)
 class Calibrated:
     """What `calibrate` and `apply` did: the folder of results, the fitted calibrator, and facts
-    (engine, nodes, entries of the graph, classes, blocks, seconds).
-
-    Examples
-    --------
-    >>> Calibrated(Path("out"), SimiMailbox(), {"engine": "disk", "nodes": 300}).facts["engine"]
-    'disk'
-    """
+    (engine, nodes, entries of the graph, classes, blocks, seconds)."""
 
     out: Path
     calibrator: SimiMailbox
@@ -157,14 +151,23 @@ def apply(
 
     ``folder`` needs ``logits/`` and ``edges/``, which need not be those that the calibrator was
     fitted on, and ``hidden/`` if it was fitted with such. ``known``, a pair (nodes, labels) or a
-    file of both, or else ``known.*`` in the folder, names labels that are known by now: evidence on
-    other nodes, as for ``SimiMailbox.predict_proba``; those of nodes in ``train.*``, which the GNN
-    has learned, are left out. Everything else is as for `calibrate`; ``input_type`` is by default
-    what it was at the fit.
+    file of both, or else ``known.*`` in the folder, names labels that are known by now, as for
+    ``SimiMailbox.predict_proba``; those of ``train.*`` are left out. Everything else is as for
+    `calibrate`; ``input_type`` is by default what it was at the fit.
 
     Examples
     --------
-    >>> apply("out/calibrator.safetensors", "next-week", "calibrated")  # doctest: +SKIP
+    >>> import os, tempfile
+    >>> from simi_mailbox.synthetic import calibration_problem
+    >>> problem = calibration_problem(300, 3, seed=0)
+    >>> graph = problem.graph.edge_index()
+    >>> cal = SimiMailbox().fit(problem.logits, problem.y, graph=graph, mask=np.arange(100))
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     for part, array in {"logits": problem.logits, "edges": graph}.items():
+    ...         os.mkdir(f"{name}/{part}")
+    ...         np.save(f"{name}/{part}/0.npy", array)
+    ...     apply(cal, name, f"{name}/out").facts["nodes"]
+    300
     """
     source = Folder.open(Path(folder))
     fitted = calibrator if isinstance(calibrator, SimiMailbox) else load(calibrator)
