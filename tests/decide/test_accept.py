@@ -69,6 +69,12 @@ def test_errors_of_nodes_that_chose_the_model_count_more():
     assert careful < usual - 0.02
 
 
+def test_most_of_what_could_be_accepted_is():
+    rules = [fit(*problem(seed, 3000), 2000, max_error=0.15) for seed in range(20)]
+    # Errors above t are (1 − t)/2 on average: 15 % at t = 0.7, which accepts 60 %.
+    assert 0.5 < np.mean([rule.expected_share_ for rule in rules]) < 0.6
+
+
 def test_one_early_error_does_not_end_it():
     top = np.linspace(1.0, 0.9, 1000)
     y = np.arange(1000) == 0  # the most confident prediction of all is wrong, and no other
