@@ -1,7 +1,5 @@
 """Graphs whose true probabilities are known, for tests of calibrators that learn a network."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Labels collected by a known policy, and models trained with another class balance."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import expit

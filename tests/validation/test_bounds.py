@@ -1,7 +1,5 @@
 """Where a check begins to refuse: values just on either side of each bound."""
 
-from __future__ import annotations
-
 import re
 import warnings
 
@@ -109,9 +107,6 @@ def test_what_is_refused(read, given, told):
     error = TypeError if told.startswith(WRONG_TYPE) else ValueError
     with pytest.raises(error, match=told):
         read(*given)
-
-
-# --- logits and probabilities ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -232,9 +227,6 @@ def test_whole_numbers_that_float32_does_not_tell_apart_are_wider(most, dtype):
     assert int(found[0, 0]) == most
 
 
-# --- nodes and labels -----------------------------------------------------------------------------
-
-
 def test_bounds_belong_to_what_may_be_named():
     assert read_index([0, 4], 5, "mask").tolist() == [0, 4]
     assert read_index([], 5, "nodes", empty=True).size == 0
@@ -268,8 +260,6 @@ def test_weights_of_zero_are_weights():
     huge = read_weights([1e308, 1e308], np.arange(2), 2)  # their sum is no number
     assert huge.tolist() == [1.0, 1.0]
 
-
-# --- nodes that the model was trained on ----------------------------------------------------------
 
 EVEN = np.full(500, 0.7)
 SPREAD = np.tile([0.6, 0.8], 500)
@@ -315,9 +305,6 @@ def test_all_labels_of_one_class_are_told_from_ten_on():
         warnings.simplefilter("error")
         read(9)
         read(10, y=0)
-
-
-# --- what a method sees ---------------------------------------------------------------------------
 
 
 def test_a_shift_of_classes_and_impossible_ones_reach_the_forward_function_too():

@@ -62,9 +62,6 @@ def quiet(call, *args, **kwargs):
         return call(*args, **kwargs)
 
 
-# --- what it finds --------------------------------------------------------------------------------
-
-
 @MODES
 def test_evidence_is_found_where_it_is(problem, keep):
     cal = fitted(problem, keep_classes=keep)
@@ -179,9 +176,6 @@ def test_permuted_labels_tell_nothing(keep):
         assert gain <= 10 + 3 * deviation, sizes
 
 
-# --- warnings -------------------------------------------------------------------------------------
-
-
 def test_it_warns_where_classes_cannot_be_kept():
     p = calibration_problem(2000, 2, seed=0)
     given = (p.logits + np.array([0.0, 4.0]), p.y)
@@ -190,9 +184,6 @@ def test_it_warns_where_classes_cannot_be_kept():
         cal.fit(*given, **where)
     assert cal.contradicted_ > 0.2
     quiet(SimiMailbox(keep_classes=False).fit, *given, **where)
-
-
-# --- symmetry -------------------------------------------------------------------------------------
 
 
 @MODES
@@ -220,9 +211,6 @@ def test_small_changes_change_little(problem, keep):
     assert np.abs(shown(noisy) - expected).max() <= 0.02
     assert np.abs(shown(problem.logits, seed=1) - expected).max() <= 0.03
     assert np.abs(shown(rounded) - expected).max() <= 0.01
-
-
-# --- whose labels these are -----------------------------------------------------------------------
 
 
 def without_labels(cal, problem):
@@ -346,12 +334,6 @@ def test_selection_bias_is_corrected_whatever_the_number_of_groups(problem, keep
         for cal in (used, unused)
     ]
     assert shown[0] < shown[1] - 0.001
-
-
-# --- files ----------------------------------------------------------------------------------------
-
-
-# --- parts ----------------------------------------------------------------------------------------
 
 
 def test_as_many_labels_as_are_enough_are_spread_evenly_over_the_confidence(monkeypatch):
