@@ -57,6 +57,14 @@ def problem(logits, graph, temperature, seed=0):
     return Problem(logits, graph, y, truth, order[:half], order[half:three], order[three:])
 
 
+def dense_gcn(graph):
+    """D^(−½) (A + I) D^(−½)."""
+    adjacency = torch.eye(graph.num_nodes)
+    adjacency[graph.rows(), graph.indices] = 1
+    scale = adjacency.sum(1).rsqrt()
+    return scale[:, None] * adjacency * scale
+
+
 def binary(n, *, seed, scale=0.5, bias=-1.0):
     """Scores, and labels drawn from σ(scale · s + bias)."""
     rng = np.random.default_rng(seed)
