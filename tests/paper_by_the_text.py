@@ -3,8 +3,6 @@
 Nothing of the library is used here: it is what the library's method is compared with.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from sklearn.cluster import KMeans

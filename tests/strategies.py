@@ -1,9 +1,8 @@
-"""Hypothesis strategies and small makers shared by the tests."""
+"""A small problem shared by the tests."""
 
 from dataclasses import dataclass
 
 import numpy as np
-from hypothesis import strategies as st
 
 from simi_mailbox import Graph
 
@@ -32,14 +31,3 @@ def make_problem(
     pairs = rng.integers(0, n, size=(2, edges))
     mask = np.sort(rng.choice(n, min(labelled, n), replace=False))
     return Problem(logits, y, pairs, mask)
-
-
-problems = st.builds(
-    make_problem,
-    seed=st.integers(0, 10_000),
-    n=st.integers(40, 120),
-    k=st.integers(2, 6),
-    edges=st.integers(0, 300),
-    labelled=st.integers(1, 40),
-    sharpness=st.floats(0.01, 50),
-)

@@ -5,21 +5,7 @@ from collections import deque
 import numpy as np
 import pytest
 
-from simi_mailbox import metrics
-from simi_mailbox.analysis import (
-    by_agreement,
-    by_class,
-    by_degree,
-    by_distance,
-    covered_by,
-    distance_to,
-    group_map,
-    judge,
-    neighbour_agreement,
-    reliability_curve,
-    similarity_confidence,
-    temperature_histogram,
-)
+from simi_mailbox import analysis, metrics
 from simi_mailbox.graph import Graph
 
 
@@ -32,19 +18,19 @@ FOUR = np.array([[0.9, 0.1], [0.4, 0.6], [0.5, 0.5], [2.0, 2.0]])
 
 
 def test_confidence_and_correctness_of_the_chosen_nodes_alone():
-    judged = judge(FOUR, [0, 0, np.nan, np.nan], nodes=[1, 0])
+    judged = analysis.judge(FOUR, [0, 0, np.nan, np.nan], nodes=[1, 0])
     assert judged.nodes.tolist() == [1, 0]
     assert judged.confidence.tolist() == [0.6, 0.9]
     assert judged.predicted.tolist() == [1, 0]
     assert judged.correct.tolist() == [0.0, 1.0]
     assert (len(judged), judged.num_nodes) == (2, 4)
-    assert np.isnan(judge(FOUR, None, nodes=[0]).correct).all()
-    assert len(judge(FOUR, [0, 1, 0, 1], nodes=[])) == 0
+    assert np.isnan(analysis.judge(FOUR, None, nodes=[0]).correct).all()
+    assert len(analysis.judge(FOUR, [0, 1, 0, 1], nodes=[])) == 0
 
 
 def test_agreement_counts_neighbours_of_the_same_predicted_class():
     edges = np.array([[0, 0, 1, 2], [1, 2, 2, 3]])
-    share = neighbour_agreement(np.array([1, 1, 0, 0, 5]), edges)
+    share = analysis.neighbour_agreement(np.array([1, 1, 0, 0, 5]), edges)
     np.testing.assert_allclose(share[:4], [1 / 2, 1 / 2, 1 / 3, 1.0])
     assert np.isnan(share[4])
 
@@ -68,20 +54,20 @@ def test_distances_against_a_queue(seed):
     graph = Graph.from_edges(rng.integers(0, n, (2, int(rng.integers(0, 2 * n)))), n)
     start = rng.choice(n, size=int(rng.integers(1, 4)) if n > 4 else 1, replace=False).tolist()
     neighbours = [graph.neighbours(i).tolist() for i in range(n)]
-    assert distance_to(graph, start).tolist() == brute_force_distance(neighbours, start)
+    assert analysis.distance_to(graph, start).tolist() == brute_force_distance(neighbours, start)
 
 
 def test_distance_follows_messages_on_directed_graphs_and_starts_somewhere():
     chain = Graph.from_edges([[0, 1], [1, 2]], num_nodes=3, directed=True)
-    assert distance_to(chain, [0]).tolist() == [0, 1, 2]
-    assert distance_to(chain, [2]).tolist() == [-1, -1, 0]
-    assert distance_to(chain, np.zeros(3, dtype=bool)).tolist() == [-1, -1, -1]
+    assert analysis.distance_to(chain, [0]).tolist() == [0, 1, 2]
+    assert analysis.distance_to(chain, [2]).tolist() == [-1, -1, 0]
+    assert analysis.distance_to(chain, np.zeros(3, dtype=bool)).tolist() == [-1, -1, -1]
 
 
 def test_band_agrees_with_resampling_the_nodes_themselves(rng):
     probs = rng.dirichlet([3.0, 1.0], size=500)
     y = (rng.random(500) > 0.8).astype(int)
-    curve = reliability_curve(probs, y, bins=5, draws=4000, seed=1)
+    curve = analysis.reliability_curve(probs, y, bins=5, draws=4000, seed=1)
     resampled = []
     for _ in range(1500):
         chosen = rng.integers(0, 500, 500)
@@ -91,7 +77,9 @@ def test_band_agrees_with_resampling_the_nodes_themselves(rng):
     low, high = np.quantile(np.array(resampled)[:, full], [0.025, 0.975], axis=0)
     np.testing.assert_allclose(curve.low[full], low, atol=0.02)
     np.testing.assert_allclose(curve.high[full], high, atol=0.02)
-    sure = reliability_curve(np.tile([0.95, 0.05], (3, 1)), np.zeros(3, dtype=int), bins=10)
+    sure = analysis.reliability_curve(
+        np.tile([0.95, 0.05], (3, 1)), np.zeros(3, dtype=int), bins=10
+    )
     assert sure.accuracy[9] == 1.0
     assert sure.low[9] < 0.5  # of three nodes that are all right
 
@@ -99,16 +87,16 @@ def test_band_agrees_with_resampling_the_nodes_themselves(rng):
 def test_curve_is_that_of_the_chosen_nodes(rng):
     probs = rng.dirichlet([3.0, 1.0], size=100)
     y = np.zeros(100, dtype=int)
-    curve = reliability_curve(probs, y, nodes=np.arange(40))
+    curve = analysis.reliability_curve(probs, y, nodes=np.arange(40))
     expected = metrics.reliability(probs[:40], y[:40])
     np.testing.assert_array_equal(curve.accuracy, expected.accuracy)
     assert curve.ece == expected.ece
-    same = reliability_curve(probs, y[:40], nodes=np.arange(40))
+    same = analysis.reliability_curve(probs, y[:40], nodes=np.arange(40))
     np.testing.assert_array_equal(same.low, curve.low)
     with pytest.raises(ValueError, match="needs labels: pass y"):
-        reliability_curve(probs, None)
+        analysis.reliability_curve(probs, None)
     with pytest.raises(ValueError, match="no node"):
-        reliability_curve(probs, y, nodes=[])
+        analysis.reliability_curve(probs, y, nodes=[])
 
 
 # Two confidence intervals, [0, .5) and [.5, 1], of three nodes each; three classes so that a
@@ -128,8 +116,8 @@ SIMILARITY = np.array([0.0, 0.5, 1.0, 0.25, 0.4, 0.75])
 
 
 def test_golden_case_of_both_kinds_of_cells():
-    paper = similarity_confidence(PROBS, Y, SIMILARITY, bins=2, cell="paper")
-    own = similarity_confidence(PROBS, Y, SIMILARITY, bins=2, cell="own")
+    paper = analysis.similarity_confidence(PROBS, Y, SIMILARITY, bins=2, cell="paper")
+    own = analysis.similarity_confidence(PROBS, Y, SIMILARITY, bins=2, cell="own")
     assert paper.counts.tolist() == own.counts.tolist() == [[1, 2], [2, 1]]
     np.testing.assert_allclose(paper.confidence, [[0.40, 0.46], [0.70, 0.90]])
     # acc(B_1) = 2/3 and acc(B_2) = 1/3, whatever the similarity.
@@ -142,7 +130,7 @@ def test_golden_case_of_both_kinds_of_cells():
 def test_nodes_without_neighbours_are_in_no_cell_but_in_the_intervals_accuracy():
     similarity = SIMILARITY.copy()
     similarity[3] = np.nan
-    table = similarity_confidence(PROBS, Y, similarity, bins=2)
+    table = analysis.similarity_confidence(PROBS, Y, similarity, bins=2)
     assert table.without_neighbours == 1
     assert table.counts.sum() == 5
     np.testing.assert_allclose(table.accuracy[1], [1 / 3, 1 / 3])
@@ -151,10 +139,12 @@ def test_nodes_without_neighbours_are_in_no_cell_but_in_the_intervals_accuracy()
 def test_labels_of_other_nodes_are_not_read_and_without_any_counts_stay():
     y = Y.copy()
     y[[0, 1]] = -100
-    chosen = similarity_confidence(PROBS, y, SIMILARITY, nodes=[2, 3, 4, 5], bins=2, cell="own")
-    cut = similarity_confidence(PROBS[2:], Y[2:], SIMILARITY[2:], bins=2, cell="own")
+    chosen = analysis.similarity_confidence(
+        PROBS, y, SIMILARITY, nodes=[2, 3, 4, 5], bins=2, cell="own"
+    )
+    cut = analysis.similarity_confidence(PROBS[2:], Y[2:], SIMILARITY[2:], bins=2, cell="own")
     np.testing.assert_array_equal(chosen.gap, cut.gap)
-    table = similarity_confidence(PROBS, None, SIMILARITY, bins=2)
+    table = analysis.similarity_confidence(PROBS, None, SIMILARITY, bins=2)
     assert table.counts.tolist() == [[1, 2], [2, 1]]
     assert np.isnan(table.gap).all()
 
@@ -174,7 +164,7 @@ def test_labels_of_other_nodes_are_not_read_and_without_any_counts_stay():
 def test_bad_cells_are_refused(change, message):
     given = {"probs": PROBS, "y": Y, "similarity": SIMILARITY, "bins": 2, **change}
     with pytest.raises(ValueError, match=message):
-        similarity_confidence(**given)
+        analysis.similarity_confidence(**given)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +177,7 @@ def test_bad_cells_are_refused(change, message):
 def test_edges_belong_to_the_interval_that_is_closed_there(closed, cells):
     probs = np.array([[0.5, 0.5], [0.6, 0.4], [1.0, 0.0], [0.7, 0.3]])
     similarity = np.array([0.5, 0.0, 1.0, 0.1])
-    table = similarity_confidence(probs, np.zeros(4, int), similarity, closed=closed)
+    table = analysis.similarity_confidence(probs, np.zeros(4, int), similarity, closed=closed)
     assert np.argwhere(table.counts).tolist() == cells
 
 
@@ -227,7 +217,7 @@ def of_degrees(labels, graph):
 
 def test_by_degree(case):
     probs, y, graph = case
-    table = by_degree(probs, y, graph)
+    table = analysis.by_degree(probs, y, graph)
     members = [np.flatnonzero(inside) for inside in of_degrees(table.labels, graph)]
     assert table.labels[0] == "0"
     assert sum(map(len, members)) == N
@@ -239,15 +229,15 @@ def test_by_class_of_chosen_nodes_whose_labels_alone_are_read(case):
     chosen, names = np.arange(0, N, 3), ["a", "b", "c", "d"]
     hidden = np.full_like(y, -1)
     hidden[chosen] = y[chosen]
-    table = by_class(probs, hidden, nodes=chosen, class_names=names)
+    table = analysis.by_class(probs, hidden, nodes=chosen, class_names=names)
     assert table.labels == tuple(names)
     check_slices(table, [chosen[probs[chosen].argmax(1) == k] for k in range(K)], probs, y)
 
 
 def test_by_distance(case):
     probs, y, graph = case
-    table = by_distance(probs, y, graph, [3, 5])
-    distance = distance_to(graph, [3, 5])
+    table = analysis.by_distance(probs, y, graph, [3, 5])
+    distance = analysis.distance_to(graph, [3, 5])
     members = {str(k): distance == k for k in range(5)}
     members |= {"5 or more": distance >= 5, "out of reach": distance < 0}
     assert table.labels[-1] == "out of reach"
@@ -258,7 +248,7 @@ def test_by_agreement_keeps_nodes_without_neighbours_apart(case):
     probs, y, _ = case
     tenths = np.random.default_rng(0).integers(0, 11, N)
     share = np.where(np.arange(N) < 7, np.nan, tenths / 10)
-    table = by_agreement(probs, y, share)
+    table = analysis.by_agreement(probs, y, share)
     assert table.labels[-1] == "no neighbours"
     fifth = np.where(np.isnan(share), 5, np.minimum(tenths // 2, 4))
     check_slices(table, [np.flatnonzero(fifth == k) for k in range(6)], probs, y)
@@ -267,28 +257,28 @@ def test_by_agreement_keeps_nodes_without_neighbours_apart(case):
 def test_bad_input_is_refused(case):
     probs, y, _ = case
     with pytest.raises(ValueError, match="2 class names for 4 classes"):
-        by_class(probs, y, class_names=["a", "b"])
+        analysis.by_class(probs, y, class_names=["a", "b"])
     with pytest.raises(ValueError, match="3 class names for 4 classes"):
-        covered_by("class", probs > 0.2, y, class_names=["a", "b", "c"])
+        analysis.covered_by("class", probs > 0.2, y, class_names=["a", "b", "c"])
     with pytest.raises(ValueError, match="by is 'colour'; expected one of"):
-        covered_by("colour", probs > 0.2, y)
+        analysis.covered_by("colour", probs > 0.2, y)
     with pytest.raises(ValueError, match=r"the classes are 0\.\.3"):
-        by_class(probs, y + 1)
+        analysis.by_class(probs, y + 1)
 
 
 def test_coverage_is_what_a_loop_finds(case):
     probs, y, graph = case
     sets, nodes = probs > 0.2, np.arange(100, N)
     hit, sizes = sets[np.arange(N), y], sets.sum(axis=1)
-    table = covered_by("degree", sets, y, graph=graph, nodes=nodes)
+    table = analysis.covered_by("degree", sets, y, graph=graph, nodes=nodes)
     members = of_degrees(table.labels, graph)
     assert table.found.counts.tolist() == [inside[nodes].sum() for inside in members]
     expected = [hit[nodes][inside[nodes]].mean() for inside in members]
     np.testing.assert_allclose(table.found.coverage, expected)
-    table = covered_by("class", sets, y[nodes], nodes=nodes)
+    table = analysis.covered_by("class", sets, y[nodes], nodes=nodes)
     expected = [hit[nodes][y[nodes] == c].mean() for c in range(K)]
     np.testing.assert_allclose(table.found.coverage, expected)
-    table = covered_by("size", sets, y, nodes=nodes)
+    table = analysis.covered_by("size", sets, y, nodes=nodes)
     assert table.labels == tuple(str(s) for s in np.unique(sizes[nodes]))
     expected = [hit[nodes][sizes[nodes] == s].mean() for s in np.unique(sizes[nodes])]
     np.testing.assert_allclose(table.found.coverage, expected)
@@ -305,7 +295,7 @@ def test_mailbox_slices_are_those_that_rules_condition_on(case):
     groups = 2 * above
     for half in (above, ~above):
         groups[half] += alike[half] >= np.median(alike[half])
-    table = covered_by("mailbox", sets, y, probs=probs, graph=graph)
+    table = analysis.covered_by("mailbox", sets, y, probs=probs, graph=graph)
     assert table.found.counts.tolist() == np.bincount(groups, minlength=4).tolist()
     np.testing.assert_allclose(
         table.found.coverage, [sets[np.arange(N), y][groups == g].mean() for g in range(4)]
@@ -317,9 +307,9 @@ def test_chance_is_not_significant_and_a_neglected_class_is(case):
     rng = np.random.default_rng(1)
     even = np.zeros((N, K), dtype=bool)
     even[np.arange(N), y] = rng.random(N) < 0.9
-    assert not covered_by("class", even, y).significant
+    assert not analysis.covered_by("class", even, y).significant
     even[(y == 1) & (rng.random(N) < 0.3)] = False
-    table = covered_by("class", even, y, class_names=["a", "b", "c", "d"])
+    table = analysis.covered_by("class", even, y, class_names=["a", "b", "c", "d"])
     assert table.significant
     assert table.worst == "b"
     assert table.found.worst < table.found.worst_by_chance
@@ -344,7 +334,7 @@ def table(rng):
 
 def test_group_map_against_loops(table):
     groups, before, after, y, given = table
-    made = group_map(groups, before, after, y=y, **given)
+    made = analysis.group_map(groups, before, after, y=y, **given)
     assert made.sizes.size == 4
     assert made.sizes.sum() == 200
     for k in range(4):
@@ -368,7 +358,7 @@ def test_group_map_against_loops(table):
 
 def test_group_map_without_labels(table):
     groups, before, after, _, given = table
-    made = group_map(groups, before, after, **given)
+    made = analysis.group_map(groups, before, after, **given)
     np.testing.assert_allclose(made.temperatures[[0, 1, 3]], [1.0, 2.0, 4.0])
     assert np.isnan(made.accuracy).all()
     assert made.worst().size == 0
@@ -377,19 +367,19 @@ def test_group_map_without_labels(table):
 def test_group_map_refuses_what_does_not_fit(table):
     groups, before, after, _, given = table
     with pytest.raises(ValueError, match="group number for each of 200"):
-        group_map(groups[:9], before, after, **given)
+        analysis.group_map(groups[:9], before, after, **given)
     with pytest.raises(ValueError, match=r"temperatures has shape \[2\]; expected one value per"):
-        group_map(groups, before, after, **{**given, "temperatures": [1.0, 2.0]})
+        analysis.group_map(groups, before, after, **{**given, "temperatures": [1.0, 2.0]})
 
 
 def test_temperature_histogram_counts_every_node(rng):
     t = np.exp(rng.normal(size=500))
-    table = temperature_histogram(t, bins=12)
+    table = analysis.temperature_histogram(t, bins=12)
     inside = np.histogram(t, bins=table.edges * np.r_[1 - 1e-12, np.ones(11), 1 + 1e-12])[0]
     assert table.counts.tolist() == inside.tolist()
     assert table.counts.sum() == 500
     assert (table.smallest, table.largest) == (t.min(), t.max())
-    table = temperature_histogram(np.full(9, 1.7))
+    table = analysis.temperature_histogram(np.full(9, 1.7))
     assert table.counts.max() == 9
     assert table.edges[0] < 1.7 < table.edges[-1]
 
@@ -397,4 +387,4 @@ def test_temperature_histogram_counts_every_node(rng):
 @pytest.mark.parametrize("bad", [[], [0.0, 1.0], [np.nan], [np.inf]])
 def test_temperatures_must_be_positive(bad):
     with pytest.raises(ValueError, match="temperature"):
-        temperature_histogram(np.array(bad))
+        analysis.temperature_histogram(np.array(bad))

@@ -42,10 +42,6 @@ def test_neighbourhoods_are_those_of_the_adjacency_matrix(case):
     assert Graph.from_edges(graph.edge_index(), n, directed=directed) == graph
 
 
-class PygData:
-    edge_index, num_nodes = TENSOR, 5
-
-
 class DglGraph:
     """Of DGL: edges in the order in which they were added, and methods that count."""
 
@@ -97,7 +93,6 @@ FORMS = {
     "torch": lambda: SPARSE,
     "torch rows": SPARSE.to_sparse_csr,
     "torch columns": SPARSE.to_sparse_csc,
-    "like PyG": PygData,
     "like DGL": DglGraph,
     "like torch_sparse": Transposed,
     "PyG": real_pyg,

@@ -21,19 +21,7 @@ from simi_mailbox import metrics
 from simi_mailbox.cli.group import cli
 from simi_mailbox.synthetic import calibration_problem
 from simi_mailbox.testing import CheckProblem
-from tests.pages import (
-    BENCH_PAGES,
-    DOCS,
-    PAGES,
-    blocks,
-    command_lines,
-    compare,
-    parse,
-    run_line,
-    run_page,
-    run_shell,
-    stored_cora,
-)
+from tests import pages
 from tests.pyg.loaders import AllNeighbours
 
 
@@ -53,74 +41,78 @@ def empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize(("page", "line"), command_lines())
+@pytest.mark.parametrize(("page", "line"), pages.command_lines())
 def test_commands_of_the_pages_exist_and_take_their_options(page, line):
-    parse(cli, shlex.split(line)[1:])
+    pages.parse(cli, shlex.split(line)[1:])
 
 
 def test_a_command_that_is_not_there_is_found_out():
     with pytest.raises(click.NoSuchOption):
-        parse(cli, ["calibrate", "logits.csv", "--no-such-option"])
-    assert len(command_lines()) >= 9
+        pages.parse(cli, ["calibrate", "logits.csv", "--no-such-option"])
+    assert len(pages.command_lines()) >= 9
 
 
 def test_shards_of_the_page_are_calibrated_and_so_are_those_of_next_week():
     for folder in ("shards", "next-week"):
         write_shards(Path(folder))
-    run_line("calibrate shards --memory")
-    run_line("apply calibrated/calibrator.safetensors next-week")
+    pages.run_line("calibrate shards --memory")
+    pages.run_line("apply calibrated/calibrator.safetensors next-week")
     assert Path("calibrated", "manifest.json").exists()
     assert Path("calibrated-next-week", "manifest.json").exists()
 
 
 def test_the_readmes_command_calibrates_the_files_of_the_shells_page():
-    run_page("shell.md")
-    assert "wrote probs.csv" in run_line("calibrate logits.csv")
+    pages.run_page("shell.md")
+    assert "wrote probs.csv" in pages.run_line("calibrate logits.csv")
     assert Path("probs.csv").read_text("utf-8").startswith("paper,predicted,confidence,p_biology")
 
 
 def test_shell_page():
     """Every command of docs/shell.md runs, and prints what the page shows."""
-    run_page("shell.md")
+    pages.run_page("shell.md")
     ran = 0
-    for block in blocks(DOCS / "shell.md", "console"):
+    for block in pages.blocks(pages.DOCS / "shell.md", "console"):
         lines = re.sub(r"\\\n\s*", "", block)  # a command may go on in the next line
         for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", lines, re.MULTILINE):
-            compare(run_shell(command), shown, command, atol=0.02)
+            pages.compare(pages.run_shell(command), shown, command, atol=0.02)
             ran += 1
     assert ran >= 9
 
 
 def test_the_line_for_completion_is_what_the_shell_wants():
-    (line,) = blocks(DOCS / "shell.md", "bash")
+    (line,) = pages.blocks(pages.DOCS / "shell.md", "bash")
     name, shell = re.search(r"(_\w+_COMPLETE)=(\w+)", line).groups()
     command, environment = [sys.executable, "-m", "simi_mailbox"], {**os.environ, name: shell}
     result = subprocess.run(command, env=environment, capture_output=True)
     assert b"_simi_mailbox_completion" in result.stdout
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.stem)
 def test_no_snippet_is_left_out(page):
     """Python has a test of its own or runs by itself; other languages are few, and each is read."""
     languages = set(re.findall(r"^```([^\n`]+)\n", page.read_text("utf-8"), re.MULTILINE))
     languages = {name for name in languages if not name.startswith("{")}
     assert languages <= {"python", "console", "bash", "toml", "text", "bibtex"}
-    for block in (*blocks(page, "console"), *blocks(page, "bash")):
+    for block in (*pages.blocks(page, "console"), *pages.blocks(page, "bash")):
         called = [line for line in block.splitlines() if line.startswith("$")]
         assert page.name == "shell.md" or all("simi-mailbox" in line for line in called)
-    for block in blocks(page, "toml"):
+    for block in pages.blocks(page, "toml"):
         tomllib.loads(block)
 
 
 OWN = ("start", "pyg", "decide", "methods", "plugins", "shell")
-BY_ITSELF = [p.name for p in PAGES if blocks(p, "python") and p.stem not in (*OWN, *BENCH_PAGES)]
+BY_ITSELF = [
+    p.name
+    for p in pages.PAGES
+    if pages.blocks(p, "python") and p.stem not in (*OWN, *pages.BENCH_PAGES)
+]
 
 
 @pytest.mark.parametrize("name", [name for name in BY_ITSELF if name != "README.md"])
 def test_python_of_the_page_runs(name):
     if name == "scale.md":
         write_shards(Path("shards"))
-    found = PROVED.get(name, lambda names: True)(run_page(name, **arrays()))
+    found = PROVED.get(name, lambda names: True)(pages.run_page(name, **arrays()))
     assert found, f"{name} does not show what it says"
 
 
@@ -172,19 +164,21 @@ def test_report_of_the_page_is_written_by_the_command():
     files = {"logits": given["logits"], "edges": given["edge_index"].numpy(), "y": given["y"]}
     for name, array in (files | {"val": np.arange(200), "test": np.arange(200, 400)}).items():
         np.save(f"{name}.npy", array)
-    run_line("report ")
+    pages.run_line("report ")
     assert os.path.getsize("report.html") > 10_000
 
 
 def test_start_page(monkeypatch):
     """With the graph that PyG would download, read from a file that is here."""
-    cora = stored_cora()
+    cora = pages.stored_cora()
     if cora is None:
         pytest.skip("Cora is not here")
     import torch_geometric.datasets
 
     monkeypatch.setattr(torch_geometric.datasets, "Planetoid", cora)
-    names = run_page("start.md", atol=0.02)  # a network trained on another machine differs a little
+    names = pages.run_page(
+        "start.md", atol=0.02
+    )  # a network trained on another machine differs a little
     before, test, y = names["before"], names["test"], names["y"]
     assert torch.equal(names["probs"].argmax(dim=1), before.argmax(dim=1))
     gain = [metrics.nll(names[key][test], y[test]) for key in ("probs", "baseline", "before")]
@@ -201,7 +195,7 @@ def test_pyg_page(monkeypatch):
     if not (WITH_PYG_LIB or WITH_TORCH_SPARSE):  # PyG's own sampler is compiled
         monkeypatch.setattr(torch_geometric.loader, "NeighborLoader", AllNeighbours)
         monkeypatch.setattr(torch_geometric.nn.models.basic_gnn, "NeighborLoader", AllNeighbours)
-    names = run_page("pyg.md")
+    names = pages.run_page("pyg.md")
     data, log_probs, test = names["data"], names["log_probs"], names["data"].test_mask
     loss = torch.nn.functional.nll_loss
     before = names["model"].eval()(data.x, data.edge_index).log_softmax(dim=1).detach()
@@ -224,7 +218,7 @@ def test_pyg_page(monkeypatch):
 
 
 def test_decide_page():
-    names = run_page("decide.md")
+    names = pages.run_page("decide.md")
     rest, y = names["rest"], names["y"]
     assert 0.87 < metrics.coverage(names["sets"][rest], y[rest]) < 0.93
     wrong = names["probs"].argmax(axis=1) != y
@@ -236,14 +230,14 @@ def test_decide_page():
 
 
 def test_methods_page():
-    names = run_page("methods.md", **arrays())
+    names = pages.run_page("methods.md", **arrays())
     np.testing.assert_allclose(names["probs"].sum(axis=1), 1.0, atol=1e-5)
     scores = {n: names["likelihood"]({**names["best"], "n_groups": n}) for n in (5, 20)}
     assert names["best"]["n_groups"] == max(scores, key=scores.get)
 
 
 def test_plugins_page():
-    names = run_page("plugins.md")
+    names = pages.run_page("plugins.md")
     problem = CheckProblem.random()
     fitted = names["Smoothing"](strength=0.5).fit(problem.logits, problem.y, mask=problem.mask)
     wrong = (problem.logits.argmax(1) != problem.y)[problem.mask].mean()

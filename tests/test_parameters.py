@@ -6,29 +6,21 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
-from simi_mailbox.parameters import (
-    Count,
-    NonNegative,
-    Positive,
-    Share,
-    Whole,
-    check_parameters,
-    hyperparameters,
-)
+from simi_mailbox import parameters
 
 
-@hyperparameters
+@parameters.hyperparameters
 class Parent(BaseEstimator):
-    epochs: Count = 10
-    seed: Whole = 0
+    epochs: parameters.Count = 10
+    seed: parameters.Whole = 0
 
 
-@hyperparameters
+@parameters.hyperparameters
 class Child(Parent):
-    epochs: Count = 20
-    rate: Positive | None = None
-    decay: NonNegative = 0.0
-    dropout: Share = 0.5
+    epochs: parameters.Count = 20
+    rate: parameters.Positive | None = None
+    decay: parameters.NonNegative = 0.0
+    dropout: parameters.Share = 0.5
     solver: Literal["exact", "adam"] = "exact"
     strict: bool = False
     path: str | None = None
@@ -65,15 +57,17 @@ def test_arguments_are_keywords_with_the_defaults_of_the_nearest_class() -> None
 )
 def test_what_was_given_and_what_was_expected_is_one_line(given: Any, words: str) -> None:
     with pytest.raises(ValueError, match="must be") as refused:
-        check_parameters(Child(**given))
+        parameters.check_parameters(Child(**given))
     assert str(refused.value) == words
 
 
 def test_numbers_of_numpy_are_numbers_and_what_is_not_declared_is_free() -> None:
-    check_parameters(Child(epochs=np.int32(3), rate=np.float32(0.5), decay=1, extra=object()))
+    parameters.check_parameters(
+        Child(epochs=np.int32(3), rate=np.float32(0.5), decay=1, extra=object())
+    )
 
     class Plain(BaseEstimator):
         def __init__(self, *, size=1):
             self.size = size
 
-    check_parameters(Plain(size="any"))
+    parameters.check_parameters(Plain(size="any"))

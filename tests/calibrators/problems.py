@@ -1,7 +1,5 @@
 """Graphs whose true probabilities are known, for tests of calibrators that learn a network."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,6 +55,14 @@ def problem(logits, graph, temperature, seed=0):
     order = torch.randperm(len(y), generator=generator)
     half, three = len(y) // 2, 3 * len(y) // 4
     return Problem(logits, graph, y, truth, order[:half], order[half:three], order[three:])
+
+
+def dense_gcn(graph):
+    """D^(−½) (A + I) D^(−½)."""
+    adjacency = torch.eye(graph.num_nodes)
+    adjacency[graph.rows(), graph.indices] = 1
+    scale = adjacency.sum(1).rsqrt()
+    return scale[:, None] * adjacency * scale
 
 
 def binary(n, *, seed, scale=0.5, bias=-1.0):

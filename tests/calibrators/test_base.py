@@ -88,19 +88,6 @@ def test_a_file_remembers_what_it_was_fitted_on(problem, tmp_path):
         again.predict_proba(logits)
 
 
-def test_certainty_has_a_finite_logarithm(problem):
-    probs = np.zeros((N, 3))
-    probs[np.arange(N), problem.y] = 1.0
-    probs[:200] = [0.5, 0.3, 0.2]
-    given = {"mask": np.arange(200), "input_type": "probabilities"}
-    cal = TemperatureScaling().fit(probs, problem.y, **given)
-    expected = cal.predict_proba(probs)
-    assert np.isfinite(expected).all()
-    with np.errstate(divide="ignore"):
-        found = cal.predict_proba(np.log(probs), input_type="log-probabilities")
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-
-
 def test_ties_that_rounding_made_are_undone():
     rng = np.random.default_rng(0)
     z = torch.from_numpy(rng.normal(size=(500, 4)).astype(np.float32))

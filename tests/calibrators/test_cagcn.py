@@ -7,14 +7,7 @@ from simi_mailbox.calibrators.cagcn import CaGCN, margin_loss
 from simi_mailbox.calibrators.temperature import TemperatureScaling
 from simi_mailbox.validation import Labelled
 
-from .problems import homophilous, problem
-
-
-def dense_gcn(graph):
-    adjacency = torch.eye(graph.num_nodes)
-    adjacency[graph.rows(), graph.indices] = 1
-    scale = adjacency.sum(1).rsqrt()
-    return scale[:, None] * adjacency * scale
+from .problems import dense_gcn, homophilous, problem
 
 
 def test_probabilities_follow_the_formula_from_the_fitted_weights():

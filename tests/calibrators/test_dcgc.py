@@ -97,30 +97,22 @@ def test_other_bases_are_fitted_and_restored(base, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("forward", "message"),
-    [
-        (lambda w: torch.zeros(3, 2), "shape"),
-        (lambda w: None, "NoneType"),
-        (lambda w: case()["logits"], "differentiable"),
-    ],
-)
-def test_refuses_a_forward_it_cannot_use(forward, message):
-    with pytest.raises(ValueError, match=message):
-        DCGC(epochs=2).fit(**{**case(), "forward": forward})
-
-
-@pytest.mark.parametrize(
     ("wrong", "message"),
     [
+        ({"forward": lambda w: torch.zeros(3, 2)}, "shape"),
+        ({"forward": lambda w: None}, "NoneType"),
+        ({"forward": lambda w: case(60)["logits"]}, "differentiable"),
         ({"base": "nothing"}, "unknown calibrator"),
         ({"base": "gets"}, "needs features"),
         ({"base": "dcgc"}, "needs forward"),
         ({"base": "gats", "base_params": {"heads": 0}}, "heads"),
     ],
 )
-def test_refuses_settings_that_make_no_sense(wrong, message):
+def test_refuses_what_it_cannot_use(wrong, message):
+    given = case(60) | {name: wrong[name] for name in wrong if name == "forward"}
+    params = {name: wrong[name] for name in wrong if name != "forward"}
     with pytest.raises(ValueError, match=message):
-        DCGC(**wrong).fit(**case(60))
+        DCGC(epochs=2, **params).fit(**given)
 
 
 @pytest.mark.parametrize("block", [1, 700, 1 << 24])

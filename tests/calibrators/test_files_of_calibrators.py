@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 import simi_mailbox
 from simi_mailbox import FileFormatError, calibrators, parameters
 from tests.calibrators.test_contract import case
+from tests.test_files import Bomb
 
 
 def fitted(name):
@@ -210,13 +211,6 @@ def test_a_header_that_claims_terabytes_is_refused(tmp_path):
         (tmp_path / "f").write_bytes(size.to_bytes(8, "little") + rest)
         with pytest.raises(FileFormatError, match="damaged or not a safetensors file"):
             simi_mailbox.load(tmp_path / "f")
-
-
-class Bomb:
-    """What a pickle could do: run code when it is read."""
-
-    def __reduce__(self):
-        return (exec, ("raise SystemExit('ran')",))
 
 
 def test_what_is_no_such_file_is_told(tmp_path):

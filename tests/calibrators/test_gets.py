@@ -12,7 +12,7 @@ from simi_mailbox.calibrators.gets import EXPERTS, GETS, chance_of_selection, va
 from simi_mailbox.calibrators.temperature import TemperatureScaling
 from simi_mailbox.graph import Graph
 
-from .problems import homophilous, problem
+from .problems import dense_gcn, homophilous, problem
 
 
 def features_of(logits):
@@ -27,12 +27,7 @@ def test_probabilities_follow_the_formula_from_the_fitted_weights(select):
     x = features_of(logits)
     cal = GETS(select=select, epochs=5)
     cal.fit(logits, logits.argmax(1), graph=graph, features=x, mask=torch.arange(30))
-    w = cal.weights_
-    adjacency = torch.eye(60)
-    adjacency[graph.rows(), graph.indices] = 1
-    root = adjacency.sum(1).rsqrt()
-    adjacency = root[:, None] * adjacency * root
-
+    w, adjacency = cal.weights_, dense_gcn(graph)
     projections = torch.split(x @ w["project.weight"].T + w["project.bias"], 64, dim=1)
     outputs, seen, embedded = [], 0, 0
     for m, kinds in enumerate(EXPERTS):

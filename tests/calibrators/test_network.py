@@ -130,10 +130,7 @@ def test_split_prefers_the_holdout_then_a_fifth_then_nothing():
 
 @pytest.mark.parametrize("noisy", [False, True])
 def test_penalty_of_the_network_is_added_to_the_objective(noisy):
-    how = {
-        "penalty": lambda n: 100 * n.scale.square(),
-        "likelihood": lambda x, _: 0 * x.sum(),
-    }
+    how = {"penalty": lambda n: 100 * n.scale.square(), "likelihood": lambda x, _: 0 * x.sum()}
     some = nodes(0, 80)
     network = train(Scale, some, some, lr=0.05, epochs=60, patience=60, noisy=noisy, **how)[0]
     assert abs(network.scale.item()) < 0.05

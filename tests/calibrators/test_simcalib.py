@@ -40,6 +40,17 @@ def test_close_to_the_oracle_when_homophily_decides():
     assert plain[rest, y[rest]].mean() > 1.04 * oracle
 
 
+def test_distance_to_the_prototype_is_an_input():
+    z, x, graph = problem(4000, seed=1)
+    cal = SimCalib(lr=0.05, epochs=300)
+    cal.fit(z, z.argmax(1), graph=graph, features=x, mask=range(10))
+    away = cal._inputs(NodeInputs(torch.from_numpy(z), graph, torch.from_numpy(x)))[:, 0]
+    _, y = draw(z, np.exp(((away - away.mean()) / away.std()).clip(-2, 2)))
+    cal.fit(z, y, graph=graph, features=x, mask=range(2000))
+    hot = cal.node_temperatures(z, graph=graph, features=x)
+    assert np.corrcoef(away, np.log(hot))[0, 1] > 0.7
+
+
 def test_starts_at_temperature_scaling():
     z, x, graph = problem(200)
     _, y = draw(z, np.full(200, 2.0))

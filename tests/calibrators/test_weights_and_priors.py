@@ -1,7 +1,5 @@
 """Labels collected by a known policy, and models trained with another class balance."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -86,8 +84,7 @@ def test_a_method_that_cannot_weigh_says_so(problem):
 
 
 @pytest.mark.parametrize(
-    "shift",
-    [{"trained": [0.5, 0.5], "deployed": [0.97, 0.03]}, {"class_weights": [1.0, 97 / 3]}],
+    "shift", [{"trained": [0.5, 0.5], "deployed": [0.97, 0.03]}, {"class_weights": [1.0, 97 / 3]}]
 )
 def test_prior_shift_is_exact_and_saved(shift, tmp_path):
     """Without calibration the shifted model is Bayes' rule; with it, other class shares agree."""

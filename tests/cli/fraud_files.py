@@ -1,7 +1,5 @@
 """Files of a fraud desk: one score per account, rare frauds, a model trained with class weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -44,6 +44,8 @@ def heavy_after(code, *arguments, **environment):
 def test_importing_the_package_imports_no_heavy_library():
     assert heavy_after("import simi_mailbox") == []
     assert "torch" in heavy_after("import simi_mailbox; simi_mailbox.SimiMailbox")
+    assert "torch" not in heavy_after("import simi_mailbox.metrics")
+    assert "torch_geometric" not in heavy_after("import simi_mailbox.pyg")
 
 
 @pytest.mark.parametrize(

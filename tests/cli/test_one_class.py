@@ -88,8 +88,6 @@ def test_nobody_is_accepted_in_silence(tmp_path, monkeypatch):
     assert re.search(r"expect \d+ of class fraud .*, miss \d+", told)
 
 
-# --- mistakes -----------------------------------------------------------------------------------
-
 FIT, DECIDE = "fit scores.csv --labels labels.csv", "decide two.csv --labels labels.csv"
 PLATT, KIND = "--method platt --labels labels.csv", "--input-type"
 FRAUD = f"{DECIDE} --positive fraud"

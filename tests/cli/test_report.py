@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.cli.conftest import refused, run
+from tests.test_files import Bomb
 
 BUNDLE = "report bundle.npz --methods temperature"
 
@@ -40,25 +41,13 @@ def test_logits_alone_make_a_report_named_after_the_file(folder):
     assert "<title>logits</title>" in (folder / "report.html").read_text("utf-8")
 
 
-class Bomb:
-    """What a pickle could do: run code when it is read."""
-
-    def __reduce__(self):
-        return (pytest.fail, ("a pickle was run",))
-
-
 @pytest.fixture
 def bad(folder):
-    (folder / "text.npy").write_text("1,2,3")
-    (folder / "empty.npy").write_bytes(b"")
     (folder / "pickle.npy").write_bytes(pickle.dumps(Bomb()))
-    np.save("objects.npy", np.array([Bomb()], dtype=object), allow_pickle=True)
-    np.savez("objects.npz", logits=np.array([Bomb()], dtype=object))
     np.savez("nothing.npz", other=np.zeros(3), more=np.zeros(2))
     np.savez("both.npz", logits=np.zeros((3, 2)), y=np.zeros(3), labels=np.zeros(3))
     whole = (folder / "bundle.npz").read_bytes()
     (folder / "cut.npz").write_bytes(whole[: len(whole) // 2])
-    (folder / "cut.npy").write_bytes((folder / "logits.npy").read_bytes()[:200])
     np.save("flat.npy", np.zeros(900))
     np.save("short.npy", np.zeros(7, dtype=int))
     np.save("floats.npy", np.array([0.5, 1.5]))
@@ -69,20 +58,15 @@ def bad(folder):
     ("line", "message"),
     [
         ("absent.npy", "there is no file"),
-        ("text.npy", "not a NumPy file"),
-        ("empty.npy", "is empty"),
         ("pickle.npy", "is a pickle"),
-        ("objects.npy", "holds Python objects"),
-        ("objects.npz", "holds Python objects"),
         ("nothing.npz", "one array 'logits'; it has: other, more"),
-        ("both.npz", "one array 'labels' or 'y' or"),
+        ("both.npz", "it has: logits, y, labels"),
         ("cut.npz", "is damaged"),
-        ("cut.npy", "is damaged"),
-        ("flat.npy", "a column for each of at least two classes, got shape [900]"),
+        ("flat.npy", "a column for each of at least two classes"),
         ("logits.npy --labels short.npy", "expected one per node, [900]"),
         ("logits.npy --labels absent.npy", "there is no file"),
         ("logits.npy --edges y.npy", "an edge index has shape [2, E]"),
-        ("logits.npy --edges nothing.npz", "one array 'edges' or 'edge_index'"),
+        ("logits.npy --edges nothing.npz", "must have one array 'edges'"),
         ("logits.npy --test floats.npy", "'0.5', '1.5' is not a whole number"),
         ("bundle.npz --calibration test.npy", "both in --calibration and in --test"),
         ("logits.npy --classes absent.txt", "absent.txt"),

@@ -1,7 +1,5 @@
 """The definitions of the papers, in loops: slow, and easy to check by eye."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Alerts: the guarantee on drawn data, references, thresholds by hand, files, mistakes."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

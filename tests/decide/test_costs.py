@@ -1,7 +1,5 @@
 """Decisions by cost: the cheapest action, and what it saves."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -73,9 +71,6 @@ def test_without_a_person_it_is_compared_with_acting_always():
     rule = Costs(wrong=wrong, defer=None).fit(probs, y, mask=range(2000))
     np.testing.assert_array_equal(rule.actions(probs), 20 * probs[:, 1] > probs[:, 0])
     assert rule.saving_ > 0  # beside acting on the predicted class
-
-
-# --- intervals of a mean ------------------------------------------------------------------------
 
 
 def test_intervals_hold_the_mean_of_skewed_costs():

@@ -1,7 +1,5 @@
 """Labels used twice: a calibration node can be looked at where its own label was not known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What every rule holds to: its labels, the order of nodes, kinds of arrays, files, mistakes."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import product

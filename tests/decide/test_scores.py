@@ -1,7 +1,5 @@
 """Scores against their definitions in loops; the draw of randomised scores."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

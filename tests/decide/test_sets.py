@@ -1,7 +1,5 @@
 """Prediction sets: what they guarantee, to whom, and what they say when they cannot."""
 
-from __future__ import annotations
-
 import math
 import warnings
 
@@ -11,20 +9,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simi_mailbox import (
-    CalibrationWarning,
-    FileFormatError,
-    Graph,
-    NotFittedError,
-    TemperatureScaling,
-    audit,
-    load,
-    prior,
-)
+from simi_mailbox import Graph, TemperatureScaling, audit, load, prior
 from simi_mailbox.calibrators.simi_mailbox.evidence import term_names
 from simi_mailbox.decide import PredictionSets, load_rule
 from simi_mailbox.decide.scores import ScoredNodes, resolve
 from simi_mailbox.decide.sets import node_weights
+from simi_mailbox.exceptions import CalibrationWarning, FileFormatError, NotFittedError
 from simi_mailbox.mailbox import expected_agreement, mailbox_edges, mailbox_groups
 from simi_mailbox.metrics import coverage, coverage_by_group
 from simi_mailbox.validation import read_features

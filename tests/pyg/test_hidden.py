@@ -138,11 +138,7 @@ def test_a_layer_may_be_named_or_left(data):
     [
         ({"hidden": "conv3"}, ValueError, r"unknown layer of Plain 'conv3'; did you mean 'conv\d'"),
         ({"hidden": "norm"}, TypeError, r"no tensor .* entered the layer 'norm'"),  # not called
-        (
-            {"hidden": "conv2", "logits": torch.zeros(N, K)},
-            TypeError,
-            "logits are given.*as a tensor",
-        ),
+        ({"hidden": "conv2", "logits": torch.zeros(N, K)}, TypeError, "logits are .*as a tensor"),
     ],
 )
 def test_mistakes_with_the_hidden_layer_are_told(given, error, message, data):

@@ -1,7 +1,5 @@
 """Where a check begins to refuse: values just on either side of each bound."""
 
-from __future__ import annotations
-
 import re
 import warnings
 
@@ -10,31 +8,9 @@ import pytest
 import scipy.sparse
 import torch
 
-from simi_mailbox import CalibrationWarning
+from simi_mailbox import CalibrationWarning, validation
 from simi_mailbox.softmax import LogitRange
-from simi_mailbox.validation import (
-    CalibrationData,
-    Labelled,
-    NodeInputs,
-    are_log_probabilities,
-    are_probabilities,
-    as_numpy,
-    clip,
-    looks_trained_on,
-    moved,
-    read_calibration,
-    read_classes,
-    read_features,
-    read_index,
-    read_known,
-    read_logits,
-    read_node_ids,
-    read_positive,
-    read_prior_shift,
-    read_probabilities,
-    read_weights,
-    refuse_shared,
-)
+from simi_mailbox.validation import CalibrationData, Labelled, NodeInputs, read_logits
 
 
 def rows(count: int, row: list[float]) -> torch.Tensor:
@@ -56,48 +32,44 @@ def changed(row: int, values: list[float]) -> np.ndarray:
 
 # What is called with what, and what it says.
 REFUSED = [
-    (read_logits, (np.zeros(5), "probabilities"), 'say input_type="binary-probabilities"'),
-    (read_logits, (np.zeros((5, 2)), "binary-logits"), r"\[n, 1\]; got \[5, 2\].* say \"logits\""),
-    (read_logits, (np.linspace(0, 1, 20), "binary-logits"), 'say input_type="binary-prob'),
-    (read_logits, (np.array([0.2, 1.7]), "binary-probabilities"), "node 1 is 1.7"),
-    (read_logits, (np.array([0.2, np.nan]), "binary-probabilities"), "node 1 is nan"),
-    (read_logits, (np.array([0.2, np.nan]), "binary-logits"), "NaN or infinite"),
-    (read_logits, (np.zeros(0), "binary-logits"), "hold no node"),
-    (read_logits, (HALF + 0.2, "probabilities"), '"probabilities", but probabilities are none: pr'),
-    (read_logits, (HALF, "log-probabilities"), r"but exp\(log-probabilities\) are none: probs"),
-    (read_logits, ([[1.0, -np.inf], [0.0, 1.0]],), "logits of 1 of 2 nodes .*; the first is node"),
-    (read_probabilities, (changed(4, [0.7, 0.7]), NODES + 1), r"probs of node 4 sum to 1\.4"),
-    (read_probabilities, (changed(4, [2.0, -1.0]), NODES + 1), r"probs\[4, 0\] is 2"),
-    (read_probabilities, (changed(0, [-1.5e-6, 1.0]),), "probs"),
-    (read_probabilities, (changed(0, [0.0, 1 + 1.5e-6]),), "probs"),
-    (read_index, ([0, 1, 1, 0], 4, "mask"), r"0 and 1 for every node.*mask\.astype\(bool\)"),
-    (read_index, ([0, 2, 2, 1], 4, "mask"), "names a node twice"),
-    (
-        refuse_shared,
-        ([1, 2], [2], ("a", "b"), "why"),
-        r"a and b have 1 node in common \(the first is 2\)",
-    ),
-    (refuse_shared, ([1, 2], [2, 1], ("a", "b"), "why"), r"2 nodes in common \(the first is 1\)"),
-    (read_classes, ([9, 0, 9, -1], NODES, 4, 3), r"node 3 has label -1, but the classes are 0\."),
-    (read_classes, ([9, 0, 9, 3], NODES, 4, 3), r"node 3 has label 3, but the classes are 0\.\.2"),
-    (read_classes, ([1, 0], NODES, 9), r"labels of shape \[2\]; expected one per node, \[9\]$"),
-    (read_known, (([1],), 4, 3), "known must be a pair"),
-    (read_known, (None, 4, 3), "known must be a pair"),
-    (read_positive, (-1, 3), r"positive is -1; the classes are 0\.\.2"),
-    (read_positive, (3, 3), r"positive is 3; the classes are 0\.\.2"),
-    (read_positive, (True, 3), "number or the name"),
-    (read_positive, (1.0, 3), "number or the name"),
-    (read_positive, (0, 3, ABC[:2]), "3 different names"),
-    (read_positive, (0, 3, ["a", "b", "b"]), "3 different names"),
-    (read_positive, ("a", 3), r"0\.\.2, without names: pass classes="),
-    (read_positive, ("d", 3, ABC), "'d'; the classes are a, b, c"),
-    (read_node_ids, (OBJECTS, 2), "whole numbers or strings"),
-    (read_node_ids, ([[0], [1]], 2), r"with shape \[2, 1\]"),
-    (read_node_ids, ([0, 1, 2], 2), "3 node_ids for 2 nodes"),
-    (read_node_ids, ([5, 1, 5], 3), "differ: 5 stands for several nodes"),
-    (read_node_ids, ([5, 1, -1], 3), "node_ids of row 2 is -1: ids are not negative"),
-    (read_features, (scipy.sparse.csr_array(np.where(DENSE == 2, np.inf, DENSE)), 3), "NaN"),
-    (read_features, (DENSE[:, 0], 3), r"\[3\] for 3"),
+    ("read_logits", (np.zeros(5), "probabilities"), 'say input_type="binary-probabilities"'),
+    ("read_logits", (np.zeros((5, 2)), "binary-logits"), r"1\]; got \[5, 2\].* say \"logits\""),
+    ("read_logits", (np.linspace(0, 1, 20), "binary-logits"), 'say input_type="binary-prob'),
+    ("read_logits", (np.array([0.2, 1.7]), "binary-probabilities"), "node 1 is 1.7"),
+    ("read_logits", (np.array([0.2, np.nan]), "binary-probabilities"), "node 1 is nan"),
+    ("read_logits", (np.array([0.2, np.nan]), "binary-logits"), "NaN or infinite"),
+    ("read_logits", (np.zeros(0), "binary-logits"), "hold no node"),
+    ("read_logits", (HALF + 0.2, "probabilities"), '"probabilities", but probabilities are none'),
+    ("read_logits", (HALF, "log-probabilities"), r"but exp\(log-probabilities\) are none: probs"),
+    ("read_logits", ([[1.0, -np.inf], [0.0, 1.0]],), "of 1 of 2 nodes .*; the first is node"),
+    ("read_probabilities", (changed(4, [0.7, 0.7]), NODES + 1), r"probs of node 4 sum to 1\.4"),
+    ("read_probabilities", (changed(4, [2.0, -1.0]), NODES + 1), r"probs\[4, 0\] is 2"),
+    ("read_probabilities", (changed(0, [-1.5e-6, 1.0]),), "probs"),
+    ("read_probabilities", (changed(0, [0.0, 1 + 1.5e-6]),), "probs"),
+    ("read_index", ([0, 1, 1, 0], 4, "mask"), r"0 and 1 for every node.*mask\.astype\(bool\)"),
+    ("read_index", ([0, 2, 2, 1], 4, "mask"), "names a node twice"),
+    ("refuse_shared", ([1, 2], [2], ("a", "b"), "why"), r"a and b have 1 node .*first is 2\)"),
+    ("refuse_shared", ([1, 2], [2, 1], ("a", "b"), "why"), r"2 nodes in common \(the first is 1\)"),
+    ("read_classes", ([9, 0, 9, -1], NODES, 4, 3), r"node 3 has label -1, but the classes are 0\."),
+    ("read_classes", ([9, 0, 9, 3], NODES, 4, 3), r"node 3 has label 3, .*classes are 0\.\.2"),
+    ("read_classes", ([1, 0], NODES, 9), r"labels of shape \[2\]; expected one per node, \[9\]$"),
+    ("read_known", (([1],), 4, 3), "known must be a pair"),
+    ("read_known", (None, 4, 3), "known must be a pair"),
+    ("read_positive", (-1, 3), r"positive is -1; the classes are 0\.\.2"),
+    ("read_positive", (3, 3), r"positive is 3; the classes are 0\.\.2"),
+    ("read_positive", (True, 3), "number or the name"),
+    ("read_positive", (1.0, 3), "number or the name"),
+    ("read_positive", (0, 3, ABC[:2]), "3 different names"),
+    ("read_positive", (0, 3, ["a", "b", "b"]), "3 different names"),
+    ("read_positive", ("a", 3), r"0\.\.2, without names: pass classes="),
+    ("read_positive", ("d", 3, ABC), "'d'; the classes are a, b, c"),
+    ("read_node_ids", (OBJECTS, 2), "whole numbers or strings"),
+    ("read_node_ids", ([[0], [1]], 2), r"with shape \[2, 1\]"),
+    ("read_node_ids", ([0, 1, 2], 2), "3 node_ids for 2 nodes"),
+    ("read_node_ids", ([5, 1, 5], 3), "differ: 5 stands for several nodes"),
+    ("read_node_ids", ([5, 1, -1], 3), "node_ids of row 2 is -1: ids are not negative"),
+    ("read_features", (scipy.sparse.csr_array(np.where(DENSE == 2, np.inf, DENSE)), 3), "NaN"),
+    ("read_features", (DENSE[:, 0], 3), r"\[3\] for 3"),
 ]
 
 
@@ -108,10 +80,7 @@ WRONG_TYPE = ("known must", "number or the name", "whole numbers or", r"with sha
 def test_what_is_refused(read, given, told):
     error = TypeError if told.startswith(WRONG_TYPE) else ValueError
     with pytest.raises(error, match=told):
-        read(*given)
-
-
-# --- logits and probabilities ---------------------------------------------------------------------
+        getattr(validation, read)(*given)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +97,7 @@ def test_what_is_refused(read, given, told):
 )
 def test_ten_rows_that_sum_to_one_are_probabilities(count, row, alike):
     z = rows(count, row)
-    assert are_probabilities(z) == alike
+    assert validation.are_probabilities(z) == alike
     if alike:
         with pytest.raises(ValueError, match="these are probabilities"):
             read_logits(z)
@@ -141,12 +110,12 @@ def test_ten_rows_that_sum_to_one_are_probabilities(count, row, alike):
     [(10, 0.0, True), (9, 0.0, False), (10, 9e-4, True), (10, 2e-3, False)],
 )
 def test_ten_rows_whose_exponentials_sum_to_one_are_log_probabilities(count, off, alike):
-    assert are_log_probabilities(rows(count, [0.2, 0.8]).log() + off) == alike
+    assert validation.are_log_probabilities(rows(count, [0.2, 0.8]).log() + off) == alike
 
 
-@pytest.mark.parametrize("kind", [are_probabilities, are_log_probabilities])
+@pytest.mark.parametrize("kind", [validation.are_probabilities, validation.are_log_probabilities])
 def test_one_row_far_down_tells_that_they_are_none(kind):
-    z = rows(1500, [0.5, 0.5] if kind is are_probabilities else [np.log(0.5)] * 2)
+    z = rows(1500, [0.5, 0.5] if kind is validation.are_probabilities else [np.log(0.5)] * 2)
     assert kind(z)
     z[1400] += 1.0
     assert not kind(z)
@@ -184,19 +153,20 @@ def test_rows_and_shares_may_miss_one_by_a_thousandth(off, fine):
     probs = np.array([[0.5, 0.5], [0.5, 0.5 + off]])
     shares = {"trained": [0.5, 0.5], "deployed": [0.5, 0.5 + off]}
     if fine:
-        assert read_probabilities(probs) is probs
-        assert read_prior_shift(shares, 2)[1] == pytest.approx(np.log((0.5 + off) / 0.5))
+        assert validation.read_probabilities(probs) is probs
+        assert validation.read_prior_shift(shares, 2)[1] == pytest.approx(np.log((0.5 + off) / 0.5))
     else:
         with pytest.raises(ValueError, match="node 1 sum to"):
-            read_probabilities(probs)
+            validation.read_probabilities(probs)
         with pytest.raises(ValueError, match="deployed of prior_shift sums to"):
-            read_prior_shift(shares, 2)
+            validation.read_prior_shift(shares, 2)
 
 
 def test_probabilities_may_miss_their_bounds_by_rounding():
     fine = changed(0, [-1e-6, 1 + 1e-6])
-    np.testing.assert_array_equal(read_probabilities(fine), fine)
-    assert read_probabilities(changed(4, [2.0, -1.0]), np.array([3])).tolist() == [[0.5, 0.5]]
+    np.testing.assert_array_equal(validation.read_probabilities(fine), fine)
+    some = validation.read_probabilities(changed(4, [2.0, -1.0]), np.array([3]))
+    assert some.tolist() == [[0.5, 0.5]]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -216,7 +186,7 @@ def test_finite_logits_whose_sum_overflows_and_masked_classes_are_fine():
 
 def test_logits_of_another_byte_order_and_narrow_floats_are_read():
     z = np.array([[1.0, -3.0], [0.0, 2.5]])
-    assert as_numpy(z.astype(">f8")).dtype.isnative
+    assert validation.as_numpy(z.astype(">f8")).dtype.isnative
     narrow = z.astype(np.float16)
     for given in (z.astype(">f8"), narrow, torch.tensor(z).bfloat16(), z[:, ::-1][:, ::-1]):
         found = read_logits(given)
@@ -232,44 +202,39 @@ def test_whole_numbers_that_float32_does_not_tell_apart_are_wider(most, dtype):
     assert int(found[0, 0]) == most
 
 
-# --- nodes and labels -----------------------------------------------------------------------------
-
-
 def test_bounds_belong_to_what_may_be_named():
-    assert read_index([0, 4], 5, "mask").tolist() == [0, 4]
-    assert read_index([], 5, "nodes", empty=True).size == 0
-    assert read_index(np.zeros(5, bool), 5, "nodes", empty=True).size == 0
-    refuse_shared([1, 2], [3], ("a", "b"), "why")
-    assert read_classes([9, 0, 9, 2], NODES, 4, 3).tolist() == [0, 2]
-    assert read_classes([[0], [1], [1], [0]], NODES, 4, 2).tolist() == [1, 0]
-    assert read_classes([1, 0], NODES, 9, only_these=True).tolist() == [1, 0]
-    assert read_classes(np.empty(0), NODES[:0], 4, 2, only_these=True).size == 0
-    assert [read_positive(k, 3) for k in (0, 2)] == [0, 2]
-    assert read_node_ids([0, 7], 2).tolist() == [0, 7]
-    assert read_node_ids(np.array(["a", "b"], dtype=object), 2).dtype.kind == "U"
-    assert read_node_ids(np.empty(0, dtype=int), 0).size == 0
+    assert validation.read_index([0, 4], 5, "mask").tolist() == [0, 4]
+    assert validation.read_index([], 5, "nodes", empty=True).size == 0
+    assert validation.read_index(np.zeros(5, bool), 5, "nodes", empty=True).size == 0
+    validation.refuse_shared([1, 2], [3], ("a", "b"), "why")
+    assert validation.read_classes([9, 0, 9, 2], NODES, 4, 3).tolist() == [0, 2]
+    assert validation.read_classes([[0], [1], [1], [0]], NODES, 4, 2).tolist() == [1, 0]
+    assert validation.read_classes([1, 0], NODES, 9, only_these=True).tolist() == [1, 0]
+    assert validation.read_classes(np.empty(0), NODES[:0], 4, 2, only_these=True).size == 0
+    assert [validation.read_positive(k, 3) for k in (0, 2)] == [0, 2]
+    assert validation.read_node_ids([0, 7], 2).tolist() == [0, 7]
+    assert validation.read_node_ids(np.array(["a", "b"], dtype=object), 2).dtype.kind == "U"
+    assert validation.read_node_ids(np.empty(0, dtype=int), 0).size == 0
 
 
 @pytest.mark.parametrize("value", [1e20, -3, 4.0])
 def test_a_label_out_of_range_is_shown_as_it_was_given(value):
     with pytest.raises(ValueError, match=rf"node 3 of mask has label {re.escape(f'{value:.15g}')}"):
-        read_classes(np.array([0.0, value]), NODES, 9, 4, of="mask", only_these=True)
+        validation.read_classes(np.array([0.0, value]), NODES, 9, 4, of="mask", only_these=True)
 
 
 def test_known_labels_are_a_pair_in_the_order_of_their_nodes():
-    found = read_known(([3, 1], [2, 0]), 4, 3)
+    found = validation.read_known(([3, 1], [2, 0]), 4, 3)
     assert (found.index.tolist(), found.y.tolist()) == ([3, 1], [2, 0])
-    assert len(read_known([[], []], 4, 3)) == 0
+    assert len(validation.read_known([[], []], 4, 3)) == 0
 
 
 def test_weights_of_zero_are_weights():
-    assert read_weights([0.0, 2.0, 2.0], np.arange(3), 3).tolist() == [0.0, 1.0, 1.0]
-    assert read_weights([1.0, 3.0, 9.9], np.arange(2), 3) == pytest.approx([0.4, 1.2])
-    huge = read_weights([1e308, 1e308], np.arange(2), 2)  # their sum is no number
+    assert validation.read_weights([0.0, 2.0, 2.0], np.arange(3), 3).tolist() == [0.0, 1.0, 1.0]
+    assert validation.read_weights([1.0, 3.0, 9.9], np.arange(2), 3) == pytest.approx([0.4, 1.2])
+    huge = validation.read_weights([1e308, 1e308], np.arange(2), 2)  # their sum is no number
     assert huge.tolist() == [1.0, 1.0]
 
-
-# --- nodes that the model was trained on ----------------------------------------------------------
 
 EVEN = np.full(500, 0.7)
 SPREAD = np.tile([0.6, 0.8], 500)
@@ -298,7 +263,7 @@ def test_nodes_look_trained_on_if_the_model_is_more_confident_of_them_and_right(
     p = np.concatenate([np.full(m, own), rest])
     z = torch.tensor(np.log(np.stack([p, 1 - p], axis=1)))  # the first class is predicted
     y = (np.arange(m) >= right * m).astype(np.int64)
-    found = looks_trained_on(z, Labelled(torch.arange(m), torch.from_numpy(y)))
+    found = validation.looks_trained_on(z, Labelled(torch.arange(m), torch.from_numpy(y)))
     assert bool(found) == suspected
 
 
@@ -307,7 +272,7 @@ def test_all_labels_of_one_class_are_told_from_ten_on():
         nodes = NodeInputs(torch.zeros(40, 2))
         labels = np.full(40, 1)
         labels[0] = y
-        return read_calibration(nodes, labels, range(count), allow_training_nodes=True)
+        return validation.read_calibration(nodes, labels, range(count), allow_training_nodes=True)
 
     with pytest.warns(CalibrationWarning, match="all 10 calibration labels are class 1"):
         read(10)
@@ -317,25 +282,22 @@ def test_all_labels_of_one_class_are_told_from_ten_on():
         read(10, y=0)
 
 
-# --- what a method sees ---------------------------------------------------------------------------
-
-
 def test_a_shift_of_classes_and_impossible_ones_reach_the_forward_function_too():
     z = torch.tensor([[0.0, -np.inf, 1.0], [2.0, -np.inf, 0.5]])
     inputs = NodeInputs(z, forward=lambda weight: z * weight)
     offset = np.array([1.0, 2.0, 3.0])
-    shifted = moved(inputs, offset)
+    shifted = validation.moved(inputs, offset)
     assert shifted.logits.tolist() == (z + torch.tensor(offset)).float().tolist()
     assert shifted.forward is not None
     assert shifted.forward(torch.tensor(2.0)).tolist() == (2 * z + torch.tensor(offset)).tolist()
     limits = LogitRange.of(z)
-    cut = clip(inputs, limits)
+    cut = validation.clip(inputs, limits)
     assert cut.logits.shape == (2, 2)
     assert cut.forward is not None
     assert cut.forward(torch.tensor(1.0)).tolist() == z[:, [0, 2]].tolist()
     labelled = Labelled(torch.tensor([0, 1]), torch.tensor([2, 0]))
     data = CalibrationData(z, calibration=labelled, holdout=labelled)
-    for part in clip(data, limits).labelled.values():
+    for part in validation.clip(data, limits).labelled.values():
         assert part.y.tolist() == [1, 0]
     assert list(CalibrationData(z, calibration=labelled).labelled) == ["calibration"]
 
@@ -353,6 +315,6 @@ def test_a_shift_of_classes_and_impossible_ones_reach_the_forward_function_too()
     ],
 )
 def test_features_stay_as_sparse_as_they_are(given, layout):
-    found = read_features(given, 3)
+    found = validation.read_features(given, 3)
     assert (found.layout, found.dtype) == (layout, torch.float32)
     assert found.to_dense().tolist() == DENSE.tolist()

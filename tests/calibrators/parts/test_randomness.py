@@ -22,16 +22,6 @@ def test_the_numbers_are_those_of_the_common_generator():
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
-def test_the_common_generator_is_not_touched():
-    before = torch.get_rng_state()
-    with seeded(9):
-        built(weights)
-        dropout(torch.ones(50), 0.3, training=True)
-        normal_like(torch.ones(50))
-        chosen((50, 3), 0.3)
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 def test_dropout_is_nothing_at_prediction_and_with_probability_zero():
     x = torch.ones(50)
     assert dropout(x, 0.3, training=False) is x

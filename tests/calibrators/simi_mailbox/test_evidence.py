@@ -7,16 +7,6 @@ import torch
 
 from simi_mailbox import Graph
 from simi_mailbox.calibrators.simi_mailbox import evidence
-from simi_mailbox.calibrators.simi_mailbox.evidence import (
-    PSEUDO_MASS,
-    PSEUDO_NEIGHBOURS,
-    PSEUDO_PREDICTIONS,
-    InMemory,
-    Units,
-    overlap,
-    terms,
-    unit_totals,
-)
 from simi_mailbox.calibrators.simi_mailbox.model import Base
 from simi_mailbox.validation import Labelled
 
@@ -36,7 +26,7 @@ def labelled(nodes, y):
 
 
 def supplied(z, graph, y, mine, temperature=1.5):
-    there = InMemory(z, graph, temperature)
+    there = evidence.InMemory(z, graph, temperature)
     there.take_labels(labelled(mine, y), Base(temperature, np.zeros(z.shape[1])))
     return there, temperature
 
@@ -47,9 +37,9 @@ def class_terms(supplied, nodes=None):
         ((_, sums),) = there.all_sums()
     else:
         sums = there.sums(torch.as_tensor(nodes))
-    totals = unit_totals(there.probs, there.graph.degree, there.similarity())
-    units = Units.of(temperature, totals)
-    return [part.numpy() for part in terms(sums, units, NOT_GROUPED).classes]
+    totals = evidence.unit_totals(there.probs, there.graph.degree, there.similarity())
+    units = evidence.Units.of(temperature, totals)
+    return [part.numpy() for part in evidence.terms(sums, units, NOT_GROUPED).classes]
 
 
 def as_networkx(graph):
@@ -73,9 +63,9 @@ def test_terms_are_what_their_definitions_say(directed):
     for i in walks:
         around = list(walks.successors(i))
         total = sum((p[j] for j in around), np.zeros(k))
-        neighbours[i] = np.log((total / share + PSEUDO_NEIGHBOURS) / (len(around) + 2.0))
+        neighbours[i] = np.log((total / share + evidence.PSEUDO_NEIGHBOURS) / (len(around) + 2.0))
         found = [known[j] for j in around if j in known]
-        near[i] = sum(found, np.zeros(k)) / (len(found) + PSEUDO_NEIGHBOURS)
+        near[i] = sum(found, np.zeros(k)) / (len(found) + evidence.PSEUDO_NEIGHBOURS)
         predicted, mass, told = np.zeros(k), 0.0, np.zeros(k)
         for j in around:
             for far_away in walks.successors(j):
@@ -84,8 +74,8 @@ def test_terms_are_what_their_definitions_say(directed):
                     predicted += chance * p[far_away]
                 if far_away in known and far_away != i:
                     mass, told = mass + chance, told + chance * known[far_away]
-        beyond[i] = np.log(1.0 + predicted / share / PSEUDO_PREDICTIONS)
-        far[i] = told / (mass + PSEUDO_MASS)
+        beyond[i] = np.log(1.0 + predicted / share / evidence.PSEUDO_PREDICTIONS)
+        far[i] = told / (mass + evidence.PSEUDO_MASS)
     for found, expected in zip(class_terms(there), (neighbours, beyond, near, far), strict=True):
         np.testing.assert_allclose(found, expected, atol=1e-12)
 
@@ -132,9 +122,9 @@ def test_overlap_is_the_chance_to_agree():
         np.mean([float(p[i] @ p[j]) for j in walks.successors(i)]) if walks.out_degree(i) else 0.0
         for i in walks
     ]
-    there = InMemory(z, graph, 1.0)
+    there = evidence.InMemory(z, graph, 1.0)
     ((_, sums),) = there.all_sums()
-    found = overlap(sums.probs, sums.predictions, sums.degree)
+    found = evidence.overlap(sums.probs, sums.predictions, sums.degree)
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
     np.testing.assert_allclose(there.similarity().numpy(), expected, atol=1e-12)
 

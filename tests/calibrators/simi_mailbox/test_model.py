@@ -1,7 +1,5 @@
 """The model: derivatives by differences, fits by other minimisers, and what it must find."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -13,18 +11,6 @@ from scipy.special import expit, log_softmax, softmax
 
 from simi_mailbox import CalibrationWarning
 from simi_mailbox.calibrators.simi_mailbox import model as module
-from simi_mailbox.calibrators.simi_mailbox.model import (
-    Base,
-    Coefficients,
-    Model,
-    Nodes,
-    bias_unit,
-    error_rate,
-    estimate,
-    fit,
-    level_for,
-    reference_temperature,
-)
 
 NAMES = ("log_degree", "inverse_degree", "neighbours", "labels")
 
@@ -37,7 +23,7 @@ def problem(seed=0, m=150, k=4, groups=3, names=NAMES):
     classes = [rng.normal(size=(m, k)) for _ in range(len(names) - j)]
     told = z + (classes[0] if classes else 0.0)
     y = (told + rng.gumbel(size=z.shape)).argmax(axis=1)
-    nodes = Nodes(
+    nodes = module.Nodes(
         torch.from_numpy(z - z.max(axis=1, keepdims=True)),
         torch.from_numpy(rng.normal(size=(m, j))),
         [torch.from_numpy(part) for part in classes],
@@ -87,7 +73,7 @@ def test_derivatives_are_those_of_the_formula(groups, names, weighted):
 def test_the_maximum_a_posteriori_is_that_of_scipy(seed):
     nodes, y = problem(seed, m=120)
     objective = module._Likelihood(nodes, y)
-    mean, variance = objective.prior(NAMES, Coefficients.vague(NAMES))
+    mean, variance = objective.prior(NAMES, module.Coefficients.vague(NAMES))
     variance = objective.with_widths(variance, 0.2, 0.3)
 
     def cost(at):
@@ -138,18 +124,18 @@ def test_temperature_has_a_cauchy_prior(labels, sharpness, right, weighted):
     tried = np.linspace(-9, 6, 3001)
     start = tried[np.argmin([cost(theta) for theta in tried])]
     best = minimize_scalar(cost, bounds=(start - 0.01, start + 0.01), method="bounded")
-    assert cost(-math.log(reference_temperature(z, y, weight))) <= best.fun + 1e-6
+    assert cost(-math.log(module.reference_temperature(z, y, weight))) <= best.fun + 1e-6
 
 
 def test_many_labels_recover_what_they_were_drawn_from():
     rng = np.random.default_rng(3)
     nodes, _ = problem(3, m=6000, k=3, groups=0)
-    truth = Model(
+    truth = module.Model(
         NAMES, 0.2, np.array([0.2, -0.3]), np.array([1.0, -0.5]), np.array([0.8, -0.4, -0.4]),
         np.empty(0), np.full(3, 1 / 3), 0.0,
     )  # fmt: skip
     y = (truth.scores(nodes).numpy() + rng.gumbel(size=(6000, 3))).argmax(axis=1)
-    found = fit(nodes, y, NAMES, Coefficients.vague(NAMES))
+    found = module.fit(nodes, y, NAMES, module.Coefficients.vague(NAMES))
     assert found.trust > 0.999
     np.testing.assert_allclose(found.exponents, truth.exponents, atol=0.1)
     np.testing.assert_allclose(found.classes, truth.classes, atol=0.15)
@@ -157,7 +143,7 @@ def test_many_labels_recover_what_they_were_drawn_from():
         found.intercepts - found.intercepts.mean(), truth.intercepts, atol=0.15
     )
     assert found.uniform < 0.01
-    drawn = estimate(nodes, y, NAMES)
+    drawn = module.estimate(nodes, y, NAMES)
     np.testing.assert_allclose([drawn[name] for name in NAMES], [0.2, -0.3, 1.0, -0.5], atol=0.15)
 
 
@@ -165,9 +151,9 @@ def test_terms_that_tell_nothing_are_not_trusted():
     nodes, _ = problem(4, m=400)
     rng = np.random.default_rng(5)
     y = (nodes.gaps.numpy() + rng.gumbel(size=(400, 4))).argmax(axis=1)
-    sure = Coefficients({**dict.fromkeys(NAMES, 1.0), "uniform": -2.0},
+    sure = module.Coefficients({**dict.fromkeys(NAMES, 1.0), "uniform": -2.0},
                         dict.fromkeys((*NAMES, "uniform"), 0.1))  # fmt: skip
-    found = fit(nodes, y, NAMES, sure)
+    found = module.fit(nodes, y, NAMES, sure)
     assert found.trust < 0.05
     assert np.abs(found.classes).max() < 0.1
 
@@ -181,7 +167,7 @@ def test_groups_are_found_where_labels_are_many_and_not_where_they_are_few():
         nodes = replace(nodes, groups=np.eye(3)[rng.integers(3, size=m)])
         eta = nodes.groups @ deviations
         y = (np.exp(eta)[:, None] * nodes.gaps.numpy() + rng.gumbel(size=(m, 4))).argmax(axis=1)
-        spread[m] = fit(nodes, y, (), Coefficients.vague(())).groups
+        spread[m] = module.fit(nodes, y, (), module.Coefficients.vague(())).groups
     np.testing.assert_allclose(spread[6000] - spread[6000].mean(), deviations, atol=0.15)
     assert np.abs(spread[60]).max() < 0.3
 
@@ -191,9 +177,9 @@ def test_groups_are_found_where_labels_are_many_and_not_where_they_are_few():
 def test_the_level_lowers_the_mean_confidence_by_what_is_asked(drop, uniform):
     """But at most a quarter of the way to the class frequencies."""
     nodes, y = problem(9, m=600, groups=0)
-    found = fit(nodes, y, NAMES, Coefficients.vague(NAMES))
+    found = module.fit(nodes, y, NAMES, module.Coefficients.vague(NAMES))
     found = found if uniform is None else replace(found, uniform=uniform)
-    lower = replace(found, level=level_for(found, nodes, drop))
+    lower = replace(found, level=module.level_for(found, nodes, drop))
     means = [float(one.probabilities(nodes).amax(dim=1).mean()) for one in (found, lower)]
     plain = float(replace(found, uniform=0.0).probabilities(nodes).amax(dim=1).mean())
     most = (1 - found.uniform) * (plain - found.frequencies.max()) / 4
@@ -206,34 +192,37 @@ def test_the_unit_of_bias_is_the_error_rate_times_what_the_model_adds_to_the_cla
     frequencies = np.array([0.4, 0.3, 0.2, 0.1])
     for sharpness in (1.0, 3.0):
         some = replace(nodes, gaps=nodes.gaps * sharpness)
-        plain = replace(Model.bare(frequencies), exponents=np.zeros(2), classes=np.zeros(2))
+        plain = replace(module.Model.bare(frequencies), exponents=np.zeros(2), classes=np.zeros(2))
         confidence = softmax(some.gaps.numpy(), axis=1).max(axis=1)
         errors = ((1 - confidence).sum() + 1) / (600 + 2)
-        assert error_rate(some.gaps.numpy()) == pytest.approx(errors)
+        assert module.error_rate(some.gaps.numpy()) == pytest.approx(errors)
         expected = errors * (confidence.mean() - 0.4) / (1 - 0.4)
-        assert bias_unit(plain, some) == pytest.approx(expected)
+        assert module.bias_unit(plain, some) == pytest.approx(expected)
     unsure = replace(nodes, gaps=nodes.gaps * 1e-3)  # less confident than the frequencies alone
-    assert bias_unit(plain, unsure) == 0.0
+    assert module.bias_unit(plain, unsure) == 0.0
 
 
 def test_selection_bias_never_takes_more_than_three_quarters_of_the_scores():
-    nodes = Nodes.bare(torch.tensor([[0.0, -1000.0]], dtype=torch.float64))
-    plain = Model.bare(np.full(2, 0.5))
-    assert level_for(plain, nodes, 0.1) == 0.25
-    assert level_for(plain, nodes, 0.0) == level_for(plain, nodes, -0.1) == 1.0
+    nodes = module.Nodes.bare(torch.tensor([[0.0, -1000.0]], dtype=torch.float64))
+    plain = module.Model.bare(np.full(2, 0.5))
+    assert module.level_for(plain, nodes, 0.1) == 0.25
+    assert module.level_for(plain, nodes, 0.0) == module.level_for(plain, nodes, -0.1) == 1.0
 
 
 def test_a_label_that_counts_twice_is_two_labels():
     nodes, y = problem(12, m=80)
-    belief = Coefficients.vague(NAMES)
-    belief = Coefficients({**belief.location, "uniform": -99.0}, belief.spread)  # no mixture
+    belief = module.Coefficients.vague(NAMES)
+    belief = module.Coefficients({**belief.location, "uniform": -99.0}, belief.spread)  # no mixture
     weight = np.where(np.arange(80) < 30, 2.0, 1.0)
     twice = np.concatenate([np.arange(80), np.arange(30)])
-    repeated = Nodes(
+    repeated = module.Nodes(
         nodes.gaps[twice], nodes.exponents[twice], [part[twice] for part in nodes.classes],
         nodes.groups[twice],
     )  # fmt: skip
-    one, other = fit(nodes, y, NAMES, belief, weight), fit(repeated, y[twice], NAMES, belief)
+    one, other = (
+        module.fit(nodes, y, NAMES, belief, weight),
+        module.fit(repeated, y[twice], NAMES, belief),
+    )
     for name in ("exponents", "classes", "intercepts", "groups", "frequencies"):
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=2e-3)
     assert (one.scale, one.trust) == pytest.approx((other.scale, other.trust), abs=2e-3)
@@ -245,18 +234,18 @@ def test_a_uniform_mixture_is_recovered_relative_to_the_squared_error_rate():
     sharp = replace(nodes, gaps=2 * nodes.gaps)
     y = (sharp.gaps.numpy() + rng.gumbel(size=(8000, 3))).argmax(axis=1)
     y = np.where(rng.random(8000) < 0.15, rng.integers(0, 3, 8000), y)
-    unit = 2 * math.log(error_rate(sharp.gaps.numpy()))
-    found = estimate(sharp, y, ())["uniform"]
+    unit = 2 * math.log(module.error_rate(sharp.gaps.numpy()))
+    found = module.estimate(sharp, y, ())["uniform"]
     assert expit(found + unit) == pytest.approx(0.15, abs=0.02)
-    belief = Coefficients.vague(())
-    assert fit(sharp, y, (), belief).uniform == pytest.approx(0.15, abs=0.02)
+    belief = module.Coefficients.vague(())
+    assert module.fit(sharp, y, (), belief).uniform == pytest.approx(0.15, abs=0.02)
 
 
 def test_a_fit_that_does_not_settle_warns(monkeypatch):
     nodes, y = problem(14)
     monkeypatch.setattr(module, "PASSES", 1)
     with pytest.warns(CalibrationWarning, match="the fit did not settle"):
-        fit(nodes, y, NAMES, Coefficients.vague(NAMES))
+        module.fit(nodes, y, NAMES, module.Coefficients.vague(NAMES))
 
 
 @pytest.mark.parametrize("far", [-40.0, 40.0])
@@ -286,13 +275,13 @@ def test_beliefs_stand_where_their_coefficients_do():
     layout.unit = -1.5
     location = dict(zip(NAMES, (0.1, 0.2, 0.3, 0.4), strict=True)) | {"uniform": -2.0}
     spread = dict(zip(NAMES, (1.0, 2.0, 3.0, 4.0), strict=True)) | {"uniform": 5.0}
-    mean, variance = layout.prior(NAMES, Coefficients(location, spread))
+    mean, variance = layout.prior(NAMES, module.Coefficients(location, spread))
     # θ, two exponents, three groups, two class terms, four intercepts, the mixture
     assert mean.tolist() == [0, 0.1, 0.2, 0, 0, 0, 0.3, 0.4, 0, 0, 0, 0, -3.5]
     wide = layout.with_widths(variance, 7.0, 8.0)
     assert wide.tolist() == [1, 1, 4, 49, 49, 49, 9, 16, 64, 64, 64, 64, 25]
     assert variance[3] == 1.0  # a copy was changed
-    nothing = Coefficients(location | {"uniform": -np.inf}, spread)
+    nothing = module.Coefficients(location | {"uniform": -np.inf}, spread)
     assert layout.prior(NAMES, nothing)[0][-1] == -7.0  # a weight below a thousandth
 
 
@@ -300,13 +289,13 @@ def test_beliefs_stand_where_their_coefficients_do():
 def test_the_base_of_label_residuals_is_temperature_and_intercepts(start):
     rng = np.random.default_rng(18)
     z = 3 * rng.normal(size=(5000, 3))
-    truth = Base(1.5, np.array([0.6, 0.0, -0.6]))
+    truth = module.Base(1.5, np.array([0.6, 0.0, -0.6]))
     p = truth.probabilities(torch.from_numpy(z + 7.0)).numpy()  # an offset says nothing
     np.testing.assert_allclose(p, softmax(z / 1.5 + truth.intercepts, axis=1))
     y = (np.log(p) + rng.gumbel(size=z.shape)).argmax(axis=1)
-    found = Base.fit(z, y, None, start)
+    found = module.Base.fit(z, y, None, start)
     assert found.temperature == pytest.approx(1.5, rel=0.07)
     np.testing.assert_allclose(found.intercepts - found.intercepts[1], truth.intercepts, atol=0.15)
     weight = np.where(y == 0, 2.0, 1.0)  # as if there were twice as many of the first class
-    more = Base.fit(z, y, weight, start).intercepts
+    more = module.Base.fit(z, y, weight, start).intercepts
     assert (more - more[1])[0] == pytest.approx(0.6 + math.log(2), abs=0.15)

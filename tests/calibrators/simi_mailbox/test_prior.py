@@ -11,18 +11,6 @@ from hypothesis import strategies as st
 from simi_mailbox import FileFormatError, prior
 from simi_mailbox.calibrators.simi_mailbox.evidence import term_names
 from simi_mailbox.calibrators.simi_mailbox.families import relatives
-from simi_mailbox.calibrators.simi_mailbox.prior import (
-    DEVIATION,
-    MODES,
-    NARROWEST,
-    Prior,
-    Setting,
-    dumps,
-    interquartile_mean,
-    loads,
-    prior_of,
-    without,
-)
 
 PLAIN = (*term_names(hidden=False), "uniform")
 
@@ -31,9 +19,9 @@ def setting(graph, labels_term=1.0, bias=2.0, *, family="", labels=100, error_fr
     """A setting that speaks for exactly these numbers."""
     plain = dict.fromkeys(PLAIN, 0.0) | {"labels": labels_term} | terms
     weight = (0.9 / labels) ** 2
-    return Setting(
+    return prior.Setting(
         graph, family or graph, "gcn", 15, labels, plain, {**plain, "hidden": 3.0},
-        {mode: bias * weight for mode in MODES}, weight, error_free * 1e-3, 1e-3,
+        {mode: bias * weight for mode in prior.MODES}, weight, error_free * 1e-3, 1e-3,
     )  # fmt: skip
 
 
@@ -46,59 +34,56 @@ def settings():
     )
 
 
-# --- what is learned ------------------------------------------------------------------------------
-
-
 def test_a_prior_is_made_of_medians(settings):
-    found = prior_of(settings)
+    found = prior.prior_of(settings)
     assert found.plain.location["labels"] == 1.4
-    assert found.plain.spread["labels"] == pytest.approx(DEVIATION * 0.4)
-    assert found.plain.spread["log_degree"] == NARROWEST["log_degree"]
+    assert found.plain.spread["labels"] == pytest.approx(prior.DEVIATION * 0.4)
+    assert found.plain.spread["log_degree"] == prior.NARROWEST["log_degree"]
     assert found.coefficients(hidden=True).location["hidden"] == 3.0
-    assert found.bias == pytest.approx(dict.fromkeys(MODES, 2.0))
+    assert found.bias == pytest.approx(dict.fromkeys(prior.MODES, 2.0))
     assert found.fewest_labels == 100
     assert found.origin == "a, b, c with gcn, 45 runs"
 
 
 def test_of_some_terms_other_graphs_tell_the_size_and_not_the_sign():
-    found = prior_of([setting(str(v), neighbours=v) for v in (0.9, 1.0, 1.1)]).plain
+    found = prior.prior_of([setting(str(v), neighbours=v) for v in (0.9, 1.0, 1.1)]).plain
     assert found.location["neighbours"] == 0.0
-    assert found.spread["neighbours"] == pytest.approx(DEVIATION)
+    assert found.spread["neighbours"] == pytest.approx(prior.DEVIATION)
 
 
 def test_one_setting_says_nothing_about_how_others_differ():
-    found, vague = prior_of([setting("a")]), Prior.vague()
+    found, vague = prior.prior_of([setting("a")]), prior.Prior.vague()
     assert found.plain.spread == vague.plain.spread
 
 
 def test_settings_without_a_hidden_layer_say_nothing_of_it(settings):
     bare = [replace(one, hidden={}) for one in settings]
-    assert prior_of(bare).hidden == Prior.vague().hidden
-    assert prior_of(bare).plain == prior_of(settings).plain
+    assert prior.prior_of(bare).hidden == prior.Prior.vague().hidden
+    assert prior.prior_of(bare).plain == prior.prior_of(settings).plain
 
 
 def test_bias_is_decided_by_those_who_can_tell_and_never_negative():
     few, some, many = (
         setting(str(n), bias=bias, labels=n) for n, bias in ((100, 3.0), (130, 5.0), (3000, -90.0))
     )
-    assert 3.0 < prior_of([few, some, many]).bias["kept"] < 5.0
-    assert prior_of([setting("a", bias=-3.0)]).bias["free"] == 0
+    assert 3.0 < prior.prior_of([few, some, many]).bias["kept"] < 5.0
+    assert prior.prior_of([setting("a", bias=-3.0)]).bias["free"] == 0
 
 
 def test_the_drop_falls_with_the_labels_and_is_not_extrapolated(settings):
-    found = prior_of(settings)
+    found = prior.prior_of(settings)
     given = {"keep_classes": True, "selected": True}
     assert found.drop(0.1, 400, **given) == pytest.approx(2.0 * 0.1 / 400)
     assert found.drop(0.1, 3, **given) == found.drop(0.1, 100, **given)
-    assert Prior.vague().drop(0.1, 400, **given) == 0.0
+    assert prior.Prior.vague().drop(0.1, 400, **given) == 0.0
 
 
 def test_errors_count_for_more_where_nodes_could_not_be_wrong():
-    found = prior_of([setting("a", error_free=30.0)])
+    found = prior.prior_of([setting("a", error_free=30.0)])
     assert found.error_free_labels == pytest.approx(30.0)
     assert found.error_weight(150) == pytest.approx(150 / 120)
     assert found.error_weight(1) == found.error_weight(100)
-    assert Prior.vague().error_weight(10) == 1.0
+    assert prior.Prior.vague().error_weight(10) == 1.0
 
 
 @given(st.lists(st.tuples(st.integers(-50, 50), st.integers(1, 9)), min_size=1, max_size=20))
@@ -106,17 +91,16 @@ def test_the_interquartile_mean_is_that_of_repeated_values(pairs):
     values, weights = (np.array(part, dtype=float) for part in zip(*pairs, strict=True))
     repeated = np.sort(np.repeat(values, 4 * weights.astype(int)))
     quarter = len(repeated) // 4
-    assert interquartile_mean(values, weights) == pytest.approx(repeated[quarter:-quarter].mean())
+    assert prior.interquartile_mean(values, weights) == pytest.approx(
+        repeated[quarter:-quarter].mean()
+    )
 
 
 def test_families_leave_together(settings):
-    assert [one.graph for one in without(settings, "b")] == ["a"]
-    assert len(without(settings, "unknown")) == 3
+    assert [one.graph for one in prior.without(settings, "b")] == ["a"]
+    assert len(prior.without(settings, "unknown")) == 3
     with pytest.raises(ValueError, match="no graph is left"):
-        without(settings[:1], "a")
-
-
-# --- the shipped prior ----------------------------------------------------------------------------
+        prior.without(settings[:1], "a")
 
 
 def test_the_shipped_prior_is_whole():
@@ -156,22 +140,19 @@ def test_unknown_priors_are_refused():
         prior.resolve(3)  # type: ignore[arg-type]
 
 
-# --- files ----------------------------------------------------------------------------------------
-
-
 def test_a_file_gives_back_settings_and_prior(settings, tmp_path):
     path = tmp_path / "prior.json"
     prior.write(settings, path)
     again = prior.read(path)
     assert [one.graph for one in again] == ["a", "b", "c"]
-    before, after = prior_of(settings), prior.resolve(path)
+    before, after = prior.prior_of(settings), prior.resolve(path)
     assert after.plain.location == pytest.approx(before.plain.location, rel=1e-4)
     assert after.origin == before.origin
     assert list(tmp_path.iterdir()) == [path]
 
 
 def changed(settings, change):
-    return json.dumps({**json.loads(dumps(settings)), **change})
+    return json.dumps({**json.loads(prior.dumps(settings)), **change})
 
 
 @pytest.mark.parametrize(
@@ -192,7 +173,7 @@ def changed(settings, change):
 )
 def test_what_is_wrong_with_a_file_is_said(settings, change, message):
     with pytest.raises(FileFormatError, match=message):
-        loads(changed(settings, change))
+        prior.loads(changed(settings, change))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe\x00", b'"text"', b"null"])
@@ -208,23 +189,23 @@ def test_other_files_are_refused(tmp_path, content):
     [
         ("runs", 0), ("labels", -5), ("bias_weight", 0.0), ("bias_weight", float("nan")),
         ("fewer_errors", None), ("fewer_errors", "x"), ("fewer_errors_weight", 0.0),
-        ("bias", {"kept": 0.0}), ("bias", dict.fromkeys(MODES, float("inf"))),
+        ("bias", {"kept": 0.0}), ("bias", dict.fromkeys(prior.MODES, float("inf"))),
         ("plain", {}), ("plain", {"moon": 1.0}), ("plain", dict.fromkeys(PLAIN, 51.0)),
         ("plain", dict.fromkeys(PLAIN, float("nan"))), ("hidden", [1]), ("hidden", {"hidden": 1.0}),
         ("fewer_errors_weight", float("nan")), ("runs", "many"),
     ],
 )  # fmt: skip
 def test_numbers_that_no_fit_leaves_are_refused(settings, name, value):
-    head = json.loads(dumps(settings))
+    head = json.loads(prior.dumps(settings))
     head["settings"][0][name] = value
     with pytest.raises(FileFormatError, match=r"make no sense|coefficients|damaged") as caught:
-        loads(json.dumps(head))
+        prior.loads(json.dumps(head))
     assert "checksum" not in str(caught.value)
 
 
 def test_json_without_bottom_is_refused():
     with pytest.raises(FileFormatError, match="not a prior file"):
-        loads("[" * 100_000 + "]" * 100_000)
+        prior.loads("[" * 100_000 + "]" * 100_000)
 
 
 def test_flipped_bits_never_change_a_prior(settings, tmp_path):

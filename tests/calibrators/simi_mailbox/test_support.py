@@ -1,7 +1,5 @@
 """Calibration nodes that are no random sample of the graph."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -10,12 +8,7 @@ from hypothesis import strategies as st
 
 from simi_mailbox.calibrators import SimiMailbox, load
 from simi_mailbox.calibrators.simi_mailbox.evidence import degree_terms, drawn_at_random
-from simi_mailbox.calibrators.simi_mailbox.support import (
-    FLOOR,
-    HOTTER,
-    LEFT_OUT,
-    Support,
-)
+from simi_mailbox.calibrators.simi_mailbox.support import FLOOR, HOTTER, LEFT_OUT, Support
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.graph import Graph
 from simi_mailbox.synthetic import calibration_problem
