@@ -263,8 +263,7 @@ def threads_for(numbers: int) -> Iterator[None]:
     """Inside, PyTorch has one thread if the work is small, and as many as before if it is not.
 
     Training on a small graph is thousands of short operations, after each of which threads wait for
-    each other: on a busy machine a fit of a second takes a minute. One thread also gives the same
-    bits on every machine.
+    each other. One thread also gives the same bits on every machine.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(before if numbers >= WORTH_THREADS else 1)
@@ -274,6 +273,6 @@ def threads_for(numbers: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def size_of_pass(num_nodes: int, num_classes: int, graph: Graph | None) -> int:
+def size_of_pass(logits: Tensor, graph: Graph | None) -> int:
     """Numbers that one pass over all nodes and their neighbours touches."""
-    return num_classes * (num_nodes + (0 if graph is None else graph.num_entries))
+    return int(logits.shape[1]) * (len(logits) + (0 if graph is None else graph.num_entries))
