@@ -19,8 +19,7 @@ STEP, LOWEST, HIGHEST = 0.05, -12.0, 20.0
 def adam_path(loss: PaperLoss, lr: float = LEARNING_RATE) -> Iterator[Floats]:
     """Temperatures [weights, groups] after every step of Adam from T = 1, without end.
 
-    All weights λ of the loss go side by side. A temperature that has come down to 1e-8 stays there,
-    as in the released code.
+    A temperature that has come down to 1e-8 stays there, as in the released code.
     """
     parameter = np.ones((len(loss.penalty), loss.curve.n_groups))
     mean, square = np.zeros_like(parameter), np.zeros_like(parameter)
@@ -40,9 +39,8 @@ def adam_path(loss: PaperLoss, lr: float = LEARNING_RATE) -> Iterator[Floats]:
 class Tabulated:
     """A curve looked up in a table, which is filled where it is asked.
 
-    Adam asks thousands of times for what changes little: a pass over all nodes is made once for
-    every `STEP` of θ. Values and slopes are cubic in between, right to about 1e-8; the second
-    derivative is not given (zero). θ may have several rows.
+    A pass over all nodes is made once for every `STEP` of θ. Values and slopes are cubic in
+    between, right to about 1e-8; the second derivative is not given (zero). θ may have rows.
     """
 
     def __init__(self, curve: Curve) -> None:

@@ -47,11 +47,9 @@ def reads_only(
     """Change every label outside the masks and require bit-identical probabilities.
 
     Copies of ``calibrator`` are fitted with the labels outside the masks permuted, drawn anew, and
-    replaced by −1, and last with the labels as they are. Any difference in the output fails the
-    audit. Rules of `simi_mailbox.decide` are audited alike, on probabilities in place of logits.
-    The ``y`` of a PyG ``Data`` is changed along, and other attributes of a graph that hold labels
-    are taken off. Hyper-parameters, feature columns and variables of ``forward`` that equal the
-    hidden labels fail at once.
+    replaced by −1, also those in the graph, and last as they are. Rules of `simi_mailbox.decide`
+    are audited alike, on probabilities in place of logits. Hyper-parameters, feature columns and
+    variables of ``forward`` that equal the hidden labels fail at once.
 
     Parameters
     ----------
@@ -63,14 +61,13 @@ def reads_only(
     seed : int
         Of the changes.
     new_process : bool
-        Run every fit in a process of its own, which knows the changed labels and no others. All
-        that is passed in must be importable there (no lambda, no class defined in a function).
+        Run every fit in a process of its own, which knows the changed labels and no others; all
+        that is passed in must be importable there.
 
     Notes
     -----
-    It catches mistakes and ordinary leaks of labels that came in by arguments, not a malicious
-    author: code that walks the caller's frames or keeps labels of an earlier fit passes unless
-    ``new_process=True``; labels in a file or in disguise (a shuffled copy) pass always.
+    It catches mistakes, not a malicious author: code that walks the caller's frames or keeps labels
+    of an earlier fit passes unless ``new_process=True``; labels in a file or in disguise pass.
     """
     labels = np.array(y)
     n, k = np.shape(logits)

@@ -69,8 +69,7 @@ def cross_fitted_folds(
     """Some calibration nodes, and the probabilities of *all* nodes from a fit without their labels.
 
     The nodes are cut into ``folds`` parts by ``seed``; for each part a copy of the calibrator is
-    fitted on the others, and ``advance`` is called. Methods compared with one seed are fitted on
-    the same nodes.
+    fitted on the others, and ``advance`` is called.
     """
     nodes = read_index(mask, len(logits), "mask")
     labels = full_length(y, nodes, len(logits))
@@ -105,8 +104,7 @@ def standings(
 ) -> list[ComparedMethod]:
     """Metrics of several methods on the same nodes, with the best and what is tied with it.
 
-    Differences to the best are bootstrapped over nodes, the same nodes for both methods: much of
-    the noise is common to both.
+    Differences to the best are bootstrapped over nodes, the same nodes for both methods.
     """
     measured = [
         [of_weights(metric, check(np.asarray(given), np.asarray(y))) for metric in METRICS.values()]

@@ -39,12 +39,9 @@ class Demonstration:
 def run_demo(seed: int = 0, example: str = "copies") -> Demonstration:
     """Train a GNN, calibrate it on some nodes, judge it on the others.
 
-    The GNN is the simplest graph convolution (Wu et al., 2019): logistic regression on features
-    summed or averaged over neighbours.
-
-    ``"copies"`` is synthetic (`synthetic.copied_pages`): temperature scaling cannot be right.
-    ``"digits"`` is real: images joined to their nearest neighbours, where temperature scaling is
-    nearly all that is needed.
+    The GNN is the simplest graph convolution (Wu et al., 2019). ``"copies"`` is synthetic
+    (`synthetic.copied_pages`): temperature scaling cannot be right. ``"digits"`` is real: images
+    joined to their nearest neighbours, where temperature scaling is nearly all that is needed.
     """
     from sklearn.linear_model import LogisticRegression
 

@@ -17,7 +17,7 @@ from simi_mailbox._arrays import Ints
 class Graph:
     """Neighbourhoods of ``num_nodes`` nodes: row ``i`` lists the neighbours of node ``i``.
 
-    Self-loops are dropped and duplicate edges merged; neighbours are sorted. Build one with
+    Self-loops are dropped, duplicate edges merged, neighbours sorted. Build one with
     :meth:`from_edges`, :meth:`from_scipy` or :func:`as_graph`; the constructor trusts its input.
 
     Attributes

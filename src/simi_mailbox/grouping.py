@@ -29,7 +29,6 @@ BLOCK = 1 << 12
 
 NARROWEST = 1e-4
 """The least bandwidth of `SoftGroups`."""
-
 _FILTERS = threading.Lock()
 """Warning filters belong to the whole process: two threads must not put them back crosswise."""
 
@@ -175,10 +174,7 @@ def _sums(points: Floats, digits: int | None, centre: Floats | float, power: int
 
 
 def _cells(points: Floats, low: Floats, high: Floats, *how: Any) -> Floats:
-    """Count and sums of both coordinates in the cells of a histogram over [low, high], [3, cells].
-
-    Of parts of the points they add up to those of all.
-    """
+    """Count and sums of both coordinates in the cells of a histogram, [3, cells]."""
     x, width = _scaled(points, *how), np.where(high > low, high - low, 1.0)
     cell = np.minimum(((x - low) / width * HISTOGRAM_CELLS).astype(np.int64), HISTOGRAM_CELLS - 1)
     flat = cell[:, 0] * HISTOGRAM_CELLS + cell[:, 1]

@@ -76,18 +76,12 @@ _KINDS: dict[Any, Constraint] = {
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
 def hyperparameters(cls: type[C]) -> type[C]:
-    """Class decorator: annotated attributes become keyword-only arguments, stored untouched.
-
-    They are checked at ``fit``: what an attribute may be is its annotation.
-    """
+    """Class decorator: annotated attributes become keyword-only arguments, checked at ``fit``."""
     return dataclass(kw_only=True, eq=False, repr=False)(cls)
 
 
 def check_parameters(estimator: Any) -> None:
-    """Raise `ValueError` for the first parameter that is not what its class declares.
-
-    ``estimator`` is a calibrator or a dataclass of settings.
-    """
+    """Raise `ValueError` for the first parameter that is not what its class declares."""
     cls: Any = type(estimator)
     declared = get_type_hints(cls, include_extras=True)
     given = estimator.get_params(deep=False) if hasattr(cls, "get_params") else vars(estimator)

@@ -78,8 +78,7 @@ def select(
     """The method that predicts labels of calibration nodes best when it has not seen them.
 
     Every method is cross-fitted ``repeats`` times on the same folds. The default is left only for
-    one whose NLL is lower by more than chance allows, so many methods tried counted in; else the
-    default is fitted, and ``verdict`` says so. ``str(choice)`` is the evidence as a table.
+    one whose NLL is lower by more than chance allows. ``str(choice)`` is the evidence as a table.
 
     Parameters
     ----------

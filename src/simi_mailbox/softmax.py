@@ -50,10 +50,7 @@ def entry_blocks(indptr: Tensor, entries: int) -> Iterator[tuple[int, int]]:
 
 
 def moments(logits: Tensor, factor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Σ_k exp(x_k), and the means of x and x² under softmax(x), where x = factor (z − max z).
-
-    Everything that temperatures are found by is made of these three numbers of every node.
-    """
+    """Σ_k exp(x_k), and the means of x and x² under softmax(x), where x = factor (z − max z)."""
     x = top_gaps(logits).mul_(factor[:, None])
     e = x.exp()
     s0 = e.sum(dim=1)
@@ -63,10 +60,7 @@ def moments(logits: Tensor, factor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def scaled_softmax(logits: Tensor, temperature: Tensor | float = 1.0) -> Tensor:
-    """softmax(z_i / T_i) in the dtype of the logits; ``temperature`` is a number or one per node.
-
-    The largest logit is subtracted before dividing, so that nothing overflows.
-    """
+    """softmax(z_i / T_i) in the dtype of the logits; ``temperature`` is one, or one per node."""
     n, k = logits.shape
     each = torch.as_tensor(temperature, dtype=torch.float64).reshape(-1).expand(n)
     result = torch.empty_like(logits)
@@ -107,9 +101,8 @@ def keep_argmax(probs: Tensor, logits: Tensor) -> None:
 def preserve_predictions(probs: Tensor, predicted: Tensor) -> float:
     """Replace rows, in place, by the nearest ones that have ``predicted`` on top; their share.
 
-    Nearest by Kullback and Leibler: probabilities above that of the predicted class are pooled
-    with it, that is replaced by their common mean, largest first, until none is above the mean.
-    Rows whose largest probability is that of the predicted class are left alone.
+    Nearest by Kullback and Leibler: probabilities above that of the predicted class are replaced by
+    their common mean with it, largest first, until none is above the mean.
     """
     own = probs.gather(1, predicted[:, None])[:, 0]
     rows = (probs.amax(dim=1) > own).nonzero().flatten()
@@ -134,16 +127,13 @@ def preserve_predictions(probs: Tensor, predicted: Tensor) -> float:
 class LogitRange:
     """What is left of logits before a method sees them: found by ``fit``, kept for prediction.
 
-    A class masked with −1e9 or −inf on every node, and a single node with a logit of 1e9, would
-    drown the information of all others. The class is taken out and gets probability 0; the node is
-    cut down to a spread at which it is still certain. Ordinary logits stay as they are.
+    A class masked with −1e9 or −inf on every node is taken out and gets probability 0; a single
+    node with a logit of 1e9 is cut down to a spread at which it is still certain.
     """
 
     num_classes: int
-    classes: Ints
-    """The possible ones."""
-    widest: float
-    """Largest distance of a logit to the top one of its node."""
+    classes: Ints  # the possible ones
+    widest: float  # largest distance of a logit to the top one of its node
 
     @classmethod
     def of(cls, logits: Tensor, labels: Tensor | None = None) -> LogitRange:
@@ -263,8 +253,7 @@ def threads_for(numbers: int) -> Iterator[None]:
     """Inside, PyTorch has one thread if the work is small, and as many as before if it is not.
 
     Training on a small graph is thousands of short operations, after each of which threads wait for
-    each other: on a busy machine a fit of a second takes a minute. One thread also gives the same
-    bits on every machine.
+    each other. One thread also gives the same bits on every machine.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(before if numbers >= WORTH_THREADS else 1)
@@ -274,6 +263,6 @@ def threads_for(numbers: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def size_of_pass(num_nodes: int, num_classes: int, graph: Graph | None) -> int:
+def size_of_pass(logits: Tensor, graph: Graph | None) -> int:
     """Numbers that one pass over all nodes and their neighbours touches."""
-    return num_classes * (num_nodes + (0 if graph is None else graph.num_entries))
+    return int(logits.shape[1]) * (len(logits) + (0 if graph is None else graph.num_entries))

@@ -172,10 +172,7 @@ class Csr:
 
 
 def normalised_adjacency(graph: Graph, dtype: torch.dtype = torch.float32) -> Csr:
-    """D^-1/2 (A + I) D^-1/2 of the GCN, D counting the self-loop.
-
-    Degrees are those of the receiving rows, which for undirected graphs is the usual definition.
-    """
+    """D^-1/2 (A + I) D^-1/2 of the GCN, D counting the self-loop; degrees of receiving rows."""
     closed = Csr.closed(graph)
     root = closed.indptr.diff().to(dtype).rsqrt()
     values = root[closed.rows] * root[closed.indices]

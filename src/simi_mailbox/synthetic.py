@@ -101,11 +101,7 @@ def _drawn(probs: Floats, rng: np.random.Generator) -> Ints:
 
 
 def _block_model_edges(y: Ints, classes: int, seed: int) -> Iterator[Ints]:
-    """Edges [2, m] of a stochastic block model with equally likely classes.
-
-    A Poisson number of edges for every pair of classes, with ends drawn independently within the
-    classes, gives every pair of nodes an independent Poisson number of edges.
-    """
+    """Edges [2, m] of a stochastic block model with equally likely classes."""
     members = [np.flatnonzero(y == k) for k in range(classes)]
     density, same = MEAN_DEGREE / y.size, float((np.full(classes, 1 / classes) ** 2).sum())
     within, between = HOMOPHILY * density / same, (1 - HOMOPHILY) * density / (1 - same)

@@ -45,8 +45,7 @@ class Solution:
 def theta_bounds(logits: Tensor) -> tuple[float, float]:
     """Bracket for θ = log(1/T), relative to the mean gap between the top logit and the average.
 
-    The bounds follow the unit of the logits: those of 100 z allow the probabilities that those of z
-    allow. At the cold end probabilities are 0 or 1 to rounding, at the hot end uniform to 1 %.
+    At the cold end probabilities are 0 or 1 to rounding, at the hot end uniform to 1 %.
     """
     n, k = logits.shape
     gap = float(logits.amax(dim=1).double().sum() - logits.sum(dtype=torch.float64) / k) / n
@@ -121,17 +120,10 @@ class CrossEntropy(_OverNodes):
 
 
 def fit_cross_entropy(
-    logits: Tensor,
-    y: Tensor,
-    groups: Tensor,
-    n_groups: int,
-    bounds: tuple[float, float],
+    logits: Tensor, y: Tensor, groups: Tensor, n_groups: int, bounds: tuple[float, float],
     weight: Tensor | None = None,
-) -> Solution:
-    """Minimise the cross-entropy of the labelled nodes in every group (convex in 1/T).
-
-    Groups without labelled node, or whose labelled nodes have constant logits, get T = 1.
-    """
+) -> Solution:  # fmt: skip
+    """Minimise the cross-entropy in every group (convex in 1/T); where it is constant, T = 1."""
     ce = CrossEntropy(logits, y, groups, n_groups, weight)
     theta, at_bound = _root(lambda *at: ce(*at)[1:], bounds, n_groups)
     return Solution(np.exp(-theta), at_bound)
@@ -232,8 +224,7 @@ def _root(
     """Roots of ``n`` functions that rise through zero, by Newton's method inside a bracket.
 
     A function without a sign change ends at the bound where it is nearest to zero; one that is zero
-    at both ends has no preference and gets θ = 0, that is T = 1, or the centre if that is outside.
-    Functions that have settled are not called again.
+    at both ends gets θ = 0, that is T = 1, or the centre if that is outside.
     """
     low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), (n,)).copy() for end in bounds)
     every = np.ones(n, dtype=bool)

@@ -57,15 +57,13 @@ class Labelled:
 
 
 def read_labels(
-    y: Any, mask: Any, num_nodes: int, num_classes: int, name: str, sample_weight: Any = None
-) -> Labelled:
-    """Cut ``y`` down to the nodes of ``mask``; labels of other nodes are never looked at.
-
-    They are put in the order of the nodes: what is learned depends on no order of the mask.
-    """
+    y: Any, mask: Any, num_nodes: int, num_classes: int, name: str, sample_weight: Any = None,
+    *, empty: bool = False,
+) -> Labelled:  # fmt: skip
+    """Cut ``y`` down to the nodes of ``mask``, in their order; other labels are not looked at."""
     import torch
 
-    index = read_index(mask, num_nodes, name)
+    index = read_index(mask, num_nodes, name, empty=empty)
     labels = read_classes(y, index, num_nodes, num_classes, of=name, only_these=True)
     order = np.argsort(index)
     parts: list[Array] = [index[order], labels[order]]
@@ -75,11 +73,7 @@ def read_labels(
 
 
 def read_weights(sample_weight: Any, nodes: Ints, num_nodes: int) -> Floats:
-    """Weights of the labels of ``nodes``, scaled to sum to the effective number of labels.
-
-    That number is (Σw)² / Σw² (Kish): equal weights are ones, and few large weights among many
-    small ones count as the few labels that they are.
-    """
+    """Weights of labels, scaled to sum to the effective number of them, (Σw)² / Σw² (Kish)."""
     given = _numbers(sample_weight, "sample_weight")
     if given.shape not in ((num_nodes,), nodes.shape):
         raise ValueError(
@@ -101,14 +95,10 @@ def read_weights(sample_weight: Any, nodes: Ints, num_nodes: int) -> Floats:
 
 def read_known(known: Any, num_nodes: int, num_classes: int) -> Labelled:
     """Nodes and labels that were named for a prediction: a pair of nodes and their labels."""
-    import torch
-
     if not isinstance(known, tuple | list) or len(known) != 2:
         raise TypeError("known must be a pair: the nodes (boolean or indices), and their labels")
     nodes, labels = known
-    index = read_index(nodes, num_nodes, "known", empty=True)
-    y = read_classes(labels, index, num_nodes, num_classes, of="known", only_these=True)
-    return Labelled(torch.from_numpy(index), torch.from_numpy(y))
+    return read_labels(labels, nodes, num_nodes, num_classes, "known", empty=True)
 
 
 def read_index(nodes: Any, num_nodes: int, name: str, *, empty: bool = False) -> Ints:
@@ -227,16 +217,11 @@ def _numbers(values: Any, name: str, kinds: str = "biuf") -> Array:
 
 def _refuse_layout(values: Any, name: str) -> None:
     """Raise `TypeError` for masked, sparse and quantised arrays, and for tensors without data."""
-    if isinstance(values, np.ma.MaskedArray):
-        raise TypeError(
-            f"{name} is a masked array, whose mask would be lost: leave masked nodes out of the "
-            "mask of nodes, and pass array.data"
-        )
     what, tensor = "", is_array(values) and not isinstance(values, np.ndarray)
-    if hasattr(values, "tocsr"):
-        what = "SciPy sparse matrix"
-    elif tensor and str(values.layout) != "torch.strided":
-        what = f"sparse tensor ({values.layout})"
+    if isinstance(values, np.ma.MaskedArray):
+        what = "masked array, whose mask would be lost"
+    elif hasattr(values, "tocsr") or (tensor and str(values.layout) != "torch.strided"):
+        what = "sparse matrix"
     elif tensor and (values.is_quantized or values.is_meta):
         what = f"tensor of {values.dtype} on the device {values.device}"
     if what:
@@ -505,7 +490,7 @@ def read_nodes(
     forward: Forward | None = None,
     train_mask: Any = None,
     hidden: Any = None,
-    *,
+    node_ids: Any = None,
     input_type: InputType = "logits",
 ) -> NodeInputs:
     """Check everything that is not a label."""
@@ -515,10 +500,9 @@ def read_nodes(
 
     z = read_logits(logits, input_type)
     given = {"graph": graph, "features": features, "forward": forward}
-    missing = sorted(name for name in needs if given[name] is None)
-    if missing:
-        names = " and ".join(missing)
-        raise TypeError(f"{method} needs {names}: pass {', '.join(f'{n}=…' for n in missing)}")
+    if missing := sorted(name for name in needs if given[name] is None):
+        told = ", ".join(f"{name}=…" for name in missing)
+        raise TypeError(f"{method} needs {' and '.join(missing)}: pass {told}")
     training = None
     if train_mask is not None:
         training = torch.from_numpy(read_index(train_mask, len(z), "train_mask", empty=True))
@@ -529,6 +513,7 @@ def read_nodes(
         forward=forward,
         training=training,
         hidden=None if hidden is None else read_features(hidden, len(z), "hidden"),
+        node_ids=None if node_ids is None else read_node_ids(node_ids, len(z)),
     )
 
 
@@ -623,9 +608,8 @@ def read_calibration(
 def looks_trained_on(logits: Tensor, calibration: Labelled) -> str:
     """How the calibration nodes differ from the others, as training nodes do; "" if they do not.
 
-    On nodes it was trained on a model is more confident than on others, and more often right than
-    it expects of others. A structural shift (hubs, older nodes) looks the same, so the text names
-    both. How often either is seen: ``bench/speed/bench_trained_on.py``.
+    A structural shift (hubs, older nodes) looks the same, so the text names both. How often either
+    is seen: ``bench/speed/bench_trained_on.py``.
     """
     from simi_mailbox.softmax import confidence
 

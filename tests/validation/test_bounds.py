@@ -225,7 +225,7 @@ def test_a_label_out_of_range_is_shown_as_it_was_given(value):
 
 def test_known_labels_are_a_pair_in_the_order_of_their_nodes():
     found = validation.read_known(([3, 1], [2, 0]), 4, 3)
-    assert (found.index.tolist(), found.y.tolist()) == ([3, 1], [2, 0])
+    assert (found.index.tolist(), found.y.tolist()) == ([1, 3], [0, 2])
     assert len(validation.read_known([[], []], 4, 3)) == 0
 
 

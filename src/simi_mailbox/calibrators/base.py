@@ -29,9 +29,7 @@ ENDLESS = frozenset({"widest_"})
 class Calibrator(Fitted, ABC):
     """Turns the logits of a trained GNN into calibrated probabilities.
 
-    A method implements `_fit` and `_predict`; inputs are checked here. Hyper-parameters are
-    keyword-only arguments, declared with what they may be (`simi_mailbox.parameters`); fitted
-    values end in an underscore.
+    A method implements `_fit` and `_predict`; inputs are checked here.
 
     Attributes
     ----------
@@ -140,19 +138,14 @@ class Calibrator(Fitted, ABC):
             Undo another class balance in training before anything is fitted: ``{"trained":
             shares, "deployed": shares}``, or ``{"class_weights": weights}`` of the loss.
         """
-        method = type(self).__name__
-        passed = (graph, features, forward, train_mask, hidden)
-        nodes = validation.read_nodes(
-            self.required_inputs, method, logits, *passed, input_type=input_type
-        )
-        offset = None
+        method, offset = type(self).__name__, None
+        passed = (graph, features, forward, train_mask, hidden, node_ids, input_type)
+        nodes = validation.read_nodes(self.required_inputs, method, logits, *passed)
         if prior_shift is not None:
             offset = validation.read_prior_shift(prior_shift, nodes.num_classes)
             nodes = validation.moved(nodes, offset)
         if sample_weight is not None and "sample_weight" not in self.optional_inputs:
             raise TypeError(f"{method} cannot weigh labels: leave sample_weight=, or use another")
-        if node_ids is not None:
-            nodes = replace(nodes, node_ids=validation.read_node_ids(node_ids, nodes.num_nodes))
         how = {"allow_training_nodes": allow_training_nodes, "sample_weight": sample_weight}
         how["used_for_selection"] = used_for_selection
         data = validation.read_calibration(nodes, y, mask, early_stopping_mask, **how)
@@ -171,7 +164,7 @@ class Calibrator(Fitted, ABC):
         named = torch.cat([part.y for part in data.labelled.values()])
         limits = LogitRange.of(nodes.logits, named)
         try:
-            with threads_for(size_of_pass(nodes.num_nodes, nodes.num_classes, nodes.graph)):
+            with threads_for(size_of_pass(nodes.logits, nodes.graph)):
                 self._fit(validation.clip(data, limits))
         except BaseException:
             self._forget()  # a failed fit leaves an unfitted calibrator, not half of one
@@ -203,9 +196,9 @@ class Calibrator(Fitted, ABC):
         ``fit`` these are: the same names, or, where ``fit`` was given none, their positions there.
         """
         given = {"features": features, "forward": forward, "train_mask": train_mask}
-        given |= {"hidden": hidden, "known": known, "node_ids": node_ids}
-        nodes = self._read_fitted(logits, graph=graph, **given, input_type=input_type)
-        with threads_for(size_of_pass(nodes.num_nodes, nodes.num_classes, nodes.graph)):
+        given |= {"hidden": hidden, "node_ids": node_ids, "input_type": input_type}
+        nodes = self._read_fitted(logits, graph=graph, known=known, **given)
+        with threads_for(size_of_pass(nodes.logits, nodes.graph)):
             probs = self._predict(nodes).detach().to(nodes.logits.dtype)
         if self.keep_classes:
             keep_argmax(probs, nodes.logits)
@@ -250,19 +243,12 @@ class Calibrator(Fitted, ABC):
             )
 
     def _read_fitted(
-        self,
-        logits: Any,
-        *,
-        known: Any = None,
-        node_ids: Any = None,
-        input_type: InputType | None = None,
-        **inputs: Any,
+        self, logits: Any, *, known: Any = None, input_type: InputType | None = None, **inputs: Any
     ) -> NodeInputs:
         self._check_fitted()
-        method, kind = type(self).__name__, input_type or self.input_type_
-        nodes = validation.read_nodes(
-            self.required_inputs, method, logits, **inputs, input_type=kind
-        )
+        method = type(self).__name__
+        inputs["input_type"] = input_type or self.input_type_
+        nodes = validation.read_nodes(self.required_inputs, method, logits, **inputs)
         if nodes.num_classes != self.num_classes_:
             raise ValueError(
                 f"logits have {nodes.num_classes} classes, "
@@ -270,8 +256,6 @@ class Calibrator(Fitted, ABC):
             )
         if hasattr(self, "offset_"):
             nodes = validation.moved(nodes, self.offset_)
-        if node_ids is not None:
-            nodes = replace(nodes, node_ids=validation.read_node_ids(node_ids, nodes.num_nodes))
         if known is not None:
             if "known" not in self.optional_inputs:
                 raise TypeError(f"{method} makes no use of known labels: leave known=")

@@ -15,10 +15,7 @@ from simi_mailbox.validation import CalibrationData, NodeInputs
 
 
 class ConfidenceMap(Calibrator):
-    """The predicted class gets a function of its confidence, other classes share the rest.
-
-    A confidence that would let the runner-up win is raised to the tie.
-    """
+    """The predicted class gets a function of its confidence, other classes share the rest."""
 
     keep_classes = True
     values_: Floats
@@ -53,10 +50,8 @@ class HistogramBinning(ConfidenceMap):
 
     Attributes
     ----------
-    edges_ : float64 array [bins - 1]
-        Inner edges; a confidence equal to an edge belongs to the bin above.
-    values_ : float64 array [bins]
-        Confidence of each bin.
+    edges_, values_ : float64 arrays [bins - 1], [bins]
+        Inner edges (they belong to the bin above), and the confidence of each bin.
 
     Notes
     -----
@@ -95,8 +90,7 @@ class Isotonic(ConfidenceMap):
 
     f minimises Σ_i (t_i − f(c_i))² over the calibration nodes, where c_i is the confidence of node
     i and t_i is 1 if its predicted class is right and 0 if not (Zadrozny & Elkan, KDD 2002).
-    Between the calibration nodes f is linear, outside it is constant. The predicted class gets
-    f(c_i), the other classes keep their ratios and share the rest.
+    Between the calibration nodes f is linear, outside it is constant.
 
     Parameters
     ----------
@@ -156,9 +150,8 @@ def equal_mass_edges(values: Floats, bins: int) -> Floats:
 def with_confidence(logits: Tensor, confidences: Tensor) -> Tensor:
     """Probabilities whose predicted class has the given confidence; the others are rescaled.
 
-    The other classes keep their ratios and share what is left. A confidence below r / (1 + r),
-    where r is the runner-up's share of the rest, would make the runner-up win: it is raised to
-    that point (never above 1/2), so that the predicted class stays.
+    A confidence below r / (1 + r), where r is the runner-up's share of the rest, would make the
+    runner-up win: it is raised to that point, so that the predicted class stays.
     """
     winner = logits.argmax(dim=1, keepdim=True)
     rest = top_gaps(logits).scatter_(1, winner, -torch.inf)

@@ -35,10 +35,8 @@ class DCGC(NetworkCalibrator):
 
     Parameters
     ----------
-    base : str
-        Name of a calibrator that needs at most the graph.
-    base_params : dict, optional
-        Its settings, if they are not its defaults.
+    base, base_params : str, dict (optional)
+        Name of a calibrator that needs at most the graph, and its settings.
     alpha, beta : float
         See above.
     dropout : float
@@ -53,10 +51,9 @@ class DCGC(NetworkCalibrator):
     ``early_stopping_mask`` (original: the GNN's training nodes) and stopped on the calibration
     nodes; without a hold-out, both on calibration nodes. Predicted classes may change.
 
-    Differs from the released code: there, the frozen GNN keeps its own dropout while the MLP is
-    trained, the MLP normalises batches of edges, and the base calibrator goes on from where a fit
-    without edge weights left it. Here logits enter the MLP divided by their root mean square, its
-    output starts at about 1, the unchanged graph, and the base starts afresh.
+    Differs from the released code: there, the GNN keeps its dropout while the MLP is trained,
+    the MLP normalises batches of edges, and the base goes on from a fit without edge weights. Here
+    logits enter the MLP divided by their root mean square, and its output starts at about 1.
 
     Examples
     --------

@@ -46,9 +46,8 @@ class GATS(NetworkTemperatures):
     start : float
         Initial T₀. Published tables: 1, for CoraFull 1.5.
     strict_paper : bool
-        The released formula lets T₀ and γ, and with them temperatures, become negative. By default,
-        values below 0.1 are bent to stay positive, x ↦ 0.1 exp(x / 0.1 − 1). With ``strict_paper``
-        nothing is bent, and a temperature that is not positive raises `SolverError`.
+        Follow the released formula, in which temperatures may become negative (`SolverError`). By
+        default, T₀, γ and T below 0.1 are bent to stay positive, x ↦ 0.1 exp(x / 0.1 − 1).
     lr, weight_decay, epochs, patience, seed
         See `network.NetworkCalibrator`. Published weight decays differ from graph to graph.
 
@@ -63,10 +62,9 @@ class GATS(NetworkTemperatures):
 
     Examples
     --------
-    >>> given = {"graph": [[0, 2], [1, 3]]}
-    >>> cal = GATS(epochs=5).fit([[2.0, 0.0]] * 4, [0, 0, 0, 1], mask=range(4), **given)
-    >>> cal.node_temperatures([[2.0, 0.0]] * 4, **given).shape
-    (4,)
+    >>> z, given = [[2.0, 0.0]] * 4, {"graph": [[0, 2], [1, 3]]}
+    >>> GATS(epochs=5).fit(z, [0, 0, 0, 1], mask=range(4), **given).predict_proba(z, **given).shape
+    (4, 2)
     """
 
     name = "gats"

@@ -13,14 +13,7 @@ from torch import Tensor, nn
 from simi_mailbox.calibrators.network import NetworkCalibrator
 from simi_mailbox.calibrators.parts.features import check_width
 from simi_mailbox.calibrators.parts.randomness import dropout, normal_like
-from simi_mailbox.parameters import (
-    Constraint,
-    Count,
-    NonNegative,
-    Positive,
-    Share,
-    hyperparameters,
-)
+from simi_mailbox.parameters import Constraint, Count, NonNegative, Positive, Share, hyperparameters
 from simi_mailbox.sparse import Csr, normalised_adjacency
 from simi_mailbox.validation import CalibrationData, NodeInputs
 
@@ -66,9 +59,8 @@ class GETS(NetworkCalibrator):
 
     Examples
     --------
-    >>> given = {"graph": [[0, 2], [1, 3]], "features": [[1.0], [2.0]] * 2}
-    >>> cal = GETS(epochs=5).fit([[2.0, 0.0]] * 4, [0, 0, 0, 1], mask=range(4), **given)
-    >>> cal.predict_proba([[2.0, 0.0]] * 4, **given).shape
+    >>> z, given = [[2.0, 0.0]] * 4, {"graph": [[0, 2], [1, 3]], "features": [[1.0], [2.0]] * 2}
+    >>> GETS(epochs=5).fit(z, [0, 0, 0, 1], mask=range(4), **given).predict_proba(z, **given).shape
     (4, 2)
     """
 
@@ -207,8 +199,7 @@ def chance_of_selection(
 ) -> Tensor:
     """Probability that each expert is among the best ``select`` if its noise were drawn anew.
 
-    Shazeer et al., "Outrageously Large Neural Networks", ICLR 2017. ``top`` holds the ``select``
-    + 1 highest scores of every row.
+    (Shazeer et al., ICLR 2017.) ``top`` holds the ``select`` + 1 highest scores of every row.
     """
     last_in, first_out = top[:, select - 1 : select], top[:, select : select + 1]
     # An expert that is in must beat the best one that is out; one that is out, the last one in.

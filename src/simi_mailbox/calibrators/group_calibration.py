@@ -40,20 +40,13 @@ class GroupCalibration(Calibrator):
         Calibrator of a group.
     partitions, n_groups : int
         Number of partitions, and of groups in each.
-    penalty : float
-        Strength of mean(W²).
-    steps : int
-        L-BFGS iterations of stage 1.
-    seed : int
-        Of the random starts.
+    penalty, steps, seed : float, int, int
+        Strength of mean(W²), L-BFGS iterations of stage 1, and seed of its random starts.
 
     Attributes
     ----------
-    partitions_ : float64 array [partitions, n_groups, features]
-        W of every partition.
-    temperatures_ : float64 array [partitions, n_groups]
-    weights_ : float64 array [partitions, n_groups, 3]
-        Ensemble weights; (1, 0, 0) for the base ``"temperature"``.
+    partitions_, temperatures_, weights_ : float64 arrays [partitions, n_groups, …]
+        W, temperatures and ensemble weights, which are (1, 0, 0) for the base ``"temperature"``.
 
     Notes
     -----
@@ -61,10 +54,9 @@ class GroupCalibration(Calibrator):
     published comparison a tenth of the test nodes, which other methods do not see), else the
     calibration nodes again. As features pass the GNN's hidden representation.
 
-    Differs from the released code: features are divided by their root mean square and τ starts at
-    1.5 times the common temperature; τ is positive by construction; gradients and temperatures are
-    exact; a group whose optimum does not exist takes the common temperature; the ensemble minimises
-    cross-entropy instead of the squared error.
+    Differs from the released code: features are divided by their root mean square; τ is positive
+    and starts at 1.5 times the common temperature; gradients and temperatures are exact; a group
+    without optimum takes the common temperature; the ensemble minimises cross-entropy.
 
     Examples
     --------

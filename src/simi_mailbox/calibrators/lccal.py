@@ -37,16 +37,13 @@ class LCCal(TemperatureCalibrator):
 
     Attributes
     ----------
-    threshold_, over_, under_ : float
-        The constants in use.
-    mean_over_, mean_under_ : float
-        c̄ of the two sides, over all nodes that ``fit`` saw (all nodes, if a side is empty).
+    threshold_, over_, under_, mean_over_, mean_under_ : float
+        The constants in use, and c̄ of both sides over all nodes of ``fit``.
 
     Notes
     -----
-    Differs from the released code in the choice of the constants, by cross-entropy over a grid that
-    contains its defaults (1, 1, 0.4), where the authors searched the validation ECE by hand; and in
-    storing c̄, so that a prediction does not depend on the other nodes it is made with.
+    Differs from the released code in the choice of the constants, by cross-entropy over a grid
+    (there, validation ECE by hand), and in storing c̄: predictions do not depend on other nodes.
 
     Examples
     --------

@@ -21,7 +21,6 @@ Loss = Callable[[Floats], tuple[float, Floats]]
 Curvature = Callable[[Floats], Floats]
 
 DIAGONAL_PULL = 1e-6
-"""Keeps the diagonal of Dirichlet calibration finite where labels do not."""
 STEPS, RIDGE, UNSETTLED = 200, 1e-12, 1e-7
 """Of Newton's method: most steps, what keeps the curvature positive definite, and by how much a
 mean loss can still fall without a warning."""
@@ -30,12 +29,7 @@ LARGEST = 3000
 
 
 class OneVersusRest(Calibrator):
-    """P(class) through a logistic regression on log p and log(1 − p), class by class.
-
-    Targets are Platt's, (n₊ + 1) / (n₊ + 2) for nodes of the class and 1 / (n₋ + 2) for others:
-    separable labels then have a finite fit. Of more than two classes each is held against the rest,
-    and the K results are divided by their sum. Predicted classes may change.
-    """
+    """P(class) through a logistic regression on log p and log(1 − p), class by class."""
 
     optional_inputs = frozenset({"sample_weight"})
     fitted: ClassVar[Shapes] = {"coefficients_": ("kept classes", 3)}
@@ -74,8 +68,8 @@ class PlattScaling(OneVersusRest):
     """P(class) becomes σ(a s + b), with s the log-odds of the class (Platt, 1999).
 
     a and b minimise the cross-entropy of the calibration nodes with Platt's targets, (n₊ + 1) /
-    (n₊ + 2) and 1 / (n₋ + 2), exactly. More than two classes are each held against the rest.
-    Predicted classes may change.
+    (n₊ + 2) and 1 / (n₋ + 2): separable labels have a finite fit. More than two classes are each
+    held against the rest, and divided by their sum. Predicted classes may change.
 
     Attributes
     ----------
@@ -84,10 +78,9 @@ class PlattScaling(OneVersusRest):
 
     Examples
     --------
-    >>> s, y = [-2.0, -1.0, 1.0, 2.0], [0, 1, 0, 1]
-    >>> cal = PlattScaling().fit(s, y, mask=range(4), input_type="binary-logits")
-    >>> cal.coefficients_[1].round(2).tolist()
-    [0.2, -0.2, 0.0]
+    >>> given = {"mask": range(4), "input_type": "binary-logits"}
+    >>> PlattScaling().fit([-2.0, -1.0, 1.0, 2.0], [0, 1, 0, 1], **given).coefficients_[1].round(2)
+    array([ 0.2, -0.2,  0. ])
     """
 
     name = "platt"
@@ -101,9 +94,8 @@ class PlattScaling(OneVersusRest):
 class BetaCalibration(OneVersusRest):
     """P(class) becomes σ(a log p − b log(1 − p) + c) with a, b ≥ 0 (Kull et al., AISTATS 2017).
 
-    Platt scaling, if a = b. Platt's targets keep parameters finite where labels are separable
-    (Kull's package uses 0 and 1). More than two classes are each held against the rest. Predicted
-    classes may change.
+    `PlattScaling`, if a = b, with the same targets (Kull's package uses 0 and 1). Predicted classes
+    may change.
 
     Attributes
     ----------
@@ -112,9 +104,8 @@ class BetaCalibration(OneVersusRest):
 
     Examples
     --------
-    >>> p, y = [0.1, 0.3, 0.7, 0.9], [0, 1, 0, 1]
-    >>> cal = BetaCalibration().fit(p, y, mask=range(4), input_type="binary-probabilities")
-    >>> cal.coefficients_.shape
+    >>> given = {"mask": range(4), "input_type": "binary-probabilities"}
+    >>> BetaCalibration().fit([0.1, 0.3, 0.7, 0.9], [0, 1, 0, 1], **given).coefficients_.shape
     (2, 3)
     """
 
@@ -158,8 +149,7 @@ class VectorScaling(Calibrator):
 
     Notes
     -----
-    Differs from the GATS code in the penalty and in the exact solution; there, Adam (learning rate
-    0.01) walks from w = 1 and stops early on training nodes.
+    Differs from the GATS code in the penalty, and in the exact solution instead of Adam from w = 1.
 
     Examples
     --------
@@ -215,10 +205,9 @@ class Dirichlet(Calibrator):
 
     Notes
     -----
-    Convex, solved by L-BFGS, and by Newton's method where that gives up; in the GATS code Adam
-    walks from W = identity and stops early. A pull of 10⁻⁶ of the diagonal of W towards 1/T of
-    temperature scaling keeps it finite when all calibration nodes are right. Predicted classes may
-    change.
+    Convex, solved by L-BFGS, and by Newton's method where that gives up (GATS code: Adam, stopped
+    early). A pull of 10⁻⁶ of the diagonal of W towards 1/T of temperature scaling keeps it finite
+    when all calibration nodes are right. Predicted classes may change.
 
     Examples
     --------
@@ -339,11 +328,7 @@ def softmax_regression(
 
 
 def newton(loss: Loss, curvature: Curvature, start: Floats, what: str) -> Floats:
-    """Where ``loss`` (value and gradient) with second derivatives ``curvature`` is least.
-
-    A step is halved until the loss falls. A warning says by how much it could still fall where the
-    steps ran out.
-    """
+    """Where ``loss`` (value and gradient) is least, by damped Newton steps."""
     at, left = start, np.inf
     value, gradient = loss(at)
     for _ in range(STEPS if start.size <= LARGEST else 0):

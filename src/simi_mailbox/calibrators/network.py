@@ -3,12 +3,11 @@
 A network here is a module whose ``forward(index)`` returns, for the nodes ``index``, calibrated
 logits [m, K] or inverse temperatures [m].
 
-Early stopping follows GATS and its descendants: after each step the negative log-likelihood (NLL)
-of the hold-out nodes is looked at, the state is kept when it is at most the best so far, and
-training ends after ``patience`` epochs without that. Published tables hold out the nodes the GNN
-was trained on. Without a hold-out, one fifth of the calibration nodes, spread evenly over the
-classes, takes its place; with fewer than `FEWEST_TO_SPLIT` calibration nodes all are trained on,
-for ``patience`` epochs, and the last state is kept.
+Early stopping follows GATS: the state of the lowest negative log-likelihood (NLL) of the hold-out
+nodes is kept (the last of equals), and training ends after ``patience`` epochs without a new one.
+Published tables hold out the nodes the GNN was trained on. Without a hold-out, one fifth of the
+calibration nodes, spread evenly over the classes, takes its place; fewer than `FEWEST_TO_SPLIT` are
+all trained on, for ``patience`` epochs, and the last state is kept.
 """
 
 import math
@@ -70,10 +69,7 @@ class NetworkCalibrator(Calibrator):
         """The network for these nodes, with new weights."""
 
     def _train(
-        self,
-        data: CalibrationData,
-        nodes: tuple[Labelled, Labelled | None] | None = None,
-        **how: Any,
+        self, data: CalibrationData, nodes: tuple[Labelled, Labelled] | None = None, **how: Any
     ) -> None:
         """Fit the network; ``how`` is passed on to `train`."""
         schedule: dict[str, Any] = {key: getattr(self, key) for key in SCHEDULE}
@@ -201,9 +197,8 @@ def train(
 class FlatAdam:
     """Adam with L2 weight decay; the steps are those of ``torch.optim.Adam``.
 
-    Calibrators have a handful of tiny parameters, for which one update of one vector is several
-    times faster than an update of each; and ``torch.optim`` loads a compiler at its first use,
-    which would make the first fit of a process wait for seconds.
+    One update of one vector is several times faster than one of each of many tiny parameters; and
+    ``torch.optim`` loads a compiler at its first use, for which a first fit would wait for seconds.
     """
 
     def __init__(self, network: nn.Module, *, lr: float = 0.01, weight_decay: float = 0.0) -> None:

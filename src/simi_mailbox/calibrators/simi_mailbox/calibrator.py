@@ -50,11 +50,10 @@ class SimiMailbox(Calibrator):
     One likelihood of the calibration labels (`simi_mailbox.calibrators.simi_mailbox.model`): a
     temperature for every node, by its degree and its group; class intercepts; and evidence on every
     class from the predictions of the neighbours, from labels one and two steps away and, if
-    ``hidden`` is given, from the distance to the class in the GNN's hidden layer. A group is nodes
-    alike in confidence and in mailbox similarity (Seo et al., AAAI 2025). How far each part is
-    trusted comes from the labels at hand and from other graphs (`prior`). Calibration nodes that
-    chose the GNN's checkpoint make it look better than it is: the confidence is lowered by what
-    that has cost on other graphs.
+    ``hidden`` is given, from the GNN's hidden layer. A group is nodes alike in confidence and in
+    mailbox similarity (Seo et al., AAAI 2025). How far each part is trusted comes from the labels
+    at hand and from other graphs (`prior`), as does a correction of the selection bias of
+    calibration nodes that chose the GNN's checkpoint.
 
     Parameters
     ----------
@@ -85,12 +84,9 @@ class SimiMailbox(Calibrator):
         Share of calibration nodes for whose predicted class another is likelier.
     labels_ : dict
         Nodes and labels of ``fit``. **A saved calibrator holds these labels.**
-    prior_ : dict
-        The numbers of the prior, and where they come from.
-    reference_ : dict
-        Confidence, similarity, degree and accuracy of calibration nodes, for `monitor.Monitor`.
-    support_ : dict
-        What calibration nodes have shown that are, by their degrees, no random sample of the graph.
+    prior_, reference_, support_ : dict
+        The prior; what `monitor.Monitor` compares with; only of calibration nodes that are no
+        random sample of the graph: what they have shown.
     late_, correction_ : dict
         Only after ``update``: late labels by id, and what they have changed.
 
@@ -385,13 +381,6 @@ class SimiMailbox(Calibrator):
             The nodes as they are now, as ``predict_proba`` takes them; ``all_ids`` is its
             ``node_ids``. By default those of the last ``fit`` or ``predict_proba``.
 
-        Examples
-        --------
-        >>> from simi_mailbox.synthetic import calibration_problem
-        >>> problem = calibration_problem(500, 3, temperature=2.0, seed=0)
-        >>> cal = SimiMailbox().fit(problem.logits, problem.y, graph=problem.graph, mask=range(200))
-        >>> cal.update(range(200, 250), problem.y[200:250]).correction_["labels"]
-        50
         """
         self._check_fitted()
         if logits is not None:
@@ -460,8 +449,6 @@ class SimiMailbox(Calibrator):
 class SimiMailboxFree(SimiMailbox):
     """`SimiMailbox` with ``keep_classes=False`` under a name of its own, for tables and commands.
 
-    Examples
-    --------
     >>> SimiMailboxFree().keep_classes
     False
     """
@@ -472,10 +459,7 @@ class SimiMailboxFree(SimiMailbox):
 
 
 def enough(labelled: Labelled, logits: Tensor) -> Labelled:
-    """All of these nodes, or as many as are `ENOUGH`, spread evenly over their confidence.
-
-    Chosen by confidence and not by number, so that names of nodes do not matter.
-    """
+    """All of these nodes, or as many as are `ENOUGH`, spread evenly over their confidence."""
     count = min(ENOUGH, ENOUGH_NUMBERS // logits.shape[1])
     if len(labelled) <= count:
         return labelled

@@ -125,8 +125,7 @@ def label_residuals(probs: Tensor, y: Tensor) -> Tensor:
 def overlap(probs: Tensor, predictions: Tensor, degree: Tensor) -> Tensor:
     """Mean over neighbours j of Σ_c p_ic p_jc, in [0, 1]; zero without neighbours.
 
-    The chance that a node and a neighbour, each drawing a class by its probabilities, agree: the
-    mailbox similarity of the paper, of probabilities in place of logits.
+    The mailbox similarity of the paper, of probabilities in place of logits.
     """
     found = torch.empty(len(probs), dtype=torch.float64)
     for rows in row_blocks(*probs.shape):
@@ -253,10 +252,8 @@ class InMemory:
 def closeness(
     hidden: Tensor, probs: Tensor, prototypes: dict[str, Floats] | None = None
 ) -> tuple[dict[str, Floats], Tensor]:
-    """Means of the classes in a hidden layer, and −log distance of every node to each of them.
-
-    A class's mean is that of all nodes weighted by its probability: no label enters.
-    """
+    """Means of the classes in a hidden layer (by probability: no label enters), and −log distance
+    of every node to each of them."""
     dense = hidden if hidden.layout is torch.strided else hidden.to_dense()
     x = np.asarray(dense.numpy(), dtype=np.float64)
     if prototypes is None:

@@ -1,7 +1,4 @@
-"""Which graphs are relatives: of one origin, so that what is learned on one knows the others.
-
-This table alone decides what a prior leaves out, and needs no dataset to do so.
-"""
+"""Which graphs are relatives, of one origin: this table decides what a prior leaves out."""
 
 from __future__ import annotations
 
@@ -53,8 +50,6 @@ def family_of(name: str) -> str:
 def relatives(name: str) -> tuple[str, ...]:
     """All datasets of the family of ``name``, itself included.
 
-    Examples
-    --------
     >>> relatives("Cora")
     ('Cora', 'CoraFull', 'CoraML')
     """

@@ -63,8 +63,7 @@ REFIT_LABELS, REFIT_DRIFT = 50, 0.5
 class Coefficients:
     """What is believed of the coefficients, or what was found: numbers by the names of terms.
 
-    ``uniform`` is the log-odds of the uniform mixture relative to the squared error rate: a graph
-    with half the errors has about a quarter of the nodes on which even a confident model errs.
+    ``uniform`` is the log-odds of the uniform mixture relative to the squared error rate.
     """
 
     location: Mapping[str, float]
@@ -159,10 +158,7 @@ class Model:
 
 
 def reference_temperature(logits: Floats, y: Ints, weight: Floats | None = None) -> float:
-    """Temperature scaling with a Cauchy prior on log T: for dozens of labels nearly the plain one.
-
-    ``weight`` is what each label counts.
-    """
+    """Temperature scaling with a Cauchy prior on log T; of dozens of labels nearly plain."""
     gaps, each = logits - logits.max(axis=1, keepdims=True), np.arange(len(y))
     counts = np.ones(len(y)) if weight is None else weight
 
@@ -185,8 +181,7 @@ def reference_temperature(logits: Floats, y: Ints, weight: Floats | None = None)
 class Base:
     """Temperature and class intercepts alone: what a label is compared with as evidence.
 
-    Were labels compared with softmax(z / T), the residuals of a model trained with class weights
-    would carry its class balance, and nodes without a label near them would miss it.
+    Compared with softmax(z / T), residuals would carry the class balance of the training.
     """
 
     temperature: float
@@ -215,9 +210,8 @@ def fit(
 ) -> Model:
     """The model of labelled nodes, given what is believed of its coefficients.
 
-    Averaged over three cases: a graph like others, one unlike any (wide normal priors around
-    zero), and one without evidence, each weighted by its Laplace evidence. ``weight`` is what each
-    label counts in the likelihood.
+    Averaged over three cases, weighted by their Laplace evidence: a graph like others, one unlike
+    any (wide normal priors around zero), and one without evidence.
     """
     objective = _Likelihood(nodes, y, weight)
     vague = Coefficients.vague(names)
@@ -261,8 +255,7 @@ def error_rate(gaps: Floats) -> float:
 def bias_unit(model: Model, nodes: Nodes) -> float:
     """What selection bias is counted in: error rate × (c − b) / (1 − b) / nodes.
 
-    c is the mean confidence, b that of the class frequencies alone: nodes on which a model only
-    repeats the class frequencies cannot make it look better. Twice the errors, twice the bias.
+    c is the mean confidence, b that of the class frequencies alone, which cannot look better.
     """
     base = float(model.frequencies.max())
     mean = float(model.probabilities(nodes).amax(dim=1).mean())
@@ -288,9 +281,7 @@ def level_for(model: Model, nodes: Nodes, drop: float) -> float:
 def correction(model: Model, nodes: Nodes, y: Ints) -> dict[str, Any]:
     """How far late labels move the scores of a fitted model: s' = e^a s + b, with normal a and b.
 
-    Two cases are weighed by their Laplace evidence: nothing has drifted (a = b = 0), or it has; the
-    correction is shrunk by the probability of the second. Returns ``scale`` a, ``intercepts`` b,
-    and that probability.
+    Shrunk by the probability that there is drift, by Laplace evidence against a = b = 0.
     """
     likelihood = _Likelihood(Nodes.bare(model.scores(nodes).double()), y)
     likelihood.frequencies = model.frequencies
@@ -486,8 +477,7 @@ def _minimum(
 ) -> tuple[Floats, float, Floats, Floats]:
     """Newton's method, damped until the posterior rises; where it ends, with the likelihood there.
 
-    By hand, because value, slope and Hessian come from one pass over the nodes, while SciPy's
-    minimisers ask for each in turn.
+    By hand: value, slope and Hessian come from one pass, where SciPy asks for each in turn.
     """
     at, now = start[0], start[1:]
     for _ in range(PASSES):
@@ -507,12 +497,9 @@ def _minimum(
         at, now = at + step, after
         if np.abs(step).max() < settled:
             return at, *now
-    warnings.warn(
-        f"the fit did not settle (its last step was {np.abs(step).max():.1g}); look at logits and "
-        "labels",
-        CalibrationWarning,
-        stacklevel=2,
-    )
+    last = f"its last step was {np.abs(step).max():.1g}"
+    told = f"the fit did not settle ({last}); look at logits and labels"
+    warnings.warn(told, CalibrationWarning, stacklevel=2)
     return at, *now
 
 

@@ -91,8 +91,8 @@ class SimiMailboxPaper(GroupedTemperatures):
         N and λ. "The number of clusters N is selected from the range [5, 30]. The regularization
         coefficient λ is explored in the range of [1, 50]": no choice is published.
     solver : {"adam", "exact"}
-        "We select the Adam optimizer with an initial learning rate of 0.01", "a maximum of 2000
-        epochs with early stopping based on a patience of 100 epochs"; or the exact minimiser.
+        Adam with learning rate 0.01, at most 2000 epochs and a patience of 100, as in the paper; or
+        the exact minimiser.
     selection : {"validation-ece", "training-ece", "none"}
         "The optimal calibration models are chosen based on the lowest validation ECE on training
         set": the epoch, and with ``search`` also N and λ, of lowest ECE (15 bins) on the
@@ -109,15 +109,12 @@ class SimiMailboxPaper(GroupedTemperatures):
 
     Attributes
     ----------
-    temperatures_ : array [groups]
-    groups_ : array [n]
-        Group of every node that ``fit`` saw.
+    temperatures_, groups_ : arrays [groups], [n]
+        Of the groups, and the group of every node that ``fit`` saw.
     centroids_, shift_, scale_ : arrays
         What assigns unseen nodes: see `simi_mailbox.grouping.Grouping`.
-    penalty_ : float
-        λ that was used.
-    epochs_ : int
-        Steps of Adam that were kept; 0 for the exact solver.
+    penalty_, epochs_ : float, int
+        λ that was used, and steps of Adam that were kept; 0 for the exact solver.
 
     Examples
     --------
@@ -244,10 +241,7 @@ def group_accuracy(logits: Tensor, labelled: Labelled, groups: Tensor, n_groups:
 
 
 class Trial:
-    """Nodes in groups, and the loss as a function of the groups' temperatures.
-
-    ``tabulated`` keeps what was computed, for a solver that asks thousands of times.
-    """
+    """Nodes in groups, and the loss as a function of temperatures, ``tabulated`` for Adam."""
 
     def __init__(
         self, logits: Tensor, grouping: Grouping, groups: Tensor, *, tabulated: bool

@@ -121,7 +121,6 @@ class Prior:
 def prior_of(settings: Sequence[Setting]) -> Prior:
     """Medians and median deviations over all settings alike, each number by itself.
 
-    A graph unlike all others must neither move what is expected of the rest nor make it vague.
     Selection bias is an interquartile mean, weighted by how much a setting can tell about it.
     """
     weight = np.array([s.bias_weight for s in settings])
@@ -193,10 +192,9 @@ def loads(text: str, source: str = "this text") -> tuple[Setting, ...]:
         head = json.loads(text)
         if head["format"] != FORMAT:
             raise ValueError(f"its format is {head['format']!r}, not {FORMAT!r}")
-        if type(head["version"]) is not int or head["version"] > VERSION:
-            raise ValueError(
-                f"its format version is {head['version']}, this library reads {VERSION}"
-            )
+        version = head["version"]
+        if type(version) is not int or version > VERSION:
+            raise ValueError(f"its format version is {version}, this library reads {VERSION}")
         settings = tuple(Setting(**entry) for entry in head["settings"])
         lines = [json.dumps(entry, ensure_ascii=False) for entry in head["settings"]]
         if head["checksum"] != _checksum(lines):
@@ -238,8 +236,6 @@ def leave_out(dataset: str) -> str:
     ``SimiMailbox(prior=leave_out("Cora"))`` has learned nothing on Cora. The name also pins the
     content of the shipped file, so that results of different priors are not mixed up.
 
-    Examples
-    --------
     >>> leave_out("CoraFull").split("without ")[1]
     'cora'
     """
