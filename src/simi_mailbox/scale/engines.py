@@ -7,9 +7,11 @@ added in the same order whoever calls.
 
 import hashlib
 import json
+import operator
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,7 @@ class Engine:
 
     def __init__(self, store: Store, progress: Progress = quiet) -> None:
         self.store, self.progress, self.journal = store, progress, Journal()
+        self._call: Pass = operator.call
         self.cluster: dict[str, int] = {}
         """Tasks that a worker runs at a time, at most, and all of them, as `Plan.of` takes it."""
 
@@ -105,9 +108,6 @@ class Engine:
         while some := list(islice(parts, FAN_IN)):
             yield self._call(combine, some)
 
-    def _call(self, function: Pass, *args: Any) -> Any:
-        return function(*args)
-
     def _finished(self, calls: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
         """Numbered calls as they end, and what the functions returned."""
         return iter(calls)
@@ -131,10 +131,8 @@ class Dask(Engine):
             ) from error
         threads = [int(count) for count in self.client.nthreads().values()] or [1]
         self.cluster = {"tasks": max(threads), "slots": sum(threads)}
-
-    def _call(self, function: Pass, *args: Any) -> Any:
         # Not pure: the same call after a change of the store is another call.
-        return self.client.submit(function, *args, pure=False)
+        self._call = partial(self.client.submit, pure=False)
 
     def _finished(self, calls: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
         number = {future: k for k, future in calls}

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -107,18 +107,19 @@ class Store:
             unfinished.unlink(missing_ok=True)
         return Written(str(path), size, f"crc32:{end.hex()}")
 
-    def get(self, name: str) -> Array:
-        return np.array(self.view(name))
-
     def view(self, name: str) -> Array:
         """Like `get`, for those who will look at parts of it."""
+        return self.get(name, "r")
+
+    def get(self, name: str, mode: Literal["r"] | None = None) -> Array:
         path = self.path(name)
         try:
             stamp = os.stat(path)
             if _SEEN.get(str(path)) != (stamp.st_ino, stamp.st_mtime_ns):
                 _checksum(path)
                 _SEEN[str(path)] = stamp.st_ino, stamp.st_mtime_ns
-            return mapped_npy(path)
+            array = mapped_npy(path)
+            return array if mode else np.array(array)
         except FileNotFoundError:
             raise FileNotFoundError(f"{path} is gone: start again, it will be made anew") from None
         except MemoryError:
