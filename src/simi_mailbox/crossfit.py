@@ -37,8 +37,6 @@ def cross_fitted(calibrator: Any, logits: Any, y: Any, *, mask: Any, **given: An
 
     ``given`` is what else `cross_fitted_folds` takes.
 
-    Examples
-    --------
     >>> from simi_mailbox import TemperatureScaling
     >>> from simi_mailbox.synthetic import calibration_problem
     >>> problem = calibration_problem(200, 3, temperature=2.0, seed=0)

@@ -2,10 +2,7 @@
 
 
 class NotFittedError(ValueError, AttributeError):
-    """A calibrator was used before ``fit``.
-
-    Like scikit-learn's, but not scikit-learn's: to name an error must not load all of that.
-    """
+    """A calibrator was used before ``fit``. (Scikit-learn's would load all of scikit-learn.)"""
 
 
 class SolverError(RuntimeError):

@@ -69,10 +69,7 @@ def whole_file(path: StrPath) -> Iterator[Path]:
 
 
 def _unfinished(target: Path, mode: int) -> Path:
-    """An empty file beside ``target``, named after machine and process; those of dead ones go.
-
-    The ending stays, because some writers add the one they expect. The system applies the umask.
-    """
+    """An empty file beside ``target``, named after machine and process; those of dead ones go."""
     machine = zlib.crc32(platform.node().encode())
     begins = f".{target.stem[:100]}.unfinished-{machine:08x}-"
     for left in target.parent.glob(f"{glob.escape(begins)}*{glob.escape(target.suffix)}"):

@@ -18,9 +18,8 @@ BLOCK_ENTRIES = 1 << 18
 def mailbox(logits: Tensor, graph: Graph, *, block_entries: int = BLOCK_ENTRIES) -> Tensor:
     """Neighbourhood similarity m_i = mean over neighbours j of sigmoid(z_i · z_j).
 
-    Nodes without neighbours get 0. The products are sampled on the graph's own entries, one block
-    of rows at a time: memory is bounded by ``block_entries``. The result depends neither on the
-    block size nor on the number of threads.
+    Nodes without neighbours get 0. Memory is bounded by ``block_entries``; the result depends
+    neither on that nor on the number of threads.
     """
     n = graph.num_nodes
     totals = torch.zeros(n, dtype=torch.float64)
@@ -90,10 +89,7 @@ def neighbour_means(graph: Graph, values: Array) -> Callable[[slice | Ints], Flo
 
 
 def expected_agreement(probs: Array, graph: Graph) -> Floats:
-    """Mean over neighbours j of Σ_k p_ik p_jk; 0 for nodes without neighbours.
-
-    That is the probability that both are of one class, and does not feel the logits' offset.
-    """
+    """Mean over neighbours j of Σ_k p_ik p_jk; 0 for nodes without neighbours."""
     means, result = neighbour_means(graph, probs), np.empty(len(probs))
     for rows in row_blocks(*probs.shape):
         result[rows] = np.einsum("nk,nk->n", probs[rows].astype(np.float64), means(rows))

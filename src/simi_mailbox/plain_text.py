@@ -11,11 +11,7 @@ _TURNS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067
 
 
 def plain(text: str) -> str:
-    """``text`` with a mark for each character that commands a terminal or page; one line.
-
-    These are control characters, marks that turn the direction of writing, and halves of
-    characters. Letters of all scripts stay.
-    """
+    """``text`` on one line, with a mark for each character that commands a terminal or page."""
     text = text.translate(dict.fromkeys(map(ord, "\t\n\r"), " "))
     return "".join(UNSHOWN if _commands(character) else character for character in text)
 

@@ -64,8 +64,6 @@ def calibration_problem(
     returns T [n]; above 1, the logits are overconfident. Same seed, same problem, and the labels'
     randomness does not depend on ``temperature``.
 
-    Examples
-    --------
     >>> calibration_problem(1000, temperature=lambda conf, sim: 1 + 2 * sim).probs.shape
     (1000, 5)
     """

@@ -49,8 +49,7 @@ class Labelled:
 
     index: Tensor
     y: Tensor
-    weight: Tensor | None = None
-    """What each label counts (float64), if not the same; sums to the effective number of labels."""
+    weight: Tensor | None = None  # what each label counts; sums to the effective number of labels
 
     def __len__(self) -> int:
         return int(self.index.numel())
@@ -436,14 +435,10 @@ class NodeInputs:
     graph: Graph | None = None
     features: Tensor | None = None
     forward: Forward | None = None
-    training: Tensor | None = None
-    """The nodes that the GNN was trained on, if they were named."""
-    hidden: Tensor | None = None
-    """What enters the GNN's last layer [n, d]."""
-    known: Labelled | None = None
-    """Labels that were named for prediction."""
-    node_ids: Array | None = None
-    """What these nodes are called, on every graph on which they are the same."""
+    training: Tensor | None = None  # the nodes that the GNN was trained on, if they were named
+    hidden: Tensor | None = None  # what enters the GNN's last layer [n, d]
+    known: Labelled | None = None  # labels that were named for prediction
+    node_ids: Array | None = None  # names of the nodes, on every graph on which they are the same
 
     @property
     def num_nodes(self) -> int:
@@ -466,8 +461,7 @@ class CalibrationData(NodeInputs):
 
     calibration: Labelled
     holdout: Labelled | None = None
-    used_for_selection: bool = True
-    """Whether the calibration nodes had a part in choosing the GNN's checkpoint."""
+    used_for_selection: bool = True  # whether calibration nodes chose the GNN's checkpoint
 
     @property
     def labelled(self) -> dict[str, Labelled]:

@@ -25,10 +25,8 @@ class CaGCN(NetworkTemperatures):
 
     Parameters
     ----------
-    hidden : int
-        Width of the hidden layer.
-    dropout : float
-        Share of hidden units dropped while training.
+    hidden, dropout : int, float
+        Width of the hidden layer, and the share of its units dropped while training.
     margin : float
         Weight of the loss that the original work adds to the cross-entropy: over the m calibration
         nodes, (1/m) [ Σ_right (1 − p₁ + p₂) + Σ_wrong (p₁ − p₂) ], p₁ and p₂ being the two largest

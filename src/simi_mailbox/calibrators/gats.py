@@ -41,10 +41,8 @@ class GATS(NetworkTemperatures):
 
     Parameters
     ----------
-    heads : int
-        Number of rows of Θ.
-    start : float
-        Initial T₀. Published tables: 1, for CoraFull 1.5.
+    heads, start : int, float
+        Number of rows of Θ, and initial T₀ (published tables: 1, for CoraFull 1.5).
     strict_paper : bool
         Follow the released formula, in which temperatures may become negative (`SolverError`). By
         default, T₀, γ and T below 0.1 are bent to stay positive, x ↦ 0.1 exp(x / 0.1 − 1).

@@ -41,12 +41,9 @@ class GETS(NetworkCalibrator):
         Experts for each node (paper: 1 or 2).
     hidden, feature_hidden, degree_hidden : int
         Widths of the experts, of projected features, of degree embeddings.
-    dropout : float
-        Share of hidden units dropped while training.
-    noise : float
-        Strength of the gate's noise; 1 is published.
-    balance : float
-        Weight of the balance term.
+    dropout, noise, balance : float
+        Share of hidden units dropped while training, strength of the gate's noise (published: 1),
+        and weight of the balance term.
     lr, weight_decay, epochs, patience, seed
         See `network.NetworkCalibrator`. Published values differ from graph to graph.
 

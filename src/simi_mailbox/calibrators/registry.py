@@ -54,8 +54,6 @@ def forget(name: str) -> None:
 def plug_in(target: str | type[Calibrator]) -> type[Calibrator]:
     """Make a class, or the one at ``"module:Class"``, known under its own name.
 
-    Examples
-    --------
     >>> from simi_mailbox.calibrators import Uncalibrated, get
     >>> Mine = plug_in(type("Mine", (Uncalibrated,), {"name": "as-it-is"}))
     >>> get("as-it-is") is Mine
@@ -85,8 +83,6 @@ def from_outside() -> dict[str, type[Calibrator]]:
 def names() -> list[str]:
     """Names of all calibrators, those of installed plug-ins included, sorted.
 
-    Examples
-    --------
     >>> "simi-mailbox" in names()
     True
     """
@@ -96,8 +92,6 @@ def names() -> list[str]:
 def get(name: str) -> type[Calibrator]:
     """Look a calibrator class up by its name.
 
-    Examples
-    --------
     >>> get("temperature")()
     TemperatureScaling()
     """
@@ -145,8 +139,6 @@ def _trouble(plug_in: str, error: Exception) -> str:
 def load(path: str | os.PathLike[str]) -> Calibrator:
     """Read a calibrator that ``save`` wrote; `FileFormatError` if the file is damaged or newer.
 
-    Examples
-    --------
     >>> import simi_mailbox, tempfile
     >>> cal = simi_mailbox.TemperatureScaling().fit([[2.0, 0.0]] * 4, [0, 0, 0, 1], mask=range(4))
     >>> with tempfile.TemporaryDirectory() as folder:

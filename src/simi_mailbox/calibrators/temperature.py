@@ -22,8 +22,6 @@ UNSETTLED = 1e-5
 class Uncalibrated(Calibrator):
     """softmax(z), whatever the labels say.
 
-    Examples
-    --------
     >>> logits = np.zeros((3, 2))
     >>> Uncalibrated().fit(logits, [0, 1, 1], mask=[0]).predict_proba(logits)[0]
     array([0.5, 0.5])
@@ -90,9 +88,8 @@ class EnsembleTemperatureScaling(Calibrator):
 
     Attributes
     ----------
-    temperature_ : float
-    weights_ : float64 array [3]
-        w₁, w₂, w₃.
+    temperature_, weights_ : float, float64 array [3]
+        T, and w₁, w₂, w₃.
 
     Notes
     -----

@@ -28,17 +28,13 @@ class WATS(NetworkTemperatures):
 
     Parameters
     ----------
-    order : int
-        Highest polynomial: how many hops are seen.
-    scale : float
-        Scale s of the wavelet.
+    order, scale : int, float
+        Highest polynomial, which is how many hops are seen, and scale s of the wavelet.
     kernel : "exponential" or "heat"
         a_k = exp(−s k), as in the released code, or the Chebyshev coefficients of the heat kernel
         exp(−s L_sym), as in the paper (there: order 3, scale 2).
-    hidden : int
-        Width of the MLP.
-    dropout : float
-        Share of hidden units dropped while training.
+    hidden, dropout : int, float
+        Width of the MLP, and the share of its units dropped while training.
     lr, weight_decay, epochs, patience, seed
         See `network.NetworkCalibrator`.
 

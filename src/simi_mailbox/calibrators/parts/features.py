@@ -38,8 +38,7 @@ def fit_prototypes(x: Any, probs: Floats) -> tuple[Floats, Floats]:
     """Class means [K, d], and the precision within classes: [d, d], or its diagonal [d].
 
     Node i counts for class k with weight ``probs[i, k]``. The covariance S within classes is shrunk
-    towards its mean variance v: 0.9 S + 0.1 v I. A class of (almost) no weight gets the mean of all
-    nodes as its prototype.
+    towards its mean variance v: 0.9 S + 0.1 v I.
     """
     mass = probs.sum(axis=0)
     return prototypes_of(mass, len(probs), *prototype_sums(x, probs, mass))

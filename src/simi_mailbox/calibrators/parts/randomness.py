@@ -1,7 +1,6 @@
 """Random numbers from a stream of one's own: fits in several threads do not disturb each other.
 
-Inside `seeded`, the calling thread draws from a generator of its own, which gives the same numbers
-as PyTorch's, common to the whole process, would for the same seed.
+Inside `seeded`, a thread draws the numbers that PyTorch's common generator would for the same seed.
 """
 
 import math
@@ -50,10 +49,7 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
 
 
 def chosen(shape: tuple[int, ...], share: float) -> Tensor:
-    """True for a random share of the places, drawn from the stream and rounded to 1 / 2^16.
-
-    Two random bytes are compared for each place: several times as fast as a Bernoulli draw.
-    """
+    """True for a random share of the places, rounded to 1 / 2^16: faster than a Bernoulli draw."""
     size = math.prod(shape)
     words = torch.empty((size + 3) // 4, dtype=torch.int64)
     numbers = words.random_(-(2**63), None, generator=_stream.get()).view(torch.int16)[:size]
