@@ -21,9 +21,7 @@ class Problem:
         return Graph.from_edges(self.edges, len(self.y))
 
 
-def make_problem(
-    seed: int, n: int = 120, k: int = 4, edges: int = 300, labelled: int = 60, sharpness: float = 3
-) -> Problem:
+def make_problem(seed, n=120, k=4, edges=300, labelled=60, sharpness=3):
     """Draw a problem whose labels follow the logits at a temperature of two."""
     rng = np.random.default_rng(seed)
     logits = rng.normal(size=(n, k)) * sharpness

@@ -6,7 +6,6 @@ from scipy.special import expit
 
 from simi_mailbox import calibrators, load
 from simi_mailbox.synthetic import calibration_problem
-from simi_mailbox.validation import read_weights
 from tests.calibrators.problems import binary
 
 WEIGHING = ("temperature", "platt", "beta", "simi-mailbox", "simi-mailbox-free")
@@ -59,25 +58,6 @@ def test_weights_are_those_of_the_nodes_in_any_order():
     assert np.array_equal(one, other)
 
 
-@pytest.mark.parametrize(
-    ("weight", "told"),
-    [
-        ([1.0, -1.0, 1.0], "node 1 is -1: weights are finite and not negative"),
-        ([1.0, np.nan, 1.0], "node 1 is nan"),
-        ([0.0, 0.0, 0.0], "zero for every calibration node"),
-        ([1.0, 1.0], r"shape \[2\]; expected one per node, \[3\]"),
-    ],
-)
-def test_bad_weights_are_named(weight, told):
-    with pytest.raises(ValueError, match=told):
-        read_weights(weight, np.arange(3), 3)
-
-
-def test_effective_number_of_labels():
-    weight = read_weights(np.array([1.0] * 90 + [100.0] * 10), np.arange(100), 100)
-    assert weight.sum() == pytest.approx(1090**2 / (90 + 10 * 100**2))
-
-
 def test_a_method_that_cannot_weigh_says_so(problem):
     with pytest.raises(TypeError, match="Isotonic cannot weigh labels"):
         fitted("isotonic", problem.logits, problem.y, None, mask=range(9), sample_weight=[1.0] * 9)
@@ -96,21 +76,3 @@ def test_prior_shift_is_exact_and_saved(shift, tmp_path):
     cal.save(tmp_path / "cal.safetensors")
     for one in (cal, load(tmp_path / "cal.safetensors")):
         assert np.allclose(one.predict_proba(s)[:, 1], expected)
-
-
-@pytest.mark.parametrize(
-    ("shift", "told"),
-    [
-        ({"trained": [0.5, 0.5]}, "prior_shift must be"),
-        ([0.5, 0.5], "prior_shift must be"),
-        ({"trained": [0.5, 0.5], "deployed": [0.9, 0.2]}, "sums to 1.1"),
-        ({"trained": [0.5, 0.5], "deployed": [1.0, 0.0]}, "positive number for each of 2"),
-        ({"class_weights": [1.0, 2.0, 3.0]}, "positive number for each of 2"),
-    ],
-)
-def test_bad_shifts_are_named(shift, told):
-    s, y = binary(20, seed=0)
-    with pytest.raises(ValueError, match=told):
-        calibrators.get("platt")().fit(
-            s, y, mask=range(20), input_type="binary-logits", prior_shift=shift
-        )

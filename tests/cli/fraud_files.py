@@ -1,13 +1,11 @@
 """Files of a fraud desk: one score per account, rare frauds, a model trained with class weights."""
 
-from pathlib import Path
-
 import numpy as np
 
 from tests.cli.conftest import write
 
 
-def accounts(n: int, share: float, seed: int):
+def accounts(n, share, seed):
     """Labels, scores whose odds are too high, edges and ids."""
     rng = np.random.default_rng(seed)
     y = (rng.random(n) < share).astype(int)
@@ -17,9 +15,7 @@ def accounts(n: int, share: float, seed: int):
     return y, score, ends, [f"acc{i}" for i in range(n)]
 
 
-def write_day(
-    folder: Path, end: str, *, n: int, share: float, seed: int, known: int, world: int = 0
-):
+def write_day(folder, end, *, n, share, seed, known, world=0):
     """Scores, edges and labels of the first ``known`` of ``n`` accounts, all labels as truth.
 
     They are the first of a ``world`` of accounts that grows from day to day.

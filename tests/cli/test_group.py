@@ -31,14 +31,9 @@ def heavy_after(code, *arguments, **environment):
         f"import sys\ntry:\n    {code}\nexcept SystemExit: pass\n"
         f"print('HEAVY', *sorted({HEAVY!r} & sys.modules.keys()))"
     )
-    output = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, **environment},
-    ).stdout
-    return output.split("HEAVY")[1].split()
+    command, environment = [sys.executable, "-c", code, *arguments], {**os.environ, **environment}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return done.stdout.split("HEAVY")[1].split()
 
 
 def test_importing_the_package_imports_no_heavy_library():
@@ -51,13 +46,8 @@ def test_importing_the_package_imports_no_heavy_library():
 @pytest.mark.parametrize(
     "line",
     [
-        "--help",
-        "--version",
-        "repotr",
-        "report --help",
-        "calibrate --help",
-        "calibrate nowhere.csv",
-        "apply nowhere.safetensors nowhere.csv",
+        *("--help", "--version", "repotr", "report --help", "calibrate --help"),
+        *("calibrate nowhere.csv", "apply nowhere.safetensors nowhere.csv"),
         "fit nowhere.csv --method nothing",
     ],
 )

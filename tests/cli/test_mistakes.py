@@ -89,16 +89,8 @@ CASES = [
     ("calibrate z.npy --labels labels.csv", 1, "the logits have no ids: give them a column 'id'"),
     ("calibrate z.npy --labels one-hot.npy", 1, "of one column per class take argmax(axis=1)"),
     (f"calibrate logits.csv {GOOD} --edges matrix.npy", 1, "got [60, 60]; transpose it, or save"),
-    (
-        f"calibrate logits.csv {GOOD} --labels from-one.csv",
-        1,
-        "of the logits, 0..2; count them from",
-    ),
-    (
-        f"compare logits.csv {GOOD} --train test.csv",
-        1,
-        "is n20): a model looks better than it is on",
-    ),
+    (f"calibrate logits.csv {GOOD} --labels from-one.csv", 1, "the logits, 0..2; count them from"),
+    (f"compare logits.csv {GOOD} --train test.csv", 1, "is n20): a model looks better than it is"),
     (f"calibrate logits.csv {GOOD} --input-type probabilities", 1, "'n2' (and 57 more) has no"),
     (f"calibrate probs.csv {GOOD} --out p.csv", 1, "say --i"),
     (f"calibrate probs.csv {GOOD}", 1, "cannot write probs.csv: it is what LOGITS reads; name"),

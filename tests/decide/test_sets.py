@@ -206,11 +206,6 @@ def test_selection_bias_is_thought_of_in_every_group(prior_file, condition):
     assert corrected > plain
 
 
-def test_a_prior_that_is_not_there_is_refused():
-    with pytest.raises(FileNotFoundError, match="no prior file 'nowhere'"):
-        fit(PROBLEM, prior="nowhere", used_for_selection=True)
-
-
 @pytest.mark.parametrize("condition", ["degree", "mailbox"])
 def test_degree_and_mailbox_make_groups_of_about_a_quarter(condition):
     rule = fit(by_hand.make_problem(5, n=4000, labelled=2000), condition_on=condition)
@@ -281,7 +276,6 @@ def test_a_file_of_something_else_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("params", "error", "message"),
     [
-        ({"score": "apps"}, ValueError, "unknown score 'apps'"),
         ({"condition_on": "degrees"}, ValueError, "unknown condition_on 'degrees'; choose from: c"),
         ({"condition_on": np.zeros(5, int)}, ValueError, r"shape \[5\]; expected one .* \[90\]"),
         ({"condition_on": np.zeros((90, 1, 1), int)}, ValueError, r"memberships \[90, groups\]"),

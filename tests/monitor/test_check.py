@@ -1,5 +1,4 @@
 import json
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,16 +9,16 @@ from simi_mailbox.monitor import Monitor
 from simi_mailbox.synthetic import calibration_problem
 
 
-def problem(seed: int = 0, n: int = 900) -> Any:
+def problem(seed=0, n=900):
     return calibration_problem(n, 3, temperature=1.5, seed=seed)
 
 
-def monitor(p: Any, labelled: int = 300, **more: Any) -> Monitor:
+def monitor(p, labelled=300, **more):
     cal = SimiMailbox(n_groups=5)
     return Monitor(cal.fit(p.logits, p.y, graph=p.graph, mask=range(labelled), **more))
 
 
-def test_nodes_like_the_calibration_nodes_are_ok_and_their_accuracy_is_estimated() -> None:
+def test_nodes_like_the_calibration_nodes_are_ok_and_their_accuracy_is_estimated():
     p = problem()
     found = monitor(p).check(p.logits, graph=p.graph)
     assert (found.verdict, found.nodes, found.labels, found.z) == ("ok", 600, 0, None)
@@ -37,12 +36,11 @@ def test_nodes_like_the_calibration_nodes_are_ok_and_their_accuracy_is_estimated
     assert str(found).count("\n") == 5
 
 
-def test_drift_is_found_and_named() -> None:
+def test_drift_is_found_and_named():
     p = problem()
     flat = np.where(np.arange(900)[:, None] < 600, p.logits, 0.2 * p.logits)
-    found = monitor(p, node_ids=np.arange(900)).check(
-        flat, graph=p.graph, nodes=range(600, 900), node_ids=np.arange(900)
-    )
+    given = {"graph": p.graph, "nodes": range(600, 900), "node_ids": np.arange(900)}
+    found = monitor(p, node_ids=np.arange(900)).check(flat, **given)
     assert found.drift["confidence"]["p"] <= 0.01
     assert found.verdict == "unknown"
     assert "drifted far" in found.sentence
@@ -50,7 +48,7 @@ def test_drift_is_found_and_named() -> None:
     assert set(found.to_label) <= set(range(600, 900))
 
 
-def test_features_that_contradict_confidence_are_believed() -> None:
+def test_features_that_contradict_confidence_are_believed():
     p = problem()
     boosted = np.where(np.arange(900)[:, None] < 600, p.logits, 4 * p.logits[::-1])
     by_features = np.eye(3)[p.logits.argmax(axis=1)]  # agrees inside, and only by chance outside
@@ -65,7 +63,7 @@ def test_features_that_contradict_confidence_are_believed() -> None:
     assert (fine.how, fine.verdict) == ("A and D", "ok")
 
 
-def test_another_graph_is_unknown_until_labels_tell_more() -> None:
+def test_another_graph_is_unknown_until_labels_tell_more():
     p, other = problem(), problem(1, 700)
     watch = monitor(p)
     found = watch.check(other.logits, graph=other.graph)
@@ -82,7 +80,7 @@ def test_another_graph_is_unknown_until_labels_tell_more() -> None:
     assert wrong.advice in ("update", "refit")
 
 
-def test_underconfidence_is_no_reason_for_distrust() -> None:
+def test_underconfidence_is_no_reason_for_distrust():
     p = problem()
     nodes = np.arange(300, 500)
     found = monitor(p).check(p.logits, graph=p.graph, known=(nodes, p.logits.argmax(axis=1)[nodes]))
@@ -90,7 +88,7 @@ def test_underconfidence_is_no_reason_for_distrust() -> None:
     assert "underconfidence" in found.sentence
 
 
-def test_false_alarms_have_their_rate() -> None:
+def test_false_alarms_have_their_rate():
     alarms = 0
     for seed in range(40):
         p = problem(seed, 400)
@@ -98,7 +96,7 @@ def test_false_alarms_have_their_rate() -> None:
     assert alarms <= 6  # 5 % of 40 are 2; seven or more have a probability of .4 %
 
 
-def test_the_calibrator_and_its_labels_stay_as_they_were() -> None:
+def test_the_calibrator_and_its_labels_stay_as_they_were():
     p = problem()
     watch = monitor(p)
     before = watch.calibrator.predict_proba(p.logits, graph=p.graph)
@@ -115,20 +113,20 @@ def test_the_calibrator_and_its_labels_stay_as_they_were() -> None:
         ({"known": [1]}, TypeError, "known must be a pair"),
     ],
 )
-def test_what_cannot_be_is_refused(given: Any, error: Any, message: str) -> None:
+def test_what_cannot_be_is_refused(given, error, message):
     p = problem()
     with pytest.raises(error, match=message):
         monitor(p).check(p.logits, graph=p.graph, **given)
 
 
-def test_only_a_fitted_simi_mailbox_is_watched() -> None:
+def test_only_a_fitted_simi_mailbox_is_watched():
     with pytest.raises(TypeError, match="a Monitor watches a fitted SimiMailbox, got Temperature"):
         Monitor(TemperatureScaling())  # type: ignore[arg-type]
     with pytest.raises(Exception, match="not fitted"):
         Monitor(SimiMailbox())
 
 
-def test_batches_of_a_stream_are_checks_or_probabilities_with_labels() -> None:
+def test_batches_of_a_stream_are_checks_or_probabilities_with_labels():
     p = problem()
     watch = monitor(p)
     probs = watch.calibrator.predict_proba(p.logits, graph=p.graph)

@@ -1,8 +1,6 @@
 """What tests of the wrapper share: a loader without a compiled sampler, a short training."""
 
-from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
 
 import torch
 from torch import nn
@@ -16,19 +14,17 @@ class AllNeighbours:
     that a walk of so many hops toward the seeds goes along.
     """
 
-    def __init__(
-        self, data: Any, num_neighbors: list[int], batch_size: int = 1, input_nodes: Any = None
-    ) -> None:
+    def __init__(self, data, num_neighbors, batch_size=1, input_nodes=None):
         assert set(num_neighbors) == {-1}
         self.data, self.batch_size = data, batch_size
         self.node_sampler = SimpleNamespace(num_neighbors=num_neighbors)
         everyone = torch.ones(data.num_nodes, dtype=torch.bool)
         self.dataset = mask_to_index(everyone if input_nodes is None else input_nodes)
 
-    def __len__(self) -> int:
+    def __len__(self):
         return -(-len(self.dataset) // self.batch_size)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self):
         hops, edges = len(self.node_sampler.num_neighbors), self.data.edge_index
         for seeds in self.dataset.split(self.batch_size):
             inner = k_hop_subgraph(seeds, hops - 1, edges, num_nodes=self.data.num_nodes)[0]
@@ -47,7 +43,7 @@ class AllNeighbours:
             yield batch
 
 
-def trained(model: nn.Module, data: Any, epochs: int = 40) -> nn.Module:
+def trained(model, data, epochs=40):
     """The model after some steps on the training nodes."""
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     for _ in range(epochs):
@@ -58,5 +54,5 @@ def trained(model: nn.Module, data: Any, epochs: int = 40) -> nn.Module:
     return model
 
 
-def same(found: Any, expected: Any, atol: float = 0) -> None:
+def same(found, expected, atol=0):
     torch.testing.assert_close(found, expected, rtol=0, atol=atol)

@@ -13,14 +13,8 @@ import time
 
 DISABLED = ("gpu", "quic", "dev-shm-usage", "background-networking")
 DISABLED += ("component-update", "default-apps", "extensions", "sync")
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--no-first-run",
-    "--no-default-browser-check",
-    "--mute-audio",
-)
-FLAGS += ("--remote-debugging-pipe", *(f"--disable-{what}" for what in DISABLED))
+FLAGS = ("--headless", "--no-sandbox", "--no-first-run", "--no-default-browser-check")
+FLAGS += ("--mute-audio", "--remote-debugging-pipe", *(f"--disable-{what}" for what in DISABLED))
 PROBLEMS = {  # where events tell their kind, and what is wrong
     "Runtime.exceptionThrown": lambda params: ("error", params["exceptionDetails"]),
     "Runtime.consoleAPICalled": lambda params: (params["type"], params["args"]),

@@ -56,11 +56,9 @@ def test_no_acceptance_hides_the_frauds(desk):
 
 def test_the_page_has_curve_table_and_names(desk, tmp_path):
     names = [f"account {k}" for k in range(3000)]
-    path = report.write_report(
-        tmp_path / "report.html", logits=desk[0].logits, y=desk[1], calibration=range(1500),
-        test=range(1500, 3000), class_names=NAMES, methods=["platt"], positive=1,
-        node_names=names,
-    )  # fmt: skip
+    given = {"logits": desk[0].logits, "y": desk[1], "class_names": NAMES, "node_names": names}
+    given |= {"calibration": range(1500), "test": range(1500, 3000), "positive": 1}
+    path = report.write_report(tmp_path / "report.html", **given, methods=["platt"])
     page = path.read_text("utf-8")
     assert "Precision and recall of fraud" in page
     assert re.search(r'<th scope="row">account \d+</th>', page)

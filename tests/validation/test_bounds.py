@@ -20,6 +20,7 @@ def rows(count: int, row: list[float]) -> torch.Tensor:
 HALF = np.full((6, 2), 0.5)
 NODES = np.array([1, 3])
 DENSE = np.array([[0.0, 2.0], [1.0, 0.0], [0.0, 0.0]])
+THREE, EQUAL = np.arange(3), [0.5, 0.5]
 ABC = ["a", "b", "c"]
 OBJECTS = np.array(["a", 1], dtype=object)
 
@@ -69,6 +70,15 @@ REFUSED = [
     ("read_node_ids", ([5, 1, 5], 3), "differ: 5 stands for several nodes"),
     ("read_node_ids", ([5, 1, -1], 3), "node_ids of row 2 is -1: ids are not negative"),
     ("read_features", (scipy.sparse.csr_array(np.where(DENSE == 2, np.inf, DENSE)), 3), "NaN"),
+    ("read_weights", ([1.0, -1.0, 1.0], THREE, 3), "node 1 is -1: weights are finite and not neg"),
+    ("read_weights", ([1.0, np.nan, 1.0], THREE, 3), "node 1 is nan"),
+    ("read_weights", ([0.0, 0.0, 0.0], THREE, 3), "zero for every calibration node"),
+    ("read_weights", ([1.0, 1.0], THREE, 3), r"shape \[2\]; expected one per node, \[3\]"),
+    ("read_prior_shift", ({"trained": EQUAL}, 2), "prior_shift must be"),
+    ("read_prior_shift", (EQUAL, 2), "prior_shift must be"),
+    ("read_prior_shift", ({"trained": EQUAL, "deployed": [0.9, 0.2]}, 2), r"sums to 1\.1"),
+    ("read_prior_shift", ({"trained": EQUAL, "deployed": [1.0, 0.0]}, 2), "number for each of 2"),
+    ("read_prior_shift", ({"class_weights": [1.0, 2.0, 3.0]}, 2), "positive number for each of 2"),
     ("read_features", (DENSE[:, 0], 3), r"\[3\] for 3"),
 ]
 
@@ -234,6 +244,8 @@ def test_weights_of_zero_are_weights():
     assert validation.read_weights([1.0, 3.0, 9.9], np.arange(2), 3) == pytest.approx([0.4, 1.2])
     huge = validation.read_weights([1e308, 1e308], np.arange(2), 2)  # their sum is no number
     assert huge.tolist() == [1.0, 1.0]
+    uneven = validation.read_weights([1.0] * 90 + [100.0] * 10, np.arange(100), 100)
+    assert uneven.sum() == pytest.approx(1090**2 / (90 + 10 * 100**2))  # the effective number
 
 
 EVEN = np.full(500, 0.7)
