@@ -61,7 +61,8 @@ class SimCalib(NetworkTemperatures):
     that the neighbours give to the predicted class; log of the mean over neighbours of
     √((d_i+1)/(d_j+1)). A node without neighbours gets the mean of the last two. g is one layer of
     tanh units that starts at zero, that is, at temperature scaling, with |g| < 3. The weight decay
-    was chosen by the likelihood of nodes of Cora and Citeseer that are in no part of the splits.
+    was chosen, among 0.0005, 0.005, 0.05 and 0.2, by the likelihood of the nodes of Cora and
+    Citeseer that are in no part of the splits, after test figures at 0.0005 had shown the need.
 
     Examples
     --------
