@@ -93,6 +93,23 @@ def test_four_ways_give_the_same_probabilities(whole, tmp_path, monkeypatch):
             assert (found - python).abs().max() < 1e-5
 
 
+def test_a_distant_edge_does_not_move_a_node(whole):
+    data = snapshot(whole, 0)
+    z = logits_of(whole[-1], data)
+    given = {"node_ids": data.node_ids}
+    cal = SimiMailbox(n_groups=5).fit(z, data.y, mask=range(150), graph=data.edge_index, **given)
+    before = cal.predict_proba(z, graph=data.edge_index, **given)
+    more = torch.cat([data.edge_index, torch.tensor([[0, 1], [1, 0]])], dim=1).unique(dim=1)
+    after = cal.predict_proba(z, graph=more, **given)
+    near = {0, 1}
+    for _ in range(3):
+        near |= {int(t) for s, t in more.T.tolist() if s in near}
+    far = [i for i in range(data.num_nodes) if i not in near]
+    assert len(far) > 100
+    assert (after - before)[far].abs().max() <= 1e-6
+    assert (after - before)[[0, 1]].abs().max() > 1e-6
+
+
 def test_the_wrapper_asks_its_calibrator(whole):
     data = snapshot(whole, 0)
     wrapped = pyg.calibrate(whole[-1], data, torch.arange(150), hidden=None)
