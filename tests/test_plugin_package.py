@@ -12,12 +12,21 @@ PACKAGE = Path(__file__).with_name("plugin_package")
 
 
 @pytest.fixture
-def installed(tmp_path):
-    """A folder with the module, and what an installer leaves beside it: no network, no build."""
-    (tmp_path / "smoothing_calibrator.py").symlink_to(PACKAGE / "smoothing_calibrator.py")
+def source(tmp_path):
+    """The module of the package, copied to a folder of its own."""
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    module = folder / "smoothing_calibrator.py"
+    module.write_text((PACKAGE / module.name).read_text("utf-8"), "utf-8")
+    return module
+
+
+@pytest.fixture
+def installed(source):
+    """The same, with what an installer leaves beside it; no network and no build."""
     project = tomllib.loads((PACKAGE / "pyproject.toml").read_text("utf-8"))["project"]
     name, version = project["name"].replace("-", "_"), project["version"]
-    info = tmp_path / f"{name}-{version}.dist-info"
+    info = source.parent / f"{name}-{version}.dist-info"
     info.mkdir()
     lines = ["Metadata-Version: 2.1", f"Name: {project['name']}", f"Version: {version}", ""]
     (info / "METADATA").write_text("\n".join(lines), "utf-8")
@@ -26,7 +35,19 @@ def installed(tmp_path):
         for group, listed in project["entry-points"].items()
     ]
     (info / "entry_points.txt").write_text("\n".join(points) + "\n", "utf-8")
-    return tmp_path
+    return source
+
+
+def run(command, environment, folder):
+    path = os.pathsep.join([str(folder), environment.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, *command],
+        env={**environment, "PYTHONPATH": path},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_it_is_listed_and_passes_the_checks(installed):
@@ -35,7 +56,4 @@ def test_it_is_listed_and_passes_the_checks(installed):
         "assert 'smoothing' in calibrators.names()\n"
         "testing.check_calibrator(calibrators.get('smoothing'), strength=0.5)\n"
     )
-    path = os.pathsep.join([str(installed), os.environ.get("PYTHONPATH", "")])
-    command, environment = [sys.executable, "-c", code], {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run(command, env=environment, cwd=installed, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run(["-c", code], dict(os.environ), installed.parent)
