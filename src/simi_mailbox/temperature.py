@@ -120,9 +120,13 @@ class CrossEntropy(_OverNodes):
 
 
 def fit_cross_entropy(
-    logits: Tensor, y: Tensor, groups: Tensor, n_groups: int, bounds: tuple[float, float],
+    logits: Tensor,
+    y: Tensor,
+    groups: Tensor,
+    n_groups: int,
+    bounds: tuple[float, float],
     weight: Tensor | None = None,
-) -> Solution:  # fmt: skip
+) -> Solution:
     """Minimise the cross-entropy in every group (convex in 1/T); where it is constant, T = 1."""
     ce = CrossEntropy(logits, y, groups, n_groups, weight)
     theta, at_bound = _root(lambda *at: ce(*at)[1:], bounds, n_groups)

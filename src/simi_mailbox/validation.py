@@ -56,9 +56,15 @@ class Labelled:
 
 
 def read_labels(
-    y: Any, mask: Any, num_nodes: int, num_classes: int, name: str, sample_weight: Any = None,
-    *, empty: bool = False,
-) -> Labelled:  # fmt: skip
+    y: Any,
+    mask: Any,
+    num_nodes: int,
+    num_classes: int,
+    name: str,
+    sample_weight: Any = None,
+    *,
+    empty: bool = False,
+) -> Labelled:
     """Cut ``y`` down to the nodes of ``mask``, in their order; other labels are not looked at."""
     import torch
 

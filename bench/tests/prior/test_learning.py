@@ -103,10 +103,10 @@ def test_cached_runs_are_looked_at_once(tmp_path, monkeypatch):
     assert asked == [run]
     assert learning.cached_look(cache, "gone") is None
     for own, drawn in found:
-        for look, fresh in ((own, look_at(run)), (drawn, look_at(redrawn(run)))):
+        for look, made in ((own, look_at(run)), (drawn, look_at(redrawn(run)))):
             for given in (False, True):
-                assert coefficients(look, hidden=given) == coefficients(fresh, hidden=given)
-            assert selection_bias(look, VAGUE) == selection_bias(fresh, VAGUE)
+                assert coefficients(look, hidden=given) == coefficients(made, hidden=given)
+            assert selection_bias(look, VAGUE) == selection_bias(made, VAGUE)
         assert (own.labels, own.hidden, own.error) == (300, True, look_at(run).error)
 
 

@@ -144,7 +144,7 @@ class Case:
 
 @contextlib.contextmanager
 def without_warnings() -> Iterator[None]:
-    """Hear no `CalibrationWarning`: problems are odd on purpose."""
+    """Without `CalibrationWarning`: problems are odd on purpose."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrationWarning)
         yield
