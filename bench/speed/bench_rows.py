@@ -62,7 +62,7 @@ def main() -> int:
     parser.add_argument("--datasets", default="Digits,Cora")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    wanted = options.datasets.dataset(",")
+    wanted = options.datasets.split(",")
     rows = [
         row
         for row in ResultStore(options.store).rows()
