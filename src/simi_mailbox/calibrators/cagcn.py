@@ -94,11 +94,13 @@ class ScaleGCN(nn.Module):
 def margin_loss(logits: Tensor, weight: float) -> Loss:
     """The original objective of CaGCN: NLL plus ``weight`` times the margin term."""
 
+    nll = scaled_nll(logits)
+
     def loss(scale: Tensor, nodes: Labelled) -> Tensor:
-        z = logits[nodes.index] * scale[:, None]
-        top = z.softmax(dim=1).topk(2, dim=1).values
+        z = logits[nodes.index]
+        top = (z * scale[:, None]).softmax(dim=1).topk(2, dim=1).values
         gap = top[:, 0] - top[:, 1]
-        right = logits[nodes.index].argmax(dim=1) == nodes.y
-        return F.cross_entropy(z, nodes.y) + weight * torch.where(right, 1 - gap, gap).mean()
+        right = z.argmax(dim=1) == nodes.y
+        return nll(scale, nodes) + weight * torch.where(right, 1 - gap, gap).mean()
 
     return loss

@@ -18,16 +18,19 @@ from typing import Any, ClassVar, TypeVar
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd import Function
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from simi_mailbox.calibrators.base import Calibrator, Holdout, TemperatureCalibrator
 from simi_mailbox.calibrators.parts.randomness import built, seeded
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.parameters import Count, NonNegative, Positive, Whole, hyperparameters
+from simi_mailbox.softmax import row_blocks
 from simi_mailbox.validation import CalibrationData, Labelled, NodeInputs
 
 SCHEDULE = ("lr", "weight_decay", "epochs", "patience", "seed")
 SMALLEST_INVERSE = 1e-6
+CACHED_ELEMENTS = 1 << 18
 FEWEST_TO_SPLIT = 20
 STOP_SHARE = 5
 
@@ -110,8 +113,33 @@ def softmax_nll(logits: Tensor, nodes: Labelled) -> Tensor:
 
 
 def scaled_nll(logits: Tensor) -> Loss:
-    """Of networks that return inverse temperatures [m]: the NLL of softmax(z_i · output_i)."""
-    return lambda scale, nodes: F.cross_entropy(logits[nodes.index] * scale[:, None], nodes.y)
+    """Of networks that return inverse temperatures [m]: the NLL of softmax(z_i · output_i).
+
+    Value and slope are found in one pass over the logits, in blocks that stay in the processor's
+    cache: several times faster than autograd.
+    """
+    return lambda scale, nodes: _ScaledNll.apply(scale, logits[nodes.index], nodes.y)  # type: ignore[no-untyped-call]
+
+
+class _ScaledNll(Function):
+    @staticmethod
+    def forward(ctx: Any, scale: Tensor, logits: Tensor, y: Tensor) -> Tensor:
+        total = torch.zeros((), dtype=torch.float64)
+        slope = torch.empty_like(scale)
+        for block in row_blocks(len(logits), logits.shape[1], CACHED_ELEMENTS):
+            z, target = logits[block], y[block, None]
+            log_probs = (z * scale[block, None]).log_softmax(dim=1)
+            total -= log_probs.gather(1, target).sum(dtype=torch.float64)
+            if ctx.needs_input_grad[0]:  # Σ_k q_k z_k − z_y
+                expected = torch.einsum("nk,nk->n", log_probs.exp_(), z)
+                slope[block] = expected - z.gather(1, target).flatten()
+        ctx.save_for_backward(slope)
+        return (total / len(y)).to(scale.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (slope,) = ctx.saved_tensors
+        return slope * (gradients[0] / slope.numel()), None, None
 
 
 def stopping_split(data: CalibrationData, seed: int = 0) -> tuple[Labelled, Labelled | None]:
