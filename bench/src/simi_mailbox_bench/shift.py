@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,8 +24,6 @@ from simi_mailbox_bench.datasets import NodeDataset, load
 from simi_mailbox_bench.methods import Method
 from simi_mailbox_bench.store import Row
 
-REVISION = 1
-"""Raised when the same names measure something else."""
 FEATURES_ALONE = "mlp"
 DRAWS, RESPLITS, LABEL_DRAWS = 5, 10, 3
 LABELS, MOST_LABELS = 50, 100
@@ -38,16 +36,20 @@ SCORES = {
 
 @dataclass(frozen=True)
 class ShiftUnit(CachedRunUnit):
-    """Work on one run and a fitted default method; ``items`` are what each subclass says."""
+    """Work on one run and a fitted default method; ``items`` are what each subclass says.
+
+    ``revision`` is raised when the same names measure something else.
+    """
 
     items: tuple[Any, ...]
+    revision: ClassVar[int] = 1
 
     def identity(self, item: Any) -> dict[str, Any]:
         return {
             **self.run_identity(),
             **Method.of("simi-mailbox").identity(self.run),
             "measure": type(self).__name__,
-            "measure_revision": REVISION,
+            "measure_revision": self.revision,
             "item": str(item),
         }
 
@@ -97,6 +99,8 @@ def scores(probs: Floats, y: Ints, suffix: str = "") -> dict[str, float]:
 
 class UpdateUnit(ShiftUnit):
     """Test nodes after an update with some labels of theirs; items are (mode, number of labels)."""
+
+    revision = 2
 
     def numbers(self, item: tuple[str, int], prepared: FittedRun) -> dict[str, float]:
         mode, count = item
@@ -162,6 +166,8 @@ class MonitorUnit(ShiftUnit):
 
 class TwitchUnit(ShiftUnit):
     """The run's model on another graph; items are names of graphs."""
+
+    revision = 2
 
     def numbers(self, item: str, prepared: FittedRun) -> dict[str, float]:
         from simi_mailbox.calibrators import TemperatureScaling

@@ -6,7 +6,14 @@ import torch
 from scipy.special import expit, logsumexp
 
 from simi_mailbox import SimiMailbox, load, metrics
-from simi_mailbox.calibrators.simi_mailbox.model import Model, Nodes, advice, correction
+from simi_mailbox.calibrators.simi_mailbox.model import (
+    LATE_TERMS,
+    Model,
+    Nodes,
+    advice,
+    corrected,
+    correction,
+)
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.synthetic import calibration_problem
 
@@ -146,7 +153,7 @@ def test_a_correction_keeps_the_uniform_weight_of_the_model():
     y = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
     y = np.where(rng.random(3000) < 0.3, rng.integers(0, 3, 3000), y)
     model = Model.bare(np.full(3, 1 / 3), 0.3)
-    found = correction(model, Nodes.bare(torch.from_numpy(z)), y)
+    found = correction(model, Nodes.bare(torch.from_numpy(z)), y, [])
     assert found["drifted"] < 0.1
     assert abs(found["scale"]) < 0.01
     assert np.abs(found["intercepts"]).max() < 0.02
@@ -168,37 +175,70 @@ def two_classes(gap, uniform=0.0):
     ],
 )  # fmt: skip
 def test_a_correction_is_that_of_the_formula_on_a_grid(gap, share, uniform):
-    """Both integrals by sums over a and b₁ − b₀, which is all that two classes show."""
+    """Integrals by sums over a, b₁ − b₀ (all that two classes show) and the uniform weight."""
     s, y = np.array(gap), (np.arange(len(gap)) < share * len(gap)).astype(np.int64)
     model, nodes = two_classes(s, uniform)
-    found = correction(model, nodes, y)
-    a, d = np.linspace(-2.5, 2.5, 251), np.linspace(-8, 8, 401)
+    found = correction(model, nodes, y, [])
+    a, d, u = np.linspace(-1.5, 1.5, 61), np.linspace(-8, 8, 161), np.linspace(-8, 2, 41)
 
-    def log_likelihood(score):
+    def log_likelihood(score, weight):
         p = expit(np.where(y == 1, score, -score))
         rest = np.where(y == 1, 0.4, 0.6)
-        return np.log((1 - uniform) * p + uniform * rest).sum(axis=-1)
+        return np.log((1 - weight) * p + weight * rest).sum(axis=-1)
 
-    told = log_likelihood(np.exp(a)[:, None, None] * s + d[None, :, None])
-    of_a = -0.5 * (a / 0.3) ** 2
-    of_a = (of_a - logsumexp(of_a))[:, None]
+    scores = np.exp(a)[:, None, None] * s + d[None, :, None]
+    told = np.stack([log_likelihood(scores, weight) for weight in expit(u)])
+    started = max(np.log(max(uniform, 1e-6) / (1 - uniform)), -3)
+    of_u, of_a = -0.5 * (u - started) ** 2, -0.5 * (a / 0.3) ** 2
+    told += (of_u - logsumexp(of_u))[:, None, None] + (of_a - logsumexp(of_a))[:, None]
     evidence, best, weight = [], [], []
     for width in (0.1, 0.3, 1.0, 2.0):
         of_d = -0.25 * (d / width) ** 2  # the difference of two has twice the variance
-        of_d = of_d - logsumexp(of_d)
-        evidence.append(logsumexp(told + of_a + of_d))
-        best.append(np.unravel_index(np.argmax(told + of_a + of_d), told.shape))
+        found_here = told + of_d - logsumexp(of_d)
+        evidence.append(logsumexp(found_here))
+        best.append(np.unravel_index(np.argmax(found_here), told.shape))
         weight.append(np.log(width) - np.log1p((width / 0.3) ** 2))
     weight = np.array(weight) - logsumexp(weight)
-    gain = logsumexp(np.array(evidence) + weight) - log_likelihood(s)
-    drifted = 0.2 * np.exp(gain) / (1 + 0.2 * np.exp(gain))
-    assert found["drifted"] == pytest.approx(drifted, abs=0.04)
+    gain = logsumexp(np.array(evidence) + weight) - log_likelihood(s, uniform)
+    drifted = 0.5 * np.exp(gain) / (1 + 0.5 * np.exp(gain))
+    assert found["drifted"] == pytest.approx(drifted, abs=0.05)
     share_of = np.exp(np.array(evidence) + weight - logsumexp(np.array(evidence) + weight))
-    scale = drifted * sum(w * a[i] for w, (i, _) in zip(share_of, best, strict=True))
-    difference = drifted * sum(w * d[j] for w, (_, j) in zip(share_of, best, strict=True))
-    assert found["scale"] == pytest.approx(scale, abs=0.06)
-    assert found["intercepts"][1] - found["intercepts"][0] == pytest.approx(difference, abs=0.15)
+    mean = [sum(w * grid[at[i]] for w, at in zip(share_of, best, strict=True))
+            for i, grid in enumerate((u, a, d))]  # fmt: skip
+    assert found["scale"] == pytest.approx(drifted * mean[1], abs=0.06)
+    difference = found["intercepts"][1] - found["intercepts"][0]
+    assert difference == pytest.approx(drifted * mean[2], abs=0.15)
+    stayed = np.log(max(uniform, 1e-6) / (1 - max(uniform, 1e-6)))
+    expected = expit(stayed + drifted * (mean[0] - stayed))
+    assert found["uniform"] == pytest.approx(expected, abs=0.02)
     assert found["labels"] == len(y)
+
+
+def test_late_labels_weigh_evidence_as_it_deserves():
+    """Scores tell nothing; one term names every class, the others are noise."""
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 3, 400)
+    noise = [torch.from_numpy(rng.normal(size=(400, 3))) for _ in LATE_TERMS]
+    told = np.eye(3)[y] + 0.5 * rng.normal(size=(400, 3))
+    model, nodes = Model.bare(np.full(3, 1 / 3)), Nodes.bare(torch.zeros(400, 3).double())
+    for place in (1, 2):
+        evidence = noise.copy()
+        evidence[place] = torch.from_numpy(told)
+        found = correction(model, nodes, y, evidence)
+        # log-odds of N(1, 1/4) against N(0, 1/4) are 4 x - 2
+        assert found["evidence"][place] == pytest.approx(4.0, rel=0.25)
+        assert np.abs(np.delete(found["evidence"], place)).max() < 0.4
+        after, seen = corrected(model, nodes, found, evidence)
+        assert metrics.nll(after.probabilities(seen).numpy(), y) < 0.5
+
+
+def test_a_correction_of_nothing_changes_nothing():
+    rng = np.random.default_rng(2)
+    nodes = Nodes.bare(torch.from_numpy(rng.normal(size=(20, 3))))
+    model = Model.bare(np.array([0.5, 0.3, 0.2]), 0.1)
+    nothing = {"scale": 0.0, "evidence": np.zeros(1), "intercepts": np.zeros(3), "uniform": 0.1}
+    after, seen = corrected(model, nodes, nothing, [torch.ones(20, 3)])
+    assert torch.allclose(after.probabilities(seen), model.probabilities(nodes))
 
 
 @pytest.mark.parametrize(

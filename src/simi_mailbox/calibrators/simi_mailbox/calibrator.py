@@ -17,7 +17,7 @@ from simi_mailbox.calibrators.base import Calibrator, Shapes
 from simi_mailbox.calibrators.simi_mailbox import evidence
 from simi_mailbox.calibrators.simi_mailbox import model as models
 from simi_mailbox.calibrators.simi_mailbox.evidence import InMemory, Sums, Units
-from simi_mailbox.calibrators.simi_mailbox.model import Base, Model, Nodes
+from simi_mailbox.calibrators.simi_mailbox.model import EXPONENTS, Base, Model, Nodes
 from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED, Prior, resolve
 from simi_mailbox.calibrators.simi_mailbox.support import LEFT_OUT, Support
 from simi_mailbox.exceptions import CalibrationWarning
@@ -265,9 +265,9 @@ class SimiMailbox(Calibrator):
         probs, late = torch.empty_like(sums.logits), getattr(self, "correction_", None)
         for rows in row_blocks(*probs.shape):
             part = sums.rows(rows)
-            model, nodes = self._before_correction(part)
+            model, nodes, evidence = self._before_correction(part)
             if late is not None:
-                model = models.corrected(model, late["scale"], late["intercepts"])
+                model, nodes = models.corrected(model, nodes, late, evidence)
             probs[rows] = model.probabilities(nodes).to(probs.dtype)
             if self.keep_classes:
                 preserve_predictions(probs[rows], part.logits.argmax(dim=1))
@@ -281,14 +281,16 @@ class SimiMailbox(Calibrator):
             return nodes
         return self._support.restrict(nodes, units.centre, evidence.CLASSES.index(LEFT_OUT))
 
-    def _before_correction(self, sums: Sums) -> tuple[Model, Nodes]:
-        """The model of some nodes, and what it sees of them; late labels correct its level."""
+    def _before_correction(self, sums: Sums) -> tuple[Model, Nodes, list[Tensor]]:
+        """The model of some nodes, what it sees of them, and what late labels may weigh anew."""
         found = self.intercepts_, self.deviations_, self.frequencies_
         model, nodes = Model.from_numbers(self.coefficients_, *found), self._nodes(sums)
+        terms = dict(zip(self._term_names[len(EXPONENTS) :], nodes.classes, strict=True))
+        late = [terms[name] for name in models.LATE_TERMS]
         if self._support is None:
-            return model, nodes
+            return model, nodes, late
         at = self._support.apply(model, self._base, nodes, sums, self.temperature_)
-        return Model.bare(model.frequencies), at
+        return Model.bare(model.frequencies), at, late
 
     def _points(self, logits: Tensor, degree: Tensor, similar: Tensor) -> Floats:
         """What nodes are grouped by: (confidence, similarity)."""
@@ -368,8 +370,9 @@ class SimiMailbox(Calibrator):
     ) -> Self:
         """Take labels that have become known: as evidence on other nodes, and to correct the level.
 
-        Temperature and class intercepts are estimated again, as far as the late labels show drift;
-        nothing else is refitted. A warning says when a refit is better.
+        As far as the late labels show drift, temperature, class intercepts, the uniform mixture and
+        the weight of neighbours are estimated again; the fit is kept. A warning says when a refit
+        is better.
 
         Parameters
         ----------
@@ -435,8 +438,9 @@ class SimiMailbox(Calibrator):
             return
         there = self._in_memory(data)
         there.take_labels(known, self._base)
-        model, nodes = self._before_correction(there.sums(known.index[new]))
-        self.correction_: dict[str, Any] = models.correction(model, nodes, known.y[new].numpy())
+        model, nodes, late = self._before_correction(there.sums(known.index[new]))
+        y = known.y[new].numpy()
+        self.correction_: dict[str, Any] = models.correction(model, nodes, y, late)
         if refit := models.advice(self.correction_):
             warnings.warn(refit, CalibrationWarning, stacklevel=3)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -54,7 +54,10 @@ TEMPERATURE_WIDTH = 0.5
 """Of the Cauchy prior of log T around 0: a few labels, all right, say nothing about T."""
 # Of late labels: fixed on the structural shifts of CoraML, Citeseer and Photo, 50 labels each.
 LATE_SCALE_WIDTH, LATE_WIDTHS, LATE_TYPICAL = 0.3, (0.1, 0.3, 1.0, 2.0), 0.3
-DRIFT_ODDS = 0.2
+LATE_TERMS = {"neighbours": 0.5, "labels": 4.0, "labels_2_steps": 4.0}
+"""Evidence whose weight late labels estimate again, and by how much it may change."""
+LATE_UNIFORM, LATE_UNIFORM_WIDTH = -3.0, 1.0
+DRIFT_ODDS = 0.5
 REFIT_LABELS, REFIT_DRIFT = 50, 0.5
 """So many late labels that show drift with this probability are worth a refit."""
 
@@ -90,10 +93,10 @@ class Nodes:
     groups: Floats
 
     @classmethod
-    def bare(cls, gaps: Tensor) -> Nodes:
-        """Without terms and groups."""
+    def bare(cls, gaps: Tensor, classes: Sequence[Tensor] = ()) -> Nodes:
+        """Without groups and terms of the temperature."""
         none = np.empty((len(gaps), 0))
-        return cls(gaps, torch.from_numpy(none), [], none)
+        return cls(gaps, torch.from_numpy(none), list(classes), none)
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,17 +281,21 @@ def level_for(model: Model, nodes: Nodes, drop: float) -> float:
     return float(brentq(lambda factor: mean(factor) - target, LOWEST_LEVEL, 1.0, xtol=1e-9))
 
 
-def correction(model: Model, nodes: Nodes, y: Ints) -> dict[str, Any]:
-    """How far late labels move the scores of a fitted model: s' = e^a s + b, with normal a and b.
+def correction(model: Model, nodes: Nodes, y: Ints, evidence: Sequence[Tensor]) -> dict[str, Any]:
+    """How far late labels move the scores of a fitted model: s' = e^a s + Σ_t c_t C_t + b.
 
-    Shrunk by the probability that there is drift, by Laplace evidence against a = b = 0.
+    ``evidence`` is C of `LATE_TERMS`; a, b, c and the log-odds of the uniform mixture are normal.
+    Shrunk by the probability that there is drift, by Laplace evidence against no change.
     """
-    likelihood = _Likelihood(Nodes.bare(model.scores(nodes).double()), y)
+    likelihood = _Likelihood(Nodes.bare(model.scores(nodes).double(), evidence), y)
     likelihood.frequencies = model.frequencies
-    mean, variance = np.zeros(likelihood.size), np.ones(likelihood.size)
-    mean[-1] = logit(max(model.uniform, 1e-6))
-    variance[0], variance[-1] = LATE_SCALE_WIDTH**2, EXACT**2
-    start, told, found = (mean, *likelihood(mean)), [], []
+    stays, variance = np.zeros(likelihood.size), np.ones(likelihood.size)
+    stays[-1] = logit(max(model.uniform, 1e-6))
+    mean = stays.copy()
+    mean[-1] = max(stays[-1], LATE_UNIFORM)
+    variance[0], variance[-1] = LATE_SCALE_WIDTH**2, LATE_UNIFORM_WIDTH**2
+    variance[likelihood.places] = np.square([*LATE_TERMS.values()])[: len(evidence)]
+    start, told, found = (stays, *likelihood(stays)), [], []
     odds = _log_half_cauchy(np.array(LATE_WIDTHS), LATE_TYPICAL)
     for width in LATE_WIDTHS:
         wide = likelihood.with_widths(variance, 1.0, width)
@@ -296,17 +303,30 @@ def correction(model: Model, nodes: Nodes, y: Ints) -> dict[str, Any]:
         curved = at, value, slope, _positive(hessian)
         told.append(_log_evidence(*curved, mean, wide))
         found.append(at)
-    evidence = odds + told
-    gain = float(logsumexp(evidence) - logsumexp(odds) + start[1])
+    weights = odds + told
+    gain = float(logsumexp(weights) - logsumexp(odds) + start[1])
     drifted = float(expit(math.log(DRIFT_ODDS) + gain))
-    at = drifted * (softmax(evidence) @ np.array(found))
-    return {"scale": float(at[0]), "intercepts": at[1:-1], "drifted": drifted, "labels": len(y)}
+    at = stays + drifted * (softmax(weights) @ np.array(found) - stays)
+    scale, *_, again, intercepts, uniform = np.split(at, np.cumsum(likelihood.sizes))
+    return {
+        "scale": float(scale[0]),
+        "evidence": again,
+        "intercepts": intercepts,
+        "uniform": float(expit(uniform[0])),
+        "drifted": drifted,
+        "labels": len(y),
+    }
 
 
-def corrected(model: Model, scale: float, intercepts: Floats) -> Model:
-    """The model whose scores are e^scale times those of ``model``, plus intercepts."""
-    level = model.level * math.exp(scale)
-    return replace(model, level=level, intercepts=model.intercepts + intercepts / level)
+def corrected(
+    model: Model, nodes: Nodes, late: dict[str, Any], evidence: Sequence[Tensor]
+) -> tuple[Model, Nodes]:
+    """The model of the scores of ``model`` that a `correction` has found, and what it sees."""
+    bare = Model.bare(model.frequencies, late["uniform"])
+    change = replace(
+        bare, scale=late["scale"], classes=late["evidence"], intercepts=late["intercepts"]
+    )
+    return change, Nodes.bare(model.scores(nodes), evidence)
 
 
 def advice(found: dict[str, Any]) -> str:
