@@ -1,8 +1,7 @@
-"""Numbers of README and docs, computed a second time: csv, json and NumPy alone.
+"""Numbers of the written tables, computed a second time from the rows: csv, json and NumPy alone.
 
-Rows to tables: every measured cell of the tables below, its spread, runs and difference from the
-baseline. Tables to pages: every block is read back from the page, and each of its numbers
-recomputed. Charts are drawn from the same tables. No code of the bench is used.
+Every measured cell of the tables below, its spread, runs and difference from the baseline. No code
+of the bench is used. What blocks of pages make of the tables is tested in test_pages_filled.py.
 """
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import re
-import shlex
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -20,8 +17,6 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"^ *<!-- begin:(.*?)-->\n(.*?)^ *<!-- end -->", re.MULTILINE | re.DOTALL)
 # Two-sided 95 % quantiles of Student's t by the number of splits.
 STUDENT = {
     2: 12.70620474, 3: 4.30265273, 4: 3.18244631, 5: 2.77644511, 6: 2.57058184, 7: 2.44691185,
@@ -136,11 +131,6 @@ def lines_of(name):
         return [line for line in csv.DictReader(text) if not metric or line["metric"] == metric]
 
 
-@cache
-def index():
-    return {line["table"]: line for line in lines_of("index")}
-
-
 def measured(name):
     return [line for line in lines_of(name) if line["mean"]]
 
@@ -244,258 +234,9 @@ def test_a_table_of_another_experiment_is_that_of_the_rows(name):
     assert checked > 0.6 * len(measured(name))
 
 
-# --- from tables to pages -------------------------------------------------------------------------
-
-
-def named(text):
-    """``"a as b, c"`` -> {"b": "a", "c": "c"}."""
-    parts = [part.strip().partition(" as ") for part in text.split(",") if part.strip()]
-    return {called or name: name for name, _, called in parts}
-
-
-def method_of(title, options):
-    return named(options.get("methods", "")).get(title) or re.sub(r" \([^()]*\)$", "", title)
-
-
-def blocks():
-    for page in PAGES:
-        for asks, body in BLOCK.findall(page.read_text("utf-8")):
-            kind, *words = shlex.split(asks)
-            options = dict(word.split("=", 1) for word in words if "=" in word)
-            tables = named(",".join(word for word in words if "=" not in word))
-            title = f"{page.name}: {kind} {' '.join(tables.values())}"
-            lines = [
-                line.strip().strip("|").split("|") for line in body.splitlines() if "|" in line
-            ]
-            grid = [[cell.strip() for cell in line] for line in lines]
-            shown = body.split("\n- ")[1:] if kind == "summary" else [*grid[:1], *grid[2:]]
-            if kind != "chart" and shown:
-                yield pytest.param(kind, tables, options, shown, id=title)
-
-
-def part(name, options, method=None):
-    """Measured cells that a block shows of a table."""
-    for option, column in (("datasets", "dataset"), ("backbones", "backbone")):
-        asked = named(options.get(option, "")).values()
-        if asked:
-            return [line for line in part(name, {}, method) if line[column] in asked]
-    return [line for line in measured(name) if method in (None, line["method"])]
-
-
-def number(line, column="mean"):
-    return float(line[column])
-
-
-def shown(value, name):
-    return f"{value:.{int(index()[name]['digits'])}f}"
-
-
-def where(line):
-    return f"{line['dataset']} {line['backbone'].upper()}"
-
-
-def told_runs(lines):
-    found = sorted({int(line["runs"]) for line in lines})
-    printed = [int(line["printed_runs"]) for line in lines if line["printed_mean"]]
-    ends = "–".join(map(str, dict.fromkeys([found[0], found[-1]])))
-    return f"{ends} of {max(printed)}" if printed and max(printed) > found[0] else ends
-
-
-def pairs_of(name, options, method):
-    baseline = index()[name]["baseline"]
-    bases = {(b["dataset"], b["backbone"]): b for b in part(name, options, baseline)}
-    found = []
-    for line in part(name, options, method):
-        base = bases.get((line["dataset"], line["backbone"]))
-        if base and line["difference"]:
-            same = base["runs"] == line["runs"]
-            mean = number(base) if same else number(line) - number(line, "difference")
-            found.append((line, mean))
-    return found
-
-
-def told(pairs, name):
-    """The seven numbers of a verdict."""
-    ours, base = np.array([(number(line), base) for line, base in pairs]).T
-    ends = [[number(line, f"difference{e}") for line, _ in pairs] for e in ("", "_high", "_low")]
-    centre, high, low = map(np.array, ends)
-    return [
-        *(str(n) for n in ((centre < 0).sum(), (high < 0).sum(), (low > 0).sum())),
-        shown(ours.mean(), name),
-        shown(base.mean(), name),
-        f"{100 * (ours.mean() / base.mean() - 1):+.1f} %",
-        f"{100 * (ours / base - 1).mean():+.1f} %",
-    ]
-
-
-def check_overview(tables, options, grid):
-    """Means by method and graph, with their spread where it is asked for."""
-    (name,), backbone = tables.values(), options.get("backbones", "gcn")
-    lines = {(x["method"], x["dataset"]): x for x in part(name, {"backbones": backbone})}
-    for title, *cells in grid[1:]:
-        for graph, cell in zip(grid[0][1:], cells, strict=True):
-            line = lines.get((method_of(title, options), graph))
-            expected = shown(number(line), name) if line else "–"
-            if line and "spread" in options:
-                expected += f" ± {shown(number(line, 'std'), name)}"
-            assert cell.replace("*", "") == expected
-
-
-def check_summary(tables, options, lines):
-    """Counts, means, the rivals' means, and where the method is behind."""
-    (_, ours), *rivals = named(options["methods"]).items()
-    for line, name in zip(lines, tables.values(), strict=True):
-        pairs = pairs_of(name, options, ours)
-        if not pairs:
-            assert "not measured" in line
-            continue
-        lower, less, more, mean, base, change, _ = told(pairs, name)
-        assert f"in {lower} of {len(pairs)} settings, significantly in {less}; " in line
-        assert f"mean {mean} against {base} ({change}" in line
-        for title, rival in rivals:
-            theirs = pairs_of(name, options, rival)
-            if len(theirs) == len(pairs):
-                *_, mean, _, change, _ = told(theirs, name)
-                assert f"; {title} {mean}, {change}" in line
-        gaps = {where(x): number(x, "difference") for x, _ in pairs}
-        above = {place: gap for place, gap in gaps.items() if gap > 0}
-        assert re.findall(r"[A-Z]\w+ (?:GCN|GAT)\b", line) == list(above)
-        if above:
-            assert f"at most {shown(max(above.values()), name)}, " in line
-            assert line.strip().endswith(f"significantly in {int(more) or 'none'}.")
-        else:
-            assert line.strip().endswith("Nowhere higher.")
-
-
-def check_verdict(tables, options, grid):
-    for title, method, settings, runs, *numbers in grid[1:]:
-        name = tables.get(title) or title.strip("`")
-        pairs = pairs_of(name, options, method_of(method, options))
-        assert settings == str(len(pairs))
-        if not pairs:
-            assert (runs, set(numbers)) == ("–", {"–"})
-            continue
-        assert runs == told_runs([line for line, _ in pairs])
-        assert numbers == told(pairs, name)
-
-
-def check_agreement(tables, options, grid):
-    asked = list(named(options["methods"]).values())
-    for title, *cells in grid[1:]:
-        for name, cell in zip(tables.values(), cells, strict=True):
-            methods = asked if title in ("together", "runs") else [method_of(title, options)]
-            lines = [x for x in part(name, options) if x["method"] in methods]
-            near = [x for x in lines if x["deviation"]]
-            if title == "runs":
-                assert cell == told_runs(near or lines)
-            elif not near:
-                assert cell == "–"
-            else:
-                far, errors = (
-                    np.abs([number(x, c) for x in near]) for c in ("deviation", "deviation_error")
-                )
-                within = f"{(far <= 1).sum()} / {(errors <= 2).sum()} of {far.size}"
-                assert cell == f"{within} ({far.max():.1f}σ)"
-
-
-def check_misses(tables, options, grid):
-    asked = named(options["methods"]).values()
-    expected = []
-    for title, name in tables.items():
-        for x in part(name, options):
-            if x["method"] not in asked or not x["deviation"]:
-                continue
-            # Once more from the printed numbers.
-            gap = number(x) - number(x, "printed_mean")
-            spread, made, printed = (number(x, c) for c in ("std", "runs", "printed_runs"))
-            printed_std = number(x, "printed_std")
-            far = gap / printed_std
-            errors = gap / np.sqrt(spread**2 / made + printed_std**2 / printed)
-            if abs(far) > 1 or abs(errors) > 2:
-                expected.append([title, where(x), x["method"], f"{far:+.1f}", f"{errors:+.1f}"])
-    assert [[*line[:3], *line[-2:]] for line in grid[1:]] == expected
-
-
-def check_losses(tables, options, grid):
-    expected = []
-    for method in named(options["methods"]).values():
-        cells = [(t, n, *pair) for t, n in tables.items() for pair in pairs_of(n, options, method)]
-        p = np.array([number(line, "p_value") for _, _, line, _ in cells])
-        rank = np.argsort(p, kind="stable")
-        adjusted = np.empty(len(p))  # Holm: the k-th smallest of n is multiplied by n − k
-        adjusted[rank] = np.minimum(np.maximum.accumulate(p[rank] * np.arange(len(p), 0, -1)), 1.0)
-        for (title, name, line, base), alone, together in zip(cells, p, adjusted, strict=True):
-            if number(line, "difference_low") > 0:
-                expected.append([
-                    title if title != name else f"`{name}`",
-                    where(line),
-                    method,
-                    shown(number(line), name),
-                    shown(base, name),
-                    f"{alone:.2g}",
-                    f"{together:.2g}",
-                ])  # fmt: skip
-    assert [[*line[:5], *line[6:]] for line in grid[1:]] == expected
-
-
-def check_standings(tables, options, grid):
-    for title, method, *counts, _, whom in grid[1:]:
-        name = tables.get(title) or title.strip("`")
-        lines = [x for x in lines_of(name) if x["method"] == method and x["verdict"]]
-        verdicts = [x["verdict"] for x in lines]
-        assert counts == [str(verdicts.count(word)) for word in ("best", "tied", "behind")]
-        others = [
-            y
-            for y in measured(name)
-            if not re.fullmatch(r"simi-mailbox([+].*|-free.*)?", y["method"])
-        ]
-        for x in (x for x in lines if x["verdict"] == "best"):  # nobody of another name is lower
-            there = [y for y in others if where(y) == where(x)]
-            assert number(x) <= min(number(y) for y in there if int(y["runs"]) >= int(x["runs"]))
-        behind = {where(x) for x in lines if x["verdict"] == "behind"}
-        assert all(place in whom for place in behind)
-        assert behind or whom == "–"
-
-
-def check_means(tables, options, grid, reached=False):
-    for title, *cells in grid[1:]:
-        for name, cell in zip(tables.values(), cells, strict=True):
-            found = np.array([number(x) for x in part(name, options, method_of(title, options))])
-            if not found.size:
-                assert cell == "–"
-            elif reached:
-                target = float(index()[name]["target"])
-                assert cell == f"{(found >= target - 0.7).sum()} of {found.size}"
-            else:
-                assert cell == shown(found.mean(), name)
-
-
-def check_reached(*given):
-    check_means(*given, reached=True)
-
-
-def check_progress(tables, options, grid):
-    here = {line["dataset"] for name in tables.values() for line in measured(name)}
-    here |= {graph.split()[0] for graph in here if not graph.endswith(" size")}
-    for title, cells, absent in grid[1:]:
-        graphs = {x["dataset"] for x in lines_of(title.strip("`"))}
-        graphs = {graph for graph in graphs if graph in here or graph.split()[0] in here}
-        lines = [x for x in lines_of(title.strip("`")) if x["dataset"] in graphs]
-        done = sum(int(x["runs"] or 0) >= int(x["runs_wanted"]) for x in lines)
-        assert cells.split(",")[0] == f"{done} of {len(lines)}"
-        missing = {x["dataset"] for x in lines_of(title.strip("`"))} - {x["dataset"] for x in lines}
-        assert set(absent.split(", ")) == (missing or {"–"})
-
-
-@pytest.mark.parametrize(("kind", "tables", "options", "lines"), list(blocks()))
-def test_every_block_is_that_of_the_tables(kind, tables, options, lines):
-    globals()[f"check_{kind}"](tables, options, lines)
-
-
 def test_no_self_training_beats_training_on_validation_labels_too():
     """What docs/self-training.md says of Citeseer and Pubmed with a GCN."""
-    with (ROOT / "results/tables/self-training-gcn.csv").open(encoding="utf-8") as file:
-        found = [row for row in csv.DictReader(file) if row["mean"]]
+    found = measured("self-training-gcn")
     for cell in {row["dataset"] for row in found if not row["dataset"].startswith("Cora")}:
         means = {row["method"]: float(row["mean"]) for row in found if row["dataset"] == cell}
         assert len(means) == 13

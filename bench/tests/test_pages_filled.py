@@ -86,6 +86,15 @@ def write(folder, *tables):
             ["- **`plain`**: lower than with temperature scaling in 1 of 1 settings, significantly "
              "in 1; mean 3.00 against 4.00 (-25.0 %). Nowhere higher."],
         ),
+        (  # others are named with their means where they have all settings
+            "summary main datasets=Cora methods='gats, oracle as O'",
+            ["- **`main`**: lower than with temperature scaling in 1 of 1 settings, significantly "
+             "in 1; mean 3.00 against 4.00 (-25.0 %; O 1.00, -75.0 %). Nowhere higher."],
+        ),
+        (
+            "summary plain methods=temperature",
+            ["- **`plain`**: not measured in the present version."],
+        ),
         (  # over settings
             'means "main as ECE, plain"',
             ["| temperature | 2.33 | 4.00 |",
@@ -138,7 +147,7 @@ def test_targets_are_reached_in_settings_whose_mean_hardly_misses_them(tmp_path)
     ]
 
 
-def test_a_verdict_is_over_the_runs_that_both_have(folder):
+def test_a_verdict_is_over_the_runs_that_both_have(folder, tmp_path):
     """Photo with a GAT has three runs of one: the other counts with its mean over these."""
     head, _, gats, oracle = pages.read("verdict main", folder).text()
     assert "| temperature | change of the mean | mean change |" in head
@@ -146,6 +155,8 @@ def test_a_verdict_is_over_the_runs_that_both_have(folder):
     numbers = "3 | 3–15 of 75 | 1 | 1 | 1 | 4.50 | 2.33 | +92.9 % | +125.0 %"
     assert gats == f"| `main` | gats | {numbers} |"
     assert oracle.split(" | ")[1:7] == ["oracle (reads test labels)", "1", "15", "1", "1", "0"]
+    write(tmp_path, replace(PLAIN, lines=(LINES[0], replace(LINES[1], paired=None))))
+    assert pages.read("verdict plain", tmp_path).text()[-1] == f"| `plain` | gats | 0{' | –' * 8} |"
 
 
 def test_losses_are_told_with_their_p_among_all_settings(tmp_path):
