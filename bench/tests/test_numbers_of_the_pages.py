@@ -120,9 +120,6 @@ def runs_of(name, method, graph, backbone):
     return {place: there[place] for place in order[:limit] if place in there}
 
 
-# --- from rows to tables --------------------------------------------------------------------------
-
-
 @cache
 def lines_of(name):
     """Cells of a written table; ``x/m`` is metric m of table x."""

@@ -43,6 +43,7 @@ MISTAKES = [
     ({"logits": scipy.sparse.csr_matrix(Z)}, TypeError, r"logits is a sparse matrix"),
     ({"logits": QUANTISED}, TypeError, "tensor of torch.qint8"),
     ({"logits": torch.empty(N, K, device="meta")}, TypeError, "on the device meta: pass a dense"),
+    ({"input_type": "p"}, ValueError, r"one of logits, .*, binary-probabilities, got 'p'"),
     ({"y": Y[:50]}, ValueError, r"shape \[50\]; .* \[120\], or one per node of mask, \[60\]"),
     ({"y": Y + 0.5}, ValueError, "whole numbers"),
     ({"y": np.full(N, np.nan)}, ValueError, "whole numbers"),

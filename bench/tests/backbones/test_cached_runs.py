@@ -137,9 +137,6 @@ def test_backbones_without_edge_weights_and_unknown_ones_say_so(tmp_path):
         RunCache(tmp_path).get(RunKey("Cora", "transformer"))
 
 
-# --- settings, and which runs a cell has in which order -----------------------------------------
-
-
 @pytest.mark.parametrize(("protocol", "count"), [("folds", 75), ("official", 50), ("sparse", 10)])
 def test_numbers_of_runs_are_the_papers(protocol, count):
     made = runs("Cora", "gcn", protocol)
