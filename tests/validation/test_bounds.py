@@ -42,7 +42,7 @@ REFUSED = [
     ("read_logits", (np.zeros(0), "binary-logits"), "hold no node"),
     ("read_logits", (HALF + 0.2, "probabilities"), '"probabilities", but probabilities are none'),
     ("read_logits", (HALF, "log-probabilities"), r"but exp\(log-probabilities\) are none: probs"),
-    ("read_logits", ([[1.0, -np.inf], [0.0, 1.0]],), "of 1 of 2 nodes .*; the first is node"),
+    ("read_logits", ([[1.0, -np.inf], [0.0, 1.0]],), "of 1 of 2 nodes .* is node 0: .* or on none"),
     ("read_probabilities", (changed(4, [0.7, 0.7]), NODES + 1), r"probs of node 4 sum to 1\.4"),
     ("read_probabilities", (changed(4, [2.0, -1.0]), NODES + 1), r"probs\[4, 0\] is 2"),
     ("read_probabilities", (changed(0, [-1.5e-6, 1.0]),), "probs"),
