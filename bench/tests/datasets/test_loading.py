@@ -138,15 +138,6 @@ def test_names_ignore_case_and_other_libraries_names_are_known(given, name):
     assert catalogue.find(given).name == name
 
 
-def test_an_unknown_name_lists_the_choices_and_the_closest_if_any():
-    with pytest.raises(ValueError, match=r"'citseer'.*did you mean 'Citeseer'") as caught:
-        datasets.load("citseer")
-    assert all(name in str(caught.value) for name in datasets.names())
-    with pytest.raises(ValueError, match="choices") as caught:
-        catalogue.find("qqqqqq")
-    assert "did you mean" not in str(caught.value)
-
-
 def test_every_dataset_of_the_experiments_is_listed_and_has_one_family():
     wanted = (
         "Cora Citeseer Pubmed CoraFull Computers Photo CS Physics CoraML Arxiv Reddit2 Chameleon "
