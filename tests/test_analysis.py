@@ -215,13 +215,19 @@ def of_degrees(labels, graph):
     return [(graph.degree.numpy() >= e[0]) & (graph.degree.numpy() <= e[-1]) for e in ends]
 
 
-def test_by_degree(case):
+def test_by_degree_and_by_distance(case):
     probs, y, graph = case
     table = analysis.by_degree(probs, y, graph)
     members = [np.flatnonzero(inside) for inside in of_degrees(table.labels, graph)]
     assert table.labels[0] == "0"
     assert sum(map(len, members)) == N
     check_slices(table, members, probs, y)
+    table = analysis.by_distance(probs, y, graph, [3, 5])
+    distance = analysis.distance_to(graph, [3, 5])
+    members = {str(k): distance == k for k in range(5)}
+    members |= {"5 or more": distance >= 5, "out of reach": distance < 0}
+    assert table.labels[-1] == "out of reach"
+    check_slices(table, [np.flatnonzero(members[label]) for label in table.labels], probs, y)
 
 
 def test_by_class_of_chosen_nodes_whose_labels_alone_are_read(case):
@@ -232,16 +238,6 @@ def test_by_class_of_chosen_nodes_whose_labels_alone_are_read(case):
     table = analysis.by_class(probs, hidden, nodes=chosen, class_names=names)
     assert table.labels == tuple(names)
     check_slices(table, [chosen[probs[chosen].argmax(1) == k] for k in range(K)], probs, y)
-
-
-def test_by_distance(case):
-    probs, y, graph = case
-    table = analysis.by_distance(probs, y, graph, [3, 5])
-    distance = analysis.distance_to(graph, [3, 5])
-    members = {str(k): distance == k for k in range(5)}
-    members |= {"5 or more": distance >= 5, "out of reach": distance < 0}
-    assert table.labels[-1] == "out of reach"
-    check_slices(table, [np.flatnonzero(members[label]) for label in table.labels], probs, y)
 
 
 def test_by_agreement_keeps_nodes_without_neighbours_apart(case):
@@ -332,7 +328,7 @@ def table(rng):
     return groups, before, after, y, given
 
 
-def test_group_map_against_loops(table):
+def test_group_map_against_loops_also_without_labels(table):
     groups, before, after, y, given = table
     made = analysis.group_map(groups, before, after, y=y, **given)
     assert made.sizes.size == 4
@@ -354,10 +350,6 @@ def test_group_map_against_loops(table):
     mass = np.nan_to_num(np.abs(made.gap_after) * made.judged)
     assert made.worst(2).tolist() == np.argsort(-mass)[:2].tolist()
     assert 2 not in made.worst(10)
-
-
-def test_group_map_without_labels(table):
-    groups, before, after, _, given = table
     made = analysis.group_map(groups, before, after, **given)
     np.testing.assert_allclose(made.temperatures[[0, 1, 3]], [1.0, 2.0, 4.0])
     assert np.isnan(made.accuracy).all()

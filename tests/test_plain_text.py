@@ -31,4 +31,5 @@ def test_an_unknown_name_is_told_the_nearest_and_all_choices():
     assert "did you mean 'CoraFull'?" in unknown("dataset", " corafulll ", ["Cora", "CoraFull"])
     said = unknown("dataset", "redit", ["Reddit2", "Cora"], {"reddit": "Reddit2"})
     assert said == "unknown dataset 'redit'; did you mean 'Reddit2'? choices: Reddit2, Cora"
+    # Without a near one, the choices alone.
     assert unknown("table", 7, ["table1"]) == "unknown table 7; choices: table1"

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.calibrators.test_plugins import install
+
 PACKAGE = Path(__file__).with_name("plugin_package")
 
 
@@ -25,16 +27,7 @@ def source(tmp_path):
 def installed(source):
     """The same, with what an installer leaves beside it; no network and no build."""
     project = tomllib.loads((PACKAGE / "pyproject.toml").read_text("utf-8"))["project"]
-    name, version = project["name"].replace("-", "_"), project["version"]
-    info = source.parent / f"{name}-{version}.dist-info"
-    info.mkdir()
-    lines = ["Metadata-Version: 2.1", f"Name: {project['name']}", f"Version: {version}", ""]
-    (info / "METADATA").write_text("\n".join(lines), "utf-8")
-    points = [
-        f"[{group}]\n" + "\n".join(f"{key} = {value}" for key, value in listed.items())
-        for group, listed in project["entry-points"].items()
-    ]
-    (info / "entry_points.txt").write_text("\n".join(points) + "\n", "utf-8")
+    install(source.parent, project["name"].replace("-", "_"), project["entry-points"])
     return source
 
 

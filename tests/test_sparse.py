@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simi_mailbox.graph import Graph
-from simi_mailbox.sparse import Csr, attend, matmul, neighbour_sums, normalised_adjacency, products
-from tests.calibrators.problems import dense_gcn
+from simi_mailbox.sparse import Csr, attend, matmul, neighbour_sums, products
 
 
 def random_graph(n=12, edges=25, seed=0, *, directed=False):
@@ -59,11 +58,6 @@ def test_taking_rows_and_dropping_columns_gives_the_submatrix():
     assert columns.numel() < 12
     kept, columns = part.compact(keep=torch.arange(12))
     assert torch.equal(dense(kept, values[entries]), dense(closed, values)[rows])
-
-
-def test_normalised_adjacency_is_the_gcn_matrix():
-    adjacency = normalised_adjacency(random_graph())
-    torch.testing.assert_close(dense(adjacency, adjacency.values), dense_gcn(random_graph()))
 
 
 def test_products_are_the_entries_of_the_dense_product():

@@ -61,12 +61,9 @@ def pages():
     return copied_pages(seed=1)
 
 
-def test_labels_are_drawn_from_the_probabilities(pages):
+def test_labels_follow_the_probabilities_and_copies_link_to_copies_of_their_page(pages):
     for nodes in (pages.copied, ~pages.copied):
         assert deviation(pages.probs[nodes], pages.y[nodes]) < 4
-
-
-def test_copies_link_to_copies_of_the_same_page(pages):
     graph, copied = pages.graph, pages.copied
     rows, columns = graph.rows().numpy(), graph.indices.numpy()
     assert (copied[rows] == copied[columns]).all()

@@ -1,7 +1,8 @@
 """How many files one cell of a table passes through: training, calibration, metrics, the store."""
 
-import sys
 from pathlib import Path
+
+from tests.test_call_depth import footprint
 
 import simi_mailbox
 import simi_mailbox_bench
@@ -25,19 +26,8 @@ def measure(folder, init):
 
 def test_a_cell_is_short_to_follow(cache, tmp_path):
     measure(tmp_path, 0)  # what is only done once, such as imports, is no part of a cell
-    files: set[str] = set()
-
-    def watch(frame, event, _):
-        code = frame.f_code
-        if event == "call" and code.co_filename.startswith(SOURCES) and code.co_name[0] != "<":
-            files.add(code.co_filename)
-
-    previous = sys.getprofile()
-    sys.setprofile(watch)
-    try:
-        report = measure(tmp_path, 1)
-    finally:
-        sys.setprofile(previous)
-    assert report.written == 1
+    reports = []
+    files, _ = footprint(lambda: reports.append(measure(tmp_path, 1)), *SOURCES)
+    assert reports[0].written == 1
     assert len(files) <= MOST_FILES, sorted(files)
     assert {Path(file).name for file in files} >= {"training.py", "evidence.py", "store.py"}

@@ -14,8 +14,6 @@ from simi_mailbox_bench import ood
 from simi_mailbox_bench.datasets import Split
 from simi_mailbox_bench.ood import _unrank
 
-# --- metrics ------------------------------------------------------------------------------------
-
 scores = st.lists(st.integers(-5, 5).map(lambda v: v / 4), min_size=1, max_size=40)
 
 
@@ -39,9 +37,6 @@ def test_metrics_agree_with_their_definitions_also_with_ties(known, unknown):
 def test_refuses_what_is_no_list_of_scores(known):
     with pytest.raises(ValueError, match="scores of known and unknown nodes are needed"):
         ood.evaluate(known, [0.0])
-
-
-# --- perturbations ------------------------------------------------------------------------------
 
 
 def sparse_graph(n=900, edges=9000, seed=0):
@@ -102,9 +97,6 @@ def test_leaving_out_refuses_what_leaves_nothing(unknown):
         ood.leave_out_classes(y, Split([0, 1], [2, 3], [4, 5]), unknown=unknown)
 
 
-# --- scores -------------------------------------------------------------------------------------
-
-
 def logits(n=30, classes=4, seed=0):
     return 2 * torch.randn(n, classes, generator=torch.Generator().manual_seed(seed))
 
@@ -143,8 +135,6 @@ def test_a_calibrator_fitted_in_distribution_scores_another_graph(name):
     score = ood.calibrated_confidence(fitted, other, ring(12), **given)
     assert torch.equal(score, fitted.predict_proba(other, graph=ring(12), **given).amax(dim=1))
 
-
-# --- the classifier -----------------------------------------------------------------------------
 
 SHORT = ood.ClassifierSettings(epochs=40)
 

@@ -86,6 +86,10 @@ def write(folder, *tables):
             ["- **`plain`**: lower than with temperature scaling in 1 of 1 settings, significantly "
              "in 1; mean 3.00 against 4.00 (-25.0 %). Nowhere higher."],
         ),
+        (
+            "summary plain methods=temperature",
+            ["- **`plain`**: not measured in the present version."],
+        ),
         (  # over settings
             'means "main as ECE, plain"',
             ["| temperature | 2.33 | 4.00 |",
@@ -127,6 +131,23 @@ def test_what_a_block_holds(folder, asks, lines):
     assert len(made) in (len(lines), len(lines) + 2)
 
 
+def test_a_summary_names_rivals_with_all_settings_and_each_graph_where_it_is_higher(tmp_path):
+    gats, rival = (replace(line, paired=pair(1, 0.5)) for line in LINES[1:3])
+    lines = [
+        replace(line, dataset=name, printed_runs=15)
+        for name in ("Cora", "Photo", "CS")
+        for line in (LINES[0], gats, rival)
+    ]
+    write(tmp_path, replace(MAIN, lines=tuple(lines)))
+    (line,) = pages.read("summary main methods='gats, oracle as O'", tmp_path).text()
+    assert line.endswith(
+        "mean 3.00 against 4.00 (-25.0 %; O 1.00, -75.0 %). Higher on Cora GCN, Photo GCN and CS "
+        "GCN, by at most 1.00, significantly in 3."
+    )
+    # As many runs as the paper has need not be told apart.
+    assert pages.read("agreement main methods=gats", tmp_path).text()[-1] == "| runs | 15 |"
+
+
 def test_targets_are_reached_in_settings_whose_mean_hardly_misses_them(tmp_path):
     write(tmp_path, replace(MAIN, target=2.1))
     assert pages.read('reached "main as 2.1 %"', tmp_path).text() == [
@@ -138,7 +159,7 @@ def test_targets_are_reached_in_settings_whose_mean_hardly_misses_them(tmp_path)
     ]
 
 
-def test_a_verdict_is_over_the_runs_that_both_have(folder):
+def test_a_verdict_is_over_the_runs_that_both_have(folder, tmp_path):
     """Photo with a GAT has three runs of one: the other counts with its mean over these."""
     head, _, gats, oracle = pages.read("verdict main", folder).text()
     assert "| temperature | change of the mean | mean change |" in head
@@ -146,6 +167,8 @@ def test_a_verdict_is_over_the_runs_that_both_have(folder):
     numbers = "3 | 3–15 of 75 | 1 | 1 | 1 | 4.50 | 2.33 | +92.9 % | +125.0 %"
     assert gats == f"| `main` | gats | {numbers} |"
     assert oracle.split(" | ")[1:7] == ["oracle (reads test labels)", "1", "15", "1", "1", "0"]
+    write(tmp_path, replace(PLAIN, lines=(LINES[0], replace(LINES[1], paired=None))))
+    assert pages.read("verdict plain", tmp_path).text()[-1] == f"| `plain` | gats | 0{' | –' * 8} |"
 
 
 def test_losses_are_told_with_their_p_among_all_settings(tmp_path):

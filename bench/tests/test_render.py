@@ -34,7 +34,7 @@ RESULT = TableResult(
 )
 
 
-def test_terminal_shows_every_part_of_a_cell():
+def test_a_terminal_of_any_width_shows_every_part_of_a_cell():
     text = render.terminal(RESULT, width=150)
     line = next(part for part in text.splitlines() if "oracle (reads test labels)" in part)
     for part in ("2.11 ± 0.55", "15", "0.97 ± 0.44", "+2.6σ", "1.86", "-1.68* [-2.17, -1.19] 5/5"):
@@ -42,9 +42,6 @@ def test_terminal_shows_every_part_of_a_cell():
     assert "-0.1σ" in text
     assert "Cora GAT" in text
     assert "λ = 50 & N = 15." in text
-
-
-def test_a_narrow_terminal_loses_nothing():
     text = "".join(render.terminal(RESULT, width=80).split())
     for part in ("2.11", "0.97", "[-2.17,", "1.86", "labels)"):
         assert part in text

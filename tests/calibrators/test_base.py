@@ -45,17 +45,13 @@ def test_nodes_that_look_trained_on_are_warned_of(problem):
     with warnings.catch_warnings():
         warnings.simplefilter("error", CalibrationWarning)
         TemperatureScaling().fit(logits, problem.y, mask=np.arange(100, 300))
+        for seed in range(20):  # nor of nodes that are chosen at random
+            fit(problem, mask=np.random.default_rng(seed).permutation(N)[:150])
     for quiet in ({"train_mask": np.arange(500, N)}, {"allow_training_nodes": True}):
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             TemperatureScaling().fit(logits, problem.y, mask=trained, **quiet)
         assert not any("unlike the others" in str(warning.message) for warning in told)
-
-
-@pytest.mark.filterwarnings("error::simi_mailbox.CalibrationWarning")
-def test_nodes_chosen_at_random_are_not_suspected(problem):
-    for seed in range(20):
-        fit(problem, mask=np.random.default_rng(seed).permutation(N)[:150])
 
 
 def test_arrays_of_the_other_byte_order_are_the_same_arrays(problem):
@@ -66,11 +62,6 @@ def test_arrays_of_the_other_byte_order_are_the_same_arrays(problem):
     there = SimiMailbox().fit(turned, problem.y.astype(">i8"), **given)
     found = there.predict_proba(logits.astype(">f8"), graph=edges)
     np.testing.assert_array_equal(found, here.predict_proba(logits.astype("<f8"), graph=edges))
-
-
-def test_unknown_kinds_of_input_are_refused(problem):
-    with pytest.raises(ValueError, match=r"one of logits, .*, binary-probabilities, got 'p'"):
-        fit(problem, input_type="p")
 
 
 def test_a_file_remembers_what_it_was_fitted_on(problem, tmp_path):

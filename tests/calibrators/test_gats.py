@@ -87,7 +87,7 @@ def fitted_gats(**given):
 MASK, TRAIN = torch.arange(100), torch.arange(100, 140)
 
 
-def test_training_nodes_of_the_fit_are_those_of_its_graph_and_of_no_other():
+def test_training_nodes_are_those_of_the_fit_or_named_and_of_no_other_graph():
     cal, logits, graph = fitted_gats(early_stopping_mask=TRAIN)
     assert (cal.weights_["gamma"] != 1).all()
     stranger, elsewhere = homophilous(200, seed=7)
@@ -98,10 +98,6 @@ def test_training_nodes_of_the_fit_are_those_of_its_graph_and_of_no_other():
         expected = gather_temperatures(cal.weights_, z, known, distances)
         found = cal.node_temperatures(z, graph=known)
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_training_nodes_can_be_named_at_prediction():
-    cal, logits, graph = fitted_gats(early_stopping_mask=TRAIN)
     order = torch.randperm(200, generator=torch.Generator().manual_seed(0))
     place = order.argsort()
     given = {"graph": place[graph.edge_index()], "train_mask": place[TRAIN]}

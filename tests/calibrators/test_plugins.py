@@ -1,5 +1,6 @@
 """Calibrators of other packages: found when asked for, told when broken, never in the way."""
 
+import configparser
 import sys
 import textwrap
 import warnings
@@ -35,13 +36,19 @@ def folder(tmp_path, monkeypatch):
     registry._offered.cache_clear()
 
 
-def offer(folder, **points):
-    """What installing a package with these entry points leaves behind."""
-    info = folder / "some_plugin-1.0.dist-info"
+def install(folder, name, groups):
+    """What an installer leaves beside a package: its name, and its groups of entry points."""
+    info = folder / f"{name}-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: some-plugin\nVersion: 1.0\n")
-    lines = [f"{name} = {value}" for name, value in points.items()]
-    (info / "entry_points.txt").write_text("\n".join([f"[{registry.GROUP}]", *lines, ""]))
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    points = configparser.ConfigParser()
+    points.read_dict(groups)
+    with (info / "entry_points.txt").open("w", encoding="utf-8") as file:
+        points.write(file)
+
+
+def offer(folder, **points):
+    install(folder, "some_plugin", {registry.GROUP: points})
 
 
 def test_an_installed_calibrator_has_its_place_in_the_registry(folder):

@@ -59,7 +59,7 @@ def test_starts_at_temperature_scaling():
     np.testing.assert_allclose(cal.node_temperatures(z, graph=graph, features=x), plain, rtol=1e-6)
 
 
-def test_no_label_enters_the_prototypes():
+def test_no_label_enters_the_prototypes_and_lonely_nodes_count_as_average():
     z, x, graph = problem(100)
     _, y = draw(z, np.full(100, 2.0))
     a, b = (
@@ -68,11 +68,6 @@ def test_no_label_enters_the_prototypes():
     )
     np.testing.assert_array_equal(a.prototypes_, b.prototypes_)
     np.testing.assert_array_equal(a.precision_, b.precision_)
-
-
-def test_node_without_neighbours_counts_as_average():
-    z, x, graph = problem(100)
-    _, y = draw(z, np.full(100, 2.0))
     cal = SimCalib(epochs=20).fit(z, y, graph=graph, features=x, mask=range(50))
     nodes = NodeInputs(torch.from_numpy(z), graph, torch.from_numpy(x))
     inputs = cal._network(nodes).inputs

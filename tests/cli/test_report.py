@@ -41,38 +41,19 @@ def test_logits_alone_make_a_report_named_after_the_file(folder):
     assert "<title>logits</title>" in (folder / "report.html").read_text("utf-8")
 
 
-@pytest.fixture
-def bad(folder):
-    (folder / "pickle.npy").write_bytes(pickle.dumps(Bomb()))
-    np.savez("nothing.npz", other=np.zeros(3), more=np.zeros(2))
-    np.savez("both.npz", logits=np.zeros((3, 2)), y=np.zeros(3), labels=np.zeros(3))
-    whole = (folder / "bundle.npz").read_bytes()
-    (folder / "cut.npz").write_bytes(whole[: len(whole) // 2])
-    np.save("flat.npy", np.zeros(900))
-    np.save("short.npy", np.zeros(7, dtype=int))
-    np.save("floats.npy", np.array([0.5, 1.5]))
-    return folder
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ("absent.npy", "there is no file"),
         ("pickle.npy", "is a pickle"),
-        ("nothing.npz", "one array 'logits'; it has: other, more"),
-        ("both.npz", "it has: logits, y, labels"),
-        ("cut.npz", "is damaged"),
-        ("flat.npy", "a column for each of at least two classes"),
-        ("logits.npy --labels short.npy", "expected one per node, [900]"),
         ("logits.npy --labels absent.npy", "there is no file"),
-        ("logits.npy --edges y.npy", "an edge index has shape [2, E]"),
-        ("logits.npy --edges nothing.npz", "must have one array 'edges'"),
-        ("logits.npy --test floats.npy", "'0.5', '1.5' is not a whole number"),
         ("bundle.npz --calibration test.npy", "both in --calibration and in --test"),
         ("logits.npy --classes absent.txt", "absent.txt"),
         ("logits.npy --out .", "it is a folder; name a file in it"),
         ("logits.npy --out y.npy/r.html", "cannot write into"),
     ],
 )
-def test_bad_files_are_told_in_a_sentence_and_nothing_is_written(bad, line, message):
-    refused(f"report {line}", message, bad)
+def test_mistakes_are_told_in_a_sentence_and_nothing_is_written(folder, line, message):
+    """What may be wrong in a file is tested in node_files."""
+    (folder / "pickle.npy").write_bytes(pickle.dumps(Bomb()))
+    refused(f"report {line}", message, folder)

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from sklearn.metrics.pairwise import cosine_similarity
 
 from simi_mailbox import Graph
 
@@ -43,14 +44,10 @@ def neighbour_lists(graph: Graph) -> list[dict[int, float]]:
 
 def similar_lists(x: Any, k: int) -> list[dict[int, float]]:
     lists = []
-    for i in range(len(x)):
-        cosine = {}
-        for j in range(len(x)):
-            lengths = math.sqrt(x[i] @ x[i]) * math.sqrt(x[j] @ x[j])
-            if j != i and lengths > 0:
-                cosine[j] = float(x[i] @ x[j]) / lengths
-        best = sorted(cosine, key=lambda j: -round(cosine[j], 9))[:k]
-        lists.append({j: cosine[j] for j in best if cosine[j] > 0})
+    for i, cosine in enumerate(cosine_similarity(x)):
+        cosine[i] = 0.0
+        best = np.argsort(-cosine.round(9), kind="stable")[:k].tolist()
+        lists.append({j: float(cosine[j]) for j in best if cosine[j] > 0})
     return lists
 
 

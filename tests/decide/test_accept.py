@@ -85,7 +85,7 @@ def test_more_errors_allowed_more_accepted(seed, max_error, confidence):
         assert p_value <= 1 - confidence + 1e-12
 
 
-def test_too_few_labels_accept_nothing_and_say_how_many_are_needed():
+def test_nothing_is_accepted_of_too_few_labels_or_of_a_model_that_is_always_wrong():
     probs, y = np.tile([0.99, 0.01], (200, 1)), np.zeros(200, int)
     with pytest.warns(CalibrationWarning, match=r"44 calibration labels are too few.*least 45"):
         rule = fit(probs, y, 44)
@@ -94,9 +94,6 @@ def test_too_few_labels_accept_nothing_and_say_how_many_are_needed():
     enough = fit(probs, y, 45)
     assert enough.accepts(probs).all()
     assert (enough.errors_, enough.accepted_labels_) == (0, 45)
-
-
-def test_a_model_that_is_always_wrong_is_never_accepted():
     with pytest.warns(CalibrationWarning, match=r"nothing is accepted: .* 60 of 60, .* are wrong"):
         rule = fit(PROBS, np.ones(500, int), 400)
     assert not rule.accepts(PROBS).any()

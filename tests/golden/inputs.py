@@ -1,6 +1,5 @@
 """Fixed small inputs: drawn here and not by the library, so that they never change with it."""
 
-import csv
 from dataclasses import dataclass
 from functools import cache
 
@@ -8,6 +7,7 @@ import numpy as np
 import torch
 
 from simi_mailbox import Graph
+from tests.cli.conftest import write, write_problem
 
 NODES = 300
 
@@ -70,17 +70,9 @@ def write_files(given):
     """The sample as files of a user in this folder, with names for nodes."""
     names = [f"n{i:03d}" for i in range(NODES)]
     classes = [f"class {c}" for c in range(given.logits.shape[1])]
-    logits = given.logits.astype(np.float64).tolist()
-    tables = {
-        "logits": [["id", *classes], *([n, *row] for n, row in zip(names, logits, strict=True))],
-        "edges": [["source", "target"], *([names[i], names[j]] for i, j in given.edges.T)],
-        "labels": [["id", "label"], *([names[i], classes[y]] for i, y in enumerate(given.y))],
-        "mask": [["id"], *([names[i]] for i in given.mask)],
-        "test": [["id"], *([names[i]] for i in given.test)],
-    }
-    for name, rows in tables.items():
-        with open(f"{name}.csv", "w", newline="") as out:
-            csv.writer(out).writerows(rows)
+    write_problem(given.logits.astype(np.float64), given.y, given.graph, names, classes)
+    for name, nodes in (("mask", given.mask), ("test", given.test)):
+        write(f"{name}.csv", ["id"], *([names[i]] for i in nodes))
 
 
 def write_shards(folder, given):

@@ -15,6 +15,7 @@ from scipy import sparse
 
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.node_files import READS, read_file
+from tests.test_files import Bomb
 
 
 def table(tmp_path, text, name="t.csv", **options):
@@ -152,15 +153,10 @@ def test_pyg_data_is_read_without_running_code(tmp_path):
             read_file(tmp_path / "a.pt")
 
 
-class Runs:
-    def __reduce__(self):
-        return (pytest.fail, ("code of a file was run",))
-
-
 def test_pickles_are_never_run(tmp_path):
-    torch.save({"logits": torch.zeros(2, 2), "more": Runs()}, tmp_path / "a.pt")
-    (tmp_path / "b.pt").write_bytes(pickle.dumps(Runs()))
-    np.save(tmp_path / "c.npy", np.array([Runs()], dtype=object), allow_pickle=True)
+    torch.save({"logits": torch.zeros(2, 2), "more": Bomb()}, tmp_path / "a.pt")
+    (tmp_path / "b.pt").write_bytes(pickle.dumps(Bomb()))
+    np.save(tmp_path / "c.npy", np.array([Bomb()], dtype=object), allow_pickle=True)
     for name in ("a.pt", "b.pt", "c.npy"):
         with pytest.raises(FileFormatError, match="could run code when read"):
             read_file(tmp_path / name)

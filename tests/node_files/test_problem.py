@@ -227,6 +227,12 @@ BAD = [
     ("edges", "a,b,c\nb,c,d\nc,d,a\n", "it has 3 columns; an edge is two"),
     ("edges", np.zeros((5, 2), int), r"shape \[2, E\], got \[5, 2\]; tran"),
     ("edges", "source,target\na,q\n", "there is no node 'q'"),
+    ("edges", np.zeros(4, int), r"an edge index has shape \[2, E\]"),
+    ("edges", {"other": np.zeros(3), "more": np.zeros(2)}, "must have one array 'edges'"),
+    ("labels", np.zeros(7, int), r"expected one per node, \[4\]"),
+    ("logits", {"other": np.zeros(3), "more": np.zeros(2)}, "'logits'; it has: other, more"),
+    ("logits", dict.fromkeys(("logits", "y", "labels"), Z), "has: logits, y, labels"),
+    ("logits", np.zeros(9), "a column for each of at least two classes"),
     ("classes", "a\nb\n", r"2 names of classes for the 3 columns of .*logits\.csv"),
     ("classes", "a\nb\na\n", "two classes have the same name"),
     ("ids", "a\nb\n", "2 ids for the 4 rows"),
@@ -262,6 +268,7 @@ def test_files_that_do_not_fit_name_themselves_and_the_trouble(problem, part, co
         ("labels", "label\n" + "cat\n" * 4, "label 'cat' of node 0 is text, and nothing says"),
         ("test", "4\n", r"there is no node 4; nodes are rows, numbered 0\.\.3.*--ids"),
         ("test", "d\n", "'d' is not a whole number, and the logits have no ids"),
+        ("test", np.array([0.5, 1.5]), "'0.5', '1.5' is not a whole number"),
     ],
 )
 def test_logits_without_names_are_told_with_the_remedy(problem, part, content, message):

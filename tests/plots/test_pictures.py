@@ -81,11 +81,14 @@ def test_groups_lie_at_their_means_and_areas_are_nodes(case):
     assert [s.style for s in unknown.shapes] == ["amount group"]
 
 
-def test_temperatures_are_counted(case):
+def test_temperatures_are_counted_and_ticks_of_a_narrow_range_differ(case):
     table = analysis.temperature_histogram(np.exp(case[2] - 0.5))
     picture = plots.temperature_histogram(table)
     assert shapes_of(picture, "bar").y2.tolist() == table.counts.tolist()
     assert shapes_of(picture, "diagonal").x == [0.0, 0.0]  # log of T = 1
+    found = analysis.temperature_histogram(np.linspace(1.25, 1.33, 50))
+    words = [word for _, word in plots.temperature_histogram(found).x.ticks]
+    assert len(set(words)) == len(words) == 5
 
 
 def test_risk_and_its_band(case):
@@ -126,12 +129,6 @@ def test_acceptance_has_an_even_axis_and_a_dot():
     bars, dot = shapes_of(picture, "bar"), shapes_of(picture, "dot here")
     np.testing.assert_allclose(np.diff(np.asarray(bars.x)), 0.01)
     assert (dot.x, dot.y) == ([0.02], [0.4])
-
-
-def test_ticks_of_a_narrow_range_of_temperatures_differ():
-    found = analysis.temperature_histogram(np.linspace(1.25, 1.33, 50))
-    words = [word for _, word in plots.temperature_histogram(found).x.ticks]
-    assert len(set(words)) == len(words) == 5
 
 
 def test_numbers_are_written_as_people_write_them():

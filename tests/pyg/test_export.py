@@ -36,17 +36,13 @@ def test_it_is_not_exported_without_its_calibrator(export, calibrated, data):
         export(calibrated, (data.x, data.edge_index))
 
 
-def test_compiling_it_changes_nothing_and_says_nothing(calibrated, data):
+def test_compiled_before_or_after_it_is_calibrated_as_it_is(calibrated, data):
     expected = calibrated(data.x, data.edge_index)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         compiled = torch.compile(calibrated, backend="eager")
         found = compiled(data.x, data.edge_index)
     same(found, expected)
-
-
-def test_a_compiled_model_is_calibrated_as_it_is(calibrated, data):
-    expected = calibrated.on(data)
     inside = torch.compile(calibrated.model, backend="eager")
     inside(data.x, data.edge_index)  # compiled before any hook is there
     again = quiet(inside, data)

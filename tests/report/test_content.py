@@ -110,6 +110,7 @@ def test_methods_may_be_names_calibrators_or_probabilities(given):
     [
         ({"test": np.arange(100, 900)}, ValueError, "both in calibration and in test"),
         ({"train": [250]}, ValueError, "both in train and in test"),
+        ({"test": None, "train": range(150, 300)}, ValueError, "50 nodes are both in calibration"),
         ({"y": np.zeros(5)}, ValueError, r"expected one per node, \[900\]"),
         ({"y": np.full(900, 9)}, ValueError, "node 0 of calibration has label 9"),
         ({"y": np.array(["a"] * 900)}, TypeError, "class numbers 0, 1, …, got an array of <U1"),

@@ -181,13 +181,6 @@ def test_nothing_half_written_is_left_behind(tmp_path, given, monkeypatch):
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_a_missing_folder_and_training_nodes_to_calibrate_with_are_refused(tmp_path, given):
-    with pytest.raises(FileNotFoundError, match="no folder"):
-        write_report(tmp_path / "nowhere" / "report.html", **given, methods=[])
-    with pytest.raises(ValueError, match="50 nodes are both in calibration and in train"):
-        write_report(tmp_path / "r.html", **{**given, "test": None}, train=range(150, 300))
-
-
 def test_what_methods_complain_of_stands_at_the_top(tmp_path, given):
     given["y"] = given["logits"].argmax(1)  # all calibration nodes right: certainty is likeliest
     told = "temperature: the temperature lies on its bound"

@@ -149,9 +149,6 @@ def test_a_histogram_is_merged_and_points_are_scaled_as_if_they_were_never_cut(
     np.testing.assert_allclose(done.calibrator.temperatures_, expected.temperatures_, rtol=1e-6)
 
 
-# --- disk -----------------------------------------------------------------------------------------
-
-
 def _dies(folder, out, moment):
     seen = [0]
 
@@ -240,9 +237,6 @@ def test_the_engine_follows_from_the_memory_and_the_scheduler(shards, tmp_path, 
         ValueError, match="engine must be one of auto, memory, disk, dask, got 'gpu'"
     ):
         engine("2GB", None, "gpu")
-
-
-# --- Dask -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -74,9 +74,6 @@ def test_the_median_of_blocks_is_the_median(nodes, tmp_path):
         assert inputs.median(Engine(store), plan, "x") == np.median(numbers)
 
 
-# --- blocks against arrays in memory --------------------------------------------------------------
-
-
 def cut_into_tiles(folder, edges, plan):
     """Edges in two shards, sorted and cut as a run does it."""
     (folder / "edges").mkdir(parents=True)
@@ -204,9 +201,6 @@ def test_labels_are_looked_up_by_node(form, tmp_path):
     (tmp_path / "labels.txt").touch()
     with pytest.raises(ValueError, match=r"holds both labels\.\w+ and labels\.txt: keep one"):
         inputs.file_of(tmp_path, "labels")
-
-
-# --- engines --------------------------------------------------------------------------------------
 
 
 def test_finished_blocks_are_not_made_again_unless_something_before_them_differs(tmp_path):

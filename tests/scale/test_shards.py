@@ -18,9 +18,6 @@ def table(path, **columns):
     return path
 
 
-# --- .npy -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", ["<f4", ">f8", "<f2", "<i2", "|u1"])
 @pytest.mark.parametrize("layout", ["C", "F", "long header"])
 def test_any_rows_of_a_file_are_read(kind, layout, tmp_path):
@@ -69,15 +66,12 @@ def test_arrays_that_are_no_shard_are_refused(array, part, message, tmp_path):
         Shard.open(tmp_path / "0.npy", part)
 
 
-def test_a_file_that_is_cut_off_is_refused(tmp_path):
+def test_files_that_are_cut_off_or_something_else_are_named(tmp_path):
     path = tmp_path / "0.npy"
     np.save(path, np.zeros((10, 3)))
     path.write_bytes(path.read_bytes()[:-25])
     with pytest.raises(FileFormatError, match="it is cut off: 25 bytes are missing"):
         Shard.open(path, "logits")
-
-
-def test_other_files_are_named(tmp_path):
     np.savez(tmp_path / "0.npz", a=np.zeros(3))
     (tmp_path / "0.npz").rename(tmp_path / "0.npy")
     with pytest.raises(FileFormatError, match=r"a \.npz file of several arrays"):
@@ -85,9 +79,6 @@ def test_other_files_are_named(tmp_path):
     (tmp_path / "1.npy").write_bytes(b"no array at all")
     with pytest.raises(FileFormatError, match=r"1\.npy: it is not a NumPy file"):
         Shard.open(tmp_path / "1.npy", "logits")
-
-
-# --- Parquet --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -184,9 +175,6 @@ def test_lists_of_another_length_are_named_by_their_rows(tmp_path):
         FileFormatError, match=r"rows 1\.\.3: its lists are not numbers of one length"
     ):
         shard.read(1, 4)
-
-
-# --- folders --------------------------------------------------------------------------------------
 
 
 def test_files_of_a_folder_are_one_array(tmp_path):

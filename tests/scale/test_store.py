@@ -84,9 +84,6 @@ def test_a_failed_write_leaves_nothing_and_names_the_file(tmp_path, monkeypatch)
     assert not files_below(tmp_path)
 
 
-# --- work folders ---------------------------------------------------------------------------------
-
-
 def files_below(place):
     return sorted(str(file.relative_to(place)) for file in place.rglob("*") if file.is_file())
 
@@ -122,9 +119,6 @@ def test_a_link_in_a_work_folder_is_not_followed(tmp_path):
     (work_in(tmp_path, {}) / "x").symlink_to(tmp_path / "outside" / "x")
     clear(tmp_path / ".simi-mailbox")
     assert files_below(tmp_path) == ["outside/x/00000.npy"]
-
-
-# --- folders of results ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ending", [".npy", ".parquet"])

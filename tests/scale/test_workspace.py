@@ -4,12 +4,10 @@ import json
 import multiprocessing
 import os
 import signal
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.scale import calibrate
 from tests.scale.conftest import probabilities, run_until_killed
 
@@ -120,42 +118,3 @@ def test_a_kill_during_the_last_clearing_leaves_a_folder_that_is_accepted(files,
     done = calibrate(shards, out, engine="disk")
     assert np.array_equal(probabilities(done), before)
     assert not (out / ".simi-mailbox").exists()
-
-
-@pytest.mark.parametrize(
-    ("kind", "step"),
-    [("logits", "sorting edges"), ("run", "cutting tiles"), ("degree", "looking at logits")],
-)
-def test_a_bit_that_flips_in_a_work_file_is_noticed(kind, step, shards, tmp_path, on_disk):
-    out, flipped = tmp_path / "out", list[Path]()
-
-    def flip(now, done, _total):
-        if now == step and done == 0 and not flipped:
-            flipped.append(max((out / ".simi-mailbox" / kind).iterdir()))
-            content = bytearray(flipped[0].read_bytes())
-            content[-9] ^= 4  # among the last numbers, before the checksum
-            flipped[0].write_bytes(content)
-
-    with pytest.raises(FileFormatError, match=r"it is damaged .*start again"):
-        calibrate(shards, out, engine="disk", progress=flip)
-    assert flipped
-    done = calibrate(shards, out, engine="disk")
-    assert np.array_equal(probabilities(done), on_disk)
-
-
-def test_work_of_another_type_of_input_is_not_used_again(shards, tmp_path):
-    def stop(step, _done, _total):
-        if step == "cutting tiles":
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        calibrate(shards, tmp_path / "out", engine="disk", progress=stop)
-    kept = tmp_path / "out" / ".simi-mailbox" / "work.json"
-    assert json.loads(kept.read_text())["input_type"] == "logits"
-    for path in (shards / "logits").iterdir():
-        z, stamp = np.load(path).astype(np.float64), path.stat()
-        np.save(path, (z - np.logaddexp.reduce(z, axis=1, keepdims=True)).astype(np.float32))
-        os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-    given = {"engine": "disk", "input_type": "log-probabilities"}
-    again, expected = (calibrate(shards, tmp_path / out, **given) for out in ("out", "other"))
-    np.testing.assert_array_equal(probabilities(again), probabilities(expected))

@@ -42,7 +42,7 @@ REFUSED = [
     ("read_logits", (np.zeros(0), "binary-logits"), "hold no node"),
     ("read_logits", (HALF + 0.2, "probabilities"), '"probabilities", but probabilities are none'),
     ("read_logits", (HALF, "log-probabilities"), r"but exp\(log-probabilities\) are none: probs"),
-    ("read_logits", ([[1.0, -np.inf], [0.0, 1.0]],), "of 1 of 2 nodes .*; the first is node"),
+    ("read_logits", ([[1.0, -np.inf], [0.0, 1.0]],), "of 1 of 2 nodes .* is node 0: .* or on none"),
     ("read_probabilities", (changed(4, [0.7, 0.7]), NODES + 1), r"probs of node 4 sum to 1\.4"),
     ("read_probabilities", (changed(4, [2.0, -1.0]), NODES + 1), r"probs\[4, 0\] is 2"),
     ("read_probabilities", (changed(0, [-1.5e-6, 1.0]),), "probs"),
@@ -225,18 +225,15 @@ def test_bounds_belong_to_what_may_be_named():
     assert validation.read_node_ids([0, 7], 2).tolist() == [0, 7]
     assert validation.read_node_ids(np.array(["a", "b"], dtype=object), 2).dtype.kind == "U"
     assert validation.read_node_ids(np.empty(0, dtype=int), 0).size == 0
+    found = validation.read_known(([3, 1], [2, 0]), 4, 3)
+    assert (found.index.tolist(), found.y.tolist()) == ([1, 3], [0, 2])
+    assert len(validation.read_known([[], []], 4, 3)) == 0
 
 
 @pytest.mark.parametrize("value", [1e20, -3, 4.0])
 def test_a_label_out_of_range_is_shown_as_it_was_given(value):
     with pytest.raises(ValueError, match=rf"node 3 of mask has label {re.escape(f'{value:.15g}')}"):
         validation.read_classes(np.array([0.0, value]), NODES, 9, 4, of="mask", only_these=True)
-
-
-def test_known_labels_are_a_pair_in_the_order_of_their_nodes():
-    found = validation.read_known(([3, 1], [2, 0]), 4, 3)
-    assert (found.index.tolist(), found.y.tolist()) == ([1, 3], [0, 2])
-    assert len(validation.read_known([[], []], 4, 3)) == 0
 
 
 def test_weights_of_zero_are_weights():

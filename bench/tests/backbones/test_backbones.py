@@ -91,9 +91,6 @@ def test_what_a_frozen_model_remembers_is_of_the_right_graph(backbone, graph):
         torch.testing.assert_close(forward(weight), expected, rtol=0, atol=1e-6)
 
 
-# --- plans that compute some rows only ----------------------------------------------------------
-
-
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_a_plan_computes_exactly_the_rows_of_the_whole_product(layers, directed):
@@ -124,9 +121,6 @@ def test_matrices_are_rounded_once_from_double_precision():
     assert np.array_equal(symmetric_normalised(graph).tensor.to_dense().numpy(), gcn)
     mean = (adjacency / adjacency.sum(axis=1, keepdims=True).clip(1)).astype(np.float32)
     assert np.array_equal(mean_normalised(graph).tensor.to_dense().numpy(), mean)
-
-
-# --- attention of a GAT against dense algebra, its gradient by differences ----------------------
 
 
 def random_matrix(rows, columns):

@@ -26,9 +26,6 @@ def drawn(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-# --- radial flows -------------------------------------------------------------------------------
-
-
 def flows(num_flows, dim, num_layers, seed=0):
     """Flows far from their mild initial values, so that the tests see real distortion."""
     made = RadialFlows(num_flows, dim, num_layers, torch.Generator().manual_seed(seed))
@@ -62,7 +59,7 @@ def test_a_flow_with_gamma_equal_to_alpha_is_the_standard_normal():
     np.testing.assert_allclose(log_prob.numpy(), expected.unsqueeze(1).expand(-1, 2).numpy())
 
 
-def test_gradients_agree_with_finite_differences():
+def test_gradients_agree_with_finite_differences_and_are_finite_at_a_centre():
     model = flows(2, dim=3, num_layers=3)
     points = drawn(4, 3, seed=5)
 
@@ -73,17 +70,11 @@ def test_gradients_agree_with_finite_differences():
 
     inputs = (points.requires_grad_(), *model.parameters())
     assert torch.autograd.gradcheck(outputs, inputs)
-
-
-def test_gradient_at_a_centre_is_finite():
     model = flows(1, dim=2, num_layers=2)
     point = model.centre[0].detach().clone().requires_grad_()
     model.log_prob(point).sum().backward()
     assert bool(torch.isfinite(point.grad).all())
     assert all(bool(torch.isfinite(p.grad).all()) for p in model.parameters())
-
-
-# --- the network --------------------------------------------------------------------------------
 
 
 def random_graph(n=12, seed=0):
@@ -126,9 +117,6 @@ def test_loss_is_the_expected_cross_entropy():
     expected = -draws[:, 1].log().mean().item()
     loss = posterior_loss(alpha, torch.tensor([1]), entropy_weight=0.0)
     assert loss.item() == pytest.approx(expected, abs=0.01)
-
-
-# --- training -----------------------------------------------------------------------------------
 
 
 def toy():

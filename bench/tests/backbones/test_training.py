@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+import toy_graph
 from pyg_networks import pyg_network
-from simi_mailbox.graph import Graph
 from simi_mailbox_bench.backbones.settings import Settings
 from simi_mailbox_bench.backbones.training import (
     EarlyStopping,
@@ -20,20 +20,11 @@ from simi_mailbox_bench.backbones.training import (
     train,
     train_loop,
 )
-from simi_mailbox_bench.datasets import NodeDataset, Split, available, load, make_split
+from simi_mailbox_bench.datasets import Split, available, load, make_split
 
 
-def toy(seed=0, nodes=120, classes=3):
-    """Homophilous graph with weakly informative sparse features."""
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, classes, nodes)
-    ends = rng.integers(0, nodes, (2, 1200))
-    same = y[ends[0]] == y[ends[1]]
-    ends = ends[:, same | (rng.random(1200) < 0.2)]
-    x = (rng.random((nodes, 20)) < 0.1 + 0.2 * (np.arange(20) % classes == y[:, None])) * 1.0
-    order = rng.permutation(nodes)
-    data = NodeDataset("toy", Graph.from_edges(ends, nodes), x, y, classes)
-    return data, Split(order[:30], order[30:60], order[60:])
+def toy():
+    return toy_graph.toy(120, ends=(30, 60, 120))
 
 
 def reference_stop(curve, patience):
@@ -80,8 +71,8 @@ def test_equals_a_plain_loop_with_pyg_layers(backbone):
         dataset, split, backbone, seed=4, settings=plain,
         progress=lambda epoch, accuracy, nll: ours.append((accuracy, nll)),
     )  # fmt: skip
-    start = build(backbone, 20, 3, plain, seed=4)
-    forward, layers = pyg_network(backbone, start, (20, 64, 3))
+    start = build(backbone, 3, 3, plain, seed=4)
+    forward, layers = pyg_network(backbone, start, (3, 64, 3))
     sums = np.maximum(dataset.x.sum(1, keepdims=True), 1)
     x, y = torch.from_numpy(dataset.x / sums), torch.tensor(dataset.y)
     edges = dataset.graph.edge_index()
@@ -142,9 +133,6 @@ def test_gcn_on_cora_reaches_the_known_accuracy():
     run = train(cora, split, "gcn", seed=0, settings=Settings(epochs=200))
     correct = run.logits.argmax(1).numpy()[split.test] == cora.y[split.test]
     assert 0.80 < correct.mean() < 0.87  # 15 full trainings: 82.7 ± 0.7 %
-
-
-# --- the loop, on a model whose every value is known --------------------------------------------
 
 
 class Counter(nn.Module):

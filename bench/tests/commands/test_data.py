@@ -1,16 +1,10 @@
 import hashlib
 from dataclasses import replace
 
-import pytest
-
-from simi_mailbox_bench.datasets import catalogue, loading
-
-pytest.importorskip("click", reason="the command line is an optional dependency")
-pytest.importorskip("rich", reason="the command line is an optional dependency")
-
 from click.testing import CliRunner
 
 from simi_mailbox_bench.commands.data import data
+from simi_mailbox_bench.datasets import catalogue, loading
 
 
 def run(*arguments):

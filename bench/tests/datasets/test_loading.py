@@ -59,15 +59,12 @@ def test_one_changed_bit_of_a_real_file_is_refused(real, tmp_path, monkeypatch):
     assert catalogue.find("Texas").sha256 in str(caught.value)
 
 
-def test_missing_data_say_what_to_do(folder):
+def test_missing_data_and_a_failed_download_say_why_and_what_to_do(folder, monkeypatch):
     with pytest.raises(FileNotFoundError) as caught:
         datasets.load("Cora", download=False)
     told = (f"no Cora.npz in {folder}", str(cache_folder("data")), catalogue.find("Cora").sha256)
     for words in (*told, "SIMI_MAILBOX_DATA", "simi-mailbox[pyg]"):
         assert words in str(caught.value)
-
-
-def test_a_failed_download_says_why(folder, monkeypatch):
     for module in ("torch_geometric", "torch_geometric.datasets"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(FileNotFoundError, match=r"pip install 'simi-mailbox\[pyg\]'"):
@@ -130,9 +127,6 @@ def test_a_copy_without_the_published_folds_says_so(folder, tiny, tiny_arrays, m
         datasets.load("Tiny")
 
 
-# --- the catalogue ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("given", "name"),
     [
@@ -142,15 +136,6 @@ def test_a_copy_without_the_published_folds_says_so(folder, tiny, tiny_arrays, m
 )
 def test_names_ignore_case_and_other_libraries_names_are_known(given, name):
     assert catalogue.find(given).name == name
-
-
-def test_an_unknown_name_lists_the_choices_and_the_closest_if_any():
-    with pytest.raises(ValueError, match=r"'citseer'.*did you mean 'Citeseer'") as caught:
-        datasets.load("citseer")
-    assert all(name in str(caught.value) for name in datasets.names())
-    with pytest.raises(ValueError, match="choices") as caught:
-        catalogue.find("qqqqqq")
-    assert "did you mean" not in str(caught.value)
 
 
 def test_every_dataset_of_the_experiments_is_listed_and_has_one_family():
@@ -166,15 +151,12 @@ def test_every_dataset_of_the_experiments_is_listed_and_has_one_family():
     )
 
 
-# --- the built-in digits --------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def digits():
     return datasets.load("Digits", download=False)
 
 
-def test_every_digit_is_joined_to_its_eight_nearest(digits):
+def test_digits_are_as_in_the_catalogue_each_joined_to_its_eight_nearest(digits):
     x = load_digits().data
     distance, _ = NearestNeighbors(n_neighbors=9).fit(x).kneighbors(x)
     assert int(digits.graph.degree.min()) >= 8
@@ -183,9 +165,6 @@ def test_every_digit_is_joined_to_its_eight_nearest(digits):
         to_neighbours = np.sort(np.linalg.norm(x[neighbours] - x[node], axis=1))
         # Ties may fall either way, distances may not.
         assert np.allclose(to_neighbours[:8], distance[node, 1:])
-
-
-def test_digits_are_as_in_the_catalogue_and_the_same_each_time(digits):
     entry, again = catalogue.find("digits"), datasets.load("digits")
     assert digits.graph.num_entries == 2 * entry.edges
     assert digits.x.shape == (entry.nodes, entry.features)

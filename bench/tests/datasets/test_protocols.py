@@ -27,9 +27,6 @@ def counts(y, nodes, classes):
     return np.bincount(y[nodes], minlength=classes)
 
 
-# --- the 3-fold splits -----------------------------------------------------------------------
-
-
 @given(class_sizes, st.integers(0, 2**32))
 def test_folds_have_the_rules_class_counts(sizes, seed):
     y = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
@@ -66,9 +63,6 @@ def test_shipped_folds_are_used_where_they_exist(real):
     assert np.array_equal(split.train, np.flatnonzero(np.isin(cora.folds[2], (0, 2))))
     assert np.array_equal(split.test, np.flatnonzero(cora.folds[2] == 3))
     assert split.sizes == (268, 134, 1957)
-
-
-# --- properties of all random protocols ---------------------------------------------------------
 
 
 @settings(max_examples=25, deadline=None)
@@ -108,9 +102,6 @@ def test_nodes_without_a_label_are_in_no_part(protocol):
         assert not unlabelled[part].any()
 
 
-# --- sparse labels and label rates -----------------------------------------------------------
-
-
 def test_sparse_takes_twenty_per_class_or_half_of_a_small_one():
     dataset = invent([1600, 700, 39, 15, 1])
     split = datasets.make_split(dataset, "sparse", split=9)
@@ -147,9 +138,6 @@ def test_rates_without_a_public_split_are_nested_and_balanced():
         assert np.array_equal(split.test, splits[20].test)
 
 
-# --- the other protocols ---------------------------------------------------------------------
-
-
 @given(st.lists(st.integers(40, 400), min_size=2, max_size=6))
 def test_gpn_takes_shares_of_what_is_left_of_a_class(sizes):
     dataset = invent(sizes)
@@ -173,9 +161,6 @@ def test_gpn_takes_shares_of_what_is_left_of_a_class(sizes):
 def test_official_splits_have_their_published_sizes(name, sizes, real):
     dataset = real(name)
     assert {datasets.make_split(dataset, "official", split=s).sizes for s in range(10)} == {sizes}
-
-
-# --- refusals and structural shifts ------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,12 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
+import torch_geometric.datasets
+from torch_geometric.data import Data
 
 from simi_mailbox_bench.datasets import catalogue, downloads, loading
 from simi_mailbox_bench.datasets.catalogue import Entry
-
-torch = pytest.importorskip("torch")
-torch_geometric = pytest.importorskip("torch_geometric", reason="PyG is an optional dependency")
-
-from torch_geometric.data import Data  # noqa: E402
 
 
 def as_pyg(dataset):

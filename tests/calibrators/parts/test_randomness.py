@@ -1,31 +1,6 @@
-"""A stream of one's own gives the numbers of the common one, and leaves that alone."""
+"""Shares of places that are drawn fast are the shares that were asked for."""
 
-import torch
-from torch import nn
-
-from simi_mailbox.calibrators.parts.randomness import built, chosen, dropout, normal_like, seeded
-
-
-def weights():
-    first, second = nn.Linear(3, 4, dtype=torch.float64), nn.Linear(3, 4)
-    nn.init.xavier_uniform_(second.weight)
-    return [first.weight, first.bias, second.weight, second.bias, torch.randn(2, 3), torch.rand(5)]
-
-
-def test_the_numbers_are_those_of_the_common_generator():
-    x = torch.ones(50, 7)
-    with torch.random.fork_rng():
-        torch.manual_seed(9)
-        expected = [*weights(), nn.functional.dropout(x, 0.3), torch.randn_like(x)]
-    with seeded(9):
-        found = [*built(weights), dropout(x, 0.3, training=True), normal_like(x)]
-    assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
-
-
-def test_dropout_is_nothing_at_prediction_and_with_probability_zero():
-    x = torch.ones(50)
-    assert dropout(x, 0.3, training=False) is x
-    assert dropout(x, 0.0, training=True) is x
+from simi_mailbox.calibrators.parts.randomness import chosen, seeded
 
 
 def test_the_share_is_chosen_place_by_place():
