@@ -1,17 +1,17 @@
-"""A small problem, a method on trial, and the checks that it is held to.
+"""The contract of calibrators: checks that any method is held to, also one from outside.
 
 A check is named as what holds, and its docstring is the remedy where it does not.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
+import inspect
 import tempfile
 import typing
 import unittest
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,18 +27,57 @@ from simi_mailbox.calibrators import Calibrator, TemperatureCalibrator, registry
 from simi_mailbox.exceptions import CalibrationWarning, NotFittedError
 from simi_mailbox.graph import Graph
 
+__all__ = ["check_calibrator"]
+
 DECLARED = {
     "required_inputs": {"graph", "features", "forward"},
     "optional_inputs": {"hidden", "known", "sample_weight", "used_for_selection"},
 }
-SIZES = ((20, 2), (60, 3), (150, 15))
-"""Calibration labels, and classes, of permuted labels."""
-DEVIATIONS = 3.0
-"""Standard deviations of chance that are granted to permuted labels."""
-CHECKS: dict[str, Callable[[Case], None]] = {}
-"""The whole contract, in the order in which it is checked."""
-raises = unittest.TestCase().assertRaisesRegex
-"""Require an error of a kind that says some words."""
+SIZES = ((20, 2), (60, 3), (150, 15))  # calibration labels, and classes, of permuted labels
+DEVIATIONS = 3.0  # standard deviations of chance that are granted to permuted labels
+CHECKS: dict[str, Callable[[Case], None]] = {}  # the whole contract, in the order of its checks
+raises = unittest.TestCase().assertRaisesRegex  # require an error of a kind that says some words
+quiet = functools.partial(warnings.catch_warnings, action="ignore", category=CalibrationWarning)
+"""Without `CalibrationWarning`: problems are odd on purpose."""
+
+
+def check_calibrator(method: type[Calibrator] | Calibrator, **params: Any) -> None:
+    """Hold a calibrator to the whole contract.
+
+    The first check that it breaks is an `AssertionError`, which tells how, and the remedy.
+
+    Parameters
+    ----------
+    method : class of a Calibrator
+        What is checked, or a calibrator with the parameters to check it under.
+    **params
+        What makes it quick, such as ``epochs=10``: it is fitted some fifty times on 90 nodes.
+
+    Examples
+    --------
+    >>> from simi_mailbox import TemperatureScaling
+    >>> check_calibrator(TemperatureScaling)
+    """
+    cls: Any = method if isinstance(method, type) else type(method)
+    if not issubclass(cls, Calibrator):
+        raise TypeError(f"check_calibrator takes a subclass of Calibrator, got {method!r}")
+    if not isinstance(method, type):
+        params = {**method.get_params(deep=False), **params}
+    case = Case(cls, **params)
+    for name in CHECKS:
+        run_check(case, name)
+
+
+def run_check(case: Case, name: str) -> None:
+    """Hold a method to one check of `CHECKS`."""
+    try:
+        CHECKS[name](case)
+    except Exception as error:
+        told = " ".join((str(error) if isinstance(error, AssertionError) else repr(error)).split())
+        remedy = " ".join((inspect.getdoc(CHECKS[name]) or "").split())
+        raise AssertionError(
+            f"{case.cls.__name__} fails the check {name!r}: {told}\nRemedy: {remedy}"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -124,7 +163,7 @@ class Case:
     def refit(self, cal: Any, problem: CheckProblem, **given: Any) -> Any:
         """The calibrator ``cal``, fitted on a problem with ``given`` arguments of ``fit``."""
         given = {"y": problem.y, "mask": problem.mask, **self.inputs(problem), **given}
-        with without_warnings():
+        with quiet():
             return cal.fit(problem.logits, given.pop("y"), **given)
 
     @functools.cached_property
@@ -134,20 +173,12 @@ class Case:
 
     def predict(self, cal: Any, problem: CheckProblem, **more: Any) -> Any:
         """Probabilities of a problem's nodes."""
-        with without_warnings():
+        with quiet():
             return cal.predict_proba(problem.logits, **self.inputs(problem), **more)
 
     def refitted(self, problem: CheckProblem, **changes: Any) -> Any:
         """Probabilities of the nodes that the method is fitted on."""
         return self.predict(self.fit(problem, **changes), problem)
-
-
-@contextlib.contextmanager
-def without_warnings() -> Iterator[None]:
-    """Without `CalibrationWarning`: problems are odd on purpose."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CalibrationWarning)
-        yield
 
 
 def require(holds: Any, told: str) -> None:
@@ -487,7 +518,7 @@ def probabilities_are_read_as_their_logarithms(case: Case) -> None:
         given = {"input_type": kind, **case.masks(logs), **inputs}
         cal = case.refit(case.make(), replace(logs, logits=values), **given)
         same(case.predict(cal, logs, input_type="logits"), expected, 1e-9)
-        with without_warnings():
+        with quiet():
             same(cal.predict_proba(values, **inputs), expected, 1e-9)
     with raises(ValueError, 'input_type="probabilities"', msg="fit on probabilities as if logits"):
         case.fit(replace(PROBLEM, logits=probs))
