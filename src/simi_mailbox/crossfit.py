@@ -17,11 +17,6 @@ from simi_mailbox.validation import NO_LABEL, as_numpy, read_classes, read_index
 METRICS = {"accuracy": accuracy, "ece": ece, "nll": nll, "brier": brier}
 
 
-def parts(size: int, folds: int, seed: int) -> Ints:
-    """Which part each calibration node is in: judged by the fit on all other parts."""
-    return np.asarray(np.random.default_rng(seed).permutation(size) % folds)
-
-
 def full_length(y: Any, nodes: Ints, n: int) -> Any:
     """Labels of all ``n`` nodes, if those of ``nodes`` were given: −1 where none is known."""
     labels = as_numpy(y, "labels")
@@ -78,7 +73,8 @@ def cross_fitted_folds(
             f"{nodes.size} calibration nodes are too few for {folds} folds: give at least "
             f"{2 * folds}, or judge on other nodes"
         )
-    part, calibrator = parts(nodes.size, folds, seed), copy.copy(calibrator)
+    part = np.random.default_rng(seed).permutation(nodes.size) % folds
+    calibrator = copy.copy(calibrator)
     fitting = {"early_stopping_mask": early_stopping_mask, "used_for_selection": used_for_selection}
     for k in range(folds):
         calibrator.fit(logits, labels, mask=nodes[part != k], **fitting, **inputs)
