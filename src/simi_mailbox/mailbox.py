@@ -11,19 +11,16 @@ from simi_mailbox.graph import Graph
 from simi_mailbox.softmax import entry_blocks, row_blocks
 from simi_mailbox.sparse import Csr, csr_tensor, products
 
-BLOCK_ENTRIES = 1 << 18
-"""Neighbour entries looked at together; a few numbers of memory each."""
+BLOCK_ENTRIES = 1 << 18  # neighbour entries looked at together; a few numbers of memory each
 
 
 def mailbox(logits: Tensor, graph: Graph, *, block_entries: int = BLOCK_ENTRIES) -> Tensor:
-    """Neighbourhood similarity m_i = mean over neighbours j of sigmoid(z_i · z_j).
+    """Neighbourhood similarity m_i = mean over neighbours j of sigmoid(z_i · z_j); 0 without any.
 
-    Nodes without neighbours get 0. Memory is bounded by ``block_entries``; the result depends
-    neither on that nor on the number of threads.
+    Memory is bounded by ``block_entries``, on which the result does not depend, nor on threads.
     """
     n = graph.num_nodes
     totals = torch.zeros(n, dtype=torch.float64)
-    columns = logits.t()
     for start, stop in entry_blocks(graph.indptr, block_entries):
         column = graph.indices[int(graph.indptr[start]) : int(graph.indptr[stop])]
         row = torch.repeat_interleave(torch.arange(start, stop), graph.degree[start:stop])
@@ -36,7 +33,7 @@ def mailbox(logits: Tensor, graph: Graph, *, block_entries: int = BLOCK_ENTRIES)
         torch.cumsum(torch.bincount(row - start, minlength=stop - start), 0, out=offsets[1:])
         zeros = torch.zeros(len(row), dtype=logits.dtype)
         pattern = csr_tensor(offsets, column, zeros, size=(stop - start, n))
-        products = torch.sparse.sampled_addmm(pattern, logits[start:stop], columns, beta=0.0)
+        products = torch.sparse.sampled_addmm(pattern, logits[start:stop], logits.t(), beta=0.0)
         # In float64, because a vectorised float32 sigmoid rounds by a value's place in the block.
         values = products.values().double().sigmoid_()
         # Columns first: every node then adds up its neighbours in their order, whatever the blocks.
@@ -53,10 +50,7 @@ def agreement(predictions: Tensor, graph: Graph) -> Tensor:
 
 
 def support(probs: Tensor, predicted: Tensor, graph: Graph, *, cosine: bool = False) -> Tensor:
-    """Sum over neighbours j of p_j[ŷ_i], the probability they give to i's predicted class.
-
-    With ``cosine`` each term is weighted by the cosine similarity of p_i and p_j.
-    """
+    """Σ over neighbours j of p_j[ŷ_i], times the similarity of p_i and p_j if ``cosine``."""
     rows = graph.rows()
     terms = probs[graph.indices, predicted[rows]]
     if cosine and graph.num_entries:

@@ -19,8 +19,7 @@ from simi_mailbox.softmax import LogitRange, keep_argmax, scaled_softmax, size_o
 from simi_mailbox.validation import CalibrationData, Forward, InputType, Labelled, NodeInputs
 
 Holdout = Literal["training", "separate"] | None
-Shapes = dict[str, tuple[str | int, ...]]
-"""Of fitted values, by name; sides of one name are equally long."""
+Shapes = dict[str, tuple[str | int, ...]]  # of fitted values, by name; equal names, equal lengths
 POSITIVE = frozenset({"temperature_", "temperatures_", "scale_", "spread_"})
 """Fitted values that are positive; `ENDLESS` ones may be infinite."""
 ENDLESS = frozenset({"widest_"})
@@ -116,9 +115,8 @@ class Calibrator(Fitted, ABC):
         forward : callable, optional
             ``forward(edge_weight) -> logits`` of the frozen GNN, for methods that need it.
         train_mask : array, optional
-            The nodes that the GNN was trained on: there it is more confident, and more often
-            right, so that they must not be calibration nodes, unless ``allow_training_nodes``.
-            Their labels are not read.
+            The nodes that the GNN was trained on, where it is more confident and more often right:
+            no calibration nodes, unless ``allow_training_nodes``. Their labels are not read.
         hidden : array [n, d], optional
             What enters the GNN's last layer, for methods that can make use of it (`SimiMailbox`).
         used_for_selection : bool
@@ -290,8 +288,7 @@ class Calibrator(Fitted, ABC):
 
     @classmethod
     def num_parameters(cls, num_classes: int) -> int:
-        """How many numbers, shrunk ones counted in part, the labels of ``fit`` decide about: what
-        `simi_mailbox.testing` grants to chance where labels tell nothing."""
+        """How many numbers ``fit`` learns: what `simi_mailbox.testing` grants to chance."""
         return 10
 
 

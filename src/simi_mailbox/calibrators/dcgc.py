@@ -17,8 +17,7 @@ from simi_mailbox.softmax import row_blocks
 from simi_mailbox.sparse import Csr, products
 from simi_mailbox.validation import CalibrationData, Forward, NodeInputs
 
-BLOCK = 1 << 24
-"""Values of the hidden layer over the edges that are held at a time."""
+BLOCK = 1 << 24  # values of the hidden layer over the edges that are held at a time
 
 
 @hyperparameters

@@ -141,8 +141,7 @@ class GroupCalibration(Calibrator):
 def learn_partition(
     rows: Any, gaps: Floats, y: Ints, start: Floats, penalty: float, steps: int
 ) -> tuple[Floats, float]:
-    """W of stage 1 (see `GroupCalibration`) for features ``rows`` and logits ``gaps`` ≤ 0, and the
-    largest slope of the loss that is left where the steps ran out, else 0."""
+    """W of stage 1 (see `GroupCalibration`), and the largest slope left if the steps ran out."""
     from scipy.optimize import minimize
 
     groups, m = len(start), len(y)

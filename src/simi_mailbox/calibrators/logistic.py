@@ -21,11 +21,10 @@ Loss = Callable[[Floats], tuple[float, Floats]]
 Curvature = Callable[[Floats], Floats]
 
 DIAGONAL_PULL = 1e-6
+# Of Newton's method: most steps, what keeps the curvature positive definite, and by how much a mean
+# loss can still fall without a warning.
 STEPS, RIDGE, UNSETTLED = 200, 1e-12, 1e-7
-"""Of Newton's method: most steps, what keeps the curvature positive definite, and by how much a
-mean loss can still fall without a warning."""
-LARGEST = 3000
-"""Numbers to find, beyond which their second derivatives take too much memory."""
+LARGEST = 3000  # numbers to find, beyond which their second derivatives take too much memory
 
 
 class OneVersusRest(Calibrator):
@@ -299,10 +298,8 @@ def minimise_odir(
 def softmax_regression(
     x: Floats, y: Ints, rows: Ints, columns: Ints, prior: Floats, pull: Floats
 ) -> tuple[Loss, Curvature]:
-    """Mean cross-entropy of softmax(W [x, 1]) plus Σ pull · (free − prior)²: loss, curvature.
-
-    W is zero but for its ``free`` entries at (``rows``, ``columns``).
-    """
+    """Mean cross-entropy of softmax(W [x, 1]) plus Σ pull · (free − prior)²: loss and curvature by
+    the ``free`` entries of W, at (``rows``, ``columns``); the others are zero."""
     (m, k), each = x.shape, np.arange(len(y))
     inputs = np.column_stack([x, np.ones(m)])
 

@@ -1,13 +1,12 @@
 """Calibrators that learn a network, and their training: full batch, Adam, early stopping.
 
-A network here is a module whose ``forward(index)`` returns, for the nodes ``index``, calibrated
-logits [m, K] or inverse temperatures [m].
+``forward(index)`` of a network gives calibrated logits [m, K] or inverse temperatures [m].
 
 Early stopping follows GATS: the state of the lowest negative log-likelihood (NLL) of the hold-out
-nodes is kept (the last of equals), and training ends after ``patience`` epochs without a new one.
-Published tables hold out the nodes the GNN was trained on. Without a hold-out, one fifth of the
-calibration nodes, spread evenly over the classes, takes its place; fewer than `FEWEST_TO_SPLIT` are
-all trained on, for ``patience`` epochs, and the last state is kept.
+nodes is kept (the last of equals); training ends after ``patience`` epochs without a new one.
+Published tables hold out the nodes the GNN was trained on. Without a hold-out a fifth of the
+calibration nodes, even over the classes, takes its place; fewer than `FEWEST_TO_SPLIT` are all
+trained on, for ``patience`` epochs, and the last state is kept.
 """
 
 import math
@@ -35,8 +34,7 @@ FEWEST_TO_SPLIT = 20
 STOP_SHARE = 5
 
 N = TypeVar("N", bound=nn.Module)
-Loss = Callable[[Tensor, Labelled], Tensor]
-"""Of a network's output on some labelled nodes."""
+Loss = Callable[[Tensor, Labelled], Tensor]  # of a network's output on some labelled nodes
 
 
 @hyperparameters
@@ -113,15 +111,13 @@ def softmax_nll(logits: Tensor, nodes: Labelled) -> Tensor:
 
 
 def scaled_nll(logits: Tensor) -> Loss:
-    """Of networks that return inverse temperatures [m]: the NLL of softmax(z_i · output_i).
-
-    Value and slope are found in one pass over the logits, in blocks that stay in the processor's
-    cache: several times faster than autograd.
-    """
+    """Of networks that return inverse temperatures [m]: the NLL of softmax(z_i · output_i)."""
     return lambda scale, nodes: _ScaledNll.apply(scale, logits[nodes.index], nodes.y)  # type: ignore[no-untyped-call]
 
 
 class _ScaledNll(Function):
+    """Value and slope in one pass, in blocks of a cache: several times faster than autograd."""
+
     @staticmethod
     def forward(ctx: Any, scale: Tensor, logits: Tensor, y: Tensor) -> Tensor:
         total = torch.zeros((), dtype=torch.float64)
@@ -176,8 +172,7 @@ def train(
     """Train what ``build`` makes: the network in its best state, epochs done, and the best epoch.
 
     ``objective`` (by default ``likelihood``, the mean NLL) on ``fit_on``, plus
-    ``penalty(network)``, is minimised; the NLL of ``stop_on`` decides when to stop. A network that
-    is not ``noisy`` (dropout, drawn with `parts.randomness`) needs one forward pass for both.
+    ``penalty(network)``, is minimised. Only a ``noisy`` network needs two passes in each epoch.
     """
     with seeded(seed):
         network = built(build)
@@ -223,10 +218,8 @@ def train(
 
 
 class FlatAdam:
-    """Adam with L2 weight decay; the steps are those of ``torch.optim.Adam``.
-
-    One update of one vector is several times faster than one of each of many tiny parameters; and
-    ``torch.optim`` loads a compiler at its first use, for which a first fit would wait for seconds.
+    """The steps of ``torch.optim.Adam`` with L2 weight decay, on one vector: several times faster
+    than on many tiny parameters, and without the compiler that ``torch.optim`` loads for seconds.
     """
 
     def __init__(self, network: nn.Module, *, lr: float = 0.01, weight_decay: float = 0.0) -> None:

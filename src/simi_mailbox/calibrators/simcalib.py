@@ -19,10 +19,8 @@ from simi_mailbox.softmax import scaled_softmax
 from simi_mailbox.temperature import global_temperature
 from simi_mailbox.validation import CalibrationData, NodeInputs
 
-FARTHEST = 4.0
-"""Inputs further than this many standard deviations from the mean are cut off there."""
-WIDEST = 3.0
-"""log T stays within this of the common temperature's: a factor of about 20 either way."""
+FARTHEST = 4.0  # inputs further than this many standard deviations from the mean are cut off there
+WIDEST = 3.0  # log T stays within this of the common temperature's: a factor of about 20 either way
 
 
 @hyperparameters

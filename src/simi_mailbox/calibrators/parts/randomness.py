@@ -1,7 +1,4 @@
-"""Random numbers from a stream of one's own: fits in several threads do not disturb each other.
-
-Inside `seeded`, a thread draws the numbers that PyTorch's common generator would for the same seed.
-"""
+"""Random numbers from a stream of one's own: fits in several threads do not disturb each other."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -26,7 +23,7 @@ _DRAWS = {
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Let all that draws here, and `built`, draw from a stream of their own in this block."""
+    """Draw here, and in `built`, what PyTorch's common generator would draw for this seed."""
     token = _stream.set(torch.Generator().manual_seed(seed))
     try:
         yield

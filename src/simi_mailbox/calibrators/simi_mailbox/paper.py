@@ -214,7 +214,9 @@ class SimiMailboxPaper(GroupedTemperatures):
         if self.solver == "adam":
             yield from islice(adam_path(loss, self.lr), self.epochs)
             return
-        found = [fit_paper_loss(one, theta_bounds(logits)) for one in loss.by_weight()]
+        weights, bounds = loss.penalty[:, 0], theta_bounds(logits)
+        losses = (PaperLoss(loss.curve, loss.ce, loss.accuracy, weight) for weight in weights)
+        found = [fit_paper_loss(one, bounds) for one in losses]
         self.at_bound_ = found[0].at_bound & loss.known
         yield np.stack([np.where(loss.known, one.temperatures, 1.0) for one in found])
 
@@ -259,8 +261,8 @@ class Trial:
         return PaperLoss(self._curve, ce, accuracy, penalties)
 
     def ece_on(self, judged: Sequence[Labelled], bins: int) -> Ece:
-        """From temperatures [weights, groups] of several fits to the ECE of every weight, each fit
-        being judged on nodes of its own; all are put into the same bins."""
+        """From temperatures [weights, groups] of several fits, each judged on nodes of its own, to
+        the ECE of every weight, in common bins."""
         index, y = (torch.cat([getattr(part, name) for part in judged]) for name in ("index", "y"))
         z, fits = self.logits[index], np.arange(len(judged))
         gaps, right = top_gaps(z).numpy(), (z.argmax(dim=1) == y).double().numpy()
@@ -277,10 +279,8 @@ class Trial:
 
 
 def lowest(path: Iterable[Sequence[Floats]], ece: Ece, patience: int) -> tuple[Floats, Ints]:
-    """Lowest ECE of every weight along a path, and its epoch (the last of equals).
-
-    The search of a weight ends after ``patience`` epochs without an equal or better one.
-    """
+    """Lowest ECE of every weight along a path, and its epoch (the last of equals); a search ends
+    after ``patience`` epochs without an equal or better one."""
     least, best, searched = np.array(np.inf), np.array(0), np.array(True)
     for epoch, temperatures in enumerate(path, start=1):
         found = ece(temperatures)
