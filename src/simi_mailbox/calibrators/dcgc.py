@@ -9,8 +9,7 @@ from torch.utils.checkpoint import checkpoint
 
 from simi_mailbox.calibrators import registry
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.calibrators.network import NetworkCalibrator
-from simi_mailbox.calibrators.parts.randomness import chosen
+from simi_mailbox.calibrators.network import NetworkCalibrator, chosen
 from simi_mailbox.graph import Graph
 from simi_mailbox.parameters import Count, Positive, Share, check_parameters, hyperparameters
 from simi_mailbox.softmax import row_blocks
@@ -50,9 +49,9 @@ class DCGC(NetworkCalibrator):
     ``early_stopping_mask`` (original: the GNN's training nodes) and stopped on the calibration
     nodes; without a hold-out, both on calibration nodes. Predicted classes may change.
 
-    Differs from the released code: there, the GNN keeps its dropout while the MLP is trained,
-    the MLP normalises batches of edges, and the base goes on from a fit without edge weights. Here
-    logits enter the MLP divided by their root mean square, and its output starts at about 1.
+    Differs from the released code: no dropout of the GNN while the MLP is trained, no normalised
+    batches of edges, a base fitted anew; logits enter the MLP divided by their root mean square,
+    and its output starts at about 1.
 
     Examples
     --------
@@ -107,7 +106,6 @@ class DCGC(NetworkCalibrator):
         return EdgeWeights(data.logits, data.neighbourhoods, data.forward, self.dropout)
 
     def _new_logits(self, data: NodeInputs) -> Tensor:
-        """Logits of the GNN on the graph with the final edge weights."""
         assert data.forward is not None
         weights = self._trained(data).edge_weights()
         with torch.no_grad():

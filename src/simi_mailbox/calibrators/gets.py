@@ -11,9 +11,8 @@ import torch.nn.functional as F
 from scipy.sparse import issparse
 from torch import Tensor, nn
 
-from simi_mailbox.calibrators.network import NetworkCalibrator
-from simi_mailbox.calibrators.parts.features import check_width, feature_matrix
-from simi_mailbox.calibrators.parts.randomness import dropout, normal_like
+from simi_mailbox.calibrators.features import check_width, feature_matrix
+from simi_mailbox.calibrators.network import NetworkCalibrator, dropout, normal_like
 from simi_mailbox.parameters import Constraint, Count, NonNegative, Positive, Share, hyperparameters
 from simi_mailbox.sparse import Csr, normalised_adjacency
 from simi_mailbox.validation import CalibrationData, NodeInputs

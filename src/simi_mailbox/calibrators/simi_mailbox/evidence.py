@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from simi_mailbox._arrays import Floats
-from simi_mailbox.calibrators.parts.features import fit_prototypes, nearness
+from simi_mailbox.calibrators.features import fit_prototypes, nearness
 from simi_mailbox.calibrators.simi_mailbox.model import EXPONENTS, Base, Nodes
 from simi_mailbox.graph import Graph
 from simi_mailbox.softmax import row_blocks, scaled_softmax
@@ -162,6 +162,7 @@ class InMemory:
         self.logits, self.graph, self.closeness = logits, graph, closeness
         self.probs = scaled_softmax(logits, temperature)
         self.csr = Csr.of(graph)
+        self._size: tuple[int, int] = (logits.shape[0], logits.shape[1])
         self.steps = graph.degree.clamp(min=1).to(logits.dtype).reciprocal()
         self._take(NOBODY, self.probs[:0])
 
@@ -192,7 +193,7 @@ class InMemory:
     def similarity(self) -> Tensor:
         """Of all nodes, without what `Sums` hold besides."""
         found = torch.empty(len(self.probs), dtype=torch.float64)
-        for rows in row_blocks(len(self.probs), self.probs.shape[1], BLOCK):
+        for rows in row_blocks(*self._size, BLOCK):
             around = neighbour_sums(self.csr.run(rows), self.probs)
             found[rows] = overlap(self.probs[rows], around, self.graph.degree[rows])
         return found
@@ -211,7 +212,7 @@ class InMemory:
     def all_sums(self) -> Iterator[tuple[slice, Sums]]:
         """Of all nodes, run by run: what lies between the runs is never held at once."""
         near, around = self._labels_near(self.csr), neighbour_sums(self.csr, self.probs)
-        for rows in row_blocks(len(self.probs), self.probs.shape[1], BLOCK):
+        for rows in row_blocks(*self._size, BLOCK):
             given = self.csr.run(rows), around[rows], around, near[rows], near, self.steps
             yield rows, self._sums(rows, *given)
 

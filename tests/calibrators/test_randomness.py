@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from simi_mailbox.calibrators.parts.randomness import built, chosen, dropout, normal_like, seeded
+from simi_mailbox.calibrators.network import built, chosen, dropout, normal_like, seeded
 
 
 def weights():
