@@ -9,7 +9,7 @@ from torch import Tensor
 from simi_mailbox._arrays import Array, Floats, Ints
 from simi_mailbox.graph import Graph
 from simi_mailbox.softmax import entry_blocks, row_blocks
-from simi_mailbox.sparse import Csr, csr_tensor, products
+from simi_mailbox.sparse import Csr, products
 
 BLOCK_ENTRIES = 1 << 18  # neighbour entries looked at together; a few numbers of memory each
 
@@ -31,11 +31,9 @@ def mailbox(logits: Tensor, graph: Graph, *, block_entries: int = BLOCK_ENTRIES)
             continue
         offsets = torch.zeros(stop - start + 1, dtype=torch.int64)
         torch.cumsum(torch.bincount(row - start, minlength=stop - start), 0, out=offsets[1:])
-        zeros = torch.zeros(len(row), dtype=logits.dtype)
-        pattern = csr_tensor(offsets, column, zeros, size=(stop - start, n))
-        products = torch.sparse.sampled_addmm(pattern, logits[start:stop], logits.t(), beta=0.0)
+        similar = products(Csr(offsets, column, (stop - start, n)), logits[start:stop], logits)
         # In float64, because a vectorised float32 sigmoid rounds by a value's place in the block.
-        values = products.values().double().sigmoid_()
+        values = similar.double().sigmoid_()
         # Columns first: every node then adds up its neighbours in their order, whatever the blocks.
         if not graph.is_directed:
             totals.index_add_(0, column, values)

@@ -71,7 +71,6 @@ class Csr:
 
     @property
     def num_entries(self) -> int:
-        """Number of stored entries."""
         return int(self.indices.numel())
 
     @cached_property
@@ -115,7 +114,6 @@ class Csr:
 
     @cached_property
     def T(self) -> Csr:
-        """The transpose."""
         if self.symmetric:
             return self
         pattern, order = self.transposed

@@ -158,6 +158,11 @@ class PaperLoss:
         self.accuracy, self.known = accuracy, ~np.isnan(accuracy)
         self.goal = np.where(self.known, accuracy, 0.0)
 
+    def by_weight(self) -> list[PaperLoss]:
+        """One loss for every λ."""
+        weights = self.penalty[:, 0].tolist()
+        return [PaperLoss(self.curve, self.ce, self.accuracy, weight) for weight in weights]
+
     def __call__(self, theta: Floats, wanted: Bools | None = None) -> Three:
         """Value, first and second derivative by θ."""
         value, d1, d2 = self.curve(theta, wanted)

@@ -137,7 +137,6 @@ class Case:
         self.cls, self.params = cls, params
 
     def make(self) -> Any:
-        """The method, unfitted."""
         return self.cls(**self.params)
 
     @property
@@ -156,7 +155,6 @@ class Case:
         return {"early_stopping_mask": problem.holdout, **trained}
 
     def fit(self, problem: CheckProblem, *, holdout: bool = True, **changes: Any) -> Any:
-        """The method fitted on a problem, with changed parameters."""
         given = self.masks(problem) if holdout else {}
         return self.refit(self.make().set_params(**changes), problem, **given)
 
@@ -172,7 +170,6 @@ class Case:
         return self.fit(PROBLEM)
 
     def predict(self, cal: Any, problem: CheckProblem, **more: Any) -> Any:
-        """Probabilities of a problem's nodes."""
         with quiet():
             return cal.predict_proba(problem.logits, **self.inputs(problem), **more)
 
@@ -188,7 +185,6 @@ def require(holds: Any, told: str) -> None:
 
 
 def same(found: Any, expected: Any, tolerance: float = 0.0) -> None:
-    """Require equal probabilities."""
     arrays = np.asarray(found), np.asarray(expected)
     np.testing.assert_allclose(*arrays, 0.0, tolerance, equal_nan=False, verbose=False)
 

@@ -50,7 +50,7 @@ class GATS(NetworkTemperatures):
 
     Attributes
     ----------
-    training_nodes_ : dict, or None if there was neither ``train_mask`` nor ``early_stopping_mask``
+    training_nodes_ : dict or None
         Their indices, and the fingerprint of their graph.
 
     Notes

@@ -42,8 +42,8 @@ class LCCal(TemperatureCalibrator):
 
     Notes
     -----
-    Differs from the released code in the choice of the constants, by cross-entropy over a grid
-    (there, validation ECE by hand), and in storing c̄: predictions do not depend on other nodes.
+    Differs from the released code in the choice of constants, by cross-entropy over a grid (there,
+    validation ECE by hand), and in storing c̄: predictions do not depend on other nodes.
 
     Examples
     --------

@@ -199,8 +199,7 @@ class Dirichlet(Calibrator):
 
     Attributes
     ----------
-    weights_ : float64 array [K, K]
-    bias_ : float64 array [K]
+    weights_, bias_ : float64 arrays [K, K], [K]
 
     Notes
     -----

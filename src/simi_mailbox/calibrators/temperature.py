@@ -92,8 +92,7 @@ class EnsembleTemperatureScaling(Calibrator):
 
     Notes
     -----
-    Cross-entropy in both stages, as in the GATS code; Mix-n-Match's default is the squared error.
-    Differs from both in the exact T, which is not stopped early on other nodes.
+    Cross-entropy in both stages, as in the GATS code (Mix-n-Match: squared error), and an exact T.
 
     Examples
     --------

@@ -214,9 +214,7 @@ class SimiMailboxPaper(GroupedTemperatures):
         if self.solver == "adam":
             yield from islice(adam_path(loss, self.lr), self.epochs)
             return
-        weights, bounds = loss.penalty[:, 0], theta_bounds(logits)
-        losses = (PaperLoss(loss.curve, loss.ce, loss.accuracy, weight) for weight in weights)
-        found = [fit_paper_loss(one, bounds) for one in losses]
+        found = [fit_paper_loss(one, theta_bounds(logits)) for one in loss.by_weight()]
         self.at_bound_ = found[0].at_bound & loss.known
         yield np.stack([np.where(loss.known, one.temperatures, 1.0) for one in found])
 
