@@ -47,16 +47,6 @@ def agreement(predictions: Tensor, graph: Graph) -> Tensor:
     return row_sums(same, graph.indptr) / graph.degree.clamp(min=1)
 
 
-def support(probs: Tensor, predicted: Tensor, graph: Graph, *, cosine: bool = False) -> Tensor:
-    """Σ over neighbours j of p_j[ŷ_i], times the similarity of p_i and p_j if ``cosine``."""
-    rows = graph.rows()
-    terms = probs[graph.indices, predicted[rows]]
-    if cosine and graph.num_entries:
-        direction = probs / probs.norm(dim=1, keepdim=True)
-        terms = terms * products(Csr.of(graph), direction, direction)
-    return row_sums(terms, graph.indptr)
-
-
 def row_sums(values: Tensor, offsets: Tensor) -> Tensor:
     """Sum of ``values[offsets[i]:offsets[i + 1]]`` for every row ``i``; 0 for empty rows."""
     return torch.segment_reduce(values, "sum", offsets=offsets, axis=0, initial=0, unsafe=True)

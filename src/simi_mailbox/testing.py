@@ -135,14 +135,10 @@ class Case:
 
     def __init__(self, cls: type[Calibrator], **params: Any) -> None:
         self.cls, self.params = cls, params
+        self.knows = "known" in cls.optional_inputs  # takes known labels as evidence
 
     def make(self) -> Any:
         return self.cls(**self.params)
-
-    @property
-    def knows(self) -> bool:
-        """Whether the method takes known labels as evidence."""
-        return "known" in self.cls.optional_inputs
 
     def inputs(self, problem: CheckProblem) -> dict[str, Any]:
         """What the method needs or takes besides logits and labels."""
@@ -535,12 +531,11 @@ def permuted_labels_tell_nothing(case: Case) -> None:
 
 
 def permuted_gain(case: Case, labels: int, classes: int) -> tuple[float, float]:
-    """How far balanced, permuted labels are believed, and its deviation by chance.
+    """How far balanced, permuted labels are believed, and its deviation by chance, over graphs.
 
-    With ℓ = log q of the fitted probabilities, Σ ℓ_i(y_i) − Σ mean of ℓ_i over all labels is zero
-    in the mean for probabilities made without these labels, and the number of parameters for a
-    maximum of their likelihood. A statistic that holds a node's own label, or lacks it in a total
-    that is shared, gives many times that. Means over graphs of all shapes.
+    With ℓ = log q, Σ ℓ_i(y_i) − Σ mean of ℓ_i over all labels is zero in the mean where q was made
+    without these labels, and the number of parameters for a maximum of their likelihood. A node's
+    own label in a statistic, or missing from a total that is shared, gives many times that.
     """
     rng, n = np.random.default_rng(labels + classes), 2 * labels
     logits = rng.normal(size=(n, classes)) * 2

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from simi_mailbox._arrays import Floats
 from simi_mailbox.calibrators import features
 from simi_mailbox.calibrators.base import Shapes
+from simi_mailbox.calibrators.neighbours import mean_support
 from simi_mailbox.calibrators.network import NetworkTemperatures, scaled_nll
-from simi_mailbox.calibrators.ratio_binned import mean_support
 from simi_mailbox.graph import Graph
 from simi_mailbox.mailbox import row_sums
 from simi_mailbox.parameters import Count, NonNegative, hyperparameters
