@@ -35,10 +35,8 @@ def adam_path(loss: PaperLoss, lr: float = LEARNING_RATE) -> Iterator[Floats]:
 
 
 class Tabulated:
-    """A curve looked up in a table, which takes one pass over all nodes for every `STEP` of θ.
-
-    In between it is cubic, right to about 1e-8, its second derivative zero. θ may have rows.
-    """
+    """A curve looked up in a table of one pass over all nodes for every `STEP` of θ; cubic in
+    between, right to about 1e-8, its second derivative zero. θ may have rows."""
 
     def __init__(self, curve: Curve) -> None:
         self.curve, self.n_groups = curve, curve.n_groups

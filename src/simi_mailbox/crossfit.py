@@ -40,10 +40,10 @@ def cross_fitted(calibrator: Any, logits: Any, y: Any, *, mask: Any, **given: An
     """
     nodes = read_index(mask, len(logits), "mask")
     folds = cross_fitted_folds(calibrator, logits, y, mask=nodes, **given)
-    found = [(chosen, probs[chosen]) for chosen, probs in folds]
-    who, rows = (np.concatenate(part) for part in zip(*found, strict=True))
-    order = np.argsort(who)
-    return np.asarray(rows[order[np.searchsorted(who, nodes, sorter=order)]])
+    rows: dict[int, Floats] = {}
+    for chosen, probs in folds:
+        rows |= zip(chosen.tolist(), probs[chosen], strict=True)
+    return np.stack([rows[node] for node in nodes.tolist()])
 
 
 def cross_fitted_folds(
@@ -96,10 +96,8 @@ class ComparedMethod:
 def standings(
     probs: Mapping[str, Array], y: Array, *, level: float = 0.95, draws: int = 500, seed: int = 0
 ) -> list[ComparedMethod]:
-    """Metrics of several methods on the same nodes, with the best and what is tied with it.
-
-    Differences to the best are bootstrapped over nodes, the same nodes for both methods.
-    """
+    """Metrics of several methods on the same nodes, the best and what is tied with it: differences
+    to the best are bootstrapped over nodes, the same ones for both methods."""
     measured = [
         [of_weights(metric, check(np.asarray(given), np.asarray(y))) for metric in METRICS.values()]
         for given in probs.values()

@@ -86,15 +86,11 @@ def nearest(grouping: Grouping, points: Floats) -> Floats:
 def find_groups(
     points: Floats, n_groups: int, *, scaling: Scaling = "min-max", seed: int = 0
 ) -> Grouping:
-    """Group points [n, 2], in any order, by k-means after scaling each coordinate.
-
-    Above `HISTOGRAM_ABOVE` points the weighted means of the cells of a histogram stand for them.
-    """
-
-    def total(function: Callable[..., Any], _combine: Combine, *args: Any) -> Any:
-        return function(points, *args)
-
-    return find_groups_in(total, len(points), n_groups, scaling, seed)
+    """Group points [n, 2], in any order, by k-means after scaling each coordinate; above
+    `HISTOGRAM_ABOVE` points weighted means of the cells of a histogram stand for them."""
+    return find_groups_in(
+        lambda function, _, *args: function(points, *args), len(points), n_groups, scaling, seed
+    )
 
 
 def find_groups_in(

@@ -16,9 +16,7 @@ BLOCK_ENTRIES = 1 << 18  # neighbour entries looked at together; a few numbers o
 
 def mailbox(logits: Tensor, graph: Graph, *, block_entries: int = BLOCK_ENTRIES) -> Tensor:
     """Neighbourhood similarity m_i = mean over neighbours j of sigmoid(z_i · z_j); 0 without any.
-
-    Memory is bounded by ``block_entries``, on which the result does not depend, nor on threads.
-    """
+    It depends neither on ``block_entries``, which bound the memory, nor on threads."""
     n = graph.num_nodes
     totals = torch.zeros(n, dtype=torch.float64)
     for start, stop in entry_blocks(graph.indptr, block_entries):

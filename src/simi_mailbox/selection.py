@@ -29,30 +29,22 @@ RISK = 0.05  # chance at which the default is left though no other is better
 
 @dataclass(frozen=True)
 class CandidateScore:
-    """What cross-fitting says of one method: its mean NLL on nodes whose label the fit did not see.
-
-    ``difference`` is its mean over folds minus that of the default on the same nodes, ``error`` the
-    standard error of that, which counts in that folds share labels (Nadeau & Bengio 2003).
-    """
+    """What cross-fitting says of one method."""
 
     name: str
-    nll: float
-    difference: float
-    error: float
+    nll: float  # mean over nodes whose label the fit did not see
+    difference: float  # mean over folds of the NLL minus that of the default on the same nodes
+    error: float  # of the difference, counting in that folds share labels (Nadeau & Bengio 2003)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen method, fitted on all calibration labels, and why.
-
-    ``verdict`` is the reason in one line, ``evidence`` has a row for every method, the lowest NLL
-    first; it is empty where labels are too few for any fold.
-    """
+    """The chosen method, fitted on all calibration labels, and why."""
 
     name: str
     calibrator: Any
-    verdict: str
-    evidence: tuple[CandidateScore, ...]
+    verdict: str  # the reason in one line
+    evidence: tuple[CandidateScore, ...]  # lowest NLL first; empty where labels are too few
 
     def __str__(self) -> str:
         width = max((len(row.name) for row in self.evidence), default=0)

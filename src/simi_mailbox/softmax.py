@@ -95,10 +95,8 @@ def keep_argmax(probs: Tensor, logits: Tensor) -> None:
 
 
 def preserve_predictions(probs: Tensor, predicted: Tensor) -> float:
-    """Replace rows, in place, by the nearest ones that have ``predicted`` on top; their share.
-
-    Nearest by Kullback and Leibler: the classes above the predicted one share their mean with it.
-    """
+    """Replace rows, in place, by the nearest ones (Kullback-Leibler) with ``predicted`` on top, and
+    return their share. The classes above the predicted one get the mean of all of these."""
     own = probs.gather(1, predicted[:, None])[:, 0]
     rows = (probs.amax(dim=1) > own).nonzero().flatten()
     if not len(rows):
@@ -120,10 +118,8 @@ def preserve_predictions(probs: Tensor, predicted: Tensor) -> float:
 
 @dataclass(frozen=True)
 class LogitRange:
-    """What is left of logits before a method sees them: found by ``fit``, kept for prediction.
-
-    A class masked on every node is taken out; a single node with a logit of 1e9 is cut down.
-    """
+    """What ``fit`` leaves of logits, also for prediction: a class masked on every node is taken
+    out, and a single node with a logit of 1e9 is cut down."""
 
     num_classes: int
     classes: Ints  # the possible ones

@@ -145,10 +145,8 @@ def group_temperatures(logits: Tensor, y: Tensor, groups: Tensor, n_groups: int)
 
 
 class PaperLoss:
-    """CE + λ Σ_n (a_n − mean confidence of group n)² as a function of θ, one value per group.
-
-    No gap term where ``accuracy`` a_n is NaN; ``penalty`` is λ, or one for each row of θ.
-    """
+    """CE + λ Σ_n (a_n − mean confidence of group n)² as a function of θ, one value per group; no
+    gap term where ``accuracy`` a_n is NaN. ``penalty`` is λ, or one for each row of θ."""
 
     def __init__(
         self, curve: Curve, ce: Curve, accuracy: Floats, penalty: float | Sequence[float]
@@ -177,11 +175,8 @@ class PaperLoss:
 
 
 def fit_paper_loss(loss: PaperLoss, bounds: tuple[float, float]) -> Solution:
-    """Minimise the paper's loss, globally in every group.
-
-    The minimum lies between those of both terms. Where there are several, a grid finds the cells in
-    which the derivative turns from falling to rising, Newton solves each, and the best is taken.
-    """
+    """Minimise the paper's loss, globally in every group: between the minima of both terms a grid
+    finds the cells where it turns from falling to rising, and the best of them is refined."""
     n = loss.curve.n_groups
     each = np.arange(n)
 

@@ -227,8 +227,7 @@ def rows_are_probabilities_also_on_another_graph(case: Case) -> None:
 
 @check
 def no_label_outside_the_masks_is_read(case: Case) -> None:
-    """Take labels from `data.calibration`, `data.holdout` and `data.trained` only, and do not
-    override `fit`."""
+    """Take labels from `data.calibration` and `data.holdout` only, and do not override `fit`."""
     given: dict[str, Any] = {"mask": PROBLEM.mask, **case.masks(PROBLEM), **case.inputs(PROBLEM)}
     for known in (None, (np.array([3, 7]), np.array([1, 0])))[: 1 + case.knows]:
         outcome = audit.reads_only(case.make(), PROBLEM.logits, PROBLEM.y, **given, known=known)
@@ -267,8 +266,7 @@ def same_seed_gives_the_same_bits(case: Case) -> None:
 
 @check
 def prediction_follows_a_renaming_of_nodes(case: Case) -> None:
-    """Compute a node's probabilities from its own values and its neighbours', not from its
-    number."""
+    """Compute a node's probabilities from its own values and its neighbours', not its number."""
     # On a graph with other names, only the caller knows labels, and what the GNN was trained on.
     renamed = PROBLEM.permuted(ORDER)
     given: dict[str, Any] = {"train_mask": renamed.holdout}
@@ -403,8 +401,7 @@ def inputs_are_left_alone(case: Case) -> None:
 
 @check
 def saved_and_loaded_gives_the_same_bits(case: Case) -> None:
-    """End the names of all fitted values in an underscore; keep arrays, numbers and text in
-    them."""
+    """End the names of all fitted values in an underscore; keep arrays, numbers, text in them."""
     cal, name = case.fitted, case.cls.name
     unknown = name not in calibrators.names()
     if unknown:  # files of a method that nobody has registered can be read here
@@ -450,8 +447,7 @@ def nothing_is_predicted_or_saved_without_a_fit_that_ended(case: Case) -> None:
 
 @check
 def parameters_are_stored_untouched(case: Case) -> None:
-    """Declare them under `@hyperparameters` (simi_mailbox.parameters), and change none in
-    `_fit`."""
+    """Declare them under `@hyperparameters` (simi_mailbox.parameters); change none in `_fit`."""
     cal, params, plain = case.fit(PROBLEM), case.make().get_params(), case.cls()
     require(cal.get_params() == params, "fit changed a parameter")
     copied = clone(cal)

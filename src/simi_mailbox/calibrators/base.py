@@ -283,8 +283,7 @@ class Calibrator(Fitted, ABC):
         check_parameters(self)
         self._check_params()
         check_values(self.fitted, state)
-        for name, value in state.items():
-            setattr(self, name, value)
+        self.__dict__.update(state)
 
     @classmethod
     def num_parameters(cls, num_classes: int) -> int:

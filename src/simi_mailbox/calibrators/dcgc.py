@@ -94,8 +94,7 @@ class DCGC(NetworkCalibrator):
 
     def _predict(self, data: NodeInputs) -> Tensor:
         base = self._base()
-        for name, value in self.base_state_.items():
-            setattr(base, name, value)
+        base.__dict__.update(self.base_state_)
         return base._predict(NodeInputs(self._new_logits(data), data.graph, training=data.training))
 
     def _base(self) -> Calibrator:

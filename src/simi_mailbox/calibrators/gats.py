@@ -130,10 +130,8 @@ class Field(NamedTuple):
 
 
 class TemperatureAttention(nn.Module):
-    """Temperatures of nodes by the formula of `GATS`, in memory O(E + V·K).
-
-    γ takes three values: attention scores are fixed numbers times one of nine learned factors.
-    """
+    """Temperatures of nodes by the formula of `GATS`, in memory O(E + V·K): γ takes three values,
+    so that attention scores are fixed numbers times one of nine learned factors."""
 
     def __init__(
         self, data: NodeInputs, distances: Tensor, heads: int, start: float = 1.0, bent: bool = True

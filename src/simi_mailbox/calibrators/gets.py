@@ -142,9 +142,7 @@ class ExpertMixture(nn.Module):
 
     def _first_layer(self) -> tuple[Tensor, Tensor]:
         """What experts see times their weights, before neighbours are added; and the gate's sums.
-
-        (x P + b) W is computed as x (P W) + b W: a dozen columns for each expert.
-        """
+        (x P + b) W is computed as x (P W) + b W: a dozen columns for each expert."""
         pieces: dict[str, list[Tensor]] = {kind: [] for kind in KINDS}
         for kinds, weights in zip(EXPERTS, self.first, strict=True):
             parts = torch.split(weights, [self._width[kind] for kind in kinds])

@@ -173,11 +173,9 @@ def train(
     penalty: Callable[[N], Tensor] | None = None,
     noisy: bool = False,
 ) -> tuple[N, int, int]:
-    """Train what ``build`` makes: the network in its best state, epochs done, and the best epoch.
-
-    ``objective`` (by default ``likelihood``, the mean NLL) on ``fit_on``, plus
-    ``penalty(network)``, is minimised. Only a ``noisy`` network needs two passes in each epoch.
-    """
+    """Minimise ``objective`` (default: ``likelihood``, the mean NLL) on ``fit_on`` plus
+    ``penalty(network)``; the network in its best state, epochs done, and the best epoch. Only a
+    ``noisy`` network needs two passes in each epoch."""
     with seeded(seed):
         network = built(build)
         adam = FlatAdam(network, lr=lr, weight_decay=weight_decay)
@@ -223,8 +221,7 @@ def train(
 
 class FlatAdam:
     """The steps of ``torch.optim.Adam`` with L2 weight decay, on one vector: several times faster
-    than on many tiny parameters, and without the compiler that ``torch.optim`` loads for seconds.
-    """
+    than on many tiny parameters, and without the compiler that ``torch.optim`` loads in seconds."""
 
     def __init__(self, network: nn.Module, *, lr: float = 0.01, weight_decay: float = 0.0) -> None:
         self.lr, self.weight_decay, self._steps = lr, weight_decay, 0
