@@ -341,7 +341,7 @@ def output_is_of_the_kind_of_the_input(case: Case) -> None:
 
 @check
 def an_offset_of_logits_does_not_matter_or_it_says_so(case: Case) -> None:
-    """Set `shift_invariant = False` (log-probabilities then give a warning), or take each row's
+    """Set `shift_invariant = False` (`fit` then warns of log-probabilities), or take each row's
     largest logit off first."""
     moved = replace(PROBLEM, logits=log_softmax(PROBLEM.logits, axis=1))
     if case.cls.shift_invariant:
@@ -483,8 +483,7 @@ def _kinds_of(hint: Any) -> set[Any]:
 
 @check
 def missing_inputs_are_named_and_other_classes_refused(case: Case) -> None:
-    """List in `required_inputs` all that `_fit` and `_predict` use, and leave `predict_proba` as
-    the base class has it."""
+    """List in `required_inputs` what `_fit` and `_predict` use; do not override `predict_proba`."""
     for name in case.cls.required_inputs:
         given = case.inputs(PROBLEM)
         del given[name]

@@ -21,8 +21,7 @@ from simi_mailbox.validation import CalibrationData, Forward, InputType, Labelle
 Holdout = Literal["training", "separate"] | None
 Shapes = dict[str, tuple[str | int, ...]]  # of fitted values, by name; equal names, equal lengths
 POSITIVE = frozenset({"temperature_", "temperatures_", "scale_", "spread_"})
-"""Fitted values that are positive; `ENDLESS` ones may be infinite."""
-ENDLESS = frozenset({"widest_"})
+ENDLESS = frozenset({"widest_"})  # fitted values that may be infinite
 
 
 class Calibrator(Fitted, ABC):
@@ -35,9 +34,8 @@ class Calibrator(Fitted, ABC):
     name : str
         Name in the registry.
     required_inputs, optional_inputs : frozenset of str
-        What it needs besides logits and labels: ``"graph"``, ``"features"``, ``"forward"``; and
-        what it can make use of: ``"hidden"``, ``"used_for_selection"``, ``"sample_weight"``,
-        ``"known"``.
+        What it needs besides logits and labels: ``"graph"``, ``"features"``, ``"forward"``; what it
+        can make use of: ``"hidden"``, ``"used_for_selection"``, ``"sample_weight"``, ``"known"``.
     keep_classes : bool
         Whether predicted classes are guaranteed to stay as they were.
     holdout : {"training", "separate"} or None
@@ -127,8 +125,7 @@ class Calibrator(Fitted, ABC):
             of ``fit`` as evidence in ``predict_proba`` (`SimiMailbox`).
         input_type : str
             What ``logits`` holds, here and in ``predict_proba``: "logits", "log-probabilities" or
-            "probabilities" of all classes; "binary-logits" or "binary-probabilities" of the second
-            of two.
+            "probabilities"; of the second of two classes "binary-logits" or "binary-probabilities".
         sample_weight : array [n] or [m], optional
             What each label counts, for methods that can weigh labels: 1 / P(the label was
             collected), where that is known.
@@ -275,7 +272,6 @@ class Calibrator(Fitted, ABC):
 
     @property
     def _logit_range(self) -> LogitRange:
-        """The classes that are possible and the widest row, as ``fit`` found them."""
         return LogitRange(self.num_classes_, self.classes_, float(self.widest_))
 
     def _restore(self, state: dict[str, Any]) -> None:

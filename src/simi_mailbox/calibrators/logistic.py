@@ -93,8 +93,7 @@ class PlattScaling(OneVersusRest):
 class BetaCalibration(OneVersusRest):
     """P(class) becomes σ(a log p − b log(1 − p) + c) with a, b ≥ 0 (Kull et al., AISTATS 2017).
 
-    `PlattScaling`, if a = b, with the same targets (Kull's package uses 0 and 1). Predicted classes
-    may change.
+    `PlattScaling`, if a = b, with the same targets (Kull: 0 and 1). Predicted classes may change.
 
     Attributes
     ----------
@@ -130,8 +129,7 @@ class VectorScaling(Calibrator):
 
         mean CE + penalty / (2m) · ( ‖T w − 1‖² + ‖b‖² ),
 
-    where T is that of temperature scaling. Convex, solved exactly by Newton's method. Predicted
-    classes may change.
+    with the T of temperature scaling, exactly by Newton's method. Predicted classes may change.
 
     Parameters
     ----------

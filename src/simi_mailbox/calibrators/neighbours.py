@@ -86,8 +86,7 @@ class LCCal(TemperatureCalibrator):
     Parameters
     ----------
     threshold, over, under : float, optional
-        Constants left out are chosen on the calibration nodes. The one published setting, for Cora
-        and GAT, is 0.35, 0.1 and 0.
+        Constants left out are chosen on the calibration nodes. Published: 0.35, 0.1, 0 (Cora, GAT).
 
     Attributes
     ----------

@@ -46,10 +46,8 @@ def term_names(*, hidden: bool) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """What is known of some nodes: their own rows [m, K], and sums over their neighbours.
-
-    Those of two steps are means over two random steps, without what comes back to the node itself.
-    """
+    """What is known of some nodes: their own rows [m, K], and sums over their neighbours; of two
+    steps, means over two random steps without what comes back to the node itself."""
 
     logits: Tensor
     probs: Tensor

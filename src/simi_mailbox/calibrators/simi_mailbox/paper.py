@@ -91,8 +91,7 @@ class SimiMailboxPaper(GroupedTemperatures):
         N and λ. "The number of clusters N is selected from the range [5, 30]. The regularization
         coefficient λ is explored in the range of [1, 50]": no choice is published.
     solver : {"adam", "exact"}
-        Adam with learning rate 0.01, at most 2000 epochs and a patience of 100, as in the paper; or
-        the exact minimiser.
+        Adam, with the paper's learning rate, epochs and patience; or the exact minimiser.
     selection : {"validation-ece", "training-ece", "none"}
         "The optimal calibration models are chosen based on the lowest validation ECE on training
         set": the epoch, and with ``search`` also N and λ, of lowest ECE (15 bins) on the

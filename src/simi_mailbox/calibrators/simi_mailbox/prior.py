@@ -75,15 +75,14 @@ class Setting:
 class Prior:
     """What to expect of a graph on which nothing but a few labels is known.
 
-    ``plain`` and ``hidden`` are believed of the model without and with a hidden layer; ``bias`` is,
-    by `MODES`, by how much mean confidence is too high after a fit, in units of `model.bias_unit` /
-    labels. Calibration nodes err as if ``error_free_labels`` of them could not be wrong.
+    ``bias`` is, by `MODES`, by how much mean confidence is too high after a fit, in units of
+    `model.bias_unit` / labels; ``error_free_labels`` calibration nodes as good as cannot be wrong.
     """
 
-    plain: Coefficients
-    hidden: Coefficients
+    plain: Coefficients  # of the model without a hidden layer
+    hidden: Coefficients  # and with one
     bias: Mapping[str, float] = field(default_factory=lambda: dict.fromkeys(MODES, 0.0))
-    fewest_labels: int = 1
+    fewest_labels: int = 1  # that ``bias`` was learned from: it is not extrapolated below
     error_free_labels: float = 0.0
     origin: str = ""
 
