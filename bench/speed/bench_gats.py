@@ -24,8 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from simi_mailbox.calibrators.gats import TemperatureAttention, training_distances
-from simi_mailbox.calibrators.network import FlatAdam, scaled_nll
-from simi_mailbox.calibrators.parts.randomness import built, seeded
+from simi_mailbox.calibrators.network import FlatAdam, built, scaled_nll, seeded
 from simi_mailbox.graph import Graph
 from simi_mailbox.validation import Labelled, NodeInputs
 

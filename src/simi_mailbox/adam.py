@@ -17,10 +17,8 @@ STEP, LOWEST, HIGHEST = 0.05, -12.0, 20.0
 
 
 def adam_path(loss: PaperLoss, lr: float = LEARNING_RATE) -> Iterator[Floats]:
-    """Temperatures [weights, groups] after every step of Adam from T = 1, without end.
-
-    A temperature that has come down to 1e-8 stays there, as in the released code.
-    """
+    """Temperatures [weights, groups] after every step of Adam from T = 1, without end; those that
+    have come down to 1e-8 stay there, as in the released code."""
     parameter = np.ones((len(loss.penalty), loss.curve.n_groups))
     mean, square = np.zeros_like(parameter), np.zeros_like(parameter)
     temperature = parameter
@@ -37,11 +35,8 @@ def adam_path(loss: PaperLoss, lr: float = LEARNING_RATE) -> Iterator[Floats]:
 
 
 class Tabulated:
-    """A curve looked up in a table, which is filled where it is asked.
-
-    A pass over all nodes is made once for every `STEP` of θ. Values and slopes are cubic in
-    between, right to about 1e-8; the second derivative is not given (zero). θ may have rows.
-    """
+    """A curve looked up in a table of one pass over all nodes for every `STEP` of θ; cubic in
+    between, right to about 1e-8, its second derivative zero. θ may have rows."""
 
     def __init__(self, curve: Curve) -> None:
         self.curve, self.n_groups = curve, curve.n_groups

@@ -163,8 +163,7 @@ def _probabilities(
 ) -> Any:
     copied = copy.deepcopy(calibrator)
     output = next(name for name in OUTPUTS if hasattr(calibrator, name))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         copied.fit(logits, y, **masks, **inputs)
         return torch.as_tensor(getattr(copied, output)(logits, **inputs, **later))
 

@@ -17,11 +17,6 @@ from simi_mailbox.validation import NO_LABEL, as_numpy, read_classes, read_index
 METRICS = {"accuracy": accuracy, "ece": ece, "nll": nll, "brier": brier}
 
 
-def parts(size: int, folds: int, seed: int) -> Ints:
-    """Which part each calibration node is in: judged by the fit on all other parts."""
-    return np.asarray(np.random.default_rng(seed).permutation(size) % folds)
-
-
 def full_length(y: Any, nodes: Ints, n: int) -> Any:
     """Labels of all ``n`` nodes, if those of ``nodes`` were given: −1 where none is known."""
     labels = as_numpy(y, "labels")
@@ -45,10 +40,10 @@ def cross_fitted(calibrator: Any, logits: Any, y: Any, *, mask: Any, **given: An
     """
     nodes = read_index(mask, len(logits), "mask")
     folds = cross_fitted_folds(calibrator, logits, y, mask=nodes, **given)
-    found = [(chosen, probs[chosen]) for chosen, probs in folds]
-    who, rows = (np.concatenate(part) for part in zip(*found, strict=True))
-    order = np.argsort(who)
-    return np.asarray(rows[order[np.searchsorted(who, nodes, sorter=order)]])
+    rows: dict[int, Floats] = {}
+    for chosen, probs in folds:
+        rows |= zip(chosen.tolist(), probs[chosen], strict=True)
+    return np.stack([rows[node] for node in nodes.tolist()])
 
 
 def cross_fitted_folds(
@@ -78,7 +73,8 @@ def cross_fitted_folds(
             f"{nodes.size} calibration nodes are too few for {folds} folds: give at least "
             f"{2 * folds}, or judge on other nodes"
         )
-    part, calibrator = parts(nodes.size, folds, seed), copy.copy(calibrator)
+    part = np.random.default_rng(seed).permutation(nodes.size) % folds
+    calibrator = copy.copy(calibrator)
     fitting = {"early_stopping_mask": early_stopping_mask, "used_for_selection": used_for_selection}
     for k in range(folds):
         calibrator.fit(logits, labels, mask=nodes[part != k], **fitting, **inputs)
@@ -100,10 +96,8 @@ class ComparedMethod:
 def standings(
     probs: Mapping[str, Array], y: Array, *, level: float = 0.95, draws: int = 500, seed: int = 0
 ) -> list[ComparedMethod]:
-    """Metrics of several methods on the same nodes, with the best and what is tied with it.
-
-    Differences to the best are bootstrapped over nodes, the same nodes for both methods.
-    """
+    """Metrics of several methods on the same nodes, the best and what is tied with it: differences
+    to the best are bootstrapped over nodes, the same ones for both methods."""
     measured = [
         [of_weights(metric, check(np.asarray(given), np.asarray(y))) for metric in METRICS.values()]
         for given in probs.values()

@@ -39,8 +39,8 @@ without end for all of the stack."""
 def whole_file(path: StrPath) -> Iterator[Path]:
     """Write under another name in the same folder; the file gets its own at the end of the block.
 
-    After an error or a kill the old file is as it was; what a killed writer has left is removed by
-    the next one. A link is followed, a mode kept, and a pipe or a device written into.
+    After an error or a kill the old file is as it was; the next writer removes what is left. A link
+    is followed, a mode kept, and a pipe or a device written into.
     """
     target = Path(os.path.realpath(path))  # a link stays one, and what it points to is written
     if target.is_dir():

@@ -19,24 +19,19 @@ from simi_mailbox.exceptions import CalibrationWarning
 Scaling = Literal["min-max", "standard"]
 Combine = Callable[[list[Any]], Any]
 
-HISTOGRAM_ABOVE = 50_000
-"""From this many nodes on, k-means runs on a weighted histogram instead of on the nodes."""
+HISTOGRAM_ABOVE = 50_000  # nodes, from which on k-means runs on a weighted histogram of them
 HISTOGRAM_CELLS = 256
 NARROW, DIGITS = 1e-3, 11
 """Where points differ by less, rounding errors are made equal: they would decide ties."""
-BLOCK = 1 << 12
-"""Points looked at together: their distances to all centroids stay in a processor's cache."""
+BLOCK = 1 << 12  # points of a pass: their distances to all centroids stay in a cache
 
-NARROWEST = 1e-4
-"""The least bandwidth of `SoftGroups`."""
-_FILTERS = threading.Lock()
-"""Warning filters belong to the whole process: two threads must not put them back crosswise."""
+NARROWEST = 1e-4  # the least bandwidth of `SoftGroups`
+_FILTERS = threading.Lock()  # of the whole process: two threads must not restore them crosswise
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """What is needed to give any node its group: a point x is scaled to (x − shift) / scale, and
-    centroids [groups, 2] are ordered by confidence, then similarity."""
+    """What gives any node its group: ordered centroids [groups, 2] of (points − shift) / scale."""
 
     shift: Floats
     scale: Floats
@@ -60,11 +55,8 @@ class Grouping:
 
 @dataclass(frozen=True)
 class SoftGroups:
-    """Membership of a node in group g, proportional to exp(−d² / (2 bandwidth²)).
-
-    d is its distance to the centroid, the squared bandwidth twice the median squared distance of
-    a node to its nearest centroid: neighbouring groups overlap.
-    """
+    """Membership of a node in group g, ∝ exp(−d² / (2 bandwidth²)) with the distance d to its
+    centroid; bandwidth² is twice the median d² to the nearest one: neighbouring groups overlap."""
 
     grouping: Grouping
     bandwidth: float
@@ -94,25 +86,18 @@ def nearest(grouping: Grouping, points: Floats) -> Floats:
 def find_groups(
     points: Floats, n_groups: int, *, scaling: Scaling = "min-max", seed: int = 0
 ) -> Grouping:
-    """Group points [n, 2] by k-means (k-means++, one start) after scaling each coordinate.
-
-    The result depends on the set of points, not on their order. Above `HISTOGRAM_ABOVE` points
-    the means of the cells of a 256 × 256 histogram, weighted by their counts, stand for the points.
-    """
-
-    def total(function: Callable[..., Any], _combine: Combine, *args: Any) -> Any:
-        return function(points, *args)
-
-    return find_groups_in(total, len(points), n_groups, scaling, seed)
+    """Group points [n, 2], in any order, by k-means after scaling each coordinate; above
+    `HISTOGRAM_ABOVE` points weighted means of the cells of a histogram stand for them."""
+    return find_groups_in(
+        lambda function, _, *args: function(points, *args), len(points), n_groups, scaling, seed
+    )
 
 
 def find_groups_in(
     total: Callable[..., Any], count: int, n_groups: int, scaling: Scaling, seed: int
 ) -> Grouping:
-    """`find_groups` of ``count`` points that lie in parts.
-
-    ``total(function, combine, *args)`` is ``combine`` of ``function(points, *args)`` of all parts.
-    """
+    """`find_groups` of ``count`` points in parts; ``total(function, combine, *args)`` is
+    ``combine`` of ``function(points, *args)`` of all parts."""
     for digits in (None, DIGITS):
         shift, scale = _scaling(total, count, scaling, digits)
         if (scale >= NARROW).all():
@@ -198,9 +183,8 @@ def _scaling(
 
 def _kmeans(x: Floats, weight: Floats, n_groups: int, seed: int) -> Floats:
     kmeans = KMeans(n_groups, init="k-means++", n_init=1, random_state=seed)
-    with _FILTERS, warnings.catch_warnings():
-        # Fewer distinct points than groups is dealt with above; near-ties may still merge.
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    # Fewer distinct points than groups is dealt with above; near-ties may still merge.
+    with _FILTERS, warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         kmeans.fit(x, sample_weight=weight)
     centroids: Floats = np.unique(kmeans.cluster_centers_.astype(np.float64), axis=0)
     return centroids

@@ -9,21 +9,16 @@ from torch import Tensor
 from simi_mailbox._arrays import Array, Floats, Ints
 from simi_mailbox.graph import Graph
 from simi_mailbox.softmax import entry_blocks, row_blocks
-from simi_mailbox.sparse import Csr, csr_tensor, products
+from simi_mailbox.sparse import Csr, products
 
-BLOCK_ENTRIES = 1 << 18
-"""Neighbour entries looked at together; a few numbers of memory each."""
+BLOCK_ENTRIES = 1 << 18  # neighbour entries looked at together; a few numbers of memory each
 
 
 def mailbox(logits: Tensor, graph: Graph, *, block_entries: int = BLOCK_ENTRIES) -> Tensor:
-    """Neighbourhood similarity m_i = mean over neighbours j of sigmoid(z_i · z_j).
-
-    Nodes without neighbours get 0. Memory is bounded by ``block_entries``; the result depends
-    neither on that nor on the number of threads.
-    """
+    """Neighbourhood similarity m_i = mean over neighbours j of sigmoid(z_i · z_j); 0 without any.
+    It depends neither on ``block_entries``, which bound the memory, nor on threads."""
     n = graph.num_nodes
     totals = torch.zeros(n, dtype=torch.float64)
-    columns = logits.t()
     for start, stop in entry_blocks(graph.indptr, block_entries):
         column = graph.indices[int(graph.indptr[start]) : int(graph.indptr[stop])]
         row = torch.repeat_interleave(torch.arange(start, stop), graph.degree[start:stop])
@@ -34,11 +29,9 @@ def mailbox(logits: Tensor, graph: Graph, *, block_entries: int = BLOCK_ENTRIES)
             continue
         offsets = torch.zeros(stop - start + 1, dtype=torch.int64)
         torch.cumsum(torch.bincount(row - start, minlength=stop - start), 0, out=offsets[1:])
-        zeros = torch.zeros(len(row), dtype=logits.dtype)
-        pattern = csr_tensor(offsets, column, zeros, size=(stop - start, n))
-        products = torch.sparse.sampled_addmm(pattern, logits[start:stop], columns, beta=0.0)
+        similar = products(Csr(offsets, column, (stop - start, n)), logits[start:stop], logits)
         # In float64, because a vectorised float32 sigmoid rounds by a value's place in the block.
-        values = products.values().double().sigmoid_()
+        values = similar.double().sigmoid_()
         # Columns first: every node then adds up its neighbours in their order, whatever the blocks.
         if not graph.is_directed:
             totals.index_add_(0, column, values)
@@ -50,19 +43,6 @@ def agreement(predictions: Tensor, graph: Graph) -> Tensor:
     """Share of neighbours with the same predicted class, s(i); 0 for nodes without neighbours."""
     same = (predictions[graph.indices] == predictions[graph.rows()]).to(torch.float64)
     return row_sums(same, graph.indptr) / graph.degree.clamp(min=1)
-
-
-def support(probs: Tensor, predicted: Tensor, graph: Graph, *, cosine: bool = False) -> Tensor:
-    """Sum over neighbours j of p_j[ŷ_i], the probability they give to i's predicted class.
-
-    With ``cosine`` each term is weighted by the cosine similarity of p_i and p_j.
-    """
-    rows = graph.rows()
-    terms = probs[graph.indices, predicted[rows]]
-    if cosine and graph.num_entries:
-        direction = probs / probs.norm(dim=1, keepdim=True)
-        terms = terms * products(Csr.of(graph), direction, direction)
-    return row_sums(terms, graph.indptr)
 
 
 def row_sums(values: Tensor, offsets: Tensor) -> Tensor:

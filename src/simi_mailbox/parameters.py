@@ -1,8 +1,7 @@
 """Calibrators and rules as objects: hyper-parameters, fitted values, and their files.
 
-A class under `hyperparameters` declares each of them in one line, with what it may be and its
-default; the constructor, which does nothing but store them, is made from these lines. They are
-checked at ``fit``. Files hold tensors in safetensors, the rest as JSON in its header: no pickle.
+A class under `hyperparameters` declares each of them in one line, from which its constructor is
+made; they are checked at ``fit``. Files are safetensors, with all but arrays in a JSON header.
 """
 
 import hashlib
@@ -10,22 +9,11 @@ import json
 import math
 import os
 import types
+import typing
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import (
-    Annotated,
-    Any,
-    ClassVar,
-    Literal,
-    NamedTuple,
-    TypeVar,
-    Union,
-    dataclass_transform,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, Union
 
 import numpy as np
 import torch
@@ -74,7 +62,7 @@ _KINDS: dict[Any, Constraint] = {
 }
 
 
-@dataclass_transform(kw_only_default=True, eq_default=False)
+@typing.dataclass_transform(kw_only_default=True, eq_default=False)
 def hyperparameters(cls: type[C]) -> type[C]:
     """Class decorator: annotated attributes become keyword-only arguments, checked at ``fit``."""
     return dataclass(kw_only=True, eq=False, repr=False)(cls)
@@ -83,7 +71,7 @@ def hyperparameters(cls: type[C]) -> type[C]:
 def check_parameters(estimator: Any) -> None:
     """Raise `ValueError` for the first parameter that is not what its class declares."""
     cls: Any = type(estimator)
-    declared = get_type_hints(cls, include_extras=True)
+    declared = typing.get_type_hints(cls, include_extras=True)
     given = estimator.get_params(deep=False) if hasattr(cls, "get_params") else vars(estimator)
     for name, value in given.items():
         expected = _constraint(declared.get(name, Any))
@@ -93,7 +81,7 @@ def check_parameters(estimator: Any) -> None:
 
 def _constraint(hint: Any) -> Constraint:
     """What an annotation allows."""
-    kind, args = get_origin(hint), get_args(hint)
+    kind, args = typing.get_origin(hint), typing.get_args(hint)
     if kind is Annotated:
         parts = [_constraint(args[0]), *args[1:]]
         words = " ".join(part.words for part in parts)

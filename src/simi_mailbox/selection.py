@@ -12,7 +12,7 @@ from sklearn.base import clone
 from simi_mailbox import calibrators
 from simi_mailbox._arrays import Floats
 from simi_mailbox.calibrators import Calibrator
-from simi_mailbox.crossfit import cross_fitted, full_length, parts
+from simi_mailbox.crossfit import cross_fitted_folds, full_length
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.metrics import nll
 from simi_mailbox.plain_text import unknown
@@ -24,36 +24,27 @@ METHODS = ("simi-mailbox", "temperature", "ensemble-temperature", "isotonic", "u
 INPUTS = {"features", "forward", "train_mask", "hidden", "used_for_selection", "input_type"}
 """What goes on to the methods that use it."""
 
-RISK = 0.05
-"""Chance at which the default is left though no other is better."""
+RISK = 0.05  # chance at which the default is left though no other is better
 
 
 @dataclass(frozen=True)
 class CandidateScore:
-    """What cross-fitting says of one method: its mean NLL on nodes whose label the fit did not see.
-
-    ``difference`` is its mean over folds minus that of the default on the same nodes, ``error`` the
-    standard error of that, which counts in that folds share labels (Nadeau & Bengio 2003).
-    """
+    """What cross-fitting says of one method."""
 
     name: str
-    nll: float
-    difference: float
-    error: float
+    nll: float  # mean over nodes whose label the fit did not see
+    difference: float  # mean over folds of the NLL minus that of the default on the same nodes
+    error: float  # of the difference, counting in that folds share labels (Nadeau & Bengio 2003)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen method, fitted on all calibration labels, and why.
-
-    ``verdict`` is the reason in one line, ``evidence`` has a row for every method, the lowest NLL
-    first; it is empty where labels are too few for any fold.
-    """
+    """The chosen method, fitted on all calibration labels, and why."""
 
     name: str
     calibrator: Any
-    verdict: str
-    evidence: tuple[CandidateScore, ...]
+    verdict: str  # the reason in one line
+    evidence: tuple[CandidateScore, ...]  # lowest NLL first; empty where labels are too few
 
     def __str__(self) -> str:
         width = max((len(row.name) for row in self.evidence), default=0)
@@ -117,18 +108,16 @@ def select(
 
     def losses(calibrator: Any) -> Floats:
         """Mean NLL of every fold of every cut after a fit on the others."""
-        known, found = read_classes(labels, nodes, len(labels)), []
+        given, found = {"mask": nodes, "folds": folds, **fitting(calibrator)}, []
         for cut in range(seed, seed + repeats):
-            how = {"mask": nodes, "folds": folds, "seed": cut, **fitting(calibrator)}
-            probs = cross_fitted(clone(calibrator), logits, labels, **how)
-            part = parts(nodes.size, folds, cut)
-            found += [nll(probs[part == k], known[part == k]) for k in range(folds)]
+            cuts = cross_fitted_folds(clone(calibrator), logits, labels, seed=cut, **given)
+            found += [nll(p[fold], read_classes(labels, fold, len(labels))) for fold, p in cuts]
         return np.array(found)
 
     evidence: tuple[CandidateScore, ...] = ()
     if nodes.size >= 2 * folds and len(rivals) > 1:
-        with warnings.catch_warnings():  # told when the winner is fitted
-            warnings.simplefilter("ignore", CalibrationWarning)
+        # Warnings are shown when the winner is fitted.
+        with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
             measured = {name: losses(calibrator) for name, calibrator in rivals.items()}
         rows = [_score(name, found, measured[default], folds) for name, found in measured.items()]
         evidence = tuple(sorted(rows, key=lambda row: row.nll))

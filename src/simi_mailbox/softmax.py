@@ -15,19 +15,15 @@ from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.graph import Graph
 
-WIDEST = 100.0
-"""Times the usual spread of a node's logits: what spreads further is cut down to this."""
+WIDEST = 100.0  # times the usual spread of a node's logits: what spreads further is cut to this
 IMPOSSIBLE = 10.0
 """Times the usual spread: a class that lies at least so far below the top on every node, and at
 least `VANISHING`, is one that no node can have."""
 VANISHING = 20.0
-HUGE = 1e15
-"""Beyond this, squares and sums of logits mean nothing any more."""
+HUGE = 1e15  # beyond this, squares and sums of logits mean nothing any more
 
-APART = 2e-6
-"""Relative distance of pooled probabilities from their mean."""
-BLOCK_ELEMENTS = 1 << 17
-"""Logits looked at together: a block of float64 and its copy fit into a processor's cache."""
+APART = 2e-6  # relative distance of pooled probabilities from their mean
+BLOCK_ELEMENTS = 1 << 17  # logits of a pass: a float64 block and its copy fit into a cache
 
 
 def row_blocks(rows: int, columns: int, elements: int = BLOCK_ELEMENTS) -> Iterator[slice]:
@@ -99,11 +95,8 @@ def keep_argmax(probs: Tensor, logits: Tensor) -> None:
 
 
 def preserve_predictions(probs: Tensor, predicted: Tensor) -> float:
-    """Replace rows, in place, by the nearest ones that have ``predicted`` on top; their share.
-
-    Nearest by Kullback and Leibler: probabilities above that of the predicted class are replaced by
-    their common mean with it, largest first, until none is above the mean.
-    """
+    """Replace rows, in place, by the nearest ones (Kullback-Leibler) with ``predicted`` on top, and
+    return their share. The classes above the predicted one get the mean of all of these."""
     own = probs.gather(1, predicted[:, None])[:, 0]
     rows = (probs.amax(dim=1) > own).nonzero().flatten()
     if not len(rows):
@@ -125,11 +118,8 @@ def preserve_predictions(probs: Tensor, predicted: Tensor) -> float:
 
 @dataclass(frozen=True)
 class LogitRange:
-    """What is left of logits before a method sees them: found by ``fit``, kept for prediction.
-
-    A class masked with −1e9 or −inf on every node is taken out and gets probability 0; a single
-    node with a logit of 1e9 is cut down to a spread at which it is still certain.
-    """
+    """What ``fit`` leaves of logits, also for prediction: a class masked on every node is taken
+    out, and a single node with a logit of 1e9 is cut down."""
 
     num_classes: int
     classes: Ints  # the possible ones
@@ -137,7 +127,7 @@ class LogitRange:
 
     @classmethod
     def of(cls, logits: Tensor, labels: Tensor | None = None) -> LogitRange:
-        """LogitRange of these logits; a class that one of the ``labels`` names is possible."""
+        """Of these logits; a class that one of the ``labels`` names is possible."""
         best, spread, _ = logit_gaps(logits)
         named = np.empty(0, dtype=np.int64) if labels is None else np.unique(labels.numpy())
 
@@ -151,11 +141,8 @@ class LogitRange:
     def from_gaps(
         cls, best: Floats, named: Ints, usual_spread: Callable[[Ints | None], float]
     ) -> LogitRange:
-        """LogitRange by how near each class comes to the top; those ``named`` are possible.
-
-        ``usual_spread`` gives the median over nodes of the mean distance to the top, of all classes
-        or of some.
-        """
+        """By how near each class comes to the top; those ``named`` are possible. ``usual_spread``
+        is the median over nodes of the mean distance to the top, of all classes or of some."""
         every = np.arange(len(best))
         doubtful = np.setdiff1d(every[best <= -VANISHING], named)
         kept = every
@@ -244,17 +231,13 @@ def logit_gaps(logits: Tensor) -> tuple[Floats, Floats, Floats]:
     return best.numpy(), mean.numpy(), largest.numpy()
 
 
-WORTH_THREADS = 1 << 22
-"""Numbers touched by one pass over nodes and edges from which on threads pay for each other."""
+WORTH_THREADS = 1 << 22  # numbers touched by a pass from which on threads pay
 
 
 @contextmanager
 def threads_for(numbers: int) -> Iterator[None]:
-    """Inside, PyTorch has one thread if the work is small, and as many as before if it is not.
-
-    Training on a small graph is thousands of short operations, after each of which threads wait for
-    each other. One thread also gives the same bits on every machine.
-    """
+    """Inside, PyTorch has one thread if the work is small: threads would wait for each other after
+    every short operation, and one gives the same bits on every machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(before if numbers >= WORTH_THREADS else 1)
     try:

@@ -1,8 +1,7 @@
 """Sparse matrices in compressed rows (CSR): products and attention with their gradients.
 
 Nothing gathers node vectors over the entries: memory is O(E + V·K), never O(E·K). Indices are
-int32, what MKL takes without a conversion, and a transpose is found once instead of in every
-backward pass.
+int32, what MKL takes without a conversion; a transpose is found once for all backward passes.
 """
 
 from __future__ import annotations
@@ -23,9 +22,8 @@ csr_tensor = partial(torch.sparse_csr_tensor, check_invariants=False)
 """PyTorch's CSR tensor, without checks of what was built here and without the notices below."""
 
 
-with warnings.catch_warnings():
-    # PyTorch announces once per process that CSR tensors are "in beta": here nobody has to read it.
-    warnings.simplefilter("ignore")
+# PyTorch announces once per process that CSR tensors are "in beta": here nobody has to read it.
+with warnings.catch_warnings(action="ignore"):
     torch.sparse_csr_tensor([0, 1], [0], [1.0], size=(1, 1))
 
 
@@ -73,7 +71,6 @@ class Csr:
 
     @property
     def num_entries(self) -> int:
-        """Number of stored entries."""
         return int(self.indices.numel())
 
     @cached_property
@@ -117,7 +114,6 @@ class Csr:
 
     @cached_property
     def T(self) -> Csr:
-        """The transpose."""
         if self.symmetric:
             return self
         pattern, order = self.transposed

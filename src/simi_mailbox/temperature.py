@@ -1,8 +1,6 @@
-"""The exact solver: one temperature per group, all groups at once.
+"""The exact solver: one temperature per group, by a safeguarded Newton iteration in θ = log(1/T).
 
-The temperature T_n of group n touches only the nodes of group n: every problem is one-dimensional.
-All are solved in θ = log(1/T), inside a bracket, by a safeguarded Newton iteration. One pass over
-the nodes serves all groups.
+Every group is a one-dimensional problem; one pass over the nodes serves all of them.
 """
 
 from __future__ import annotations
@@ -19,15 +17,15 @@ from simi_mailbox._arrays import Bools, Floats
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.softmax import moments, row_blocks
 
-Three = tuple[Floats, Floats, Floats]
-"""A value per group, and its first two derivatives by θ."""
+Three = tuple[Floats, Floats, Floats]  # a value per group, and its first two derivatives by θ
 Moments = tuple[Tensor, Tensor, Tensor]
 """Of every node, as `moments` gives them; or a value and its first two derivatives."""
 Function = Callable[[Floats, Bools], tuple[Floats, Floats]]
 """θ per group, and which groups matter -> (value, slope) per group."""
 
 COLDEST, HOTTEST = 1e-3, 1e2
-"""Temperatures lie between these multiples of the logits' own scale (see `theta_bounds`)."""
+"""Temperatures lie between these multiples of the logits' scale (`theta_bounds`): probabilities are
+0 or 1 to rounding, or uniform to 1 %."""
 GRID = 17
 MAX_PASSES = 200
 STEP_TOLERANCE = 1e-11
@@ -43,10 +41,7 @@ class Solution:
 
 
 def theta_bounds(logits: Tensor) -> tuple[float, float]:
-    """Bracket for θ = log(1/T), relative to the mean gap between the top logit and the average.
-
-    At the cold end probabilities are 0 or 1 to rounding, at the hot end uniform to 1 %.
-    """
+    """Bracket for θ = log(1/T), relative to the mean gap between the top logit and the average."""
     n, k = logits.shape
     gap = float(logits.amax(dim=1).double().sum() - logits.sum(dtype=torch.float64) / k) / n
     unit = gap if gap > 1e-30 else 1.0
@@ -102,8 +97,7 @@ class ConfidenceCurve(_OverNodes):
 
 
 class CrossEntropy(_OverNodes):
-    """Cross-entropy of the labelled nodes of every group, divided by the number of all of them:
-    the groups' values add up to the mean cross-entropy."""
+    """Cross-entropy of every group, over the number of all nodes: groups add up to the mean."""
 
     def __init__(
         self, logits: Tensor, y: Tensor, groups: Tensor, n_groups: int, weight: Tensor | None = None
@@ -143,23 +137,16 @@ def global_temperature(
 
 
 def group_temperatures(logits: Tensor, y: Tensor, groups: Tensor, n_groups: int) -> Floats:
-    """Temperature of least cross-entropy in each group; where there is none, the global one.
-
-    A group without labels has no optimum, nor has one whose predictions are all right (colder is
-    always better) or worse than chance (hotter is).
-    """
+    """Temperature of least cross-entropy in each group; where there is none, the global one."""
     solution = fit_cross_entropy(logits, y, groups, n_groups, theta_bounds(logits))
     empty = torch.bincount(groups, minlength=n_groups).numpy() == 0
-    unsolved = empty | solution.at_bound
+    unsolved = empty | solution.at_bound  # no label, all predictions right, or worse than chance
     return np.where(unsolved, global_temperature(logits, y)[0], solution.temperatures)
 
 
 class PaperLoss:
-    """CE + λ Σ_n (a_n − mean confidence of group n)² as a function of θ, one value per group.
-
-    Where ``accuracy`` is NaN (no labelled node) the gap term is left out. ``penalty`` is λ, or
-    several of them for as many rows of θ.
-    """
+    """CE + λ Σ_n (a_n − mean confidence of group n)² as a function of θ, one value per group; no
+    gap term where ``accuracy`` a_n is NaN. ``penalty`` is λ, or one for each row of θ."""
 
     def __init__(
         self, curve: Curve, ce: Curve, accuracy: Floats, penalty: float | Sequence[float]
@@ -188,13 +175,10 @@ class PaperLoss:
 
 
 def fit_paper_loss(loss: PaperLoss, bounds: tuple[float, float]) -> Solution:
-    """Minimise the paper's loss, globally in every group.
-
-    Both terms fall and then rise in θ, so the minimum lies between their two minimisers. Between
-    them the sum may have several minima: a grid finds the cells in which the derivative turns from
-    falling to rising, Newton solves each of them, and the best is taken.
-    """
+    """Minimise the paper's loss, globally in every group: between the minima of both terms a grid
+    finds the cells where it turns from falling to rising, and the best of them is refined."""
     n = loss.curve.n_groups
+    each = np.arange(n)
 
     def gap(theta: Floats, wanted: Bools) -> tuple[Floats, Floats]:
         value, slope, _ = loss.curve(theta, wanted)
@@ -206,14 +190,13 @@ def fit_paper_loss(loss: PaperLoss, bounds: tuple[float, float]) -> Solution:
     grid = np.linspace(ends.min(axis=0), ends.max(axis=0), GRID)
     values, slopes, _ = (np.stack(part) for part in zip(*map(loss, grid), strict=True))
     best = values.argmin(axis=0)
-    theta, lowest = grid[best, np.arange(n)], values[best, np.arange(n)]
+    theta, lowest = grid[best, each], values[best, each]
     turns = (slopes[:-1] < 0) & (slopes[1:] > 0)
     for rank in range(int(turns.sum(axis=0).max(initial=0))):
         # The rank-th cell with a local minimum of every group that has so many.
-        order = np.cumsum(turns, axis=0) == rank + 1
-        cell = np.where((order & turns).any(axis=0), (order & turns).argmax(axis=0), -1)
-        low = np.where(cell >= 0, grid[cell, np.arange(n)], theta)
-        high = np.where(cell >= 0, grid[np.minimum(cell + 1, GRID - 1), np.arange(n)], theta)
+        cells = turns & (np.cumsum(turns, axis=0) == rank + 1)
+        there, cell = cells.any(axis=0), cells.argmax(axis=0)
+        low, high = (np.where(there, grid[end, each], theta) for end in (cell, cell + 1))
         found, _ = _root(lambda *at: loss(*at)[1:], (low, high), n)
         at_found = loss(found)[0]
         better = at_found < lowest
@@ -227,8 +210,8 @@ def _root(
 ) -> tuple[Floats, Bools]:
     """Roots of ``n`` functions that rise through zero, by Newton's method inside a bracket.
 
-    A function without a sign change ends at the bound where it is nearest to zero; one that is zero
-    at both ends gets θ = 0, that is T = 1, or the centre if that is outside.
+    Without a sign change it is the bound nearest to zero; of a function that is zero at both ends
+    θ = 0, that is T = 1, or the centre if that is outside.
     """
     low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), (n,)).copy() for end in bounds)
     every = np.ones(n, dtype=bool)

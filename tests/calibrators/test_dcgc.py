@@ -7,7 +7,7 @@ import torch
 import simi_mailbox
 from simi_mailbox.calibrators import dcgc
 from simi_mailbox.calibrators.dcgc import DCGC
-from simi_mailbox.calibrators.parts.randomness import seeded
+from simi_mailbox.calibrators.network import seeded
 from simi_mailbox.calibrators.temperature import TemperatureScaling
 from simi_mailbox.validation import NodeInputs
 

@@ -42,7 +42,9 @@ def test_fast_layer_has_values_and_gradients_of_the_layer_with_gathers():
 
 def test_reaches_the_oracle_when_the_truth_is_in_the_family():
     logits, graph = homophilous(4000)
-    network = TemperatureAttention(NodeInputs(logits, graph), heads=1, start=0.2)
+    network = TemperatureAttention(
+        NodeInputs(logits, graph), training_distances(None, graph), heads=1, start=0.2
+    )
     with torch.no_grad():
         network.theta.copy_(torch.tensor([[0.0, 9.0, 4.0, -4.0]]))
         network.omega.fill_(-4.0)

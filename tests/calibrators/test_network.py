@@ -11,11 +11,13 @@ from torch import nn
 from simi_mailbox.calibrators.network import (
     FEWEST_TO_SPLIT,
     FlatAdam,
+    built,
+    dropout,
+    seeded,
     softmax_nll,
     stopping_split,
     train,
 )
-from simi_mailbox.calibrators.parts.randomness import built, dropout, seeded
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.validation import CalibrationData, Labelled
 

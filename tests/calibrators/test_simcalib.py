@@ -7,7 +7,7 @@ from scipy.special import log_softmax
 
 from simi_mailbox import Graph
 from simi_mailbox.calibrators import SimCalib, TemperatureScaling
-from simi_mailbox.calibrators.ratio_binned import mean_support
+from simi_mailbox.calibrators.neighbours import mean_support
 from simi_mailbox.calibrators.simcalib import log_relative_degree
 from simi_mailbox.validation import NodeInputs
 from tests.calibrators import problems

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from simi_mailbox.calibrators.gats import GATS as GATS
     from simi_mailbox.calibrators.gets import GETS as GETS
     from simi_mailbox.calibrators.group_calibration import GroupCalibration as GroupCalibration
-    from simi_mailbox.calibrators.lccal import LCCal as LCCal
     from simi_mailbox.calibrators.logistic import BetaCalibration as BetaCalibration
     from simi_mailbox.calibrators.logistic import Dirichlet as Dirichlet
     from simi_mailbox.calibrators.logistic import PlattScaling as PlattScaling
     from simi_mailbox.calibrators.logistic import VectorScaling as VectorScaling
-    from simi_mailbox.calibrators.ratio_binned import RatioBinnedScaling as RatioBinnedScaling
+    from simi_mailbox.calibrators.neighbours import LCCal as LCCal
+    from simi_mailbox.calibrators.neighbours import RatioBinnedScaling as RatioBinnedScaling
     from simi_mailbox.calibrators.simcalib import SimCalib as SimCalib
     from simi_mailbox.calibrators.simi_mailbox import SimiMailbox as SimiMailbox
     from simi_mailbox.calibrators.simi_mailbox import SimiMailboxFree as SimiMailboxFree

@@ -19,11 +19,9 @@ from simi_mailbox.softmax import LogitRange, keep_argmax, scaled_softmax, size_o
 from simi_mailbox.validation import CalibrationData, Forward, InputType, Labelled, NodeInputs
 
 Holdout = Literal["training", "separate"] | None
-Shapes = dict[str, tuple[str | int, ...]]
-"""Of fitted values, by name; sides of one name are equally long."""
+Shapes = dict[str, tuple[str | int, ...]]  # of fitted values, by name; equal names, equal lengths
 POSITIVE = frozenset({"temperature_", "temperatures_", "scale_", "spread_"})
-"""Fitted values that are positive; `ENDLESS` ones may be infinite."""
-ENDLESS = frozenset({"widest_"})
+ENDLESS = frozenset({"widest_"})  # fitted values that may be infinite
 
 
 class Calibrator(Fitted, ABC):
@@ -36,9 +34,8 @@ class Calibrator(Fitted, ABC):
     name : str
         Name in the registry.
     required_inputs, optional_inputs : frozenset of str
-        What it needs besides logits and labels: ``"graph"``, ``"features"``, ``"forward"``; and
-        what it can make use of: ``"hidden"``, ``"used_for_selection"``, ``"sample_weight"``,
-        ``"known"``.
+        What it needs besides logits and labels: ``"graph"``, ``"features"``, ``"forward"``; what it
+        can make use of: ``"hidden"``, ``"used_for_selection"``, ``"sample_weight"``, ``"known"``.
     keep_classes : bool
         Whether predicted classes are guaranteed to stay as they were.
     holdout : {"training", "separate"} or None
@@ -116,9 +113,8 @@ class Calibrator(Fitted, ABC):
         forward : callable, optional
             ``forward(edge_weight) -> logits`` of the frozen GNN, for methods that need it.
         train_mask : array, optional
-            The nodes that the GNN was trained on: there it is more confident, and more often
-            right, so that they must not be calibration nodes, unless ``allow_training_nodes``.
-            Their labels are not read.
+            The nodes that the GNN was trained on, where it is more confident and more often right:
+            no calibration nodes, unless ``allow_training_nodes``. Their labels are not read.
         hidden : array [n, d], optional
             What enters the GNN's last layer, for methods that can make use of it (`SimiMailbox`).
         used_for_selection : bool
@@ -129,8 +125,7 @@ class Calibrator(Fitted, ABC):
             of ``fit`` as evidence in ``predict_proba`` (`SimiMailbox`).
         input_type : str
             What ``logits`` holds, here and in ``predict_proba``: "logits", "log-probabilities" or
-            "probabilities" of all classes; "binary-logits" or "binary-probabilities" of the second
-            of two.
+            "probabilities"; of the second of two classes "binary-logits" or "binary-probabilities".
         sample_weight : array [n] or [m], optional
             What each label counts, for methods that can weigh labels: 1 / P(the label was
             collected), where that is known.
@@ -277,7 +272,6 @@ class Calibrator(Fitted, ABC):
 
     @property
     def _logit_range(self) -> LogitRange:
-        """The classes that are possible and the widest row, as ``fit`` found them."""
         return LogitRange(self.num_classes_, self.classes_, float(self.widest_))
 
     def _restore(self, state: dict[str, Any]) -> None:
@@ -285,13 +279,11 @@ class Calibrator(Fitted, ABC):
         check_parameters(self)
         self._check_params()
         check_values(self.fitted, state)
-        for name, value in state.items():
-            setattr(self, name, value)
+        self.__dict__.update(state)
 
     @classmethod
     def num_parameters(cls, num_classes: int) -> int:
-        """How many numbers, shrunk ones counted in part, the labels of ``fit`` decide about: what
-        `simi_mailbox.testing` grants to chance where labels tell nothing."""
+        """How many numbers ``fit`` learns: what `simi_mailbox.testing` grants to chance."""
         return 10
 
 

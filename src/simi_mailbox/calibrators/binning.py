@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simi_mailbox._arrays import Bools, Floats
+from simi_mailbox._arrays import Floats
 from simi_mailbox.calibrators.base import Calibrator, Shapes
 from simi_mailbox.parameters import Count, NonNegative, hyperparameters
 from simi_mailbox.softmax import confidence, top_gaps
@@ -143,21 +143,17 @@ def equal_mass_edges(values: Floats, bins: int) -> Floats:
     edges = np.unique((ordered[cuts - 1] + ordered[cuts]) / 2)
     # Ties can leave nothing below an edge: that edge separates nothing.
     below = np.searchsorted(ordered, edges, side="left")
-    new: Bools = np.diff(below, prepend=0) > 0
-    return edges[new]
+    return edges[np.diff(below, prepend=0) > 0]
 
 
 def with_confidence(logits: Tensor, confidences: Tensor) -> Tensor:
-    """Probabilities whose predicted class has the given confidence; the others are rescaled.
-
-    A confidence below r / (1 + r), where r is the runner-up's share of the rest, would make the
-    runner-up win: it is raised to that point, so that the predicted class stays.
-    """
+    """Probabilities whose predicted class has the given confidence; the others are rescaled."""
     winner = logits.argmax(dim=1, keepdim=True)
     rest = top_gaps(logits).scatter_(1, winner, -torch.inf)
     # Softmax over the other classes alone: well defined even where the winner has all the mass.
     rest = torch.softmax(rest, dim=1)
     runner_up = rest.amax(dim=1)
+    # With a lower confidence the runner-up would win.
     kept = torch.maximum(confidences.to(rest.dtype), runner_up / (1 + runner_up))
     rest *= (1 - kept).unsqueeze(1)
     return rest.scatter_(1, winner, kept.unsqueeze(1))

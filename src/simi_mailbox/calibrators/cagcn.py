@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simi_mailbox.calibrators.network import Loss, NetworkTemperatures, scaled_nll
-from simi_mailbox.calibrators.parts.randomness import dropout
+from simi_mailbox.calibrators.network import Loss, NetworkTemperatures, dropout, scaled_nll
 from simi_mailbox.parameters import Count, NonNegative, Share, hyperparameters
 from simi_mailbox.sparse import Csr, normalised_adjacency
 from simi_mailbox.validation import CalibrationData, Labelled, NodeInputs
@@ -19,18 +18,16 @@ class CaGCN(NetworkTemperatures):
 
     Wang et al., "Be Confident! Towards Trustworthy Graph Neural Networks via Confidence
     Calibration", NeurIPS 2021, in the variant of the tables of GATS and of all work built on them:
-    fitted on the calibration nodes by cross-entropy and stopped early on the GNN's training nodes,
-    if those are given as ``early_stopping_mask``. Â = D^-1/2 (A + I) D^-1/2; the temperature is 1 /
-    t_i.
+    fitted by cross-entropy, stopped early on the GNN's training nodes if those are given as
+    ``early_stopping_mask``. Â = D^-1/2 (A + I) D^-1/2; the temperature is 1 / t_i.
 
     Parameters
     ----------
     hidden, dropout : int, float
         Width of the hidden layer, and the share of its units dropped while training.
     margin : float
-        Weight of the loss that the original work adds to the cross-entropy: over the m calibration
-        nodes, (1/m) [ Σ_right (1 − p₁ + p₂) + Σ_wrong (p₁ − p₂) ], p₁ and p₂ being the two largest
-        probabilities. Original: 0.5; published comparison tables: 0.
+        Weight of the original work's further loss, (1/m) [ Σ_right (1 − p₁ + p₂) + Σ_wrong (p₁ −
+        p₂) ] with the two largest probabilities p₁, p₂. Original: 0.5; published comparisons: 0.
     lr, weight_decay, epochs, patience, seed
         See `network.NetworkCalibrator`.
 

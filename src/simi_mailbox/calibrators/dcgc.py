@@ -9,16 +9,14 @@ from torch.utils.checkpoint import checkpoint
 
 from simi_mailbox.calibrators import registry
 from simi_mailbox.calibrators.base import Calibrator
-from simi_mailbox.calibrators.network import NetworkCalibrator
-from simi_mailbox.calibrators.parts.randomness import chosen
+from simi_mailbox.calibrators.network import NetworkCalibrator, chosen
 from simi_mailbox.graph import Graph
 from simi_mailbox.parameters import Count, Positive, Share, check_parameters, hyperparameters
 from simi_mailbox.softmax import row_blocks
 from simi_mailbox.sparse import Csr, products
 from simi_mailbox.validation import CalibrationData, Forward, NodeInputs
 
-BLOCK = 1 << 24
-"""Values of the hidden layer over the edges that are held at a time."""
+BLOCK = 1 << 24  # values of the hidden layer over the edges that are held at a time
 
 
 @hyperparameters
@@ -51,9 +49,9 @@ class DCGC(NetworkCalibrator):
     ``early_stopping_mask`` (original: the GNN's training nodes) and stopped on the calibration
     nodes; without a hold-out, both on calibration nodes. Predicted classes may change.
 
-    Differs from the released code: there, the GNN keeps its dropout while the MLP is trained,
-    the MLP normalises batches of edges, and the base goes on from a fit without edge weights. Here
-    logits enter the MLP divided by their root mean square, and its output starts at about 1.
+    Differs from the released code: no dropout of the GNN while the MLP is trained, no normalised
+    batches of edges, a base fitted anew; logits enter the MLP divided by their root mean square,
+    and its output starts at about 1.
 
     Examples
     --------
@@ -96,8 +94,7 @@ class DCGC(NetworkCalibrator):
 
     def _predict(self, data: NodeInputs) -> Tensor:
         base = self._base()
-        for name, value in self.base_state_.items():
-            setattr(base, name, value)
+        base.__dict__.update(self.base_state_)
         return base._predict(NodeInputs(self._new_logits(data), data.graph, training=data.training))
 
     def _base(self) -> Calibrator:
@@ -108,7 +105,6 @@ class DCGC(NetworkCalibrator):
         return EdgeWeights(data.logits, data.neighbourhoods, data.forward, self.dropout)
 
     def _new_logits(self, data: NodeInputs) -> Tensor:
-        """Logits of the GNN on the graph with the final edge weights."""
         assert data.forward is not None
         weights = self._trained(data).edge_weights()
         with torch.no_grad():

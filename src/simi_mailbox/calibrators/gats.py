@@ -17,8 +17,7 @@ from simi_mailbox.softmax import confidence
 from simi_mailbox.sparse import Csr, attend, matmul, products
 from simi_mailbox.validation import CalibrationData, NodeInputs
 
-TRAINING, NEIGHBOUR, FURTHER = 0, 1, 2
-"""How far a node is from the nodes that the GNN was trained on."""
+TRAINING, NEIGHBOUR, FURTHER = 0, 1, 2  # steps from the nodes that the GNN was trained on
 FLOOR, SLOPE = 0.1, 0.2
 
 
@@ -51,7 +50,7 @@ class GATS(NetworkTemperatures):
 
     Attributes
     ----------
-    training_nodes_ : dict, or None if there was neither ``train_mask`` nor ``early_stopping_mask``
+    training_nodes_ : dict or None
         Their indices, and the fingerprint of their graph.
 
     Notes
@@ -103,19 +102,14 @@ class GATS(NetworkTemperatures):
 
 
 class Field(NamedTuple):
-    """What never changes while training, for some receiving nodes.
-
-    ``sorted`` are the logits of sending nodes, sorted, in [0, 1]; ``gaps`` the confidence of
-    receiving nodes minus that of their neighbourhood; ``distances`` the `training_distances` of
-    sending nodes, ``pairs`` 3 · that of the receiving + that of the sending node, by entry.
-    """
+    """What never changes while training, for some receiving nodes."""
 
     pattern: Csr
-    products: Tensor
-    sorted: Tensor
-    gaps: Tensor
-    distances: Tensor
-    pairs: Tensor
+    products: Tensor  # z_i·z_j of every entry
+    sorted: Tensor  # logits of sending nodes, scaled to [0, 1] and sorted
+    gaps: Tensor  # confidence of receiving nodes minus that of their neighbourhood
+    distances: Tensor  # `training_distances` of sending nodes
+    pairs: Tensor  # 3 · that of the receiving + that of the sending node, of every entry
 
     @classmethod
     def of(cls, data: NodeInputs, distances: Tensor) -> Field:
@@ -136,19 +130,11 @@ class Field(NamedTuple):
 
 
 class TemperatureAttention(nn.Module):
-    """Temperatures of nodes by the formula of `GATS`, without a gather over the edges.
-
-    z_i·z_j is fixed, and γ takes three values, so the attention scores are fixed numbers times one
-    of nine learned factors: an epoch costs O(E·heads + V·K·heads), and memory never holds O(E·K).
-    """
+    """Temperatures of nodes by the formula of `GATS`, in memory O(E + V·K): γ takes three values,
+    so that attention scores are fixed numbers times one of nine learned factors."""
 
     def __init__(
-        self,
-        data: NodeInputs,
-        distances: Tensor | None = None,
-        heads: int = 8,
-        start: float = 1.0,
-        bent: bool = True,
+        self, data: NodeInputs, distances: Tensor, heads: int, start: float = 1.0, bent: bool = True
     ) -> None:
         super().__init__()
         self.bent = bent
@@ -157,8 +143,6 @@ class TemperatureAttention(nn.Module):
         self.base = nn.Parameter(torch.tensor(start))
         self.omega = nn.Parameter(torch.zeros(()))
         self.gamma = nn.Parameter(torch.ones(FURTHER))
-        if distances is None:
-            distances = training_distances(None, data.neighbourhoods)
         self._all = Field.of(data, distances)
         self._some = cache(self._all.rows)
 

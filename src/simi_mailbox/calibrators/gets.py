@@ -8,11 +8,11 @@ from typing import Annotated
 
 import torch
 import torch.nn.functional as F
+from scipy.sparse import issparse
 from torch import Tensor, nn
 
-from simi_mailbox.calibrators.network import NetworkCalibrator
-from simi_mailbox.calibrators.parts.features import check_width
-from simi_mailbox.calibrators.parts.randomness import dropout, normal_like
+from simi_mailbox.calibrators.features import check_width, feature_matrix
+from simi_mailbox.calibrators.network import NetworkCalibrator, dropout, normal_like
 from simi_mailbox.parameters import Constraint, Count, NonNegative, Positive, Share, hyperparameters
 from simi_mailbox.sparse import Csr, normalised_adjacency
 from simi_mailbox.validation import CalibrationData, NodeInputs
@@ -98,24 +98,19 @@ class GETS(NetworkCalibrator):
 class ExpertMixture(nn.Module):
     """z_i ⊙ softplus(Σ_m g_im · expert_m(i)): see `GETS`."""
 
-    balance: Tensor
-    """How unevenly the last forward pass used the experts: CV²(importance) + CV²(load)."""
+    balance: Tensor  # CV²(importance) + CV²(load) of the experts in the last forward pass
 
     def __init__(self, settings: GETS, data: NodeInputs, degrees: int) -> None:
         super().__init__()
         self.select, self.hidden = settings.select, settings.hidden
         self.dropout, self.noise = settings.dropout, settings.noise
         hidden, width, deep = settings.hidden, settings.feature_hidden, settings.degree_hidden
-        dtype, classes, features = data.logits.dtype, data.num_classes, data.features
-        assert features is not None
-        self.logits = data.logits
-        self.features: Csr | Tensor = features.to(dtype)
-        if features.layout == torch.sparse_csr:
-            rows, columns = features.crow_indices(), features.col_indices()
-            shape = (int(features.shape[0]), int(features.shape[1]))
-            self.features = Csr(rows, columns, shape, features.values().to(dtype))
+        self.logits, classes = data.logits, data.num_classes
+        features = feature_matrix(data).astype(data.logits.numpy().dtype)
+        given = Csr.from_scipy(features) if issparse(features) else torch.from_numpy(features)
+        self.features: Csr | Tensor = given
         self.degree = data.neighbourhoods.degree.clamp_max(degrees - 1)
-        self.adjacency = normalised_adjacency(data.neighbourhoods, dtype)
+        self.adjacency = normalised_adjacency(data.neighbourhoods, data.logits.dtype)
         self._rows = cache(lambda index: self.adjacency.take(index)[0])
 
         self._width = {"logits": classes, "features": width, "degree": deep}
@@ -147,10 +142,7 @@ class ExpertMixture(nn.Module):
 
     def _first_layer(self) -> tuple[Tensor, Tensor]:
         """What experts see times their weights, before neighbours are added; and the gate's sums.
-
-        (x P + b) W is computed as x (P W) + b W: the features of all nodes are multiplied with a
-        dozen columns for each expert, not with its whole projection.
-        """
+        (x P + b) W is computed as x (P W) + b W: a dozen columns for each expert."""
         pieces: dict[str, list[Tensor]] = {kind: [] for kind in KINDS}
         for kinds, weights in zip(EXPERTS, self.first, strict=True):
             parts = torch.split(weights, [self._width[kind] for kind in kinds])
@@ -194,10 +186,7 @@ class ExpertMixture(nn.Module):
 def chance_of_selection(
     clean: Tensor, scores: Tensor, spread: Tensor, top: Tensor, select: int
 ) -> Tensor:
-    """Probability that each expert is among the best ``select`` if its noise were drawn anew.
-
-    (Shazeer et al., ICLR 2017.) ``top`` holds the ``select`` + 1 highest scores of every row.
-    """
+    """Probability of being among the best ``select`` with new noise (Shazeer et al., ICLR 2017)."""
     last_in, first_out = top[:, select - 1 : select], top[:, select : select + 1]
     # An expert that is in must beat the best one that is out; one that is out, the last one in.
     rival = torch.where(scores > first_out, first_out, last_in)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.calibrators.base import Calibrator, Holdout, Shapes
-from simi_mailbox.calibrators.parts.features import check_width, feature_matrix
+from simi_mailbox.calibrators.features import check_width, feature_matrix
 from simi_mailbox.calibrators.temperature import ensemble_weights
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.parameters import Count, NonNegative, Whole, hyperparameters
@@ -51,8 +51,7 @@ class GroupCalibration(Calibrator):
     Notes
     -----
     Stage 1 uses the calibration nodes; stage 2 those of ``early_stopping_mask``, if given (in the
-    published comparison a tenth of the test nodes, which other methods do not see), else the
-    calibration nodes again. As features pass the GNN's hidden representation.
+    published comparison a tenth of the test nodes), else the same. Features: the hidden layer.
 
     Differs from the released code: features are divided by their root mean square; τ is positive
     and starts at 1.5 times the common temperature; gradients and temperatures are exact; a group
@@ -141,8 +140,7 @@ class GroupCalibration(Calibrator):
 def learn_partition(
     rows: Any, gaps: Floats, y: Ints, start: Floats, penalty: float, steps: int
 ) -> tuple[Floats, float]:
-    """W of stage 1 (see `GroupCalibration`) for features ``rows`` and logits ``gaps`` ≤ 0, and the
-    largest slope of the loss that is left where the steps ran out, else 0."""
+    """W of stage 1 (see `GroupCalibration`), and the largest slope left if the steps ran out."""
     from scipy.optimize import minimize
 
     groups, m = len(start), len(y)

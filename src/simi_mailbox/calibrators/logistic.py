@@ -21,11 +21,10 @@ Loss = Callable[[Floats], tuple[float, Floats]]
 Curvature = Callable[[Floats], Floats]
 
 DIAGONAL_PULL = 1e-6
+# Of Newton's method: most steps, what keeps the curvature positive definite, and by how much a mean
+# loss can still fall without a warning.
 STEPS, RIDGE, UNSETTLED = 200, 1e-12, 1e-7
-"""Of Newton's method: most steps, what keeps the curvature positive definite, and by how much a
-mean loss can still fall without a warning."""
-LARGEST = 3000
-"""Numbers to find, beyond which their second derivatives take too much memory."""
+LARGEST = 3000  # numbers to find, beyond which their second derivatives take too much memory
 
 
 class OneVersusRest(Calibrator):
@@ -94,8 +93,7 @@ class PlattScaling(OneVersusRest):
 class BetaCalibration(OneVersusRest):
     """P(class) becomes σ(a log p − b log(1 − p) + c) with a, b ≥ 0 (Kull et al., AISTATS 2017).
 
-    `PlattScaling`, if a = b, with the same targets (Kull's package uses 0 and 1). Predicted classes
-    may change.
+    `PlattScaling`, if a = b, with the same targets (Kull: 0 and 1). Predicted classes may change.
 
     Attributes
     ----------
@@ -131,8 +129,7 @@ class VectorScaling(Calibrator):
 
         mean CE + penalty / (2m) · ( ‖T w − 1‖² + ‖b‖² ),
 
-    where T is that of temperature scaling. Convex, solved exactly by Newton's method. Predicted
-    classes may change.
+    with the T of temperature scaling, exactly by Newton's method. Predicted classes may change.
 
     Parameters
     ----------
@@ -200,8 +197,7 @@ class Dirichlet(Calibrator):
 
     Attributes
     ----------
-    weights_ : float64 array [K, K]
-    bias_ : float64 array [K]
+    weights_, bias_ : float64 arrays [K, K], [K]
 
     Notes
     -----
@@ -299,10 +295,8 @@ def minimise_odir(
 def softmax_regression(
     x: Floats, y: Ints, rows: Ints, columns: Ints, prior: Floats, pull: Floats
 ) -> tuple[Loss, Curvature]:
-    """Mean cross-entropy of softmax(W [x, 1]) plus Σ pull · (free − prior)²: loss, curvature.
-
-    W is zero but for its ``free`` entries at (``rows``, ``columns``).
-    """
+    """Mean cross-entropy of softmax(W [x, 1]) plus Σ pull · (free − prior)²: loss and curvature by
+    the ``free`` entries of W, at (``rows``, ``columns``); the others are zero."""
     (m, k), each = x.shape, np.arange(len(y))
     inputs = np.column_stack([x, np.ones(m)])
 

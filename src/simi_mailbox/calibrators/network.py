@@ -1,28 +1,30 @@
 """Calibrators that learn a network, and their training: full batch, Adam, early stopping.
 
-A network here is a module whose ``forward(index)`` returns, for the nodes ``index``, calibrated
-logits [m, K] or inverse temperatures [m].
+``forward(index)`` of a network gives calibrated logits [m, K] or inverse temperatures [m].
 
 Early stopping follows GATS: the state of the lowest negative log-likelihood (NLL) of the hold-out
-nodes is kept (the last of equals), and training ends after ``patience`` epochs without a new one.
-Published tables hold out the nodes the GNN was trained on. Without a hold-out, one fifth of the
-calibration nodes, spread evenly over the classes, takes its place; fewer than `FEWEST_TO_SPLIT` are
-all trained on, for ``patience`` epochs, and the last state is kept.
+nodes is kept (the last of equals); training ends after ``patience`` epochs without a new one.
+Published tables hold out the nodes the GNN was trained on. Without a hold-out a fifth of the
+calibration nodes, even over the classes, takes its place; fewer than `FEWEST_TO_SPLIT` are all
+trained on, for ``patience`` epochs, and the last state is kept.
 """
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, ClassVar, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
+from torch.nn import init
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.overrides import TorchFunctionMode
 
 from simi_mailbox.calibrators.base import Calibrator, Holdout, TemperatureCalibrator
-from simi_mailbox.calibrators.parts.randomness import built, seeded
 from simi_mailbox.exceptions import SolverError
 from simi_mailbox.parameters import Count, NonNegative, Positive, Whole, hyperparameters
 from simi_mailbox.softmax import row_blocks
@@ -35,8 +37,8 @@ FEWEST_TO_SPLIT = 20
 STOP_SHARE = 5
 
 N = TypeVar("N", bound=nn.Module)
-Loss = Callable[[Tensor, Labelled], Tensor]
-"""Of a network's output on some labelled nodes."""
+T = TypeVar("T")
+Loss = Callable[[Tensor, Labelled], Tensor]  # of a network's output on some labelled nodes
 
 
 @hyperparameters
@@ -113,15 +115,13 @@ def softmax_nll(logits: Tensor, nodes: Labelled) -> Tensor:
 
 
 def scaled_nll(logits: Tensor) -> Loss:
-    """Of networks that return inverse temperatures [m]: the NLL of softmax(z_i · output_i).
-
-    Value and slope are found in one pass over the logits, in blocks that stay in the processor's
-    cache: several times faster than autograd.
-    """
+    """Of networks that return inverse temperatures [m]: the NLL of softmax(z_i · output_i)."""
     return lambda scale, nodes: _ScaledNll.apply(scale, logits[nodes.index], nodes.y)  # type: ignore[no-untyped-call]
 
 
 class _ScaledNll(Function):
+    """Value and slope in one pass, in blocks of a cache: several times faster than autograd."""
+
     @staticmethod
     def forward(ctx: Any, scale: Tensor, logits: Tensor, y: Tensor) -> Tensor:
         total = torch.zeros((), dtype=torch.float64)
@@ -173,12 +173,9 @@ def train(
     penalty: Callable[[N], Tensor] | None = None,
     noisy: bool = False,
 ) -> tuple[N, int, int]:
-    """Train what ``build`` makes: the network in its best state, epochs done, and the best epoch.
-
-    ``objective`` (by default ``likelihood``, the mean NLL) on ``fit_on``, plus
-    ``penalty(network)``, is minimised; the NLL of ``stop_on`` decides when to stop. A network that
-    is not ``noisy`` (dropout, drawn with `parts.randomness`) needs one forward pass for both.
-    """
+    """Minimise ``objective`` (default: ``likelihood``, the mean NLL) on ``fit_on`` plus
+    ``penalty(network)``; the network in its best state, epochs done, and the best epoch. Only a
+    ``noisy`` network needs two passes in each epoch."""
     with seeded(seed):
         network = built(build)
         adam = FlatAdam(network, lr=lr, weight_decay=weight_decay)
@@ -223,11 +220,8 @@ def train(
 
 
 class FlatAdam:
-    """Adam with L2 weight decay; the steps are those of ``torch.optim.Adam``.
-
-    One update of one vector is several times faster than one of each of many tiny parameters; and
-    ``torch.optim`` loads a compiler at its first use, for which a first fit would wait for seconds.
-    """
+    """The steps of ``torch.optim.Adam`` with L2 weight decay, on one vector: several times faster
+    than on many tiny parameters, and without the compiler that ``torch.optim`` loads in seconds."""
 
     def __init__(self, network: nn.Module, *, lr: float = 0.01, weight_decay: float = 0.0) -> None:
         self.lr, self.weight_decay, self._steps = lr, weight_decay, 0
@@ -249,3 +243,62 @@ class FlatAdam:
         size = self._square.sqrt().div_((1 - second**self._steps) ** 0.5).add_(1e-8)
         self.values.addcdiv_(self._mean, size, value=-self.lr / (1 - first**self._steps))
         self.gradients.zero_()
+
+
+# --- random numbers from a stream of one's own: threads do not disturb each other -----------------
+
+_stream: ContextVar[torch.Generator | None] = ContextVar("stream", default=None)
+
+_DRAWS = {
+    torch.rand, torch.randn, Tensor.uniform_, Tensor.normal_,
+    init.uniform_, init.normal_, init.kaiming_uniform_, init.xavier_uniform_,
+}  # fmt: skip
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Draw here, and in `built`, what PyTorch's common generator would draw for this seed."""
+    token = _stream.set(torch.Generator().manual_seed(seed))
+    try:
+        yield
+    finally:
+        _stream.reset(token)
+
+
+def built(build: Callable[[], T]) -> T:
+    """What ``build`` makes, with first weights drawn from the stream."""
+    with _FromStream():
+        return build()
+
+
+def dropout(x: Tensor, p: float, training: bool) -> Tensor:
+    """``torch.nn.functional.dropout`` with a mask drawn from the stream."""
+    if not training or p == 0.0 or x.numel() == 0:
+        return x
+    mask = torch.empty_like(x).bernoulli_(1 - p, generator=_stream.get())
+    return x * mask.div_(1 - p)
+
+
+def chosen(shape: tuple[int, ...], share: float) -> Tensor:
+    """True for a random share of the places, rounded to 1 / 2^16: faster than a Bernoulli draw."""
+    size = math.prod(shape)
+    words = torch.empty((size + 3) // 4, dtype=torch.int64)
+    numbers = words.random_(-(2**63), None, generator=_stream.get()).view(torch.int16)[:size]
+    if round(share * 2**16) == 2**16:
+        return torch.ones(shape, dtype=torch.bool)
+    return (numbers < round(share * 2**16) - 2**15).view(shape)
+
+
+def normal_like(x: Tensor) -> Tensor:
+    """Standard normal numbers from the stream, as many as ``x`` has."""
+    return torch.empty_like(x).normal_(generator=_stream.get())
+
+
+class _FromStream(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
+    """Gives the stream to everything that would draw from the common generator."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = dict(kwargs or {})
+        if func in _DRAWS and given.get("generator") is None:
+            given["generator"] = _stream.get()
+        return func(*args, **given)

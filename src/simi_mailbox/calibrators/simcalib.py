@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from simi_mailbox._arrays import Floats
+from simi_mailbox.calibrators import features
 from simi_mailbox.calibrators.base import Shapes
+from simi_mailbox.calibrators.neighbours import mean_support
 from simi_mailbox.calibrators.network import NetworkTemperatures, scaled_nll
-from simi_mailbox.calibrators.parts import features
-from simi_mailbox.calibrators.ratio_binned import mean_support
 from simi_mailbox.graph import Graph
 from simi_mailbox.mailbox import row_sums
 from simi_mailbox.parameters import Count, NonNegative, hyperparameters
@@ -19,10 +19,8 @@ from simi_mailbox.softmax import scaled_softmax
 from simi_mailbox.temperature import global_temperature
 from simi_mailbox.validation import CalibrationData, NodeInputs
 
-FARTHEST = 4.0
-"""Inputs further than this many standard deviations from the mean are cut off there."""
-WIDEST = 3.0
-"""log T stays within this of the common temperature's: a factor of about 20 either way."""
+FARTHEST = 4.0  # inputs further than this many standard deviations from the mean are cut off there
+WIDEST = 3.0  # log T stays within this of the common temperature's: a factor of about 20 either way
 
 
 @hyperparameters
@@ -33,8 +31,7 @@ class SimCalib(NetworkTemperatures):
 
     Tang et al., "SimCalib: Graph Neural Network Calibration based on Similarity between Nodes",
     AAAI 2024: φ holds Mahalanobis distances to class prototypes, homophily and relative degree. No
-    code was released, so that every choice below is ours; results must be labelled
-    "reimplementation" and not be taken for the authors'.
+    code was released: every choice below is ours, and results must be labelled "reimplementation".
 
     Parameters
     ----------

@@ -15,8 +15,7 @@ from simi_mailbox.temperature import global_temperature
 from simi_mailbox.validation import CalibrationData, NodeInputs
 
 STEPS = 10_000
-UNSETTLED = 1e-5
-"""What the loss of the mixture can still fall by without a warning."""
+UNSETTLED = 1e-5  # what the loss of the mixture can still fall by without a warning
 
 
 class Uncalibrated(Calibrator):
@@ -93,8 +92,7 @@ class EnsembleTemperatureScaling(Calibrator):
 
     Notes
     -----
-    Cross-entropy in both stages, as in the GATS code; Mix-n-Match's default is the squared error.
-    Differs from both in the exact T, which is not stopped early on other nodes.
+    Cross-entropy in both stages, as in the GATS code (Mix-n-Match: squared error), and an exact T.
 
     Examples
     --------

@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from simi_mailbox.calibrators.network import NetworkTemperatures
-from simi_mailbox.calibrators.parts.randomness import dropout
+from simi_mailbox.calibrators.network import NetworkTemperatures, dropout
 from simi_mailbox.graph import Graph
 from simi_mailbox.parameters import Count, NonNegative, Share, Whole, hyperparameters
 from simi_mailbox.sparse import Csr
@@ -40,9 +39,8 @@ class WATS(NetworkTemperatures):
 
     Notes
     -----
-    Defaults are those of the released code where it and the paper differ, because the published
-    tables come from it. It has the heat kernel's coefficients without their alternating sign,
-    commented out; here the sign is kept. An isolated node has L_sym = 0.
+    Defaults are those of the released code, which the published tables come from. Differs from it
+    in the alternating sign of the heat kernel's coefficients. An isolated node has L_sym = 0.
 
     Examples
     --------

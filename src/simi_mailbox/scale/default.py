@@ -25,7 +25,7 @@ from torch import Tensor
 
 from simi_mailbox._arrays import Array, Floats, Ints
 from simi_mailbox.calibrators import SimiMailbox
-from simi_mailbox.calibrators.parts.features import nearness, prototype_sums, prototypes_of
+from simi_mailbox.calibrators.features import nearness, prototype_sums, prototypes_of
 from simi_mailbox.calibrators.simi_mailbox.calibrator import enough, sketch
 from simi_mailbox.calibrators.simi_mailbox.evidence import (
     Sums,

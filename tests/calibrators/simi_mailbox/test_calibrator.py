@@ -13,7 +13,7 @@ from simi_mailbox import CalibrationWarning, Graph, SimiMailbox, TemperatureScal
 from simi_mailbox.calibrators.simi_mailbox import calibrator as module
 from simi_mailbox.metrics import nll
 from simi_mailbox.synthetic import calibration_problem
-from simi_mailbox.testing.checks import SIZES, Case, permuted_gain
+from simi_mailbox.testing import SIZES, Case, permuted_gain
 from simi_mailbox.validation import Labelled
 
 MODES = pytest.mark.parametrize("keep", [True, False])

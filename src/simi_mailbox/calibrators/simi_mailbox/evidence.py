@@ -1,9 +1,8 @@
 """Evidence on a node's class besides its own logits: neighbours, labels near it, a hidden layer.
 
-Every term is a function of a node's own row and of a few sums over its neighbours (`Sums`).
-Who supplies these sums (`InMemory` here, blocks on disk in `simi_mailbox.scale`) is all that
-differs between engines. Everything is made of p = softmax(z / T), so that the offset of logits
-does not enter.
+Every term is a function of a node's own row and of a few sums over its neighbours (`Sums`), which
+`InMemory` supplies here and blocks on disk in `simi_mailbox.scale`. Everything is made of
+p = softmax(z / T), so that the offset of logits does not enter.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 
 from simi_mailbox._arrays import Floats
-from simi_mailbox.calibrators.parts.features import fit_prototypes, nearness
+from simi_mailbox.calibrators.features import fit_prototypes, nearness
 from simi_mailbox.calibrators.simi_mailbox.model import EXPONENTS, Base, Nodes
 from simi_mailbox.graph import Graph
 from simi_mailbox.softmax import row_blocks, scaled_softmax
@@ -32,8 +31,7 @@ PSEUDO_NEIGHBOURS, PSEUDO_PREDICTIONS, PSEUDO_MASS = 2.0, 0.3, 0.1
 NO_CHANCE, LARGE = 5.0, 0.25
 """Standard errors and deviations by which calibration nodes differ that were not drawn."""
 
-BLOCK = 1 << 19
-"""Numbers of a run of nodes that are looked at together."""
+BLOCK = 1 << 19  # numbers of a run of nodes that are looked at together
 
 NOBODY = Labelled(torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64))
 
@@ -48,21 +46,17 @@ def term_names(*, hidden: bool) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """What is known of some nodes: their own rows [m, K], and sums over their neighbours.
-
-    ``predictions`` is Σ p_j over neighbours j; ``labels`` [m, K + 1] that of the `label_residuals`
-    of labelled ones; those of two steps are means over two random steps, without what comes back to
-    the node itself. ``closeness`` is how near the node is to every class in the hidden layer.
-    """
+    """What is known of some nodes: their own rows [m, K], and sums over their neighbours; of two
+    steps, means over two random steps without what comes back to the node itself."""
 
     logits: Tensor
     probs: Tensor
     degree: Tensor
-    predictions: Tensor
+    predictions: Tensor  # Σ p_j over neighbours j
     predictions_2_steps: Tensor
-    labels: Tensor
+    labels: Tensor  # Σ of the `label_residuals` of labelled neighbours, [m, K + 1]
     labels_2_steps: Tensor
-    closeness: Tensor | None = None
+    closeness: Tensor | None = None  # to every class in the hidden layer
 
     def rows(self, rows: slice) -> Sums:
         """Of some of these nodes."""
@@ -72,17 +66,12 @@ class Sums:
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """Means over all nodes that ``fit`` found, kept for every prediction.
+    """Means over all nodes that ``fit`` found, kept for every prediction."""
 
-    ``temperature`` is T of p = softmax(z / T), ``centre`` [2] is subtracted from the terms of the
-    temperature, ``class_share`` [K] is the mean of p, as if one node of every class had been added,
-    and ``mean_similarity`` is for nodes without neighbours.
-    """
-
-    temperature: float
-    centre: Floats
-    class_share: Floats
-    mean_similarity: float
+    temperature: float  # T of p = softmax(z / T)
+    centre: Floats  # subtracted from the terms of the temperature, [2]
+    class_share: Floats  # mean of p, as if one node of every class had been added, [K]
+    mean_similarity: float  # for nodes without neighbours
 
     @classmethod
     def of(cls, temperature: float, totals: Floats) -> Units:
@@ -123,10 +112,7 @@ def label_residuals(probs: Tensor, y: Tensor) -> Tensor:
 
 
 def overlap(probs: Tensor, predictions: Tensor, degree: Tensor) -> Tensor:
-    """Mean over neighbours j of Σ_c p_ic p_jc, in [0, 1]; zero without neighbours.
-
-    The mailbox similarity of the paper, of probabilities in place of logits.
-    """
+    """The mailbox similarity of p: mean over neighbours j of Σ_c p_ic p_jc; zero without any."""
     found = torch.empty(len(probs), dtype=torch.float64)
     for rows in row_blocks(*probs.shape):
         found[rows] = (probs[rows] * predictions[rows]).sum(dim=1, dtype=torch.float64)
@@ -252,8 +238,7 @@ class InMemory:
 def closeness(
     hidden: Tensor, probs: Tensor, prototypes: dict[str, Floats] | None = None
 ) -> tuple[dict[str, Floats], Tensor]:
-    """Means of the classes in a hidden layer (by probability: no label enters), and −log distance
-    of every node to each of them."""
+    """Means of the classes in a hidden layer (no label enters), and −log distances to them."""
     dense = hidden if hidden.layout is torch.strided else hidden.to_dense()
     x = np.asarray(dense.numpy(), dtype=np.float64)
     if prototypes is None:

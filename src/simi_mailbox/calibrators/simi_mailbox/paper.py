@@ -91,8 +91,7 @@ class SimiMailboxPaper(GroupedTemperatures):
         N and λ. "The number of clusters N is selected from the range [5, 30]. The regularization
         coefficient λ is explored in the range of [1, 50]": no choice is published.
     solver : {"adam", "exact"}
-        Adam with learning rate 0.01, at most 2000 epochs and a patience of 100, as in the paper; or
-        the exact minimiser.
+        Adam, with the paper's learning rate, epochs and patience; or the exact minimiser.
     selection : {"validation-ece", "training-ece", "none"}
         "The optimal calibration models are chosen based on the lowest validation ECE on training
         set": the epoch, and with ``search`` also N and λ, of lowest ECE (15 bins) on the
@@ -259,8 +258,8 @@ class Trial:
         return PaperLoss(self._curve, ce, accuracy, penalties)
 
     def ece_on(self, judged: Sequence[Labelled], bins: int) -> Ece:
-        """From temperatures [weights, groups] of several fits to the ECE of every weight, each fit
-        being judged on nodes of its own; all are put into the same bins."""
+        """From temperatures [weights, groups] of several fits, each judged on nodes of its own, to
+        the ECE of every weight, in common bins."""
         index, y = (torch.cat([getattr(part, name) for part in judged]) for name in ("index", "y"))
         z, fits = self.logits[index], np.arange(len(judged))
         gaps, right = top_gaps(z).numpy(), (z.argmax(dim=1) == y).double().numpy()
@@ -277,10 +276,8 @@ class Trial:
 
 
 def lowest(path: Iterable[Sequence[Floats]], ece: Ece, patience: int) -> tuple[Floats, Ints]:
-    """Lowest ECE of every weight along a path, and its epoch (the last of equals).
-
-    The search of a weight ends after ``patience`` epochs without an equal or better one.
-    """
+    """Lowest ECE of every weight along a path, and its epoch (the last of equals); a search ends
+    after ``patience`` epochs without an equal or better one."""
     least, best, searched = np.array(np.inf), np.array(0), np.array(True)
     for epoch, temperatures in enumerate(path, start=1):
         found = ece(temperatures)

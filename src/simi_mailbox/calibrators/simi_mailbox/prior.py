@@ -28,11 +28,9 @@ from simi_mailbox.files import DAMAGE, whole_file
 FORMAT, VERSION = "simi-mailbox prior", 1
 LEARNED = "learned"
 _NAME = re.compile(r"learned(?:@(?P<digest>[0-9a-f]+))?(?: without (?P<family>.+))?")
-DEVIATION = 1.4826
-"""Times the median deviation: the standard deviation of a normal variable."""
+DEVIATION = 1.4826  # times the median deviation: the standard deviation of a normal variable
 NARROWEST = {"log_degree": 0.025, "inverse_degree": 0.1, "uniform": 0.3}
-NARROWEST_COEFFICIENT = 0.1
-"""Spreads over graphs: a few of them cannot tell these to be smaller."""
+NARROWEST_COEFFICIENT = 0.1  # spreads over graphs: a few of them cannot tell these to be smaller
 EITHER_SIGN = frozenset({"neighbours", "neighbours_2_steps"})
 """Other graphs tell the size of these coefficients and not their sign: their location is zero."""
 LARGEST_EFFECT = 50.0
@@ -42,15 +40,10 @@ MODES = ("kept", "free", "kept_unselected", "free_unselected")
 
 @dataclass(frozen=True)
 class Setting:
-    """One backbone on one graph: means over ``runs``, with so many ``labels`` of calibration nodes.
+    """One backbone on one graph: means over ``runs``, with n = ``labels`` calibration nodes.
 
-    ``plain`` and ``hidden`` are coefficients that fit the nodes that were neither trained nor
-    calibrated on, without and with a hidden layer (which may be missing). ``bias`` is, by `MODES`,
-    the mean over these nodes of confidence − correct, times u / n, after the fit on the n
-    calibration nodes, with their `model.bias_unit` u; ``bias_weight`` the mean of (u / n)².
-    ``fewer_errors`` is (e' − e) / (1 − e') with the error rate e' of the other nodes, and its
-    weight e' / (n (1 − e')): their ratio is the number of calibration nodes that as good as could
-    not be wrong.
+    The others are the nodes that were neither trained nor calibrated on; u is the `model.bias_unit`
+    of the calibration nodes, e and e' are the error rates of these and of the others.
     """
 
     graph: str
@@ -58,12 +51,12 @@ class Setting:
     backbone: str
     runs: int
     labels: int
-    plain: Mapping[str, float]
-    hidden: Mapping[str, float]
-    bias: Mapping[str, float]
-    bias_weight: float
-    fewer_errors: float
-    fewer_errors_weight: float
+    plain: Mapping[str, float]  # coefficients that fit the others, without a hidden layer
+    hidden: Mapping[str, float]  # and with one; empty where it is missing
+    bias: Mapping[str, float]  # by `MODES`, mean of (confidence − correct) u / n over the others
+    bias_weight: float  # mean of (u / n)²
+    fewer_errors: float  # (e' − e) / (1 − e')
+    fewer_errors_weight: float  # e' / (n (1 − e')): the ratio counts nodes that cannot be wrong
 
     def __post_init__(self) -> None:
         for found, hidden in ((self.plain, False), (self.hidden, True)):
@@ -82,16 +75,14 @@ class Setting:
 class Prior:
     """What to expect of a graph on which nothing but a few labels is known.
 
-    ``plain`` and ``hidden`` are believed of the model without and with a hidden layer; ``bias`` is,
-    by `MODES`, by how much mean confidence is too high after a fit, in units of `model.bias_unit` /
-    labels, not extrapolated below the ``fewest_labels`` that it was learned from. The calibration
-    nodes have as few errors as if ``error_free_labels`` of them could not be wrong.
+    ``bias`` is, by `MODES`, by how much mean confidence is too high after a fit, in units of
+    `model.bias_unit` / labels; ``error_free_labels`` calibration nodes as good as cannot be wrong.
     """
 
-    plain: Coefficients
-    hidden: Coefficients
+    plain: Coefficients  # of the model without a hidden layer
+    hidden: Coefficients  # and with one
     bias: Mapping[str, float] = field(default_factory=lambda: dict.fromkeys(MODES, 0.0))
-    fewest_labels: int = 1
+    fewest_labels: int = 1  # that ``bias`` was learned from: it is not extrapolated below
     error_free_labels: float = 0.0
     origin: str = ""
 
@@ -106,23 +97,18 @@ class Prior:
         return self.hidden if hidden else self.plain
 
     def drop(self, unit: float, labels: int, *, keep_classes: bool, selected: bool) -> float:
-        """By how much mean confidence is expected to be too high after a fit on ``labels`` nodes,
-        whose `model.bias_unit` is ``unit``."""
+        """By how much mean confidence is too high after a fit on nodes of this `bias_unit`."""
         mode = ("kept" if keep_classes else "free") + ("" if selected else "_unselected")
         return self.bias[mode] * unit / max(labels, self.fewest_labels)
 
     def error_weight(self, labels: int) -> float:
-        """How many errors elsewhere an error among ``labels`` calibration nodes stands for: they
-        have also chosen the checkpoint, so that the GNN errs less on them than on others."""
+        """Errors elsewhere that one among calibration nodes, which chose the GNN, stands for."""
         n = max(labels, self.fewest_labels, 2.0 * self.error_free_labels, 1.0)
         return n / (n - self.error_free_labels)
 
 
 def prior_of(settings: Sequence[Setting]) -> Prior:
-    """Medians and median deviations over all settings alike, each number by itself.
-
-    Selection bias is an interquartile mean, weighted by how much a setting can tell about it.
-    """
+    """Medians over settings and deviations from them; of selection bias interquartile means."""
     weight = np.array([s.bias_weight for s in settings])
     bias = {mode: np.array([s.bias[mode] for s in settings]) / weight for mode in MODES}
     found = {mode: interquartile_mean(each, np.sqrt(weight)) for mode, each in bias.items()}

@@ -10,8 +10,7 @@ from simi_mailbox._arrays import Floats
 from simi_mailbox.validation import NodeInputs
 
 SHRINKAGE = 0.1
-WIDEST = 512
-"""Representations wider than this get a diagonal covariance: a full one would be all noise."""
+WIDEST = 512  # columns; of more the covariance is diagonal: a full one would be noise
 
 
 def check_width(data: NodeInputs, width: int) -> None:
@@ -35,21 +34,15 @@ def feature_matrix(data: NodeInputs) -> Any:
 
 
 def fit_prototypes(x: Any, probs: Floats) -> tuple[Floats, Floats]:
-    """Class means [K, d], and the precision within classes: [d, d], or its diagonal [d].
-
-    Node i counts for class k with weight ``probs[i, k]``. The covariance S within classes is shrunk
-    towards its mean variance v: 0.9 S + 0.1 v I.
-    """
+    """Class means [K, d], weighted by ``probs``, and the precision within classes: [d, d], or its
+    diagonal [d]. Their covariance S is shrunk towards its mean variance v: 0.9 S + 0.1 v I."""
     mass = probs.sum(axis=0)
     return prototypes_of(mass, len(probs), *prototype_sums(x, probs, mass))
 
 
 def prototype_sums(x: Any, probs: Floats, mass: Floats) -> tuple[Floats, Floats, Floats]:
-    """Of some nodes, what prototypes are made of: of parts of a graph they add up to its own.
-
-    Sums of x [d], its means by class weighted by ``probs`` of ``mass`` in all [K, d], and its
-    products [d, d], or squares [d].
-    """
+    """What prototypes are made of, summed over some nodes: x [d], its means by class of ``mass`` in
+    all [K, d], and its products [d, d], or squares [d]."""
     means = np.asarray(x.T @ (probs / np.maximum(mass, 1e-12))).T
     dense = x if x.shape[1] > WIDEST else _dense(x)
     second = (x * x).sum(axis=0) if x.shape[1] > WIDEST else dense.T @ dense

@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse
 from scipy.spatial.distance import cdist
 
-import simi_mailbox.calibrators.parts.features as module
-from simi_mailbox.calibrators.parts.features import distances, fit_prototypes
+import simi_mailbox.calibrators.features as module
+from simi_mailbox.calibrators.features import distances, fit_prototypes
 
 
 def problem(n=300, width=5):

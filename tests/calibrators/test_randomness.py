@@ -1,6 +1,6 @@
 """Shares of places that are drawn fast are the shares that were asked for."""
 
-from simi_mailbox.calibrators.parts.randomness import chosen, seeded
+from simi_mailbox.calibrators.network import chosen, seeded
 
 
 def test_the_share_is_chosen_place_by_place():

@@ -1,1 +1,0 @@
-"""What several calibrators share; methods import from here, never the other way round."""
