@@ -33,6 +33,11 @@ InputType: TypeAlias = Literal[
 NO_LABEL = -1
 """Stands where a label is not known or may not be read."""
 PER_CLASS = ("logits", "log-probabilities", "probabilities")
+MASKING = "a class is masked by −inf on every node or on none"
+ARE_PROBABILITIES = (
+    "every row of the logits lies in [0, 1] and sums to one: these are probabilities; "
+    'pass the logits, or say input_type="probabilities"'
+)
 RANGE_TOLERANCE = 1e-6
 ROW_SUM_TOLERANCE = 1e-3
 _FEWEST_ROWS = 10
@@ -279,20 +284,28 @@ def read_logits(logits: Any, kind: InputType = "logits") -> Tensor:
     # One pass, no temporary of the same size: a sum is finite only if all its terms are, or if
     # finite terms overflow, which the slow look then clears up.
     if not bool(torch.isfinite(z.sum())):
-        masked = torch.isneginf(z).all(dim=0)
-        bad = (~torch.isfinite(z) & ~masked).any(dim=1).nonzero().flatten().tolist()
-        if bad:
+        array = z.numpy()
+        bad = np.flatnonzero(impossible(array, kind, np.isneginf(array).all(axis=0))[0])
+        if bad.size:
             raise ValueError(
                 f"logits of {len(bad)} of {len(z)} nodes are NaN or infinite; the first is node "
-                f"{bad[0]}: {z[bad[0]].tolist()[:6]}; a class is masked by −inf on every node or "
-                "on none"
+                f"{bad[0]}: {z[bad[0]].tolist()[:6]}; {MASKING}"
             )
     if are_probabilities(z):
-        raise ValueError(
-            "every row of the logits lies in [0, 1] and sums to one: these are probabilities; "
-            'pass the logits, or say input_type="probabilities"'
-        )
+        raise ValueError(ARE_PROBABILITIES)
     return z.contiguous()
+
+
+def impossible(array: Array, kind: str, masked: Any) -> tuple[Any, str]:
+    """Rows that no model can have given, and why; a class may be ``masked`` by −inf."""
+    if kind == "logits":
+        bad = ~np.where(masked, np.isneginf(array), np.isfinite(array)).all(axis=1)
+        return bad, f"logits that are NaN or infinite ({MASKING})"
+    p = array.astype(np.float64)
+    p = p if kind == "probabilities" else np.exp(p)
+    bad = ~(np.abs(p.sum(axis=1) - 1) <= ROW_SUM_TOLERANCE)
+    bad |= ~((p >= -RANGE_TOLERANCE) & (p <= 1 + RANGE_TOLERANCE)).all(axis=1)
+    return bad, f"no {kind}: they lie outside [0, 1] or do not add up to one"
 
 
 def both_classes(z: Tensor, kind: InputType) -> Tensor:

@@ -17,7 +17,7 @@ from simi_mailbox._arrays import Array
 from simi_mailbox.files import whole_file
 from simi_mailbox.node_files.columns import PANDAS_INDEX
 from simi_mailbox.node_files.formats import STANDARD, check_ending, ending_of
-from simi_mailbox.node_files.nodes import NodeNames
+from simi_mailbox.node_files.problem import NodeNames
 
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 WRITES = (*_TEXT, ".npy", ".npz", ".parquet", ".feather")

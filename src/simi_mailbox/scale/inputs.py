@@ -15,10 +15,9 @@ from simi_mailbox.files import DAMAGE, is_archive, mapped_npy
 from simi_mailbox.grouping import added, stacked
 from simi_mailbox.node_files.columns import Contents
 from simi_mailbox.node_files.formats import read_file
-from simi_mailbox.node_files.nodes import (
+from simi_mailbox.node_files.problem import (
     NodeNames,
     Reader,
-    impossible,
     labelled_rows,
     listed_ids,
     node_set,
@@ -29,8 +28,11 @@ from simi_mailbox.scale.store import Store, Written
 from simi_mailbox.scale.tiles import Plan, name
 from simi_mailbox.softmax import LogitRange, logit_gaps, row_blocks
 from simi_mailbox.validation import (
+    ARE_PROBABILITIES,
+    MASKING,
     InputType,
     are_probabilities,
+    impossible,
     read_classes,
     read_logits,
     read_node_ids,
@@ -217,16 +219,13 @@ def find_limits(engine: Engine, plan: Plan, named: Ints) -> LogitRange:
     """As `LogitRange.of` finds it; a class that is ``named`` by a label is possible."""
     rows = engine.total("looking at logits", facts_of, stacked, plan.blocks)
     if rows[:, -1].all():
-        raise ValueError(
-            "every row of the logits lies in [0, 1] and sums to one: these are probabilities; "
-            'say input_type="probabilities"'
-        )
+        raise ValueError(ARE_PROBABILITIES)
     best = rows[:, :-1].max(axis=0)
     some = np.isneginf(rows[:, :-1]).any(axis=0) & ~np.isneginf(best)
     if some.any():
         raise ValueError(
             f"class {int(some.argmax())} has logits −inf in some blocks of nodes and not in "
-            "others; a class is masked by −inf on every node or on none"
+            f"others; {MASKING}"
         )
 
     def usual(some: Ints | None) -> float:
