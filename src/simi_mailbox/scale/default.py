@@ -15,8 +15,9 @@ What the passes leave in the store:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -50,8 +51,7 @@ LABELLED, RESIDUALS = "labelled/00000", "residuals/00000"
 
 @dataclass(frozen=True)
 class View:
-    """How blocks are looked at: within which limits and at which temperature; ``labels`` is a
-    digest of the labels in the store, empty if there is none."""
+    """How blocks are looked at; ``labels`` is a digest of those in the store, empty if none is."""
 
     plan: Plan
     limits: LogitRange
@@ -74,17 +74,14 @@ class View:
 # --- functions of a block -------------------------------------------------------------------------
 
 
-def tensor(store: Store, kind: str, block: int) -> Tensor:
-    return torch.from_numpy(store.get(name(kind, block)))
+def tensor(store: Store, kind: str, block: int, rows: Ints | slice = slice(None)) -> Tensor:
+    return torch.from_numpy(np.array(store.view(name(kind, block))[rows]))
 
 
 def sums_of(store: Store, block: int, view: View, nodes: Ints | None = None) -> Sums:
     """What the passes have found of a block, or of those of some sorted ``nodes`` in it."""
     rows = slice(None) if nodes is None else view.plan.inside(block, nodes)[0]
-
-    def part(kind: str) -> Tensor:
-        return torch.from_numpy(np.array(store.view(name(kind, block))[rows]))
-
+    part = partial(tensor, store, block=block, rows=rows)
     z, probs, degree = view.logits(store, block, rows), part("probs")[:, :-1], part("degree")
     near = far = z.new_zeros(len(z), view.classes + 1)
     if view.labels:
@@ -108,11 +105,10 @@ def totals_of(store: Store, block: int) -> Floats:
 
 
 def probs_block(store: Store, block: int, view: View) -> list[Written]:
-    z = view.logits(store, block)
-    right = torch.empty(len(z), z.shape[1] + 1, dtype=z.dtype)
-    right[:, :-1] = scaled_softmax(z, view.temperature)
-    right[:, -1] = tensor(store, "degree", block).clamp(min=1).to(z.dtype).reciprocal()
-    return [store.put(name("probs", block), right.numpy())]
+    z, degree = view.logits(store, block), tensor(store, "degree", block).clamp(min=1)
+    inverse = degree.to(z.dtype).reciprocal()
+    probs = torch.cat([scaled_softmax(z, view.temperature), inverse[:, None]], dim=1)
+    return [store.put(name("probs", block), probs.numpy())]
 
 
 def around_band(store: Store, band: int, view: View, bands: list[range]) -> list[Written]:
@@ -214,13 +210,14 @@ def prototype_sums_of(
     store: Store, block: int, plan: Plan, hidden: Shards, mass: Floats
 ) -> list[Floats]:
     """What prototypes of classes are made of, summed over a block."""
-    probs, parts = store.view(name("probs", block)), []
-    for rows, x in _hidden_runs(block, plan, hidden):
-        parts.append(list(prototype_sums(x, probs[rows, :-1].astype(np.float64), mass)))
-    return added_each(parts)
+    probs = store.view(name("probs", block))[:, :-1]
+    return added_each(
+        list(prototype_sums(x, probs[rows].astype(np.float64), mass))
+        for rows, x in _hidden_runs(block, plan, hidden)
+    )
 
 
-def added_each(parts: list[list[Floats]]) -> list[Floats]:
+def added_each(parts: Iterable[list[Floats]]) -> list[Floats]:
     """Sums of lists of arrays, place by place."""
     return [added(list(each)) for each in zip(*parts, strict=True)]
 
@@ -269,9 +266,6 @@ def probability_block(
     return out.block(block, view.limits.restore(probs).numpy(), groups)
 
 
-# --- the whole ------------------------------------------------------------------------------------
-
-
 def fit(
     engine: Engine,
     plan: Plan,
@@ -312,10 +306,7 @@ def fit(
 def look_again(
     engine: Engine, plan: Plan, calibrator: SimiMailbox, named: NodeInputs, hidden: Shards | None
 ) -> View:
-    """The passes of a fitted calibrator on blocks that it has perhaps never seen.
-
-    ``named`` holds labels that are known by now, and training nodes, if there are any.
-    """
+    """The passes of a fitted calibrator; ``named``: labels known by now, and training nodes."""
     view = View(plan, calibrator._logit_range, calibrator.temperature_)
     _look_at_predictions(engine, view)
     known = calibrator._known(named, lambda: _identity(engine, view))
@@ -345,8 +336,7 @@ def _look_at_evidence(
     hidden: Shards | None,
     calibrator: SimiMailbox,
 ) -> View:
-    """The same view with what labels and the hidden layer tell; nodes are sorted, ``logits``
-    theirs."""
+    """The view with labels (of sorted nodes, ``logits`` theirs) and the hidden layer."""
     plan = view.plan
     if len(labelled):
         residuals = label_residuals(calibrator._base.probabilities(logits), labelled.y)

@@ -41,8 +41,7 @@ from simi_mailbox.validation import (
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of shards: ``logits/``, ``edges/``, perhaps ``hidden/``, and files of labels and
-    nodes."""
+    """``logits/``, ``edges/`` and perhaps ``hidden/`` of shards; files of labels and nodes."""
 
     path: Path
     logits: Shards
@@ -101,8 +100,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels of a file: one per node, of which only those that are asked for are looked at; or of
-    some ``nodes``, sorted, each once, and −1 of a last one that is none."""
+    """Labels of all nodes; or of ``nodes``, sorted, and −1 of a last one that is none."""
 
     path: Path
     count: int
@@ -165,17 +163,10 @@ def _contents(path: Path) -> Contents:
         return read_file(path)  # which says what is wrong with it
 
 
-# --- logits, block by block -----------------------------------------------------------------------
-
-
 def read_block(
     store: Store, block: int, plan: Plan, shards: Shards, kind: InputType
 ) -> list[Written]:
-    """Logits of a block as float32 or float64, checked, and what is to be known of them.
-
-    ``facts``: how near each class comes to the top; then whether all rows look like probabilities.
-    ``spread``: the mean gap of every node.
-    """
+    """Checked logits; mean gaps; gaps of each class, and whether rows look like probabilities."""
     start, stop = plan.span(block)
     z = as_logits(shards, start, shards.read(start, stop), kind)
     best, spread, _ = logit_gaps(z)
@@ -242,14 +233,11 @@ def spread_of(store: Store, block: int, kept: Ints) -> list[Written]:
     return [store.put(name("spread-kept", block), z.max(axis=1) - z.mean(axis=1))]
 
 
-# --- the median of numbers that are nowhere together ----------------------------------------------
-
 DIGIT = 16  # bits that are found at a time
 
 
 def median(engine: Engine, plan: Plan, kind: str, step: str = "looking at logits") -> float:
-    """The median of a number per node, none negative: such numbers are in the order of their bits,
-    of which one look at all blocks finds the next few."""
+    """The median of a number ≥ 0 per node, by its bits: each look at all blocks finds a few."""
     found = []
     for place in {(plan.nodes - 1) // 2, plan.nodes // 2}:
         bits = 0

@@ -6,7 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -234,9 +234,6 @@ def _matching(fitted: SimiMailbox, source: Folder) -> Folder:
     return source
 
 
-# --- what both share ------------------------------------------------------------------------------
-
-
 @dataclass
 class _Job:
     """Where from, where to, and by whom."""
@@ -302,8 +299,8 @@ class _Job:
         with nullcontext() if self.work is None else alone_in(Path(self.work)):
             holder = Path(self.work or self.output.folder).resolve()
             given = (Store(holder / store.WORK), self.say)
-            runner = Engine(*given) if self.scheduler is None else Dask(*given, self.scheduler)
-            try:
+            engine = Engine(*given) if self.scheduler is None else Dask(*given, self.scheduler)
+            with closing(engine) as runner:
                 plan = self.plan(**runner.cluster)
                 facts = {"plan": vars(plan), "input_type": self.kind, "shards": shards}
                 place = store.work_in(holder, facts)
@@ -313,8 +310,6 @@ class _Job:
                 runner.write("reading logits", read_block, *of)
                 tiles.cut(runner, plan, self.source.edges)
                 yield runner, plan
-            finally:
-                runner.close()
             if self.work is None:
                 store.clear(place)
 

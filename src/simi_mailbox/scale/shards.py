@@ -266,8 +266,7 @@ def _numbers(shard: Shard, batch: Any, row: int) -> Array:
 
 
 def _check_ids(shard: Shard, column: Any, row: int) -> None:
-    """Rows of all shards are the nodes 0, 1, 2, …: a file that numbers them otherwise, or lies in
-    another place, would be silently wrong."""
+    """Rows of all shards are the nodes 0, 1, 2, …: in another order all would be wrong."""
     expected = np.arange(shard.first + row, shard.first + row + len(column))
     found = as_text(column)
     wrong = np.flatnonzero(found.to_numpy(zero_copy_only=False) != expected.astype(np.str_))

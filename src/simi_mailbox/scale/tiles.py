@@ -61,8 +61,7 @@ class Plan:
     def of(
         cls, nodes: int, classes: int, memory: int, *, item: int = 4, tasks: int = 1, slots: int = 1
     ) -> Plan:
-        """The largest blocks that fit into ``memory`` bytes of a process that runs ``tasks`` at a
-        time, and that keep all ``slots`` of a cluster busy."""
+        """The largest blocks that fit into a process of ``tasks``, and keep all ``slots`` busy."""
         space = (memory - PROCESS) * USED
         if space < 50_000_000:
             raise ValueError(
@@ -96,8 +95,7 @@ class Plan:
         return np.array(nodes[low:high]) - start, slice(low, high)
 
     def bands(self, columns: int, held: int) -> list[range]:
-        """Runs of blocks, as few as there can be: sums of ``columns`` numbers of every node of one
-        fit into memory beside ``held`` bytes for every node of a block."""
+        """The fewest runs of blocks whose sums fit beside ``held`` bytes per node of a block."""
         rows = min(LARGEST_BAND, (self.space - held * self.rows) // (8 * columns))
         if self.slots > 1:
             rows = min(rows, self.nodes // (2 * self.slots))
@@ -122,9 +120,6 @@ PART = 1 << 20  # entries of a tile that lie in one file, at most
 
 def name(kind: str, *numbers: int) -> str:
     return f"{kind}/{'-'.join(f'{number:05d}' for number in numbers)}"
-
-
-# --- cutting --------------------------------------------------------------------------------------
 
 
 def cut(engine: Engine, plan: Plan, edges: Shards) -> None:
@@ -257,9 +252,6 @@ def fingerprint(store: Store, plan: Plan) -> str:
     return digest.hexdigest()[:16]
 
 
-# --- summing --------------------------------------------------------------------------------------
-
-
 def neighbour_sums(
     store: Store,
     blocks: Sequence[int],
@@ -267,11 +259,7 @@ def neighbour_sums(
     width: int,
     right: Callable[[int], tuple[Array, Array | None]],
 ) -> Iterator[tuple[int, Floats]]:
-    """Some row blocks, and sums over the neighbours of their nodes, of ``width`` numbers each.
-
-    ``right(column)`` gives the numbers of a column block, as `add_sums` takes them. They are read
-    once for all the row blocks.
-    """
+    """Some row blocks, and sums over neighbours of what ``right(column)`` gives for `add_sums`."""
     sums = {block: np.zeros((plan.size(block), width)) for block in blocks}
     parts = {block: store.get(name("parts", block)).tolist() for block in blocks}
     for column in plan.blocks:
