@@ -58,13 +58,10 @@ def in_options(text: str) -> str:
 @contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None]]:
     """To be called with a step, what is done, of how much: a bar each on a terminal, else none."""
-    if not sys.stderr.isatty():
-        yield lambda step, done, total: None
-        return
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    with Progress(console=Console(stderr=True)) as bars:
+    with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
         known: dict[str, TaskID] = {}
 
         def show(step: str, done: int, total: int) -> None:

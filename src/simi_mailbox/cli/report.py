@@ -41,9 +41,8 @@ def report(
     from simi_mailbox.validation import read_logits
 
     options.check_file(out)
-    default = ["temperature", "simi-mailbox"]
-    if given["positive"] is not None:
-        default = ["platt", "simi-mailbox-free"]
+    of_class = given["positive"] is not None
+    default = ["platt", "simi-mailbox-free"] if of_class else ["temperature", "simi-mailbox"]
     with console.complaints():
         problem = user.read(logits, given)
         written = write_report(

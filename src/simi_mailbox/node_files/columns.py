@@ -60,8 +60,7 @@ _LIKE_AN_ID = re.compile(r"(^|[^A-Za-z])(id|uid|uuid|guid)s?$|[a-z](Id|ID)s?$", 
 
 @dataclass(frozen=True)
 class Columns:
-    """A table: columns of one length, as Arrow arrays. Cells of text files stay text unless a
-    column holds numbers with fractions; ids, labels and masks come back as they were written.
+    """A table of Arrow arrays; of text files all but numbers with fractions stay text.
 
     ``names`` are ``""`` where there is no header, ``decimal`` separates fractions in text, and
     ``first_row`` is where the first cells stand in the file, counted from 1.
@@ -133,9 +132,7 @@ def _only(names: Sequence[str], wanted: Iterable[str], path: Path) -> int | None
 
 
 def id_column(names: Sequence[str], path: Path, more: Iterable[str] = ()) -> int | None:
-    """Which column names nodes, in files as in shards: one of `ID_NAMES` (and ``more``); else
-    pandas' index; else the first, if its name ends like that of an id.
-    """
+    """The column that names nodes: of `ID_NAMES` or ``more``, pandas' index, or a first like an id."""
     found = _only(names, (*ID_NAMES, *more), path)
     if found is None and PANDAS_INDEX in names:
         return list(names).index(PANDAS_INDEX)
@@ -212,8 +209,7 @@ def score_columns(
     measures: Callable[[int], bool],
     kind: str | None = None,
 ) -> tuple[list[int], list[int]]:
-    """Columns beside the ids at ``position`` that may be scores of classes, and those among them
-    that are for certain, because their names begin as `PREFIXES` say (of one ``kind``).
+    """Columns that may be scores of classes, and those that are for certain, by their `PREFIXES`.
 
     A class may be called like something else if its column ``measures``: has fractions.
     """
@@ -228,11 +224,7 @@ def score_columns(
 
 
 def refuse_others(names: Sequence[str], array: Array, path: Path) -> None:
-    """Raise for columns that are no scores of a class, by what they are called and hold.
-
-    Those called like ids; those of whole numbers beside others with fractions; those far above all
-    others, which then would always be predicted. One constant for all nodes may be a score.
-    """
+    """Raise for columns that are no scores of a class; one constant for all nodes may be one."""
     some = array[:: max(1, len(array) // _SAMPLE)].T
     columns = [column[np.isfinite(column) & (column > _MASKED)] for column in some]
     columns = [column if column.size else np.zeros(1) for column in columns]

@@ -331,12 +331,10 @@ def read_file(
     is_data: IsData = lambda cells: False,
     encoding: str | None = None,
 ) -> Contents:
-    """Columns of a table (CSV, TSV, Parquet, Feather) or arrays by name; a lone array is ``""``.
+    """Columns of a table or arrays by name; a lone array is ``""``, and ``-`` standard input.
 
-    The ending says what a file is; ``-`` is a text table from standard input. ``header`` are names
-    that make the first row of a text file a header, besides those known here, and ``is_data`` says
-    of its cells that they are none: a node may be called ``u``. ``encoding`` is that of text
-    without a byte order mark, by default UTF-8.
+    Names of ``header``, besides those known here, make the first row of a text file a header, if
+    ``is_data`` does not say of its cells that they are none: a node may be called ``u``.
     """
     ending = ending_of(path)
     if path == STANDARD:

@@ -34,11 +34,10 @@ _CLASS_HEADERS = ("name", *NAMES["classes"], "class", "label", "labels")
 
 @dataclass(frozen=True)
 class NodeNames:
-    """The nodes of a problem in the order of their rows, and what they and the classes are called.
+    """What the nodes, in the order of their rows, and the classes are called.
 
-    ``ids`` [n] of NumPy or Arrow are as they were given, or None if nodes are their row numbers;
-    ``classes`` is None if these are numbers. ``dropped`` counts names of other nodes by file,
-    where these are dropped; else they are refused.
+    ``ids`` [n] are as they were given, or None if nodes are their row numbers; ``classes`` is None
+    if these are numbers. ``dropped`` counts names of other nodes by file, unless they are refused.
     """
 
     count: int

@@ -18,8 +18,7 @@ from simi_mailbox import calibrators
 from simi_mailbox.calibrators import Calibrator, SimiMailbox
 from simi_mailbox.exceptions import CalibrationWarning, FileFormatError
 from simi_mailbox.pyg import batches, runs
-from simi_mailbox.pyg.hetero import MetaPath, is_hetero, part_of
-from simi_mailbox.pyg.runs import plain
+from simi_mailbox.pyg.runs import MetaPath, is_hetero, part_of, plain
 
 if TYPE_CHECKING:
     from simi_mailbox.monitor import Check

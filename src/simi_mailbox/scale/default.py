@@ -15,7 +15,7 @@ What the passes leave in the store:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -27,14 +27,9 @@ from torch import Tensor
 from simi_mailbox._arrays import Array, Floats, Ints
 from simi_mailbox.calibrators import SimiMailbox
 from simi_mailbox.calibrators.parts.features import nearness, prototype_sums, prototypes_of
+from simi_mailbox.calibrators.simi_mailbox import evidence
 from simi_mailbox.calibrators.simi_mailbox.calibrator import enough, sketch
-from simi_mailbox.calibrators.simi_mailbox.evidence import (
-    Sums,
-    label_residuals,
-    overlap,
-    unit_totals,
-    without_own,
-)
+from simi_mailbox.calibrators.simi_mailbox.evidence import Sums
 from simi_mailbox.calibrators.simi_mailbox.prior import resolve
 from simi_mailbox.grouping import Combine, Grouping, added, find_groups_in, nearest, stacked
 from simi_mailbox.scale import tiles
@@ -71,9 +66,6 @@ class View:
         return self.limits.cut(z) if len(z) else z[:, self.limits.classes]
 
 
-# --- functions of a block -------------------------------------------------------------------------
-
-
 def tensor(store: Store, kind: str, block: int, rows: Ints | slice = slice(None)) -> Tensor:
     return torch.from_numpy(np.array(store.view(name(kind, block))[rows]))
 
@@ -101,7 +93,7 @@ def stacked_sums(parts: list[Sums]) -> Sums:
 
 def totals_of(store: Store, block: int) -> Floats:
     probs, degree = tensor(store, "probs", block), tensor(store, "degree", block)
-    return unit_totals(probs[:, :-1], degree, tensor(store, "similarity", block))
+    return evidence.unit_totals(probs[:, :-1], degree, tensor(store, "similarity", block))
 
 
 def probs_block(store: Store, block: int, view: View) -> list[Written]:
@@ -122,8 +114,8 @@ def around_band(store: Store, band: int, view: View, bands: list[range]) -> list
         probs = store.get(name("probs", block))
         around = found[:, :-1].astype(probs.dtype)
         back = probs[:, -1] * found[:, -1].astype(probs.dtype)
-        degree = tensor(store, "degree", block)
-        similarity = overlap(torch.from_numpy(probs[:, :-1]), torch.from_numpy(around), degree)
+        own, others = torch.from_numpy(probs[:, :-1]), torch.from_numpy(around)
+        similarity = evidence.overlap(own, others, tensor(store, "degree", block))
         made = {"around": around, "back": back, "similarity": similarity.numpy()}
         written += [store.put(name(kind, block), part) for kind, part in made.items()]
     return written
@@ -140,7 +132,7 @@ def beyond_band(store: Store, band: int, view: View, bands: list[range]) -> list
     for block, sums in tiles.neighbour_sums(store, bands[band], view.plan, view.classes, right):
         probs, back = tensor(store, "probs", block), tensor(store, "back", block)
         found = torch.from_numpy(sums).to(probs.dtype).mul_(probs[:, -1:])
-        second = without_own(found, probs[:, :-1], back)
+        second = evidence.without_own(found, probs[:, :-1], back)
         written.append(store.put(name("beyond", block), second.numpy()))
     return written
 
@@ -211,13 +203,12 @@ def prototype_sums_of(
 ) -> list[Floats]:
     """What prototypes of classes are made of, summed over a block."""
     probs = store.view(name("probs", block))[:, :-1]
-    return added_each(
-        list(prototype_sums(x, probs[rows].astype(np.float64), mass))
-        for rows, x in _hidden_runs(block, plan, hidden)
-    )
+    runs = _hidden_runs(block, plan, hidden)
+    parts = [prototype_sums(x, probs[rows].astype(np.float64), mass) for rows, x in runs]
+    return added_each(parts)
 
 
-def added_each(parts: Iterable[list[Floats]]) -> list[Floats]:
+def added_each(parts: Sequence[Iterable[Floats]]) -> list[Floats]:
     """Sums of lists of arrays, place by place."""
     return [added(list(each)) for each in zip(*parts, strict=True)]
 
@@ -339,7 +330,7 @@ def _look_at_evidence(
     """The view with labels (of sorted nodes, ``logits`` theirs) and the hidden layer."""
     plan = view.plan
     if len(labelled):
-        residuals = label_residuals(calibrator._base.probabilities(logits), labelled.y)
+        residuals = evidence.label_residuals(calibrator._base.probabilities(logits), labelled.y)
         parts = {LABELLED: labelled.index, RESIDUALS: residuals}
         files = [engine.store.put(kind, part.numpy()) for kind, part in parts.items()]
         view = replace(view, labels=" ".join(file.digest for file in files))

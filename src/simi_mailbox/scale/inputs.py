@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from simi_mailbox import validation
 from simi_mailbox._arrays import Array, Ints
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import DAMAGE, is_archive, mapped_npy
@@ -27,16 +28,7 @@ from simi_mailbox.scale.shards import Shard, Shards
 from simi_mailbox.scale.store import Store, Written
 from simi_mailbox.scale.tiles import Plan, name
 from simi_mailbox.softmax import LogitRange, logit_gaps, row_blocks
-from simi_mailbox.validation import (
-    ARE_PROBABILITIES,
-    MASKING,
-    InputType,
-    are_probabilities,
-    impossible,
-    read_classes,
-    read_logits,
-    read_node_ids,
-)
+from simi_mailbox.validation import InputType
 
 
 @dataclass(frozen=True)
@@ -88,7 +80,7 @@ class Folder:
             return None
         try:
             ids = np.asarray(listed_ids(_contents(path), path, Reader()))
-            return read_node_ids(ids, self.logits.rows)
+            return validation.read_node_ids(ids, self.logits.rows)
         except (TypeError, ValueError) as error:
             raise FileFormatError(f"{path}: {error}") from error
 
@@ -137,7 +129,7 @@ class Labels:
             y = np.where(self.nodes[place] == nodes, self.y[place], -1)
         known = y >= 0 if unknown else np.ones(len(nodes), dtype=bool)
         found, some = np.full(len(nodes), -1), (y[known], nodes[known], self.count, self.classes)
-        found[known] = read_classes(*some, of=str(self.path), only_these=True)
+        found[known] = validation.read_classes(*some, of=str(self.path), only_these=True)
         return found
 
 
@@ -170,7 +162,7 @@ def read_block(
     start, stop = plan.span(block)
     z = as_logits(shards, start, shards.read(start, stop), kind)
     best, spread, _ = logit_gaps(z)
-    alike = kind == "logits" and are_probabilities(z)
+    alike = kind == "logits" and validation.are_probabilities(z)
     return [
         store.put(name("logits", block), z.numpy()),
         store.put(name("spread", block), spread),
@@ -181,7 +173,7 @@ def read_block(
 def as_logits(shards: Shards, start: int, raw: Array, kind: InputType) -> Tensor:
     check_numbers(raw, kind, shards, start)
     if kind != "logits":
-        return read_logits(raw, kind)
+        return validation.read_logits(raw, kind)
     z = torch.from_numpy(raw)  # a block of logits may look like probabilities
     return z if z.dtype in (torch.float32, torch.float64) else z.to(torch.float32)
 
@@ -190,7 +182,7 @@ def check_numbers(raw: Array, kind: InputType, shards: Shards, start: int) -> No
     """Raise for the first row that no model can have given."""
     masked = np.isneginf(raw[0])
     for rows in row_blocks(len(raw), raw.shape[1], elements=1 << 20):
-        bad, why = impossible(raw[rows], kind, masked)
+        bad, why = validation.impossible(raw[rows], kind, masked)
         if bad.any():
             row = rows.start + int(bad.argmax())
             told = raw[row].tolist()[:6]
@@ -210,13 +202,13 @@ def find_limits(engine: Engine, plan: Plan, named: Ints) -> LogitRange:
     """As `LogitRange.of` finds it; a class that is ``named`` by a label is possible."""
     rows = engine.total("looking at logits", facts_of, stacked, plan.blocks)
     if rows[:, -1].all():
-        raise ValueError(ARE_PROBABILITIES)
+        raise ValueError(validation.ARE_PROBABILITIES)
     best = rows[:, :-1].max(axis=0)
     some = np.isneginf(rows[:, :-1]).any(axis=0) & ~np.isneginf(best)
     if some.any():
         raise ValueError(
             f"class {int(some.argmax())} has logits −inf in some blocks of nodes and not in "
-            f"others; {MASKING}"
+            f"others; {validation.MASKING}"
         )
 
     def usual(some: Ints | None) -> float:

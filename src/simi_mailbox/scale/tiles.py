@@ -1,9 +1,8 @@
 """Nodes in blocks, and the graph as tiles: row block × column block.
 
 An entry (i, j) of a tile says that ``j`` is a neighbour of ``i``; both are numbers within their
-blocks. Edges are sorted into tiles from outside: chunks of edges become sorted runs of keys, and
-the runs are merged tile by tile. A key is (tile, row, column) in one number, so that one sort
-does everything and duplicates meet.
+blocks. Chunks of edges become sorted runs of keys, and the runs are merged tile by tile. A key is
+(tile, row, column) in one number, so that one sort does everything and duplicates meet.
 """
 
 from __future__ import annotations
@@ -45,17 +44,14 @@ def read_size(size: str | int) -> int:
 
 @dataclass(frozen=True)
 class Plan:
-    """Nodes in blocks of ``rows``; edges are sorted ``chunk`` at a time.
-
-    Arrays of a pass have ``space`` bytes, and ``slots`` passes run at a time.
-    """
+    """How nodes are cut into blocks, and edges into chunks."""
 
     nodes: int
     classes: int
-    rows: int
-    chunk: int
-    space: int = 0
-    slots: int = 1
+    rows: int  # of a block
+    chunk: int  # edges that are sorted at a time
+    space: int = 0  # bytes for the arrays of a pass
+    slots: int = 1  # passes that run at a time
 
     @classmethod
     def of(
@@ -273,10 +269,9 @@ def neighbour_sums(
 
 
 def add_sums(entries: Array, right: Any, place: Array | None, onto: Floats) -> None:
-    """onto_i += Σ_j right_j over the entries (i, j): the product of the adjacency with a matrix.
+    """onto_i += Σ_j right_j over the entries (i, j), which are in the order of their rows.
 
-    Entries are in the order of their rows. If most rows of the matrix are zero, ``right`` holds
-    the others, and ``place`` says where, or −1.
+    If most rows of the matrix are zero, ``right`` holds the others; ``place`` says where, or −1.
     """
     row, column = entries.T
     if place is not None:
