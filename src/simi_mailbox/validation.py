@@ -158,10 +158,7 @@ def read_classes(
     of: str = "",
     only_these: bool = False,
 ) -> Ints:
-    """Class numbers of ``nodes``; what ``y`` holds for other nodes is not looked at.
-
-    With ``only_these`` it may also hold the labels of ``nodes`` alone, in their order.
-    """
+    """Class numbers of ``nodes``, nobody else's; ``only_these``: ``y`` may hold theirs alone."""
     given, owner = as_numpy(y, name), of and f" of {of}"
     if given.ndim == 2 and given.shape[1] == 1:
         given = given[:, 0]
@@ -197,17 +194,16 @@ def read_classes(
     return chosen.astype(np.int64)
 
 
-def is_array(values: Any) -> bool:
-    """Whether something is a NumPy array or a torch tensor, and not only a list of numbers."""
+def _is_tensor(values: Any) -> bool:
     # A tensor can only exist once torch was imported, so that this need not import it.
     torch = sys.modules.get("torch")
-    return isinstance(values, np.ndarray) or (torch is not None and torch.is_tensor(values))
+    return torch is not None and torch.is_tensor(values)
 
 
 def as_numpy(values: Any, name: str = "the array") -> Array:
     """View an array, a tensor or a list as a NumPy array."""
     _refuse_layout(values, name)
-    if isinstance(values, np.ndarray) or not is_array(values):
+    if not _is_tensor(values):
         array = np.asarray(values)
         if array.dtype == np.longdouble and array.dtype != np.float64:
             raise TypeError(f"{name} is an array of {array.dtype}: pass array.astype(np.float64)")
@@ -227,7 +223,7 @@ def _numbers(values: Any, name: str, kinds: str = "biuf") -> Array:
 
 def _refuse_layout(values: Any, name: str) -> None:
     """Raise `TypeError` for masked, sparse and quantised arrays, and for tensors without data."""
-    what, tensor = "", is_array(values) and not isinstance(values, np.ndarray)
+    what, tensor = "", _is_tensor(values)
     if isinstance(values, np.ma.MaskedArray):
         what = "masked array, whose mask would be lost"
     elif hasattr(values, "tocsr") or (tensor and str(values.layout) != "torch.strided"):
@@ -244,8 +240,7 @@ def _refuse_layout(values: Any, name: str) -> None:
 def read_logits(logits: Any, kind: InputType = "logits") -> Tensor:
     """Check logits [n, K] and return them as float32 or float64 on the CPU.
 
-    Probabilities become their logarithms, a zero that of the smallest number of its type.
-    Probabilities that are passed as logits are refused: every method would run, and be wrong.
+    Probabilities become their logarithms; passed as logits they are refused, as all would be wrong.
     """
     import torch
 
@@ -390,10 +385,7 @@ def are_log_probabilities(z: Tensor) -> bool:
 
 
 def read_probabilities(probs: Any, nodes: Ints | None = None) -> npt.NDArray[np.floating[Any]]:
-    """Probabilities [n, K], or the rows of ``nodes``; the dtype is kept: large input is not copied.
-
-    Logits are never recognised and converted: a guess would be silently wrong.
-    """
+    """Probabilities [n, K], or the rows of ``nodes``, in their dtype: large input is not copied."""
     array = _numbers(probs, "probs")
     if array.ndim != 2 or array.size == 0:
         raise ValueError(
@@ -600,20 +592,17 @@ def read_calibration(
         why = "a method would stop on what it is fitted on; take them out of one"
         names = ("mask", "early_stopping_mask")
         refuse_shared(calibration.index, holdout.index, names, why)
-    told = ""
     if nodes.training is not None and not allow_training_nodes:
         why = "the model looks better than it is on nodes it was trained on; calibrate with "
         why += "others, or insist with allow_training_nodes=True"
         refuse_shared(calibration.index, nodes.training, ("mask", "train_mask"), why)
-    elif not allow_training_nodes:
-        told = looks_trained_on(nodes.logits, calibration)
+    elif not allow_training_nodes and (told := looks_trained_on(nodes.logits, calibration)):
+        warnings.warn(told, CalibrationWarning, stacklevel=3)
     one = calibration.y[0]
-    alike = ""
     if len(calibration) >= _FEWEST_ROWS and bool((calibration.y == one).all()):
         alike = f"all {len(calibration)} calibration labels are class {int(one)}: nothing is "
         alike += "learned of the others; choose calibration nodes at random, and check the labels"
-    for text in filter(None, (told, alike)):
-        warnings.warn(text, CalibrationWarning, stacklevel=3)
+        warnings.warn(alike, CalibrationWarning, stacklevel=3)
     labels: dict[str, Any] = {"calibration": calibration, "holdout": holdout}
     return CalibrationData(**vars(nodes), **labels, used_for_selection=used_for_selection)
 
@@ -621,15 +610,12 @@ def read_calibration(
 def looks_trained_on(logits: Tensor, calibration: Labelled) -> str:
     """How the calibration nodes differ from the others, as training nodes do; "" if they do not.
 
-    A structural shift (hubs, older nodes) looks the same, so the text names both. How often either
-    is seen: ``bench/speed/bench_trained_on.py``.
+    A structural shift looks the same; see ``bench/speed/bench_trained_on.py``.
     """
     from simi_mailbox.softmax import confidence
 
-    n, m = int(logits.shape[0]), len(calibration)
-    other = np.ones(n, dtype=bool)
-    other[calibration.index.numpy()] = False
-    others = np.flatnonzero(other)
+    m = len(calibration)
+    others = np.setdiff1d(np.arange(len(logits)), calibration.index.numpy(), assume_unique=True)
     if m < _FEWEST_NODES or others.size < _FEWEST_NODES:
         return ""
     others = others[:: max(1, others.size // _SAMPLE)]

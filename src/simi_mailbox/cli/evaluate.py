@@ -97,10 +97,9 @@ def _judged_nodes(problem: Any) -> tuple[Any, int]:
 
     rows = labelled = problem.labelled("test")
     for name in ("calibration", "train"):
-        if "test" in problem.sets:
-            why = "take them out of one of the two"
-            user.refuse_shared(problem, name, problem.sets.get(name, []), "test", why)
-        rows = rows[~np.isin(rows, problem.sets.get(name, []))]
+        named = problem.sets.get(name, [])
+        user.refuse_shared(problem, name, named, "test", "take them out of one of the two")
+        rows = rows[~np.isin(rows, named)]
     if not rows.size:
         raise ValueError("no labelled node is left to judge on: give --test FILE")
     return rows, int(labelled.size - rows.size)

@@ -67,8 +67,7 @@ def _sets(problem: Any) -> dict[str, Any]:
     sets = {name: problem.sets.get(name) for name in ("calibration", "test", "train")}
     why = "a model looks better than it is on nodes it was fitted to; take them out of one"
     for name in ("calibration", "train"):
-        if sets[name] is not None:
-            user.refuse_shared(problem, name, sets[name], "test", why)
+        user.refuse_shared(problem, name, problem.sets.get(name, []), "test", why)
     if problem.labels is not None:
         for name in problem.sets:
             named = name == "calibration"

@@ -132,7 +132,7 @@ def _only(names: Sequence[str], wanted: Iterable[str], path: Path) -> int | None
 
 
 def id_column(names: Sequence[str], path: Path, more: Iterable[str] = ()) -> int | None:
-    """The column that names nodes: of `ID_NAMES` or ``more``, pandas' index, or a first like an id."""
+    """The column that names nodes: of `ID_NAMES` or ``more``; pandas' index; a first like an id."""
     found = _only(names, (*ID_NAMES, *more), path)
     if found is None and PANDAS_INDEX in names:
         return list(names).index(PANDAS_INDEX)

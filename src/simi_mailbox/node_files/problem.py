@@ -533,12 +533,13 @@ def _values(
     count = array.shape[1]
     if classes is not None and len(classes) != count:
         raise ValueError(f"{len(classes)} names of classes for the {count} columns of {path}")
+    where = files.get("ids", path)
     if ids is not None and len(ids) != len(array):
-        raise ValueError(f"{files['ids']}: {len(ids):,} ids for the {len(array):,} rows of {path}")
+        raise ValueError(f"{where}: {len(ids):,} ids for the {len(array):,} rows of {path}")
     try:
         return array, NodeNames(len(array), ids, id_name, classes)
     except ValueError as error:
-        raise ValueError(f"{files.get('ids', path)}: {error}") from None
+        raise ValueError(f"{where}: {error}") from None
 
 
 def _both(array: Array, kind: str, path: Path) -> Array:

@@ -6,6 +6,7 @@ import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
@@ -104,23 +105,20 @@ def logits_and_hidden(
     seen: dict[Any, tuple[str, Tensor]] = {}  # of each shape one: activations are large
     thread = threading.get_ident()  # other threads may run the same layers at the same time
 
-    def hook_of(name: str) -> Callable[..., None]:
-        def hook(_: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-            entered = _rows(next(iter([*args, *kwargs.values()]), None), node_type)
-            left = _rows(output, node_type)
-            if threading.get_ident() != thread or entered is None or left is None:
-                return
-            if len(entered) == len(left):
-                order.append(name)
-                seen[left.shape if layer == "auto" else layer] = name, entered.detach()
-
-        return hook
+    def hook(name: str, _: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        entered = _rows(next(iter([*args, *kwargs.values()]), None), node_type)
+        left = _rows(output, node_type)
+        if threading.get_ident() != thread or entered is None or left is None:
+            return
+        if len(entered) == len(left):
+            order.append(name)
+            seen[left.shape if layer == "auto" else layer] = name, entered.detach()
 
     modes = [(part, part.training) for part in model.modules()]
     with ExitStack() as stack:
         stack.enter_context(_uncompiled(model) if layers else nullcontext())
         for name, part in layers.items():
-            handle = part.register_forward_hook(hook_of(name), with_kwargs=True)
+            handle = part.register_forward_hook(partial(hook, name), with_kwargs=True)
             stack.callback(handle.remove)
         try:
             model.eval()
@@ -200,9 +198,6 @@ def _rows(value: Any, node_type: str | None) -> Tensor | None:
     if not isinstance(value, Tensor) or value.layout is not torch.strided or value.ndim != 2:
         return None
     return value if value.is_floating_point() else None
-
-
-# --- one type of the nodes of a HeteroData --------------------------------------------------------
 
 
 def is_hetero(data: Any) -> bool:

@@ -490,13 +490,11 @@ def _masks(files: dict[str, Path | None], count: int) -> tuple[Bools, Bools]:
         for part, path in files.items()
         if part != "labels" and path is not None
     }
-    test, fitted_on = parts.pop("test", None), np.zeros(count, dtype=bool)
-    wanted = np.full(count, test is None)
-    if test is not None:
-        wanted[test] = True
+    wanted, fitted_on = np.full(count, "test" not in parts), np.zeros(count, dtype=bool)
+    test = parts.pop("test", np.empty(0, dtype=np.int64))
+    wanted[test] = True
     for part, nodes in parts.items():
-        if test is not None:
-            names = f"{files[part]}", f"{files['test']}"
-            refuse_shared(nodes, test, names, "take them out of one of the two")
+        names = f"{files[part]}", f"{files['test']}"
+        refuse_shared(nodes, test, names, "take them out of one of the two")
         fitted_on[nodes] = True
     return wanted, fitted_on
