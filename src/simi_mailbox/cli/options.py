@@ -85,7 +85,7 @@ def together(*options: Decorator) -> Decorator:
     return lambda function: reduce(lambda made, option: option(made), reversed(options), function)
 
 
-_FILES = {
+FILES = {
     "edges": "Two columns of nodes, or an edge index [2, E].",
     "labels": "Labels by node; empty or -1 where unknown.",
     "calibration": "Nodes to calibrate with: ids, or a mask. All labelled nodes if not given.",
@@ -111,7 +111,7 @@ def file_command(
     **other: str,
 ) -> Decorator:
     """A command on users' files, with options for ``parts``; ``other`` are its own help texts."""
-    files, told = ExistingFile(), _FILES | other
+    files, told = ExistingFile(), FILES | other
     holds = "What the first file holds" + ("." if input_type else "; as at fit if not given.")
     *first, last = arguments
     return together(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simi_mailbox.cli.console import working
-from simi_mailbox.cli.options import check_file
+from simi_mailbox.cli.options import FILES, check_file
 
 if TYPE_CHECKING:
     from simi_mailbox.calibrators import Calibrator
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 FROM_FILES = {"graph": "--edges", "features": "--features"}
 """What a method may need that a file can hold, and its option."""
-_PARTS = ("edges", "labels", "calibration", "test", "train", "features", "hidden", "known")
 
 
 def read(source: Path, options: Mapping[str, Any]) -> Problem:
@@ -28,7 +27,7 @@ def read(source: Path, options: Mapping[str, Any]) -> Problem:
         return read_problem(
             source,
             input_type=options["input_type"],
-            files={part: options.get(part) for part in (*_PARTS, "ids", "classes")},
+            files={part: options.get(part) for part in FILES},
             id_column=options["id_column"],
             encoding=options["encoding"],
             positive=options.get("positive"),

@@ -17,6 +17,7 @@ from simi_mailbox.exceptions import FileFormatError
 
 NAMES: dict[str, tuple[str, ...]] = {
     "logits": ("logits",),
+    "probabilities": ("probabilities", "probs", "prob"),
     "edges": ("edges", "edge_index"),
     "labels": ("labels", "y"),
     "calibration": ("calibration", "val", "val_mask", "mask"),
@@ -36,7 +37,6 @@ EDGE_NAMES = (
     ("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v"), ("head", "tail"),
     ("node1", "node2"), ("id1", "id2"),
 )  # fmt: skip
-PROBABILITY_NAMES = ("probabilities", "probs", "prob")
 PREFIXES = {
     "logits": ("logit_", "logits_", "score_", "z_"),
     "probabilities": ("p_", "prob_", "proba_"),
@@ -44,13 +44,13 @@ PREFIXES = {
 """How names of columns of class scores may begin."""
 CALLED = {*ID_NAMES, *chain(*EDGE_NAMES)}
 """Columns whose cells are what nodes are called."""
-KNOWN = {*CALLED, *PROBABILITY_NAMES, *chain(*NAMES.values())}
 WRITTEN = ("predicted", "confidence")
 """Columns of files that are written here."""
+SETS = ("calibration", "test", "train")
 NOT_SCORES = {*LABEL_NAMES, *WRITTEN, "split", "name", PANDAS_INDEX}
-NOT_SCORES |= {*chain(*(NAMES[part] for part in ("calibration", "test", "train")))}
+NOT_SCORES |= {*chain(*(NAMES[part] for part in SETS))}
 """Columns that stand beside scores of classes."""
-KNOWN |= {*NOT_SCORES, "adj_t"}
+KNOWN = {*CALLED, *NOT_SCORES, *chain(*NAMES.values()), "adj_t"}
 """All names that are understood."""
 _MASKED, _BEYOND, _SAMPLE = -1e4, 20.0, 10_000
 """Logits below the first rule a class out; those of a class that lie so many times above all others
@@ -248,16 +248,12 @@ def refuse_others(names: Sequence[str], array: Array, path: Path) -> None:
         )
 
 
-def value_names(kind: str) -> tuple[str, ...]:
-    return PROBABILITY_NAMES if kind == "probabilities" else NAMES["logits"]
-
-
 def value_columns(
     table: Columns, kind: str, position: int | None
 ) -> tuple[Array, tuple[str, ...] | None, int | None]:
     """Columns of logits or probabilities, the classes they name, and the column of ids."""
     lists = {k for k, column in enumerate(table.values) if is_list(column.type)}
-    named = table.find(value_names(kind))
+    named = table.find(NAMES[kind])
     if named is not None and named in lists:
         where = f"{table.path}, column {table.title(named)}"
         return matrix(table.values[named], where).astype(np.float64), None, position

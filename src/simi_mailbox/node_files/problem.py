@@ -17,13 +17,13 @@ from simi_mailbox.node_files.columns import (
     ID_NAMES,
     LABEL_NAMES,
     NAMES,
+    SETS,
     Columns,
     Contents,
     as_text,
     edge_columns,
     id_column,
     value_columns,
-    value_names,
 )
 from simi_mailbox.node_files.formats import read_file
 from simi_mailbox.validation import InputType, both_classes, impossible
@@ -192,7 +192,6 @@ def quoted(values: Any) -> str:
     return shown + (f" (and {len(values) - _SHOWN:,} more)" if len(values) > _SHOWN else "")
 
 
-SETS = ("calibration", "test", "train")
 _TRUE = pa.array(["1", "1.0", "true", "yes", "t"])
 _FALSE = pa.array(["0", "0.0", "false", "no", "f", ""])
 _UNKNOWN = pa.array(["", "-1", "nan", "none", "null", "na"])
@@ -512,7 +511,7 @@ def _values(
             read.learned = contents.names[position] or None
             ids, id_name = contents.values[position], read.learned or id_name
     else:
-        array = one(contents, path, value_names(kind))
+        array = one(contents, path, NAMES[kind])
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
             what = getattr(array, "dtype", type(array).__name__)
             raise ValueError(f"{path}: {kind} must be an array of numbers, got {what}")
