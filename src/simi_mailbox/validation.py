@@ -30,8 +30,7 @@ InputType: TypeAlias = Literal[
 ]
 """What the numbers are, never guessed; binary ones are one score per node, of the second class."""
 
-NO_LABEL = -1
-"""Stands where a label is not known or may not be read."""
+NO_LABEL = -1  # stands where a label is not known or may not be read
 PER_CLASS = ("logits", "log-probabilities", "probabilities")
 MASKING = "a class is masked by −inf on every node or on none"
 ARE_PROBABILITIES = (
@@ -40,10 +39,8 @@ ARE_PROBABILITIES = (
 )
 RANGE_TOLERANCE = 1e-6
 ROW_SUM_TOLERANCE = 1e-3
-_FEWEST_ROWS = 10
-"""Fewer rows may look like probabilities by chance, or fewer labels be of one class."""
-_GLANCE = 1000
-"""Rows that are enough to let logits pass at once."""
+_FEWEST_ROWS = 10  # fewer may look like probabilities, or be of one class, by chance
+_GLANCE = 1000  # rows that are enough to let logits pass at once
 _FEWEST_NODES, _STANDARD_ERRORS, _SAMPLE = 30, 4.0, 20_000
 """When calibration nodes look trained on, and how many others they are compared with."""
 

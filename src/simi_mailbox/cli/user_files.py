@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from simi_mailbox.calibrators import Calibrator
     from simi_mailbox.node_files import Problem
 
-FROM_FILES = {"graph": "--edges", "features": "--features"}
-"""What a method may need that a file can hold, and its option."""
+FROM_FILES = {"graph": "--edges", "features": "--features"}  # what a method may need of files
 
 
 def read(source: Path, options: Mapping[str, Any]) -> Problem:

@@ -28,8 +28,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "classes": ("classes", "class_names"),
 }
 """What each part may be called; other parts have one name only."""
-ID_NAMES = ("id", "ids", "nid", "node", "node_id", "nodeid")
-"""Columns that name nodes, in files and in shards."""
+ID_NAMES = ("id", "ids", "nid", "node", "node_id", "nodeid")  # columns that name nodes
 PANDAS_INDEX = "__index_level_0__"
 """What pandas calls an index without a name; it names nodes if nothing else does."""
 LABEL_NAMES = (*NAMES["labels"], "label", "class", "target")
@@ -42,10 +41,8 @@ PREFIXES = {
     "probabilities": ("p_", "prob_", "proba_"),
 }
 """How names of columns of class scores may begin."""
-CALLED = {*ID_NAMES, *chain(*EDGE_NAMES)}
-"""Columns whose cells are what nodes are called."""
-WRITTEN = ("predicted", "confidence")
-"""Columns of files that are written here."""
+CALLED = {*ID_NAMES, *chain(*EDGE_NAMES)}  # columns whose cells are what nodes are called
+WRITTEN = ("predicted", "confidence")  # columns of files that are written here
 SETS = ("calibration", "test", "train")
 NOT_SCORES = {*LABEL_NAMES, *WRITTEN, "split", "name", PANDAS_INDEX}
 NOT_SCORES |= {*chain(*(NAMES[part] for part in SETS))}

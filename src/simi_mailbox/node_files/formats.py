@@ -19,8 +19,7 @@ from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import is_archive, open_archive, read_npy
 from simi_mailbox.node_files.columns import CALLED, ID_NAMES, KNOWN, Columns, Contents, is_number
 
-STANDARD = Path("-")
-"""Standard input, or standard output."""
+STANDARD = Path("-")  # input, or output
 
 
 def read_numpy(path: Path) -> dict[str, Any]:
@@ -135,8 +134,7 @@ def _plain(column: Any) -> Any:
 
 # --- text -----------------------------------------------------------------------------------------
 
-_ROWS = 100
-"""Rows that show what a file is like."""
+_ROWS = 100  # that show what a file is like
 _BYTES, _BLOCK = 1 << 16, 1 << 22
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(e[+-]?\d+)?", re.IGNORECASE)
 _MARKS = {

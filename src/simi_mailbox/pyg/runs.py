@@ -20,14 +20,10 @@ from simi_mailbox.plain_text import unknown
 
 MetaPath: TypeAlias = Sequence[tuple[str, ...]]
 
-GRAPHS = ("edge_index", "adj_t", "adj", "edge_index_dict", "adj_t_dict")
-"""Names under which models take their graph."""
-FEATURES = ("x", "input", "x_dict")
-"""Names under which they take the nodes' features."""
-OPTIONAL = ("edge_weight", "edge_attr")
-"""What a model may be called with or without: only its user knows."""
-COMPILED = "_orig_mod"
-"""The name under which ``torch.compile`` keeps a module."""
+GRAPHS = ("edge_index", "adj_t", "adj", "edge_index_dict", "adj_t_dict")  # as models call it
+FEATURES = ("x", "input", "x_dict")  # as models call those of the nodes
+OPTIONAL = ("edge_weight", "edge_attr")  # with or without: only the user of a model knows
+COMPILED = "_orig_mod"  # under which torch.compile keeps a module
 
 
 def call(model: nn.Module, data: Any) -> Any:

@@ -28,8 +28,7 @@ NO_EXPORT = (
     "a calibrated model cannot be traced, scripted or exported: its calibrator is no part of "
     "torch's graph; export calibrated.model, and apply calibrated.calibrator to its logits"
 )
-NOISE = 1e-3
-"""Difference of two runs, relative to the largest logit, above which a model is random."""
+NOISE = 1e-3  # of two runs, relative to the largest logit: above it a model is random
 
 
 class CalibratedModel(nn.Module):

@@ -129,8 +129,7 @@ _SEEN: dict[str, tuple[int, int]] = {}
 """Files that this process has checked, and what changes when they do."""
 
 LOCK, WORK, JOURNAL, WORK_FILE = ".lock", ".simi-mailbox", "journal", "work.json"
-VERSION = 1
-"""Of what a work folder holds; that of another version is made anew."""
+VERSION = 1  # of what a work folder holds; that of another version is made anew
 
 
 @contextmanager
