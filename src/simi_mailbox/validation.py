@@ -30,15 +30,17 @@ InputType: TypeAlias = Literal[
 ]
 """What the numbers are, never guessed; binary ones are one score per node, of the second class."""
 
-NO_LABEL = -1
-"""Stands where a label is not known or may not be read."""
+NO_LABEL = -1  # stands where a label is not known or may not be read
 PER_CLASS = ("logits", "log-probabilities", "probabilities")
+MASKING = "a class is masked by −inf on every node or on none"
+ARE_PROBABILITIES = (
+    "every row of the logits lies in [0, 1] and sums to one: these are probabilities; "
+    'pass the logits, or say input_type="probabilities"'
+)
 RANGE_TOLERANCE = 1e-6
 ROW_SUM_TOLERANCE = 1e-3
-_FEWEST_ROWS = 10
-"""Fewer rows may look like probabilities by chance, or fewer labels be of one class."""
-_GLANCE = 1000
-"""Rows that are enough to let logits pass at once."""
+_FEWEST_ROWS = 10  # fewer may look like probabilities, or be of one class, by chance
+_GLANCE = 1000  # rows that are enough to let logits pass at once
 _FEWEST_NODES, _STANDARD_ERRORS, _SAMPLE = 30, 4.0, 20_000
 """When calibration nodes look trained on, and how many others they are compared with."""
 
@@ -153,10 +155,7 @@ def read_classes(
     of: str = "",
     only_these: bool = False,
 ) -> Ints:
-    """Class numbers of ``nodes``; what ``y`` holds for other nodes is not looked at.
-
-    With ``only_these`` it may also hold the labels of ``nodes`` alone, in their order.
-    """
+    """Class numbers of ``nodes``, nobody else's; ``only_these``: ``y`` may hold theirs alone."""
     given, owner = as_numpy(y, name), of and f" of {of}"
     if given.ndim == 2 and given.shape[1] == 1:
         given = given[:, 0]
@@ -192,17 +191,16 @@ def read_classes(
     return chosen.astype(np.int64)
 
 
-def is_array(values: Any) -> bool:
-    """Whether something is a NumPy array or a torch tensor, and not only a list of numbers."""
+def _is_tensor(values: Any) -> bool:
     # A tensor can only exist once torch was imported, so that this need not import it.
     torch = sys.modules.get("torch")
-    return isinstance(values, np.ndarray) or (torch is not None and torch.is_tensor(values))
+    return torch is not None and torch.is_tensor(values)
 
 
 def as_numpy(values: Any, name: str = "the array") -> Array:
     """View an array, a tensor or a list as a NumPy array."""
     _refuse_layout(values, name)
-    if isinstance(values, np.ndarray) or not is_array(values):
+    if not _is_tensor(values):
         array = np.asarray(values)
         if array.dtype == np.longdouble and array.dtype != np.float64:
             raise TypeError(f"{name} is an array of {array.dtype}: pass array.astype(np.float64)")
@@ -222,7 +220,7 @@ def _numbers(values: Any, name: str, kinds: str = "biuf") -> Array:
 
 def _refuse_layout(values: Any, name: str) -> None:
     """Raise `TypeError` for masked, sparse and quantised arrays, and for tensors without data."""
-    what, tensor = "", is_array(values) and not isinstance(values, np.ndarray)
+    what, tensor = "", _is_tensor(values)
     if isinstance(values, np.ma.MaskedArray):
         what = "masked array, whose mask would be lost"
     elif hasattr(values, "tocsr") or (tensor and str(values.layout) != "torch.strided"):
@@ -239,8 +237,7 @@ def _refuse_layout(values: Any, name: str) -> None:
 def read_logits(logits: Any, kind: InputType = "logits") -> Tensor:
     """Check logits [n, K] and return them as float32 or float64 on the CPU.
 
-    Probabilities become their logarithms, a zero that of the smallest number of its type.
-    Probabilities that are passed as logits are refused: every method would run, and be wrong.
+    Probabilities become their logarithms; passed as logits they are refused, as all would be wrong.
     """
     import torch
 
@@ -279,20 +276,28 @@ def read_logits(logits: Any, kind: InputType = "logits") -> Tensor:
     # One pass, no temporary of the same size: a sum is finite only if all its terms are, or if
     # finite terms overflow, which the slow look then clears up.
     if not bool(torch.isfinite(z.sum())):
-        masked = torch.isneginf(z).all(dim=0)
-        bad = (~torch.isfinite(z) & ~masked).any(dim=1).nonzero().flatten().tolist()
-        if bad:
+        array = z.numpy()
+        bad = np.flatnonzero(impossible(array, kind, np.isneginf(array).all(axis=0))[0])
+        if bad.size:
             raise ValueError(
                 f"logits of {len(bad)} of {len(z)} nodes are NaN or infinite; the first is node "
-                f"{bad[0]}: {z[bad[0]].tolist()[:6]}; a class is masked by −inf on every node or "
-                "on none"
+                f"{bad[0]}: {z[bad[0]].tolist()[:6]}; {MASKING}"
             )
     if are_probabilities(z):
-        raise ValueError(
-            "every row of the logits lies in [0, 1] and sums to one: these are probabilities; "
-            'pass the logits, or say input_type="probabilities"'
-        )
+        raise ValueError(ARE_PROBABILITIES)
     return z.contiguous()
+
+
+def impossible(array: Array, kind: str, masked: Any) -> tuple[Any, str]:
+    """Rows that no model can have given, and why; a class may be ``masked`` by −inf."""
+    if kind == "logits":
+        bad = ~np.where(masked, np.isneginf(array), np.isfinite(array)).all(axis=1)
+        return bad, f"logits that are NaN or infinite ({MASKING})"
+    p = array.astype(np.float64)
+    p = p if kind == "probabilities" else np.exp(p)
+    bad = ~(np.abs(p.sum(axis=1) - 1) <= ROW_SUM_TOLERANCE)
+    bad |= ~((p >= -RANGE_TOLERANCE) & (p <= 1 + RANGE_TOLERANCE)).all(axis=1)
+    return bad, f"no {kind}: they lie outside [0, 1] or do not add up to one"
 
 
 def both_classes(z: Tensor, kind: InputType) -> Tensor:
@@ -377,10 +382,7 @@ def are_log_probabilities(z: Tensor) -> bool:
 
 
 def read_probabilities(probs: Any, nodes: Ints | None = None) -> npt.NDArray[np.floating[Any]]:
-    """Probabilities [n, K], or the rows of ``nodes``; the dtype is kept: large input is not copied.
-
-    Logits are never recognised and converted: a guess would be silently wrong.
-    """
+    """Probabilities [n, K], or the rows of ``nodes``, in their dtype: large input is not copied."""
     array = _numbers(probs, "probs")
     if array.ndim != 2 or array.size == 0:
         raise ValueError(
@@ -587,20 +589,17 @@ def read_calibration(
         why = "a method would stop on what it is fitted on; take them out of one"
         names = ("mask", "early_stopping_mask")
         refuse_shared(calibration.index, holdout.index, names, why)
-    told = ""
     if nodes.training is not None and not allow_training_nodes:
         why = "the model looks better than it is on nodes it was trained on; calibrate with "
         why += "others, or insist with allow_training_nodes=True"
         refuse_shared(calibration.index, nodes.training, ("mask", "train_mask"), why)
-    elif not allow_training_nodes:
-        told = looks_trained_on(nodes.logits, calibration)
+    elif not allow_training_nodes and (told := looks_trained_on(nodes.logits, calibration)):
+        warnings.warn(told, CalibrationWarning, stacklevel=3)
     one = calibration.y[0]
-    alike = ""
     if len(calibration) >= _FEWEST_ROWS and bool((calibration.y == one).all()):
         alike = f"all {len(calibration)} calibration labels are class {int(one)}: nothing is "
         alike += "learned of the others; choose calibration nodes at random, and check the labels"
-    for text in filter(None, (told, alike)):
-        warnings.warn(text, CalibrationWarning, stacklevel=3)
+        warnings.warn(alike, CalibrationWarning, stacklevel=3)
     labels: dict[str, Any] = {"calibration": calibration, "holdout": holdout}
     return CalibrationData(**vars(nodes), **labels, used_for_selection=used_for_selection)
 
@@ -608,15 +607,12 @@ def read_calibration(
 def looks_trained_on(logits: Tensor, calibration: Labelled) -> str:
     """How the calibration nodes differ from the others, as training nodes do; "" if they do not.
 
-    A structural shift (hubs, older nodes) looks the same, so the text names both. How often either
-    is seen: ``bench/speed/bench_trained_on.py``.
+    A structural shift looks the same; see ``bench/speed/bench_trained_on.py``.
     """
     from simi_mailbox.softmax import confidence
 
-    n, m = int(logits.shape[0]), len(calibration)
-    other = np.ones(n, dtype=bool)
-    other[calibration.index.numpy()] = False
-    others = np.flatnonzero(other)
+    m = len(calibration)
+    others = np.setdiff1d(np.arange(len(logits)), calibration.index.numpy(), assume_unique=True)
     if m < _FEWEST_NODES or others.size < _FEWEST_NODES:
         return ""
     others = others[:: max(1, others.size // _SAMPLE)]

@@ -236,6 +236,7 @@ BAD = [
     ("classes", "a\nb\n", r"2 names of classes for the 3 columns of .*logits\.csv"),
     ("classes", "a\nb\na\n", "two classes have the same name"),
     ("ids", "a\nb\n", "2 ids for the 4 rows"),
+    ("logits", {"logits": Z, "ids": np.arange(2)}, "2 ids for the 4 rows"),
     ("features", "id,x\na,1.5\n", "features of 1 of 4 nodes"),
     ("features", "id,x\na,one\n", "column x: 'one' is not a number"),
     ("logits", "1,0.5,1.5\n2,2.5,0.5\n", "if it names the nodes, say --id-column 1"),

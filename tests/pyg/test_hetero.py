@@ -8,7 +8,7 @@ from torch_geometric.data import HeteroData
 from torch_geometric.nn import HeteroConv, SAGEConv, to_hetero
 
 from simi_mailbox import SimiMailbox, pyg
-from simi_mailbox.pyg.hetero import graph_among
+from simi_mailbox.pyg.runs import graph_among
 from tests.pyg.loaders import same
 from tests.pyg.test_hidden import quiet
 

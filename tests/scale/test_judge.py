@@ -5,7 +5,7 @@ import pytest
 
 from simi_mailbox import metrics
 from simi_mailbox.exceptions import FileFormatError
-from simi_mailbox.scale import calibrate, evaluate, judge
+from simi_mailbox.scale import calibrate, evaluate, run
 from simi_mailbox.softmax import scaled_softmax
 from tests.scale.conftest import NODES, probabilities, write_table
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("many_blocks")
 
 @pytest.fixture
 def few_together(monkeypatch):
-    monkeypatch.setattr(judge, "TOGETHER", 5 * 333)
+    monkeypatch.setattr(run, "TOGETHER", 5 * 333)
 
 
 def _others(known):

@@ -1,10 +1,13 @@
 """`simi-mailbox calibrate`, `fit`, `apply` and `update`: calibrators and probabilities in files."""
 
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from simi_mailbox.cli import console, folders, options
+import click
+
+from simi_mailbox.cli import console, options
 from simi_mailbox.cli import user_files as user
 
 _APPLIED = ("edges", "features", "hidden", "known", "ids", "classes")
@@ -15,27 +18,23 @@ _UPDATED = ("known", "edges", "hidden", "ids", "classes")
 @options.method_options
 @options.probabilities_out
 @options.path_option("--save", "Save the calibrator, too.")
-@folders.folder_options
+@options.folder_options
 @options.json_option
 def calibrate(logits: Path, out: Path, save: Path | None, as_json: bool, **given: Any) -> None:
     """Calibrate LOGITS (all nodes) with the labels of some, and write the probabilities.
 
     LOGITS may also be a folder of shards, for graphs beyond memory: see docs/scale.md.
     """
-    from simi_mailbox.node_files import check_writable
-
     if logits.is_dir():
         from simi_mailbox import scale
 
-        chosen = folders.method_of(given.pop("method"), given.pop("settings"))
+        chosen = _method_of_folders(given.pop("method"), given.pop("settings"))
         said = {"calibrator": chosen, "used_for_selection": given.pop("used_for_selection")}
-        folders.run(partial(scale.calibrate, **said), logits, out, {**given, "save": save}, as_json)
+        _run_folder(partial(scale.calibrate, **said), logits, out, {**given, "save": save}, as_json)
         return
-    folders.refuse_for_file(logits, given)
-    check_writable(out)
+    _check_for_file(logits, out)
     with console.complaints() as told:
-        outputs = [(out, ""), *([(save, ".safetensors")] if save else [])]
-        calibrator, problem, facts = user.fitted(logits, given, *outputs)
+        calibrator, problem, facts = user.fitted(logits, given, out, save)
         facts |= user.predicted(calibrator, problem, out)
         if save:
             calibrator.save(save)
@@ -54,11 +53,10 @@ def fit(logits: Path, out: Path, as_json: bool, **given: Any) -> None:
     simi-mailbox apply then calibrates these nodes, or a later snapshot, with the file.
     """
     with console.complaints() as told:
-        calibrator, _, facts = user.fitted(logits, given, (out, ".safetensors"))
+        calibrator, _, facts = user.fitted(logits, given, None, out)
         calibrator.save(out)
     # The same command on the same files works as it stands; other nodes have other files.
-    applied = ("edges", "features", "hidden", "ids", "classes")
-    files = "".join(f" --{part} {given[part]}" for part in applied if given[part] is not None)
+    files = "".join(f" --{part} {given[part]}" for part in _APPLIED if given.get(part) is not None)
     more = f"; next: simi-mailbox apply {out} {logits}{files} --out probs.csv"
     console.finish(facts, out, as_json, told, more=more)
 
@@ -66,23 +64,20 @@ def fit(logits: Path, out: Path, as_json: bool, **given: Any) -> None:
 @options.file_command("calibrator", "logits", parts=_APPLIED, input_type=None, folders=True)
 @options.plugin_option
 @options.probabilities_out
-@folders.folder_options
+@options.folder_options
 @options.json_option
 def apply(calibrator: Path, logits: Path, out: Path, as_json: bool, **given: Any) -> None:
     """Calibrate LOGITS with a CALIBRATOR that fit or calibrate has saved.
 
     The nodes and the graph need not be those it was fitted on. LOGITS may be a folder of shards.
     """
-    from simi_mailbox.node_files import check_writable
-
     if logits.is_dir():
         from simi_mailbox import scale
 
         work = partial(scale.apply, calibrator, known=given.pop("known"))
-        folders.run(work, logits, out, given, as_json)
+        _run_folder(work, logits, out, given, as_json)
         return
-    folders.refuse_for_file(logits, given)
-    check_writable(out)
+    _check_for_file(logits, out)
     with console.complaints() as told:
         fitted, problem = user.loaded(calibrator, logits, given)
         options.check_file(out)
@@ -125,3 +120,49 @@ def update(calibrator: Path, logits: Path, out: Path, as_json: bool, **given: An
         "temperature_times": float(np.exp(-found["scale"])),
     }
     console.finish(facts, out, as_json, told, {"temperature_times": "{:.3f}"})
+
+
+def _check_for_file(source: Path, out: Path) -> None:
+    """Refuse the options of folders, and an ending of ``out`` that cannot be written."""
+    from simi_mailbox.node_files import check_writable
+
+    options.refuse_options(options.FOLDER_OPTIONS, f"folders of shards, and {source} is a file")
+    check_writable(out)
+
+
+def _method_of_folders(method: str, settings: tuple[str, ...]) -> Any:
+    from simi_mailbox.calibrators import SimiMailbox
+
+    with console.complaints():
+        chosen = user.calibrator_of(method, settings)
+    if not isinstance(chosen, SimiMailbox):
+        raise click.UsageError(
+            f"--method {method} is for files: folders are calibrated by simi-mailbox or "
+            "simi-mailbox-free"
+        )
+    return chosen
+
+
+def _run_folder(
+    work: Callable[..., Any], folder: Path, out: Path, given: Mapping[str, Any], as_json: bool
+) -> None:
+    """Calibrate a folder, show how far it is, and say what was done."""
+    taken = (*options.FOLDER_OPTIONS, "input_type")
+    why = "files: a folder holds logits/, edges/, labels.*, calibration.* and perhaps train.*, "
+    options.refuse_options(given.keys() - set(taken), why + "hidden/ and known.*")
+    source = click.get_current_context().get_parameter_source("out")
+    if source is click.core.ParameterSource.DEFAULT:
+        out = Path("calibrated")
+    if str(out) == "-":
+        raise click.UsageError("--out - is for files: the results of a folder are a folder")
+    asked = {name: given[name] for name in taken if given[name] is not None}
+    with console.complaints() as told, console.progress() as progress:
+        try:
+            done = work(folder, out, progress=progress, **asked)
+        except MemoryError:
+            raise click.ClickException(
+                "there is not enough memory: say less than the process may have, --memory 1.5GB; "
+                "what is finished is kept"
+            ) from None
+    facts = {**done.facts, "calibration_is": "as named"}
+    console.finish(facts, out, as_json, told, {"": "{:,.1f}"})

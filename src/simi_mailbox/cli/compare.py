@@ -135,16 +135,16 @@ def _of_class(positive: int, probs: dict[str, Any], y: Any) -> dict[str, Any]:
     """ECE, average precision and counts of P(class) by method."""
     from simi_mailbox import metrics
 
-    is_class, found = y == positive, {}
-    for name, all_classes in probs.items():
-        p = all_classes[:, positive]
-        found[name] = {
-            "class_ece": metrics.class_ece(p, is_class),
-            "average_precision": metrics.average_precision(p, is_class),
-            "expected": float(p.sum()),
+    is_class = y == positive
+    return {
+        name: {
+            "class_ece": metrics.class_ece(p[:, positive], is_class),
+            "average_precision": metrics.average_precision(p[:, positive], is_class),
+            "expected": float(p[:, positive].sum()),
             "observed": int(is_class.sum()),
         }
-    return found
+        for name, p in probs.items()
+    }
 
 
 def _show(facts: dict[str, Any]) -> None:

@@ -57,15 +57,11 @@ def in_options(text: str) -> str:
 
 @contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """To be called with what is done, how far, of how much: a bar for each on a terminal, with the
-    time that it still takes; nothing in a pipe."""
-    if not sys.stderr.isatty():
-        yield lambda step, done, total: None
-        return
+    """To be called with a step, what is done, of how much: a bar each on a terminal, else none."""
     from rich.console import Console
     from rich.progress import Progress, TaskID
 
-    with Progress(console=Console(stderr=True)) as bars:
+    with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
         known: dict[str, TaskID] = {}
 
         def show(step: str, done: int, total: int) -> None:
@@ -85,9 +81,7 @@ def finish(
     save: Path | None = None,
     more: str = "",
 ) -> None:
-    """Say what a command has done and written, and ``more``; on standard error if its result went
-    to standard output.
-    """
+    """Say what a command has done and written; on standard error if it wrote to standard output."""
     if as_json:
         show_json({**facts, "out": out, "warnings": told})
         return
@@ -100,9 +94,7 @@ def finish(
 def show_facts(
     facts: Mapping[str, Any], forms: Mapping[str, str] | None = None, *, aside: bool = False
 ) -> None:
-    """A table of two columns; ``forms`` are formats of numbers by their names ("" is that of other
-    fractions), empty for what is left out.
-    """
+    """A table of two columns; ``forms`` by name ("": other fractions; an empty one: left out)."""
     forms, shown = forms or {}, {}
     for name, value in facts.items():
         form = forms.get(name, "{:,}" if isinstance(value, int) else forms.get("", "{:.2%}"))

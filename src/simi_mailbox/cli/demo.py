@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from simi_mailbox.cli.console import show_rows
+from simi_mailbox.cli import console
 from simi_mailbox.cli.options import check_folder, choice_option
 
 _EXAMPLES = "Synthetic pages, some copied from others; or real images of digits."
@@ -36,11 +36,8 @@ def demo(out: Path, example: str, seed: int) -> None:
     digits: 1,797 handwritten digits joined to their nearest neighbours, real. There one temperature
     is nearly all that is needed.
     """
-    from rich.console import Console
-
     check_folder(out)
-    console = Console()
-    with console.status("training a GNN, then calibrating it"):
+    with console.working("training a GNN, then calibrating it"):
         from simi_mailbox.demo import run_demo
         from simi_mailbox.report import write_report
 
@@ -50,11 +47,9 @@ def demo(out: Path, example: str, seed: int) -> None:
         for method, row in result.outcomes.items()
     )
     title = f"{result.title}, test nodes"
-    show_rows(("method", *_COLUMNS), rows, title=title, title_justify="left")
-    console.print(
-        "[dim]ECE: how far confidence is from accuracy. Noise floor: the ECE that a perfectly "
-        "calibrated model would show on this many nodes.[/dim]"
-    )
+    console.show_rows(("method", *_COLUMNS), rows, title=title, title_justify="left")
+    click.echo("ECE: how far confidence is from accuracy. Noise floor: the ECE that a perfectly")
+    click.echo("calibrated model would show on this many nodes.")
     written = write_report(
         out / "report.html",
         logits=result.logits,
@@ -65,8 +60,7 @@ def demo(out: Path, example: str, seed: int) -> None:
         methods=[name for name in result.probabilities if name != "uncalibrated"],
         title=result.title,
     )
-    console.print(f"report: {written}", markup=False)
+    click.echo(f"report: {written}")
     other = "digits" if example == "copies" else "copies"
-    console.print(
-        f"next: simi-mailbox demo --example {other}; simi-mailbox report --help, for your own model"
-    )
+    own = "simi-mailbox report --help, for your own model"
+    click.echo(f"next: simi-mailbox demo --example {other}; {own}")

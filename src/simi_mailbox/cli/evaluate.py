@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from simi_mailbox.cli import console, folders, options
+from simi_mailbox.cli import console, options
 from simi_mailbox.cli import user_files as user
 
 # Metric -> (shown as, its format).
@@ -55,7 +55,8 @@ def _judge_folder(folder: Path, given: Mapping[str, Any], bins: int, seed: int) 
     from simi_mailbox import scale
 
     taken = ("labels", "test", "calibration", "train", "input_type")
-    folders.refuse_options(given, taken, "rows of a folder are nodes 0, 1, 2, …")
+    why = "files: rows of a folder are nodes 0, 1, 2, …"
+    options.refuse_options(given.keys() - set(taken), why)
     said = {name: given[name] for name in taken}
     with console.progress() as progress:
         found = scale.evaluate(folder, **said, bins=bins, progress=progress)
@@ -96,10 +97,9 @@ def _judged_nodes(problem: Any) -> tuple[Any, int]:
 
     rows = labelled = problem.labelled("test")
     for name in ("calibration", "train"):
-        if "test" in problem.sets:
-            why = "take them out of one of the two"
-            user.refuse_shared(problem, name, problem.sets.get(name, []), "test", why)
-        rows = rows[~np.isin(rows, problem.sets.get(name, []))]
+        named = problem.sets.get(name, [])
+        user.refuse_shared(problem, name, named, "test", "take them out of one of the two")
+        rows = rows[~np.isin(rows, named)]
     if not rows.size:
         raise ValueError("no labelled node is left to judge on: give --test FILE")
     return rows, int(labelled.size - rows.size)

@@ -5,6 +5,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ class ExistingFile(click.Path):
 
 
 class MethodName(click.ParamType):  # type: ignore[type-arg]
-    """The name of a calibrator, or several separated by commas; the shell completes them."""
+    """The name of a calibrator, or several separated by commas."""
 
     name = "method"
 
@@ -81,16 +82,10 @@ def completions(
 
 def together(*options: Decorator) -> Decorator:
     """Several options as one decorator."""
-
-    def decorate(function: Any) -> Any:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate
+    return lambda function: reduce(lambda made, option: option(made), reversed(options), function)
 
 
-_FILES = {
+FILES = {
     "edges": "Two columns of nodes, or an edge index [2, E].",
     "labels": "Labels by node; empty or -1 where unknown.",
     "calibration": "Nodes to calibrate with: ids, or a mask. All labelled nodes if not given.",
@@ -115,10 +110,8 @@ def file_command(
     folders: bool = False,
     **other: str,
 ) -> Decorator:
-    """A command on users' files: its arguments, options for the parts of a problem that it takes,
-    and how they are to be read; ``other`` are help texts of parts that mean something else to it.
-    """
-    files, told = ExistingFile(), _FILES | other
+    """A command on users' files, with options for ``parts``; ``other`` are its own help texts."""
+    files, told = ExistingFile(), FILES | other
     holds = "What the first file holds" + ("." if input_type else "; as at fit if not given.")
     *first, last = arguments
     return together(
@@ -163,6 +156,17 @@ selection_option = click.option(
     help="The calibration nodes had no part in choosing the model (its checkpoint).",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+FOLDER_OPTIONS = ("engine", "memory", "scheduler", "work")
+_ENGINES = "Folders only: compute in memory, from disk, or on Dask.  [default: auto]"
+_MEMORY = "Folders only: memory of one process, such as 2GB."
+_SCHEDULER = "Folders only: Dask scheduler, tcp://host:port."
+_WORK = "Folders only: folder for intermediate files; kept, to go on after a stop."
+folder_options = together(
+    choice_option("--engine", ("auto", "memory", "disk", "dask"), _ENGINES),
+    click.option("--memory", metavar="SIZE", help=_MEMORY),
+    click.option("--scheduler", metavar="ADDRESS", help=_SCHEDULER),
+    click.option("--work", metavar="DIR", help=_WORK),
+)
 
 
 def _plug_in(_ctx: click.Context, _option: click.Parameter, targets: tuple[str, ...]) -> None:
@@ -214,10 +218,16 @@ method_options = together(
 )
 
 
+def refuse_options(names: Iterable[str], why: str) -> None:
+    """Refuse options that were typed and are for something else."""
+    ctx = click.get_current_context()
+    for name in names:
+        if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+            raise click.UsageError(f"--{name.replace('_', '-')} is for {why}")
+
+
 def check_file(path: Path, ending: str = "", what: str = "") -> None:
-    """Refuse a path that no file can be written to, or without the ``ending`` of ``what`` it will
-    hold; makes the folder it lies in.
-    """
+    """Refuse a path that cannot be written, or not with this ``ending``; make its folder."""
     ctx = click.get_current_context()
     if path.suffix.lower() != ending and ending:
         raise click.ClickException(f"{path}: {what} is a {ending} file; name it so")

@@ -41,9 +41,8 @@ def report(
     from simi_mailbox.validation import read_logits
 
     options.check_file(out)
-    default = ["temperature", "simi-mailbox"]
-    if given["positive"] is not None:
-        default = ["platt", "simi-mailbox-free"]
+    of_class = given["positive"] is not None
+    default = ["platt", "simi-mailbox-free"] if of_class else ["temperature", "simi-mailbox"]
     with console.complaints():
         problem = user.read(logits, given)
         written = write_report(
@@ -68,8 +67,7 @@ def _sets(problem: Any) -> dict[str, Any]:
     sets = {name: problem.sets.get(name) for name in ("calibration", "test", "train")}
     why = "a model looks better than it is on nodes it was fitted to; take them out of one"
     for name in ("calibration", "train"):
-        if sets[name] is not None:
-            user.refuse_shared(problem, name, sets[name], "test", why)
+        user.refuse_shared(problem, name, problem.sets.get(name, []), "test", why)
     if problem.labels is not None:
         for name in problem.sets:
             named = name == "calibration"

@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simi_mailbox.cli.console import working
-from simi_mailbox.cli.options import check_file
+from simi_mailbox.cli.options import FILES, check_file
 
 if TYPE_CHECKING:
     from simi_mailbox.calibrators import Calibrator
     from simi_mailbox.node_files import Problem
 
-FROM_FILES = {"graph": "--edges", "features": "--features"}
-"""What a method may need that a file can hold, and its option."""
-_PARTS = ("edges", "labels", "calibration", "test", "train", "features", "hidden", "known")
+FROM_FILES = {"graph": "--edges", "features": "--features"}  # what a method may need of files
 
 
 def read(source: Path, options: Mapping[str, Any]) -> Problem:
@@ -28,7 +26,7 @@ def read(source: Path, options: Mapping[str, Any]) -> Problem:
         return read_problem(
             source,
             input_type=options["input_type"],
-            files={part: options.get(part) for part in (*_PARTS, "ids", "classes")},
+            files={part: options.get(part) for part in FILES},
             id_column=options["id_column"],
             encoding=options["encoding"],
             positive=options.get("positive"),
@@ -40,9 +38,9 @@ def positive_class(problem: Problem, positive: str | None) -> int | None:
     """The number of the class that ``--positive`` names; None if nothing was named."""
     from simi_mailbox.validation import read_positive
 
-    names = problem.nodes.classes
     if positive is None:
         return None
+    names = problem.nodes.classes
     number = positive.isdecimal() and positive not in (names or ())
     return read_positive(int(positive) if number else positive, problem.values.shape[1], names)
 
@@ -76,8 +74,8 @@ def calibration_nodes(
 ) -> Any:
     """Nodes to calibrate with: those named, or all with a label if that leaves others.
 
-    ``insist`` is ``--allow-training-nodes``, None where a command has no such option; ``judged``
-    says why no node of ``--test`` may be among them.
+    ``insist`` is ``--allow-training-nodes``, if there is such an option; ``judged`` says why no
+    node of ``--test`` may be among them.
     """
     import numpy as np
 
@@ -140,15 +138,15 @@ def calibrator_of(method: str, settings: Sequence[str] = ()) -> Calibrator:
 
 
 def fitted(
-    source: Path, options: Mapping[str, Any], *outputs: tuple[Path, str]
+    source: Path, options: Mapping[str, Any], out: Path | None, save: Path | None
 ) -> tuple[Calibrator, Problem, dict[str, Any]]:
-    """The calibrator of ``--method``, fitted on the calibration nodes and knowing the names of the
-    classes; what it was fitted on; and what to say of it.
-    """
+    """The fitted calibrator of ``--method``, what it was fitted on, and what to say of it."""
     problem = read(source, options)
     calibrator = calibrator_of(options["method"], options["settings"])
-    for path, ending in outputs:
-        check_file(path, ending, "a calibrator")
+    if out is not None:
+        check_file(out)
+    if save is not None:
+        check_file(save, ".safetensors", "a calibrator")
     insist = options["allow_training_nodes"]
     rows = calibration_nodes(problem, insist=insist)
     refuse_missing(f"{calibrator.name} needs", calibrator.required_inputs, problem)
@@ -181,9 +179,7 @@ def counts(problem: Problem, rows: Any) -> dict[str, Any]:
 def loaded(
     path: Path, source: Path, options: Mapping[str, Any], why: str = ""
 ) -> tuple[Any, Problem]:
-    """A saved calibrator and nodes for it, with classes in its order; ``why`` it must be a
-    simi-mailbox.
-    """
+    """A saved calibrator (``why`` it must be a simi-mailbox), and nodes with classes as it has."""
     from simi_mailbox.calibrators import SimiMailbox, load
 
     calibrator = load(path)

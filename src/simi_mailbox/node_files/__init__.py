@@ -2,8 +2,7 @@
 
 from simi_mailbox.node_files.columns import Columns
 from simi_mailbox.node_files.formats import READS, STANDARD, read_file
-from simi_mailbox.node_files.nodes import NodeNames
-from simi_mailbox.node_files.problem import Problem, read_problem
+from simi_mailbox.node_files.problem import NodeNames, Problem, read_problem
 from simi_mailbox.node_files.writing import (
     WRITES,
     check_writable,

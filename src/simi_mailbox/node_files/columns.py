@@ -17,6 +17,7 @@ from simi_mailbox.exceptions import FileFormatError
 
 NAMES: dict[str, tuple[str, ...]] = {
     "logits": ("logits",),
+    "probabilities": ("probabilities", "probs", "prob"),
     "edges": ("edges", "edge_index"),
     "labels": ("labels", "y"),
     "calibration": ("calibration", "val", "val_mask", "mask"),
@@ -27,8 +28,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "classes": ("classes", "class_names"),
 }
 """What each part may be called; other parts have one name only."""
-ID_NAMES = ("id", "ids", "nid", "node", "node_id", "nodeid")
-"""Columns that name nodes, in files and in shards."""
+ID_NAMES = ("id", "ids", "nid", "node", "node_id", "nodeid")  # columns that name nodes
 PANDAS_INDEX = "__index_level_0__"
 """What pandas calls an index without a name; it names nodes if nothing else does."""
 LABEL_NAMES = (*NAMES["labels"], "label", "class", "target")
@@ -36,21 +36,18 @@ EDGE_NAMES = (
     ("source", "target"), ("src", "dst"), ("from", "to"), ("u", "v"), ("head", "tail"),
     ("node1", "node2"), ("id1", "id2"),
 )  # fmt: skip
-PROBABILITY_NAMES = ("probabilities", "probs", "prob")
 PREFIXES = {
     "logits": ("logit_", "logits_", "score_", "z_"),
     "probabilities": ("p_", "prob_", "proba_"),
 }
 """How names of columns of class scores may begin."""
-CALLED = {*ID_NAMES, *chain(*EDGE_NAMES)}
-"""Columns whose cells are what nodes are called."""
-KNOWN = {*CALLED, *PROBABILITY_NAMES, *chain(*NAMES.values())}
-WRITTEN = ("predicted", "confidence")
-"""Columns of files that are written here."""
+CALLED = {*ID_NAMES, *chain(*EDGE_NAMES)}  # columns whose cells are what nodes are called
+WRITTEN = ("predicted", "confidence")  # columns of files that are written here
+SETS = ("calibration", "test", "train")
 NOT_SCORES = {*LABEL_NAMES, *WRITTEN, "split", "name", PANDAS_INDEX}
-NOT_SCORES |= {*chain(*(NAMES[part] for part in ("calibration", "test", "train")))}
+NOT_SCORES |= {*chain(*(NAMES[part] for part in SETS))}
 """Columns that stand beside scores of classes."""
-KNOWN |= {*NOT_SCORES, "adj_t"}
+KNOWN = {*CALLED, *NOT_SCORES, *chain(*NAMES.values()), "adj_t"}
 """All names that are understood."""
 _MASKED, _BEYOND, _SAMPLE = -1e4, 20.0, 10_000
 """Logits below the first rule a class out; those of a class that lie so many times above all others
@@ -60,8 +57,7 @@ _LIKE_AN_ID = re.compile(r"(^|[^A-Za-z])(id|uid|uuid|guid)s?$|[a-z](Id|ID)s?$", 
 
 @dataclass(frozen=True)
 class Columns:
-    """A table: columns of one length, as Arrow arrays. Cells of text files stay text unless a
-    column holds numbers with fractions; ids, labels and masks come back as they were written.
+    """A table of Arrow arrays; of text files all but numbers with fractions stay text.
 
     ``names`` are ``""`` where there is no header, ``decimal`` separates fractions in text, and
     ``first_row`` is where the first cells stand in the file, counted from 1.
@@ -133,9 +129,7 @@ def _only(names: Sequence[str], wanted: Iterable[str], path: Path) -> int | None
 
 
 def id_column(names: Sequence[str], path: Path, more: Iterable[str] = ()) -> int | None:
-    """Which column names nodes, in files as in shards: one of `ID_NAMES` (and ``more``); else
-    pandas' index; else the first, if its name ends like that of an id.
-    """
+    """The column that names nodes: of `ID_NAMES` or ``more``; pandas' index; a first like an id."""
     found = _only(names, (*ID_NAMES, *more), path)
     if found is None and PANDAS_INDEX in names:
         return list(names).index(PANDAS_INDEX)
@@ -212,8 +206,7 @@ def score_columns(
     measures: Callable[[int], bool],
     kind: str | None = None,
 ) -> tuple[list[int], list[int]]:
-    """Columns beside the ids at ``position`` that may be scores of classes, and those among them
-    that are for certain, because their names begin as `PREFIXES` say (of one ``kind``).
+    """Columns that may be scores of classes, and those that are for certain, by their `PREFIXES`.
 
     A class may be called like something else if its column ``measures``: has fractions.
     """
@@ -228,11 +221,7 @@ def score_columns(
 
 
 def refuse_others(names: Sequence[str], array: Array, path: Path) -> None:
-    """Raise for columns that are no scores of a class, by what they are called and hold.
-
-    Those called like ids; those of whole numbers beside others with fractions; those far above all
-    others, which then would always be predicted. One constant for all nodes may be a score.
-    """
+    """Raise for columns that are no scores of a class; one constant for all nodes may be one."""
     some = array[:: max(1, len(array) // _SAMPLE)].T
     columns = [column[np.isfinite(column) & (column > _MASKED)] for column in some]
     columns = [column if column.size else np.zeros(1) for column in columns]
@@ -256,16 +245,12 @@ def refuse_others(names: Sequence[str], array: Array, path: Path) -> None:
         )
 
 
-def value_names(kind: str) -> tuple[str, ...]:
-    return PROBABILITY_NAMES if kind == "probabilities" else NAMES["logits"]
-
-
 def value_columns(
     table: Columns, kind: str, position: int | None
 ) -> tuple[Array, tuple[str, ...] | None, int | None]:
     """Columns of logits or probabilities, the classes they name, and the column of ids."""
     lists = {k for k, column in enumerate(table.values) if is_list(column.type)}
-    named = table.find(value_names(kind))
+    named = table.find(NAMES[kind])
     if named is not None and named in lists:
         where = f"{table.path}, column {table.title(named)}"
         return matrix(table.values[named], where).astype(np.float64), None, position

@@ -19,8 +19,7 @@ from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import is_archive, open_archive, read_npy
 from simi_mailbox.node_files.columns import CALLED, ID_NAMES, KNOWN, Columns, Contents, is_number
 
-STANDARD = Path("-")
-"""Standard input, or standard output."""
+STANDARD = Path("-")  # input, or output
 
 
 def read_numpy(path: Path) -> dict[str, Any]:
@@ -135,8 +134,7 @@ def _plain(column: Any) -> Any:
 
 # --- text -----------------------------------------------------------------------------------------
 
-_ROWS = 100
-"""Rows that show what a file is like."""
+_ROWS = 100  # that show what a file is like
 _BYTES, _BLOCK = 1 << 16, 1 << 22
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(e[+-]?\d+)?", re.IGNORECASE)
 _MARKS = {
@@ -331,12 +329,10 @@ def read_file(
     is_data: IsData = lambda cells: False,
     encoding: str | None = None,
 ) -> Contents:
-    """Columns of a table (CSV, TSV, Parquet, Feather) or arrays by name; a lone array is ``""``.
+    """Columns of a table or arrays by name; a lone array is ``""``, and ``-`` standard input.
 
-    The ending says what a file is; ``-`` is a text table from standard input. ``header`` are names
-    that make the first row of a text file a header, besides those known here, and ``is_data`` says
-    of its cells that they are none: a node may be called ``u``. ``encoding`` is that of text
-    without a byte order mark, by default UTF-8.
+    Names of ``header``, besides those known here, make the first row of a text file a header, if
+    ``is_data`` does not say of its cells that they are none: a node may be called ``u``.
     """
     ending = ending_of(path)
     if path == STANDARD:

@@ -17,11 +17,10 @@ from simi_mailbox._arrays import Array
 from simi_mailbox.files import whole_file
 from simi_mailbox.node_files.columns import PANDAS_INDEX
 from simi_mailbox.node_files.formats import STANDARD, check_ending, ending_of
-from simi_mailbox.node_files.nodes import NodeNames
+from simi_mailbox.node_files.problem import NodeNames
 
 _TEXT = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 WRITES = (*_TEXT, ".npy", ".npz", ".parquet", ".feather")
-"""Endings of files that can be written."""
 
 
 def check_writable(path: Path, *, table: bool = False) -> None:
@@ -34,11 +33,7 @@ def check_writable(path: Path, *, table: bool = False) -> None:
 
 
 def write_probabilities(path: Path, probs: Array, nodes: NodeNames) -> None:
-    """Write probabilities [n, K]; the file appears whole or not at all. ``-`` is standard output.
-
-    ``.npy`` holds the probabilities alone. The others have, for every node, its id as it was given,
-    the predicted class by its name, its probability, and the probability of every class.
-    """
+    """Write probabilities [n, K]: in ``.npy`` alone, else with ids and predictions."""
     check_writable(path)
     if path != STANDARD and ending_of(path) == ".npy":
         with whole_file(path) as unfinished:
@@ -52,18 +47,14 @@ def write_probabilities(path: Path, probs: Array, nodes: NodeNames) -> None:
 def write_decisions(
     path: Path, probs: Array, nodes: NodeNames, sets: Array, accepted: Array
 ) -> None:
-    """Write for every node whether its prediction is accepted or deferred, and its set of classes:
-    in words, their number, and 1 or 0 for every class.
-    """
+    """Write for every node whether its prediction is accepted, and its set in three forms."""
     check_writable(path, table=True)
     names = np.array(_names(probs, nodes), dtype=object)
     columns = {
         "decision": np.where(accepted, "accept", "defer"),
         "set": np.array([" | ".join(names[held]) for held in sets]),
         "set_size": sets.sum(axis=1),
-    }
-    columns |= {
-        f"in_{name}": column for name, column in zip(names, sets.T.astype(np.int8), strict=True)
+        **{f"in_{name}": held for name, held in zip(names, sets.T.astype(np.int8), strict=True)},
     }
     _write(path, probs, nodes, columns, {"accepted": accepted, "sets": sets})
 
@@ -72,8 +63,7 @@ def write_alerts(path: Path, probs: Array, nodes: NodeNames, positive: int, aler
     """Write all nodes, those with the highest P(class) first: rank, id, P(class), alert or not."""
     check_writable(path, table=True)
     order = np.argsort(-probs[:, positive], kind="stable")
-    ids = None if nodes.ids is None else nodes.shown()[order]
-    ranked = replace(nodes, ids=order if ids is None else ids)
+    ranked = replace(nodes, ids=nodes.shown()[order])
     columns = {
         "rank": np.arange(1, len(order) + 1),
         f"p_{_names(probs, nodes)[positive]}": probs[order, positive],

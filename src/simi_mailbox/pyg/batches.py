@@ -116,10 +116,7 @@ def row_sums(data: Any) -> Tensor:
 
 
 def places(batch: Any, fitted: frozenset[str]) -> Tensor | None:
-    """The numbers that the nodes of a mini-batch had at ``fit``; None if nothing proves them.
-
-    The proof: `CountNeighbours` found the graph and inputs of ``fit``, unchanged since.
-    """
+    """Numbers of the nodes at ``fit``, if `CountNeighbours` found its graph and inputs, or None."""
     found = getattr(batch, "fingerprints", None)
     if found is None or not fitted or not fitted <= frozenset(found):
         return None

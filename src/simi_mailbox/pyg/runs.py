@@ -1,26 +1,29 @@
-"""How a model is run: its arguments, evaluation mode, and what enters its last layer."""
+"""How a model is run: its arguments, what enters its last layer, and one type of its nodes."""
 
 from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from typing import Any
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, TypeAlias
 
+import numpy as np
+import scipy.sparse
 import torch
 from torch import Tensor, nn
 
+from simi_mailbox.graph import Graph
 from simi_mailbox.plain_text import unknown
 
-GRAPHS = ("edge_index", "adj_t", "adj", "edge_index_dict", "adj_t_dict")
-"""Names under which models take their graph."""
-FEATURES = ("x", "input", "x_dict")
-"""Names under which they take the nodes' features."""
-OPTIONAL = ("edge_weight", "edge_attr")
-"""What a model may be called with or without: only its user knows."""
-COMPILED = "_orig_mod"
-"""The name under which ``torch.compile`` keeps a module."""
+MetaPath: TypeAlias = Sequence[tuple[str, ...]]
+
+GRAPHS = ("edge_index", "adj_t", "adj", "edge_index_dict", "adj_t_dict")  # as models call it
+FEATURES = ("x", "input", "x_dict")  # as models call those of the nodes
+OPTIONAL = ("edge_weight", "edge_attr")  # with or without: only the user of a model knows
+COMPILED = "_orig_mod"  # under which torch.compile keeps a module
 
 
 def call(model: nn.Module, data: Any) -> Any:
@@ -98,23 +101,20 @@ def logits_and_hidden(
     seen: dict[Any, tuple[str, Tensor]] = {}  # of each shape one: activations are large
     thread = threading.get_ident()  # other threads may run the same layers at the same time
 
-    def hook_of(name: str) -> Callable[..., None]:
-        def hook(_: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-            entered = _rows(next(iter([*args, *kwargs.values()]), None), node_type)
-            left = _rows(output, node_type)
-            if threading.get_ident() != thread or entered is None or left is None:
-                return
-            if len(entered) == len(left):
-                order.append(name)
-                seen[left.shape if layer == "auto" else layer] = name, entered.detach()
-
-        return hook
+    def hook(name: str, _: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        entered = _rows(next(iter([*args, *kwargs.values()]), None), node_type)
+        left = _rows(output, node_type)
+        if threading.get_ident() != thread or entered is None or left is None:
+            return
+        if len(entered) == len(left):
+            order.append(name)
+            seen[left.shape if layer == "auto" else layer] = name, entered.detach()
 
     modes = [(part, part.training) for part in model.modules()]
     with ExitStack() as stack:
         stack.enter_context(_uncompiled(model) if layers else nullcontext())
         for name, part in layers.items():
-            handle = part.register_forward_hook(hook_of(name), with_kwargs=True)
+            handle = part.register_forward_hook(partial(hook, name), with_kwargs=True)
             stack.callback(handle.remove)
         try:
             model.eval()
@@ -194,3 +194,66 @@ def _rows(value: Any, node_type: str | None) -> Tensor | None:
     if not isinstance(value, Tensor) or value.layout is not torch.strided or value.ndim != 2:
         return None
     return value if value.is_floating_point() else None
+
+
+def is_hetero(data: Any) -> bool:
+    """Whether this is a ``HeteroData``."""
+    return hasattr(data, "edge_index_dict")
+
+
+def part_of(
+    data: Any, node_type: str | None, metapath: MetaPath | None, num_nodes: int | None = None
+) -> Any:
+    """What a calibrator sees of a ``HeteroData`` or its ``edge_index_dict``; others as they are."""
+    if isinstance(data, Mapping) and node_type is not None and num_nodes is not None:
+        return graph_among(data, node_type, num_nodes, metapath)
+    if not is_hetero(data):
+        return data
+    if node_type is None or node_type not in data.node_types:
+        raise ValueError(
+            f"this {type(data).__name__} has several types of nodes: say which one is classified, "
+            f"node_type=…, one of {', '.join(data.node_types)}; got {node_type!r}"
+        )
+    store = data[node_type]
+    graph = graph_among(data.edge_index_dict, node_type, int(store.num_nodes), metapath)
+    own = {**dict(store.items()), "edge_index": graph.edge_index(), "num_nodes": store.num_nodes}
+    return SimpleNamespace(**own)
+
+
+def graph_among(
+    edges: Mapping[Any, Any], node_type: str, num_nodes: int, metapath: MetaPath | None
+) -> Graph:
+    """The edges among the nodes of one type: all, or along a metapath as of ``AddMetaPaths``."""
+    if metapath is None:
+        own = _between(edges, (node_type, node_type))
+        if own is None:
+            others = {kind[0] for kind in edges if kind[-1] == node_type}
+            other = min(others & {kind[-1] for kind in edges if kind[0] == node_type} or {"other"})
+            raise TypeError(
+                f"no edges join nodes of type {node_type!r}: say along which types they are "
+                f"neighbours, metapath=[({node_type!r}, {other!r}), ({other!r}, {node_type!r})]"
+            )
+        return Graph.from_edges(own, num_nodes)
+    if not metapath or metapath[0][0] != node_type or metapath[-1][-1] != node_type:
+        raise ValueError(f"metapath must begin and end with {node_type!r}, got {metapath}")
+    # Large enough for the nodes of every type.
+    size = max([num_nodes, *(int(i.max()) + 1 for i in edges.values() if i.numel())])
+    reached = scipy.sparse.identity(size, format="csr", dtype=bool)
+    for step in metapath:
+        found = _between(edges, tuple(step))
+        if found is None:
+            known = ", ".join(map(str, edges))
+            raise ValueError(f"metapath names edges {tuple(step)}, but there are only {known}")
+        one = np.ones(found.shape[1], dtype=bool)
+        reached = reached @ scipy.sparse.csr_array((one, tuple(found)), shape=(size, size))
+    return Graph.from_scipy(reached[:num_nodes, :num_nodes].T)
+
+
+def _between(edges: Mapping[Any, Any], step: tuple[str, ...]) -> Any:
+    """Edges of one type, or of all between two types of nodes; None if there are none."""
+    found = [
+        np.asarray(index.cpu())
+        for kind, index in edges.items()
+        if step in (tuple(kind), (kind[0], kind[-1]))
+    ]
+    return np.concatenate(found, axis=1) if found else None

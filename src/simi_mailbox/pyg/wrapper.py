@@ -18,8 +18,7 @@ from simi_mailbox import calibrators
 from simi_mailbox.calibrators import Calibrator, SimiMailbox
 from simi_mailbox.exceptions import CalibrationWarning, FileFormatError
 from simi_mailbox.pyg import batches, runs
-from simi_mailbox.pyg.hetero import MetaPath, is_hetero, part_of
-from simi_mailbox.pyg.runs import plain
+from simi_mailbox.pyg.runs import MetaPath, is_hetero, part_of, plain
 
 if TYPE_CHECKING:
     from simi_mailbox.monitor import Check
@@ -29,8 +28,7 @@ NO_EXPORT = (
     "a calibrated model cannot be traced, scripted or exported: its calibrator is no part of "
     "torch's graph; export calibrated.model, and apply calibrated.calibrator to its logits"
 )
-NOISE = 1e-3
-"""Difference of two runs, relative to the largest logit, above which a model is random."""
+NOISE = 1e-3  # of two runs, relative to the largest logit: above it a model is random
 
 
 class CalibratedModel(nn.Module):

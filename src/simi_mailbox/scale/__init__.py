@@ -4,7 +4,6 @@ The functions of `simi_mailbox.scale.default` are called by this process, with b
 on disk, or by the workers of a Dask cluster: see ``docs/scale.md``.
 """
 
-from simi_mailbox.scale.judge import FolderMetrics, evaluate
-from simi_mailbox.scale.run import Calibrated, apply, calibrate
+from simi_mailbox.scale.run import Calibrated, FolderMetrics, apply, calibrate, evaluate
 
 __all__ = ["Calibrated", "FolderMetrics", "apply", "calibrate", "evaluate"]

@@ -15,8 +15,9 @@ What the passes leave in the store:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,14 +27,9 @@ from torch import Tensor
 from simi_mailbox._arrays import Array, Floats, Ints
 from simi_mailbox.calibrators import SimiMailbox
 from simi_mailbox.calibrators.features import nearness, prototype_sums, prototypes_of
+from simi_mailbox.calibrators.simi_mailbox import evidence
 from simi_mailbox.calibrators.simi_mailbox.calibrator import enough, sketch
-from simi_mailbox.calibrators.simi_mailbox.evidence import (
-    Sums,
-    label_residuals,
-    overlap,
-    unit_totals,
-    without_own,
-)
+from simi_mailbox.calibrators.simi_mailbox.evidence import Sums
 from simi_mailbox.calibrators.simi_mailbox.prior import resolve
 from simi_mailbox.grouping import Combine, Grouping, added, find_groups_in, nearest, stacked
 from simi_mailbox.scale import tiles
@@ -50,8 +46,7 @@ LABELLED, RESIDUALS = "labelled/00000", "residuals/00000"
 
 @dataclass(frozen=True)
 class View:
-    """How blocks are looked at: within which limits and at which temperature; ``labels`` is a
-    digest of the labels in the store, empty if there is none."""
+    """How blocks are looked at; ``labels`` is a digest of those in the store, empty if none is."""
 
     plan: Plan
     limits: LogitRange
@@ -71,20 +66,14 @@ class View:
         return self.limits.cut(z) if len(z) else z[:, self.limits.classes]
 
 
-# --- functions of a block -------------------------------------------------------------------------
-
-
-def tensor(store: Store, kind: str, block: int) -> Tensor:
-    return torch.from_numpy(store.get(name(kind, block)))
+def tensor(store: Store, kind: str, block: int, rows: Ints | slice = slice(None)) -> Tensor:
+    return torch.from_numpy(np.array(store.view(name(kind, block))[rows]))
 
 
 def sums_of(store: Store, block: int, view: View, nodes: Ints | None = None) -> Sums:
     """What the passes have found of a block, or of those of some sorted ``nodes`` in it."""
     rows = slice(None) if nodes is None else view.plan.inside(block, nodes)[0]
-
-    def part(kind: str) -> Tensor:
-        return torch.from_numpy(np.array(store.view(name(kind, block))[rows]))
-
+    part = partial(tensor, store, block=block, rows=rows)
     z, probs, degree = view.logits(store, block, rows), part("probs")[:, :-1], part("degree")
     near = far = z.new_zeros(len(z), view.classes + 1)
     if view.labels:
@@ -104,15 +93,14 @@ def stacked_sums(parts: list[Sums]) -> Sums:
 
 def totals_of(store: Store, block: int) -> Floats:
     probs, degree = tensor(store, "probs", block), tensor(store, "degree", block)
-    return unit_totals(probs[:, :-1], degree, tensor(store, "similarity", block))
+    return evidence.unit_totals(probs[:, :-1], degree, tensor(store, "similarity", block))
 
 
 def probs_block(store: Store, block: int, view: View) -> list[Written]:
-    z = view.logits(store, block)
-    right = torch.empty(len(z), z.shape[1] + 1, dtype=z.dtype)
-    right[:, :-1] = scaled_softmax(z, view.temperature)
-    right[:, -1] = tensor(store, "degree", block).clamp(min=1).to(z.dtype).reciprocal()
-    return [store.put(name("probs", block), right.numpy())]
+    z, degree = view.logits(store, block), tensor(store, "degree", block).clamp(min=1)
+    inverse = degree.to(z.dtype).reciprocal()
+    probs = torch.cat([scaled_softmax(z, view.temperature), inverse[:, None]], dim=1)
+    return [store.put(name("probs", block), probs.numpy())]
 
 
 def around_band(store: Store, band: int, view: View, bands: list[range]) -> list[Written]:
@@ -126,8 +114,8 @@ def around_band(store: Store, band: int, view: View, bands: list[range]) -> list
         probs = store.get(name("probs", block))
         around = found[:, :-1].astype(probs.dtype)
         back = probs[:, -1] * found[:, -1].astype(probs.dtype)
-        degree = tensor(store, "degree", block)
-        similarity = overlap(torch.from_numpy(probs[:, :-1]), torch.from_numpy(around), degree)
+        own, others = torch.from_numpy(probs[:, :-1]), torch.from_numpy(around)
+        similarity = evidence.overlap(own, others, tensor(store, "degree", block))
         made = {"around": around, "back": back, "similarity": similarity.numpy()}
         written += [store.put(name(kind, block), part) for kind, part in made.items()]
     return written
@@ -144,7 +132,7 @@ def beyond_band(store: Store, band: int, view: View, bands: list[range]) -> list
     for block, sums in tiles.neighbour_sums(store, bands[band], view.plan, view.classes, right):
         probs, back = tensor(store, "probs", block), tensor(store, "back", block)
         found = torch.from_numpy(sums).to(probs.dtype).mul_(probs[:, -1:])
-        second = without_own(found, probs[:, :-1], back)
+        second = evidence.without_own(found, probs[:, :-1], back)
         written.append(store.put(name("beyond", block), second.numpy()))
     return written
 
@@ -214,13 +202,13 @@ def prototype_sums_of(
     store: Store, block: int, plan: Plan, hidden: Shards, mass: Floats
 ) -> list[Floats]:
     """What prototypes of classes are made of, summed over a block."""
-    probs, parts = store.view(name("probs", block)), []
-    for rows, x in _hidden_runs(block, plan, hidden):
-        parts.append(list(prototype_sums(x, probs[rows, :-1].astype(np.float64), mass)))
+    probs = store.view(name("probs", block))[:, :-1]
+    runs = _hidden_runs(block, plan, hidden)
+    parts = [prototype_sums(x, probs[rows].astype(np.float64), mass) for rows, x in runs]
     return added_each(parts)
 
 
-def added_each(parts: list[list[Floats]]) -> list[Floats]:
+def added_each(parts: Sequence[Iterable[Floats]]) -> list[Floats]:
     """Sums of lists of arrays, place by place."""
     return [added(list(each)) for each in zip(*parts, strict=True)]
 
@@ -269,9 +257,6 @@ def probability_block(
     return out.block(block, view.limits.restore(probs).numpy(), groups)
 
 
-# --- the whole ------------------------------------------------------------------------------------
-
-
 def fit(
     engine: Engine,
     plan: Plan,
@@ -312,10 +297,7 @@ def fit(
 def look_again(
     engine: Engine, plan: Plan, calibrator: SimiMailbox, named: NodeInputs, hidden: Shards | None
 ) -> View:
-    """The passes of a fitted calibrator on blocks that it has perhaps never seen.
-
-    ``named`` holds labels that are known by now, and training nodes, if there are any.
-    """
+    """The passes of a fitted calibrator; ``named``: labels known by now, and training nodes."""
     view = View(plan, calibrator._logit_range, calibrator.temperature_)
     _look_at_predictions(engine, view)
     known = calibrator._known(named, lambda: _identity(engine, view))
@@ -345,11 +327,10 @@ def _look_at_evidence(
     hidden: Shards | None,
     calibrator: SimiMailbox,
 ) -> View:
-    """The same view with what labels and the hidden layer tell; nodes are sorted, ``logits``
-    theirs."""
+    """The view with labels (of sorted nodes, ``logits`` theirs) and the hidden layer."""
     plan = view.plan
     if len(labelled):
-        residuals = label_residuals(calibrator._base.probabilities(logits), labelled.y)
+        residuals = evidence.label_residuals(calibrator._base.probabilities(logits), labelled.y)
         parts = {LABELLED: labelled.index, RESIDUALS: residuals}
         files = [engine.store.put(kind, part.numpy()) for kind, part in parts.items()]
         view = replace(view, labels=" ".join(file.digest for file in files))

@@ -1,8 +1,7 @@
 """Who calls the functions of a pass: this process, or the workers of a Dask cluster.
 
 A pass is a function of (store, block, …), called for every block. It writes arrays (`write`), or
-returns something small that is combined by a tree of fixed shape (`total`): the same numbers are
-added in the same order whoever calls.
+returns something small, combined by a tree of fixed shape (`total`): in one order, whoever calls.
 """
 
 import hashlib
@@ -91,14 +90,11 @@ class Engine:
         self, step: str, function: Pass, combine: Combine, blocks: Sequence[int], *args: Any
     ) -> Any:
         """``combine`` of what ``function(store, block, *args)`` returned for every block."""
-        self.progress(step, 0, len(blocks))
-        parts: Iterator[Any]
-        parts = (self._call(function, self.store, block, *args) for block in blocks)
-        count = len(blocks)
-        while True:
-            parts, count = self._combined(combine, parts), -(-count // FAN_IN)
-            if count == 1:
-                break
+        self.progress(step, 0, count := len(blocks))
+        calls = (self._call(function, self.store, block, *args) for block in blocks)
+        parts = self._combined(combine, calls)
+        while (count := -(-count // FAN_IN)) > 1:
+            parts = self._combined(combine, parts)
         ((_, result),) = self._finished([(0, next(parts))])
         self.progress(step, len(blocks), len(blocks))
         return result

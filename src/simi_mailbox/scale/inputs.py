@@ -9,16 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from simi_mailbox import validation
 from simi_mailbox._arrays import Array, Ints
 from simi_mailbox.exceptions import FileFormatError
 from simi_mailbox.files import DAMAGE, is_archive, mapped_npy
 from simi_mailbox.grouping import added, stacked
 from simi_mailbox.node_files.columns import Contents
 from simi_mailbox.node_files.formats import read_file
-from simi_mailbox.node_files.nodes import (
+from simi_mailbox.node_files.problem import (
     NodeNames,
     Reader,
-    impossible,
     labelled_rows,
     listed_ids,
     node_set,
@@ -28,19 +28,12 @@ from simi_mailbox.scale.shards import Shard, Shards
 from simi_mailbox.scale.store import Store, Written
 from simi_mailbox.scale.tiles import Plan, name
 from simi_mailbox.softmax import LogitRange, logit_gaps, row_blocks
-from simi_mailbox.validation import (
-    InputType,
-    are_probabilities,
-    read_classes,
-    read_logits,
-    read_node_ids,
-)
+from simi_mailbox.validation import InputType
 
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of shards: ``logits/``, ``edges/``, perhaps ``hidden/``, and files of labels and
-    nodes."""
+    """``logits/``, ``edges/`` and perhaps ``hidden/`` of shards; files of labels and nodes."""
 
     path: Path
     logits: Shards
@@ -87,7 +80,7 @@ class Folder:
             return None
         try:
             ids = np.asarray(listed_ids(_contents(path), path, Reader()))
-            return read_node_ids(ids, self.logits.rows)
+            return validation.read_node_ids(ids, self.logits.rows)
         except (TypeError, ValueError) as error:
             raise FileFormatError(f"{path}: {error}") from error
 
@@ -99,8 +92,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels of a file: one per node, of which only those that are asked for are looked at; or of
-    some ``nodes``, sorted, each once, and −1 of a last one that is none."""
+    """Labels of all nodes; or of ``nodes``, sorted, and −1 of a last one that is none."""
 
     path: Path
     count: int
@@ -137,7 +129,7 @@ class Labels:
             y = np.where(self.nodes[place] == nodes, self.y[place], -1)
         known = y >= 0 if unknown else np.ones(len(nodes), dtype=bool)
         found, some = np.full(len(nodes), -1), (y[known], nodes[known], self.count, self.classes)
-        found[known] = read_classes(*some, of=str(self.path), only_these=True)
+        found[known] = validation.read_classes(*some, of=str(self.path), only_these=True)
         return found
 
 
@@ -163,21 +155,14 @@ def _contents(path: Path) -> Contents:
         return read_file(path)  # which says what is wrong with it
 
 
-# --- logits, block by block -----------------------------------------------------------------------
-
-
 def read_block(
     store: Store, block: int, plan: Plan, shards: Shards, kind: InputType
 ) -> list[Written]:
-    """Logits of a block as float32 or float64, checked, and what is to be known of them.
-
-    ``facts``: how near each class comes to the top; then whether all rows look like probabilities.
-    ``spread``: the mean gap of every node.
-    """
+    """Checked logits; mean gaps; gaps of each class, and whether rows look like probabilities."""
     start, stop = plan.span(block)
     z = as_logits(shards, start, shards.read(start, stop), kind)
     best, spread, _ = logit_gaps(z)
-    alike = kind == "logits" and are_probabilities(z)
+    alike = kind == "logits" and validation.are_probabilities(z)
     return [
         store.put(name("logits", block), z.numpy()),
         store.put(name("spread", block), spread),
@@ -188,7 +173,7 @@ def read_block(
 def as_logits(shards: Shards, start: int, raw: Array, kind: InputType) -> Tensor:
     check_numbers(raw, kind, shards, start)
     if kind != "logits":
-        return read_logits(raw, kind)
+        return validation.read_logits(raw, kind)
     z = torch.from_numpy(raw)  # a block of logits may look like probabilities
     return z if z.dtype in (torch.float32, torch.float64) else z.to(torch.float32)
 
@@ -197,7 +182,7 @@ def check_numbers(raw: Array, kind: InputType, shards: Shards, start: int) -> No
     """Raise for the first row that no model can have given."""
     masked = np.isneginf(raw[0])
     for rows in row_blocks(len(raw), raw.shape[1], elements=1 << 20):
-        bad, why = impossible(raw[rows], kind, masked)
+        bad, why = validation.impossible(raw[rows], kind, masked)
         if bad.any():
             row = rows.start + int(bad.argmax())
             told = raw[row].tolist()[:6]
@@ -217,16 +202,13 @@ def find_limits(engine: Engine, plan: Plan, named: Ints) -> LogitRange:
     """As `LogitRange.of` finds it; a class that is ``named`` by a label is possible."""
     rows = engine.total("looking at logits", facts_of, stacked, plan.blocks)
     if rows[:, -1].all():
-        raise ValueError(
-            "every row of the logits lies in [0, 1] and sums to one: these are probabilities; "
-            'say input_type="probabilities"'
-        )
+        raise ValueError(validation.ARE_PROBABILITIES)
     best = rows[:, :-1].max(axis=0)
     some = np.isneginf(rows[:, :-1]).any(axis=0) & ~np.isneginf(best)
     if some.any():
         raise ValueError(
             f"class {int(some.argmax())} has logits −inf in some blocks of nodes and not in "
-            "others; a class is masked by −inf on every node or on none"
+            f"others; {validation.MASKING}"
         )
 
     def usual(some: Ints | None) -> float:
@@ -243,14 +225,11 @@ def spread_of(store: Store, block: int, kept: Ints) -> list[Written]:
     return [store.put(name("spread-kept", block), z.max(axis=1) - z.mean(axis=1))]
 
 
-# --- the median of numbers that are nowhere together ----------------------------------------------
-
 DIGIT = 16  # bits that are found at a time
 
 
 def median(engine: Engine, plan: Plan, kind: str, step: str = "looking at logits") -> float:
-    """The median of a number per node, none negative: such numbers are in the order of their bits,
-    of which one look at all blocks finds the next few."""
+    """The median of a number ≥ 0 per node, by its bits: each look at all blocks finds a few."""
     found = []
     for place in {(plan.nodes - 1) // 2, plan.nodes // 2}:
         bits = 0

@@ -1,12 +1,13 @@
-"""From a folder of shards to a folder of calibrated shards."""
+"""From a folder of shards to a folder of calibrated shards, and whether these are calibrated."""
 
 from __future__ import annotations
 
+import json
 import os
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -14,20 +15,22 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
-from simi_mailbox._arrays import Array, Ints
+from simi_mailbox._arrays import Array, Bools, Ints
 from simi_mailbox.calibrators import SimiMailbox, load
-from simi_mailbox.exceptions import CalibrationWarning
+from simi_mailbox.exceptions import CalibrationWarning, FileFormatError
 from simi_mailbox.files import StrPath
 from simi_mailbox.graph import Graph
 from simi_mailbox.grouping import added, stacked
+from simi_mailbox.metrics import StreamingMetrics
 from simi_mailbox.parameters import check_parameters
-from simi_mailbox.scale import default, store, tiles
+from simi_mailbox.scale import default, inputs, store, tiles
 from simi_mailbox.scale.default import View
 from simi_mailbox.scale.engines import Dask, Engine, Progress, quiet
-from simi_mailbox.scale.inputs import Folder, check_numbers, find_limits, gather, read_block
+from simi_mailbox.scale.inputs import Folder
+from simi_mailbox.scale.shards import Shards
 from simi_mailbox.scale.store import Output, Store, Written, alone_in
 from simi_mailbox.scale.tiles import PROCESS, Plan, read_size
-from simi_mailbox.softmax import LogitRange
+from simi_mailbox.softmax import LogitRange, row_blocks, scaled_softmax
 from simi_mailbox.validation import (
     PER_CLASS,
     InputType,
@@ -39,6 +42,7 @@ from simi_mailbox.validation import (
 
 EngineName = Literal["auto", "memory", "disk", "dask"]
 SAMPLE = 20_000  # nodes that the calibration nodes are compared with
+TOGETHER = 1 << 23  # numbers that are judged together
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,14 @@ class Calibrated:
     out: Path
     calibrator: SimiMailbox
     facts: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FolderMetrics:
+    """What `evaluate` has seen; ``left_out`` counts labelled nodes that something was fitted on."""
+
+    metrics: StreamingMetrics
+    left_out: int
 
 
 def calibrate(
@@ -117,13 +129,13 @@ def calibrate(
     with alone_in(job.output.folder):
         job.output.check()
         if job.engine == "memory":
-            logits, inputs = job.read()
-            inputs |= {"train_mask": train, "node_ids": ids}
+            logits, known = job.read()
+            known |= {"train_mask": train, "node_ids": ids}
             about: dict[str, Any] = {"mask": nodes, "input_type": input_type}
-            chosen.fit(logits, y, used_for_selection=used_for_selection, **about, **inputs)
-            return job.write(chosen, chosen.predict_proba(logits, **inputs), chosen.groups_)
+            chosen.fit(logits, y, used_for_selection=used_for_selection, **about, **known)
+            return job.write(chosen, chosen.predict_proba(logits, **known), chosen.groups_)
         with job.blocks() as (runner, plan):
-            limits = find_limits(runner, plan, np.unique(y))
+            limits = inputs.find_limits(runner, plan, np.unique(y))
             if train is None:
                 _suspect(runner, plan, limits, nodes, y)
             given = (runner, plan, limits, (nodes, y), source.hidden, chosen)
@@ -189,10 +201,10 @@ def apply(
     with alone_in(job.output.folder):
         job.output.check()
         if job.engine == "memory":
-            logits, inputs = job.read()
-            inputs |= {"known": known, "train_mask": train, "node_ids": ids}
-            probs = fitted.predict_proba(logits, **inputs, input_type=kind)
-            data = fitted._read_fitted(logits, graph=inputs["graph"], input_type=kind)
+            logits, given = job.read()
+            given |= {"known": known, "train_mask": train, "node_ids": ids}
+            probs = fitted.predict_proba(logits, **given, input_type=kind)
+            data = fitted._read_fitted(logits, graph=given["graph"], input_type=kind)
             return job.write(fitted, probs, fitted._groups(data))
         count = source.logits.rows
         nodes = NodeInputs(
@@ -204,6 +216,79 @@ def apply(
         with job.blocks() as (runner, plan):
             view = default.look_again(runner, plan, fitted, nodes, source.hidden)
             return job.write_blocks(runner, view, fitted)
+
+
+def evaluate(
+    folder: StrPath,
+    *,
+    labels: StrPath | None = None,
+    test: StrPath | None = None,
+    calibration: StrPath | None = None,
+    train: StrPath | None = None,
+    input_type: InputType = "probabilities",
+    bins: int = 15,
+    progress: Progress | None = None,
+) -> FolderMetrics:
+    """Judge the shards of a folder by labels, in one look and bounded memory.
+
+    Judged are the nodes of ``test``, or all that have a label; those of ``calibration`` and
+    ``train`` are left out, because whatever was fitted on them looks better than it is.
+
+    Parameters
+    ----------
+    folder : path
+        What `calibrate` or `apply` have written; or any folder of ``probabilities/``, or of
+        ``logits/``, with the files of labels and nodes beside.
+    labels, test, calibration, train : path, optional
+        Files of labels and nodes. By default those of the folder, or else of the folder that it
+        was calibrated from.
+    input_type, progress
+        As of `calibrate`.
+    bins : int
+        Bins of the calibration errors.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     Path(name, "probabilities").mkdir()
+    ...     np.save(f"{name}/probabilities/0.npy", np.tile([0.8, 0.2], (10, 1)))
+    ...     np.save(f"{name}/labels.npy", np.repeat([0, 1, -1], [6, 3, 1]))
+    ...     round(evaluate(name).metrics.evaluate()["ece"], 3)
+    0.133
+    """
+    place, say = Path(folder), progress or quiet
+    shards, folders = _open(place)
+    given = {"labels": labels, "test": test, "calibration": calibration, "train": train}
+    files: dict[str, Path | None] = {}
+    for part, path in given.items():
+        found = (inputs.file_of(folder, part) for folder in folders)
+        files[part] = Path(path) if path is not None else next(filter(None, found), None)
+    if files["labels"] is None:
+        raise FileNotFoundError(f"there is no file {folders[-1] / 'labels.*'}")
+    y_of = inputs.Labels.open(files["labels"], shards.rows, shards.columns).of
+    wanted, fitted_on = _masks(files, shards.rows)
+    metrics, left_out = StreamingMetrics.empty(shards.columns, bins), 0
+    runs = list(row_blocks(shards.rows, shards.columns, TOGETHER))
+    for done, rows in enumerate(runs):
+        say("judging", done, len(runs))
+        y = y_of(np.arange(rows.start, rows.stop), unknown=True)
+        known = (y >= 0) & wanted[rows]
+        judged = known & ~fitted_on[rows]
+        left_out += int(known.sum() - judged.sum())
+        if judged.any():
+            raw = shards.read(rows.start, rows.stop)
+            if input_type == "probabilities":
+                inputs.check_numbers(raw, input_type, shards, rows.start)
+                probs = raw.astype(np.promote_types(raw.dtype, np.float32), copy=False)
+            else:
+                z = inputs.as_logits(shards, rows.start, raw, input_type)
+                probs = scaled_softmax(z).numpy()
+            metrics = metrics.update(probs[judged], y[judged])
+    say("judging", len(runs), len(runs))
+    if not metrics.num_nodes:
+        raise ValueError("no labelled node is left to judge on: name other nodes as test")
+    return FolderMetrics(metrics, left_out)
 
 
 def _unfitted(calibrator: SimiMailbox | None) -> SimiMailbox:
@@ -232,9 +317,6 @@ def _matching(fitted: SimiMailbox, source: Folder) -> Folder:
             f"calibrator was fitted on {needed[0]} and {needed[1]}"
         )
     return source
-
-
-# --- what both share ------------------------------------------------------------------------------
 
 
 @dataclass
@@ -283,7 +365,7 @@ class _Job:
         source, rows = self.source, self.source.logits.rows
         self.say("reading", 0, 1)
         logits = source.logits.read(0, rows)
-        check_numbers(logits, self.kind, source.logits, 0)
+        inputs.check_numbers(logits, self.kind, source.logits, 0)
         parts = []
         for shard, start, stop in source.edges.chunks(rows=1 << 22):
             edges = shard.read(start, stop)
@@ -302,19 +384,17 @@ class _Job:
         with nullcontext() if self.work is None else alone_in(Path(self.work)):
             holder = Path(self.work or self.output.folder).resolve()
             given = (Store(holder / store.WORK), self.say)
-            runner = Engine(*given) if self.scheduler is None else Dask(*given, self.scheduler)
-            try:
+            engine = Engine(*given) if self.scheduler is None else Dask(*given, self.scheduler)
+            with closing(engine) as runner:
                 plan = self.plan(**runner.cluster)
                 facts = {"plan": vars(plan), "input_type": self.kind, "shards": shards}
                 place = store.work_in(holder, facts)
                 runner.journal.resume(place / store.JOURNAL)
                 self.output.prepare()
                 of = (plan.blocks, plan, self.source.logits, self.kind)
-                runner.write("reading logits", read_block, *of)
+                runner.write("reading logits", inputs.read_block, *of)
                 tiles.cut(runner, plan, self.source.edges)
                 yield runner, plan
-            finally:
-                runner.close()
             if self.work is None:
                 store.clear(place)
 
@@ -373,9 +453,48 @@ def _suspect(engine: Engine, plan: Plan, limits: LogitRange, nodes: Ints, y: Int
     """Warn of calibration nodes that look trained on, by a sample of the others."""
     others = np.setdiff1d(np.arange(0, plan.nodes, max(1, plan.nodes // SAMPLE)), nodes)
     both = np.sort(np.concatenate([nodes, others]))
-    z = engine.total("looking at logits", gather, stacked, plan.blocks, plan, "logits", both)
+    given = (plan.blocks, plan, "logits", both)
+    z = engine.total("looking at logits", inputs.gather, stacked, *given)
     index = torch.from_numpy(np.searchsorted(both, nodes))
     here = Labelled(index, limits.number(torch.from_numpy(y)))
     suspicion = looks_trained_on(limits.cut(torch.from_numpy(z)), here)
     if suspicion:
         warnings.warn(suspicion.replace("train_mask", "train.*"), CalibrationWarning, stacklevel=3)
+
+
+def _open(place: Path) -> tuple[Shards, list[Path]]:
+    """The shards of a folder, and where files of labels may be: there, or in that of its logits."""
+    if not place.is_dir():
+        raise FileNotFoundError(f"there is no folder {place}")
+    if not (place / "probabilities").is_dir():
+        return Shards.open(place / "logits"), [place]
+    shards, manifest = Shards.open(place / "probabilities"), place / store.MANIFEST
+    if not manifest.exists():
+        if (place / "groups").is_dir():
+            raise FileNotFoundError(
+                f"{place} is not finished, it has no {manifest.name}: run the command again that "
+                "made it"
+            )
+        return shards, [place]
+    try:
+        source = json.loads(manifest.read_text("utf-8")).get("folder")
+    except (ValueError, AttributeError) as error:
+        raise FileFormatError(f"{manifest}: it is damaged: {error}") from error
+    return shards, [place] if source is None else [place, Path(source)]
+
+
+def _masks(files: dict[str, Path | None], count: int) -> tuple[Bools, Bools]:
+    """Nodes that are to be judged if they have a label, and those that must not be."""
+    parts = {
+        part: inputs.nodes_in(path, count, part)
+        for part, path in files.items()
+        if part != "labels" and path is not None
+    }
+    wanted, fitted_on = np.full(count, "test" not in parts), np.zeros(count, dtype=bool)
+    test = parts.pop("test", np.empty(0, dtype=np.int64))
+    wanted[test] = True
+    for part, nodes in parts.items():
+        names = f"{files[part]}", f"{files['test']}"
+        refuse_shared(nodes, test, names, "take them out of one of the two")
+        fitted_on[nodes] = True
+    return wanted, fitted_on

@@ -33,22 +33,17 @@ BATCH = 1 << 16
 
 @dataclass(frozen=True)
 class Shard:
-    """One file: [rows, columns] numbers, of which any run of rows can be read.
-
-    ``stamp`` is what changes when the file does, ``first`` the number of its first row among those
-    of all shards. ``turned``: a ``.npy`` file holds [columns, rows]. Of a Parquet file the columns
-    ``chosen`` are read, and ``ids`` must count the rows.
-    """
+    """One file: [rows, columns] numbers, of which any run of rows can be read."""
 
     path: Path
     rows: int
     columns: int
     dtype: str
-    stamp: tuple[int, int, int]
-    first: int = 0
-    turned: bool = False
-    chosen: tuple[str, ...] = ()
-    ids: str | None = None
+    stamp: tuple[int, int, int]  # what changes when the file does
+    first: int = 0  # number of its first row among those of all shards
+    turned: bool = False  # a .npy file holds [columns, rows]
+    chosen: tuple[str, ...] = ()  # columns of a Parquet file that are read
+    ids: str | None = None  # its column that must count the rows
 
     @classmethod
     def open(cls, path: Path, part: Part) -> Shard:
@@ -159,9 +154,6 @@ def _natural(path: Path) -> list[Any]:
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path.name)]
 
 
-# --- .npy -----------------------------------------------------------------------------------------
-
-
 def _header(path: Path) -> tuple[tuple[int, ...], str, np.dtype[Any], int]:
     """Shape, order, dtype and where the numbers begin."""
     if is_archive(path):
@@ -188,9 +180,6 @@ def _read_npy(shard: Shard, start: int, stop: int) -> Array:
     if (order == "C") != shard.turned:
         return run(start * columns, count * columns).reshape(count, columns)
     return np.stack([run(k * shard.rows + start, count) for k in range(columns)], axis=1)
-
-
-# --- Parquet --------------------------------------------------------------------------------------
 
 
 def _open_parquet(path: Path, part: Part, stamp: tuple[int, int, int]) -> Shard:
@@ -266,8 +255,7 @@ def _numbers(shard: Shard, batch: Any, row: int) -> Array:
 
 
 def _check_ids(shard: Shard, column: Any, row: int) -> None:
-    """Rows of all shards are the nodes 0, 1, 2, …: a file that numbers them otherwise, or lies in
-    another place, would be silently wrong."""
+    """Rows of all shards are the nodes 0, 1, 2, …: in another order all would be wrong."""
     expected = np.arange(shard.first + row, shard.first + row + len(column))
     found = as_text(column)
     wrong = np.flatnonzero(found.to_numpy(zero_copy_only=False) != expected.astype(np.str_))

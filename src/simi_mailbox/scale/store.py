@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -84,11 +84,7 @@ class Store:
         return self.folder / f"{name}.npy"
 
     def put(self, name: str, array: Array) -> Written:
-        """Write an array and its checksum under another name and rename the file.
-
-        Not flushed to the device: a killed process loses nothing that it has written, and a file
-        that a power cut has damaged is told by its checksum.
-        """
+        """Write an array and its checksum, which tells damage by a power cut, and rename it."""
         path = self.path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
@@ -107,19 +103,18 @@ class Store:
             unfinished.unlink(missing_ok=True)
         return Written(str(path), size, f"crc32:{end.hex()}")
 
+    def get(self, name: str) -> Array:
+        return np.array(self.view(name))
+
     def view(self, name: str) -> Array:
         """Like `get`, for those who will look at parts of it."""
-        return self.get(name, "r")
-
-    def get(self, name: str, mode: Literal["r"] | None = None) -> Array:
         path = self.path(name)
         try:
             stamp = os.stat(path)
             if _SEEN.get(str(path)) != (stamp.st_ino, stamp.st_mtime_ns):
                 _checksum(path)
                 _SEEN[str(path)] = stamp.st_ino, stamp.st_mtime_ns
-            array = mapped_npy(path)
-            return array if mode else np.array(array)
+            return mapped_npy(path)
         except FileNotFoundError:
             raise FileNotFoundError(f"{path} is gone: start again, it will be made anew") from None
         except MemoryError:
@@ -133,20 +128,13 @@ class Store:
 _SEEN: dict[str, tuple[int, int]] = {}
 """Files that this process has checked, and what changes when they do."""
 
-
-# --- who holds a folder ---------------------------------------------------------------------------
-
 LOCK, WORK, JOURNAL, WORK_FILE = ".lock", ".simi-mailbox", "journal", "work.json"
-VERSION = 1
-"""Of what a work folder holds; that of another version is made anew."""
+VERSION = 1  # of what a work folder holds; that of another version is made anew
 
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Hold a folder, which is made if need be; another run that holds it is told of.
-
-    The system drops the lock of a process that is killed, so that what is left of it does no harm.
-    """
+    """Hold a folder, which is made if need be; the lock of a killed process goes with it."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         import fcntl
@@ -174,10 +162,7 @@ def alone_in(folder: Path) -> Iterator[None]:
 
 
 def work_in(holder: Path, facts: Mapping[str, Any]) -> Path:
-    """The work folder in a folder that is held; emptied unless it is of a run with these ``facts``.
-
-    What is killed on the way leaves no file of facts, or files that the journal does not believe.
-    """
+    """The work folder in a folder that is held; emptied unless it is of a run with these facts."""
     place, content = holder / WORK, json.dumps({"version": VERSION, **facts})
     if place.is_symlink() or place.is_file():
         raise ValueError(f"{place} is no folder but a link or a file: remove it, and start again")
@@ -196,8 +181,6 @@ def clear(place: Path) -> None:
     if place.exists():
         shutil.rmtree(place)
 
-
-# --- results --------------------------------------------------------------------------------------
 
 MANIFEST, CALIBRATOR = "manifest.json", "calibrator.safetensors"
 PARTS = ("probabilities", "groups")

@@ -1,9 +1,8 @@
 """Nodes in blocks, and the graph as tiles: row block × column block.
 
 An entry (i, j) of a tile says that ``j`` is a neighbour of ``i``; both are numbers within their
-blocks. Edges are sorted into tiles from outside: chunks of edges become sorted runs of keys, and
-the runs are merged tile by tile. A key is (tile, row, column) in one number, so that one sort
-does everything and duplicates meet.
+blocks. Chunks of edges become sorted runs of keys, and the runs are merged tile by tile. A key is
+(tile, row, column) in one number, so that one sort does everything and duplicates meet.
 """
 
 from __future__ import annotations
@@ -45,24 +44,20 @@ def read_size(size: str | int) -> int:
 
 @dataclass(frozen=True)
 class Plan:
-    """Nodes in blocks of ``rows``; edges are sorted ``chunk`` at a time.
-
-    Arrays of a pass have ``space`` bytes, and ``slots`` passes run at a time.
-    """
+    """How nodes are cut into blocks, and edges into chunks."""
 
     nodes: int
     classes: int
-    rows: int
-    chunk: int
-    space: int = 0
-    slots: int = 1
+    rows: int  # of a block
+    chunk: int  # edges that are sorted at a time
+    space: int = 0  # bytes for the arrays of a pass
+    slots: int = 1  # passes that run at a time
 
     @classmethod
     def of(
         cls, nodes: int, classes: int, memory: int, *, item: int = 4, tasks: int = 1, slots: int = 1
     ) -> Plan:
-        """The largest blocks that fit into ``memory`` bytes of a process that runs ``tasks`` at a
-        time, and that keep all ``slots`` of a cluster busy."""
+        """The largest blocks that fit into a process of ``tasks``, and keep all ``slots`` busy."""
         space = (memory - PROCESS) * USED
         if space < 50_000_000:
             raise ValueError(
@@ -96,8 +91,7 @@ class Plan:
         return np.array(nodes[low:high]) - start, slice(low, high)
 
     def bands(self, columns: int, held: int) -> list[range]:
-        """Runs of blocks, as few as there can be: sums of ``columns`` numbers of every node of one
-        fit into memory beside ``held`` bytes for every node of a block."""
+        """The fewest runs of blocks whose sums fit beside ``held`` bytes per node of a block."""
         rows = min(LARGEST_BAND, (self.space - held * self.rows) // (8 * columns))
         if self.slots > 1:
             rows = min(rows, self.nodes // (2 * self.slots))
@@ -122,9 +116,6 @@ PART = 1 << 20  # entries of a tile that lie in one file, at most
 
 def name(kind: str, *numbers: int) -> str:
     return f"{kind}/{'-'.join(f'{number:05d}' for number in numbers)}"
-
-
-# --- cutting --------------------------------------------------------------------------------------
 
 
 def cut(engine: Engine, plan: Plan, edges: Shards) -> None:
@@ -257,9 +248,6 @@ def fingerprint(store: Store, plan: Plan) -> str:
     return digest.hexdigest()[:16]
 
 
-# --- summing --------------------------------------------------------------------------------------
-
-
 def neighbour_sums(
     store: Store,
     blocks: Sequence[int],
@@ -267,11 +255,7 @@ def neighbour_sums(
     width: int,
     right: Callable[[int], tuple[Array, Array | None]],
 ) -> Iterator[tuple[int, Floats]]:
-    """Some row blocks, and sums over the neighbours of their nodes, of ``width`` numbers each.
-
-    ``right(column)`` gives the numbers of a column block, as `add_sums` takes them. They are read
-    once for all the row blocks.
-    """
+    """Some row blocks, and sums over neighbours of what ``right(column)`` gives for `add_sums`."""
     sums = {block: np.zeros((plan.size(block), width)) for block in blocks}
     parts = {block: store.get(name("parts", block)).tolist() for block in blocks}
     for column in plan.blocks:
@@ -285,10 +269,9 @@ def neighbour_sums(
 
 
 def add_sums(entries: Array, right: Any, place: Array | None, onto: Floats) -> None:
-    """onto_i += Σ_j right_j over the entries (i, j): the product of the adjacency with a matrix.
+    """onto_i += Σ_j right_j over the entries (i, j), which are in the order of their rows.
 
-    Entries are in the order of their rows. If most rows of the matrix are zero, ``right`` holds
-    the others, and ``place`` says where, or −1.
+    If most rows of the matrix are zero, ``right`` holds the others; ``place`` says where, or −1.
     """
     row, column = entries.T
     if place is not None:
