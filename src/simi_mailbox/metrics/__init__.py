@@ -23,18 +23,16 @@ from simi_mailbox.metrics.sampling import Interval as Interval
 from simi_mailbox.metrics.sampling import NoiseFloor as NoiseFloor
 from simi_mailbox.metrics.sampling import bootstrap_interval, noise_floor
 from simi_mailbox.metrics.scores import (
+    RiskCoverage,
     accuracy,
+    aurc,
     brier,
     edgewise_brier,
     edgewise_ece,
     edgewise_nll,
-    nll,
-)
-from simi_mailbox.metrics.selective import (
-    RiskCoverage,
-    aurc,
     error_at_share,
     excess_aurc,
+    nll,
     risk_coverage,
 )
 from simi_mailbox.metrics.sets import (

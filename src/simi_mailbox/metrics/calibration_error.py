@@ -1,13 +1,10 @@
 """Expected calibration error and the reliability diagram: sums per bin of confidence.
 
-Every binned metric, the reliability arrays and the streaming state go through :func:`bin_outcomes`,
-so no two of them can disagree about a bin edge.
+Every binned metric goes through :func:`bin_outcomes`: no two can disagree about a bin edge.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from dataclasses import dataclass, replace
+from typing import Literal, Self, TypeAlias, get_args
 
 import numpy as np
 from scipy.special import erf, ndtri
@@ -48,6 +45,36 @@ def width_index(values: Floats, bins: int) -> Ints:
 
 
 @dataclass(frozen=True, eq=False)
+class Reliability:
+    """Confidence and accuracy per bin, for a reliability diagram. NaN marks empty bins.
+
+    Attributes
+    ----------
+    edges : ndarray [M + 1]
+        Bin edges from 0 to 1; of equal-mass bins the confidences at which they were cut.
+    confidence, accuracy, counts, low, high : ndarray [M]
+        Mean confidence, accuracy and number of nodes per bin; Wilson score interval of each
+        accuracy (not of all jointly), at ``level``.
+    ece : float
+        ECE of the same bins.
+    """
+
+    edges: Floats
+    confidence: Floats
+    accuracy: Floats
+    counts: Ints
+    low: Floats
+    high: Floats
+    ece: float
+    level: float
+
+    @property
+    def gap(self) -> Floats:
+        """Accuracy − confidence per bin: positive where the model is under-confident."""
+        return self.accuracy - self.confidence
+
+
+@dataclass(frozen=True, eq=False)
 class BinnedCounts:
     """Sums per confidence bin, of equal-width bins additive over batches; with (correct − c)²."""
 
@@ -57,13 +84,12 @@ class BinnedCounts:
     correct_sum: Floats
     square_sum: Floats
 
-    def __add__(self, other: BinnedCounts) -> BinnedCounts:
+    def __add__(self, other: Self) -> Self:
         bins, others = len(self.counts), len(other.counts)
         if bins != others:
             raise ValueError(f"cannot merge {bins} bins with {others}; use the same number.")
         sums = ("counts", "confidence_sum", "correct_sum", "square_sum")
-        both = (getattr(self, name) + getattr(other, name) for name in sums)
-        return BinnedCounts(self.edges, *both)
+        return replace(self, **{s: getattr(self, s) + getattr(other, s) for s in sums})
 
     @property
     def num_nodes(self) -> int:
@@ -98,10 +124,8 @@ class BinnedCounts:
         centre = (share + z**2 / (2 * size)) / (1 + z**2 / size)
         half = z / (1 + z**2 / size) * np.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2)
         low, high = np.maximum(centre - half, 0), np.minimum(centre + half, 1)
-        confidence = self.confidence_sum / size
-        return Reliability(
-            self.edges, confidence, share, self.counts, low, high, ece=self.ece, level=level
-        )
+        parts = (self.confidence_sum / size, share, self.counts, low, high)
+        return Reliability(self.edges, *parts, ece=self.ece, level=level)
 
 
 def bin_outcomes(
@@ -187,9 +211,8 @@ def debiased_ece(probs: Array, y: Array, *, bins: int = 15, binning: Binning = "
         (1/n) Σ_b [ R · erf(R / (S √2)) − 2 S φ(R / S) ]
 
     That is the *sign* of the gap from a random half of the bin and its *size* from the other,
-    averaged over all halvings (in the normal limit). It never exceeds ECE, is zero on average for a
-    calibrated model, and tends to ECE where the gaps stand clear of the noise. Parameters are those
-    of :func:`ece`.
+    averaged over all halvings (in the normal limit): never above ECE, zero on average for a
+    calibrated model, near ECE for gaps above the noise. Parameters are those of :func:`ece`.
 
     Examples
     --------
@@ -199,36 +222,6 @@ def debiased_ece(probs: Array, y: Array, *, bins: int = 15, binning: Binning = "
     (0.02, -0.023)
     """
     return bin_outcomes(*top_label(check(probs, y)), bins, binning).debiased_ece
-
-
-@dataclass(frozen=True, eq=False)
-class Reliability:
-    """Confidence and accuracy per bin, for a reliability diagram. NaN marks empty bins.
-
-    Attributes
-    ----------
-    edges : ndarray [M + 1]
-        Bin edges from 0 to 1; of equal-mass bins the confidences at which they were cut.
-    confidence, accuracy, counts, low, high : ndarray [M]
-        Mean confidence, accuracy and number of nodes per bin; Wilson score interval of the accuracy
-        of each bin by itself (not jointly), at ``level``.
-    ece : float
-        ECE of the same bins.
-    """
-
-    edges: Floats
-    confidence: Floats
-    accuracy: Floats
-    counts: Ints
-    low: Floats
-    high: Floats
-    ece: float
-    level: float
-
-    @property
-    def gap(self) -> Floats:
-        """Accuracy − confidence per bin: positive where the model is under-confident."""
-        return self.accuracy - self.confidence
 
 
 def reliability(

@@ -72,18 +72,17 @@ def bootstrap_interval(
         ``metric(probs, y) -> float``: one of this package (options by :func:`functools.partial`) or
         your own. Accuracy, NLL, Brier, equal-width ECE and debiased ECE take a fast path.
     probs, y
-        As in :func:`accuracy`, or P(class) and whether each node is of the class, for a metric of
-        one class.
+        As in :func:`accuracy`; for a metric of one class P(class) and whether nodes are of it.
     level, draws, seed
         Nominal coverage, number of bootstrap samples, seed.
     groups : ndarray or Tensor of int [n], optional
-        Group of each node, such as its community: where errors of neighbours depend on each other,
-        node-wise intervals are too narrow.
+        Group of each node, such as its community: node-wise intervals are too narrow where errors
+        of neighbours depend on each other.
     method : {"auto", "basic", "percentile"}
-        ``"percentile"``: quantiles of the resampled values. ``"basic"``: these reflected at the
-        observed value θ, [2θ − q_high, 2θ − q_low], and cut at 0 for metrics that cannot be
-        negative. ``"auto"``: basic for ECE, class-wise ECE and KDE-ECE, which every bootstrap
-        sample biases upward once more, percentile otherwise.
+        Quantiles of the resampled values (``"percentile"``); these reflected at the observed value
+        θ, [2θ − q_high, 2θ − q_low], and cut at 0 for metrics that cannot be negative
+        (``"basic"``); or basic for ECE, class-wise ECE and KDE-ECE, which resampling biases upward
+        once more, and percentile otherwise (``"auto"``).
 
     Examples
     --------
@@ -138,12 +137,8 @@ def of_weights(metric: Metric, checked: Checked) -> Callable[[Ints], float]:
     if both and function in (ece, debiased_ece) and options.get("binning", "width") == "width":
         counted = _weighted_counts(checked, options.get("bins", 15))
         return lambda weights: float(getattr(counted(weights), function.__name__))
-
-    def copied(weights: Ints) -> float:
-        chosen = np.repeat(np.arange(len(weights)), weights)
-        return float(metric(checked.probs[chosen], checked.y[chosen]))
-
-    return copied
+    parts = (checked.probs, checked.y)
+    return lambda weights: float(metric(*(np.repeat(part, weights, axis=0) for part in parts)))
 
 
 def unwrapped(metric: Metric) -> tuple[Metric, dict[str, Any]]:

@@ -1,9 +1,7 @@
 """Calibration errors without bins: kernel densities, and smooth ECE at its own resolution."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 import numpy as np
 from scipy.fft import dct, idct, irfft, next_fast_len, rfft
@@ -14,11 +12,7 @@ from simi_mailbox._arrays import Floats
 from simi_mailbox.metrics._inputs import Array, bin_sum, check, check_choice, check_class, top_label
 
 GRID_SIZE = 2**14
-GRID_LOW, GRID_HIGH = -0.6, 1.6
-STEP = (GRID_HIGH - GRID_LOW) / (GRID_SIZE - 1)
-# A kernel narrower than two grid steps is not resolved by the grid.
-MIN_HALF_WIDTH = 2 * STEP
-POINTS = np.linspace(GRID_LOW, GRID_HIGH, GRID_SIZE)
+POINTS, STEP = np.linspace(-0.6, 1.6, GRID_SIZE, retstep=True)
 GRID = 4096
 """Cells of [0, 1] for smooth ECE; the smallest kernel that they resolve is two cells wide."""
 
@@ -32,7 +26,6 @@ def kde_ece(probs: Array, y: Array, *, bandwidth: Bandwidth = "released") -> flo
     acc(x) = accuracy · f_correct(x) / f(x), at most 1. Both densities use a triweight kernel of
     standard deviation h = std(confidences of correct nodes) · (2n)^(-1/5), i.e. half-width 3h,
     on 2^14 grid points over [−0.6, 1.6], with the confidences mirrored at the nearer of 0 and 1.
-
     All confidences equal c give |c − accuracy|; with h = 0 the standard deviation is that of all
     confidences; a half-width below two grid steps (2.7e-4) is raised to two.
 
@@ -57,19 +50,19 @@ class KdeSums:
     moments: Floats  # number, sum of confidences and of their squares [2, 3]
 
     @classmethod
-    def of(cls, confidence: Floats, correct: Floats) -> KdeSums:
+    def of(cls, confidence: Floats, correct: Floats) -> Self:
         """Of confidences in [0, 1] and 0/1 outcomes."""
         parts = (confidence, confidence[correct > 0])
         moments = [[len(part), part.sum(), (part * part).sum()] for part in parts]
         weights = []
         for part in parts:
             mirrored = np.where(part < 0.5, -part, 2 - part)
-            position = (np.concatenate([part, mirrored]) - GRID_LOW) / STEP
+            position = (np.concatenate([part, mirrored]) - POINTS[0]) / STEP
             weights.append(_shared_by_cells(position, np.ones(len(position)), GRID_SIZE))
         return cls(np.stack(weights), np.array(moments))
 
-    def __add__(self, other: KdeSums) -> KdeSums:
-        return KdeSums(self.grid + other.grid, self.moments + other.moments)
+    def __add__(self, other: Self) -> Self:
+        return type(self)(self.grid + other.grid, self.moments + other.moments)
 
     def ece(self, bandwidth: Bandwidth = "released") -> float:
         """KDE-ECE of the nodes behind the sums."""
@@ -83,7 +76,8 @@ class KdeSums:
             half_width = 1.06 * std[0] * count[0] ** -0.2
         else:
             half_width = 3 * (std[1] or std[0]) * (2 * count[0]) ** -0.2
-        density, right = _densities(self.grid, max(float(half_width), MIN_HALF_WIDTH))
+        # The grid does not resolve a kernel that is narrower than two of its steps.
+        density, right = _densities(self.grid, max(float(half_width), 2 * STEP))
         # Where both densities are below 1e-6 the reference copies the previous grid value instead.
         # With a smooth edge that value is as small as this one; with a narrow kernel the copy would
         # smear a peak over the gap beside it.

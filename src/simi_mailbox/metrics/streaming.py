@@ -1,8 +1,7 @@
 """All metrics at once: of nodes in memory, or of batches that are never together."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, replace
+from typing import Self
 
 import numpy as np
 from scipy.special import ndtri
@@ -47,12 +46,12 @@ class StreamingMetrics:
     kde: KdeSums
 
     @classmethod
-    def empty(cls, classes: int, bins: int = 15) -> StreamingMetrics:
+    def empty(cls, classes: int, bins: int = 15) -> Self:
         """Sums that have seen no node."""
         return cls.of(Checked(np.empty((0, classes)), np.empty(0, np.int64)), bins)
 
     @classmethod
-    def of(cls, checked: Checked, bins: int = 15) -> StreamingMetrics:
+    def of(cls, checked: Checked, bins: int = 15) -> Self:
         """Sums of one batch of checked probabilities and labels."""
         top = top_label(checked)
         noise = top.confidence * (1 - top.confidence)
@@ -81,19 +80,19 @@ class StreamingMetrics:
             raise ValueError("no node was counted yet; call update() first.")
         return self.num_nodes
 
-    def update(self, probs: Array, y: Array) -> StreamingMetrics:
+    def update(self, probs: Array, y: Array) -> Self:
         """Return the state after a further batch of probabilities [n, K] and labels [n]."""
         checked, classes = check(probs, y), len(self.class_gaps)
         if checked.probs.shape[1] != classes:
             raise ValueError(
                 f"{checked.probs.shape[1]} classes, but earlier batches had {classes}."
             )
-        return self.merge(StreamingMetrics.of(checked, len(self.chance)))
+        return self.merge(self.of(checked, len(self.chance)))
 
-    def merge(self, other: StreamingMetrics) -> StreamingMetrics:
+    def merge(self, other: Self) -> Self:
         """Return the state that has seen the nodes of both."""
         names = [field.name for field in fields(self)]
-        return StreamingMetrics(*(getattr(self, name) + getattr(other, name) for name in names))
+        return type(self)(*(getattr(self, name) + getattr(other, name) for name in names))
 
     def evaluate(self) -> dict[str, float]:
         """Every metric of `evaluate` but for ``ece_mass``, which needs all nodes at once."""
@@ -120,13 +119,10 @@ class StreamingMetrics:
             raise ValueError(f"no interval of {metric!r} can be made of sums.")
         counts, draws = self.counts, self._normal(seed)
         gaps = counts.gap_sum + draws * np.sqrt(counts.square_sum)
+        drawn = [replace(counts, correct_sum=counts.confidence_sum + gap) for gap in gaps]
+        low, high = np.quantile([getattr(one, metric) for one in drawn], [tail, 1 - tail])
         if metric == "ece":  # reflected, as by `bootstrap_interval`: it is biased upward
-            low, high = np.quantile(np.abs(gaps).sum(axis=1) / n, [tail, 1 - tail])
             low, high = (max(2 * counts.ece - end, 0.0) for end in (high, low))
-        else:
-            drawn = [replace(counts, correct_sum=counts.confidence_sum + gap) for gap in gaps]
-            found = [one.debiased_ece for one in drawn]
-            low, high = np.quantile(found, [tail, 1 - tail])
         return Interval(float(low), float(high), level)
 
     def noise_floor(self, *, seed: int = 0) -> NoiseFloor:
