@@ -1,7 +1,5 @@
 """Acceptance: which predictions can be acted on with few errors, and which go to a person."""
 
-from __future__ import annotations
-
 import math
 import os
 import warnings
@@ -24,16 +22,15 @@ MOST_STARTS = 3
 
 @hyperparameters
 class Accept(Rule):
-    """Accept the surest predictions, as many as possible with at most ``max_error`` wrong.
+    """Accept the most confident predictions, as many as possible with ``max_error`` wrong at most.
 
     With probability ``confidence`` over the draw of the calibration nodes, the *rate* of errors
     among accepted predictions is at most ``max_error``. Thresholds on the largest probability are
     tried from strict to loose, each by the exact binomial distribution of errors among the
     calibration nodes it accepts. The tests share the risk 1 − confidence by the fallback procedure
     (Wiens, 2003; Learn then Test, Angelopoulos et al., 2021): a part of it waits at a few
-    thresholds, each with twice the labels of the one before, and whatever a passed test had moves
-    on to the next one. With too few labels nothing is accepted, and a warning says how many are
-    needed.
+    thresholds, each with twice the labels of the one before; a passed test hands its part on to
+    the next. With too few labels nothing is accepted, and a warning says how many are needed.
 
     Parameters
     ----------
@@ -42,11 +39,11 @@ class Accept(Rule):
     confidence : float
         Confidence of that guarantee.
     per_class : bool
-        Bound the errors among the accepted of each predicted class, all together with
-        ``confidence``: a rare class cannot hide among the others.
+        Bound the errors of each predicted class, all together with ``confidence``: a rare class
+        cannot hide among the others.
     finite : bool
-        Bound the share of errors among the accepted nodes outside the mask, not the rate behind
-        it (by the hypergeometric distribution; `fit` must see these nodes).
+        Bound the share of errors among the accepted nodes outside the mask, which `fit` must see,
+        not the rate behind it (by the hypergeometric distribution).
     prior : "learned", None or path
         As `PredictionSets` has it.
 
@@ -173,11 +170,7 @@ def labels_without_error(max_error: float, risk: float) -> int:
 
 
 def start_positions(accepted: Ints, max_error: float, risk: float) -> Ints:
-    """Thresholds at which testing may begin anew: where labels suffice, twice as many, ….
-
-    Labels themselves are not looked at. The last start leaves space for looser thresholds, unless
-    it is the only one.
-    """
+    """Thresholds at which testing may begin anew: where labels suffice, twice as many, …."""
     for starts in range(MOST_STARTS, 0, -1):
         least = labels_without_error(max_error, risk / starts) * 2 ** np.arange(starts)
         if least[-1] * min(starts, 2) <= accepted[-1]:
@@ -196,9 +189,9 @@ def lowest_threshold(
 ) -> tuple[int | None, Ints]:
     """Position of the lowest threshold that keeps ``allowed`` (or None), and the starts.
 
-    With ``rest``, the other nodes that each threshold accepts, it is kept among these. ``expected``
-    errors, from probabilities alone, name one more start, where they are furthest below what is
-    allowed. It has half of the risk; where probabilities are wrong the others help.
+    With ``rest``, the other nodes that each threshold accepts, it is kept among these. Where the
+    ``expected`` errors, of probabilities alone, are furthest below ``allowed``, one more start has
+    half of the risk.
     """
     starts = start_positions(accepted, allowed, risk)
     own = np.zeros(len(accepted))

@@ -1,7 +1,5 @@
 """Alerts: which nodes to review for one class, with a guarantee on precision or recall."""
 
-from __future__ import annotations
-
 import math
 import os
 import warnings
@@ -61,9 +59,8 @@ class Alert(Rule):
     - ``min_recall``: of the nodes of the class at least this share is at or above it; the highest;
     - ``max_alerts``: nothing is to be shown: the so many highest of the nodes at hand.
 
-    Thresholds are tested in a fixed order by exact binomial tests (Learn then Test, Angelopoulos et
-    al., 2021): from strict to loose for the precision, as `Accept` does, and from loose to strict
-    for the recall, until one fails.
+    Thresholds are tested by exact binomial tests (Learn then Test, Angelopoulos et al., 2021): from
+    strict to loose for the precision, as `Accept` does, from loose to strict for the recall.
 
     Parameters
     ----------
@@ -86,8 +83,8 @@ class Alert(Rule):
     counts_ : dict
         Calibration nodes that are alerts, ``hits`` among them, others, and ``missed`` among these.
     labels_needed_ : int
-        Labels without a failure that the guarantee needs: calibration nodes at or above a
-        threshold for the precision, calibration nodes of the class for the recall.
+        Labels without a failure that the guarantee needs: at or above a threshold for the
+        precision, of the class for the recall.
     workload_ : dict
         The `Workload` of the nodes outside the mask (of all, if there are none).
 
@@ -216,10 +213,7 @@ def recall_threshold(score: Floats, limits: Floats, allowed: float, risk: float)
 
 
 def predicted_count(hits: int, labels: int, nodes: int, level: float) -> tuple[float, float, float]:
-    """How many of ``nodes`` are of a class of which ``hits`` of ``labels`` are: mean and interval.
-
-    The rate has Jeffreys' prior; the number is binomial given the rate.
-    """
+    """Mean and interval of a binomial number of ``nodes``, its rate by Jeffreys' prior."""
     rng = np.random.default_rng(0)
     rate = rng.beta(hits + 0.5, labels - hits + 0.5, DRAWS)
     low, high = np.quantile(rng.binomial(nodes, rate), [(1 - level) / 2, (1 + level) / 2])

@@ -1,7 +1,5 @@
 """What all decision rules share: input validation, parameters and files."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -54,22 +52,20 @@ class Rule(Fitted):
         ----------
         probs : array [n, K]
             Probabilities of all nodes, calibrated or not. `Alert` takes P(class) [n] as well.
-        y : array [n] or [m]
-            Labels, of all nodes or of the ``m`` nodes of ``mask``; no others are read.
-        mask : array
-            The calibration nodes: boolean [n] or indices [m].
+        y, mask : array
+            Labels, of all nodes [n] or of the calibration nodes [m], and these: boolean [n] or
+            indices [m]. No other label is read.
         graph, features
             As calibrators take them, where scores or groups of `PredictionSets` need them.
         used_for_selection : bool
-            Whether these nodes had a part in choosing the model. If they had, a wrong prediction
-            counts for more than one, by what other graphs have shown (`Prior.error_weight`).
+            Whether these nodes had a part in choosing the model. A wrong prediction then counts for
+            more than one, by what other graphs have shown (`Prior.error_weight`).
         cross_fitted : pairs (nodes, probs), optional
             For one part of the mask after another, probabilities of all nodes made without the
             labels of that part (`simi_mailbox.crossfit.cross_fitted_folds`). Needed where a
             calibrator takes labels as evidence on neighbours, as `SimiMailbox` does.
         sample_weight : array [n] or [m], optional
-            1 / P(the label was collected), for labels collected by a known policy. Labels are
-            thinned to a random sample by them.
+            1 / P(the label was collected): labels are thinned to a random sample by it.
         """
         check_parameters(self)
         self._forget()
@@ -133,16 +129,21 @@ def load_rule(path: str | os.PathLike[str]) -> Rule:
     ...     load_rule(f"{folder}/rule.json").threshold_
     1.0
     """
+    text = Path(path).read_bytes()
     try:
-        name, params, state = _load_json(path)
-        rule: Rule = {cls.name: cls for cls in Rule.__subclasses__()}[name](**params)
+        content = json.loads(text)
+        if content["format"] != Rule.kind.format:
+            raise ValueError(f"its format is {content['format']!r}, not {Rule.kind.format!r}")
+        if content["version"] > Rule.kind.version:
+            raise ValueError("it was written by a newer version: update simi-mailbox")
+        rules = {cls.name: cls for cls in Rule.__subclasses__()}
+        rule: Rule = rules[content["rule"]](**_from_plain(content["parameters"]))
         check_parameters(rule)
-        parameters.check_numbers(state, ENDLESS)
-    except (FileFormatError, OSError):
-        raise
+        fitted = dict(_from_plain(content["fitted"], ("inf", "-inf", "nan")))
+        parameters.check_numbers(fitted, ENDLESS)
     except DAMAGE as error:
         raise FileFormatError(f"{path} does not describe a rule: {error}") from error
-    for attribute, value in state.items():
+    for attribute, value in fitted.items():
         setattr(rule, attribute, value)
     return rule
 
@@ -172,16 +173,6 @@ def _from_plain(value: Any, numbers: tuple[str, ...] = ()) -> Any:
     if isinstance(value, list):
         return [_from_plain(part, numbers) for part in value]
     return float(value) if value in numbers else value
-
-
-def _load_json(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    content = json.loads(Path(path).read_text("utf-8"))
-    if content["format"] != Rule.kind.format:
-        raise ValueError(f"its format is {content['format']!r}, not {Rule.kind.format!r}")
-    if content["version"] > Rule.kind.version:
-        raise ValueError("it was written by a newer version: update simi-mailbox")
-    fitted = _from_plain(content["fitted"], ("inf", "-inf", "nan"))
-    return content["rule"], dict(_from_plain(content["parameters"])), dict(fitted)
 
 
 def read_nodes(probs: Any, graph: Any = None, features: Any = None, seed: int = 0) -> ScoredNodes:

@@ -1,7 +1,5 @@
 """Decisions by cost: act on a prediction, hand it to a person, or leave it."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -19,9 +17,8 @@ DEFER, REJECT = -1, -2
 class Costs(Rule):
     """The cheapest action for every node, by its probabilities.
 
-    A node can be *accepted* (acted on as one of the classes), *deferred* to a person, or
-    *rejected* (left alone). `actions` compares expected costs and works without ``fit``, which
-    estimates on labelled nodes what the rule saves.
+    A node is *accepted* (acted on as one of the classes), *deferred* to a person, or *rejected*
+    (left alone). `actions` works without ``fit``, which estimates what the rule saves.
 
     Parameters
     ----------
@@ -32,8 +29,7 @@ class Costs(Rule):
     reject : float or array [K], optional
         Cost of leaving a node alone, by its true class; without it nothing is left alone.
     compared_with : {"defer", "accept"}
-        What savings are measured against: deferring all nodes, or acting on all predictions (as
-        always without a reviewer).
+        Savings are against deferring all nodes, or acting on all (as always without a person).
 
     Attributes
     ----------
@@ -125,8 +121,8 @@ def mean_interval(
 ) -> tuple[float, float]:
     """Interval of a mean, by Student's t with Hall's (1992) correction for skewness.
 
-    A large value that nobody has shown yet has a share of at most 1 − α^(1/n) (97.5 %): the
-    interval holds the means with so many of the least and the largest ``possible`` value.
+    It also holds the means with 1 − α^(1/n) of the least and the largest ``possible`` value: so
+    many nodes may have a value that no node has shown yet.
     """
     n, mean, spread = len(values), float(values.mean()), float(values.std())
     if n < 2:

@@ -1,7 +1,5 @@
 """Prediction sets: classes among which the label is, as often as its target coverage says."""
 
-from __future__ import annotations
-
 import math
 import os
 import warnings
@@ -255,8 +253,7 @@ def labels_needed(level: float) -> int:
 def conformal_quantile(scores: Floats, level: float, weights: Floats | None = None) -> float:
     """The threshold under which a new score falls with probability ``level`` at least.
 
-    Infinite if there are too few scores. With weights a score counts for several, and the new one
-    for as many as they do on average.
+    Infinite if scores are too few. With weights the new score counts for as many as the others do.
     """
     position = rank(len(scores), level)
     if position > len(scores):
@@ -293,7 +290,7 @@ def overlapping_quantile(
         max Σ s_i η_i  subject to  Σ η_i φ_i = −level · w φ,  (level − 1) w_i ≤ η_i ≤ level · w_i,
 
     with φ the memberships (and 1, for all nodes together) and w the weights, of the new node their
-    mean. No solution means too few labels: infinite.
+    mean. Infinite if there is no solution: too few labels.
     """
     level = level - LEVEL_SLACK
     phi = sp.csr_matrix(np.column_stack([np.ones(len(scores)), members]).T)
