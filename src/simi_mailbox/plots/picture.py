@@ -71,12 +71,11 @@ class Axis:
 
 @dataclass(frozen=True)
 class Shapes:
-    """Shapes that look alike.
+    """Shapes that look alike: a line through all points, an area around them, or for every point a
+    stick to (x2, y2), a box to that corner, or a dot.
 
-    ``kind`` is one line through all points, one area around them, or for every point a stick to
-    (x2, y2), a box to that corner, or a dot. ``style`` names their colours. ``strength`` (0 to 1)
-    and ``radius`` (pixels, of dots) are single numbers or one for each shape. ``tips`` are what
-    shapes say under the pointer, ``label`` what they are called in the legend.
+    ``style`` names their colours. ``strength`` (0 to 1) and ``radius`` (pixels, of dots) may be one
+    number for all. ``tips`` show under the pointer, ``label`` in the legend.
     """
 
     kind: Literal["line", "area", "sticks", "boxes", "dots"]
@@ -105,8 +104,8 @@ class Shapes:
 class Picture:
     """Axes and shapes, in the order in which they are drawn.
 
-    A screen reader reads out ``name``. ``size`` is that of the field between the axes, in pixels of
-    the report; ``square`` if one unit is as long on both axes.
+    ``name`` is for screen readers; ``size`` is that of the field between the axes, in pixels of the
+    report; ``square`` if one unit is as long on both axes.
     """
 
     name: str
@@ -121,8 +120,7 @@ class Picture:
     ) -> Any:
         """Draw on matplotlib axes, those of a new figure if none are given, and return them.
 
-        ``colors`` may hold others for ``"accent"``, ``"over"``, ``"under"``, ``"muted"`` or
-        ``"rule"``; the legend stands above the axes.
+        ``colors`` replace those of "accent", "over", "under", "muted", "rule", as far as given.
         """
         from simi_mailbox.plots.draw import draw
 

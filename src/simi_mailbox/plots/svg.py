@@ -19,10 +19,7 @@ class Svg(str):
 
 
 def tag(name: str, *children: str, **attributes: object) -> Svg:
-    """One element. ``class_`` and ``stroke_width`` become ``class`` and ``stroke-width``.
-
-    Children that are not `Svg` are text. Attributes that are None are left out.
-    """
+    """One element; children that are not `Svg` are text, attributes that are None are left out."""
     words = [
         f' {key.rstrip("_").replace("_", "-")}="{attribute(value)}"'
         for key, value in attributes.items()
@@ -34,10 +31,7 @@ def tag(name: str, *children: str, **attributes: object) -> Svg:
 
 
 def svg(picture: Picture) -> Svg:
-    """A picture that scales to its column and that a screen reader names.
-
-    It can be focused; arrow keys then walk through its marks (elements with ``data-tip``).
-    """
+    """A picture that a screen reader names; arrow keys walk through its marks (``data-tip``)."""
     width, height = picture.size
     letters = max((len(words) for _, words in picture.y.ticks), default=0)
     left = max(14.0, LETTER * letters + 12.0) + (22.0 if picture.y.label else 0.0)
