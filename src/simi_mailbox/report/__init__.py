@@ -37,8 +37,8 @@ def write_report(
 ) -> Path:
     """Write a report of a model before and after calibration, and return its path.
 
-    The file loads nothing and sends nothing. It appears whole or not at all. What methods warned
-    of stands at its top, and is warned of.
+    The file loads nothing, sends nothing, and appears whole or not at all. What methods warned of
+    stands at its top, and is warned of.
 
     Parameters
     ----------

@@ -108,8 +108,7 @@ BEFORE = "uncalibrated"
 class Outcome:
     """Probabilities [n, K] of one method, its settings in words, and its warnings while fitting.
 
-    ``calibrator`` is None for the uncalibrated model and for probabilities that were passed in,
-    ``temperatures`` [n] for methods without.
+    ``calibrator`` and ``temperatures`` [n] are None for methods without.
     """
 
     name: str
