@@ -10,7 +10,7 @@ from simi_mailbox import analysis, metrics
 from simi_mailbox._arrays import Bools, Floats
 from simi_mailbox.calibrators import SimiMailbox
 from simi_mailbox.decide import PredictionSets
-from simi_mailbox.decide.accept import candidate_thresholds, count_errors, lowest_threshold
+from simi_mailbox.decide.thresholds import candidate_thresholds, count_errors, lowest_threshold
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.mailbox import mailbox
 from simi_mailbox.metrics.calibration_error import width_index
@@ -68,7 +68,6 @@ class MethodView:
         k: int,
         outcomes: list[Outcome],
         inputs: ReportInputs,
-        agreement: Floats | None,
         used_for_selection: bool,
         seed: int,
     ) -> None:
@@ -85,6 +84,8 @@ class MethodView:
         self.heat: analysis.SimilarityConfidence | None = None
         self.slices: list[analysis.Breakdown] = []
         if inputs.graph is not None:
+            # Of predictions before calibration: columns hold the same nodes in every view.
+            agreement = analysis.neighbour_agreement(first, inputs.graph)
             near = (probs, y, inputs.graph)
             self.heat = analysis.similarity_confidence(probs, y, agreement, cell="own", **given)
             self.slices.append(analysis.by_agreement(probs, y, agreement, **given))
@@ -290,11 +291,7 @@ def gather(
 ) -> Content:
     """Run the methods and compute every number of the report."""
     outcomes, left_out = run_methods(inputs, methods, used_for_selection=used_for_selection)
-    agreement = None
-    if inputs.graph is not None:
-        # Predictions before calibration: columns hold the same nodes in every view.
-        agreement = analysis.neighbour_agreement(outcomes[0].probs, inputs.graph)
-    given = (outcomes, inputs, agreement, used_for_selection, seed)
+    given = (outcomes, inputs, used_for_selection, seed)
     views = [MethodView(k, *given) for k in range(len(outcomes))]
     name, found, nodes = "", [], inputs.shown
     if positive is not None:

@@ -1,8 +1,9 @@
-"""Acceptance: which predictions can be acted on with few errors, and which go to a person."""
+"""Thresholds with a guarantee: which predictions to act on, and which nodes to review."""
 
 import math
 import os
 import warnings
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,14 +11,17 @@ from scipy.stats import binom, hypergeom
 
 from simi_mailbox._arrays import Array, Bools, Floats, Ints
 from simi_mailbox.calibrators.simi_mailbox.prior import LEARNED
-from simi_mailbox.decide.base import Parts, Rule, cross_fitted_rows, like
+from simi_mailbox.decide.base import Parts, Rule, cross_fitted_rows, like, read_nodes
 from simi_mailbox.decide.scores import ScoredNodes
 from simi_mailbox.exceptions import CalibrationWarning
-from simi_mailbox.parameters import Level, hyperparameters
+from simi_mailbox.parameters import Count, Level, hyperparameters
+from simi_mailbox.validation import as_numpy, read_positive
 
 STEPS = 200
 """Shares of nodes that are tried as the accepted part."""
 MOST_STARTS = 3
+GOALS = ("min_precision", "min_recall", "max_alerts")
+DRAWS = 20_000
 
 
 @hyperparameters
@@ -144,6 +148,183 @@ class Accept(Rule):
         )
 
 
+@dataclass(frozen=True)
+class Workload:
+    """Nodes to review, of how many, and how many of the class are among them and among the others.
+
+    ``hits`` and ``missed`` are expected number, and the ends of an interval.
+    """
+
+    alerts: int
+    nodes: int
+    hits: tuple[float, float, float]
+    missed: tuple[float, float, float]
+
+    def sentence(self, what: str) -> str:
+        """In words; ``what`` is what nodes of the class are called."""
+        found, missed = (f"({low:,.0f} … {high:,.0f})" for _, low, high in (self.hits, self.missed))
+        return (
+            f"review {self.alerts:,} of {self.nodes:,} nodes; expect {self.hits[0]:,.0f} {what} "
+            f"{found}, miss {self.missed[0]:,.0f} {missed}"
+        )
+
+
+@hyperparameters
+class Alert(Rule):
+    """Alert to the nodes with the highest P(class): a threshold with a finite-sample guarantee.
+
+    With probability ``confidence`` over the draw of the calibration nodes,
+
+    - ``min_precision``: among all nodes at or above the threshold, at least this share is of the
+      class; of the thresholds for which that can be shown, the lowest, which alerts to the most;
+    - ``min_recall``: of the nodes of the class at least this share is at or above it; the highest;
+    - ``max_alerts``: nothing is to be shown: the so many highest of the nodes at hand.
+
+    Thresholds are tested by exact binomial tests (Learn then Test, Angelopoulos et al., 2021): from
+    strict to loose for the precision, as `Accept` does, from loose to strict for the recall.
+
+    Parameters
+    ----------
+    positive : int or str
+        The class: its number, or its name if ``classes`` are given.
+    min_precision, min_recall : float, optional
+    max_alerts : int, optional
+        One of the three.
+    confidence : float
+        Confidence of the guarantee, and the level of the intervals of `expected`.
+    classes : sequence of str, optional
+        Names of the classes, for ``positive``, for summaries, and to know them again.
+    prior : "learned", None or path
+        As `PredictionSets` has it.
+
+    Attributes
+    ----------
+    threshold_ : float
+        Alerts are the nodes with P(class) from here on; infinite: none.
+    counts_ : dict
+        Calibration nodes that are alerts, ``hits`` among them, others, and ``missed`` among these.
+    labels_needed_ : int
+        Labels without a failure that the guarantee needs: at or above a threshold for the
+        precision, of the class for the recall.
+    workload_ : dict
+        The `Workload` of the nodes outside the mask (of all, if there are none).
+
+    Examples
+    --------
+    >>> p = np.tile([0.1, 0.2, 0.9], 100)
+    >>> rule = Alert(min_precision=0.8).fit(p, (p > 0.5).astype(int), mask=range(200))
+    >>> rule.threshold_, int(rule.alerts(p).sum())
+    (0.9, 100)
+    """
+
+    name: ClassVar[str] = "alert"
+
+    positive: int | str = 1
+    min_precision: Level | None = None
+    min_recall: Level | None = None
+    max_alerts: Count | None = None
+    confidence: Level = 0.9
+    classes: Any = None
+    prior: str | os.PathLike[str] | None = LEARNED
+
+    def _columns(self, probs: Any) -> Any:
+        """P(class) [n] as both columns; anything else as it is."""
+        given = as_numpy(probs, "probs")
+        return np.stack([1 - given, given], axis=1) if given.ndim == 1 else probs
+
+    def _read(self, probs: Any, graph: Any, features: Any) -> ScoredNodes:
+        return read_nodes(self._columns(probs))
+
+    def _fit(self, nodes: ScoredNodes, index: Ints, labels: Ints, parts: Parts) -> None:
+        goals = [name for name in GOALS if getattr(self, name) is not None]
+        if len(goals) != 1:
+            raise ValueError(
+                f"Alert takes one of {', '.join(GOALS)}; got {' and '.join(goals) or 'none'}"
+            )
+        self.positive_ = column = read_positive(self.positive, self.num_classes_, self.classes)
+        score = cross_fitted_rows(index, parts)[:, column].astype(np.float64)
+        is_class = labels == column
+        if not is_class.any():
+            raise ValueError(
+                f"none of the {len(index)} calibration nodes is of {self._what()}: alerts "
+                "need labels of it; check positive=, or label more nodes"
+            )
+        everyone = nodes.probs[:, column].astype(np.float64)
+        others = np.delete(everyone, index)
+        pool = others if others.size else everyone
+        if self.max_alerts is not None:
+            self.threshold_, self.labels_needed_ = _highest(pool, self.max_alerts), 0
+        else:
+            self.threshold_ = self._threshold(score, is_class, candidate_thresholds(pool))
+        above = score >= self.threshold_
+        self.counts_ = {
+            "alerts": int(above.sum()),
+            "hits": int(is_class[above].sum()),
+            "others": int((~above).sum()),
+            "missed": int(is_class[~above].sum()),
+        }
+        self.workload_ = vars(self._workload(pool >= self.threshold_))
+
+    def _threshold(self, score: Floats, is_class: Bools, limits: Floats) -> float:
+        """The threshold that keeps the precision or the recall, or what is left without one."""
+        precise, risk = self.min_precision is not None, 1.0 - self.confidence
+        target = self.min_precision if precise else self.min_recall
+        assert target is not None
+        allowed = (1.0 - target) / self.error_weight_
+        needed = self.labels_needed_ = labels_without_error(allowed, risk)
+        shown = f"of {target:.0%} cannot be shown with {self.confidence:.0%} confidence"
+        if precise:
+            labels, wrong = count_errors(score, ~is_class, limits)
+            expected = np.concatenate([[0.0], np.cumsum(1.0 - np.sort(score)[::-1])])[labels]
+            best, starts = lowest_threshold(labels, wrong, allowed, risk, expected=expected)
+            if best is not None:
+                return float(limits[best])
+            tried = ", ".join(f"{labels[at] - wrong[at]} of {labels[at]}" for at in starts)
+            why = f"of the highest calibration nodes {tried} are of the class"
+            without, told = math.inf, f"no alert: a precision {shown}: {why}"
+        else:
+            found = recall_threshold(score[is_class], limits, allowed, risk)
+            if found is not None:
+                return found
+            few = f"{is_class.sum()} calibration nodes of the class; {needed} are needed"
+            without, told = 0.0, f"every node is an alert: a recall {shown} with {few}"
+        warnings.warn(told, CalibrationWarning, stacklevel=4)
+        return without
+
+    def alerts(self, probs: Any) -> Any:
+        """Whether each node is an alert [n]; NumPy or torch as given."""
+        score = self._read_again(self._columns(probs))[:, self.positive_].astype(np.float64)
+        limit = self.threshold_
+        if self.max_alerts is not None:  # the highest of these nodes, whatever fit saw
+            limit = _highest(score, self.max_alerts)
+        return like(probs, score >= limit)
+
+    def expected(self, probs: Any) -> Workload:
+        """What to expect of the alerts among these nodes, from the labels of ``fit``."""
+        return self._workload(as_numpy(self.alerts(probs)))
+
+    def _workload(self, above: Bools) -> Workload:
+        counts, alerts, level = self.counts_, int(above.sum()), self.confidence
+        hits = predicted_count(counts["hits"], counts["alerts"], alerts, level)
+        missed = predicted_count(counts["missed"], counts["others"], len(above) - alerts, level)
+        return Workload(alerts, len(above), hits, missed)
+
+    def _what(self) -> str:
+        return f"class {self.positive_ if self.classes is None else self.classes[self.positive_]}"
+
+    def summary(self) -> str:
+        """What to review and what to expect of it, then what was fitted, in a line."""
+        self._check_fitted()
+        told = [Workload(**self.workload_).sentence(f"nodes of {self._what()}")]
+        if math.isfinite(self.threshold_):
+            told.append(f"P ≥ {self.threshold_:.4g}")
+        told.append(
+            "{hits} of {alerts} alerted calibration nodes are of the class, "
+            "{missed} are missed".format(**self.counts_)
+        )
+        return "; ".join([*told, repr(self)])
+
+
 def _top(probs: Array) -> tuple[Floats, Ints]:
     """The largest probability of each node, and its class."""
     return probs.max(axis=1).astype(np.float64), probs.argmax(axis=1)
@@ -219,3 +400,27 @@ def fallback(p_values: Floats, own: Floats) -> int | None:
         else:
             level = 0.0
     return best
+
+
+def recall_threshold(score: Floats, limits: Floats, allowed: float, risk: float) -> float | None:
+    """The highest threshold below which at most ``allowed`` of the class' ``score`` is shown."""
+    missed = np.searchsorted(np.sort(score), limits)
+    passed = limits[binom.cdf(missed, len(score), allowed) <= risk]
+    # Fewer nodes are missed below a lower threshold: those that pass are the lowest.
+    return float(passed[0]) if passed.size else None
+
+
+def predicted_count(hits: int, labels: int, nodes: int, level: float) -> tuple[float, float, float]:
+    """Mean and interval of a binomial number of ``nodes``, its rate by Jeffreys' prior."""
+    rng = np.random.default_rng(0)
+    rate = rng.beta(hits + 0.5, labels - hits + 0.5, DRAWS)
+    low, high = np.quantile(rng.binomial(nodes, rate), [(1 - level) / 2, (1 + level) / 2])
+    return nodes * (hits + 0.5) / (labels + 1.0), float(low), float(high)
+
+
+def _highest(score: Floats, count: int) -> float:
+    """The lowest threshold that at most ``count`` nodes reach; of ties at the last place none."""
+    if len(score) <= count:
+        return 0.0
+    above = score[score > np.sort(score)[-count - 1]]
+    return float(above.min()) if above.size else math.inf
