@@ -24,10 +24,8 @@ class Costs(Rule):
     ----------
     wrong : float or array [K, K]
         Cost of acting wrongly, or of acting as class ``j`` on a node of class ``i`` at [i, j].
-    defer : float, optional
-        Cost of a person's look; None if there is no person: every node is acted on, or rejected.
-    reject : float or array [K], optional
-        Cost of leaving a node alone, by its true class; without it nothing is left alone.
+    defer, reject : float, float or array [K], optional
+        Cost of a person's look, and of leaving a node alone (by its true class); None: not done.
     compared_with : {"defer", "accept"}
         Savings are against deferring all nodes, or acting on all (as always without a person).
 

@@ -38,10 +38,8 @@ class Accept(Rule):
 
     Parameters
     ----------
-    max_error : float
-        Largest share of wrong predictions among the accepted.
-    confidence : float
-        Confidence of that guarantee.
+    max_error, confidence : float
+        Largest share of wrong predictions among the accepted, and confidence of that guarantee.
     per_class : bool
         Bound the errors of each predicted class, all together with ``confidence``: a rare class
         cannot hide among the others.
@@ -103,10 +101,10 @@ class Accept(Rule):
             # Of the finite rest, thresholds must not depend on which nodes have labels.
             limits = candidate_thresholds(top[np.isin(winner, group) if self.finite else theirs])
             accepted, errors = count_errors(confidences[mine], wrong[mine], limits)
-            rest = np.searchsorted(np.sort(-top[theirs]), -limits, side="right")
-            best, starts = lowest_threshold(
-                accepted, errors, allowed, risk, rest=rest if self.finite else None
-            )
+            rest = None
+            if self.finite:
+                rest = np.searchsorted(np.sort(-top[theirs]), -limits, side="right")
+            best, starts = lowest_threshold(accepted, errors, allowed, risk, rest=rest)
             if best is not None:
                 self.thresholds_[group] = float(limits[best])
             tried += [f"{errors[at]} of {accepted[at]}" for at in starts]
@@ -185,15 +183,12 @@ class Alert(Rule):
 
     Parameters
     ----------
-    positive : int or str
-        The class: its number, or its name if ``classes`` are given.
-    min_precision, min_recall : float, optional
-    max_alerts : int, optional
+    positive, classes : int or str, sequence of str
+        The class: its number, or its name if the names of all ``classes`` are given.
+    min_precision, min_recall, max_alerts : float, float, int
         One of the three.
     confidence : float
         Confidence of the guarantee, and the level of the intervals of `expected`.
-    classes : sequence of str, optional
-        Names of the classes, for ``positive``, for summaries, and to know them again.
     prior : "learned", None or path
         As `PredictionSets` has it.
 
@@ -294,10 +289,9 @@ class Alert(Rule):
     def alerts(self, probs: Any) -> Any:
         """Whether each node is an alert [n]; NumPy or torch as given."""
         score = self._read_again(self._columns(probs))[:, self.positive_].astype(np.float64)
-        limit = self.threshold_
-        if self.max_alerts is not None:  # the highest of these nodes, whatever fit saw
-            limit = _highest(score, self.max_alerts)
-        return like(probs, score >= limit)
+        # The highest are those of these nodes, whatever fit saw.
+        most = self.max_alerts
+        return like(probs, score >= (self.threshold_ if most is None else _highest(score, most)))
 
     def expected(self, probs: Any) -> Workload:
         """What to expect of the alerts among these nodes, from the labels of ``fit``."""
@@ -315,14 +309,10 @@ class Alert(Rule):
     def summary(self) -> str:
         """What to review and what to expect of it, then what was fitted, in a line."""
         self._check_fitted()
-        told = [Workload(**self.workload_).sentence(f"nodes of {self._what()}")]
-        if math.isfinite(self.threshold_):
-            told.append(f"P ≥ {self.threshold_:.4g}")
-        told.append(
-            "{hits} of {alerts} alerted calibration nodes are of the class, "
-            "{missed} are missed".format(**self.counts_)
-        )
-        return "; ".join([*told, repr(self)])
+        workload = Workload(**self.workload_).sentence(f"nodes of {self._what()}")
+        limit = f"; P ≥ {self.threshold_:.4g}" if math.isfinite(self.threshold_) else ""
+        told = "{hits} of {alerts} alerted calibration nodes are of the class, {missed} are missed"
+        return f"{workload}{limit}; {told.format(**self.counts_)}; {self!r}"
 
 
 def _top(probs: Array) -> tuple[Floats, Ints]:

@@ -76,12 +76,12 @@ def reliability_diagram(
 
     Parameters
     ----------
-    curve : Reliability
-        As of `analysis.reliability_curve`, `metrics.reliability` or `metrics.class_reliability`.
-    label, before : str, Reliability
-        Name in the legend, to which the calibration error is added; drawn behind, in grey.
-    counts : bool
-        Whether to draw the bars of counts; not for a second method on the same axes.
+    curve, before : Reliability
+        As of `analysis.reliability_curve`, `metrics.reliability` or `metrics.class_reliability`;
+        ``before`` is drawn behind, in grey.
+    label, counts : str, bool
+        Name in the legend, which gets the calibration error; whether to draw the bars of counts
+        (not for a second method on the same axes).
 
     Examples
     --------

@@ -63,15 +63,9 @@ def svg(picture: Picture) -> Svg:
     for shapes in picture.shapes:
         parts += _drawn(shapes, x, y)
     below = BELOW if picture.x.label else BELOW - 20
-    return tag(
-        "svg",
-        *parts,
-        viewBox=f"0 0 {attribute(left + width + RIGHT)} {attribute(floor + below)}",
-        class_="chart",
-        role="img",
-        aria_label=picture.name,
-        tabindex="0",
-    )
+    box = f"0 0 {attribute(left + width + RIGHT)} {attribute(floor + below)}"
+    look = {"class_": "chart", "role": "img", "aria_label": picture.name, "tabindex": "0"}
+    return tag("svg", *parts, viewBox=box, **look)
 
 
 def legend(picture: Picture) -> Svg:

@@ -1,6 +1,7 @@
 """Everything a report shows, as numbers; nothing is drawn or worded here."""
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -316,28 +317,26 @@ def _check(inputs: ReportInputs, outcomes: list[Outcome], seed: int) -> Check | 
     return Monitor(fitted[-1], seed=seed).check(inputs.logits, **given)
 
 
-def _missing(inputs: ReportInputs) -> list[str]:
+def _missing(inputs: ReportInputs) -> Iterator[str]:
     """What the report cannot tell, and what to pass so that it can."""
-    made = []
     if inputs.labels is None:
-        made.append(
+        yield (
             "No labels were given. Accuracy, calibration error and every gap are unknown; what is "
             "shown needs no label. Pass y (--labels)."
         )
     elif inputs.test is None:
-        made.append(
+        yield (
             "No test nodes were named, and no label was read for evaluation: accuracy and "
             "calibration error are unknown, and confidences are those of all nodes. Pass test "
             "(--test): labelled nodes that neither training nor calibration has seen."
         )
     if inputs.graph is None:
-        made.append(
+        yield (
             "No edges were given. Nothing is shown by neighbours, degree or distance. Pass graph "
             "(--edges)."
         )
     elif inputs.labelled is None:
-        made.append(
+        yield (
             "No labelled nodes were named: distance to them is unknown. Pass calibration "
             "(--calibration)."
         )
-    return made
