@@ -15,7 +15,7 @@ import torch
 from simi_mailbox import __version__, plots
 from simi_mailbox._arrays import Ints
 from simi_mailbox._extras import require
-from simi_mailbox.plots.picture import (
+from simi_mailbox.plots import (
     Picture,
     Shapes,
     count,
