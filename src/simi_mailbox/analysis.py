@@ -141,8 +141,7 @@ def neighbour_agreement(predictions: Any, graph: Any) -> Floats:
     if classes.ndim == 2:
         classes = classes.argmax(axis=1)
     g = as_graph(graph, classes.size)
-    share: Floats = agreement(torch.tensor(classes), g).numpy()
-    return np.where(g.degree.numpy() > 0, share, np.nan)
+    return np.where(g.degree.numpy() > 0, agreement(torch.tensor(classes), g).numpy(), np.nan)
 
 
 def distance_to(graph: Graph, nodes: Any) -> Ints:
@@ -225,10 +224,9 @@ class SimilarityConfidence:
 
     Attributes
     ----------
-    edges : float64 [M + 1]
-        Edges of the intervals, on both axes.
-    counts, confidence, accuracy : [M, M]
-        Nodes in each cell, their mean confidence (NaN without nodes), and the accuracy compared.
+    edges, counts, confidence, accuracy : [M + 1], [M, M]
+        Edges of the intervals, on both axes; nodes in each cell, their mean confidence (NaN without
+        nodes), and the accuracy compared.
     without_neighbours : int
         Judged nodes that have no similarity. They are in no cell, but in acc(B_m).
     """

@@ -109,10 +109,8 @@ class Rule(Fitted):
         self._check_fitted()
         p = read_probabilities(probs)
         if p.shape[1] != self.num_classes_:
-            raise ValueError(
-                f"probs have {p.shape[1]} classes, "
-                f"but this {type(self).__name__} was fitted on {self.num_classes_}"
-            )
+            who = f"this {type(self).__name__} was fitted on {self.num_classes_}"
+            raise ValueError(f"probs have {p.shape[1]} classes, but {who}")
         return p
 
 
@@ -180,12 +178,9 @@ def read_nodes(probs: Any, graph: Any = None, features: Any = None, seed: int = 
     p = read_probabilities(probs)
     if p.shape[1] < 2:
         raise ValueError("probs have one column: there is nothing to decide between")
-    return ScoredNodes(
-        probs=p,
-        graph=None if graph is None else as_graph(graph, len(p)),
-        features=None if features is None else read_features(features, len(p)),
-        seed=seed,
-    )
+    links = None if graph is None else as_graph(graph, len(p))
+    x = None if features is None else read_features(features, len(p))
+    return ScoredNodes(p, links, x, seed)
 
 
 def read_calibration(y: Any, mask: Any, probs: Array, sample_weight: Any) -> tuple[Ints, Ints]:
@@ -236,6 +231,4 @@ def cross_fitted_rows(index: Ints, parts: Parts) -> Array:
 
 def like(given: Any, array: Array) -> Any:
     """``array`` as NumPy or torch, whichever was given, on its device."""
-    if torch.is_tensor(given):
-        return torch.from_numpy(array).to(given.device)
-    return array
+    return torch.from_numpy(array).to(given.device) if torch.is_tensor(given) else array

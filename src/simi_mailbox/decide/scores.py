@@ -210,17 +210,14 @@ def resolve(score: str | Score) -> Score:
     if isinstance(score, Score):
         return score
     if not isinstance(score, str) or score not in SCORES:
-        raise ValueError(
-            f"unknown score {score!r}; choose from: {', '.join(SCORES)}, or pass a Score"
-        )
+        names = ", ".join(SCORES)
+        raise ValueError(f"unknown score {score!r}; choose from: {names}, or pass a Score")
     return SCORES[score]()
 
 
 def from_dict(entry: dict[str, Any]) -> Score:
     """The score that ``to_dict`` described."""
-    options = {k: v for k, v in entry.items() if k != "name"}
-    if "base" in options:
-        options["base"] = from_dict(options["base"])
+    options = {k: from_dict(v) if k == "base" else v for k, v in entry.items() if k != "name"}
     return SCORES[entry["name"]](**options)
 
 

@@ -46,13 +46,11 @@ class PredictionSets(Rule):
         Keep the guarantee within every group: nodes of one class; of similar degree; of low or high
         confidence, each with low and high neighbour agreement; or groups of your own, one whole
         number per node [n] or memberships [n, G] that may overlap.
-    groups : int
-        Into how many parts the degrees are cut.
+    groups, seed : int
+        Into how many parts the degrees are cut; seed of randomised scores.
     prior : "learned", None or path
         Of the selection bias of calibration nodes that chose the model: that of this package, none,
         or a file of ``simi-mailbox prior fit``.
-    seed : int
-        Seed of randomised scores.
 
     Attributes
     ----------
@@ -135,12 +133,9 @@ class PredictionSets(Rule):
         needs = set(resolve(self.score).required_inputs)
         needs |= {"graph"} if self._kind in ("degree", "mailbox") else set()
         given = {"graph": graph, "features": features}
-        missing = sorted(name for name in needs if given[name] is None)
-        if missing:
-            raise TypeError(
-                f"{self!r} needs {' and '.join(missing)}: "
-                f"pass {', '.join(f'{name}=…' for name in missing)}"
-            )
+        if missing := sorted(name for name in needs if given[name] is None):
+            told = ", ".join(f"{name}=…" for name in missing)
+            raise TypeError(f"{self!r} needs {' and '.join(missing)}: pass {told}")
         return read_nodes(probs, graph, features, self.seed)
 
     def _calibration_groups(self, nodes: ScoredNodes, index: Ints, labels: Ints) -> Any:
@@ -219,9 +214,9 @@ class PredictionSets(Rule):
         few = np.flatnonzero(counts < needed)
         names = getattr(self, "group_names_", np.arange(len(counts)))
         counted = ", ".join(f"{names[g]}: {counts[g]}" for g in few[:5])
-        by_class = self._kind == "class"
-        what = "classes" if by_class else "groups"
-        so = "they are in every set" if by_class else "their sets are all classes"
+        what, so = "groups", "their sets are all classes"
+        if self._kind == "class":
+            what, so = "classes", "they are in every set"
         return (
             f"{few.size} of {len(counts)} {what} have fewer than the {needed} calibration labels "
             f"that {self.coverage:.2%} coverage needs ({counted}{', …' * (few.size > 5)}): {so}"
@@ -298,11 +293,9 @@ def overlapping_quantile(
     w = np.ones(len(scores)) if weights is None else weights / weights.mean()
     bounds = np.column_stack([(level - 1.0) * w, level * w])
     found = linprog(-scores, A_eq=phi, b_eq=-level * own, bounds=bounds, method="highs")
-    if found.status == 2:
-        return math.inf
-    if found.status != 0:
+    if found.status not in (0, 2):
         raise RuntimeError(f"the linear programme of a threshold failed: {found.message}")
-    return float(-own @ found.eqlin.marginals)
+    return float(-own @ found.eqlin.marginals) if found.status == 0 else math.inf
 
 
 def quantile_edges(values: Array, groups: int) -> Floats:

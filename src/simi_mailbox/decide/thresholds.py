@@ -56,10 +56,9 @@ class Accept(Rule):
         ``per_class`` the lowest, and that of each predicted class.
     expected_share_ : float
         Share of nodes accepted, among those outside the mask (all, if there are none).
-    accepted_labels_, errors_ : int
-        Calibration nodes at or above the threshold, and how many of them are wrong.
-    missed_ : array [K]
-        Calibration nodes of each class that are accepted as another class.
+    accepted_labels_, errors_, missed_ : int, int, array [K]
+        Calibration nodes that are accepted, how many of them wrongly, and of each class how many
+        are accepted as another.
     labels_needed_ : int
         Calibration nodes that must be accepted without an error for the guarantee to be possible.
 
@@ -360,9 +359,8 @@ def lowest_threshold(
 ) -> tuple[int | None, Ints]:
     """Position of the lowest threshold that keeps ``allowed`` (or None), and the starts.
 
-    With ``rest``, the other nodes that each threshold accepts, it is kept among these. Where the
-    ``expected`` errors, of probabilities alone, are furthest below ``allowed``, one more start has
-    half of the risk.
+    With ``rest``, the other nodes that each threshold accepts, it is kept among these. One more
+    start, with half of the risk, is where ``expected`` errors are furthest below ``allowed``.
     """
     starts = start_positions(accepted, allowed, risk)
     own = np.zeros(len(accepted))

@@ -8,7 +8,9 @@ from simi_mailbox.metrics.calibration_error import (
     classwise_ece,
     debiased_ece,
     ece,
+    kde_ece,
     reliability,
+    smooth_ece,
 )
 from simi_mailbox.metrics.one_class import (
     Alerts,
@@ -42,7 +44,6 @@ from simi_mailbox.metrics.sets import (
     mean_set_size,
     singleton_share,
 )
-from simi_mailbox.metrics.smooth import kde_ece, smooth_ece
 from simi_mailbox.metrics.streaming import StreamingMetrics, evaluate
 
 __all__ = [

@@ -73,10 +73,9 @@ class Alerts:
 
     Attributes
     ----------
-    alerts, nodes, positives : int
-        Nodes with the highest P(class), all nodes, and how many of these are of the class.
-    hits : float
-        Alerts of the class; a fraction where ties at the last place are shared.
+    alerts, hits, nodes, positives : int, float, int, int
+        Nodes with the highest P(class), how many of them are of the class (a fraction where ties at
+        the last place are shared); all nodes, and how many of these are of the class.
     """
 
     alerts: int

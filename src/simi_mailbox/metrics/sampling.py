@@ -12,18 +12,10 @@ import numpy as np
 
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.metrics import _inputs
+from simi_mailbox.metrics import calibration_error as binned
 from simi_mailbox.metrics._inputs import Array, Checked, bin_sum, top_label
-from simi_mailbox.metrics.calibration_error import (
-    BinnedCounts,
-    check_binning,
-    classwise_ece,
-    debiased_ece,
-    ece,
-    width_edges,
-    width_index,
-)
+from simi_mailbox.metrics.calibration_error import classwise_ece, debiased_ece, ece, kde_ece
 from simi_mailbox.metrics.scores import accuracy, brier, nll, node_brier, node_nll
-from simi_mailbox.metrics.smooth import kde_ece
 from simi_mailbox.validation import as_numpy, read_probabilities
 
 Metric: TypeAlias = Callable[..., float]
@@ -148,16 +140,16 @@ def unwrapped(metric: Metric) -> tuple[Metric, dict[str, Any]]:
     return metric, {}
 
 
-def _weighted_counts(checked: Checked, bins: int) -> Callable[[Ints], BinnedCounts]:
+def _weighted_counts(checked: Checked, bins: int) -> Callable[[Ints], binned.BinnedCounts]:
     """Sums per bin as a function of node weights."""
-    check_binning(bins)
+    binned.check_binning(bins)
     confidence, correct = top_label(checked)
     columns = [np.ones_like(confidence), confidence, correct, (correct - confidence) ** 2]
-    index = width_index(confidence, bins)
+    index = binned.width_index(confidence, bins)
 
-    def counts(weights: Ints) -> BinnedCounts:
+    def counts(weights: Ints) -> binned.BinnedCounts:
         number, *sums = (bin_sum(index, column * weights, bins) for column in columns)
-        return BinnedCounts(width_edges(bins), number.astype(np.int64), *sums)
+        return binned.BinnedCounts(binned.width_edges(bins), number.astype(np.int64), *sums)
 
     return counts
 
@@ -176,7 +168,7 @@ def noise_floor(probs: Array, *, bins: int = 15, draws: int = 200, seed: int = 0
     The equal-width ECE of ``draws`` sets of simulated labels, where each prediction is correct with
     exactly its confidence, independently of the others. No label is read.
     """
-    check_binning(bins)
+    binned.check_binning(bins)
     if draws < 2:
         raise ValueError(f"draws is {draws}; expected at least 2, to estimate a spread.")
     confidence = _inputs.unit(read_probabilities(probs).max(axis=1))
@@ -186,7 +178,7 @@ def noise_floor(probs: Array, *, bins: int = 15, draws: int = 200, seed: int = 0
 
 def calibrated_ece(confidence: Floats, bins: int, draws: int, rng: np.random.Generator) -> Floats:
     """ECE of ``draws`` simulated label sets for which the confidences are exactly right."""
-    index = width_index(confidence, bins)
+    index = binned.width_index(confidence, bins)
     variance = bin_sum(index, confidence * (1 - confidence), bins)
     total = np.zeros(draws)
     for b in np.flatnonzero(variance):

@@ -7,17 +7,10 @@ import numpy as np
 from scipy.special import ndtri
 
 from simi_mailbox._arrays import Floats
+from simi_mailbox.metrics import calibration_error as binned
 from simi_mailbox.metrics._inputs import Array, Checked, bin_sum, check, check_level, top_label
-from simi_mailbox.metrics.calibration_error import (
-    BinnedCounts,
-    bin_outcomes,
-    class_gaps,
-    classwise_of,
-    width_index,
-)
 from simi_mailbox.metrics.sampling import Interval, NoiseFloor
 from simi_mailbox.metrics.scores import node_brier, node_nll
-from simi_mailbox.metrics.smooth import KdeSums
 
 DRAWS = 1000
 SCORES = ("accuracy", "nll", "brier")
@@ -28,8 +21,8 @@ class StreamingMetrics:
     """Sums that `evaluate` can be made from, in memory that does not grow with the nodes.
 
     Start from `empty`, feed batches with `update`, join workers with `merge`; all return a new
-    object. Intervals and the noise floor are those of many nodes: normal limits. The reliability
-    diagram is ``counts.reliability()``.
+    object. Intervals and noise floor are normal limits, of many nodes. The reliability diagram is
+    ``counts.reliability()``.
 
     Examples
     --------
@@ -39,11 +32,11 @@ class StreamingMetrics:
     (2, 0.625)
     """
 
-    counts: BinnedCounts
+    counts: binned.BinnedCounts
     chance: Floats  # Σ c (1 − c) of the confidences c in every bin [M]
     class_gaps: Floats  # Σ 1[y = k] − p_k of the nodes whose p_k lies in a bin [K, M]
     scores: Floats  # sums of accuracy, NLL and Brier score, and of their squares [2, 3]
-    kde: KdeSums
+    kde: binned.KdeSums
 
     @classmethod
     def empty(cls, classes: int, bins: int = 15) -> Self:
@@ -57,11 +50,11 @@ class StreamingMetrics:
         noise = top.confidence * (1 - top.confidence)
         each = np.stack([top.correct, node_nll(checked), node_brier(checked)])
         return cls(
-            bin_outcomes(*top, bins),
-            bin_sum(width_index(top.confidence, bins), noise, bins),
-            class_gaps(checked, bins),
+            binned.bin_outcomes(*top, bins),
+            bin_sum(binned.width_index(top.confidence, bins), noise, bins),
+            binned.class_gaps(checked, bins),
             np.stack([each.sum(axis=1), (each * each).sum(axis=1)]),
-            KdeSums.of(*top),
+            binned.KdeSums.of(*top),
         )
 
     @property
@@ -101,7 +94,7 @@ class StreamingMetrics:
             "accuracy": accuracy,
             "ece": self.counts.ece,
             "debiased_ece": self.counts.debiased_ece,
-            "classwise_ece": classwise_of(self.class_gaps, self.num_nodes),
+            "classwise_ece": binned.classwise_of(self.class_gaps, self.num_nodes),
             "kde_ece": self.kde.ece(),
             "nll": nll,
             "brier": brier,
@@ -148,4 +141,5 @@ def evaluate(probs: Array, y: Array, *, bins: int = 15) -> dict[str, float]:
     checked = check(probs, y)
     found = StreamingMetrics.of(checked, bins).evaluate()
     first = {"accuracy": found.pop("accuracy"), "ece": found.pop("ece")}
-    return {**first, "ece_mass": bin_outcomes(*top_label(checked), bins, "mass").ece, **found}
+    first["ece_mass"] = binned.bin_outcomes(*top_label(checked), bins, "mass").ece
+    return first | found

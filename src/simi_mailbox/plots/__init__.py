@@ -13,14 +13,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from simi_mailbox import analysis
 from simi_mailbox._arrays import Array, Floats, Ints
-from simi_mailbox.analysis import (
-    Breakdown,
-    CoverageBreakdown,
-    GroupMap,
-    SimilarityConfidence,
-    TemperatureHistogram,
-)
 from simi_mailbox.metrics import Reliability, RiskCoverage
 from simi_mailbox.metrics.sets import binomial_interval
 
@@ -291,7 +285,7 @@ def _bins(
 
 
 def heat_map(
-    table: SimilarityConfidence, *, label: str = "", limit: float = LIMIT, fewest: int = 1
+    table: analysis.SimilarityConfidence, *, label: str = "", limit: float = LIMIT, fewest: int = 1
 ) -> Picture:
     """Accuracy minus confidence over neighbourhood similarity (x) and confidence (y).
 
@@ -343,7 +337,7 @@ def heat_map(
     return Picture(name, agreement, axis, shapes, (400.0, 400.0 * ROW[1]), True)
 
 
-def group_scatter(groups: GroupMap, *, label: str = "", after: bool = True) -> Picture:
+def group_scatter(groups: analysis.GroupMap, *, label: str = "", after: bool = True) -> Picture:
     """Each group at its mean similarity and confidence; area is nodes, colour is the gap.
 
     ``groups`` are what `analysis.group_map` returns; the gap is that before or ``after``.
@@ -384,7 +378,7 @@ def _span(values: Floats) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def temperature_histogram(table: TemperatureHistogram, *, label: str = "") -> Picture:
+def temperature_histogram(table: analysis.TemperatureHistogram, *, label: str = "") -> Picture:
     """How many nodes have which temperature (`analysis.temperature_histogram`), on a log scale."""
     logs, most = np.log(table.edges), max(int(table.counts.max()), 1)
     tips = [
@@ -406,7 +400,7 @@ def temperature_histogram(table: TemperatureHistogram, *, label: str = "") -> Pi
     return Picture(name, x, nodes_axis(most, 4), shapes, (400.0, 140.0))
 
 
-def slice_dots(table: Breakdown, *, label: str = "") -> Picture:
+def slice_dots(table: analysis.Breakdown, *, label: str = "") -> Picture:
     """One row for each slice of nodes: mean confidence (hollow) and accuracy (full).
 
     ``table`` is what `analysis.by_degree` and its like return.
@@ -460,7 +454,7 @@ def risk_coverage_curve(curve: RiskCoverage, *, label: str = "") -> Picture:
 
 
 def coverage_bars(
-    table: CoverageBreakdown, *, target: float | None = None, label: str = ""
+    table: analysis.CoverageBreakdown, *, target: float | None = None, label: str = ""
 ) -> Picture:
     """Coverage of every slice of nodes with its interval, and the target coverage.
 
