@@ -86,18 +86,15 @@ class Costs(Rule):
         if wrong.ndim == 0:
             wrong = np.where(np.eye(k, dtype=np.bool_), 0.0, wrong)
         if wrong.shape != (k, k):
-            raise ValueError(
-                f"wrong has shape {list(wrong.shape)}; expected a number or [{k}, {k}]"
-            )
+            raise ValueError(f"wrong has shape {[*wrong.shape]}; expected a number or [{k}, {k}]")
         columns, coded = [wrong], [*range(k)]
-        for code, name in ((DEFER, "defer"), (REJECT, "reject")):
-            if getattr(self, name) is None:
+        for code, name, given in ((DEFER, "defer", self.defer), (REJECT, "reject", self.reject)):
+            if given is None:
                 continue
-            cost = np.asarray(getattr(self, name), dtype=np.float64)
+            cost = np.asarray(given, dtype=np.float64)
             if cost.shape not in ((), (k,)):
-                raise ValueError(
-                    f"{name} has shape {list(cost.shape)}; expected a number or one per class [{k}]"
-                )
+                shape = f"{name} has shape {list(cost.shape)}"
+                raise ValueError(f"{shape}; expected a number or one per class [{k}]")
             columns.append(np.broadcast_to(cost, (k,))[:, None])
             coded.append(code)
         table = np.hstack(columns)

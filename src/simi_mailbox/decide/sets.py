@@ -121,8 +121,8 @@ class PredictionSets(Rule):
     @property
     def _kind(self) -> str | None:
         """What ``condition_on`` names; an array is ``GIVEN``."""
-        named = self.condition_on is None or isinstance(self.condition_on, str)
-        return self.condition_on if named else GIVEN
+        given = self.condition_on
+        return given if given is None or isinstance(given, str) else GIVEN
 
     def _read(self, probs: Any, graph: Any, features: Any) -> ScoredNodes:
         if self._kind not in (None, *NAMED, GIVEN):
@@ -196,11 +196,8 @@ class PredictionSets(Rule):
         place = np.searchsorted(self.group_names_, own).clip(max=len(self.group_names_) - 1)
         known = self.group_names_[place] == own
         if not known.all():
-            warnings.warn(
-                f"group {own[~known][0]} was not there when fitted: its sets are all classes",
-                CalibrationWarning,
-                stacklevel=4,
-            )
+            told = f"group {own[~known][0]} was not there when fitted: its sets are all classes"
+            warnings.warn(told, CalibrationWarning, stacklevel=4)
         return np.where(known, self.thresholds_[place], math.inf)
 
     def _too_few(self) -> str:

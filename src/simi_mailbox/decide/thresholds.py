@@ -232,9 +232,8 @@ class Alert(Rule):
     def _fit(self, nodes: ScoredNodes, index: Ints, labels: Ints, parts: Parts) -> None:
         goals = [name for name in GOALS if getattr(self, name) is not None]
         if len(goals) != 1:
-            raise ValueError(
-                f"Alert takes one of {', '.join(GOALS)}; got {' and '.join(goals) or 'none'}"
-            )
+            got = " and ".join(goals) or "none"
+            raise ValueError(f"Alert takes one of {', '.join(GOALS)}; got {got}")
         self.positive_ = column = read_positive(self.positive, self.num_classes_, self.classes)
         score = cross_fitted_rows(index, parts)[:, column].astype(np.float64)
         is_class = labels == column

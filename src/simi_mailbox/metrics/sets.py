@@ -85,7 +85,7 @@ def coverage_by_group(sets: Array, y: Array, groups: Array, *, seed: int = 0) ->
     array = as_numpy(groups, "groups")
     if array.shape != hit.shape:
         raise ValueError(
-            f"groups has shape {array.shape}; expected ({len(hit)},), one group per node."
+            f"groups has shape {array.shape}; expected {hit.shape}, one group per node."
         )
     names, place, counts = np.unique(array, return_inverse=True, return_counts=True)
     hits = np.bincount(place, weights=hit).astype(np.int64)

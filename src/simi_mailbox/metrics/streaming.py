@@ -77,9 +77,8 @@ class StreamingMetrics:
         """Return the state after a further batch of probabilities [n, K] and labels [n]."""
         checked, classes = check(probs, y), len(self.class_gaps)
         if checked.probs.shape[1] != classes:
-            raise ValueError(
-                f"{checked.probs.shape[1]} classes, but earlier batches had {classes}."
-            )
+            now = checked.probs.shape[1]
+            raise ValueError(f"{now} classes, but earlier batches had {classes}.")
         return self.merge(self.of(checked, len(self.chance)))
 
     def merge(self, other: Self) -> Self:
