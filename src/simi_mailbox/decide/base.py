@@ -203,24 +203,22 @@ def read_cross_fitted(
         yield np.arange(len(index)), nodes
         return
     seen = np.zeros(len(index), dtype=np.bool_)
-    n, k = nodes.probs.shape
     for given, probs in cross_fitted:
         p = read_probabilities(probs)
-        if p.shape != (n, k):
+        if p.shape != nodes.probs.shape:
             raise ValueError(
                 f"cross_fitted has probabilities of shape {list(p.shape)}; expected those of all "
-                f"nodes, {[n, k]}"
+                f"nodes, {list(nodes.probs.shape)}"
             )
-        chosen = read_index(given, n, "cross_fitted")
+        chosen = read_index(given, len(p), "cross_fitted")
         places = np.searchsorted(index, chosen).clip(max=len(index) - 1)
         if (index[places] != chosen).any() or seen[places].any():
             raise ValueError("cross_fitted must name nodes of the mask, each of them once")
         seen[places] = True
         yield places, replace(nodes, probs=p)
     if not seen.all():
-        raise ValueError(
-            f"cross_fitted names {seen.sum()} of the {len(index)} calibration nodes; expected all"
-        )
+        named = f"{seen.sum()} of the {len(index)} calibration nodes"
+        raise ValueError(f"cross_fitted names {named}; expected all")
 
 
 def cross_fitted_rows(index: Ints, parts: Parts) -> Array:

@@ -1,7 +1,5 @@
 """What chance does to a metric: bootstrap intervals, and the ECE of a calibrated model."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Iterator
@@ -51,7 +49,7 @@ def bootstrap_interval(
     level: float = 0.95,
     draws: int = 1000,
     seed: int = 0,
-    groups: Array | None = None,
+    groups: "Array | None" = None,
     method: Method = "auto",
 ) -> Interval:
     """Bootstrap interval of a metric (``low``, ``high``): nodes, or groups of them, drawn anew.

@@ -301,9 +301,8 @@ def gather(
         if inputs.test_labels is not None:
             truth = inputs.test_labels == column
             names = nodes if node_names is None else np.asarray(node_names)[nodes]
-            found = [
-                OneClass(o.name, o.probs[nodes, column], truth, names, costs) for o in outcomes
-            ]
+            shown = ((one.name, one.probs[nodes, column]) for one in outcomes)
+            found = [OneClass(who, p, truth, names, costs) for who, p in shown]
     missing, check = [*_missing(inputs), *left_out], _check(inputs, outcomes, seed)
     return Content(title, inputs, views, missing, check, name, found)
 
