@@ -4,11 +4,8 @@ Everything here computes and nothing draws; `simi_mailbox.plots` and the report 
 functions return. Definitions: ``docs/pictures.md``.
 """
 
-from __future__ import annotations
-
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -21,13 +18,8 @@ from simi_mailbox._arrays import Bools, Floats, Ints
 from simi_mailbox.graph import Graph, as_graph
 from simi_mailbox.mailbox import agreement, mailbox_edges, mailbox_groups
 from simi_mailbox.metrics import GroupCoverage, Reliability, coverage_by_group
+from simi_mailbox.metrics import calibration_error as binned
 from simi_mailbox.metrics._inputs import bin_sum, check_choice
-from simi_mailbox.metrics.calibration_error import (
-    bin_outcomes,
-    check_binning,
-    width_edges,
-    width_index,
-)
 from simi_mailbox.metrics.sets import check_sets
 from simi_mailbox.validation import as_numpy, read_classes, read_index, read_probabilities
 
@@ -59,10 +51,7 @@ BINS, FARTHEST = 15, 5
 
 @dataclass(frozen=True)
 class Judged:
-    """Confidence, predicted class and correctness of ``nodes``, out of ``num_nodes``.
-
-    ``correct`` is 1 where the prediction is right, 0 where it is wrong, NaN without a label.
-    """
+    """Confidence, predicted class and correctness (1, 0; NaN without label) of some nodes."""
 
     nodes: Ints
     confidence: Floats
@@ -116,10 +105,10 @@ def judged_similarity(
 
 def unit_bins(values: Floats, bins: int, closed: Closed = "below") -> Ints:
     """Interval of each value of [0, 1]: [k/M, (k+1)/M), the last closed; or (k/M, (k+1)/M]."""
-    check_binning(bins)
+    binned.check_binning(bins)
     if closed == "above":
-        return np.maximum(np.searchsorted(width_edges(bins), values, side="left") - 1, 0)
-    return width_index(values, bins)
+        return np.maximum(np.searchsorted(binned.width_edges(bins), values, side="left") - 1, 0)
+    return binned.width_index(values, bins)
 
 
 def mean_of(cell: Ints, values: Floats, num_cells: int) -> Floats:
@@ -139,11 +128,9 @@ def accuracy_error(accuracy: Floats, counts: Ints) -> Floats:
 def neighbour_agreement(predictions: Any, graph: Any) -> Floats:
     """Share of each node's neighbours that are given the same class, s(i) of the paper.
 
-    s(i) = (number of neighbours j of i with ŷ_j = ŷ_i) / (number of neighbours of i), NaN for a
-    node without neighbours, which neither agrees nor disagrees.
-
-    ``predictions`` are classes [n], or probabilities or logits [n, K]; ``graph`` is anything that
-    `as_graph` reads.
+    s(i) = (number of neighbours j of i with ŷ_j = ŷ_i) / (number of neighbours of i), NaN without
+    neighbours. ``predictions`` are classes [n], or probabilities or logits [n, K]; ``graph`` is
+    anything that `as_graph` reads.
 
     Examples
     --------
@@ -154,8 +141,7 @@ def neighbour_agreement(predictions: Any, graph: Any) -> Floats:
     if classes.ndim == 2:
         classes = classes.argmax(axis=1)
     g = as_graph(graph, classes.size)
-    share: Floats = agreement(torch.tensor(classes), g).numpy()
-    return np.where(g.degree.numpy() > 0, share, np.nan)
+    return np.where(g.degree.numpy() > 0, agreement(torch.tensor(classes), g).numpy(), np.nan)
 
 
 def distance_to(graph: Graph, nodes: Any) -> Ints:
@@ -192,18 +178,16 @@ def reliability_curve(
 ) -> Reliability:
     """`metrics.reliability` of ``nodes`` with a bootstrap band around each accuracy.
 
-    Nodes are drawn with replacement ``draws`` times; counts of right and wrong nodes per bin are
-    then multinomial, and drawn directly. Bins in which all nodes are right, or all wrong, show no
-    spread under the bootstrap; they keep the Wilson interval of `metrics.reliability`.
+    Bins in which all nodes are right, or all wrong, show no spread under the bootstrap; they keep
+    the Wilson interval of `metrics.reliability`.
 
     Parameters
     ----------
     probs : array [n, K]
         Probabilities of all nodes, NumPy or torch.
-    y : array [n] or [m]
-        Labels, of all nodes or of ``nodes`` only. Labels of other nodes are not looked at.
-    nodes : array, optional
-        The nodes to judge: boolean [n] or indices [m]; all nodes if not given.
+    y, nodes : array, optional
+        Labels, of all nodes [n] or of those to judge [m], and these: boolean [n] or indices [m],
+        all if not given. Labels of other nodes are not looked at.
     bins, level, draws, seed
         Bins of equal width, coverage of the band in each, draws and their seed.
 
@@ -218,8 +202,9 @@ def reliability_curve(
     judged = judge(probs, y, nodes)
     if not len(judged):
         raise ValueError("nodes selects no node")
-    curve = bin_outcomes(judged.confidence, judged.correct, bins).reliability(level)
+    curve = binned.bin_outcomes(judged.confidence, judged.correct, bins).reliability(level)
     right = np.rint(np.nan_to_num(curve.accuracy * curve.counts)).astype(np.int64)
+    # Of nodes drawn with replacement, the numbers of right and wrong ones per bin are multinomial.
     cells = np.concatenate([right, curve.counts - right])
     drawn = np.random.default_rng(seed).multinomial(len(judged), cells / len(judged), size=draws)
     hits, size = drawn[:, :bins], drawn[:, :bins] + drawn[:, bins:]
@@ -230,7 +215,7 @@ def reliability_curve(
             share = hits[:, mixed] / size[:, mixed]
         ends = np.nanquantile(share, [(1 - level) / 2, (1 + level) / 2], axis=0)
         low[mixed], high[mixed] = ends
-    return dataclasses.replace(curve, low=low, high=high)
+    return replace(curve, low=low, high=high)
 
 
 @dataclass(frozen=True)
@@ -239,11 +224,9 @@ class SimilarityConfidence:
 
     Attributes
     ----------
-    edges : float64 [M + 1]
-        Edges of the intervals, on both axes.
-    counts, confidence, accuracy : [M, M]
-        Nodes in each cell, their mean confidence (NaN where there are none), and the accuracy that
-        it is compared with.
+    edges, counts, confidence, accuracy : [M + 1], [M, M]
+        Edges of the intervals, on both axes; nodes in each cell, their mean confidence (NaN without
+        nodes), and the accuracy compared.
     without_neighbours : int
         Judged nodes that have no similarity. They are in no cell, but in acc(B_m).
     """
@@ -281,7 +264,7 @@ def similarity_confidence(
     bins : int
         Number of intervals on each axis; the paper uses 10.
     cell : {"paper", "own"}
-        Whether a cell's confidence is held against acc(B_m), the accuracy of the whole confidence
+        Whether a cell's confidence is held against acc(B_m), the accuracy of its confidence
         interval, or against acc(B_m^(l)), that of its own nodes.
     closed : {"below", "above"}
         Which end belongs to an interval; the paper's are closed above.
@@ -298,7 +281,7 @@ def similarity_confidence(
         whole = mean_of(row, judged.correct, bins)
         accuracy = np.where(counts > 0, whole[:, None], np.nan)
     without = int((~known).sum())
-    return SimilarityConfidence(width_edges(bins), counts, confidence, accuracy, without)
+    return SimilarityConfidence(binned.width_edges(bins), counts, confidence, accuracy, without)
 
 
 @dataclass(frozen=True)
@@ -310,8 +293,8 @@ class Breakdown:
     by, labels : str, tuple of str
         What the slices are made by, and their names.
     counts, confidence, accuracy, ece : array [s]
-        Nodes in each slice, means and expected calibration error; NaN where it is empty or labels
-        are not known. Small slices have a large error by chance alone.
+        Nodes in each slice, means and calibration error (large by chance in small slices); NaN
+        where it is empty or labels are not known.
     """
 
     by: str
@@ -446,10 +429,8 @@ def covered_by(
         As `by_degree` (with ``graph``); low and high confidence with low and high neighbour
         agreement, as of ``PredictionSets(condition_on="mailbox")`` (with ``graph`` and ``probs``
         [n, K]); the true class; the size of the set.
-    sets : bool array [n, K]
-        Of all nodes.
-    y, nodes, class_names
-        As in `by_class`.
+    sets, y, nodes, class_names
+        Booleans [n, K] of all nodes; the rest as in `by_class`.
     """
     check_choice(by, "by", get_args(SetSlices))
     every = check_sets(sets)
@@ -481,7 +462,7 @@ class GroupMap:
     sizes, calibration_labels, judged : int64 [G]
         All nodes, those whose labels the calibrator read, and those that it is judged on.
     confidence_before, confidence_after, accuracy : float64 [G]
-        Mean confidence before and after calibration, and accuracy, of the judged nodes.
+        Means of the judged nodes, before and after calibration.
     """
 
     confidence: Floats
@@ -535,10 +516,8 @@ def group_map(
         Group of every node, 0..G-1, its neighbourhood similarity and its temperature.
     before, after : array [n, K]
         Probabilities before and after calibration.
-    calibration : array, optional
-        Nodes whose labels the calibrator read.
-    y, nodes
-        As in `reliability_curve`; accuracy is NaN without labels.
+    calibration, y, nodes : array, optional
+        Nodes whose labels the calibrator read; the rest as in `reliability_curve`.
     """
     g, everyone = as_numpy(groups).astype(np.int64), judge(before, None)
     n = len(everyone)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from simi_mailbox import CalibrationWarning
-from simi_mailbox.decide import Accept, accept
+from simi_mailbox.decide import Accept, thresholds
 from tests.decide.references import frauds
 
 pytestmark = pytest.mark.filterwarnings("ignore::simi_mailbox.CalibrationWarning")
@@ -143,8 +143,8 @@ def test_the_finite_version_bounds_the_observed_share():
 def test_errors_are_counted_at_and_above_a_threshold(seed):
     rng = np.random.default_rng(seed)
     confidence, wrong = rng.integers(0, 8, 50) / 8, rng.random(50) < 0.3
-    limits = accept.candidate_thresholds(rng.integers(0, 9, 30) / 8)
-    accepted, errors = accept.count_errors(confidence, wrong, limits)
+    limits = thresholds.candidate_thresholds(rng.integers(0, 9, 30) / 8)
+    accepted, errors = thresholds.count_errors(confidence, wrong, limits)
     assert accepted.tolist() == [(confidence >= t).sum() for t in limits]
     assert errors.tolist() == [wrong[confidence >= t].sum() for t in limits]
     assert (np.diff(limits) < 0).all()
@@ -152,17 +152,17 @@ def test_errors_are_counted_at_and_above_a_threshold(seed):
 
 def test_fallback_wastes_nothing_when_all_pass():
     own = np.array([0.05, 0.05, 0.0, 0.0])
-    assert accept.fallback(np.array([0.04, 0.09, 0.099]), own) == 2
-    assert accept.fallback(np.array([0.06, 0.09, 0.099]), own) is None
-    assert accept.fallback(np.array([0.06, 0.05, 0.05, 0.06]), own) == 2
-    assert accept.fallback(np.array([0.001]), np.zeros(1)) is None
+    assert thresholds.fallback(np.array([0.04, 0.09, 0.099]), own) == 2
+    assert thresholds.fallback(np.array([0.06, 0.09, 0.099]), own) is None
+    assert thresholds.fallback(np.array([0.06, 0.05, 0.05, 0.06]), own) == 2
+    assert thresholds.fallback(np.array([0.001]), np.zeros(1)) is None
 
 
 @pytest.mark.parametrize(
     ("labels", "starts"), [(2001, [67, 134, 268]), (240, [59, 118]), (200, [45]), (44, [])]
 )
 def test_starts_double_and_need_enough_labels(labels, starts):
-    assert accept.start_positions(np.arange(labels), 0.05, 0.1).tolist() == starts
+    assert thresholds.start_positions(np.arange(labels), 0.05, 0.1).tolist() == starts
 
 
 @pytest.mark.parametrize(("accepted", "errors", "rest"), [(30, 0, 50), (30, 1, 50), (40, 2, 9)])
@@ -179,11 +179,11 @@ def test_errors_among_finitely_many_others_are_tested_by_counting_draws(accepted
     counts = [np.array([n]) for n in (accepted, errors)]
     for risk, passes in ((1.001 * seen / draws, True), (0.999 * seen / draws, False)):
         expected = np.zeros(1)  # the only threshold has all of the risk
-        best, _ = accept.lowest_threshold(
+        best, _ = thresholds.lowest_threshold(
             *counts, allowed, risk, rest=np.array([rest]), expected=expected
         )
         assert (best == 0) == passes
-    few = accept.lowest_threshold(*counts, 0.9, 0.1, rest=np.array([0]), expected=np.zeros(1))
+    few = thresholds.lowest_threshold(*counts, 0.9, 0.1, rest=np.array([0]), expected=np.zeros(1))
     assert few[0] == 0  # nobody is left to err on
 
 
@@ -197,7 +197,7 @@ def test_expected_errors_name_one_more_start_with_half_of_the_risk():
     errors = np.where(np.arange(100) == likely, 0, accepted)
     level = binom.cdf(0, 100, 0.1)
     for risk, passes in ((2.01 * level, True), (1.99 * level, False)):
-        best, found = accept.lowest_threshold(accepted, errors, 0.1, risk, expected=expected)
-        assert set(found) == {*accept.start_positions(accepted, 0.1, risk), likely}
+        best, found = thresholds.lowest_threshold(accepted, errors, 0.1, risk, expected=expected)
+        assert set(found) == {*thresholds.start_positions(accepted, 0.1, risk), likely}
         assert len(found) == 2
         assert best == (likely if passes else None)

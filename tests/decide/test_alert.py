@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import betabinom, binom
 
 from simi_mailbox.decide import Alert, load_rule
-from simi_mailbox.decide.alert import predicted_count, recall_threshold
+from simi_mailbox.decide.thresholds import predicted_count, recall_threshold
 from simi_mailbox.exceptions import CalibrationWarning, FileFormatError
 from tests.decide.references import frauds
 

@@ -3,12 +3,11 @@
 What each guarantees, and how well it held where it was measured: ``docs/decide.md``.
 """
 
-from simi_mailbox.decide.accept import Accept
-from simi_mailbox.decide.alert import Alert, Workload
 from simi_mailbox.decide.base import load_rule
 from simi_mailbox.decide.costs import Costs
 from simi_mailbox.decide.scores import APS, DAPS, LAC, RAPS, SNAPS, Score
 from simi_mailbox.decide.sets import PredictionSets
+from simi_mailbox.decide.thresholds import Accept, Alert, Workload
 
 __all__ = [
     "APS",

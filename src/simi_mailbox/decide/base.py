@@ -1,7 +1,5 @@
 """What all decision rules share: input validation, parameters and files."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -54,22 +52,20 @@ class Rule(Fitted):
         ----------
         probs : array [n, K]
             Probabilities of all nodes, calibrated or not. `Alert` takes P(class) [n] as well.
-        y : array [n] or [m]
-            Labels, of all nodes or of the ``m`` nodes of ``mask``; no others are read.
-        mask : array
-            The calibration nodes: boolean [n] or indices [m].
+        y, mask : array
+            Labels, of all nodes [n] or of the calibration nodes [m], and these: boolean [n] or
+            indices [m]. No other label is read.
         graph, features
             As calibrators take them, where scores or groups of `PredictionSets` need them.
         used_for_selection : bool
-            Whether these nodes had a part in choosing the model. If they had, a wrong prediction
-            counts for more than one, by what other graphs have shown (`Prior.error_weight`).
+            Whether these nodes had a part in choosing the model. A wrong prediction then counts for
+            more than one, by what other graphs have shown (`Prior.error_weight`).
         cross_fitted : pairs (nodes, probs), optional
             For one part of the mask after another, probabilities of all nodes made without the
             labels of that part (`simi_mailbox.crossfit.cross_fitted_folds`). Needed where a
             calibrator takes labels as evidence on neighbours, as `SimiMailbox` does.
         sample_weight : array [n] or [m], optional
-            1 / P(the label was collected), for labels collected by a known policy. Labels are
-            thinned to a random sample by them.
+            1 / P(the label was collected): labels are thinned to a random sample by it.
         """
         check_parameters(self)
         self._forget()
@@ -113,10 +109,8 @@ class Rule(Fitted):
         self._check_fitted()
         p = read_probabilities(probs)
         if p.shape[1] != self.num_classes_:
-            raise ValueError(
-                f"probs have {p.shape[1]} classes, "
-                f"but this {type(self).__name__} was fitted on {self.num_classes_}"
-            )
+            who = f"this {type(self).__name__} was fitted on {self.num_classes_}"
+            raise ValueError(f"probs have {p.shape[1]} classes, but {who}")
         return p
 
 
@@ -133,16 +127,21 @@ def load_rule(path: str | os.PathLike[str]) -> Rule:
     ...     load_rule(f"{folder}/rule.json").threshold_
     1.0
     """
+    text = Path(path).read_bytes()
     try:
-        name, params, state = _load_json(path)
-        rule: Rule = {cls.name: cls for cls in Rule.__subclasses__()}[name](**params)
+        content = json.loads(text)
+        if content["format"] != Rule.kind.format:
+            raise ValueError(f"its format is {content['format']!r}, not {Rule.kind.format!r}")
+        if content["version"] > Rule.kind.version:
+            raise ValueError("it was written by a newer version: update simi-mailbox")
+        rules = {cls.name: cls for cls in Rule.__subclasses__()}
+        rule: Rule = rules[content["rule"]](**_from_plain(content["parameters"]))
         check_parameters(rule)
-        parameters.check_numbers(state, ENDLESS)
-    except (FileFormatError, OSError):
-        raise
+        fitted = dict(_from_plain(content["fitted"], ("inf", "-inf", "nan")))
+        parameters.check_numbers(fitted, ENDLESS)
     except DAMAGE as error:
         raise FileFormatError(f"{path} does not describe a rule: {error}") from error
-    for attribute, value in state.items():
+    for attribute, value in fitted.items():
         setattr(rule, attribute, value)
     return rule
 
@@ -174,27 +173,14 @@ def _from_plain(value: Any, numbers: tuple[str, ...] = ()) -> Any:
     return float(value) if value in numbers else value
 
 
-def _load_json(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    content = json.loads(Path(path).read_text("utf-8"))
-    if content["format"] != Rule.kind.format:
-        raise ValueError(f"its format is {content['format']!r}, not {Rule.kind.format!r}")
-    if content["version"] > Rule.kind.version:
-        raise ValueError("it was written by a newer version: update simi-mailbox")
-    fitted = _from_plain(content["fitted"], ("inf", "-inf", "nan"))
-    return content["rule"], dict(_from_plain(content["parameters"])), dict(fitted)
-
-
 def read_nodes(probs: Any, graph: Any = None, features: Any = None, seed: int = 0) -> ScoredNodes:
     """Check everything that is not a label."""
     p = read_probabilities(probs)
     if p.shape[1] < 2:
         raise ValueError("probs have one column: there is nothing to decide between")
-    return ScoredNodes(
-        probs=p,
-        graph=None if graph is None else as_graph(graph, len(p)),
-        features=None if features is None else read_features(features, len(p)),
-        seed=seed,
-    )
+    links = None if graph is None else as_graph(graph, len(p))
+    x = None if features is None else read_features(features, len(p))
+    return ScoredNodes(p, links, x, seed)
 
 
 def read_calibration(y: Any, mask: Any, probs: Array, sample_weight: Any) -> tuple[Ints, Ints]:
@@ -217,24 +203,22 @@ def read_cross_fitted(
         yield np.arange(len(index)), nodes
         return
     seen = np.zeros(len(index), dtype=np.bool_)
-    n, k = nodes.probs.shape
     for given, probs in cross_fitted:
         p = read_probabilities(probs)
-        if p.shape != (n, k):
+        if p.shape != nodes.probs.shape:
             raise ValueError(
                 f"cross_fitted has probabilities of shape {list(p.shape)}; expected those of all "
-                f"nodes, {[n, k]}"
+                f"nodes, {list(nodes.probs.shape)}"
             )
-        chosen = read_index(given, n, "cross_fitted")
+        chosen = read_index(given, len(p), "cross_fitted")
         places = np.searchsorted(index, chosen).clip(max=len(index) - 1)
         if (index[places] != chosen).any() or seen[places].any():
             raise ValueError("cross_fitted must name nodes of the mask, each of them once")
         seen[places] = True
         yield places, replace(nodes, probs=p)
     if not seen.all():
-        raise ValueError(
-            f"cross_fitted names {seen.sum()} of the {len(index)} calibration nodes; expected all"
-        )
+        named = f"{seen.sum()} of the {len(index)} calibration nodes"
+        raise ValueError(f"cross_fitted names {named}; expected all")
 
 
 def cross_fitted_rows(index: Ints, parts: Parts) -> Array:
@@ -245,6 +229,4 @@ def cross_fitted_rows(index: Ints, parts: Parts) -> Array:
 
 def like(given: Any, array: Array) -> Any:
     """``array`` as NumPy or torch, whichever was given, on its device."""
-    if torch.is_tensor(given):
-        return torch.from_numpy(array).to(given.device)
-    return array
+    return torch.from_numpy(array).to(given.device) if torch.is_tensor(given) else array

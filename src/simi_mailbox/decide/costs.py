@@ -1,7 +1,5 @@
 """Decisions by cost: act on a prediction, hand it to a person, or leave it."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -19,21 +17,17 @@ DEFER, REJECT = -1, -2
 class Costs(Rule):
     """The cheapest action for every node, by its probabilities.
 
-    A node can be *accepted* (acted on as one of the classes), *deferred* to a person, or
-    *rejected* (left alone). `actions` compares expected costs and works without ``fit``, which
-    estimates on labelled nodes what the rule saves.
+    A node is *accepted* (acted on as one of the classes), *deferred* to a person, or *rejected*
+    (left alone). `actions` works without ``fit``, which estimates what the rule saves.
 
     Parameters
     ----------
     wrong : float or array [K, K]
         Cost of acting wrongly, or of acting as class ``j`` on a node of class ``i`` at [i, j].
-    defer : float, optional
-        Cost of a person's look; None if there is no person: every node is acted on, or rejected.
-    reject : float or array [K], optional
-        Cost of leaving a node alone, by its true class; without it nothing is left alone.
+    defer, reject : float, float or array [K], optional
+        Cost of a person's look, and of leaving a node alone (by its true class); None: not done.
     compared_with : {"defer", "accept"}
-        What savings are measured against: deferring all nodes, or acting on all predictions (as
-        always without a reviewer).
+        Savings are against deferring all nodes, or acting on all (as always without a person).
 
     Attributes
     ----------
@@ -92,18 +86,15 @@ class Costs(Rule):
         if wrong.ndim == 0:
             wrong = np.where(np.eye(k, dtype=np.bool_), 0.0, wrong)
         if wrong.shape != (k, k):
-            raise ValueError(
-                f"wrong has shape {list(wrong.shape)}; expected a number or [{k}, {k}]"
-            )
+            raise ValueError(f"wrong has shape {[*wrong.shape]}; expected a number or [{k}, {k}]")
         columns, coded = [wrong], [*range(k)]
-        for code, name in ((DEFER, "defer"), (REJECT, "reject")):
-            if getattr(self, name) is None:
+        for code, name, given in ((DEFER, "defer", self.defer), (REJECT, "reject", self.reject)):
+            if given is None:
                 continue
-            cost = np.asarray(getattr(self, name), dtype=np.float64)
+            cost = np.asarray(given, dtype=np.float64)
             if cost.shape not in ((), (k,)):
-                raise ValueError(
-                    f"{name} has shape {list(cost.shape)}; expected a number or one per class [{k}]"
-                )
+                shape = f"{name} has shape {list(cost.shape)}"
+                raise ValueError(f"{shape}; expected a number or one per class [{k}]")
             columns.append(np.broadcast_to(cost, (k,))[:, None])
             coded.append(code)
         table = np.hstack(columns)
@@ -125,8 +116,8 @@ def mean_interval(
 ) -> tuple[float, float]:
     """Interval of a mean, by Student's t with Hall's (1992) correction for skewness.
 
-    A large value that nobody has shown yet has a share of at most 1 − α^(1/n) (97.5 %): the
-    interval holds the means with so many of the least and the largest ``possible`` value.
+    It also holds the means with 1 − α^(1/n) of the least and the largest ``possible`` value: so
+    many nodes may have a value that no node has shown yet.
     """
     n, mean, spread = len(values), float(values.mean()), float(values.std())
     if n < 2:

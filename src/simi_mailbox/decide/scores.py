@@ -1,7 +1,5 @@
 """Conformity scores: how strange a class would be as the label of a node. Small is likely."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,6 +13,7 @@ from sklearn.preprocessing import normalize
 from simi_mailbox._arrays import Array, Floats, Ints
 from simi_mailbox.graph import Graph
 from simi_mailbox.mailbox import neighbour_means
+from simi_mailbox.softmax import row_blocks
 
 Rows: TypeAlias = "slice | Ints"
 Scored: TypeAlias = Callable[[Rows], Floats]
@@ -39,8 +38,7 @@ class ScoredNodes:
     def row_blocks(self) -> Iterator[slice]:
         """All rows in blocks of bounded memory."""
         n, k = self.probs.shape
-        rows = max(BLOCK_NUMBERS // k, 1)
-        return (slice(start, min(start + rows, n)) for start in range(0, n, rows))
+        return row_blocks(n, k, BLOCK_NUMBERS)
 
 
 class Score(ABC):
@@ -122,7 +120,7 @@ class DAPS(Score):
         s = (1 − weight) s_own + weight · mean over neighbours of s
 
     ``base`` is the score of single nodes that is mixed. A node without neighbours keeps its own
-    scores. (The released codes average over nothing there, which makes its set all classes.)
+    scores (the released codes average over nothing there: its set is all classes).
 
     Examples
     --------
@@ -212,25 +210,19 @@ def resolve(score: str | Score) -> Score:
     if isinstance(score, Score):
         return score
     if not isinstance(score, str) or score not in SCORES:
-        raise ValueError(
-            f"unknown score {score!r}; choose from: {', '.join(SCORES)}, or pass a Score"
-        )
+        names = ", ".join(SCORES)
+        raise ValueError(f"unknown score {score!r}; choose from: {names}, or pass a Score")
     return SCORES[score]()
 
 
 def from_dict(entry: dict[str, Any]) -> Score:
     """The score that ``to_dict`` described."""
-    options = {k: v for k, v in entry.items() if k != "name"}
-    if "base" in options:
-        options["base"] = from_dict(options["base"])
+    options = {k: from_dict(v) if k == "base" else v for k, v in entry.items() if k != "name"}
     return SCORES[entry["name"]](**options)
 
 
 def row_uniforms(probs: Floats, seed: int) -> Floats:
-    """A number in [0, 1) for every row, made of its bits and the seed.
-
-    As a fixed function of a node's probabilities it keeps every guarantee of conformal prediction.
-    """
+    """A number in [0, 1) for every row, of its bits and the seed: conformal guarantees hold."""
     odd = np.random.default_rng(seed).integers(0, 2**63, probs.shape[1], dtype=np.uint64) * 2 + 1
     # −0.0 is another pattern of bits, but the same probability.
     bits = np.ascontiguousarray(probs + 0.0).view(np.uint64)
@@ -243,10 +235,7 @@ def row_uniforms(probs: Floats, seed: int) -> Floats:
 
 
 def similar_nodes(features: torch.Tensor, k: int) -> Callable[[Rows], Any]:
-    """A function from rows to a sparse matrix [rows, n] of the ``k`` most similar other nodes.
-
-    Entries are positive cosines over their sum; no more than a block of cosines ever exists.
-    """
+    """A function from rows to the ``k`` most similar nodes: sparse shares [rows, n] of cosines."""
     if features.layout is torch.strided:
         x: Any = features.numpy()
     else:
@@ -258,8 +247,7 @@ def similar_nodes(features: torch.Tensor, k: int) -> Callable[[Rows], Any]:
 
     def search(rows: Rows) -> Any:
         index = np.arange(n)[rows]
-        step = max(BLOCK_SIMILARITIES // n, 1)
-        blocks = [index[i : i + step] for i in range(0, len(index), step)]
+        blocks = [index[part] for part in row_blocks(len(index), n, BLOCK_SIMILARITIES)]
         found = [_most_similar(unit[block] @ others, block, min(k, n)) for block in blocks]
         return sp.vstack(found, format="csr") if found else sp.csr_matrix((0, n))
 

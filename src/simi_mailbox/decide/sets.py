@@ -1,7 +1,5 @@
 """Prediction sets: classes among which the label is, as often as its target coverage says."""
 
-from __future__ import annotations
-
 import math
 import os
 import warnings
@@ -48,13 +46,11 @@ class PredictionSets(Rule):
         Keep the guarantee within every group: nodes of one class; of similar degree; of low or high
         confidence, each with low and high neighbour agreement; or groups of your own, one whole
         number per node [n] or memberships [n, G] that may overlap.
-    groups : int
-        Into how many parts the degrees are cut.
+    groups, seed : int
+        Into how many parts the degrees are cut; seed of randomised scores.
     prior : "learned", None or path
         Of the selection bias of calibration nodes that chose the model: that of this package, none,
         or a file of ``simi-mailbox prior fit``.
-    seed : int
-        Seed of randomised scores.
 
     Attributes
     ----------
@@ -125,8 +121,8 @@ class PredictionSets(Rule):
     @property
     def _kind(self) -> str | None:
         """What ``condition_on`` names; an array is ``GIVEN``."""
-        named = self.condition_on is None or isinstance(self.condition_on, str)
-        return self.condition_on if named else GIVEN
+        given = self.condition_on
+        return given if given is None or isinstance(given, str) else GIVEN
 
     def _read(self, probs: Any, graph: Any, features: Any) -> ScoredNodes:
         if self._kind not in (None, *NAMED, GIVEN):
@@ -137,12 +133,9 @@ class PredictionSets(Rule):
         needs = set(resolve(self.score).required_inputs)
         needs |= {"graph"} if self._kind in ("degree", "mailbox") else set()
         given = {"graph": graph, "features": features}
-        missing = sorted(name for name in needs if given[name] is None)
-        if missing:
-            raise TypeError(
-                f"{self!r} needs {' and '.join(missing)}: "
-                f"pass {', '.join(f'{name}=…' for name in missing)}"
-            )
+        if missing := sorted(name for name in needs if given[name] is None):
+            told = ", ".join(f"{name}=…" for name in missing)
+            raise TypeError(f"{self!r} needs {' and '.join(missing)}: pass {told}")
         return read_nodes(probs, graph, features, self.seed)
 
     def _calibration_groups(self, nodes: ScoredNodes, index: Ints, labels: Ints) -> Any:
@@ -203,11 +196,8 @@ class PredictionSets(Rule):
         place = np.searchsorted(self.group_names_, own).clip(max=len(self.group_names_) - 1)
         known = self.group_names_[place] == own
         if not known.all():
-            warnings.warn(
-                f"group {own[~known][0]} was not there when fitted: its sets are all classes",
-                CalibrationWarning,
-                stacklevel=4,
-            )
+            told = f"group {own[~known][0]} was not there when fitted: its sets are all classes"
+            warnings.warn(told, CalibrationWarning, stacklevel=4)
         return np.where(known, self.thresholds_[place], math.inf)
 
     def _too_few(self) -> str:
@@ -221,9 +211,9 @@ class PredictionSets(Rule):
         few = np.flatnonzero(counts < needed)
         names = getattr(self, "group_names_", np.arange(len(counts)))
         counted = ", ".join(f"{names[g]}: {counts[g]}" for g in few[:5])
-        by_class = self._kind == "class"
-        what = "classes" if by_class else "groups"
-        so = "they are in every set" if by_class else "their sets are all classes"
+        what, so = "groups", "their sets are all classes"
+        if self._kind == "class":
+            what, so = "classes", "they are in every set"
         return (
             f"{few.size} of {len(counts)} {what} have fewer than the {needed} calibration labels "
             f"that {self.coverage:.2%} coverage needs ({counted}{', …' * (few.size > 5)}): {so}"
@@ -255,8 +245,7 @@ def labels_needed(level: float) -> int:
 def conformal_quantile(scores: Floats, level: float, weights: Floats | None = None) -> float:
     """The threshold under which a new score falls with probability ``level`` at least.
 
-    Infinite if there are too few scores. With weights a score counts for several, and the new one
-    for as many as they do on average.
+    Infinite if scores are too few. With weights the new score counts for as many as the others do.
     """
     position = rank(len(scores), level)
     if position > len(scores):
@@ -293,7 +282,7 @@ def overlapping_quantile(
         max Σ s_i η_i  subject to  Σ η_i φ_i = −level · w φ,  (level − 1) w_i ≤ η_i ≤ level · w_i,
 
     with φ the memberships (and 1, for all nodes together) and w the weights, of the new node their
-    mean. No solution means too few labels: infinite.
+    mean. Infinite if there is no solution: too few labels.
     """
     level = level - LEVEL_SLACK
     phi = sp.csr_matrix(np.column_stack([np.ones(len(scores)), members]).T)
@@ -301,11 +290,9 @@ def overlapping_quantile(
     w = np.ones(len(scores)) if weights is None else weights / weights.mean()
     bounds = np.column_stack([(level - 1.0) * w, level * w])
     found = linprog(-scores, A_eq=phi, b_eq=-level * own, bounds=bounds, method="highs")
-    if found.status == 2:
-        return math.inf
-    if found.status != 0:
+    if found.status not in (0, 2):
         raise RuntimeError(f"the linear programme of a threshold failed: {found.message}")
-    return float(-own @ found.eqlin.marginals)
+    return float(-own @ found.eqlin.marginals) if found.status == 0 else math.inf
 
 
 def quantile_edges(values: Array, groups: int) -> Floats:

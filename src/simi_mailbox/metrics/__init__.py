@@ -8,7 +8,9 @@ from simi_mailbox.metrics.calibration_error import (
     classwise_ece,
     debiased_ece,
     ece,
+    kde_ece,
     reliability,
+    smooth_ece,
 )
 from simi_mailbox.metrics.one_class import (
     Alerts,
@@ -23,18 +25,16 @@ from simi_mailbox.metrics.sampling import Interval as Interval
 from simi_mailbox.metrics.sampling import NoiseFloor as NoiseFloor
 from simi_mailbox.metrics.sampling import bootstrap_interval, noise_floor
 from simi_mailbox.metrics.scores import (
+    RiskCoverage,
     accuracy,
+    aurc,
     brier,
     edgewise_brier,
     edgewise_ece,
     edgewise_nll,
-    nll,
-)
-from simi_mailbox.metrics.selective import (
-    RiskCoverage,
-    aurc,
     error_at_share,
     excess_aurc,
+    nll,
     risk_coverage,
 )
 from simi_mailbox.metrics.sets import (
@@ -44,7 +44,6 @@ from simi_mailbox.metrics.sets import (
     mean_set_size,
     singleton_share,
 )
-from simi_mailbox.metrics.smooth import kde_ece, smooth_ece
 from simi_mailbox.metrics.streaming import StreamingMetrics, evaluate
 
 __all__ = [

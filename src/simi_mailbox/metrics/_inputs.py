@@ -1,7 +1,5 @@
 """What every metric does first: check its input, and look at the predicted class."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np

@@ -1,10 +1,4 @@
-"""Metrics of one class: is P(class) calibrated, and what do the nodes with the highest P hold?
-
-Every function takes P(class) [n] and whether each node is of the class [n] (boolean or 0/1), or
-probabilities [n, K], labels [n] and the number of the class as ``positive``.
-"""
-
-from __future__ import annotations
+"""Metrics of one class: is P(class) calibrated, and what do the nodes with the highest P hold?"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -30,10 +24,9 @@ def class_reliability(
 
     Parameters
     ----------
-    probs : ndarray or Tensor [n] or [n, K]
-        P(class), or probabilities of all classes.
-    y : ndarray or Tensor [n]
-        Whether a node is of the class (boolean or 0/1), or labels.
+    probs, y : ndarray or Tensor
+        P(class) [n] and whether a node is of the class [n] (boolean or 0/1), or probabilities of
+        all classes [n, K] and labels [n].
     positive : int, optional
         Number of the class, with probabilities of all classes.
     bins, binning
@@ -80,10 +73,9 @@ class Alerts:
 
     Attributes
     ----------
-    alerts, nodes, positives : int
-        Nodes with the highest P(class), all nodes, and how many of these are of the class.
-    hits : float
-        Alerts of the class; a fraction where ties at the last place are shared.
+    alerts, hits, nodes, positives : int, float, int, int
+        Nodes with the highest P(class), how many of them are of the class (a fraction where ties at
+        the last place are shared); all nodes, and how many of these are of the class.
     """
 
     alerts: int

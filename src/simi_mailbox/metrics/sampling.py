@@ -1,7 +1,5 @@
 """What chance does to a metric: bootstrap intervals, and the ECE of a calibrated model."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Iterator
@@ -12,18 +10,10 @@ import numpy as np
 
 from simi_mailbox._arrays import Floats, Ints
 from simi_mailbox.metrics import _inputs
+from simi_mailbox.metrics import calibration_error as binned
 from simi_mailbox.metrics._inputs import Array, Checked, bin_sum, top_label
-from simi_mailbox.metrics.calibration_error import (
-    BinnedCounts,
-    check_binning,
-    classwise_ece,
-    debiased_ece,
-    ece,
-    width_edges,
-    width_index,
-)
+from simi_mailbox.metrics.calibration_error import classwise_ece, debiased_ece, ece, kde_ece
 from simi_mailbox.metrics.scores import accuracy, brier, nll, node_brier, node_nll
-from simi_mailbox.metrics.smooth import kde_ece
 from simi_mailbox.validation import as_numpy, read_probabilities
 
 Metric: TypeAlias = Callable[..., float]
@@ -59,7 +49,7 @@ def bootstrap_interval(
     level: float = 0.95,
     draws: int = 1000,
     seed: int = 0,
-    groups: Array | None = None,
+    groups: "Array | None" = None,
     method: Method = "auto",
 ) -> Interval:
     """Bootstrap interval of a metric (``low``, ``high``): nodes, or groups of them, drawn anew.
@@ -72,18 +62,17 @@ def bootstrap_interval(
         ``metric(probs, y) -> float``: one of this package (options by :func:`functools.partial`) or
         your own. Accuracy, NLL, Brier, equal-width ECE and debiased ECE take a fast path.
     probs, y
-        As in :func:`accuracy`, or P(class) and whether each node is of the class, for a metric of
-        one class.
+        As in :func:`accuracy`; for a metric of one class P(class) and whether nodes are of it.
     level, draws, seed
         Nominal coverage, number of bootstrap samples, seed.
     groups : ndarray or Tensor of int [n], optional
-        Group of each node, such as its community: where errors of neighbours depend on each other,
-        node-wise intervals are too narrow.
+        Group of each node, such as its community: node-wise intervals are too narrow where errors
+        of neighbours depend on each other.
     method : {"auto", "basic", "percentile"}
-        ``"percentile"``: quantiles of the resampled values. ``"basic"``: these reflected at the
-        observed value θ, [2θ − q_high, 2θ − q_low], and cut at 0 for metrics that cannot be
-        negative. ``"auto"``: basic for ECE, class-wise ECE and KDE-ECE, which every bootstrap
-        sample biases upward once more, percentile otherwise.
+        Quantiles of the resampled values (``"percentile"``); these reflected at the observed value
+        θ, [2θ − q_high, 2θ − q_low], and cut at 0 for metrics that cannot be negative
+        (``"basic"``); or basic for ECE, class-wise ECE and KDE-ECE, which resampling biases upward
+        once more, and percentile otherwise (``"auto"``).
 
     Examples
     --------
@@ -138,12 +127,8 @@ def of_weights(metric: Metric, checked: Checked) -> Callable[[Ints], float]:
     if both and function in (ece, debiased_ece) and options.get("binning", "width") == "width":
         counted = _weighted_counts(checked, options.get("bins", 15))
         return lambda weights: float(getattr(counted(weights), function.__name__))
-
-    def copied(weights: Ints) -> float:
-        chosen = np.repeat(np.arange(len(weights)), weights)
-        return float(metric(checked.probs[chosen], checked.y[chosen]))
-
-    return copied
+    parts = (checked.probs, checked.y)
+    return lambda weights: float(metric(*(np.repeat(part, weights, axis=0) for part in parts)))
 
 
 def unwrapped(metric: Metric) -> tuple[Metric, dict[str, Any]]:
@@ -153,16 +138,16 @@ def unwrapped(metric: Metric) -> tuple[Metric, dict[str, Any]]:
     return metric, {}
 
 
-def _weighted_counts(checked: Checked, bins: int) -> Callable[[Ints], BinnedCounts]:
+def _weighted_counts(checked: Checked, bins: int) -> Callable[[Ints], binned.BinnedCounts]:
     """Sums per bin as a function of node weights."""
-    check_binning(bins)
+    binned.check_binning(bins)
     confidence, correct = top_label(checked)
     columns = [np.ones_like(confidence), confidence, correct, (correct - confidence) ** 2]
-    index = width_index(confidence, bins)
+    index = binned.width_index(confidence, bins)
 
-    def counts(weights: Ints) -> BinnedCounts:
+    def counts(weights: Ints) -> binned.BinnedCounts:
         number, *sums = (bin_sum(index, column * weights, bins) for column in columns)
-        return BinnedCounts(width_edges(bins), number.astype(np.int64), *sums)
+        return binned.BinnedCounts(binned.width_edges(bins), number.astype(np.int64), *sums)
 
     return counts
 
@@ -181,7 +166,7 @@ def noise_floor(probs: Array, *, bins: int = 15, draws: int = 200, seed: int = 0
     The equal-width ECE of ``draws`` sets of simulated labels, where each prediction is correct with
     exactly its confidence, independently of the others. No label is read.
     """
-    check_binning(bins)
+    binned.check_binning(bins)
     if draws < 2:
         raise ValueError(f"draws is {draws}; expected at least 2, to estimate a spread.")
     confidence = _inputs.unit(read_probabilities(probs).max(axis=1))
@@ -191,7 +176,7 @@ def noise_floor(probs: Array, *, bins: int = 15, draws: int = 200, seed: int = 0
 
 def calibrated_ece(confidence: Floats, bins: int, draws: int, rng: np.random.Generator) -> Floats:
     """ECE of ``draws`` simulated label sets for which the confidences are exactly right."""
-    index = width_index(confidence, bins)
+    index = binned.width_index(confidence, bins)
     variance = bin_sum(index, confidence * (1 - confidence), bins)
     total = np.zeros(draws)
     for b in np.flatnonzero(variance):

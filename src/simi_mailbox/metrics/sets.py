@@ -58,8 +58,8 @@ class GroupCoverage:
         The groups that have nodes, sorted; their nodes, and the coverage of these with its exact
         (Clopper–Pearson) interval at ``level``.
     worst, worst_by_chance, worst_p_value : float
-        The smallest coverage; what it would be on average if every group had the coverage of all
-        nodes; and how often chance would make some group as unlikely low as the lowest is.
+        The smallest coverage; its mean if every group had the coverage of all nodes; and how often
+        chance would make some group as unlikely low as the lowest is.
     """
 
     groups: npt.NDArray[Any]
@@ -85,7 +85,7 @@ def coverage_by_group(sets: Array, y: Array, groups: Array, *, seed: int = 0) ->
     array = as_numpy(groups, "groups")
     if array.shape != hit.shape:
         raise ValueError(
-            f"groups has shape {array.shape}; expected ({len(hit)},), one group per node."
+            f"groups has shape {array.shape}; expected {hit.shape}, one group per node."
         )
     names, place, counts = np.unique(array, return_inverse=True, return_counts=True)
     hits = np.bincount(place, weights=hit).astype(np.int64)
@@ -96,8 +96,8 @@ def coverage_by_group(sets: Array, y: Array, groups: Array, *, seed: int = 0) ->
     low, high = binomial_interval(hits, counts)
     by_chance = float((drawn / counts).min(axis=1).mean())
     p_value = float((1 + as_low.sum()) / (1 + DRAWS))
-    worst = float(share.min())
-    return GroupCoverage(names, counts, share, low, high, 0.95, worst, by_chance, p_value)
+    each = (names, counts, share, low, high)
+    return GroupCoverage(*each, 0.95, float(share.min()), by_chance, p_value)
 
 
 def binomial_interval(hits: Ints, counts: Ints, level: float = 0.95) -> tuple[Floats, Floats]:

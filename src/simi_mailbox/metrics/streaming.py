@@ -1,24 +1,16 @@
 """All metrics at once: of nodes in memory, or of batches that are never together."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, replace
+from typing import Self
 
 import numpy as np
 from scipy.special import ndtri
 
 from simi_mailbox._arrays import Floats
+from simi_mailbox.metrics import calibration_error as binned
 from simi_mailbox.metrics._inputs import Array, Checked, bin_sum, check, check_level, top_label
-from simi_mailbox.metrics.calibration_error import (
-    BinnedCounts,
-    bin_outcomes,
-    class_gaps,
-    classwise_of,
-    width_index,
-)
 from simi_mailbox.metrics.sampling import Interval, NoiseFloor
 from simi_mailbox.metrics.scores import node_brier, node_nll
-from simi_mailbox.metrics.smooth import KdeSums
 
 DRAWS = 1000
 SCORES = ("accuracy", "nll", "brier")
@@ -29,8 +21,8 @@ class StreamingMetrics:
     """Sums that `evaluate` can be made from, in memory that does not grow with the nodes.
 
     Start from `empty`, feed batches with `update`, join workers with `merge`; all return a new
-    object. Intervals and the noise floor are those of many nodes: normal limits. The reliability
-    diagram is ``counts.reliability()``.
+    object. Intervals and noise floor are normal limits, of many nodes. The reliability diagram is
+    ``counts.reliability()``.
 
     Examples
     --------
@@ -40,29 +32,29 @@ class StreamingMetrics:
     (2, 0.625)
     """
 
-    counts: BinnedCounts
+    counts: binned.BinnedCounts
     chance: Floats  # Σ c (1 − c) of the confidences c in every bin [M]
     class_gaps: Floats  # Σ 1[y = k] − p_k of the nodes whose p_k lies in a bin [K, M]
     scores: Floats  # sums of accuracy, NLL and Brier score, and of their squares [2, 3]
-    kde: KdeSums
+    kde: binned.KdeSums
 
     @classmethod
-    def empty(cls, classes: int, bins: int = 15) -> StreamingMetrics:
+    def empty(cls, classes: int, bins: int = 15) -> Self:
         """Sums that have seen no node."""
         return cls.of(Checked(np.empty((0, classes)), np.empty(0, np.int64)), bins)
 
     @classmethod
-    def of(cls, checked: Checked, bins: int = 15) -> StreamingMetrics:
+    def of(cls, checked: Checked, bins: int = 15) -> Self:
         """Sums of one batch of checked probabilities and labels."""
         top = top_label(checked)
         noise = top.confidence * (1 - top.confidence)
         each = np.stack([top.correct, node_nll(checked), node_brier(checked)])
         return cls(
-            bin_outcomes(*top, bins),
-            bin_sum(width_index(top.confidence, bins), noise, bins),
-            class_gaps(checked, bins),
+            binned.bin_outcomes(*top, bins),
+            bin_sum(binned.width_index(top.confidence, bins), noise, bins),
+            binned.class_gaps(checked, bins),
             np.stack([each.sum(axis=1), (each * each).sum(axis=1)]),
-            KdeSums.of(*top),
+            binned.KdeSums.of(*top),
         )
 
     @property
@@ -81,19 +73,18 @@ class StreamingMetrics:
             raise ValueError("no node was counted yet; call update() first.")
         return self.num_nodes
 
-    def update(self, probs: Array, y: Array) -> StreamingMetrics:
+    def update(self, probs: Array, y: Array) -> Self:
         """Return the state after a further batch of probabilities [n, K] and labels [n]."""
         checked, classes = check(probs, y), len(self.class_gaps)
         if checked.probs.shape[1] != classes:
-            raise ValueError(
-                f"{checked.probs.shape[1]} classes, but earlier batches had {classes}."
-            )
-        return self.merge(StreamingMetrics.of(checked, len(self.chance)))
+            now = checked.probs.shape[1]
+            raise ValueError(f"{now} classes, but earlier batches had {classes}.")
+        return self.merge(self.of(checked, len(self.chance)))
 
-    def merge(self, other: StreamingMetrics) -> StreamingMetrics:
+    def merge(self, other: Self) -> Self:
         """Return the state that has seen the nodes of both."""
         names = [field.name for field in fields(self)]
-        return StreamingMetrics(*(getattr(self, name) + getattr(other, name) for name in names))
+        return type(self)(*(getattr(self, name) + getattr(other, name) for name in names))
 
     def evaluate(self) -> dict[str, float]:
         """Every metric of `evaluate` but for ``ece_mass``, which needs all nodes at once."""
@@ -102,7 +93,7 @@ class StreamingMetrics:
             "accuracy": accuracy,
             "ece": self.counts.ece,
             "debiased_ece": self.counts.debiased_ece,
-            "classwise_ece": classwise_of(self.class_gaps, self.num_nodes),
+            "classwise_ece": binned.classwise_of(self.class_gaps, self.num_nodes),
             "kde_ece": self.kde.ece(),
             "nll": nll,
             "brier": brier,
@@ -120,13 +111,10 @@ class StreamingMetrics:
             raise ValueError(f"no interval of {metric!r} can be made of sums.")
         counts, draws = self.counts, self._normal(seed)
         gaps = counts.gap_sum + draws * np.sqrt(counts.square_sum)
+        drawn = [replace(counts, correct_sum=counts.confidence_sum + gap) for gap in gaps]
+        low, high = np.quantile([getattr(one, metric) for one in drawn], [tail, 1 - tail])
         if metric == "ece":  # reflected, as by `bootstrap_interval`: it is biased upward
-            low, high = np.quantile(np.abs(gaps).sum(axis=1) / n, [tail, 1 - tail])
             low, high = (max(2 * counts.ece - end, 0.0) for end in (high, low))
-        else:
-            drawn = [replace(counts, correct_sum=counts.confidence_sum + gap) for gap in gaps]
-            found = [one.debiased_ece for one in drawn]
-            low, high = np.quantile(found, [tail, 1 - tail])
         return Interval(float(low), float(high), level)
 
     def noise_floor(self, *, seed: int = 0) -> NoiseFloor:
@@ -152,4 +140,5 @@ def evaluate(probs: Array, y: Array, *, bins: int = 15) -> dict[str, float]:
     checked = check(probs, y)
     found = StreamingMetrics.of(checked, bins).evaluate()
     first = {"accuracy": found.pop("accuracy"), "ece": found.pop("ece")}
-    return {**first, "ece_mass": bin_outcomes(*top_label(checked), bins, "mass").ece, **found}
+    first["ece_mass"] = binned.bin_outcomes(*top_label(checked), bins, "mass").ece
+    return first | found

@@ -1,13 +1,11 @@
 """Do nodes look like the calibration nodes? Permutation tests with one false-alarm rate."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from scipy.stats import kstwobign
 
-from simi_mailbox._arrays import Floats, Ints
+from simi_mailbox._arrays import Bools, Floats
 
 PERMUTATIONS, MOST_NODES = 499, 10_000
 """More nodes than these make a test slower, and hardly sharper."""
@@ -23,15 +21,13 @@ def drift_tests(
     """
     rng = np.random.default_rng(seed)
     names = list(reference)
-    many = len(target[names[0]])
+    first, many = len(reference[names[0]]), len(target[names[0]])
     rows = rng.choice(many, MOST_NODES, replace=False) if many > MOST_NODES else slice(None)
-    first = len(reference[names[0]])
-    columns = [_Column(np.r_[reference[n], target[n][rows]], n == "groups") for n in names]
-    inside = np.zeros(len(columns[0].order), dtype=bool)
-    inside[:first] = True
+    tests = [_distance(np.r_[reference[n], target[n][rows]], n == "groups") for n in names]
+    inside = np.arange(first + min(many, MOST_NODES)) < first
     found = np.empty((PERMUTATIONS + 1, len(names)))
     for row in range(PERMUTATIONS + 1):
-        found[row] = [column.distance(inside) for column in columns]
+        found[row] = [distance(inside) for distance in tests]
         inside = rng.permutation(inside)
     # By column, the share of permutations at least as far apart; then the least of each row.
     below = [np.searchsorted(np.sort(column), column - 1e-12) for column in found.T]
@@ -48,19 +44,18 @@ def p_value(distance: float, first: int, second: int) -> float:
     return float(kstwobign.sf(distance * np.sqrt(first * second / (first + second))))
 
 
-class _Column:
-    """Two samples in one order, so that a distance is one cumulative sum."""
+def _distance(values: Floats, is_category: bool) -> Callable[[Bools], float]:
+    """How far the values ``inside`` are from the others, which are sorted once for all."""
+    order = np.argsort(values, kind="stable")
+    last = np.flatnonzero(np.diff(values[order], append=np.inf))
 
-    def __init__(self, values: Floats, is_category: bool) -> None:
-        self.is_category = is_category
-        self.order: Ints = np.argsort(values, kind="stable")
-        self.last = np.flatnonzero(np.diff(values[self.order], append=np.inf))
-
-    def distance(self, inside: Floats) -> float:
-        here = inside[self.order]
+    def distance(inside: Bools) -> float:
+        here = inside[order]
         total = int(here.sum())
-        upto = here.cumsum()[self.last]
-        gaps = upto / total - (self.last + 1 - upto) / (len(here) - total)
-        if self.is_category:
+        upto = here.cumsum()[last]
+        gaps = upto / total - (last + 1 - upto) / (len(here) - total)
+        if is_category:
             return float(np.abs(np.diff(gaps, prepend=0.0)).sum() / 2.0)
         return float(np.abs(gaps).max())
+
+    return distance

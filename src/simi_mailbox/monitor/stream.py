@@ -6,11 +6,9 @@ every day that a drop may begin on and every bet λ, reaches 1 / α with a proba
 (Ville). Looks: the p-value of day k is held against α · 6 / (π² k²), which adds up to α.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -35,7 +33,7 @@ class Stream:
     """Day of the alarm."""
     wealth: Floats = field(default_factory=lambda: np.empty((0, 2, len(BETS))), repr=False)
 
-    def add(self, confidence: Any, right: Any, *, p: float | None = None) -> Stream:
+    def add(self, confidence: Any, right: Any, *, p: float | None = None) -> Self:
         """One day: calibrated confidence and correctness of labelled nodes, p-value of drift."""
         off = np.asarray(confidence, dtype=np.float64) - np.asarray(right, dtype=np.float64)
         self.days += 1
@@ -75,7 +73,7 @@ class Stream:
         return {**plain, "sentence": self.sentence, "wealth": self.wealth.tolist()}
 
     @classmethod
-    def from_dict(cls, state: dict[str, Any]) -> Stream:
+    def from_dict(cls, state: dict[str, Any]) -> Self:
         """What `to_dict` gave, to go on tomorrow."""
         plain = {name: state[name] for name in ("days", "labels", "alarm", "since")}
         wealth = np.array(state["wealth"], dtype=np.float64).reshape(-1, 2, len(BETS))

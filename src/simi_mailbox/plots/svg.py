@@ -3,7 +3,7 @@
 import html
 from collections.abc import Callable
 
-from simi_mailbox.plots.picture import LETTER, Picture, Shapes
+from simi_mailbox.plots import LETTER, Picture, Shapes
 
 Place = Callable[[float], float]
 TOP, RIGHT, BELOW = 12.0, 16.0, 46.0
@@ -19,10 +19,7 @@ class Svg(str):
 
 
 def tag(name: str, *children: str, **attributes: object) -> Svg:
-    """One element. ``class_`` and ``stroke_width`` become ``class`` and ``stroke-width``.
-
-    Children that are not `Svg` are text. Attributes that are None are left out.
-    """
+    """One element; children that are not `Svg` are text, attributes that are None are left out."""
     words = [
         f' {key.rstrip("_").replace("_", "-")}="{attribute(value)}"'
         for key, value in attributes.items()
@@ -34,10 +31,7 @@ def tag(name: str, *children: str, **attributes: object) -> Svg:
 
 
 def svg(picture: Picture) -> Svg:
-    """A picture that scales to its column and that a screen reader names.
-
-    It can be focused; arrow keys then walk through its marks (elements with ``data-tip``).
-    """
+    """A picture that a screen reader names; arrow keys walk through its marks (``data-tip``)."""
     width, height = picture.size
     letters = max((len(words) for _, words in picture.y.ticks), default=0)
     left = max(14.0, LETTER * letters + 12.0) + (22.0 if picture.y.label else 0.0)
@@ -69,15 +63,9 @@ def svg(picture: Picture) -> Svg:
     for shapes in picture.shapes:
         parts += _drawn(shapes, x, y)
     below = BELOW if picture.x.label else BELOW - 20
-    return tag(
-        "svg",
-        *parts,
-        viewBox=f"0 0 {attribute(left + width + RIGHT)} {attribute(floor + below)}",
-        class_="chart",
-        role="img",
-        aria_label=picture.name,
-        tabindex="0",
-    )
+    box = f"0 0 {attribute(left + width + RIGHT)} {attribute(floor + below)}"
+    look = {"class_": "chart", "role": "img", "aria_label": picture.name, "tabindex": "0"}
+    return tag("svg", *parts, viewBox=box, **look)
 
 
 def legend(picture: Picture) -> Svg:

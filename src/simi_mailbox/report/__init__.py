@@ -37,8 +37,8 @@ def write_report(
 ) -> Path:
     """Write a report of a model before and after calibration, and return its path.
 
-    The file loads nothing and sends nothing. It appears whole or not at all. What methods warned
-    of stands at its top, and is warned of.
+    The file loads nothing, sends nothing, and appears whole or not at all. What methods warned of
+    stands at its top, and is warned of.
 
     Parameters
     ----------
@@ -52,16 +52,13 @@ def write_report(
     methods : sequence or mapping
         Names of calibrators, calibrators (fitted ones are used as they are), or a mapping from
         names to calibrators or probabilities [n, K]. The last one is opened first.
-    title, class_names : str and sequence of str
-        Names of the model or dataset, and of the classes.
+    title, class_names, node_names : str, sequence of str, sequence
+        Names of the model or dataset, of the classes, and of the nodes (for tables of nodes).
     used_for_selection, seed : bool, int
         Whether calibration nodes had a part in choosing the model; seed of intervals and floor.
-    positive : int or str, optional
-        The class that is acted on, by its number or name: the report then begins with it.
-    costs : (float, float), optional
-        Of a missed node of that class, and of a review.
-    node_names : sequence, optional
-        What the nodes are called, for the table of the nodes with the highest probability.
+    positive, costs : int or str, (float, float), optional
+        The class that is acted on, by its number or name: the report then begins with it; the costs
+        of a missed node of it, and of a review.
 
     Examples
     --------

@@ -1,6 +1,7 @@
 """Everything a report shows, as numbers; nothing is drawn or worded here."""
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -10,7 +11,7 @@ from simi_mailbox import analysis, metrics
 from simi_mailbox._arrays import Bools, Floats
 from simi_mailbox.calibrators import SimiMailbox
 from simi_mailbox.decide import PredictionSets
-from simi_mailbox.decide.accept import candidate_thresholds, count_errors, lowest_threshold
+from simi_mailbox.decide.thresholds import candidate_thresholds, count_errors, lowest_threshold
 from simi_mailbox.exceptions import CalibrationWarning
 from simi_mailbox.mailbox import mailbox
 from simi_mailbox.metrics.calibration_error import width_index
@@ -59,8 +60,8 @@ def share_of(hits: Bools) -> Share | None:
 class MethodView:
     """The test nodes as one method predicts them; the first view is the uncalibrated model.
 
-    ``key`` is what elements of the page call it, ``label`` what readers do. ``histogram`` counts
-    nodes by confidence, ``changed`` test nodes whose predicted class is not the uncalibrated one.
+    ``key`` and ``label`` are its names for the page and for readers; ``histogram`` counts nodes by
+    confidence, ``changed`` those whose predicted class is not the uncalibrated one.
     """
 
     def __init__(
@@ -68,7 +69,6 @@ class MethodView:
         k: int,
         outcomes: list[Outcome],
         inputs: ReportInputs,
-        agreement: Floats | None,
         used_for_selection: bool,
         seed: int,
     ) -> None:
@@ -85,25 +85,27 @@ class MethodView:
         self.heat: analysis.SimilarityConfidence | None = None
         self.slices: list[analysis.Breakdown] = []
         if inputs.graph is not None:
+            # Of predictions before calibration: columns hold the same nodes in every view.
+            agreement = analysis.neighbour_agreement(first, inputs.graph)
+            near = (probs, y, inputs.graph)
             self.heat = analysis.similarity_confidence(probs, y, agreement, cell="own", **given)
             self.slices.append(analysis.by_agreement(probs, y, agreement, **given))
-            self.slices.append(analysis.by_degree(probs, y, inputs.graph, **given))
+            self.slices.append(analysis.by_degree(*near, **given))
             if inputs.labelled is not None:
-                near = analysis.by_distance(probs, y, inputs.graph, inputs.labelled, **given)
-                self.slices.append(near)
+                self.slices.append(analysis.by_distance(*near, inputs.labelled, **given))
         self.curve: metrics.Reliability | None = None
         self.scores: Scores | None = None
         if y is not None:
             self.curve = analysis.reliability_curve(probs, y, bins=BINS, seed=seed, **given)
             draws, shown = 1000 if len(y) <= FEW_NODES else 200, probs[nodes]
-            ece, nll = (
-                metrics.bootstrap_interval(metric, shown, y, draws=draws, seed=seed)
-                for metric in (metrics.ece, metrics.nll)
-            )
+            often: Any = {"draws": draws, "seed": seed}
+            ece = metrics.bootstrap_interval(metrics.ece, shown, y, **often)
+            nll = metrics.bootstrap_interval(metrics.nll, shown, y, **often)
             floor = metrics.noise_floor(shown, seed=seed)
             self.scores = Scores(metrics.evaluate(shown, y), ece, nll, floor)
-        histogram = analysis.temperature_histogram
-        self.temperatures = None if temperatures is None else histogram(temperatures)
+        self.temperatures: analysis.TemperatureHistogram | None = None
+        if temperatures is not None:
+            self.temperatures = analysis.temperature_histogram(temperatures)
         self.groups = _groups(outcome, inputs, first)
         self.decisions: Decisions | None = None
         if inputs.calibration is not None and inputs.labels is not None:
@@ -143,9 +145,8 @@ def _groups(outcome: Outcome, inputs: ReportInputs, first: Any) -> analysis.Grou
 class Acceptance:
     """What an error rate of at most ``allowed`` lets accept, of the nodes shown.
 
-    ``threshold`` is infinite where nothing is guaranteed; ``wrong`` is None without labels.
-    ``hidden`` are classes rarer than the allowed errors: name, how many of the calibration nodes of
-    each are accepted as another class, and how many there are.
+    ``threshold`` is infinite where nothing is guaranteed. ``hidden`` are classes rarer than the
+    allowed errors: name, calibration nodes of it accepted as another class, and of how many.
     """
 
     allowed: float
@@ -166,16 +167,12 @@ class Acceptance:
 
 
 class Decisions:
-    """Accepted nodes by error rate, and prediction sets of the nodes shown.
-
-    ``size`` and ``single`` are the mean size of the sets and the share of single classes;
-    ``error_weight`` is what an error among the ``labels`` calibration nodes counted for.
-    """
+    """Accepted nodes by error rate, and prediction sets of the nodes shown: their mean ``size``,
+    the share of single classes, and their coverage in ``slices``."""
 
     def __init__(self, probs: Any, inputs: ReportInputs, *, used_for_selection: bool) -> None:
-        calibration, labels = inputs.calibration, inputs.labels
-        assert calibration is not None
-        assert labels is not None
+        calibration: Any = inputs.calibration
+        labels: Any = inputs.labels
         nodes, y, graph = inputs.shown, inputs.test_labels, inputs.graph
         rule = PredictionSets(coverage=COVERAGE, score="aps")
         with warnings.catch_warnings():  # too few labels are told in words
@@ -222,9 +219,8 @@ def _acceptances(probs: Any, inputs: ReportInputs, labels: Any, weight: float) -
 class OneClass:
     """The test nodes by P(class) of one method; ``costs`` are of a miss and of a review.
 
-    ``at`` is what nodes with P(class) ≥ ``threshold`` hold, ``top`` what as many nodes of highest P
-    hold as are of the class by their probabilities; ``highest`` are names, P and truth of the
-    first nodes, ``cost`` what misses and reviews cost.
+    ``at`` is what nodes with P(class) ≥ ``threshold`` hold, ``top`` what the ``expected`` number of
+    nodes of highest P hold; ``highest`` are names, P and truth of the first of these.
     """
 
     def __init__(
@@ -296,11 +292,7 @@ def gather(
 ) -> Content:
     """Run the methods and compute every number of the report."""
     outcomes, left_out = run_methods(inputs, methods, used_for_selection=used_for_selection)
-    agreement = None
-    if inputs.graph is not None:
-        # Predictions before calibration: columns hold the same nodes in every view.
-        agreement = analysis.neighbour_agreement(outcomes[0].probs, inputs.graph)
-    given = (outcomes, inputs, agreement, used_for_selection, seed)
+    given = (outcomes, inputs, used_for_selection, seed)
     views = [MethodView(k, *given) for k in range(len(outcomes))]
     name, found, nodes = "", [], inputs.shown
     if positive is not None:
@@ -309,9 +301,8 @@ def gather(
         if inputs.test_labels is not None:
             truth = inputs.test_labels == column
             names = nodes if node_names is None else np.asarray(node_names)[nodes]
-            found = [
-                OneClass(o.name, o.probs[nodes, column], truth, names, costs) for o in outcomes
-            ]
+            shown = ((one.name, one.probs[nodes, column]) for one in outcomes)
+            found = [OneClass(who, p, truth, names, costs) for who, p in shown]
     missing, check = [*_missing(inputs), *left_out], _check(inputs, outcomes, seed)
     return Content(title, inputs, views, missing, check, name, found)
 
@@ -325,28 +316,26 @@ def _check(inputs: ReportInputs, outcomes: list[Outcome], seed: int) -> Check | 
     return Monitor(fitted[-1], seed=seed).check(inputs.logits, **given)
 
 
-def _missing(inputs: ReportInputs) -> list[str]:
+def _missing(inputs: ReportInputs) -> Iterator[str]:
     """What the report cannot tell, and what to pass so that it can."""
-    made = []
     if inputs.labels is None:
-        made.append(
+        yield (
             "No labels were given. Accuracy, calibration error and every gap are unknown; what is "
             "shown needs no label. Pass y (--labels)."
         )
     elif inputs.test is None:
-        made.append(
+        yield (
             "No test nodes were named, and no label was read for evaluation: accuracy and "
             "calibration error are unknown, and confidences are those of all nodes. Pass test "
             "(--test): labelled nodes that neither training nor calibration has seen."
         )
     if inputs.graph is None:
-        made.append(
+        yield (
             "No edges were given. Nothing is shown by neighbours, degree or distance. Pass graph "
             "(--edges)."
         )
     elif inputs.labelled is None:
-        made.append(
+        yield (
             "No labelled nodes were named: distance to them is unknown. Pass calibration "
             "(--calibration)."
         )
-    return made

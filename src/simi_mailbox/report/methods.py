@@ -87,15 +87,14 @@ def read_inputs(
                 test_labels = read
             else:
                 labels[index] = read
+    parts: dict[str, Any] = {name: nodes.get(name) for name in given}
     return ReportInputs(
         logits=z,
         graph=None if graph is None else as_graph(graph, n),
-        calibration=nodes.get("calibration"),
-        test=nodes.get("test"),
         test_labels=test_labels,
-        train=nodes.get("train"),
         labels=labels,
         class_names=tuple(plain(str(name)) for name in names),
+        **parts,
     )
 
 
@@ -108,8 +107,7 @@ BEFORE = "uncalibrated"
 class Outcome:
     """Probabilities [n, K] of one method, its settings in words, and its warnings while fitting.
 
-    ``calibrator`` is None for the uncalibrated model and for probabilities that were passed in,
-    ``temperatures`` [n] for methods without.
+    ``calibrator`` and ``temperatures`` [n] are None for methods without.
     """
 
     name: str
@@ -178,19 +176,15 @@ def _lacks(calibrator: Calibrator, inputs: ReportInputs) -> str:
 def _run(
     name: str, calibrator: Calibrator, inputs: ReportInputs, used_for_selection: bool
 ) -> Outcome:
-    train, complaints, note = inputs.train, [], "fitted before"
+    complaints, note = [], "fitted before"
+    given: Any = {"graph": inputs.graph, "train_mask": inputs.train}
     if not hasattr(calibrator, "num_classes_"):
+        chosen = {"mask": inputs.calibration, "early_stopping_mask": inputs.train, **given}
         start = time.perf_counter()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", CalibrationWarning)
             calibrator.fit(
-                inputs.logits,
-                inputs.labels,
-                mask=inputs.calibration,
-                graph=inputs.graph,
-                early_stopping_mask=train,
-                train_mask=train,
-                used_for_selection=used_for_selection,
+                inputs.logits, inputs.labels, used_for_selection=used_for_selection, **chosen
             )
         complaints = [
             str(warning.message).replace("train_mask", "train (--train)")  # as a report calls it
@@ -198,7 +192,6 @@ def _run(
             if issubclass(warning.category, CalibrationWarning)
         ]
         note = f"fitted in {time.perf_counter() - start:.2f} s"
-    given: Any = {"graph": inputs.graph, "train_mask": train}
     probs, temperatures = calibrator.predict_proba(inputs.logits, **given).numpy(), None
     if isinstance(calibrator, calibrators.TemperatureCalibrator):
         found = calibrator.node_temperatures(inputs.logits, **given)

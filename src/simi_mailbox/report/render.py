@@ -15,32 +15,13 @@ import torch
 from simi_mailbox import __version__, plots
 from simi_mailbox._arrays import Ints
 from simi_mailbox._extras import require
-from simi_mailbox.plots.picture import (
-    Picture,
-    Shapes,
-    count,
-    nodes,
-    number,
-    percent,
-    percent_axis,
-    points,
-)
+from simi_mailbox.plots import Picture, Shapes, count, nodes, number, percent, percent_axis, points
 from simi_mailbox.plots.svg import Svg, attribute, legend, svg
 from simi_mailbox.report import sentences
 from simi_mailbox.report.content import COVERAGE, Acceptance, Content, MethodView, OneClass
 
-TITLES = {
-    "agreement": "Neighbours with the same predicted class",
-    "degree": "Number of neighbours",
-    "distance": "Steps to the nearest labelled node",
-    "mailbox": "Confidence / neighbour agreement",
-    "class": "Class",
-    "size": "Classes in the set",
-}
 MOST_CLASSES = 200
 """A page of thousands of rows helps nobody; the largest classes are shown."""
-ROWS = 20
-"""Rows from which on a table scrolls in a box of its own."""
 
 
 def render(content: Content) -> str:
@@ -76,9 +57,7 @@ def render(content: Content) -> str:
         sentences=sentences,
         largest_classes=_largest_classes,
         precision_recall=precision_recall,
-        titles=TITLES,
         coverage=COVERAGE,
-        rows=ROWS,
         **shown,
     )
     return page

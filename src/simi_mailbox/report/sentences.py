@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simi_mailbox.analysis import CoverageBreakdown, Judged
-from simi_mailbox.plots.picture import count, nodes, percent
+from simi_mailbox.plots import count, nodes, percent
 from simi_mailbox.report.content import (
     COVERAGE,
     Acceptance,
@@ -120,12 +120,10 @@ def standing(view: MethodView) -> str:
     """How far a view is from calibrated, compared with the noise floor."""
     assert view.scores is not None
     ece, floor = view.scores.values["ece"], view.scores.floor
-    judged, noise = nodes(len(view.judged)), percent(floor.mean)
+    judged, noise = nodes(len(view.judged)), f"the noise floor of {percent(floor.mean)}"
     if ece <= floor.mean + 2 * floor.std:
-        fine = "this cannot be told from perfect calibration"
-        return f"On {judged} {fine}: the noise floor is {noise}."
-    above = f"The ECE of {percent(ece)} is above the noise floor of {noise} on {judged}"
-    return f"{above}: the model is miscalibrated."
+        return f"On {judged} this cannot be told from perfect calibration, by {noise}."
+    return f"The ECE of {percent(ece)} is above {noise} on {judged}: the model is miscalibrated."
 
 
 def direction(view: MethodView) -> str:
