@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from simi_mailbox import analysis, metrics, plots
-from simi_mailbox.plots import MINUS, THIN, count, nodes, number, percent, points
+from simi_mailbox.plots.picture import MINUS, THIN, count, nodes, number, percent, points
 
 
 def shapes_of(picture, style):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from simi_mailbox._extras import require
-from simi_mailbox.plots import Picture, Shapes
+from simi_mailbox.plots.picture import Picture, Shapes
 
 COLORS = {
     "accent": "#0f766e",

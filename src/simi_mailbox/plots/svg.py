@@ -3,7 +3,7 @@
 import html
 from collections.abc import Callable
 
-from simi_mailbox.plots import LETTER, Picture, Shapes
+from simi_mailbox.plots.picture import LETTER, Picture, Shapes
 
 Place = Callable[[float], float]
 TOP, RIGHT, BELOW = 12.0, 16.0, 46.0

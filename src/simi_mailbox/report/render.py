@@ -15,7 +15,16 @@ import torch
 from simi_mailbox import __version__, plots
 from simi_mailbox._arrays import Ints
 from simi_mailbox._extras import require
-from simi_mailbox.plots import Picture, Shapes, count, nodes, number, percent, percent_axis, points
+from simi_mailbox.plots.picture import (
+    Picture,
+    Shapes,
+    count,
+    nodes,
+    number,
+    percent,
+    percent_axis,
+    points,
+)
 from simi_mailbox.plots.svg import Svg, attribute, legend, svg
 from simi_mailbox.report import sentences
 from simi_mailbox.report.content import COVERAGE, Acceptance, Content, MethodView, OneClass

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simi_mailbox.analysis import CoverageBreakdown, Judged
-from simi_mailbox.plots import count, nodes, percent
+from simi_mailbox.plots.picture import count, nodes, percent
 from simi_mailbox.report.content import (
     COVERAGE,
     Acceptance,
