@@ -69,3 +69,15 @@ def test_a_call_is_short_to_follow(call, most_files, most_depth, tmp_path):
         f"{len(files)} files (at most {most_files}), depth {depth} (at most {most_depth}): "
         f"{', '.join(sorted(files))}"
     )
+
+
+def test_files_and_depth_are_counted():
+    from simi_mailbox.metrics import accuracy
+
+    given = sample(2, 1)
+    probs = given.features[:, :2] * 0 + 0.5
+    files, depth = footprint(lambda: accuracy(probs, given.y), SOURCE)
+    found = {str(Path(file).relative_to(SOURCE)) for file in files}
+    assert {"metrics/scores.py", "metrics/_inputs.py"} <= found
+    assert depth >= 2
+    assert footprint(lambda: None, SOURCE) == (set(), 0)

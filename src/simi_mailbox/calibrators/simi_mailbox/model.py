@@ -52,7 +52,8 @@ LOWEST_LEVEL = 0.25
 """The lowest factor by which selection bias may lower all scores."""
 TEMPERATURE_WIDTH = 0.5
 """Of the Cauchy prior of log T around 0: a few labels, all right, say nothing about T."""
-# Of late labels: fixed on the structural shifts of CoraML, Citeseer and Photo, 50 labels each.
+# Of late labels: fixed on the structural shifts of CoraML, Citeseer and Photo, 50 labels each, with
+# a look at Computers under locality.
 LATE_SCALE_WIDTH, LATE_WIDTHS, LATE_TYPICAL = 0.3, (0.1, 0.3, 1.0, 2.0), 0.3
 LATE_TERMS = {"neighbours": 0.5, "labels": 4.0, "labels_2_steps": 4.0}
 """Evidence whose weight late labels estimate again, and by how much it may change."""
